@@ -1,0 +1,90 @@
+"""Every setting: its environment name, unit, default and meaning. Read once at the start, then handed down."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+
+class BadSetting(ValueError):
+    """An environment variable that cannot be what it is for; the message names it, what it says and what it may say."""
+
+
+def setting(default: object, meaning: str, name: str | None = None) -> Any:
+    """A field of Settings; `name` is its environment variable where that is not NARTHEX_ and the field's name."""
+    return field(default=default, metadata={"meaning": meaning, "name": name})  # type: ignore[call-overload]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an operator may set. `Settings.read(os.environ)` gives the one in force."""
+
+    home: Path = setting(Path(".narthex"), "Folder for data, keys and the pid files of this machine's processes.")
+    host: str = setting("127.0.0.1", "Address on which the gateway listens.")
+    port: int = setting(8787, "Port on which the gateway listens.")
+    workers: int = setting(1, "Gateway processes on this machine; one a core is the most that helps.")
+    database_url: str = setting("", "PostgreSQL server (postgresql://...). Empty: `narthex up` starts its own.", "DATABASE_URL")
+    redis_url: str = setting("", "Redis or Valkey server (redis://...). Empty: `narthex up` starts its own.", "REDIS_URL")
+
+    max_body_bytes: int = setting(32 * 1024 * 1024, "Largest request body; a larger one is answered 413.")
+    connect_timeout_s: float = setting(5.0, "Longest wait for a connection to an engine.")
+    first_token_timeout_s: float = setting(300.0, "Longest wait for the first byte of a streamed answer.")
+    silence_timeout_s: float = setting(120.0, "Longest silence inside a streamed answer.")
+    total_timeout_s: float = setting(900.0, "Longest time one attempt may take, streamed or whole.")
+    max_reply_bytes: int = setting(256 * 1024 * 1024, "Largest whole answer read from an engine; a larger one is answered 502.")
+    drain_timeout_s: float = setting(30.0, "After SIGTERM: how long running answers may take to finish.")
+    keep_alive_s: float = setting(75.0, "How long an idle caller's connection is kept.")
+
+    probe_interval_s: float = setting(10.0, "How often each self-hosted endpoint is asked what it is and whether it lives.")
+    breaker_failures: int = setting(5, "Faults in a row of an endpoint after which it is left alone for a while.")
+    breaker_open_s: float = setting(10.0, "How long an endpoint with an open breaker is left alone.")
+
+    spool_fsync: Literal["never", "group", "always"] = setting(
+        "never", "When a record is forced to disk: never survives kill -9 of any process; group and always survive a loss of power."
+    )
+    spool_group_ms: float = setting(5.0, "With spool_fsync=group: records of this many milliseconds share one fsync.")
+    spool_segment_bytes: int = setting(64 * 1024 * 1024, "Size at which a spool segment is finished and a new one begun.")
+    spool_max_bytes: int = setting(8 * 1024 * 1024 * 1024, "Bound of this machine's spool, all segments together.")
+    spool_when_full: Literal["refuse", "metadata"] = setting(
+        "refuse", "Disk full or over the bound: refuse new requests (503), or keep metadata and count the content lost."
+    )
+    spool_reserve_bytes: int = setting(16 * 1024 * 1024, "With spool_when_full=metadata: space allocated ahead by each worker.")
+    spool_part_bytes: int = setting(64 * 1024, "Asks and replies are spilled to the spool in parts of about this size.")
+
+    writer_batch_rows: int = setting(2000, "Most inferences in one transaction of the writer.")
+    writer_batch_ms: float = setting(100.0, "Longest time a record waits for others before it is written.")
+    keep_inferences_days: int = setting(400, "Age at which partitions of inferences are dropped; 0 = never.")
+    keep_content_days: int = setting(30, "Age at which partitions of asks and replies are dropped; 0 = never.")
+
+    directory_poll_s: float = setting(15.0, "How often the directory is looked at in case a notification was missed.")
+    log_level: Literal["debug", "info", "warning", "error"] = setting("info", "Least severe message that is logged.")
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
+        """Settings from environment variables. Raises BadSetting; an empty variable counts as not set."""
+        hints = get_type_hints(cls)
+        given = {
+            each.name: _parse(name, environ[name], hints[each.name]) for each in fields(cls) if environ.get(name := environment_name(each))
+        }
+        return cls(**given)
+
+
+def environment_name(each: Any) -> str:
+    """The environment variable of a field of Settings."""
+    return each.metadata["name"] or f"NARTHEX_{each.name.upper()}"
+
+
+def _parse(name: str, text: str, kind: Any) -> Any:
+    if get_origin(kind) is Literal:
+        allowed = get_args(kind)
+        if text not in allowed:
+            raise BadSetting(f"{name}={text!r}: it may be one of {', '.join(allowed)}.")
+        return text
+    try:
+        value = kind(text)
+    except ValueError:
+        raise BadSetting(f"{name}={text!r}: a {'whole number' if kind is int else 'number'} is needed.") from None
+    if kind in (int, float) and not 0 <= value < float("inf"):
+        raise BadSetting(f"{name}={text!r}: a number of 0 or more is needed.")
+    return value

@@ -1,0 +1,152 @@
+"""The tables, as SQLAlchemy knows them. The migrations make them; the two are compared in a test."""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+    func,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, UUID
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "%(table_name)s_pkey",
+        "ix": "%(table_name)s_%(column_0_N_name)s_idx",
+        "uq": "%(table_name)s_%(column_0_N_name)s_key",
+        "fk": "%(table_name)s_%(column_0_N_name)s_fkey",
+    }
+)
+
+_now = func.now()
+
+teams = Table(
+    "teams",
+    metadata,
+    Column("id", UUID(as_uuid=False), primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("content", Text, nullable=False, server_default="full"),  # full | redacted | none: what is kept of asks and replies
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+)
+
+keys = Table(
+    "keys",
+    metadata,
+    Column("id", UUID(as_uuid=False), primary_key=True),
+    Column("prefix", Text, nullable=False, unique=True),  # the public part, safe to show
+    Column("hash", LargeBinary, nullable=False, unique=True),  # SHA-256 of the whole key, which has 256 random bits: no salt is needed
+    Column("team_id", UUID(as_uuid=False), ForeignKey("teams.id"), nullable=False),
+    Column("name", Text, nullable=False, server_default=""),
+    Column("admin", Boolean, nullable=False, server_default="false"),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Column("expires_at", DateTime(timezone=True)),
+    Column("revoked_at", DateTime(timezone=True)),
+)
+
+providers = Table(
+    "providers",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("config", JSONB, nullable=False),
+    Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
+)
+
+models = Table(
+    "models",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("config", JSONB, nullable=False),
+    Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
+)
+
+# One row: the version that the next snapshot carries. Whoever changes configuration adds one to it in the same transaction.
+directory_version = Table(
+    "directory_version",
+    metadata,
+    Column("id", SmallInteger, primary_key=True, autoincrement=False),
+    Column("version", BigInteger, nullable=False),
+)
+
+# Every configuration that ever served, by the hash that inferences carry.
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("hash", Text, primary_key=True),
+    Column("document", JSONB, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+)
+
+# Which worker serves which version: `apply` waits for all of them.
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("seen_at", DateTime(timezone=True), nullable=False, server_default=_now),
+)
+
+# Partitioned by id: a UUIDv7, so a range of ids is a range of time, and a row is found by its id alone.
+inferences = Table(
+    "inferences",
+    metadata,
+    Column("id", UUID(as_uuid=False), primary_key=True),
+    Column("episode_id", UUID(as_uuid=False), nullable=False),
+    Column("received_at", DateTime(timezone=True), nullable=False),
+    Column("team_id", UUID(as_uuid=False), nullable=False),
+    Column("key_id", UUID(as_uuid=False), nullable=False),
+    Column("route", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("function", Text),
+    Column("variant", Text),
+    Column("served_provider", Text),
+    Column("served_model", Text),
+    Column("endpoint", Text),
+    Column("streamed", Boolean, nullable=False),
+    Column("status", SmallInteger, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("finish_reason", Text),
+    Column("error", Text),
+    Column("message", Text),
+    Column("input_tokens", Integer),
+    Column("output_tokens", Integer),
+    Column("cached_tokens", Integer),
+    Column("reasoning_tokens", Integer),
+    Column("duration_us", BigInteger, nullable=False),
+    Column("first_token_us", BigInteger),
+    Column("attempts", JSONB),  # None: one attempt, which served
+    Column("dropped", ARRAY(Text)),
+    Column("tags", JSONB),
+    Column("end_user", Text),
+    Column("snapshot", Text, nullable=False),
+    Index(None, "episode_id"),
+    postgresql_partition_by="RANGE (id)",
+)
+
+# What was said, apart from the numbers: it is larger, more private, and kept for less time.
+inference_content = Table(
+    "inference_content",
+    metadata,
+    Column("id", UUID(as_uuid=False), primary_key=True),
+    Column("policy", Text, nullable=False),  # full | redacted | none | lost
+    Column("ask", LargeBinary),  # zlib
+    Column("reply", LargeBinary),  # zlib
+    postgresql_partition_by="RANGE (id)",
+)
+
+# How far the writer has read each spool segment; moved in the transaction that stores the rows: exactly once.
+spool_positions = Table(
+    "spool_positions",
+    metadata,
+    Column("segment", Text, primary_key=True),
+    Column("spool", Text, nullable=False),  # which spool folder: another machine's rows are not ours to clean
+    Column("position", BigInteger, nullable=False),
+    Column("moved_at", DateTime(timezone=True), nullable=False, server_default=_now),
+)
