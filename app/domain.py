@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from providers.chat import Usage
+
 ContentPolicy = Literal["full", "redacted", "none"]
 Outcome = Literal["answered", "failed", "hung_up", "cut"]
 
@@ -72,15 +74,6 @@ class Attempt(Struct, frozen=True, array_like=True):
     status: int | None = None
     error: str | None = None
     message: str | None = None
-
-
-class Usage(Struct, frozen=True, array_like=True):
-    """Tokens; `cached` is part of `input`, `reasoning` of `output`. None = not reported, 0 = reported as none."""
-
-    input: int | None = None
-    output: int | None = None
-    cached: int | None = None
-    reasoning: int | None = None
 
 
 class Exchange(Struct, frozen=True, array_like=True):

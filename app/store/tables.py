@@ -47,7 +47,6 @@ keys = Table(
     Column("name", Text, nullable=False, server_default=""),
     Column("admin", Boolean, nullable=False, server_default="false"),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
-    Column("expires_at", DateTime(timezone=True)),
     Column("revoked_at", DateTime(timezone=True)),
 )
 

@@ -1,0 +1,63 @@
+"""What goes wrong outside the inference routes, in the same envelope: unknown routes, wrong methods, admin requests, our own faults."""
+
+import logging
+from typing import Any
+
+from litestar import Request, Response
+from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
+from litestar.types import ExceptionHandlersMap
+
+from app import uuid7
+from app.api.replies import error_headers, request_headers
+from app.store.live import AWAY
+from providers.dialects.openai_chat import OpenAIChat
+from providers.errors import Malformed, NarthexError, Unavailable, UnknownRoute, WrongMethod
+
+log = logging.getLogger(__name__)
+_dialect = OpenAIChat()
+
+
+def _answer(error: NarthexError) -> Response[bytes]:
+    headers = {name.decode(): value.decode() for name, value in [*error_headers(error), *request_headers(uuid7.mint())]}
+    return Response(_dialect.write_error(error), status_code=error.status, media_type="application/json", headers=headers)
+
+
+def _ours(_: Request[Any, Any, Any], error: NarthexError) -> Response[bytes]:
+    return _answer(error)
+
+
+def _unknown_route(request: Request[Any, Any, Any], _: NotFoundException) -> Response[bytes]:
+    return _answer(UnknownRoute(f"There is nothing at {request.method} {request.url.path}. The routes are told at /docs."))
+
+
+def _wrong_method(request: Request[Any, Any, Any], fault: MethodNotAllowedException) -> Response[bytes]:
+    allowed = (fault.headers or {}).get("Allow", "") or (fault.headers or {}).get("allow", "")
+    return _answer(WrongMethod(f"{request.method} is not for {request.url.path}{f': {allowed} is' if allowed else ''}.", allowed))
+
+
+def _litestars(_: Request[Any, Any, Any], fault: HTTPException) -> Response[bytes]:
+    if fault.status_code == 400:
+        return _answer(Malformed(f"{fault.detail}{f' {fault.extra}' if fault.extra else ''}"))
+    error = NarthexError(fault.detail)
+    error.status = fault.status_code
+    return _answer(error)
+
+
+def _bug(request: Request[Any, Any, Any], fault: Exception) -> Response[bytes]:
+    log.error("a request failed in us", exc_info=fault, extra={"path": request.url.path})
+    return _answer(NarthexError("Something went wrong in the gateway; its log has more."))
+
+
+def _away(_: Request[Any, Any, Any], fault: Exception) -> Response[bytes]:
+    log.warning("the database could not be asked", extra={"fault": repr(fault)})
+    return _answer(Unavailable("The gateway's database cannot be asked at the moment.", retry_after_s=2))
+
+
+HANDLERS: ExceptionHandlersMap = {
+    NarthexError: _ours,
+    NotFoundException: _unknown_route,
+    MethodNotAllowedException: _wrong_method,
+    HTTPException: _litestars,
+    **{kind: _away for kind in AWAY},
+    Exception: _bug,
+}

@@ -1,0 +1,56 @@
+"""For those who run it: /health/live, /health/ready, /metrics, and the reference of the API at /docs."""
+
+from pathlib import Path
+from typing import Any
+
+from litestar import Response, Router, get
+from markdown_it import MarkdownIt
+
+from app import telemetry
+from app.gateway.serve import Gateway
+from app.record.status import read_status
+
+_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Narthex: the API</title><style>
+body{font:16px/1.55 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem;color:#1c1c1c}
+code,pre{font:14px/1.45 ui-monospace,monospace;background:#f4f2ee}pre{padding:.8rem;overflow-x:auto}
+table{border-collapse:collapse}td,th{border:1px solid #d8d4cc;padding:.3rem .6rem;text-align:left;vertical-align:top}</style>"""
+
+
+def routes(gateway: Gateway) -> Router:
+    reference = MarkdownIt("commonmark").enable("table").render((Path(__file__).parent / "reference.md").read_text("utf-8"))
+
+    @get("/health/live")
+    async def alive() -> dict[str, str]:
+        return {"status": "alive"}
+
+    @get("/health/ready")
+    async def ready() -> Response[dict[str, Any]]:
+        spool = gateway.spool.stats()
+        about: dict[str, Any] = {
+            "status": "draining" if gateway.draining else "ready",
+            "configuration": gateway.live.directory.version,
+            "postgres": "connected" if gateway.live.connected else "away: serving by what is known",
+            "spool_bytes": spool.size_bytes,
+            "records_lost": spool.lost_records,
+        }
+        return Response(about, status_code=503 if gateway.draining else 200)
+
+    @get("/metrics")
+    async def metrics() -> Response[bytes]:
+        spool = gateway.spool.stats()
+        writer = read_status(gateway.settings.home)
+        gateway.telemetry.spool(
+            size_bytes=spool.size_bytes,
+            oldest_s=spool.oldest_s,
+            lost=spool.lost_records,
+            lost_content=spool.lost_content,
+            quarantined=writer.quarantined if writer else 0,
+        )
+        return Response(gateway.telemetry.page(), media_type=telemetry.CONTENT_TYPE)
+
+    @get("/docs")
+    async def docs() -> Response[str]:
+        return Response(_PAGE + reference, media_type="text/html; charset=utf-8")
+
+    return Router("/", route_handlers=[alive, ready, metrics, docs])

@@ -1,0 +1,228 @@
+"""Trying targets in order until one serves. Nothing is tried again once a byte has gone to the caller."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import httpx
+from msgspec import Struct
+
+from app.domain import Attempt, Plan, Target
+from app.gateway import translate
+from app.gateway.fleet import Endpoint, Fleet
+from app.gateway.underway import Underway
+from app.settings import Settings
+from providers.credentials import NoCredential
+from providers.dialect import Ask, Dialect, Edited, Editor, Stamp
+from providers.errors import CredentialRefused, CutShort, Garbled, TimedOut, Unreachable, Unsupported, UpstreamError
+from providers.told import masked
+
+_MOST_ATTEMPTS = 8
+_ERROR_BODY_BYTES = 1024 * 1024
+
+
+class Streaming(Struct):
+    """A stream that has begun: what to send first, and where the rest comes from."""
+
+    first: bytes
+    editor: Editor
+    blocks: AsyncIterator[bytes]
+
+
+class Upstream:
+    """A request at an engine. release() ends it there, unless it has ended, and counts it out of the endpoint's load."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.response: httpx.Response | None = None
+        endpoint.in_flight += 1
+
+    async def release(self) -> None:
+        self.endpoint.in_flight -= 1
+        if self.response is not None:
+            await self.response.aclose()
+
+
+class Attempts:
+    """Serves plans: `fleet` tells which endpoints a target has, `transport` speaks to them."""
+
+    def __init__(self, settings: Settings, fleet: Fleet, transport: httpx.AsyncBaseTransport) -> None:
+        self._settings = settings
+        self._fleet = fleet
+        self._transport = transport
+        common = {"connect": settings.connect_timeout_s, "write": settings.total_timeout_s, "pool": settings.total_timeout_s}
+        total = {"total": settings.total_timeout_s}
+        self._stream_timeout = {
+            **common,
+            **total,
+            "first": min(settings.first_token_timeout_s, settings.total_timeout_s),
+            "read": settings.silence_timeout_s,
+        }
+        # A whole answer's first byte is its last, or nearly.
+        self._whole_timeout = {**common, **total, "first": settings.total_timeout_s, "read": settings.total_timeout_s}
+
+    async def serve(
+        self, ask: Ask, plan: Plan, dialect: Dialect, stamp: Stamp, underway: Underway, may_drop: Callable[[str], bool]
+    ) -> Edited | Streaming:
+        """The first answer that a target gives. Raises the last target's UpstreamError, or Unsupported if none can honour the ask."""
+        failed: UpstreamError | None = None
+        unsupported: Unsupported | None = None
+        for target in plan.targets:
+            for endpoint in self._fleet.choose(target):
+                if len(underway.attempts) >= _MOST_ATTEMPTS:
+                    break
+                try:
+                    prepared = translate.write_ask(ask, endpoint.provider, target, may_drop)
+                except Unsupported as reason:
+                    unsupported = unsupported or reason
+                    break
+                try:
+                    answer = await self._try(endpoint, target, prepared, ask, dialect, stamp, underway)
+                except UpstreamError as error:
+                    self._fleet.blame(endpoint, error)
+                    if not error.elsewhere:
+                        raise
+                    failed = error
+                    continue
+                self._fleet.praise(endpoint)
+                underway.dropped = prepared.dropped
+                return answer
+        if failed is not None:
+            raise failed
+        if unsupported is not None:
+            raise unsupported
+        raise Unreachable(f"No target of {ask.model!r} has an address to be reached at.")
+
+    def told(self, fault: httpx.TransportError, underway: Underway) -> UpstreamError:
+        """The error for a connection that failed in the middle of the answer that is under way."""
+        assert isinstance(underway.held, Upstream)
+        return _told(fault, underway.held.endpoint)
+
+    async def _try(
+        self,
+        endpoint: Endpoint,
+        target: Target,
+        prepared: translate.Prepared,
+        ask: Ask,
+        dialect: Dialect,
+        stamp: Stamp,
+        underway: Underway,
+    ) -> Edited | Streaming:
+        started_us = underway.now_us()
+        upstream = Upstream(endpoint)
+        underway.held = upstream
+        told: str | None = None
+        error: str | None = None
+        try:
+            return await self._ask(upstream, prepared, ask, dialect, stamp, underway)
+        except UpstreamError as fault:
+            error, told = type(fault).__name__, fault.message
+            if isinstance(fault, CredentialRefused):
+                endpoint.forget_credential()
+            await underway.let_go()
+            raise
+        except asyncio.CancelledError:
+            error = "HungUp" if underway.hung_up else "Cut"
+            raise
+        finally:
+            attempt = Attempt(
+                provider=target.provider,
+                model=target.model,
+                endpoint=endpoint.base_url,
+                started_us=started_us,
+                duration_us=underway.now_us() - started_us,
+                status=upstream.response.status_code if upstream.response is not None else None,
+                error=error,
+                message=told,
+            )
+            underway.attempts.append(attempt)
+            if error in (None, "HungUp", "Cut"):
+                underway.served = attempt
+
+    async def _ask(
+        self, upstream: Upstream, prepared: translate.Prepared, ask: Ask, dialect: Dialect, stamp: Stamp, underway: Underway
+    ) -> Edited | Streaming:
+        endpoint = upstream.endpoint
+        try:
+            headers = endpoint.headers()
+        except NoCredential as fault:
+            raise CredentialRefused(str(fault)) from None
+        timeout = self._stream_timeout if prepared.stream else self._whole_timeout
+        request = httpx.Request("POST", endpoint.url, headers=headers, content=prepared.raw, extensions={"timeout": timeout})
+        try:
+            response = upstream.response = await self._transport.handle_async_request(request)
+            if response.status_code >= 300 or response.status_code < 200:
+                body = await _read(response, _ERROR_BODY_BYTES)
+                raise endpoint.provider.read_error(response.status_code, response.headers, body)
+            streamed = response.headers.get("content-type", "").startswith("text/event-stream")
+            if ask.stream:
+                return await self._begin(response, translate.editor(dialect, stamp, streamed=streamed), streamed, underway)
+            if streamed:
+                return await _fold(response, translate.Folding(dialect, stamp))
+            return dialect.edit(await _read(response, self._settings.max_reply_bytes), stamp)
+        except httpx.TransportError as fault:
+            raise _told(fault, endpoint) from fault
+
+    async def _begin(self, response: httpx.Response, editor: Editor, streamed: bool, underway: Underway) -> Streaming:
+        """Reads on until there is something for the caller, or the engine shows that there will not be."""
+        if not streamed:
+            body = await _read(response, self._settings.max_reply_bytes)
+            underway.first_token_us = underway.now_us()
+            first = editor.feed(body)
+            return Streaming(first, editor, _nothing())
+        blocks = _blocks(response)
+        async for block in blocks:
+            if underway.first_token_us is None:
+                underway.first_token_us = underway.now_us()
+            first = editor.feed(block)
+            if first or editor.done:
+                return Streaming(first, editor, blocks)
+            if editor.failure is not None:
+                raise editor.failure
+        return Streaming(b"", editor, _nothing())
+
+
+async def _fold(response: httpx.Response, folding: translate.Folding) -> Edited:
+    async for block in _blocks(response):
+        folding.feed(block)
+        if folding.done:
+            break
+    return folding.end()
+
+
+async def _read(response: httpx.Response, limit_bytes: int) -> bytes:
+    """The whole body. Raises Garbled over the limit."""
+    blocks: list[bytes] = []
+    size = 0
+    async for block in _blocks(response):
+        blocks.append(block)
+        size += len(block)
+        if size > limit_bytes:
+            raise Garbled(f"The engine's answer is larger than {limit_bytes} bytes.")
+    return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+
+
+def _blocks(response: httpx.Response) -> AsyncIterator[bytes]:
+    """The body as it comes, undecoded: we ask for no content encoding."""
+    assert isinstance(response.stream, httpx.AsyncByteStream)
+    return aiter(response.stream)
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    return
+    yield b""
+
+
+def _told(fault: httpx.TransportError, endpoint: Endpoint) -> UpstreamError:
+    """A failure of the connection, in words that name the provider and not its address."""
+    who = endpoint.provider.configured_as
+    match fault:
+        case httpx.ConnectTimeout() | httpx.PoolTimeout():
+            return TimedOut(f"No connection to {who} could be made in time.")
+        case httpx.TimeoutException():
+            return TimedOut(f"{who} did not answer in time.")
+        case httpx.ConnectError():
+            return Unreachable(f"{who} cannot be reached.")
+        case httpx.RemoteProtocolError():
+            return CutShort(f"{who} broke off, or did not speak HTTP: {masked(str(fault))}")
+        case _:
+            return Unreachable(f"The connection to {who} broke.")

@@ -1,0 +1,149 @@
+"""The fleet: every endpoint that a target may be served by, what it is, how loaded it is, and whether to leave it alone for now."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+
+import httpx
+
+from app.domain import Directory, ProviderConfig, Target
+from app.settings import Settings
+from providers import catalogue, credentials
+from providers.errors import UpstreamError
+from providers.provider import Provider, server_root
+
+log = logging.getLogger(__name__)
+
+
+class Endpoint:
+    """One address of a provider. `in_flight` and the breaker are this worker's own view."""
+
+    def __init__(self, config: ProviderConfig, provider: Provider, base_url: str) -> None:
+        self.config = config
+        self.provider = provider
+        self.base_url = base_url
+        self.url = provider.url(base_url, provider.dialects[0])
+        self.in_flight = 0
+        self.faults = 0
+        self.shut_until = 0.0
+        self._headers: list[tuple[str, str]] | None = None
+
+    def headers(self) -> list[tuple[str, str]]:
+        """Raises credentials.NoCredential if the one that is configured is not there."""
+        if self._headers is None:
+            secret = credentials.read(self.config.credential)
+            self._headers = [
+                ("content-type", "application/json"),
+                ("accept", "application/json, text/event-stream"),
+                ("user-agent", "narthex"),
+                *self.provider.headers(secret),
+            ]
+        return self._headers
+
+    def forget_credential(self) -> None:
+        """It was refused: it may have been replaced where it is kept, so the next request reads it again."""
+        self._headers = None
+
+    def learn(self, version: tuple[int, ...] | None) -> None:
+        if version is not None and version != self.provider.version:
+            self.provider = self.provider.at_version(version)
+
+
+class Fleet:
+    """Endpoints by provider and address. swap() keeps those that a new directory still has, with what is known of them."""
+
+    def __init__(self, settings: Settings, transport: httpx.AsyncBaseTransport) -> None:
+        self._settings = settings
+        self._transport = transport
+        self._endpoints: Mapping[tuple[str, str], Endpoint] = {}
+        self._of_target: dict[tuple[str, tuple[str, ...]], tuple[Endpoint, ...]] = {}
+        self._probing: asyncio.Task[None] | None = None
+        self._new = asyncio.Event()
+
+    def swap(self, directory: Directory) -> None:
+        endpoints: dict[tuple[str, str], Endpoint] = {}
+        of_target: dict[tuple[str, tuple[str, ...]], tuple[Endpoint, ...]] = {}
+        for model in directory.models.values():
+            for target in model.targets:
+                config = directory.providers[target.provider]
+                of_target[target.provider, target.endpoints] = tuple(
+                    self._endpoint(endpoints, target.provider, config, address) for address in _addresses(target, config)
+                )
+        self._endpoints, self._of_target = endpoints, of_target
+        self._new.set()
+
+    def _endpoint(self, endpoints: dict[tuple[str, str], Endpoint], name: str, config: ProviderConfig, address: str) -> Endpoint:
+        key = name, address
+        if key not in endpoints:
+            known = self._endpoints.get(key)
+            if known is None or known.config != config:
+                known = Endpoint(config, catalogue.build(config.adapter, name, config.options), address)
+            endpoints[key] = known
+        return endpoints[key]
+
+    def choose(self, target: Target) -> list[Endpoint]:
+        """The endpoints of a target, best first: open breakers last, then by what this worker has in flight there."""
+        endpoints = self._of_target.get((target.provider, target.endpoints), ())
+        if len(endpoints) == 1:
+            return list(endpoints)
+        now = time.monotonic()
+        return sorted(endpoints, key=lambda endpoint: (endpoint.shut_until > now, endpoint.in_flight))
+
+    def praise(self, endpoint: Endpoint) -> None:
+        endpoint.faults = 0
+
+    def blame(self, endpoint: Endpoint, error: UpstreamError) -> None:
+        if not error.fault:
+            endpoint.faults = 0
+            return
+        endpoint.faults += 1
+        if endpoint.faults >= self._settings.breaker_failures:
+            endpoint.shut_until = time.monotonic() + self._settings.breaker_open_s
+
+    def start(self) -> None:
+        self._probing = asyncio.create_task(self._probe_all())
+
+    def stop(self) -> None:
+        if self._probing is not None:
+            self._probing.cancel()
+
+    async def _probe_all(self) -> None:
+        while True:
+            self._new.clear()
+            asked = [endpoint for endpoint in self._endpoints.values() if endpoint.provider.probe_path is not None]
+            await asyncio.gather(*(self._probe(endpoint) for endpoint in asked))
+            try:
+                async with asyncio.timeout(self._settings.probe_interval_s):
+                    await self._new.wait()
+            except TimeoutError:
+                pass
+
+    async def _probe(self, endpoint: Endpoint) -> None:
+        """An answer closes the breaker and may tell a version; silence opens it, so that no request has to find out."""
+        path = endpoint.provider.probe_path or "/"
+        request = httpx.Request(
+            "GET",
+            server_root(endpoint.base_url) + path,
+            headers=[("user-agent", "narthex")],
+            extensions={"timeout": {"connect": 2.0, "first": 5.0, "read": 5.0, "total": 10.0}},
+        )
+        try:
+            response = await self._transport.handle_async_request(request)
+            body = await response.aread()
+        except httpx.TransportError as fault:
+            if endpoint.shut_until == 0.0:
+                log.warning("an endpoint does not answer", extra={"endpoint": endpoint.base_url, "fault": repr(fault)})
+            endpoint.shut_until = time.monotonic() + max(self._settings.breaker_open_s, 2 * self._settings.probe_interval_s)
+            return
+        endpoint.shut_until = 0.0
+        if response.status_code == 200:
+            endpoint.learn(endpoint.provider.read_version(body))
+
+
+def _addresses(target: Target, config: ProviderConfig) -> tuple[str, ...]:
+    if target.endpoints:
+        return target.endpoints
+    default = catalogue.ADAPTERS[config.adapter].default_base_url
+    address = config.base_url or default
+    return (address,) if address else ()

@@ -1,0 +1,173 @@
+"""The road of one request, top to bottom. READ THIS FIRST.
+
+    1  api/        who asks (app/api/door.py has done this before it calls serve)
+    2  open        the bytes are an ask of the caller's dialect: checked, and read no further than the road needs
+    3  plan        the name asked for becomes targets in order
+    5  attempt     targets are tried until one serves
+    6  translate   the engine's answer becomes the caller's: same dialect, an edit of the bytes
+    8  relay       each block goes on at once; what ends the answer only when the exchange is in the spool
+    9  the Door    (app/api/door.py again) ends whatever is left, however it ended
+
+Stop 4, limits, has its place between plan and attempt.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import httpx
+import msgspec
+
+from app import uuid7
+from app.gateway.attempt import Attempts, Streaming
+from app.gateway.fleet import Fleet
+from app.gateway.plan import check_episode, plan
+from app.gateway.underway import Underway
+from app.record.spool import Spool, SpoolFull
+from app.settings import Settings
+from app.store.live import Live
+from app.telemetry import Telemetry
+from providers.dialect import Ask, Dialect, Stamp
+from providers.errors import Malformed, Unavailable, UpstreamError
+
+_MOST_TAGS = 64
+_LONGEST_TAG = 512
+# How long an engine may take to end a stream whose last frame it has sent, before its connection is given up instead of kept.
+_END_OF_STREAM_S = 0.25
+
+
+class Out(Protocol):
+    """Where the answer goes; the API's side of it knows headers and frames of ASGI."""
+
+    async def whole(self, body: bytes) -> None: ...
+
+    async def begin(self, first: bytes) -> None: ...
+
+    async def more(self, data: bytes) -> None: ...
+
+    async def end(self, last: bytes) -> None: ...
+
+
+class Gateway:
+    """The parts that every request needs, put together once (app/main.py)."""
+
+    def __init__(
+        self, settings: Settings, live: Live, fleet: Fleet, transport: httpx.AsyncBaseTransport, spool: Spool, telemetry: Telemetry
+    ) -> None:
+        self.settings = settings
+        self.live = live
+        self.fleet = fleet
+        self.attempts = Attempts(settings, fleet, transport)
+        self.spool = spool
+        self.telemetry = telemetry
+        self.draining = False
+
+
+async def serve(gateway: Gateway, dialect: Dialect, raw: bytes, headers: Mapping[bytes, bytes], underway: Underway, out: Out) -> None:
+    """Answers one request. Raises a NarthexError while nothing has been sent; after that the error is told in the stream."""
+    ask = underway.ask = dialect.open(raw)
+    underway.episode_id = _episode(ask, headers, underway)
+    underway.tags = _tags(ask, headers)
+    try:
+        gateway.spool.admit()
+    except SpoolFull as full:
+        raise Unavailable(str(full)) from None
+    planned = underway.plan = plan(gateway.live.directory, ask.model, underway.id)
+
+    assert underway.caller is not None
+    entry = underway.entry = gateway.spool.open(underway.id, underway.caller.content)
+    entry.ask(raw)
+    stamp = Stamp(underway.id, underway.episode_id, ask.model, underway.received_us // 1_000_000, ask.wants_usage)
+    answer = await gateway.attempts.serve(ask, planned, dialect, stamp, underway, _may_drop(headers))
+
+    underway.status = 200
+    if isinstance(answer, Streaming):
+        await _relay(gateway, dialect, answer, underway, out)
+    else:
+        await underway.let_go()
+        underway.usage, underway.finish_reason = answer.usage, answer.finish_reason
+        entry.reply(answer.raw)
+        await _keep(gateway, underway)
+        await out.whole(answer.raw)
+
+
+async def _relay(gateway: Gateway, dialect: Dialect, answer: Streaming, underway: Underway, out: Out) -> None:
+    """Sends each block on as it comes. The last frames wait until the exchange is kept."""
+    editor, entry = answer.editor, underway.entry
+    assert entry is not None
+    entry.reply(answer.first)
+    await out.begin(answer.first)
+    try:
+        if not editor.done and editor.failure is None:
+            async for block in answer.blocks:
+                data = editor.feed(block)
+                if data:
+                    entry.reply(data)
+                    await out.more(data)
+                if editor.done or editor.failure is not None:
+                    break
+        last = editor.end()
+    except UpstreamError as error:
+        underway.failed(200, type(error).__name__, error.message)
+        last = dialect.write_error_frame(error)
+    except httpx.TransportError as fault:
+        error = gateway.attempts.told(fault, underway)
+        underway.failed(200, type(error).__name__, error.message)
+        last = dialect.write_error_frame(error)
+    underway.usage, underway.finish_reason = editor.usage, editor.finish_reason
+    entry.reply(last)
+    await _keep(gateway, underway)
+    await out.end(last)
+    with contextlib.suppress(TimeoutError, httpx.TransportError):
+        async with asyncio.timeout(_END_OF_STREAM_S):
+            async for _ in answer.blocks:
+                pass
+
+
+async def _keep(gateway: Gateway, underway: Underway) -> None:
+    """Promise 2: what a caller has in full is recorded. So this comes before the last byte."""
+    exchange = underway.keep("answered")
+    if exchange is not None:
+        gateway.telemetry.ended(exchange)
+    await gateway.spool.kept()
+
+
+def _episode(ask: Ask, headers: Mapping[bytes, bytes], underway: Underway) -> str:
+    said = headers.get(b"x-narthex-episode-id")
+    in_header = said.decode("latin-1") if said else None
+    if in_header and ask.episode_id and in_header.lower() != ask.episode_id.lower():
+        raise Malformed("The body's `episode_id` and the header x-narthex-episode-id name two episodes.", param="episode_id")
+    episode_id = ask.episode_id or in_header
+    if episode_id is None:
+        return uuid7.mint(underway.received_us)
+    return check_episode(episode_id, time.time() * 1000)
+
+
+def _tags(ask: Ask, headers: Mapping[bytes, bytes]) -> Mapping[str, str]:
+    """The header's tags, else the body's. Bounded: they are looked up, counted and stored."""
+    said = headers.get(b"x-narthex-tags")
+    if said is None:
+        tags = ask.tags
+    else:
+        try:
+            tags = msgspec.json.decode(said, type=dict[str, str])
+        except (msgspec.DecodeError, UnicodeDecodeError) as fault:
+            raise Malformed(f"The header x-narthex-tags must be a JSON object of strings: {fault}.") from None
+    if tags and (len(tags) > _MOST_TAGS or any(len(key) > _LONGEST_TAG or len(value) > _LONGEST_TAG for key, value in tags.items())):
+        raise Malformed(f"At most {_MOST_TAGS} tags (or metadata) of at most {_LONGEST_TAG} characters each can be kept.", param="metadata")
+    return tags
+
+
+def _may_drop(headers: Mapping[bytes, bytes]) -> Callable[[str], bool]:
+    """What the caller lets go where a target cannot honour it: `x-narthex-drop: all`, or names of fields."""
+    said = headers.get(b"x-narthex-drop")
+    if said is None:
+        return _nothing
+    named = {name.strip() for name in said.decode("latin-1").split(",")}
+    return lambda field: "all" in named or field in named
+
+
+def _nothing(field: str) -> bool:
+    return False

@@ -1,0 +1,98 @@
+"""Where the parts meet: nothing else builds them."""
+
+import contextlib
+import gc
+import logging
+import socket
+from collections.abc import AsyncGenerator
+
+import uvicorn
+import uvloop
+from litestar import Litestar
+
+from app import logs
+from app.api.errors import HANDLERS
+from app.api.routes import routes
+from app.gateway.fleet import Fleet
+from app.gateway.serve import Gateway
+from app.record.spool import Spool
+from app.settings import Settings
+from app.store.database import engine
+from app.store.live import Live
+from app.telemetry import Telemetry
+from providers.transport import Transport
+
+log = logging.getLogger(__name__)
+
+
+class Service(uvicorn.Server):
+    """uvicorn, telling the gateway first that it is to stop: what comes from then on is refused with 503 until the socket is closed."""
+
+    def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
+        super().__init__(config)
+        self._gateway = gateway
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._gateway.draining = True
+        await super().shutdown(sockets)
+
+
+def create_app(settings: Settings, *, name: str = "gateway-0") -> tuple[Litestar, Gateway]:
+    """The application and its parts. They are started, and let go of, by the application's lifespan."""
+    database = engine(settings.database_url, pool_size=4, max_overflow=4)
+    transport = Transport()
+    fleet = Fleet(settings, transport)
+    live = Live(settings, database, name, on_swap=fleet.swap)
+    spool = Spool(settings.home / "spool", settings)
+    gateway = Gateway(settings, live, fleet, transport, spool, Telemetry())
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Litestar) -> AsyncGenerator[None, None]:
+        await live.start()
+        fleet.start()
+        try:
+            yield
+        finally:
+            fleet.stop()
+            await transport.aclose()
+            await live.stop()
+            await database.dispose()
+            spool.close()
+
+    app = Litestar(
+        route_handlers=routes(gateway, database),
+        lifespan=[lifespan],
+        exception_handlers=HANDLERS,
+        openapi_config=None,
+        logging_config=None,
+        request_max_body_size=settings.max_body_bytes,
+    )
+    return app, gateway
+
+
+def run_worker(settings: Settings, *, sockets: list[socket.socket], name: str) -> None:
+    """One gateway process on listening sockets that it was handed, until SIGTERM; then it drains."""
+    logs.start(settings.log_level)
+    uvloop.run(_serve(settings, sockets, name))
+
+
+async def _serve(settings: Settings, sockets: list[socket.socket], name: str) -> None:
+    app, gateway = create_app(settings, name=name)
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        loop="none",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=int(settings.keep_alive_s),
+        timeout_graceful_shutdown=int(settings.drain_timeout_s),
+    )
+    # What was made at the start lives for ever: the collector need not look at it again, and need not run after every 700 objects.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    log.info("gateway process begins", extra={"worker": name})
+    await Service(config, gateway).serve(sockets)

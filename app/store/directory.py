@@ -1,0 +1,85 @@
+"""The directory: what Postgres holds of configuration, as ONE immutable snapshot in memory, and on disk for a start without Postgres."""
+
+import hashlib
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from sqlalchemy import func, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.domain import Directory, ModelConfig, ProviderConfig
+from app.store import tables
+
+log = logging.getLogger(__name__)
+
+EMPTY = Directory(version=0, hash="", providers={}, models={})
+CHANNEL = "narthex_directory"
+
+
+async def read_version(connection: AsyncConnection) -> int:
+    """The version that a snapshot taken now would carry; cheap enough to ask often. 0: nothing was ever configured."""
+    return await connection.scalar(select(tables.directory_version.c.version)) or 0
+
+
+async def read(connection: AsyncConnection) -> Directory:
+    """The configuration as it is now. The connection must be in a REPEATABLE READ transaction for its parts to fit together."""
+    version = await read_version(connection)
+    providers = {
+        row.name: msgspec.convert(row.config, ProviderConfig)
+        for row in await connection.execute(select(tables.providers.c.name, tables.providers.c.config).order_by(tables.providers.c.name))
+    }
+    models = {
+        row.name: msgspec.convert(row.config, ModelConfig)
+        for row in await connection.execute(select(tables.models.c.name, tables.models.c.config).order_by(tables.models.c.name))
+    }
+    return assemble(version, providers, models)
+
+
+def assemble(version: int, providers: Mapping[str, ProviderConfig], models: Mapping[str, ModelConfig]) -> Directory:
+    return Directory(version, hashlib.sha256(_content(providers, models)).hexdigest()[:32], providers, models)
+
+
+def _content(providers: Mapping[str, ProviderConfig], models: Mapping[str, ModelConfig]) -> bytes:
+    return msgspec.json.encode({"providers": providers, "models": models}, order="sorted")
+
+
+async def remember(connection: AsyncConnection, directory: Directory) -> None:
+    """Keeps the configuration under the hash that inferences carry."""
+    document = msgspec.json.decode(_content(directory.providers, directory.models))
+    await connection.execute(insert(tables.snapshots).values(hash=directory.hash, document=document).on_conflict_do_nothing())
+
+
+async def report(connection: AsyncConnection, worker: str, version: int) -> None:
+    """Tells that a worker serves a version, for `apply` to wait for."""
+    seen = insert(tables.workers).values(id=worker, version=version)
+    await connection.execute(
+        seen.on_conflict_do_update(index_elements=["id"], set_={"version": seen.excluded.version, "seen_at": func.now()})
+    )
+
+
+async def retire(connection: AsyncConnection, worker: str) -> None:
+    await connection.execute(tables.workers.delete().where(tables.workers.c.id == worker))
+
+
+def save(directory: Directory, path: Path) -> None:
+    """Keeps the snapshot on disk: replaced whole, never half written."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = path.with_suffix(f".{os.getpid()}.new")
+    draft.write_bytes(msgspec.json.encode(directory))
+    draft.chmod(0o600)
+    draft.replace(path)
+
+
+def load(path: Path) -> Directory | None:
+    """The snapshot that an earlier run kept; None if there is none that can be read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Directory)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as fault:
+        log.warning("the kept configuration cannot be read, so it is left aside", extra={"path": str(path), "fault": str(fault)})
+        return None

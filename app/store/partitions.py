@@ -1,0 +1,95 @@
+"""Partitions: one a day (UTC) of each recorded table, by the time in the UUIDv7 of its rows."""
+
+import datetime
+import logging
+from collections.abc import Collection
+from typing import Any, TypeAlias
+
+import asyncpg
+
+from app.uuid7 import born_ms, first_at, is_uuid7
+
+logger = logging.getLogger(__name__)
+
+Connection: TypeAlias = "asyncpg.Connection[Any]"  # generic for the type checker only
+
+TABLES = ("inferences", "inference_content")
+DAY_MS = 86_400_000
+LOCK = 0x6E617274_70617274  # for pg_advisory_xact_lock: writers of several machines make the same partitions
+OLDEST_DAYS = 400  # Postgres may have been away for a while; what is older than this, and than anything kept, comes from a broken clock
+
+
+def day_of(id: str) -> int:
+    """The day since 1970 on which this UUIDv7 was minted. Raises ValueError if it is none."""
+    if not is_uuid7(id):
+        raise ValueError(f"{id!r} is not a UUIDv7")
+    return born_ms(id) // DAY_MS
+
+
+def today() -> int:
+    return (datetime.datetime.now(datetime.UTC).date() - datetime.date(1970, 1, 1)).days
+
+
+def is_plausible(day: int, keep_days: int, now: int) -> bool:
+    """Whether anything can have been recorded on that day. A clock may be ahead by some hours."""
+    return now - max(keep_days, OLDEST_DAYS) <= day <= now + 1
+
+
+async def ensure(connection: Connection, days: Collection[int]) -> None:
+    """Makes the partitions of these days that are missing."""
+    wanted = [(table, day) for table in TABLES for day in sorted(days)]
+    names = [_name(table, day) for table, day in wanted]
+    missing = {
+        row["name"] for row in await connection.fetch("SELECT name FROM unnest($1::text[]) name WHERE to_regclass(name) IS NULL", names)
+    }
+    for (table, day), name in zip(wanted, names, strict=True):
+        if name in missing:
+            await _make(connection, table, name, day)
+
+
+async def expire(connection: Connection, table: str, keep_days: int, now: int) -> int:
+    """Drops the partitions of which every row is older than `keep_days`; how many. 0 days: keeps all.
+
+    One that somebody is reading is left for the next time: waiting for its lock would make everybody wait behind us.
+    """
+    if not keep_days:
+        return 0
+    rows = await connection.fetch("SELECT inhrelid::regclass::text AS name FROM pg_inherits WHERE inhparent = $1::regclass", table)
+    dropped = 0
+    for name in sorted(row["name"] for row in rows):
+        day = _day(name)
+        if day is not None and day < now - keep_days:
+            try:
+                async with connection.transaction():
+                    await connection.execute("SET LOCAL lock_timeout = '2s'")
+                    await connection.execute(f"DROP TABLE IF EXISTS {name}")
+            except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError) as error:
+                logger.warning("The expired partition %s is in use and is dropped later: %s", name, error)
+            else:
+                dropped += 1
+                logger.info("Dropped %s, which had expired", name)
+    return dropped
+
+
+async def _make(connection: Connection, table: str, name: str, day: int) -> None:
+    # Made beside and attached: CREATE TABLE ... PARTITION OF would lock out everybody who reads the table, and wait for them.
+    async with connection.transaction():
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
+        if await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", name):
+            return
+        await connection.execute(f"CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS INCLUDING STORAGE INCLUDING COMPRESSION)")
+        await connection.execute(
+            f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ('{first_at(day * DAY_MS)}') TO ('{first_at((day + 1) * DAY_MS)}')"
+        )
+
+
+def _name(table: str, day: int) -> str:
+    return f"{table}_{datetime.date(1970, 1, 1) + datetime.timedelta(days=day):%Y%m%d}"
+
+
+def _day(name: str) -> int | None:
+    try:
+        date = datetime.datetime.strptime(name.rpartition("_")[2], "%Y%m%d").date()
+    except ValueError:
+        return None
+    return (date - datetime.date(1970, 1, 1)).days

@@ -1,0 +1,123 @@
+"""Metrics, in Prometheus's words. With PROMETHEUS_MULTIPROC_DIR set (as `narthex up` and `serve` do) a scrape of any worker tells of all."""
+
+import os
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+    multiprocess,
+)
+
+from app.domain import Exchange
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+_LATENCY_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900)
+
+
+class Telemetry:
+    """The metrics of one process. Label values come from configuration and from closed sets, never from callers: their number is bounded."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        registry = registry or CollectorRegistry()
+        self._registry = registry
+        self.in_flight = Gauge(
+            "narthex_requests_in_flight", "Requests that have not ended yet.", registry=registry, multiprocess_mode="livesum"
+        )
+        self._requests = Counter(
+            "narthex_requests",
+            "Requests that reached an engine's plan, by how they ended.",
+            ("route", "model", "outcome", "status"),
+            registry=registry,
+        )
+        self._refusals = Counter(
+            "narthex_refusals",
+            "Requests refused before any plan was made (no key, malformed, unknown model ...).",
+            ("status",),
+            registry=registry,
+        )
+        self._duration = Histogram(
+            "narthex_request_duration_seconds",
+            "From the last byte of the request to the last of the answer.",
+            ("route", "model"),
+            registry=registry,
+            buckets=_LATENCY_S,
+        )
+        self._first = Histogram(
+            "narthex_first_token_seconds",
+            "From the request to the first byte of a streamed answer.",
+            ("route", "model"),
+            registry=registry,
+            buckets=_LATENCY_S,
+        )
+        self._tokens = Counter("narthex_tokens", "Tokens that engines reported.", ("model", "direction"), registry=registry)
+        self._faults = Counter(
+            "narthex_attempt_failures", "Attempts that failed, by provider and kind.", ("provider", "error"), registry=registry
+        )
+        self._spool_bytes = Gauge(
+            "narthex_spool_bytes", "Bytes of records that wait for the writer.", registry=registry, multiprocess_mode="livemax"
+        )
+        self._spool_age = Gauge(
+            "narthex_spool_oldest_seconds",
+            "Age of the oldest record that waits for the writer.",
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+        self._lost = Gauge("narthex_records_lost", "Records lost: 0, or a disk is full.", registry=registry, multiprocess_mode="livesum")
+        self._lost_content = Gauge(
+            "narthex_content_lost", "Records whose content was not kept, for want of space.", registry=registry, multiprocess_mode="livesum"
+        )
+        self._quarantined = Gauge(
+            "narthex_records_quarantined",
+            "Records that the writer set aside because they cannot be stored.",
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+        self._children: dict[tuple[str, str, str, int], tuple[Counter, Histogram, Histogram, Counter, Counter]] = {}
+
+    def ended(self, exchange: Exchange) -> None:
+        key = exchange.route, exchange.model, exchange.outcome, exchange.status
+        children = self._children.get(key)
+        if children is None:
+            route, model = exchange.route, exchange.model
+            children = self._children[key] = (
+                self._requests.labels(route, model, exchange.outcome, str(exchange.status)),
+                self._duration.labels(route, model),
+                self._first.labels(route, model),
+                self._tokens.labels(model, "input"),
+                self._tokens.labels(model, "output"),
+            )
+        requests, duration, first, tokens_in, tokens_out = children
+        requests.inc()
+        duration.observe(exchange.duration_us / 1e6)
+        if exchange.first_token_us is not None:
+            first.observe(exchange.first_token_us / 1e6)
+        if exchange.usage.input:
+            tokens_in.inc(exchange.usage.input)
+        if exchange.usage.output:
+            tokens_out.inc(exchange.usage.output)
+        for attempt in exchange.attempts:
+            if attempt.error is not None:
+                self._faults.labels(attempt.provider, attempt.error).inc()
+
+    def refused(self, status: int) -> None:
+        self._refusals.labels(str(status)).inc()
+
+    def spool(self, *, size_bytes: int, oldest_s: float, lost: int, lost_content: int, quarantined: int) -> None:
+        self._spool_bytes.set(size_bytes)
+        self._spool_age.set(oldest_s)
+        self._lost.set(lost)
+        self._lost_content.set(lost_content)
+        self._quarantined.set(quarantined)
+
+    def page(self) -> bytes:
+        """What /metrics answers."""
+        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+            return generate_latest(self._registry)
+        together = CollectorRegistry()
+        multiprocess.MultiProcessCollector(together)  # pyright: ignore[reportUnknownMemberType]
+        return generate_latest(together)

@@ -1,0 +1,62 @@
+"""vLLM. Its words for guided decoding changed: before 0.12 guided_*, since then structured_outputs (seen on 0.32: guided_* answers 200 and
+constrains nothing; /reference/engines.md 2.1 and 2.2)."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import msgspec
+
+from providers import guided
+from providers.provider import Provider
+from providers.wire import Body
+
+
+class VLLM(Provider):
+    name: ClassVar[str] = "vllm"
+    default_base_url: ClassVar[str | None] = None
+    probe_path: ClassVar[str | None] = "/version"
+    known_options: ClassVar[Mapping[str, str]] = {
+        **Provider.known_options,
+        "version": 'the engine\'s version ("0.11.0") where /version cannot be asked',
+    }
+
+    # A whitespace pattern is accepted and ignored since V1; the template fields are obeyed, or refused by vLLM with a 400 of its own.
+    refuses = frozenset({"guided_whitespace_pattern"})
+    # user, store, metadata and service_tier are read and thrown away (seen on 0.32).
+    hints = frozenset({"guided_decoding_backend", "user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key"})
+
+    @property
+    def _old(self) -> bool:
+        version = self.version or _numbers(str(self.options.get("version", "")))
+        return version is not None and version < (0, 12)
+
+    def native_words(self, body: Body) -> bool:
+        said = {word for word in guided.WORDS if body.said(word)}
+        return said <= ({"guided_json", "guided_regex", "guided_choice", "guided_grammar"} if self._old else {"structured_outputs"})
+
+    def guide(self, output: guided.Output) -> dict[str, Any]:
+        return guided.as_guided_fields(output) if self._old else guided.as_structured_outputs(output)
+
+    def bend(self, body: Body, may_drop: Callable[[str], bool]) -> list[str]:
+        dropped = super().bend(body, may_drop)
+        if body.get("tools") == msgspec.Raw(b"[]"):
+            del body["tools"]  # an empty list means none to OpenAI; vLLM answers it with 400 (seen on 0.32)
+        return dropped
+
+    def read_version(self, probe: bytes) -> tuple[int, ...] | None:
+        try:
+            told = msgspec.json.decode(probe, type=dict[str, Any])
+        except msgspec.DecodeError:
+            return None
+        return _numbers(str(told.get("version", "")))
+
+
+def _numbers(version: str) -> tuple[int, ...] | None:
+    """The leading numbers of a version such as 0.11.2rc1+cpu; None if it starts with none (a development build)."""
+    numbers: list[int] = []
+    for part in version.split("+")[0].split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        numbers.append(int(digits))
+    return tuple(numbers) or None

@@ -1,0 +1,163 @@
+"""Everything that can go wrong with a request, as one tree.
+
+    NarthexError
+    ├── AskError                  the ask cannot be served as it is; no engine was troubled
+    │   ├── Malformed         400 not JSON, a wrong type, two things that exclude each other
+    │   ├── NoKey             401 no key, or one we do not know
+    │   ├── NotAllowed        403 a key that may not do this
+    │   ├── UnknownModel      404 a name that this key may not use or nobody configured
+    │   ├── UnknownRoute      404
+    │   ├── WrongMethod       405
+    │   ├── TooLarge          413 the body is over the limit
+    │   ├── Unsupported       422 a field that no target of the model can honour
+    │   └── Unavailable       503 we cannot take it now: draining, or nowhere to record it
+    └── UpstreamError             an engine failed us
+        ├── Unreachable       502 no connection, or it broke before an answer
+        ├── TimedOut          504 too slow to connect, to begin, between blocks, or in all
+        ├── Overloaded    429/503 it says that it has too much to do
+        ├── Failed            5xx it says that it failed; 501 and 503 are kept, other numbers become 502
+        ├── Garbled           502 what it answered is not what its API promises
+        ├── CutShort          502 it ended midway
+        ├── CredentialRefused 502 it did not accept *our* credential: not the caller's 401
+        └── Refused           4xx it says that the request is wrong: its own number is kept
+            └── Missing       404 it does not have what the target names: another may
+
+`elsewhere` says whether another endpoint may do better; `fault` whether it counts against the endpoint.
+"""
+
+from typing import ClassVar
+
+
+class NarthexError(Exception):
+    """Status and kind are what the caller is told; `param` is the path of the field at fault, None if no single one is."""
+
+    status: int = 500
+    kind: ClassVar[str] = "internal_server_error"
+    elsewhere: ClassVar[bool] = False
+    fault: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, param: str | None = None, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.retry_after_s = retry_after_s
+
+
+class AskError(NarthexError):
+    """The ask cannot be served as it is."""
+
+
+class Malformed(AskError):
+    status = 400
+    kind = "invalid_request_error"
+
+
+class NoKey(AskError):
+    status = 401
+    kind = "authentication_error"
+
+
+class NotAllowed(AskError):
+    status = 403
+    kind = "permission_error"
+
+
+class UnknownModel(AskError):
+    status = 404
+    kind = "not_found_error"
+
+
+class UnknownRoute(AskError):
+    status = 404
+    kind = "not_found_error"
+
+
+class WrongMethod(AskError):
+    """`allowed` goes into the Allow header."""
+
+    status = 405
+    kind = "invalid_request_error"
+
+    def __init__(self, message: str, allowed: str) -> None:
+        super().__init__(message)
+        self.allowed = allowed
+
+
+class TooLarge(AskError):
+    status = 413
+    kind = "invalid_request_error"
+
+
+class Unsupported(AskError):
+    status = 422
+    kind = "unsupported"
+
+
+class Unavailable(AskError):
+    status = 503
+    kind = "service_unavailable"
+
+
+class UpstreamError(NarthexError):
+    """An engine failed us. `told` is the status that it answered, None if it did not."""
+
+    status = 502
+    kind = "backend_error"
+    elsewhere = True
+    fault = True
+
+    def __init__(self, message: str, *, told: int | None = None, param: str | None = None, retry_after_s: float | None = None) -> None:
+        super().__init__(message, param=param, retry_after_s=retry_after_s)
+        self.told = told
+
+
+class Unreachable(UpstreamError):
+    kind = "backend_unreachable"
+
+
+class TimedOut(UpstreamError):
+    status = 504
+    kind = "backend_timeout"
+
+
+class Overloaded(UpstreamError):
+    status = 503
+    kind = "rate_limit_exceeded"
+    fault = False
+
+    def __init__(self, message: str, *, told: int | None = None, retry_after_s: float | None = None) -> None:
+        super().__init__(message, told=told, retry_after_s=retry_after_s)
+        self.status = 429 if told == 429 else 503
+
+
+class Failed(UpstreamError):
+    def __init__(self, message: str, *, told: int | None = None, retry_after_s: float | None = None) -> None:
+        super().__init__(message, told=told, retry_after_s=retry_after_s)
+        self.status = told if told in (501, 503) else 502
+
+
+class Garbled(UpstreamError):
+    pass
+
+
+class CutShort(UpstreamError):
+    pass
+
+
+class CredentialRefused(UpstreamError):
+    fault = False
+
+
+class Refused(UpstreamError):
+    kind = "invalid_request_error"
+    elsewhere = False
+    fault = False
+
+    def __init__(self, message: str, *, told: int, param: str | None = None) -> None:
+        super().__init__(message, told=told, param=param)
+        self.status = told
+
+
+class Missing(Refused):
+    kind = "not_found_error"
+    elsewhere = True

@@ -1,0 +1,167 @@
+"""Provider: the adapter class. Where we speak, as whom, in which dialects, and what that host wants bent."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal
+
+import httpx
+
+from providers import guided
+from providers.errors import Unsupported, UpstreamError
+from providers.told import read_error
+from providers.wire import NULL, Body
+
+# Fields whose loss changes no answer: a target that cannot honour them does without, and the drop is reported.
+HINTS = frozenset(
+    {
+        "user",
+        "store",
+        "metadata",
+        "service_tier",
+        "safety_identifier",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "guided_decoding_backend",
+    }
+)
+
+# What the gateway itself is told in a body; no engine is to see it.
+_OURS = frozenset({"episode_id", "tensorzero::episode_id", "tensorzero::tags"})
+
+_GUIDED = guided.WORDS | {"guided_whitespace_pattern", "guided_decoding_backend"}
+
+
+class BadOption(ValueError):
+    """A provider's configuration that its adapter cannot take; the message says what it may be."""
+
+
+class Provider:
+    """Anything that speaks OpenAI's dialect. Hosts with ways of their own say so in a subclass, as data where that is enough.
+
+    One instance per configured provider and engine version. `version` None: not known (yet).
+    """
+
+    name: ClassVar[str] = "openai"
+    dialects: ClassVar[tuple[str, ...]] = ("openai_chat",)
+    default_base_url: ClassVar[str | None] = "https://api.openai.com/v1"
+    # Options that `[providers.NAME] options` may hold, with what each is for.
+    known_options: ClassVar[Mapping[str, str]] = {
+        "stream": 'which answers the engine gives: "both" (default), "only" streams, or "never"',
+        "stream_usage": "false: the engine refuses stream_options, so streams are not asked to tell usage",
+        "accepts": "a list of fields that this engine honours although its adapter would refuse them",
+    }
+    # Asked of each endpoint now and then, to learn what it is and whether it lives; None: it is never asked.
+    probe_path: ClassVar[str | None] = None
+
+    rename: Mapping[str, str] = {}
+    refuses: frozenset[str] = frozenset({"chat_template", "chat_template_kwargs", "mm_processor_kwargs", "guided_whitespace_pattern"})
+    hints: frozenset[str] = frozenset({"guided_decoding_backend"})
+
+    def __init__(self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None) -> None:
+        """Raises BadOption."""
+        for key in options:
+            if key not in self.known_options:
+                known = "; ".join(f"{name}: {meaning}" for name, meaning in self.known_options.items())
+                raise BadOption(f"Option {key!r} of provider {configured_as!r} is not one of adapter {self.name!r}. Its options: {known}.")
+        stream = options.get("stream", "both")
+        if stream not in ("both", "only", "never"):
+            raise BadOption(f'Option stream={stream!r} of provider {configured_as!r} may be "both", "only" or "never".')
+        accepts = options.get("accepts", [])
+        if not isinstance(accepts, list) or not all(isinstance(field, str) for field in accepts):  # pyright: ignore[reportUnknownVariableType]
+            raise BadOption(f"Option accepts of provider {configured_as!r} must be a list of field names.")
+        self.configured_as = configured_as
+        self.options = options
+        self.version = version
+        self.streams: Literal["both", "only", "never"] = stream
+        self.stream_usage = bool(options.get("stream_usage", True))
+        self.refuses = self.refuses.difference(accepts)  # pyright: ignore[reportUnknownArgumentType]
+        self.hints = self.hints.difference(accepts)  # pyright: ignore[reportUnknownArgumentType]
+
+    def at_version(self, version: tuple[int, ...] | None) -> "Provider":
+        """The same provider, speaking as this version of its engine does."""
+        return type(self)(self.configured_as, self.options, version)
+
+    def url(self, base_url: str, dialect: str) -> httpx.URL:
+        """Where a dialect is spoken. `base_url` with or without its version segment (/v1) is understood."""
+        return httpx.URL(versioned(base_url) + "/chat/completions")
+
+    def headers(self, credential: str | None) -> list[tuple[str, str]]:
+        return [("authorization", f"Bearer {credential}")] if credential else []
+
+    def bend(self, body: Body, may_drop: Callable[[str], bool]) -> list[str]:
+        """Makes the caller's body what this host takes; gives the fields that were dropped.
+
+        Raises Unsupported for a field that the host cannot honour and the caller does not let go.
+        """
+        for key in _OURS & body.keys():
+            del body[key]
+        dropped = self._drop(body, may_drop)
+        if _GUIDED & body.keys():
+            self._guide(body, may_drop, dropped)
+        for theirs, ours in self.rename.items():
+            if theirs in body:
+                body[ours] = body.pop(theirs)
+        return dropped
+
+    def _drop(self, body: Body, may_drop: Callable[[str], bool]) -> list[str]:
+        dropped: list[str] = []
+        for key in sorted((self.refuses | self.hints) & body.keys()):
+            if body[key] != NULL:
+                if key not in self.hints and not may_drop(key):
+                    raise self.unsupported(key, f"it does not honour `{key}`")
+                dropped.append(key)
+            del body[key]
+        return dropped
+
+    def _guide(self, body: Body, may_drop: Callable[[str], bool], dropped: list[str]) -> None:
+        output = guided.read_output(body)
+        words = sorted(guided.WORDS & body.keys())
+        said = [word for word in words if body.said(word)]
+        if self.native_words(body) or not words:
+            return
+        for word in words:
+            del body[word]
+        if output is None:
+            return
+        try:
+            body.update(self.guide(output))
+        except Unsupported as reason:
+            if not may_drop(said[0]):
+                raise self.unsupported(said[0], reason.message) from None
+            dropped.extend(said)
+
+    def native_words(self, body: Body) -> bool:
+        """Whether the engine obeys the caller's words for guided decoding as they stand: then they stay the caller's bytes."""
+        return False
+
+    def guide(self, output: guided.Output) -> dict[str, Any]:
+        """The engine's words for an output. Raises Unsupported where it has none."""
+        return guided.as_response_format(output)
+
+    def unsupported(self, field: str, why: str) -> Unsupported:
+        return Unsupported(
+            f"`{field}` cannot be honoured by {self.configured_as} ({self.name}): {why} "
+            f"Leave it out, choose another model, or send the header `x-narthex-drop: {field}` to go without.",
+            param=field,
+        )
+
+    def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
+        return read_error(status, headers, body)
+
+    def read_version(self, probe: bytes) -> tuple[int, ...] | None:
+        """The engine's version out of its answer to `probe_path`; None if it does not say."""
+        return None
+
+
+def versioned(base_url: str) -> str:
+    """A base URL whose path has a version segment: its own, or /v1."""
+    base = base_url.rstrip("/")
+    path = httpx.URL(base).path
+    has_version = any(part[:1] == "v" and part[1:2].isdigit() for part in path.split("/"))
+    return base if has_version else base + "/v1"
+
+
+def server_root(base_url: str) -> str:
+    """The base URL without its version segment: where an engine's own routes (/version, /health) are."""
+    base = base_url.rstrip("/")
+    head, _, last = base.rpartition("/")
+    return head if last[:1] == "v" and last[1:].isdigit() else base
