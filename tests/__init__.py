@@ -1,0 +1,1 @@
+"""Laws, exchanges, stories, engines, and the house."""

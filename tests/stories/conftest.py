@@ -1,0 +1,86 @@
+"""What stories share: one service for all of them, an engine that does as it is told, and the official SDK."""
+
+from collections.abc import AsyncGenerator, Generator
+
+import httpx
+import openai
+import pytest
+
+from tests.stories import service as services
+from tests.stories.scripted import Asked, ScriptedEngine
+from tests.stories.service import Service
+
+MOST_BODY_BYTES = 1_000_000
+
+
+@pytest.fixture(scope="session")
+def service() -> Generator[Service]:
+    """Two workers, and timeouts short enough to wait for: first token 2 s, silence 1.5 s, total 6 s."""
+    running = services.start(
+        workers=2, max_body_bytes=MOST_BODY_BYTES, first_token_timeout_s=2, silence_timeout_s=1.5, total_timeout_s=6, drain_timeout_s=5
+    )
+    yield running
+    services.stop(running)
+
+
+@pytest.fixture(scope="session")
+async def engines(service: Service) -> AsyncGenerator[tuple[ScriptedEngine, ScriptedEngine]]:
+    """Two scripted engines. Models: scripted (the first), pair (first, then second), backed (first, falling back to `second`),
+    vllm (the first, as a vLLM of today), old-vllm (as one of 0.11), only-streams and never-streams (the first)."""
+    first, second = ScriptedEngine(), ScriptedEngine()
+    await first.start()
+    await second.start()
+    one, two = f"http://127.0.0.1:{first.port}", f"http://127.0.0.1:{second.port}/v1"
+    service.apply(f"""
+        [providers]
+        first = {{ adapter = "openai", base_url = "{one}" }}
+        second = {{ adapter = "openai", base_url = "{two}" }}
+        unsure = {{ adapter = "openai", base_url = "{one}", options = {{ accepts = ["chat_template_kwargs"] }} }}
+        only = {{ adapter = "openai", base_url = "{one}", options = {{ stream = "only" }} }}
+        never = {{ adapter = "openai", base_url = "{one}", options = {{ stream = "never" }} }}
+        vllm = {{ adapter = "vllm", base_url = "{one}" }}
+        old = {{ adapter = "vllm", base_url = "{one}", options = {{ version = "0.11.0" }} }}
+        nowhere = {{ adapter = "openai", base_url = "http://127.0.0.1:9" }}
+        [models]
+        scripted = {{ targets = [{{ provider = "first", model = "engine-model" }}] }}
+        second = {{ targets = [{{ provider = "second", model = "engine-model" }}] }}
+        accepting = {{ targets = [{{ provider = "unsure", model = "engine-model" }}] }}
+        pair = {{ targets = [{{ provider = "first", model = "engine-model" }}, {{ provider = "second", model = "other-model" }}] }}
+        backed = {{ targets = [{{ provider = "first", model = "engine-model" }}], fallbacks = ["second"] }}
+        vllm = {{ targets = [{{ provider = "vllm", model = "engine-model" }}] }}
+        old-vllm = {{ targets = [{{ provider = "old", model = "engine-model" }}] }}
+        only-streams = {{ targets = [{{ provider = "only", model = "engine-model" }}] }}
+        never-streams = {{ targets = [{{ provider = "never", model = "engine-model" }}] }}
+        unreachable = {{ targets = [{{ provider = "nowhere", model = "engine-model" }}] }}
+    """)
+    yield first, second
+    await first.stop()
+    await second.stop()
+
+
+@pytest.fixture
+def engine(engines: tuple[ScriptedEngine, ScriptedEngine]) -> ScriptedEngine:
+    return _fresh(engines[0])
+
+
+@pytest.fixture
+def second_engine(engines: tuple[ScriptedEngine, ScriptedEngine]) -> ScriptedEngine:
+    return _fresh(engines[1])
+
+
+def _fresh(engine: ScriptedEngine) -> ScriptedEngine:
+    engine.asked.clear()
+    engine.script = Asked.whole
+    return engine
+
+
+@pytest.fixture
+async def client(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+    async with service.client() as client:
+        yield client
+
+
+@pytest.fixture
+async def sdk(service: Service) -> AsyncGenerator[openai.AsyncOpenAI]:
+    async with openai.AsyncOpenAI(base_url=service.url + "/v1", api_key=service.key, max_retries=0) as sdk:
+        yield sdk

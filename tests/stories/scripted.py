@@ -1,0 +1,143 @@
+"""An engine that does as a test says: a real HTTP server, whose every answer is a script."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Asked:
+    """One request that came. `left` is set when the gateway hangs up; say() and its kin answer."""
+
+    path: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+    raw: bytes
+    writer: asyncio.StreamWriter
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def write(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def answer(self, status: int, body: bytes, headers: str = "content-type: application/json\r\n") -> None:
+        self.write(f"HTTP/1.1 {status} X\r\n{headers}content-length: {len(body)}\r\n\r\n".encode() + body)
+        await self.writer.drain()
+
+    async def whole(self, content: str = "Hello.", **message: Any) -> None:
+        await self.answer(200, json.dumps(completion(content, **message)).encode())
+
+    def begin_stream(self) -> None:
+        self.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+
+    def piece(self, data: bytes) -> None:
+        self.write(b"%x\r\n%s\r\n" % (len(data), data))
+
+    def frame(self, body: Any) -> None:
+        self.piece(b"data: " + (body if isinstance(body, bytes) else json.dumps(body).encode()) + b"\n\n")
+
+    def end_stream(self) -> None:
+        self.write(b"0\r\n\r\n")
+
+    def cut(self) -> None:
+        """A reset, as of an engine that was killed."""
+        self.writer.transport.abort()
+
+
+Script = Callable[[Asked], Awaitable[None]]
+
+
+class ScriptedEngine:
+    """`script` answers each request; `asked` are all that came since the test began."""
+
+    def __init__(self) -> None:
+        self.asked: list[Asked] = []
+        self.script: Script = Asked.whole
+        self._server: asyncio.Server | None = None
+        self.port = 0
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        await asyncio.sleep(0)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+                headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
+                raw = await reader.readexactly(int(headers.get("content-length", 0)))
+                asked = Asked(head[0].split(" ")[1], headers, json.loads(raw) if raw else {}, raw, writer)
+                self.asked.append(asked)
+                watching = asyncio.create_task(self._watch(reader, asked))
+                await self.script(asked)
+                watching.cancel()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def _watch(self, reader: asyncio.StreamReader, asked: Asked) -> None:
+        while not reader.at_eof() and reader.exception() is None:
+            await asyncio.sleep(0.005)
+        asked.left.set()
+
+
+def completion(content: str | None = "Hello.", **message: Any) -> dict[str, Any]:
+    return {
+        "id": "chatcmpl-engine",
+        "object": "chat.completion",
+        "created": 1750000000,
+        "model": "engine-model",
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": content, **message},
+                "finish_reason": "tool_calls" if "tool_calls" in message else "stop",
+                "logprobs": None,
+            }
+        ],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
+    }
+
+
+def chunk(delta: dict[str, Any] | None = None, finish_reason: str | None = None, **more: Any) -> dict[str, Any]:
+    choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish_reason}]
+    return {
+        "id": "chatcmpl-engine",
+        "object": "chat.completion.chunk",
+        "created": 1750000000,
+        "model": "engine-model",
+        "choices": choices,
+        **more,
+    }
+
+
+def streaming(*frames: Any, done: bool = True) -> Script:
+    """A script that streams these frames, and [DONE] unless told not to."""
+
+    async def script(asked: Asked) -> None:
+        asked.begin_stream()
+        for body in frames:
+            asked.frame(body)
+            await asked.writer.drain()
+        if done:
+            asked.frame(b"[DONE]")
+        asked.end_stream()
+        await asked.writer.drain()
+
+    return script
+
+
+HELLO = (
+    chunk({"role": "assistant", "content": ""}),
+    chunk({"content": "Hel"}),
+    chunk({"content": "lo."}),
+    chunk({}, "stop"),
+    chunk(None, usage={"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}),
+)

@@ -1,0 +1,258 @@
+"""A chat through the official SDK, whole and streamed, against the sandbox and against an engine that does as it is told."""
+
+import asyncio
+import json
+import re
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from openai.types.chat import ChatCompletionChunk
+
+from app import uuid7
+from tests.stories.scripted import HELLO, Asked, ScriptedEngine, chunk, completion, streaming
+from tests.stories.service import Service
+
+HI: Any = [{"role": "user", "content": "Hello!"}]
+TOOL: Any = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "parameters": {
+            "type": "object",
+            "properties": {"location": {"type": "string"}, "unit": {"type": "string", "enum": ["celsius", "fahrenheit"]}},
+            "required": ["location", "unit"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+async def test_the_sdk_chats_with_the_sandbox(sdk: openai.AsyncOpenAI):
+    answer = await sdk.chat.completions.create(model="sandbox", messages=HI, max_tokens=50)
+    assert answer.choices[0].message.content
+    assert answer.model == "sandbox"
+    assert uuid7.is_uuid7(answer.id)
+    assert answer.usage is not None and answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
+    assert (answer.system_fingerprint is not None, answer.service_tier is not None, answer.object) == (True, True, "chat.completion")
+    assert uuid7.is_uuid7(getattr(answer, "episode_id"))  # noqa: B009
+
+
+def test_the_sdk_chats_without_async_too(service: Service):
+    with openai.OpenAI(base_url=service.url + "/v1", api_key=service.key) as sdk:
+        assert sdk.chat.completions.create(model="sandbox", messages=HI).choices[0].message.content
+        frames = list(sdk.chat.completions.create(model="sandbox", messages=HI, stream=True))
+        assert frames[-1].choices[0].finish_reason == "stop"
+
+
+async def test_a_seed_answers_the_same_whole_and_streamed(sdk: openai.AsyncOpenAI):
+    whole = await sdk.chat.completions.create(model="sandbox", messages=HI, seed=7, temperature=0)
+    said = ""
+    async for frame in await sdk.chat.completions.create(model="sandbox", messages=HI, seed=7, temperature=0, stream=True):
+        said += frame.choices[0].delta.content or ""
+    assert said == whole.choices[0].message.content
+
+
+async def test_usage_is_told_once_on_the_chunk_that_finishes(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
+    engine.script = streaming(*HELLO)
+    frames = await _frames(sdk, stream_options={"include_usage": True})
+    told = [frame for frame in frames if frame.usage is not None]
+    assert len(told) == 1 and told[0].choices[0].finish_reason == "stop" and told[0].usage and told[0].usage.total_tokens == 5
+    assert all(frame.choices for frame in frames)
+
+
+async def test_usage_is_not_told_to_those_who_did_not_ask(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
+    engine.script = streaming(*HELLO)
+    assert all(frame.usage is None for frame in await _frames(sdk))
+    assert engine.asked[0].body["stream_options"] == {"include_usage": True}
+
+
+async def test_usage_is_never_invented(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
+    engine.script = streaming(*HELLO[:-1])
+    assert all(frame.usage is None for frame in await _frames(sdk, stream_options={"include_usage": True}))
+
+
+async def test_every_frame_of_a_stream_carries_the_same_ids_and_the_name_asked_for(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
+    engine.script = streaming(*HELLO)
+    frames = await _frames(sdk)
+    assert len({frame.id for frame in frames}) == 1 and uuid7.is_uuid7(frames[0].id)
+    assert {frame.model for frame in frames} == {"scripted"}
+    assert len({getattr(frame, "episode_id") for frame in frames}) == 1  # noqa: B009
+
+
+async def test_done_comes_although_the_engine_forgets_it(client: httpx.AsyncClient, engine: ScriptedEngine):
+    engine.script = streaming(*HELLO, done=False)
+    answer = await client.post("/v1/chat/completions", json={"model": "scripted", "messages": HI, "stream": True})
+    assert answer.text.endswith("data: [DONE]\n\n") and answer.text.count("[DONE]") == 1
+
+
+async def test_each_frame_is_relayed_as_it_comes(client: httpx.AsyncClient, engine: ScriptedEngine):
+    heard = asyncio.Event()
+
+    async def script(asked: Asked) -> None:
+        asked.begin_stream()
+        asked.frame(chunk({"content": "first"}))
+        await heard.wait()
+        asked.frame(chunk({"content": "second"}, "stop"))
+        asked.frame(b"[DONE]")
+        asked.end_stream()
+
+    engine.script = script
+    async with client.stream("POST", "/v1/chat/completions", json={"model": "scripted", "messages": HI, "stream": True}) as answer:
+        async for line in answer.aiter_lines():
+            if "first" in line:
+                heard.set()
+        assert heard.is_set()
+
+
+async def test_what_the_engine_says_beyond_the_documented_reaches_the_caller(client: httpx.AsyncClient, engine: ScriptedEngine):
+    async def script(asked: Asked) -> None:
+        await asked.answer(200, json.dumps({**completion("Hi", annotations=[1]), "prompt_logprobs": {"a": 0.5}}).encode())
+
+    engine.script = script
+    told = (await client.post("/v1/chat/completions", json={"model": "scripted", "messages": HI, "unheard_of": {"x": [1]}})).json()
+    assert told["prompt_logprobs"] == {"a": 0.5} and told["choices"][0]["message"]["annotations"] == [1]
+    assert engine.asked[0].body["unheard_of"] == {"x": [1]}
+
+
+async def test_only_the_engines_name_of_the_model_and_what_is_ours_differ_in_what_is_sent(
+    client: httpx.AsyncClient, engine: ScriptedEngine
+):
+    episode = uuid7.mint()
+    ask = {"model": "scripted", "messages": HI, "temperature": 0.25, "logit_bias": {"5": -1.5}, "stop": ["a", "b"], "n": 2, "tools": [TOOL]}
+    answer = await client.post("/v1/chat/completions", json={**ask, "episode_id": episode})
+    assert engine.asked[0].body == {**ask, "model": "engine-model"}
+    assert answer.json()["episode_id"] == episode == answer.headers["x-narthex-episode-id"]
+
+
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+async def test_reasoning_has_its_documented_name_whatever_the_engine_calls_it(sdk: openai.AsyncOpenAI, engine: ScriptedEngine, field: str):
+    async def whole(asked: Asked) -> None:
+        await asked.whole("42", **{field: "Hm."})
+
+    engine.script = whole
+    message = (await sdk.chat.completions.create(model="scripted", messages=HI)).choices[0].message
+    assert getattr(message, "reasoning_content", None) == "Hm."
+    engine.script = streaming(chunk({field: "Hm."}), chunk({"content": "42"}), chunk({}, "stop"))
+    frames = await _frames(sdk)
+    assert "".join(getattr(frame.choices[0].delta, "reasoning_content", None) or "" for frame in frames) == "Hm."
+
+
+async def test_an_engine_that_only_streams_serves_whole_answers(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
+    call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": ""}}
+    pieces = [{"index": 0, "function": {"arguments": part}} for part in ('{"location"', ': "Rome"}')]
+    deltas = [chunk({"role": "assistant", "content": "Let me "}), chunk({"content": "see."}), chunk({"tool_calls": [call]})]
+    engine.script = streaming(*deltas, *(chunk({"tool_calls": [piece]}) for piece in pieces), chunk({}, "tool_calls"), HELLO[-1])
+    answer = await sdk.chat.completions.create(model="only-streams", messages=HI, tools=[TOOL])
+    assert engine.asked[0].body["stream"] is True
+    choice = answer.choices[0]
+    assert (choice.message.content, choice.finish_reason) == ("Let me see.", "tool_calls")
+    assert choice.message.tool_calls and json.loads(choice.message.tool_calls[0].function.arguments) == {"location": "Rome"}  # type: ignore[union-attr]
+    assert answer.usage and answer.usage.completion_tokens == 2
+
+
+async def test_an_engine_that_never_streams_serves_streams(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
+    async def whole(asked: Asked) -> None:
+        call = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
+        await asked.whole("Hello.", tool_calls=[call], reasoning="Hm.")
+
+    engine.script = whole
+    frames = await _frames(sdk, model="never-streams", stream_options={"include_usage": True})
+    assert "stream" not in engine.asked[0].body
+    assert "".join(frame.choices[0].delta.content or "" for frame in frames) == "Hello."
+    calls = [call for frame in frames for call in frame.choices[0].delta.tool_calls or []]
+    assert calls[0].function and calls[0].function.name == "get_weather" and frames[-1].usage and frames[-1].usage.total_tokens == 5
+
+
+async def test_the_sdks_stream_helper_works(sdk: openai.AsyncOpenAI):
+    async with sdk.chat.completions.stream(model="sandbox", messages=HI) as stream:
+        said = [event.delta async for event in stream if event.type == "content.delta"]
+        final = await stream.get_final_completion()
+    assert said and final.choices[0].message.content == "".join(said)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_tools_are_called_with_arguments_that_fit(sdk: openai.AsyncOpenAI, stream: bool):
+    choice: Any = {"type": "function", "function": {"name": "get_weather"}}
+    if stream:
+        async with sdk.chat.completions.stream(model="sandbox", messages=HI, tools=[TOOL], tool_choice=choice) as streamed:
+            answer = await streamed.get_final_completion()
+    else:
+        answer = await sdk.chat.completions.create(model="sandbox", messages=HI, tools=[TOOL], tool_choice=choice)
+    calls: Any = answer.choices[0].message.tool_calls
+    arguments = json.loads(calls[0].function.arguments)
+    assert calls[0].function.name == "get_weather" and calls[0].id
+    assert isinstance(arguments["location"], str) and arguments["unit"] in ("celsius", "fahrenheit")
+
+
+@pytest.mark.parametrize(
+    ("words", "holds"),
+    [
+        ({"guided_choice": ["yes", "no"]}, lambda said: said in ("yes", "no")),
+        ({"guided_regex": "[a-f]{3}-[0-9]{2}"}, lambda said: re.fullmatch("[a-f]{3}-[0-9]{2}", said)),
+        (
+            {"guided_json": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}},
+            lambda said: "n" in json.loads(said),
+        ),
+        ({"guided_grammar": 'start: "a" | "b" "c"'}, lambda said: said in ("a", "bc")),
+        ({"response_format": {"type": "json_object"}}, lambda said: isinstance(json.loads(said), dict)),
+        ({"structured_outputs": {"choice": ["up", "down"]}}, lambda said: said in ("up", "down")),
+    ],
+)
+async def test_the_sandbox_obeys_every_kind_of_guided_decoding(sdk: openai.AsyncOpenAI, words: dict[str, Any], holds: Any):
+    answer = await sdk.chat.completions.create(model="sandbox", messages=HI, extra_body=words)
+    assert holds(answer.choices[0].message.content)
+
+
+async def test_guided_words_become_those_of_the_vllm_that_serves(client: httpx.AsyncClient, engine: ScriptedEngine):
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    await client.post("/v1/chat/completions", json={"model": "vllm", "messages": HI, "guided_json": schema, "tools": []})
+    await client.post("/v1/chat/completions", json={"model": "old-vllm", "messages": HI, "guided_json": schema})
+    await client.post("/v1/chat/completions", json={"model": "old-vllm", "messages": HI, "structured_outputs": {"regex": "a+"}})
+    await client.post("/v1/chat/completions", json={"model": "scripted", "messages": HI, "guided_json": schema})
+    sent = [{key: value for key, value in asked.body.items() if key not in ("model", "messages")} for asked in engine.asked if asked.body]
+    strict = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}
+    assert sent == [{"structured_outputs": {"json": schema}}, {"guided_json": schema}, {"guided_regex": "a+"}, {"response_format": strict}]
+
+
+async def test_images_and_files_reach_the_engine_as_they_are(client: httpx.AsyncClient, engine: ScriptedEngine):
+    parts = [
+        {"type": "text", "text": "What is this?"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo=", "detail": "low"}},
+        {"type": "file", "file": {"file_data": "data:application/pdf;base64,JVBERi0=", "filename": "document.pdf"}},
+    ]
+    answer = await client.post("/v1/chat/completions", json={"model": "scripted", "messages": [{"role": "user", "content": parts}]})
+    assert answer.status_code == 200 and engine.asked[0].body["messages"][0]["content"] == parts
+
+
+async def test_every_answer_carries_the_ids_that_sdks_show(client: httpx.AsyncClient, engine: ScriptedEngine):
+    good = await client.post("/v1/chat/completions", json={"model": "scripted", "messages": HI})
+    bad = await client.post("/v1/chat/completions", json={"model": "scripted"})
+    for answer in (good, bad):
+        assert answer.headers["x-request-id"] == answer.headers["request-id"] == answer.headers["x-narthex-inference-id"]
+    assert good.headers["x-narthex-served"] == "first/engine-model" and good.json()["id"] == good.headers["x-request-id"]
+
+
+async def test_half_a_surrogate_pair_from_an_engine_does_not_end_the_stream(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
+    broken = json.dumps(chunk({"content": "X"})).encode().replace(b'"X"', rb'"a\ud83d"')
+    engine.script = streaming(broken, chunk({"content": "b"}, "stop"))
+    assert "".join(frame.choices[0].delta.content or "" for frame in await _frames(sdk)) == "a\ufffdb"
+
+
+async def test_models_are_listed_and_shown(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
+    names = {model.id async for model in sdk.models.list()}
+    assert {"sandbox", "scripted", "pair"} <= names
+    assert (await sdk.models.retrieve("sandbox")).id == "sandbox"
+    with pytest.raises(openai.NotFoundError, match="no model 'nope'"):
+        await sdk.models.retrieve("nope")
+
+
+async def test_tensorzeros_name_for_a_model_is_understood(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
+    answer = await sdk.chat.completions.create(model="tensorzero::model_name::scripted", messages=HI)
+    assert answer.model == "tensorzero::model_name::scripted"
+
+
+async def _frames(sdk: openai.AsyncOpenAI, **options: Any) -> list[ChatCompletionChunk]:
+    stream: Any = await sdk.chat.completions.create(**{"model": "scripted", "messages": HI, "stream": True, **options})
+    return [frame async for frame in stream]
