@@ -55,6 +55,7 @@ class ScriptedEngine:
         self.asked: list[Asked] = []
         self.script: Script = Asked.whole
         self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
         self.port = 0
 
     async def start(self) -> None:
@@ -64,9 +65,12 @@ class ScriptedEngine:
     async def stop(self) -> None:
         assert self._server is not None
         self._server.close()
-        await asyncio.sleep(0)
+        for writer in list(self._writers):
+            writer.transport.abort()
+        await asyncio.sleep(0.05)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
@@ -80,6 +84,7 @@ class ScriptedEngine:
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
+            self._writers.discard(writer)
             writer.close()
 
     async def _watch(self, reader: asyncio.StreamReader, asked: Asked) -> None:

@@ -1,0 +1,111 @@
+"""`narthex up` with everything embedded, in front of one engine, for as long as a `with` block lasts."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from app.local.place import erase
+from tests.engines.running_vllm import Engine, free_port
+
+MODEL = "tiny"
+NARTHEX = Path(sys.executable).with_name("narthex")
+START_WITHIN_S = 120.0
+STOP_WITHIN_S = 60.0
+APPLY_WITHIN_S = 60.0
+
+CONFIGURATION = """\
+[providers.vllm]
+adapter = "vllm"
+base_url = "{base_url}"
+
+[models.{model}]
+targets = [{{ provider = "vllm", model = "{served}" }}]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """Where callers find a running gateway, and the key it gave them. MODEL is what they may ask for."""
+
+    base_url: str
+    key: str
+
+
+@contextmanager
+def running_narthex(engine: Engine) -> Generator[Gateway]:
+    """Start a gateway with a home of its own, make `engine` its MODEL; afterwards end it and remove the home."""
+    with tempfile.TemporaryDirectory(prefix="narthex-engines-") as folder:
+        # Under root the embedded servers run as another user, who must get to their data.
+        Path(folder).chmod(0o711)
+        home = Path(folder) / "home"
+        try:
+            with _up(home, engine) as gateway:
+                yield gateway
+        finally:
+            erase(home)
+
+
+@contextmanager
+def _up(home: Path, engine: Engine) -> Generator[Gateway]:
+    port = free_port()
+    own = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL")}
+    environment = own | {"NARTHEX_HOME": str(home), "NARTHEX_PORT": str(port)}
+    log = home.with_name("narthex.log")
+    with (
+        log.open("wb") as output,
+        subprocess.Popen([str(NARTHEX), "up"], env=environment, stdout=output, stderr=output, start_new_session=True) as process,
+    ):
+        try:
+            address = f"http://127.0.0.1:{port}"
+            _wait_until_ready(address, process, log)
+            _apply(home, engine, environment)
+            yield Gateway(f"{address}/v1", (home / "first-key").read_text().strip())
+        finally:
+            _end(process)
+
+
+def _apply(home: Path, engine: Engine, environment: dict[str, str]) -> None:
+    configuration = home.with_name("configuration.toml")
+    configuration.write_text(CONFIGURATION.format(base_url=engine.base_url, model=MODEL, served=engine.model))
+    done = subprocess.run(
+        [str(NARTHEX), "apply", str(configuration), "--yes"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=APPLY_WITHIN_S,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"narthex apply ended with status {done.returncode}:\n{done.stdout}")
+
+
+def _wait_until_ready(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_WITHIN_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"narthex up ended with status {process.returncode}:\n{log.read_text(errors='replace')}")
+        with suppress(httpx.TransportError):
+            if httpx.get(f"{address}/health/ready", timeout=5).status_code == 200:
+                return
+        time.sleep(0.2)
+    raise RuntimeError(f"narthex up was not ready within {START_WITHIN_S:.0f} s:\n{log.read_text(errors='replace')}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask it to end, as Ctrl-C does: it ends what it started. Only if it does not, kill it; then its children are on their own."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(STOP_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise

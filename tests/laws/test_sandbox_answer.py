@@ -1,0 +1,124 @@
+"""Tokens, limits and chances of the sandbox's answers agree with each other."""
+
+from math import exp
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.local.sandbox.answer import Choice, answer
+from app.local.sandbox.ask import Ask, read_chat
+from app.local.sandbox.bodies import ChatBody, EmbeddingBody, read_body
+from app.local.sandbox.embeddings import embed
+from app.local.sandbox.tokens import count, split
+from app.local.sandbox.walk import Budget
+
+bounded = settings(max_examples=60, deadline=None)
+
+
+def asked(**body: object) -> Ask:
+    raw = msgspec.json.encode({"model": "sandbox", "messages": [{"role": "user", "content": "What is new?"}], **body})
+    return read_chat(read_body(raw, ChatBody))
+
+
+def answered(**body: object) -> list[Choice]:
+    return answer(asked(**body), Budget())
+
+
+@bounded
+@given(st.text())
+def test_tokens_joined_are_the_text(text: str) -> None:
+    assert "".join(split(text)) == text
+    assert count(text) == len(split(text))
+
+
+@bounded
+@given(st.integers(1, 60), st.integers(0, 99))
+def test_a_shorter_answer_is_the_beginning_of_the_longer_one(room: int, seed: int) -> None:
+    (whole,) = answered(seed=seed)
+    (short,) = answered(seed=seed, max_tokens=room)
+    assert whole.text("text").startswith(short.text("text"))
+    assert short.tokens() == min(room, whole.tokens())
+    assert short.finish_reason == ("length" if whole.tokens() > room else "stop")
+
+
+@bounded
+@given(st.integers(0, 99), st.sampled_from(["sandbox", " ", "e", "tide", "."]))
+def test_a_stop_text_ends_the_answer_and_is_not_in_it(seed: int, stop: str) -> None:
+    (whole,) = answered(seed=seed)
+    (short,) = answered(seed=seed, stop=[stop, "never said"])
+    assert short.text("text") == whole.text("text").partition(stop)[0]
+    assert short.finish_reason == "stop"
+
+
+@bounded
+@given(st.integers(1, 500))
+def test_an_answer_has_as_many_tokens_as_it_was_told_to_have(tokens: int) -> None:
+    (choice,) = answered(sandbox={"tokens": tokens})
+    assert choice.tokens() == tokens
+    assert choice.finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [{}, {"guided_regex": "[a-d]{3,30}"}, {"guided_choice": ["ja", "nein"]}, {"response_format": {"type": "json_object"}}],
+    ids=["free", "regex", "choice", "json"],
+)
+@pytest.mark.parametrize("seed", range(8))
+def test_chances_are_chances(constraint: dict[str, object], seed: int) -> None:
+    (choice,) = answered(seed=seed, logprobs=True, top_logprobs=5, **constraint)
+    for step in choice.steps:
+        assert step.chance
+        assert step.chance.token == step.text
+        assert step.chance.logprob <= 0
+        assert (step.text, step.chance.logprob) in step.chance.top
+        assert len(step.chance.top) <= 5
+        assert sum(exp(logprob) for _, logprob in step.chance.top) <= 1.001
+    assert any(step.chance and step.chance.logprob < 0 for step in choice.steps)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"guided_json": {"type": "integer"}}, {"structured_outputs": {"json": {"type": "integer"}}}),
+        ({"guided_regex": "[a-z]{30}"}, {"structured_outputs": {"regex": "[a-z]{30}"}}),
+        ({"response_format": {"type": "json_object"}}, {"structured_outputs": {"json_object": True}}),
+        (
+            {"guided_json": {"type": "object", "minProperties": 2}},
+            {"guided_json": {"type": "object", "minProperties": 2}, "logprobs": True, "top_logprobs": 2},
+        ),
+        ({}, {"stream": True, "user": "somebody", "stream_options": {"include_usage": True}}),
+    ],
+)
+def test_a_seeded_answer_does_not_depend_on_how_the_same_thing_is_asked(one: dict[str, object], other: dict[str, object]) -> None:
+    assert answered(seed=5, **one)[0].text("text") == answered(seed=5, **other)[0].text("text")
+
+
+def test_choices_differ_unless_the_temperature_is_zero() -> None:
+    assert len({choice.text("text") for choice in answered(n=6, seed=1)}) == 6
+    assert len({choice.text("text") for choice in [*answered(n=3, temperature=0), *answered(temperature=0, seed=9)]}) == 1
+    assert len({answered()[0].text("text") for _ in range(6)}) == 6
+
+
+def vector(text: str | list[int], **more: int) -> list[float]:
+    body = msgspec.convert({"model": "sandbox-embed", "input": text, **more}, EmbeddingBody)
+    return embed(body)["data"][0]["embedding"]
+
+
+def nearness(left: list[float], right: list[float]) -> float:
+    return sum(a * b for a, b in zip(left, right, strict=True))
+
+
+@bounded
+@given(st.text(min_size=1), st.integers(1, 1024))
+def test_an_embedding_has_length_one_and_is_the_same_each_time(text: str, size: int) -> None:
+    assert vector(text, dimensions=size) == vector(text, dimensions=size)
+    assert len(vector(text, dimensions=size)) == size
+    assert nearness(vector(text, dimensions=size), vector(text, dimensions=size)) == pytest.approx(1, abs=1e-5)  # pyright: ignore[reportUnknownMemberType]
+
+
+def test_similar_texts_are_nearer() -> None:
+    said, alike, unlike = "the cat sat on the mat", "a cat sat on a mat", "quarterly revenue grew by 12%"
+    assert nearness(vector(said), vector(alike)) > 0.5 > nearness(vector(said), vector(unlike)) + 0.2
+    assert nearness(vector([1, 2, 3, 4]), vector([1, 2, 3, 5])) > nearness(vector([1, 2, 3, 4]), vector([9, 8, 7])) + 0.2
