@@ -12,7 +12,7 @@ from litestar import Litestar
 
 from app import logs
 from app.api.errors import HANDLERS
-from app.api.routes import routes
+from app.api.routes import Front, doors, routes
 from app.gateway.fleet import Fleet
 from app.gateway.serve import Gateway
 from app.record.spool import Spool
@@ -37,7 +37,7 @@ class Service(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def create_app(settings: Settings, *, name: str = "gateway-0") -> tuple[Litestar, Gateway]:
+def create_app(settings: Settings, *, name: str = "gateway-0") -> tuple[Front, Gateway]:
     """The application and its parts. They are started, and let go of, by the application's lifespan."""
     database = engine(settings.database_url, pool_size=4, max_overflow=4)
     transport = Transport()
@@ -59,7 +59,7 @@ def create_app(settings: Settings, *, name: str = "gateway-0") -> tuple[Litestar
             await database.dispose()
             spool.close()
 
-    app = Litestar(
+    litestar = Litestar(
         route_handlers=routes(gateway, database),
         lifespan=[lifespan],
         exception_handlers=HANDLERS,
@@ -67,7 +67,7 @@ def create_app(settings: Settings, *, name: str = "gateway-0") -> tuple[Litestar
         logging_config=None,
         request_max_body_size=settings.max_body_bytes,
     )
-    return app, gateway
+    return Front(doors(gateway), litestar), gateway
 
 
 def run_worker(settings: Settings, *, sockets: list[socket.socket], name: str) -> None:
@@ -85,6 +85,7 @@ async def _serve(settings: Settings, sockets: list[socket.socket], name: str) ->
         lifespan="on",
         access_log=False,
         log_config=None,
+        proxy_headers=False,
         server_header=False,
         date_header=False,
         timeout_keep_alive=int(settings.keep_alive_s),

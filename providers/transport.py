@@ -152,12 +152,15 @@ class Transport(httpx.AsyncBaseTransport):
         if origin.open < self._connections_per_origin:
             origin.open += 1
         elif origin.idle:  # and a new one is wanted: the oldest makes room
-            origin.open += 1
-            next(iter(origin.idle)).abort()
+            next(iter(origin.idle)).make_room()
         else:
             given = await self._turn(origin, request, patience)
             if given is not None:
-                return await self._connection(request, patience, fresh) if given.gone else given
+                if given.gone:
+                    return await self._connection(request, patience, fresh)
+                if not fresh:
+                    return given
+                given.make_room()
         return await self._dial(origin, request, patience)
 
     def _origin(self, request: httpx.Request) -> "_Origin":
@@ -177,7 +180,10 @@ class Transport(httpx.AsyncBaseTransport):
         origin.waiters[waiter] = None
         try:
             async with asyncio.timeout(patience.left(patience.pool, loop.time())):
-                return await waiter
+                given = await waiter
+            if self._closed:
+                raise httpx.ConnectError(_CLOSED, request=request)
+            return given
         except BaseException as exc:
             origin.waiters.pop(waiter, None)
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:  # given in the moment that we gave up
@@ -240,10 +246,13 @@ class Transport(httpx.AsyncBaseTransport):
         """The connection is closed, or was never opened."""
         self._busy.discard(connection)
         connection.origin.idle.pop(connection, None)
-        self._free_place(connection.origin)
+        if not connection.place_is_kept:
+            self._free_place(connection.origin)
 
     def _offer(self, connection: "_Connection") -> None:
         origin = connection.origin
+        if self._closed:
+            connection.abort()
         if connection.gone:
             return
         if waiter := origin.next_waiter():
@@ -252,7 +261,7 @@ class Transport(httpx.AsyncBaseTransport):
         origin.idle[connection] = None
         loop = asyncio.get_running_loop()
         connection.idle_since = loop.time()
-        if self._expiry_timer is None and not self._closed:
+        if self._expiry_timer is None:
             self._expiry_timer = loop.call_later(self._idle_s, self._expire)
 
     def _free_place(self, origin: "_Origin") -> None:
@@ -501,6 +510,7 @@ class _Connection(asyncio.Protocol):
         self.stream: AnswerStream | None = None
         self.served = False
         self.gone = False
+        self.place_is_kept = False
         self.idle_since = 0.0
         self.busy_since = 0.0
         self._home = home
@@ -515,6 +525,11 @@ class _Connection(asyncio.Protocol):
             self._home.forget(self)
             if self._made:
                 self.transport.abort()
+
+    def make_room(self) -> None:
+        """Closes, and leaves its place in `origin.open` to the connection that takes over."""
+        self.place_is_kept = True
+        self.abort()
 
     def lose(self, kind: type[httpx.TransportError], message: str, ended: bool = False) -> None:
         """Fails the answer, if there is one. `ended`: the engine's end of the connection is the reason."""

@@ -5,7 +5,6 @@ from typing import Any
 
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
-from litestar.types import ExceptionHandlersMap
 
 from app import uuid7
 from app.api.replies import error_headers, request_headers
@@ -53,7 +52,7 @@ def _away(_: Request[Any, Any, Any], fault: Exception) -> Response[bytes]:
     return _answer(Unavailable("The gateway's database cannot be asked at the moment.", retry_after_s=2))
 
 
-HANDLERS: ExceptionHandlersMap = {
+HANDLERS: dict[int | type[Exception], Any] = {
     NarthexError: _ours,
     NotFoundException: _unknown_route,
     MethodNotAllowedException: _wrong_method,

@@ -1,9 +1,9 @@
 """Every route of the service, in one list."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from litestar import Request, Router, asgi
-from litestar.handlers import ASGIRouteHandler
+from litestar import Litestar, Request, Router
 from litestar.types import ControllerRouterHandler, Receive, Scope, Send
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -14,22 +14,31 @@ from app.gateway.serve import Gateway
 from providers.dialects.catalogue import DIALECTS
 
 
+class Front:
+    """The service as ASGI: inference routes go straight to their Doors, everything else to Litestar.
+
+    Litestar's own layers would cost each inference a tenth of its processor time (../shared/PERFORMANCE.md), and give it nothing:
+    the Door finds the caller, tells the errors and ends the request by itself.
+    """
+
+    def __init__(self, doors: Mapping[str, Door], rest: Litestar) -> None:
+        self._doors = doors
+        self._rest = rest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        door = self._doors.get(scope["path"]) if scope["type"] == "http" else None
+        if door is None:
+            await self._rest(scope, receive, send)  # pyright: ignore[reportArgumentType]
+        else:
+            await door(scope, receive, send)
+
+
+def doors(gateway: Gateway) -> Mapping[str, Door]:
+    return {"/v1/chat/completions": Door(gateway, DIALECTS["openai_chat"])}
+
+
 def routes(gateway: Gateway, database: AsyncEngine) -> list[ControllerRouterHandler]:
-    return [
-        inference("/v1/chat/completions", Door(gateway, DIALECTS["openai_chat"])),
-        models.routes(gateway.live),
-        operations.routes(gateway),
-        administration(gateway, database),
-    ]
-
-
-def inference(path: str, door: Door) -> ASGIRouteHandler:
-    # A bare ASGI handler: Litestar's typed ones cost three times as much processor time (../shared/PERFORMANCE.md).
-    @asgi(path)
-    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
-        await door(scope, receive, send)
-
-    return handle
+    return [models.routes(gateway.live), operations.routes(gateway), administration(gateway, database)]
 
 
 def administration(gateway: Gateway, database: AsyncEngine) -> Router:

@@ -143,17 +143,15 @@ class Attempts:
     ) -> Edited | Streaming:
         endpoint = upstream.endpoint
         try:
-            headers = endpoint.headers()
+            request = endpoint.request(prepared.raw, self._stream_timeout if prepared.stream else self._whole_timeout)
         except NoCredential as fault:
             raise CredentialRefused(str(fault)) from None
-        timeout = self._stream_timeout if prepared.stream else self._whole_timeout
-        request = httpx.Request("POST", endpoint.url, headers=headers, content=prepared.raw, extensions={"timeout": timeout})
         try:
             response = upstream.response = await self._transport.handle_async_request(request)
             if response.status_code >= 300 or response.status_code < 200:
                 body = await _read(response, _ERROR_BODY_BYTES)
                 raise endpoint.provider.read_error(response.status_code, response.headers, body)
-            streamed = response.headers.get("content-type", "").startswith("text/event-stream")
+            streamed = _is_stream(response)
             if ask.stream:
                 return await self._begin(response, translate.editor(dialect, stamp, streamed=streamed), streamed, underway)
             if streamed:
@@ -199,6 +197,11 @@ async def _read(response: httpx.Response, limit_bytes: int) -> bytes:
         if size > limit_bytes:
             raise Garbled(f"The engine's answer is larger than {limit_bytes} bytes.")
     return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+
+
+def _is_stream(response: httpx.Response) -> bool:
+    """What the engine says it sends, not what it was asked for. Raw: a look-up in httpx.Headers guesses an encoding first."""
+    return any(name.lower() == b"content-type" and value.startswith(b"text/event-stream") for name, value in response.headers.raw)
 
 
 def _blocks(response: httpx.Response) -> AsyncIterator[bytes]:

@@ -78,9 +78,8 @@ async def _make(connection: Connection, table: str, name: str, day: int) -> None
         if await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", name):
             return
         await connection.execute(f"CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS INCLUDING STORAGE INCLUDING COMPRESSION)")
-        await connection.execute(
-            f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ('{first_at(day * DAY_MS)}') TO ('{first_at((day + 1) * DAY_MS)}')"
-        )
+        begin, end = first_at(day * DAY_MS), first_at((day + 1) * DAY_MS)
+        await connection.execute(f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ('{begin}') TO ('{end}')")
 
 
 def _name(table: str, day: int) -> str:
