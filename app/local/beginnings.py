@@ -1,0 +1,72 @@
+"""What a new home begins with: a caller's key, an administrator's key, and the sandbox engine's models."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from app.domain import ProviderConfig
+from app.local.asking import ask
+from app.local.servers import write_private
+from app.store import configuration
+from app.store.keys import create_key, list_keys
+
+_PROVIDER = """\
+[providers.sandbox]
+adapter = "sandbox"
+base_url = "http://127.0.0.1:{port}"
+"""
+
+_MODELS = ("sandbox", "sandbox-slow", "sandbox-flaky", "sandbox-dies", "sandbox-embed")
+
+
+def keys(home: Path, database_url: str) -> str:
+    """The first caller's key. HOME/first-key and HOME/admin-key are made unless they hold keys that this database knows."""
+    valid = {row.prefix for row in ask(database_url, list_keys) if row.revoked_at is None}
+    first = _key(home / "first-key", valid, database_url, name="first key", admin=False)
+    _key(home / "admin-key", valid, database_url, name="admin key", admin=True)
+    return first
+
+
+async def sandbox_port(database_url: str) -> int | None:
+    """The port on which the configuration says that the sandbox engine listens; None if it says nothing of the kind."""
+    sandbox = (await _providers(database_url)).get("sandbox")
+    return None if sandbox is None else _address(sandbox)[1]
+
+
+async def configure_sandbox(database_url: str, port: int) -> None:
+    """Its provider and models, if there is no such provider yet; else only its address. What an operator took out or changed stays so."""
+    sandbox = (await _providers(database_url)).get("sandbox")
+    if sandbox is None:
+        content = _PROVIDER.format(port=port) + "".join(_model(name) for name in _MODELS)
+    elif sandbox.adapter == "sandbox" and _address(sandbox) != ("127.0.0.1", port):
+        content = _PROVIDER.format(port=port)
+    else:
+        return
+    await configuration.apply(database_url, content, prune=False, confirm=lambda difference: True, wait_s=0.0)
+
+
+async def addresses(database_url: str) -> set[tuple[str | None, int | None]]:
+    """Host and port of every provider that is configured."""
+    return {_address(each) for each in (await _providers(database_url)).values()}
+
+
+def _key(path: Path, valid: set[str], database_url: str, *, name: str, admin: bool) -> str:
+    kept = path.read_text().strip() if path.exists() else ""
+    if kept and kept.removeprefix("nx-").partition("-")[0] in valid:
+        return kept
+    key = ask(database_url, lambda url: create_key(url, "default", name=name, admin=admin))
+    write_private(path, key + "\n")
+    return key
+
+
+async def _providers(database_url: str) -> Mapping[str, ProviderConfig]:
+    return configuration.read_file(await configuration.export(database_url)).providers or {}
+
+
+def _address(provider: ProviderConfig) -> tuple[str | None, int | None]:
+    url = urlsplit(provider.base_url or "")
+    return url.hostname, url.port
+
+
+def _model(name: str) -> str:
+    return f'\n[models.{name}]\ntargets = [{{ provider = "sandbox", model = "{name}" }}]\n'

@@ -1,0 +1,54 @@
+"""Gateway and sandbox engine as members: ready once they answer on their port."""
+
+import socket
+from pathlib import Path
+
+import httpx
+from prometheus_client import multiprocess
+
+from app.local.child import Child
+from app.local.member import Member
+from app.settings import Settings
+
+
+class Gateway(Member):
+    """One of the processes behind the shared port; whichever of them answers there speaks for all."""
+
+    def __init__(self, child: Child, settings: Settings, metrics: Path) -> None:
+        super().__init__(child)
+        self._address = f"{reachable_url(settings)}/health/ready"
+        self._metrics = metrics
+        self._last_pid: int | None = None
+
+    def launch(self) -> None:
+        if self._last_pid is not None:  # else a killed gateway's requests would count as in flight for ever
+            multiprocess.mark_process_dead(self._last_pid, str(self._metrics))  # pyright: ignore[reportUnknownMemberType]
+        super().launch()
+        self._last_pid = self.pid
+
+    def ready(self) -> bool:
+        if self.pid is None:
+            return False
+        try:
+            return httpx.get(self._address, timeout=2.0, trust_env=False).status_code == 200
+        except httpx.TransportError:
+            return False
+
+
+class SandboxEngine(Member):
+    def __init__(self, child: Child, port: int) -> None:
+        super().__init__(child)
+        self._port = port
+
+    def ready(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self._port), timeout=1.0).close()
+        except OSError:
+            return False
+        return self.pid is not None
+
+
+def reachable_url(settings: Settings) -> str:
+    """Where this machine's own processes reach the gateway; one that listens on every address is reached on loopback."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(settings.host, settings.host)
+    return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"

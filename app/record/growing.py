@@ -1,0 +1,99 @@
+"""Growing: a segment that is being written, locked for as long as it is open."""
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+from app.record.segment import HEADER, RESERVE_SUFFIX, SUFFIX, head, new_name, seed
+
+
+class Growing:
+    """One open segment. Whoever may still need it holds it; retired and held by nobody, it is closed, which unlocks it.
+
+    `allocate_bytes` > 0: a reserve, whose space is taken from the disk now, and which never grows beyond it.
+    Raises OSError if it cannot be made; then nothing is left of it.
+    """
+
+    def __init__(self, folder: Path, allocate_bytes: int = 0) -> None:
+        self.name = new_name()
+        self.path = folder / (self.name + (RESERVE_SUFFIX if allocate_bytes else SUFFIX))
+        self.size = 0
+        self._folder = folder
+        self._bound = allocate_bytes or None
+        self._seed = seed(self.name)
+        self._holders = 0
+        self._retired = False
+        # Under another name until it is locked and has its header: an unlocked segment is one whose worker is gone.
+        unready = folder / f"{self.name}.new"
+        self.fd = os.open(unready, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if allocate_bytes:
+                os.posix_fallocate(self.fd, 0, allocate_bytes)
+            self._write((HEADER,), len(HEADER))
+            unready.rename(self.path)
+        except OSError:
+            os.close(self.fd)
+            unready.unlink(missing_ok=True)
+            raise
+
+    @property
+    def used(self) -> bool:
+        return self.size > len(HEADER)
+
+    def append(self, kind: int, flags: int, body: bytes) -> int:
+        """The offset of the new record. Raises OSError if there is no space; then the segment is as it was."""
+        first = head(kind, flags, body, self._seed)
+        offset = self.size
+        self._write((first, body), len(first) + len(body))
+        return offset
+
+    def hold(self) -> None:
+        self._holders += 1
+
+    def release(self) -> None:
+        self._holders -= 1
+        self._close_if_free()
+
+    def retire(self) -> None:
+        """No new exchange will be appended; those that hold it may still end in it."""
+        if not self._retired:
+            self._retired = True
+            self._close_if_free()
+
+    def _close_if_free(self) -> None:
+        if not self._retired or self._holders:
+            return
+        if self._bound is not None and not self.used:
+            self.path.unlink(missing_ok=True)
+        elif self._bound is not None:
+            # What is left of the space goes back to the disk; from here on it is a segment like any other.
+            os.ftruncate(self.fd, self.size)
+            self.path.rename(self._folder / (self.name + SUFFIX))
+        os.close(self.fd)
+
+    def _write(self, buffers: tuple[bytes, ...], length: int) -> None:
+        if self._bound is not None and self.size + length > self._bound:
+            raise OSError(errno.ENOSPC, "The reserve is full")
+        written = 0
+        try:
+            written = os.pwritev(self.fd, buffers, self.size)
+            if written != length:  # the disk took a part of it; the rest tells why
+                rest = b"".join(buffers)
+                while written != length:
+                    written += os.pwrite(self.fd, rest[written:], self.size + written)
+        except OSError:
+            if written:
+                self._roll_back()
+            raise
+        self.size += length
+
+    def _roll_back(self) -> None:
+        # Should this fail too, the half record is overwritten by the next one, or skipped as the torn tail of the segment.
+        try:
+            os.ftruncate(self.fd, self.size)
+        except OSError:
+            return
+        if self._bound is not None:
+            self._bound = self.size
