@@ -1,0 +1,54 @@
+# Every task of this project. `make` alone lists them.
+.DEFAULT_GOAL := help
+.PHONY: help up serve migrate test test-engines check bench lock clean
+
+VENV := .venv/bin
+NARTHEX := $(VENV)/narthex
+# Tests meet the same examples on every run in CI, and new ones everywhere else.
+PYTEST := $(VENV)/python -m pytest $(if $(CI),--hypothesis-profile=ci)
+
+help:  ## List the tasks
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 16
+
+up: installed  ## Start everything on this machine: gateway, database, engine to try (Ctrl-C ends it)
+	@exec $(NARTHEX) up
+
+serve: installed  ## Start the gateway alone, with DATABASE_URL and REDIS_URL
+	@exec $(NARTHEX) serve
+
+migrate: installed  ## Bring the database of DATABASE_URL (or of the running `make up`) to this version's tables
+	@$(NARTHEX) migrate
+
+test: installed-dev  ## Run the tests (minutes)
+	$(PYTEST) --ignore=tests/engines $(ARGS)
+
+test-engines: installed-dev  ## Run the adapters against real engines, which are installed first (gigabytes, many minutes)
+	$(VENV)/python -m tests.engines.install
+	$(PYTEST) tests/engines $(ARGS)
+
+check: installed-dev  ## Look for mistakes without running anything: ruff and pyright
+	$(VENV)/ruff check
+	$(VENV)/ruff format --check
+	PYRIGHT_PYTHON_USE_BUNDLED_PYRIGHT=1 $(VENV)/pyright
+
+bench: installed-dev  ## Compare with a direct connection and another gateway
+	$(VENV)/python -m bench
+
+lock:  ## Write the locks anew from pyproject.toml (needs uv; UPGRADE=1 takes newer versions)
+	@command -v $(UV) >/dev/null || { echo "uv is needed to write locks: pipx install uv, or make lock UV=/path/to/uv" >&2; exit 1; }
+	$(COMPILE) --extra local --group build -o requirements.lock
+	$(COMPILE) --extra local --extra dev --group build -c requirements.lock -o requirements-dev.lock
+
+clean:  ## Remove what was built (.venv, caches); the data in .narthex stays
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis dist bench/build
+	find . -name __pycache__ -type d -not -path './.*' -prune -exec rm -rf {} +
+
+UV := uv
+COMPILE = $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
+
+.PHONY: installed installed-dev
+installed:
+	@infra/install.sh requirements.lock
+installed-dev:
+	@infra/install.sh requirements-dev.lock

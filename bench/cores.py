@@ -1,0 +1,64 @@
+"""Cores: which one belongs to the proxies, to the load, and to what stands behind the gateway."""
+
+import os
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.processes import threads, tree
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """`backstage` is for the gateway's writer, Postgres and Valkey: a third core, or the load's where there are only two."""
+
+    proxy: int
+    load: int
+    backstage: int
+
+    @property
+    def warning(self) -> str:
+        if self.proxy == self.load:
+            return "Only one core: proxy and load share it, and no figure but processor time means anything."
+        if self.load == self.backstage:
+            return "Two cores: the gateway's writer and Postgres share the load's, at the lowest priority."
+        return ""
+
+
+def cores() -> Cores:
+    available: Sequence[int] = sorted(os.sched_getaffinity(0))
+    return Cores(available[0], available[min(1, len(available) - 1)], available[min(2, len(available) - 1)])
+
+
+@contextmanager
+def children_on(core: int) -> Generator[None]:
+    """What is started inside inherits the core from its first instruction, so that runtimes size their thread pools by it."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def move(roots: Iterable[int], core: int) -> None:
+    """Every thread of these running trees."""
+    for pid in (pid for root in roots for pid in tree(root)):
+        for thread in threads(pid):
+            os.sched_setaffinity(thread, {core})
+
+
+def set_nice(roots: Iterable[int], nice: int) -> None:
+    """19: these running trees get what the load client on their core leaves over. 0: as before, where we may (only root may take back).
+
+    With autogroup scheduling a nice value counts only inside a session, and every session has one of its own to set.
+    """
+    for pid in (pid for root in roots for pid in tree(root)):
+        try:
+            os.setpriority(os.PRIO_PROCESS, pid, nice)
+            own_group = Path(f"/proc/{pid}/autogroup")
+            if own_group.exists() and own_group.read_text() != Path("/proc/self/autogroup").read_text():
+                own_group.write_text(str(nice))
+        except (ProcessLookupError, FileNotFoundError, PermissionError):
+            continue  # it ended meanwhile, or may not be favoured again

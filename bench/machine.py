@@ -1,0 +1,38 @@
+"""Machine: what a reader must know of the computer, and of its mood during the run. Nothing that tells whose it is."""
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+from bench.compiled import HERE
+
+# The word in front of a result is worth less above these.
+BUSY_BEFORE = 0.3
+STOLEN = 0.02
+OTHERS = 0.05
+
+
+def facts() -> dict[str, str]:
+    model = next(
+        (line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), ""
+    )
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "cores": str(os.cpu_count()),
+        "processor": model or platform.machine(),
+        "memory": f"{memory_gib:.0f} GiB",
+        "kernel": platform.release().split("-")[0],
+        "python": platform.python_version(),
+        "commit": _commit(),
+    }
+
+
+def load_average() -> float:
+    """Over the last minute: what the machine was busy with before the benchmark began."""
+    return os.getloadavg()[0]
+
+
+def _commit() -> str:
+    told = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=HERE, capture_output=True, text=True, check=False)
+    return told.stdout.strip() or "unknown"

@@ -1,0 +1,169 @@
+"""Peers: other gateways, a row each: how they are installed, started and asked. All run with everything off that can be."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from secrets import token_hex
+
+from bench.compiled import HERE
+from bench.cores import Cores, children_on
+from bench.system import System, free_port, started, wait_until_ready
+from bench.trouble import Trouble
+
+INSTALL_PATIENCE_S = 900
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """`program`: a path below bench/, or a name on the PATH. In `command`, `headers`, `environment` and `config` the words
+    @PROGRAM@, @PORT@, @SPARE_PORT@, @ENGINE_PORT@, @FOLDER@ (its own) and @SECRET@ (of this run) are filled in."""
+
+    name: str
+    what: str
+    program: str
+    command: Sequence[str]
+    install: Sequence[Sequence[str]] = ()  # run in bench/; none: it is for the machine's owner to install
+    installer: str = ""  # a program without which `install` is not tried
+    config: str = ""  # a file beside this one
+    headers: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=lambda: {})
+    ready: str = "/v1/models"
+    patience_s: float = 60
+
+
+def _python_install(folder: str, package: str) -> Sequence[Sequence[str]]:
+    return ((sys.executable, "-m", "venv", folder), (f"{folder}/bin/pip", "install", "--quiet", package))
+
+
+PEERS = {
+    peer.name: peer
+    for peer in (
+        Peer(
+            "nginx",
+            "C; forwards bytes, nothing else",
+            "nginx",
+            ("@PROGRAM@", "-p", "@FOLDER@", "-c", "@FOLDER@/nginx.conf"),
+            config="nginx.conf",
+        ),
+        Peer(
+            "sglang-router",
+            "0.3.2, Rust; round robin, nothing else on",
+            ".venv-sglang-router/bin/python",
+            (
+                *("@PROGRAM@", "-m", "sglang_router.launch_router", "--host", "127.0.0.1", "--port", "@PORT@"),
+                *("--worker-urls", "http://127.0.0.1:@ENGINE_PORT@", "--policy", "round_robin", "--log-level", "error"),
+                *("--prometheus-port", "@SPARE_PORT@", "--max-concurrent-requests", "4096", "--disable-health-check"),
+            ),
+            _python_install(".venv-sglang-router", "sglang-router==0.3.2"),
+        ),
+        Peer(
+            "vllm-router",
+            "0.1.17, Rust; round robin, nothing else on",
+            ".venv-vllm-router/bin/vllm-router",
+            (
+                *("@PROGRAM@", "--host", "127.0.0.1", "--port", "@PORT@", "--worker-urls", "http://127.0.0.1:@ENGINE_PORT@"),
+                *("--policy", "round_robin", "--log-level", "error", "--prometheus-port", "@SPARE_PORT@"),
+                *("--max-concurrent-requests", "4096"),
+            ),
+            _python_install(".venv-vllm-router", "vllm-router==0.1.17"),
+        ),
+        Peer(
+            "litellm",
+            "1.106.2, Python; no database, one master key",
+            ".venv-litellm/bin/litellm",
+            ("@PROGRAM@", "--host", "127.0.0.1", "--port", "@PORT@", "--num_workers", "1", "--config", "@FOLDER@/litellm.yaml"),
+            _python_install(".venv-litellm", "litellm[proxy]==1.106.2"),
+            config="litellm.yaml",
+            # Without the first it asks the network for a price list when it starts.
+            environment={
+                "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+                "LITELLM_LOG": "ERROR",
+                "LITELLM_MODE": "PRODUCTION",
+                "LITELLM_MASTER_KEY": "@SECRET@",  # it refuses to start without one
+            },
+            headers=("authorization: Bearer @SECRET@",),
+            ready="/health/liveliness",
+            patience_s=120,
+        ),
+        Peer(
+            "portkey",
+            "1.15.2, Node; no keys, no cache",
+            ".venv-portkey/node_modules/.bin/gateway",
+            ("@PROGRAM@", "--port=@PORT@", "--headless"),
+            (("npm", "install", "--ignore-scripts", "--no-fund", "--no-audit", "--prefix", ".venv-portkey", "@portkey-ai/gateway@1.15.2"),),
+            installer="npm",
+            headers=(
+                "authorization: Bearer none",
+                "x-portkey-provider: openai",
+                "x-portkey-custom-host: http://127.0.0.1:@ENGINE_PORT@/v1",
+            ),
+            environment={"TRUSTED_CUSTOM_HOSTS": "127.0.0.1", "NODE_ENV": "production"},
+            ready="/",
+        ),
+    )
+}
+
+
+@contextmanager
+def running(peer: Peer, engine_port: int, cores: Cores, folder: Path, may_install: bool) -> Generator[System]:
+    """Raises Trouble if it is not there, cannot be installed, or does not start."""
+    home = folder / peer.name
+    home.mkdir()
+    words = {
+        "@PROGRAM@": str(_program(peer, may_install)),
+        "@PORT@": str(free_port()),
+        "@SPARE_PORT@": str(free_port()),
+        "@ENGINE_PORT@": str(engine_port),
+        "@FOLDER@": str(home),
+        "@SECRET@": f"sk-{token_hex(16)}",
+    }
+    if peer.config:
+        (home / peer.config).write_text(_filled((HERE / peer.config).read_text(), words))
+    port, log = int(words["@PORT@"]), home / "log"
+    with children_on(cores.proxy):
+        process = started(
+            [_filled(word, words) for word in peer.command], log, {name: _filled(value, words) for name, value in peer.environment.items()}
+        )
+        with process as pid:
+            wait_until_ready(peer.name, port, peer.ready, pid, log, peer.patience_s)
+            yield System(peer.name, peer.what, port, [pid], [_filled(header, words) for header in peer.headers])
+
+
+def _filled(text: str, words: Mapping[str, str]) -> str:
+    for word, value in words.items():
+        text = text.replace(word, value)
+    return text
+
+
+def _program(peer: Peer, may_install: bool) -> Path:
+    if "/" not in peer.program:
+        found = shutil.which(peer.program, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+        if found is None:
+            raise Trouble(f"{peer.program} is not on the PATH.")
+        return Path(found)
+    program = HERE / peer.program
+    if not program.exists():
+        if not may_install:
+            raise Trouble(f"{peer.name} is not installed, and --no-install was given.")
+        _install(peer)
+    if not program.exists():
+        raise Trouble(f"{peer.name} was installed, but brought no {peer.program}.")
+    return program
+
+
+def _install(peer: Peer) -> None:
+    if peer.installer and shutil.which(peer.installer) is None:
+        raise Trouble(f"{peer.name} is installed by {peer.installer}, which is not on the PATH.")
+    print(f"installing {peer.name} for comparison (once, into bench/{peer.program.split('/', 1)[0]}) ...", flush=True)
+    for command in peer.install:
+        try:
+            done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False, timeout=INSTALL_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise Trouble(f"Installing {peer.name} took more than {INSTALL_PATIENCE_S} s.") from None
+        if done.returncode:
+            raise Trouble(f"{peer.name} could not be installed: {' '.join((done.stderr or done.stdout).split()[-30:])}")

@@ -1,0 +1,92 @@
+"""System: something that answers POST /v1/chat/completions and can be measured; and how its processes are started and stopped."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+
+from bench.trouble import Trouble
+
+Figures = dict[str, float]
+
+
+class System:
+    """`what` says in the report what is switched on. `roots` are the processes whose trees are the proxy; a direct connection has none."""
+
+    def __init__(self, name: str, what: str, port: int, roots: Sequence[int], headers: Sequence[str] = ()) -> None:
+        self.name = name
+        self.what = what
+        self.port = port
+        self.roots = roots
+        self.headers = headers
+
+    def before_saturation(self) -> None:
+        """For a system that has more to show than its answers."""
+
+    def after_saturation(self, answered: int) -> Figures:
+        """Figures of its own; returns when no work is left that would disturb the next system."""
+        return {}
+
+
+@contextmanager
+def started(command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None, patience_s: float = 10) -> Generator[int]:
+    """The pid. Afterwards the program has been asked to end, and its process group is gone."""
+    with log.open("wb") as words:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=words,
+            stderr=words,
+            cwd=log.parent,
+            env={**os.environ, **(environment or {})},
+            start_new_session=True,
+        )
+    try:
+        yield process.pid
+    finally:
+        process.terminate()
+        try:
+            process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until_ready(name: str, port: int, path: str, pid: int, log: Path, patience_s: float) -> None:
+    """Raises Trouble, with the end of its log, if it ends or does not answer in time."""
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            raise Trouble(f"{name} ended while starting. Its last words:\n{_end_of(log)}")
+        if _answers(port, path):
+            return
+        time.sleep(0.1)
+    raise Trouble(f"{name} was not ready after {patience_s:.0f} s. Its last words:\n{_end_of(log)}")
+
+
+def _answers(port: int, path: str) -> bool:
+    connection = HTTPConnection("127.0.0.1", port, timeout=2)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status < 400
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _end_of(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-12:])

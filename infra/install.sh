@@ -1,0 +1,58 @@
+#!/bin/sh
+# Makes .venv and installs into it what a lock names, hash by hash, then this project. Does nothing if that is already so.
+# Usage: infra/install.sh requirements.lock|requirements-dev.lock, in the project's folder. PYTHON names another interpreter.
+set -eu
+
+lock=$1
+venv=.venv
+stamp=$venv/installed
+
+fail() {
+    printf '%s\n' "$*" >&2
+    exit 1
+}
+
+# What .venv must match: the locks' content, the project's own entry, and this folder (scripts and links in .venv hold its path).
+wanted() {
+    cat "$1" pyproject.toml | sha256sum | cut -c 1-64
+    pwd -P
+}
+
+if [ -x $venv/bin/python ] && [ -f $stamp ] && $venv/bin/python -c 'import click' 2>/dev/null; then
+    for each in "$lock" requirements-dev.lock; do # the second holds all that the first does
+        [ "$(cat $stamp)" = "$(wanted "$each")" ] && exit 0
+    done
+fi
+
+old_enough='import sys; sys.exit(sys.version_info < (3, 11))'
+python=${PYTHON:-}
+for each in ${python:-python3 python3.14 python3.13 python3.12 python3.11}; do
+    if command -v "$each" >/dev/null 2>&1 && "$each" -c "$old_enough" 2>/dev/null; then
+        python=$(command -v "$each")
+        break
+    fi
+    python=
+done
+if [ -z "$python" ]; then
+    found=$(${PYTHON:-python3} --version 2>&1) || found="no ${PYTHON:-python3}"
+    fail "Narthex needs Python 3.11 or newer, and here is $found. On Debian 12 or newer: apt install python3 python3-venv." \
+        "Another interpreter can be named: make up PYTHON=/path/to/python3.11"
+fi
+"$python" -c 'import ensurepip, venv' 2>/dev/null ||
+    fail "Python's venv module is missing. On Debian: apt install python3-venv (as root), then run the same command again."
+
+printf 'Installing into .venv (once; a minute or so) ...\n' >&2
+rm -f $stamp
+# An environment of another Python, or of a folder that has since moved, is made anew; any other is brought up to date.
+if [ "$($venv/bin/python -c 'import sys; print(*sys.version_info[:2], sys.prefix)' 2>/dev/null)" != \
+    "$("$python" -c 'import sys; print(*sys.version_info[:2])') $(pwd -P)/$venv" ]; then
+    rm -rf $venv
+    "$python" -m venv $venv
+fi
+pip() {
+    $venv/bin/python -m pip --disable-pip-version-check --no-input "$@"
+}
+pip install --quiet --require-hashes --no-deps --only-binary :all: -r "$lock" ||
+    fail "The packages of $lock could not be installed; what pip says is above. Is the package index within reach from here?"
+pip install --quiet --no-index --no-build-isolation --no-deps --editable .
+wanted "$lock" >$stamp

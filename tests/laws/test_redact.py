@@ -1,0 +1,114 @@
+"""Laws of redaction: nothing that was said survives, structure does."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.record.redact import KEPT, OPENED, redact, whole_frames
+
+SECRET = "kingfisher"
+
+secrets = st.one_of(
+    st.just(SECRET),
+    st.text(max_size=5).map(lambda text: f"{text}{SECRET}{text}"),
+    st.just(json.dumps({"city": SECRET, "name": SECRET})),  # tool arguments: JSON in a string
+    st.just(f"data: {SECRET}\n\n"),
+)
+# `name` is a tool's word where a tool is described, and a person's anywhere else; it has tests of its own.
+keys = st.one_of(st.sampled_from(sorted(OPENED | {"input", "output", "arguments", "text", "user"})), st.text(max_size=8)).filter(
+    lambda key: key not in KEPT and key != "name"
+)
+values = st.recursive(
+    st.one_of(secrets, st.integers(), st.booleans(), st.none()),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(keys, inner, max_size=4)),
+    max_leaves=20,
+)
+documents = st.dictionaries(keys, values, max_size=5)
+
+
+@given(documents)
+def test_no_secret_survives_in_a_document(document: dict[str, Any]) -> None:
+    redacted = redact(json.dumps(document).encode())
+    assert SECRET.encode() not in redacted
+    json.loads(redacted)
+
+
+@given(st.lists(documents, max_size=4), st.sampled_from([b"\n", b"\r\n"]), st.integers(0, 30))
+def test_no_secret_survives_in_a_stream_also_where_it_was_cut(said: list[dict[str, Any]], newline: bytes, cut: int) -> None:
+    stream = b"".join(b"event: delta" + newline + b"data: " + json.dumps(each).encode() + newline * 2 for each in said)
+    stream += b"data: [DONE]" + newline * 2 + b": " + SECRET.encode() + newline
+    assert SECRET.encode() not in redact(stream[: len(stream) - cut])
+
+
+@given(st.one_of(st.binary(), st.text().map(str.encode)), st.binary(max_size=20))
+def test_what_is_no_json_is_withheld(before: bytes, after: bytes) -> None:
+    assert SECRET.encode() not in redact(before + SECRET.encode() + after)
+
+
+@settings(max_examples=50)
+@given(st.lists(documents, min_size=1, max_size=6), st.data())
+def test_a_stream_redacted_in_pieces_is_as_one_redacted_whole(said: list[dict[str, Any]], data: st.DataObject) -> None:
+    stream = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in said)
+    seen = data.draw(st.integers(0, len(stream)))
+    cut = whole_frames(stream[:seen])
+    assert redact(stream[:cut]) + redact(stream[cut:]) == redact(stream)
+
+
+def test_structure_and_numbers_stay() -> None:
+    ask = {
+        "model": "qwen3-4b",
+        "temperature": 0.2,
+        "stream": True,
+        "user": "jane@example.org",
+        "messages": [
+            {"role": "user", "name": "Jane", "content": [{"type": "text", "text": "Hello"}]},
+            {
+                "role": "assistant",
+                "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"a":1}'}}],
+            },
+            {"role": "tool", "tool_call_id": "call_1", "content": "Rain"},
+        ],
+        "tools": [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}],
+    }
+    assert json.loads(redact(json.dumps(ask).encode())) == {
+        "model": "qwen3-4b",
+        "temperature": 0.2,
+        "stream": True,
+        "user": "[redacted: 16 characters]",
+        "messages": [
+            {"role": "user", "name": "[redacted: 4 characters]", "content": [{"type": "text", "text": "[redacted: 5 characters]"}]},
+            {
+                "role": "assistant",
+                "tool_calls": [
+                    {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "[redacted: 7 characters]"}}
+                ],
+            },
+            {"role": "tool", "tool_call_id": "call_1", "content": "[redacted: 4 characters]"},
+        ],
+        "tools": [{"type": "function", "function": {"name": "weather", "parameters": "[redacted: 1 fields]"}}],
+    }
+
+
+def test_the_arguments_of_an_anthropic_tool_call_are_content_whatever_their_keys() -> None:
+    call = {"content": [{"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"name": SECRET, "role": SECRET, "id": 7}}]}
+    assert json.loads(redact(json.dumps(call).encode())) == {
+        "content": [{"type": "tool_use", "id": "toolu_1", "name": "weather", "input": "[redacted: 3 fields]"}]
+    }
+
+
+@pytest.mark.parametrize("key", sorted(KEPT))
+def test_a_sentence_in_the_place_of_a_word_is_not_kept(key: str) -> None:
+    assert SECRET.encode() not in redact(json.dumps({key: f"the {SECRET} is blue"}).encode())
+
+
+def test_a_stream_keeps_its_frames() -> None:
+    stream = b'event: message_start\ndata: {"type":"message_start","text":"hi"}\n\ndata: [DONE]\n\n'
+    assert redact(stream) == (b'event: message_start\ndata: {"type":"message_start","text":"[redacted: 2 characters]"}\n\ndata: [DONE]\n\n')
+
+
+@pytest.mark.parametrize("deep", [b"[" * 100_000, b'{"content":' * 100_000, b'{"content":' * 900 + b"1" + b"}" * 900])
+def test_what_is_nested_too_deep_is_withheld_or_redacted_but_never_fails(deep: bytes) -> None:
+    assert redact(deep)

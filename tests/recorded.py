@@ -1,0 +1,76 @@
+"""Exchanges as the road would record them, and what can be read back of a spool."""
+
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from app.domain import Exchange
+from app.record.batch import fold
+from app.record.content import unpack
+from app.record.reader import Ended, Reader
+from app.record.segment import listing
+from app.record.spool import Spool
+from app.uuid7 import mint
+
+TEAM = str(uuid.UUID(int=1))
+KEY = str(uuid.UUID(int=2))
+
+
+def exchange(**changes: Any) -> Exchange:
+    """An answered chat, received now."""
+    made = Exchange(
+        id=mint(),
+        episode_id=mint(),
+        route="/v1/chat/completions",
+        model="qwen3-4b",
+        key_id=KEY,
+        team_id=TEAM,
+        snapshot="0123456789abcdef",
+        received_us=time.time_ns() // 1000,
+        duration_us=12_345,
+        streamed=False,
+        status=200,
+        outcome="answered",
+        finish_reason="stop",
+        served_provider="gpu",
+        served_model="Qwen/Qwen3-4B",
+        endpoint="http://10.0.0.5:8000",
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def record(spool: Spool, ask: bytes, reply: bytes, **changes: Any) -> Exchange:
+    """Puts one exchange into the spool, as the road does."""
+    made = exchange(**changes)
+    entry = spool.open(made.id, made.content)
+    entry.ask(ask)
+    entry.reply(reply)
+    entry.close(made)
+    return made
+
+
+def read_all(reader: Reader) -> list[Ended]:
+    """Every exchange that is there now."""
+    found: list[Ended] = []
+    while some := reader.read(100):
+        found += [each for each in some if isinstance(each, Ended)]
+    return found
+
+
+def said(reader: Reader, ended: Ended) -> tuple[str, str, bytes | None, bytes | None]:
+    """Id, policy, ask and reply, as the admin API would show them."""
+    id, policy, ask, reply = fold(reader, ended).content
+    return id, policy, None if ask is None else unpack(ask), None if reply is None else unpack(reply)
+
+
+def read_folder(folder: Path) -> list[tuple[str, str, bytes | None, bytes | None]]:
+    """What all segments of a spool hold, the oldest first."""
+    found: list[tuple[str, str, bytes | None, bytes | None]] = []
+    for each in sorted(listing(folder)):
+        reader = Reader(Path(each.path), 0)
+        found += [said(reader, ended) for ended in read_all(reader)]
+        reader.close()
+    return found

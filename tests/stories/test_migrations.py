@@ -1,0 +1,56 @@
+"""Migrations on a real PostgreSQL."""
+
+import asyncio
+from typing import Any
+
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection
+
+from app.store.database import connect, engine
+from app.store.migrate import migrate
+from app.store.tables import metadata
+from tests.stories.postgres import blank_database, database, postgres
+
+__all__ = ["blank_database", "database", "postgres"]
+
+
+def differences(connection: Connection) -> list[Any]:
+    context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+    return compare_metadata(context, metadata)
+
+
+async def test_the_migrations_make_the_tables_that_the_code_knows(database: str) -> None:
+    opened = engine(database)
+    try:
+        async with opened.connect() as connection:
+            assert await connection.run_sync(differences) == []
+    finally:
+        await opened.dispose()
+
+
+async def test_recorded_tables_are_partitioned_by_id_and_content_is_not_compressed_again(database: str) -> None:
+    connection = await connect(database)
+    try:
+        keys = await connection.fetch(
+            "SELECT partrelid::regclass::text AS name, pg_get_partkeydef(partrelid) AS key FROM pg_partitioned_table"
+        )
+        assert {row["name"]: row["key"] for row in keys} == {"inferences": "RANGE (id)", "inference_content": "RANGE (id)"}
+        storage = await connection.fetch(
+            "SELECT attname FROM pg_attribute WHERE attrelid = 'inference_content'::regclass AND attstorage = 'e' ORDER BY attname"
+        )
+        assert [row["attname"] for row in storage] == ["ask", "reply"]
+    finally:
+        await connection.close()
+
+
+async def test_two_that_migrate_at_once_and_one_that_migrates_again_do_no_harm(blank_database: str) -> None:
+    await asyncio.gather(*(migrate(blank_database) for _ in range(3)))
+    connection = await connect(blank_database)
+    try:
+        await connection.execute("INSERT INTO directory_version (id, version) VALUES (1, 7)")
+        await migrate(blank_database)
+        assert await connection.fetchval("SELECT count(*) FROM alembic_version") == 1
+        assert await connection.fetchval("SELECT version FROM directory_version") == 7
+    finally:
+        await connection.close()

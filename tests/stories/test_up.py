@@ -1,0 +1,330 @@
+"""`narthex up` as an operator meets it: the real command, the real servers, signals and all."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import httpx
+import pytest
+
+from app.local import leftovers, neighbours
+from app.local.asking import ask
+from app.local.place import erase
+from app.local.postgres import Postgres
+from app.local.trouble import Trouble
+from app.local.valkey import Valkey
+from app.store.configuration import read_file
+from app.store.keys import list_keys
+
+PROCESSES = ("postgres", "valkey", "sandbox", "writer", "gateway-0", "gateway-1")
+NARTHEX = [sys.executable, "-P", "-m", "app.cli"]
+
+
+class Up:
+    """A running `narthex up` with two workers; `told` is what it has printed."""
+
+    def __init__(self, home: Path, port: int, **environment: str) -> None:
+        self.home, self.port = home, port
+        self.url = f"http://127.0.0.1:{port}"
+        self._environment = clean_environment(home, port) | {"NARTHEX_WORKERS": "2"} | environment
+        self._told = home.with_name("told")
+        with self._told.open("wb") as told:
+            self.process = subprocess.Popen([*NARTHEX, "up"], stdout=told, stderr=told, env=self._environment)
+        until(lambda: "Ctrl-C stops" in self.told or self.process.poll() is not None, 60)
+        assert self.process.poll() is None, self.told
+
+    @property
+    def told(self) -> str:
+        return self._told.read_text()
+
+    @property
+    def key(self) -> str:
+        return (self.home / "first-key").read_text().strip()
+
+    def pid(self, name: str) -> int:
+        return int((self.home / "run" / f"{name}.pid").read_text())
+
+    def run(self, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+        """Another narthex command, typed beside it."""
+        return narthex(self._environment, *arguments, given=given)
+
+    def chat(self, model: str = "sandbox", key: str = "") -> httpx.Response:
+        headers = {"authorization": f"Bearer {key or self.key}"}
+        body = {"model": model, "messages": [{"role": "user", "content": "Hello!"}]}
+        return httpx.post(f"{self.url}/v1/chat/completions", json=body, headers=headers, timeout=30, trust_env=False)
+
+    def recorded(self) -> list[Any]:
+        admin = (self.home / "admin-key").read_text().strip()
+        answer = httpx.get(f"{self.url}/admin/v1/inferences", headers={"authorization": f"Bearer {admin}"}, timeout=30, trust_env=False)
+        assert answer.status_code == 200, answer.text
+        return answer.json()["data"]
+
+    def end(self, number: signal.Signals = signal.SIGINT) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+
+def narthex(environment: Mapping[str, str], *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*NARTHEX, *arguments], env=environment, input=given, capture_output=True, text=True, timeout=60, check=False)
+
+
+def clean_environment(home: Path, port: int) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("NARTHEX_")}
+    return inherited | {"NARTHEX_HOME": str(home), "NARTHEX_PORT": str(port), "DATABASE_URL": "", "REDIS_URL": ""}
+
+
+def until(holds: Callable[[], object], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.05)
+
+
+def free_port() -> int:
+    with socket.socket() as some:
+        some.bind(("127.0.0.1", 0))
+        return some.getsockname()[1]
+
+
+def remaining(home: Path) -> set[int]:
+    """Processes that belong to this home."""
+    data = (home / "data").resolve()
+    ours = leftovers.marked(f"NARTHEX_SUPERVISED={home}".encode())
+    return ours | leftovers.sitting_in(data / "postgres") | leftovers.sitting_in(data / "valkey")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "home"
+    assert remaining(tmp_path / "home") == set()
+    erase(tmp_path / "home")
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    home = tmp_path_factory.mktemp("up") / "home"
+    up = Up(home, free_port())
+    try:
+        yield up
+    finally:
+        if up.process.poll() is None:
+            up.end()
+        erase(home)
+
+
+def test_the_printed_examples_work_when_pasted(house: Up) -> None:
+    curl = re.search(r"^curl .*?\}'$", house.told, re.MULTILINE | re.DOTALL)
+    python = re.search(r"^\S+ - <<'END'.*?^END$", house.told, re.MULTILINE | re.DOTALL)
+    assert curl is not None and python is not None
+    answer = subprocess.run(["bash", "-c", curl[0].replace("curl ", "curl -sS ", 1)], capture_output=True, text=True, check=True)
+    assert json.loads(answer.stdout)["choices"][0]["message"]["content"]
+    said = subprocess.run(["bash", "-c", python[0]], capture_output=True, text=True, check=True)
+    assert said.stdout.strip()
+    assert f"{house.url}/docs" in house.told
+    assert httpx.get(f"{house.url}/docs", trust_env=False).status_code == 200
+
+
+def test_keys_and_addresses_are_for_their_owner_alone(house: Up) -> None:
+    for name in ("first-key", "admin-key", "run/servers"):
+        found = (house.home / name).stat()
+        assert (found.st_mode & 0o777, found.st_uid) == (0o600, os.geteuid())
+    data = (house.home / "data").resolve()
+    for name in ("postgres", "valkey"):
+        assert (data / name).stat().st_mode & 0o077 == 0
+
+
+def test_no_server_of_ours_listens_on_a_port_of_its_own(house: Up) -> None:
+    assert "listening on IPv" not in (house.home / "logs" / "postgres.log").read_text()
+    assert "tcp" not in (house.home / "logs" / "valkey.log").read_text().lower()
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_a_killed_process_comes_back(house: Up, name: str) -> None:
+    before = house.pid(name)
+    os.kill(before, signal.SIGKILL)
+    # Whichever process it was: the port takes every request, and it is answered.
+    assert house.chat().status_code in (200, 502, 503)
+    until(lambda: house.pid(name) != before and Path(f"/proc/{house.pid(name)}").exists(), 10)
+    until(lambda: house.chat().status_code == 200, 20)
+    assert f"{name} was ended by SIGKILL; it is started again" in house.told
+
+
+def test_what_is_typed_beside_it_finds_its_database(house: Up) -> None:
+    made = house.run("keys", "create", "--team", "search", "--name", "a test", "--quiet")
+    assert made.returncode == 0, made.stderr
+    key = made.stdout.strip()
+    assert made.stdout == key + "\n"
+    assert house.chat(key=key).status_code == 200
+    assert "search" in house.run("keys", "list").stdout
+    assert house.run("keys", "revoke", key.rpartition("-")[0] if key.count("-") == 2 else key).returncode == 0
+    until(lambda: house.chat(key=key).status_code == 401, 5)
+
+
+def test_a_file_is_applied_and_written_back(house: Up) -> None:
+    file = '[models.mine]\ntargets = [{ provider = "sandbox", model = "sandbox" }]\n'
+    unasked = house.run("apply", "-", given=file)
+    assert unasked.returncode == 1 and "--yes" in unasked.stderr
+    applied = house.run("apply", "--yes", "-", given=file)
+    assert applied.returncode == 0 and "+[models.mine]" in applied.stdout, applied
+    assert "models.mine" in house.run("export").stdout
+    wrong = house.run("apply", "--yes", "-", given='[models.mine]\ntargets = [{ provider = "nobody", model = "x" }]\n')
+    assert wrong.returncode == 1 and "nobody" in wrong.stderr and "Traceback" not in wrong.stderr
+
+
+def test_a_second_one_in_the_same_home_says_so(house: Up) -> None:
+    second = house.run("up")
+    assert second.returncode == 1
+    assert f"already runs in {house.home} (process {house.process.pid})" in second.stderr
+
+
+def test_a_busy_port_is_told_with_who_holds_it(house: Up, home: Path) -> None:
+    second = narthex(clean_environment(home, house.port), "up")
+    assert second.returncode == 1
+    assert f"Port {house.port} of 127.0.0.1 is taken by " in second.stderr and "NARTHEX_PORT" in second.stderr
+
+
+def test_ctrl_c_lets_answers_finish_and_leaves_no_process_and_a_second_start_is_quick_and_keeps_the_data(home: Path) -> None:
+    first = Up(home, free_port())
+    key = first.key
+    with ThreadPoolExecutor(1) as caller:
+        under_way = caller.submit(first.chat, "sandbox-slow")
+        until(lambda: "narthex_requests_in_flight 1.0" in httpx.get(f"{first.url}/metrics", trust_env=False).text, 10)
+        assert first.end() == 0, first.told
+        asked = under_way.result().json()["id"]
+    assert remaining(home) == set()
+    assert sorted(each.name for each in (home / "run").glob("*.pid")) == ["supervisor.pid"]
+
+    began = time.monotonic()
+    second = Up(home, first.port)
+    took_s = time.monotonic() - began
+    try:
+        assert took_s < 15
+        assert second.key == key
+        until(lambda: asked in [each["id"] for each in second.recorded()], 10)
+        assert second.chat().status_code == 200
+
+        # A supervisor that is killed takes its processes with it; the next start finds everything.
+        second.end(signal.SIGKILL)
+        third = Up(home, first.port)
+        try:
+            assert third.key == key and third.chat().status_code == 200
+            assert asked in [each["id"] for each in third.recorded()]
+        finally:
+            assert third.end(signal.SIGTERM) == 0
+    finally:
+        if second.process.poll() is None:
+            second.end()
+
+
+def test_nothing_is_embedded_where_servers_are_named(home: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    postgres, valkey = Postgres(elsewhere), Valkey(elsewhere)
+    try:
+        up = Up(home, free_port(), DATABASE_URL=postgres.start(), REDIS_URL=valkey.start())
+        try:
+            assert up.chat().status_code == 200
+            assert not (home / "run" / "postgres.pid").exists() and not (home / "run" / "valkey.pid").exists()
+        finally:
+            assert up.end() == 0
+    finally:
+        postgres.stop()
+        valkey.stop()
+        erase(elsewhere)
+
+
+def test_without_a_database_a_command_says_what_to_do(home: Path) -> None:
+    told = narthex(clean_environment(home, 1), "keys", "list")
+    assert told.returncode == 1 and "narthex up" in told.stderr and "DATABASE_URL" in told.stderr
+    away = narthex(clean_environment(home, 1) | {"DATABASE_URL": f"postgresql://nobody@127.0.0.1:{free_port()}/none"}, "keys", "list")
+    assert away.returncode == 1 and "could not be used" in away.stderr and "Traceback" not in away.stderr
+    with pytest.raises(Trouble, match="DATABASE_URL must be"):
+        ask("mysql://somewhere", list_keys)
+
+
+def test_a_setting_that_cannot_be_is_named(home: Path) -> None:
+    told = narthex(clean_environment(home, 1) | {"NARTHEX_WORKERS": "many"}, "up")
+    assert told.returncode == 2 and "NARTHEX_WORKERS='many'" in told.stderr
+
+
+def test_data_that_postgres_cannot_use_is_left_alone_with_a_sentence(home: Path) -> None:
+    postgres = Postgres(home)
+    postgres.start()
+    postgres.stop()
+    data = (home / "data").resolve() / "postgres"
+    (data / "global" / "pg_control").write_bytes(b"not a control file")
+    with pytest.raises(Trouble, match=r"could not start(.|\n)*pg_control(.|\n)*mv "):
+        Postgres(home).start()
+    (data / "PG_VERSION").write_text("12\n")
+    with pytest.raises(Trouble, match=r"made by PostgreSQL 12.*\n?.*pg_dump"):
+        Postgres(home).start()
+    (data / "PG_VERSION").unlink()
+    told = narthex(clean_environment(home, free_port()), "up")
+    assert told.returncode == 1 and "no PG_VERSION" in told.stderr and "mv " in told.stderr and "Traceback" not in told.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder another user's")
+def test_the_home_of_another_user_is_left_alone(home: Path) -> None:
+    home.mkdir()
+    os.chown(home, 65534, 65534)
+    told = narthex(clean_environment(home, free_port()), "up")
+    assert told.returncode == 1 and "belongs to" in told.stderr
+
+
+def test_a_socket_folder_that_somebody_else_laid_is_not_used(home: Path) -> None:
+    postgres = Postgres(home)
+    sockets = Path(postgres.url.partition("host=")[2])
+    sockets.rmdir()
+    sockets.symlink_to(home)
+    try:
+        told = narthex(clean_environment(home, free_port()), "up")
+        assert told.returncode == 1 and f"{sockets}" in told.stderr
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            sockets.unlink()
+
+
+class OllamaLike(BaseHTTPRequestHandler):
+    """What an Ollama says of itself."""
+
+    def do_GET(self) -> None:
+        told = {"/api/version": {"version": "0.12"}, "/v1/models": {"data": [{"id": 'llama"3:1b'}]}}.get(self.path)
+        self.send_response(200 if told else 404)
+        self.end_headers()
+        self.wfile.write(json.dumps(told).encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_an_engine_on_its_usual_port_is_offered_with_what_to_paste() -> None:
+    with HTTPServer(("127.0.0.1", 0), OllamaLike) as server:
+        answering = Thread(target=server.serve_forever)
+        answering.start()
+        port = server.server_port
+        usual = [
+            neighbours.Usual("Ollama", "ollama", port, "/api/version", "version"),
+            neighbours.Usual("Another", "vllm", port, "/no", "version"),
+        ]
+        try:
+            offered = neighbours.offers(usual, besides=(), known=())
+            assert neighbours.offers(usual, besides={port}, known=()) == []
+            assert neighbours.offers(usual, besides=(), known={("localhost", port)}) == []
+        finally:
+            server.shutdown()
+            answering.join()
+    assert len(offered) == 1 and offered[0].startswith(f"Ollama answers on http://127.0.0.1:{port}.")
+    file = read_file(offered[0].partition("<<'END'\n")[2].removesuffix("END\n"))
+    assert file.providers and file.providers["ollama"].base_url == f"http://127.0.0.1:{port}"
+    assert file.models and file.models['llama"3:1b'].targets[0].provider == "ollama"

@@ -1,0 +1,143 @@
+"""Exactly once: each exchange that was recorded is in Postgres, once, whoever is killed and whenever."""
+
+import asyncio
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from app.record.spool import Spool
+from app.record.writer import Writer
+from app.settings import Settings
+from tests.recorded import record
+from tests.stories.postgres import Postgres, database, postgres
+from tests.stories.writing import WriterProcess, drain, fetch, ids_in, processes, work_until_killed
+
+__all__ = ["database", "postgres"]
+
+
+@pytest.fixture
+def settings(database: str, tmp_path: Path) -> Settings:
+    return Settings(
+        home=tmp_path,
+        database_url=database,
+        writer_batch_ms=5,
+        writer_batch_rows=50,
+        spool_segment_bytes=20_000,
+        spool_part_bytes=500,
+        spool_reserve_bytes=0,
+        drain_timeout_s=30,
+    )
+
+
+async def some_traffic(spool: Spool, chance: random.Random, seconds: float) -> list[str]:
+    """Answers of all lengths, some spilled, at some hundred a second; their ids."""
+    made: list[str] = []
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        made += [record(spool, b"ask", b"word " * chance.choice([1, 20, 300])).id for _ in range(chance.randrange(1, 20))]
+        await asyncio.sleep(0.005)
+    return made
+
+
+async def test_killing_the_writer_loses_nothing_and_doubles_nothing(settings: Settings) -> None:
+    chance = random.Random(20)
+    spool = Spool(settings.home / "spool", settings)
+    made: list[str] = []
+    progress = [0]
+    for _ in range(24):
+        writer = WriterProcess(settings)
+        while not writer.is_at_work(settings.home):
+            made += await some_traffic(spool, chance, 0.02)
+        made += await some_traffic(spool, chance, chance.uniform(0.0, 0.2))
+        writer.kill()
+        (row,) = await fetch(settings.database_url, "SELECT count(*) AS rows FROM inferences")
+        progress.append(row["rows"])
+    # Otherwise the kills had nothing to interrupt.
+    assert len(set(progress)) > 10
+    spool.close()
+    status = await drain(settings)
+    assert await ids_in(settings.database_url) == sorted(made)
+    assert (status.quarantined, status.torn, status.dropped_parts) == (0, 0, 0)
+
+
+async def test_killing_postgres_loses_nothing_and_doubles_nothing(settings: Settings, postgres: Postgres) -> None:
+    chance = random.Random(4)
+    spool = Spool(settings.home / "spool", settings)
+    writer = WriterProcess(settings)
+    made: list[str] = []
+    for _ in range(4):
+        made += await some_traffic(spool, chance, chance.uniform(0.2, 0.5))
+        postgres.kill()
+        made += await some_traffic(spool, chance, 0.1)
+        postgres.start()
+    spool.close()
+    assert writer.stop() == 0
+    status = await drain(settings)
+    assert await ids_in(settings.database_url) == sorted(made)
+    assert status.quarantined == 0
+    assert not list(settings.home.glob("quarantine/*"))
+
+
+async def test_killing_a_worker_loses_nothing_that_a_caller_has(settings: Settings) -> None:
+    chance = random.Random(6)
+    answered: list[str] = []
+    writer = WriterProcess(settings)
+    for _ in range(20):
+        heard, said = processes.Pipe(duplex=False)
+        worker = processes.Process(target=work_until_killed, args=(settings, said), daemon=True)
+        worker.start()
+        said.close()
+        for _ in range(chance.randrange(1, 120)):
+            answered.append(heard.recv())
+        worker.kill()
+        worker.join()
+        try:
+            while heard.poll():
+                answered.append(heard.recv())
+        except (EOFError, OSError):
+            pass
+        heard.close()
+    assert writer.stop() == 0
+    await drain(settings)
+    ids = await ids_in(settings.database_url)
+    assert len(set(ids)) == len(ids)
+    assert set(answered) <= set(ids)
+    assert len(ids) <= len(answered) + 20  # at most the one in each worker's hands
+    assert not list(settings.home.glob("spool/*.spool"))
+
+
+async def test_it_keeps_up_with_two_thousand_a_second_in_little_memory(settings: Settings) -> None:
+    settings = Settings(home=settings.home, database_url=settings.database_url, drain_timeout_s=60)
+    spool = Spool(settings.home / "spool", settings)
+    for _ in range(10_000):
+        record(spool, b"question " * 80, b"answer %d " * 80)
+    for _ in range(30):
+        record(spool, b"question", random.randbytes(1_000_000))
+    spool.close()
+    writer = WriterProcess(settings)
+    started = time.monotonic()
+    most_kib = 0
+    while list(settings.home.glob("spool/*.spool")) and time.monotonic() < started + 30:
+        await asyncio.sleep(0.05)
+        most_kib = max(most_kib, writer.peak_memory_kib())
+    took_s = time.monotonic() - started
+    assert writer.stop() == 0
+    assert len(await ids_in(settings.database_url)) == 10_030
+    assert took_s < 5
+    assert most_kib < 250 * 1024
+
+
+async def test_two_writers_that_should_not_both_be_there_do_not_double(settings: Settings) -> None:
+    """The folder's lock keeps them apart; where it does not hold (some network file systems), the positions do."""
+    chance = random.Random(8)
+    spool = Spool(settings.home / "spool", settings)
+    stop = asyncio.Event()
+    writers = [asyncio.create_task(Writer(settings, stop).work()) for _ in range(2)]
+    made = await some_traffic(spool, chance, 1.0)
+    spool.close()
+    stop.set()
+    await asyncio.gather(*writers)
+    await drain(settings)
+    assert await ids_in(settings.database_url) == sorted(made)

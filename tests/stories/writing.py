@@ -1,0 +1,124 @@
+"""A writer at work in this process or in one of its own, and what has become of records."""
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import random
+import signal
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from app.local import run_writer
+from app.record.content import unpack
+from app.record.spool import Spool
+from app.record.status import WriterStatus, read_status
+from app.record.writer import write
+from app.settings import Settings
+from app.store.database import connect
+from tests.recorded import exchange
+
+# Forked from a process that has imported everything already: a kill every few milliseconds needs quick births.
+processes = multiprocessing.get_context("forkserver")
+processes.set_forkserver_preload(["tests.stories.writing"])
+
+
+class WriterProcess:
+    """A writer that can be killed."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._process: BaseProcess = processes.Process(target=run_writer.main, args=(settings,), daemon=True)
+        self._process.start()
+
+    def is_at_work(self, home: Path) -> bool:
+        status = read_status(home)
+        return status is not None and status.pid == self._process.pid
+
+    def peak_memory_kib(self) -> int:
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0])
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self._process.close()
+
+    def stop(self) -> int | None:
+        """Asks it to drain and end; its exit code."""
+        assert self._process.pid is not None
+        os.kill(self._process.pid, signal.SIGTERM)
+        self._process.join(30)
+        code = self._process.exitcode
+        self.kill()
+        return code
+
+
+@contextlib.asynccontextmanager
+async def writing(settings: Settings) -> AsyncGenerator[None]:
+    """A writer in this process, which drains at the end."""
+    stop = asyncio.Event()
+    task = asyncio.create_task(write(settings, stop=stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await task
+
+
+async def drain(settings: Settings) -> WriterStatus:
+    """Lets a writer write what is there; how it went."""
+    async with writing(settings):
+        pass
+    status = read_status(settings.home)
+    assert status is not None
+    return status
+
+
+async def until(is_so: Callable[[], Awaitable[bool]] | Callable[[], bool], patience_s: float = 20.0) -> None:
+    deadline = time.monotonic() + patience_s
+    while True:
+        answer = is_so()
+        if answer if isinstance(answer, bool) else await answer:
+            return
+        assert time.monotonic() < deadline, "it did not come about"
+        await asyncio.sleep(0.02)
+
+
+async def fetch(database: str, sql: str, *arguments: Any) -> list[Any]:
+    connection = await connect(database)
+    try:
+        return await connection.fetch(sql, *arguments)
+    finally:
+        await connection.close()
+
+
+async def ids_in(database: str) -> list[str]:
+    """The ids of all inferences, sorted; each has its content exactly once, too."""
+    rows = await fetch(database, "SELECT id::text AS id FROM inferences ORDER BY id")
+    contents = await fetch(database, "SELECT id::text AS id FROM inference_content ORDER BY id")
+    ids = [row["id"] for row in rows]
+    assert [row["id"] for row in contents] == ids
+    return ids
+
+
+async def content_of(database: str, id: str) -> tuple[str, bytes | None, bytes | None]:
+    (row,) = await fetch(database, "SELECT policy, ask, reply FROM inference_content WHERE id = $1", id)
+    ask, reply = (None if part is None else unpack(part) for part in (row["ask"], row["reply"]))
+    return row["policy"], ask, reply
+
+
+def work_until_killed(settings: Settings, said: Any) -> None:
+    """A worker: says the id of each exchange as soon as its caller would have the last byte."""
+    spool = Spool(settings.home / "spool", settings)
+    chance = random.Random()
+    while True:
+        made = exchange()
+        entry = spool.open(made.id, "full")
+        entry.ask(b"ask")
+        for _ in range(chance.randrange(1, 20)):
+            entry.reply(b"word " * 20)
+        entry.close(made)
+        said.send(made.id)

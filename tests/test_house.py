@@ -1,0 +1,276 @@
+"""The house: who may import whom, and what no file may do. Read as a description of the architecture, it is one."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from app.local.manual import settings_table
+
+HOUSE = Path(__file__).parent.parent
+ROOMS = ("app", "providers", "migrations")
+
+# Each room may import those below it, and itself.
+ORDER = (
+    {"app.main", "app.cli", "app.local"},
+    {"app.api"},
+    {"app.gateway"},
+    {"app.insight"},
+    {"app.record", "app.store", "migrations"},
+    {"app.domain", "app.settings", "app.telemetry", "app.logs", "app.uuid7"},
+    {"providers"},
+)
+
+SQL = {"sqlalchemy", "asyncpg", "alembic"}
+# Ways to open a connection by oneself. providers/transport.py and the modules that only it imports may use them.
+SOCKETS = {"socket", "httpcore", "requests", "aiohttp", "urllib.request", "http.client"}
+OPENING = re.compile(
+    r"\b(open_connection|create_connection|open_unix_connection|create_unix_connection|start_tls|AsyncClient|AsyncHTTPTransport)$"
+)
+
+
+@cache
+def files(*rooms: str) -> tuple[Path, ...]:
+    """The Python files of these rooms, as paths from the house's root."""
+    return tuple(sorted(path.relative_to(HOUSE) for room in rooms for path in _python(HOUSE / room)))
+
+
+def _python(place: Path) -> Iterator[Path]:
+    for path in place.iterdir():
+        if path.is_dir() and not path.name.startswith("."):
+            yield from _python(path)
+        elif path.suffix == ".py" and path.stat().st_size:
+            yield path
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse((HOUSE / path).read_text(), str(path))
+
+
+def module(path: Path) -> str:
+    parts = path.with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def modules() -> frozenset[str]:
+    """Empty package files included: they are modules too."""
+    return frozenset(module(path.relative_to(HOUSE)) for room in ROOMS for path in (HOUSE / room).rglob("*.py"))
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
+    """What a file imports, by full names: `from a import b` is a.b where that is a module of ours, else a."""
+    found: set[str] = set()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path} imports relatively; names are written in full here"
+            for each in node.names:
+                full = f"{node.module}.{each.name}"
+                found.add(full if full in modules() else str(node.module))
+    return frozenset(found)
+
+
+def imports_from(*rooms: str) -> set[str]:
+    """The first and the full names of all that these rooms import."""
+    named = {name for path in files(*rooms) for name in imports(path)}
+    return named | {name.partition(".")[0] for name in named}
+
+
+def is_in(name: str, places: set[str]) -> bool:
+    return any(name == place or name.startswith(place + ".") for place in places)
+
+
+def floor(name: str) -> int | None:
+    """How deep a module lies: 0 is the top. None: not of this house, or a package of nothing but rooms."""
+    return next((depth for depth, rooms in enumerate(ORDER) if is_in(name, rooms)), None)
+
+
+def test_every_file_has_its_floor() -> None:
+    assert [str(path) for path in files(*ROOMS) if floor(module(path)) is None and module(path) != "app"] == []
+
+
+def test_imports_point_one_way() -> None:
+    upward = [
+        f"{module(path)} imports {name}"
+        for path in files(*ROOMS)
+        for name in imports(path)
+        if (here := floor(module(path))) is not None and (there := floor(name)) is not None and there < here
+    ]
+    assert upward == []
+
+
+def test_providers_do_not_know_the_service() -> None:
+    assert imports_from("providers").isdisjoint({"app", "litestar", "sqlalchemy", "asyncpg", "redis", "uvicorn", "prometheus_client"})
+
+
+def test_the_gateway_does_not_know_its_api() -> None:
+    assert not [name for name in imports_from("app/gateway") if is_in(name, {"app.api", "litestar"})]
+
+
+def test_dialects_know_no_engine_no_host_and_no_other_dialect() -> None:
+    for path in files("providers/dialects"):
+        if path.name == "catalogue.py":
+            continue
+        own = ".".join(module(path).split(".")[:3])
+        for name in imports(path):
+            assert not is_in(name, {"providers.engines", "providers.hosted"}), f"{path} imports {name}"
+            assert not is_in(name, {"providers.dialects"}) or is_in(name, {own}), f"{path} imports {name}"
+
+
+def transport_files() -> set[str]:
+    """providers/transport*.py, and the modules of providers that nothing but these imports."""
+    named = {module(path) for path in files("providers") if path.stem.startswith("transport")}
+    while more := {
+        name
+        for name in modules()
+        if name.startswith("providers.")
+        and name not in named
+        and (users := {module(path) for path in files(*ROOMS) if name in imports(path)})
+        and users <= named
+    }:
+        named |= more
+    return named
+
+
+def test_only_the_transport_opens_connections_to_engines() -> None:
+    for path in files("providers", "app/gateway", "app/api"):
+        if module(path) in transport_files():
+            continue
+        assert imports(path).isdisjoint(SOCKETS), f"{path} imports {sorted(imports(path) & SOCKETS)}"
+        opened = [
+            ast.unparse(node.func) for node in ast.walk(tree(path)) if isinstance(node, ast.Call) and OPENING.search(ast.unparse(node.func))
+        ]
+        assert opened == [], f"{path} calls {opened}"
+
+
+def asks_sql(path: Path) -> bool:
+    """Whether a file imports what SQL is asked with. AsyncEngine alone is a handle, which may be passed along."""
+    return any(
+        name.partition(".")[0] in SQL
+        for node in ast.walk(tree(path))
+        for name in (
+            [each.name for each in node.names]
+            if isinstance(node, ast.Import)
+            else [str(node.module)]
+            if isinstance(node, ast.ImportFrom) and {each.name for each in node.names} != {"AsyncEngine"}
+            else []
+        )
+    )
+
+
+def test_only_the_store_and_the_record_know_sql() -> None:
+    knowing = {str(path) for path in files(*ROOMS) if asks_sql(path) and not is_in(module(path), {"app.store", "app.record", "migrations"})}
+    # It only catches Alembic's error, to say in a sentence that a database is of another version.
+    assert knowing <= {"app/local/asking.py"}
+
+
+def test_nothing_is_imported_inside_a_function() -> None:
+    inside = [
+        f"{path}:{node.lineno}"
+        for path in files(*ROOMS, "tests", "bench")
+        for function in ast.walk(tree(path))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    assert inside == []
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    graph = {module(path): {name for name in imports(path) if name in modules()} for path in files(*ROOMS)}
+    # What a package's file takes from its own parts is no circle, unless a part takes from the package.
+    settled: set[str] = set()
+    while ready := {name for name, needs in graph.items() if name not in settled and needs <= settled | {name}}:
+        settled |= ready
+    assert graph.keys() - settled == set()
+
+
+def test_every_file_opens_with_a_line_on_what_it_is() -> None:
+    silent = [str(path) for path in files(*ROOMS, "tests", "bench") if not ast.get_docstring(tree(path))]
+    assert silent == []
+
+
+def tracked() -> list[Path]:
+    """Every text file that belongs to the project. Those not yet added count: they are about to be."""
+    command = ["git", "-C", str(HOUSE), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, capture_output=True, check=False)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    return [path for name in listed.stdout.decode().split("\0") if name and (path := HOUSE / name).is_file()]
+
+
+def test_no_file_names_a_package_registry() -> None:
+    """Which index packages come from is the installing machine's business."""
+    hosts = re.compile(rb"(?:%s)" % b"|".join(re.escape(host) for host in REGISTRIES), re.IGNORECASE)
+    assert [str(path.relative_to(HOUSE)) for path in tracked() if hosts.search(path.read_bytes())] == []
+
+
+# Written so that this file does not name them itself.
+REGISTRIES = [".".join(parts).encode() for parts in (("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("npmjs", "com"))]
+
+
+SECRETS = (
+    rb"nx-[0-9a-f]{12}-[A-Za-z0-9_-]{43}",  # ours
+    rb"sk-(?:proj-|ant-)?[A-Za-z0-9_-]{40,}",
+    rb"AKIA[0-9A-Z]{16}",
+    rb"gh[pousr]_[A-Za-z0-9]{36}",
+    rb"AIza[0-9A-Za-z_-]{35}",
+    rb"-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----\s+[A-Za-z0-9+/]{40}",
+)
+
+
+MADE_FOR_TESTS = {"tests/laws/tls/engine.key"}
+
+
+def test_no_file_holds_a_secret() -> None:
+    """Also what pre-commit asks before anything is committed."""
+    secret = re.compile(rb"(?<![A-Za-z0-9_-])(?:" + b"|".join(SECRETS) + rb")")
+    assert {str(path.relative_to(HOUSE)) for path in tracked() if secret.search(path.read_bytes())} <= MADE_FOR_TESTS
+
+
+def pins(name: str) -> dict[str, str]:
+    return dict(re.findall(r"^([a-z0-9][a-z0-9._-]*)==(\S+)", (HOUSE / name).read_text(), re.MULTILINE))
+
+
+def test_the_locks_agree() -> None:
+    """So that what is tested is what runs."""
+    running, testing = pins("requirements.lock"), pins("requirements-dev.lock")
+    assert running.items() <= testing.items()
+
+
+def test_every_pin_has_hashes_and_names_no_place() -> None:
+    for name in ("requirements.lock", "requirements-dev.lock"):
+        text = (HOUSE / name).read_text()
+        requirements = re.split(r"\n(?=[a-z0-9])", text[text.index("\n", text.rindex("#    make")) :].strip())
+        assert len(requirements) == len(pins(name))
+        assert [each.split()[0] for each in requirements if "--hash=sha256:" not in each] == []
+        assert "--index" not in text and "://" not in text
+
+
+def test_the_locks_hold_every_dependency_of_the_project() -> None:
+    project = (HOUSE / "pyproject.toml").read_text()
+    for lock, parts in (("requirements.lock", ("dependencies", "local", "build")), ("requirements-dev.lock", ("dev",))):
+        for part in parts:
+            listed = re.search(rf"^{part} = \[(.*?)\]\s*$", project, re.MULTILINE | re.DOTALL)
+            assert listed is not None
+            wanted = {re.split(r"[\[<>=!~;]", each)[0].lower() for each in re.findall(r'"([^"]+)"', listed[1])}
+            assert wanted <= pins(lock).keys(), f"{lock} lacks {sorted(wanted - pins(lock).keys())}; `make lock` writes it anew"
+
+
+def test_every_setting_is_in_the_manual() -> None:
+    assert settings_table() in (HOUSE / "docs" / "settings.md").read_text()
+
+
+def test_every_task_is_listed_by_make_help() -> None:
+    told = subprocess.run(["make", "-s", "-C", str(HOUSE), "help"], capture_output=True, text=True, check=True).stdout
+    listed = {line.split()[0] for line in told.splitlines()}
+    assert listed >= {"help", "up", "test", "check", "bench", "migrate", "serve", "clean"}
+    assert all(len(line.split()) > 2 for line in told.splitlines())
