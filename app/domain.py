@@ -31,7 +31,10 @@ class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class Target(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A provider and its model that serve a name. `weight` None in all: tried in order; else drawn by weight. `endpoints` empty: base_url."""
+    """A provider and its model that serve a name.
+
+    `weight` None in all targets of a model: tried in order; else drawn by weight. `endpoints` empty: the provider's base_url.
+    """
 
     provider: str
     model: str

@@ -13,6 +13,7 @@ from litestar import Litestar
 from app import logs
 from app.api.errors import HANDLERS
 from app.api.routes import Front, doors, routes
+from app.api.wire import CorkedProtocol
 from app.gateway.fleet import Fleet
 from app.gateway.serve import Gateway
 from app.record.spool import Spool
@@ -80,7 +81,7 @@ async def _serve(settings: Settings, sockets: list[socket.socket], name: str) ->
     app, gateway = create_app(settings, name=name)
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=CorkedProtocol,
         loop="none",
         lifespan="on",
         access_log=False,

@@ -1,4 +1,4 @@
-"""Metrics, in Prometheus's words. With PROMETHEUS_MULTIPROC_DIR set (as `narthex up` and `serve` do) a scrape of any worker tells of all."""
+"""Metrics, in Prometheus's words. With PROMETHEUS_MULTIPROC_DIR set (`narthex up` sets it) a scrape of any worker tells of all."""
 
 import os
 
@@ -20,7 +20,7 @@ _LATENCY_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300
 
 
 class Telemetry:
-    """The metrics of one process. Label values come from configuration and from closed sets, never from callers: their number is bounded."""
+    """The metrics of one process. Label values are configured names and closed sets, never a caller's words: their number is bounded."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         registry = registry or CollectorRegistry()

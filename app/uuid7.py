@@ -1,6 +1,6 @@
 """UUIDv7: ids that carry their birth in milliseconds. Source: https://www.rfc-editor.org/rfc/rfc9562#name-uuid-version-7, read 2026-11."""
 
-import os
+import random
 import re
 import time
 
@@ -12,7 +12,8 @@ def mint(at_us: int | None = None) -> str:
     microseconds = time.time_ns() // 1000 if at_us is None else at_us
     milliseconds, rest = divmod(microseconds, 1000)
     # Twelve bits after the version: the fraction of the millisecond (RFC 9562, 6.2, method 3).
-    chance = int.from_bytes(os.urandom(8)) & 0x3FFF_FFFF_FFFF_FFFF
+    # Ids are names, not secrets: a system call for each would cost more than all else here.
+    chance = random.getrandbits(62)
     digits = f"{milliseconds:012x}7{rest * 4096 // 1000:03x}{chance | 0x8000_0000_0000_0000:016x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 

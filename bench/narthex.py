@@ -20,6 +20,7 @@ from bench.trouble import Trouble
 
 READY_PATIENCE_S = 180
 END_PATIENCE_S = 90
+ENOUGH_TO_TIME = 2000  # rows; fewer arrive between two looks
 COMMAND = Path(sys.executable).parent / "narthex"
 
 
@@ -59,7 +60,7 @@ class Narthex(System):
         rows = max(1, drained.rows)
         # While the load ran the writer also made progress; where it left no backlog, that pace is all that was seen of it.
         kept_pace = drained.rows / (loaded_s + drained.seconds)
-        drain_pace = drained.backlog / drained.seconds if drained.seconds else 0.0
+        drain_pace = drained.backlog / drained.seconds if drained.backlog >= ENOUGH_TO_TIME else 0.0
         return {
             "recorded_missing": max(0, answered - drained.rows),
             "writer_backlog_rows": drained.backlog,

@@ -8,7 +8,7 @@ import asyncpg
 
 from app.uuid7 import first_at
 
-LOOK_S = 0.25
+LOOK_S = 0.1
 QUIET_S = 2.0
 PATIENCE_S = 90.0
 

@@ -28,7 +28,10 @@ class Ask(Struct):
 
 
 class Stamp(Struct, frozen=True):
-    """What we write over an engine's answer: our ids, the name asked for, and whether a stream shall tell usage. `created`: Unix seconds."""
+    """What we write over an engine's answer: our ids, the name asked for, and whether a stream shall tell usage.
+
+    `created`: Unix seconds, for engines that tell none.
+    """
 
     id: str
     episode_id: str

@@ -12,6 +12,9 @@ _decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encode = msgspec.json.encode
 NULL = msgspec.Raw(b"null")
 
+# All that msgspec raises for bytes that are not the JSON expected; the last two are neither its own errors nor below a common one.
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 # JSON allows an escape of half a surrogate pair (a character cut in two by an engine's tokens); no Unicode text can hold it.
 _HALF_PAIR = re.compile(
     rb"(?<!\\)((?:\\\\)*)(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
@@ -26,8 +29,13 @@ def half_pair(raw: bytes) -> int | None:
 
 
 def mended(raw: bytes) -> bytes:
-    """JSON with each escaped half of a surrogate pair said as U+FFFD, the replacement character."""
-    return _HALF_PAIR.sub(rb"\1\\ufffd", raw)
+    """JSON with each escaped half of a surrogate pair, and bytes that are no UTF-8, said as U+FFFD, the replacement character."""
+    return _HALF_PAIR.sub(rb"\1\\ufffd", raw.decode("utf-8", "replace").encode())
+
+
+def on_one_line(raw: bytes) -> bytes:
+    """JSON without line ends, as a frame needs it: within JSON they are white space, for a string cannot hold them."""
+    return raw.replace(b"\r", b" ").replace(b"\n", b" ")
 
 
 class Body(dict[str, Any]):
@@ -45,11 +53,11 @@ class Body(dict[str, Any]):
         """What an engine answered, which may hold half a surrogate pair. Raises Garbled if it is no JSON object."""
         try:
             return cls(_decoder.decode(raw))
-        except msgspec.DecodeError:
+        except UNREADABLE:
             pass
         try:
             return cls(_decoder.decode(mended(raw)))
-        except msgspec.DecodeError as fault:
+        except UNREADABLE as fault:
             raise Garbled(f"The engine's answer is not the JSON object that its API promises: {fault}.") from None
 
     def write(self) -> bytes:
@@ -66,10 +74,14 @@ class Body(dict[str, Any]):
         return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
 
 
+_BOM = b"\xef\xbb\xbf"
+
+
 class Frames:
     """Server-sent events out of blocks split anywhere: feed() gives the data of each event that is now whole.
 
     Comments, ids, event names and retry times are passed over: no dialect of chat needs them. Line ends may be LF, CRLF or CR.
+    Data over several lines is given on one: it is JSON, where a line end is white space, and is sent on in one line.
     Raises Garbled if one event grows over `limit_bytes`: an engine must not be able to fill our memory.
     Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, read 2026-11.
     """
@@ -99,10 +111,11 @@ class Frames:
 
 
 def _data(frame: bytes) -> bytes | None:
+    """None for an event without data, or with none in it: the latter is not an event either."""
     if frame.startswith(b"data: ") and b"\n" not in frame:
-        return frame[6:]
-    lines = [line[5:].removeprefix(b" ") for line in frame.split(b"\n") if line.startswith(b"data:")]
-    return b"\n".join(lines) if lines else None
+        return frame[6:] or None
+    lines = [line[5:].removeprefix(b" ") for line in frame.removeprefix(_BOM).split(b"\n") if line.startswith(b"data:")]
+    return b" ".join(lines).strip() or None
 
 
 def frame(data: bytes) -> bytes:

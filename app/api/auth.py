@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 from app.domain import Caller
+from app.store.away import AWAY
 from app.store.keys import hashed
-from app.store.live import AWAY, Live
+from app.store.live import Live
 from providers.errors import NoKey, NotAllowed, Unavailable
 
 _HOW = "Send it as `Authorization: Bearer <key>` or `x-api-key: <key>`."

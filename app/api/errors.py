@@ -8,7 +8,7 @@ from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFou
 
 from app import uuid7
 from app.api.replies import error_headers, request_headers
-from app.store.live import AWAY
+from app.store.away import AWAY
 from providers.dialects.openai_chat import OpenAIChat
 from providers.errors import Malformed, NarthexError, Unavailable, UnknownRoute, WrongMethod
 
@@ -37,7 +37,7 @@ def _wrong_method(request: Request[Any, Any, Any], fault: MethodNotAllowedExcept
 def _litestars(_: Request[Any, Any, Any], fault: HTTPException) -> Response[bytes]:
     if fault.status_code == 400:
         return _answer(Malformed(f"{fault.detail}{f' {fault.extra}' if fault.extra else ''}"))
-    error = NarthexError(fault.detail)
+    error = Malformed(fault.detail) if fault.status_code < 500 else NarthexError(fault.detail)
     error.status = fault.status_code
     return _answer(error)
 

@@ -119,6 +119,12 @@ class Fleet:
 
     async def _probe(self, endpoint: Endpoint) -> None:
         """An answer closes the breaker and may tell a version; silence opens it, so that no request has to find out."""
+        try:
+            await self._ask(endpoint)
+        except Exception:  # whatever it answered: the others are to be asked again
+            log.exception("an endpoint's answer to its probe cannot be read", extra={"endpoint": endpoint.base_url})
+
+    async def _ask(self, endpoint: Endpoint) -> None:
         path = endpoint.provider.probe_path or "/"
         request = httpx.Request(
             "GET",
@@ -128,7 +134,10 @@ class Fleet:
         )
         try:
             response = await self._transport.handle_async_request(request)
-            body = await response.aread()
+            try:
+                body = await response.aread()
+            finally:
+                await response.aclose()
         except httpx.TransportError as fault:
             if endpoint.shut_until == 0.0:
                 log.warning("an endpoint does not answer", extra={"endpoint": endpoint.base_url, "fault": repr(fault)})

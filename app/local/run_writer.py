@@ -3,6 +3,8 @@
 import asyncio
 import signal
 
+import uvloop
+
 from app import logs
 from app.record.writer import write
 from app.settings import Settings
@@ -10,7 +12,7 @@ from app.settings import Settings
 
 def main(settings: Settings) -> None:
     logs.start(settings.log_level)
-    asyncio.run(_write(settings))
+    uvloop.run(_write(settings))
 
 
 async def _write(settings: Settings) -> None:

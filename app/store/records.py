@@ -55,11 +55,13 @@ async def show_inference(connection: AsyncConnection, id: str) -> dict[str, Any]
     return told
 
 
-async def list_episode(connection: AsyncConnection, episode_id: str) -> list[dict[str, Any]]:
-    """All inferences of an episode, oldest first."""
+async def list_episode(connection: AsyncConnection, episode_id: str, *, after: str | None, limit: int) -> list[dict[str, Any]]:
+    """Inferences of an episode, oldest first; `after`: the id that the last page ended with."""
     of = tables.inferences.c
     earliest = uuid7.first_at(uuid7.born_ms(episode_id) - _EPISODE_TOLERANCE_MS)
-    query: Select[Any] = select(tables.inferences).where(of.episode_id == episode_id, of.id >= earliest).order_by(of.id)
+    query: Select[Any] = select(tables.inferences).where(of.episode_id == episode_id, of.id >= earliest).order_by(of.id).limit(limit)
+    if after is not None:
+        query = query.where(of.id > after)
     return [_told(row) for row in await connection.execute(query)]
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -186,23 +187,38 @@ async def test_tools_are_called_with_arguments_that_fit(sdk: openai.AsyncOpenAI,
     assert isinstance(arguments["location"], str) and arguments["unit"] in ("celsius", "fahrenheit")
 
 
-@pytest.mark.parametrize(
-    ("words", "holds"),
-    [
-        ({"guided_choice": ["yes", "no"]}, lambda said: said in ("yes", "no")),
-        ({"guided_regex": "[a-f]{3}-[0-9]{2}"}, lambda said: re.fullmatch("[a-f]{3}-[0-9]{2}", said)),
-        (
-            {"guided_json": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}},
-            lambda said: "n" in json.loads(said),
-        ),
-        ({"guided_grammar": 'start: "a" | "b" "c"'}, lambda said: said in ("a", "bc")),
-        ({"response_format": {"type": "json_object"}}, lambda said: isinstance(json.loads(said), dict)),
-        ({"structured_outputs": {"choice": ["up", "down"]}}, lambda said: said in ("up", "down")),
-    ],
-)
-async def test_the_sandbox_obeys_every_kind_of_guided_decoding(sdk: openai.AsyncOpenAI, words: dict[str, Any], holds: Any):
+def _is_object_with_n(said: str) -> bool:
+    return "n" in json.loads(said)
+
+
+def _is_object(said: str) -> bool:
+    return isinstance(json.loads(said), dict)
+
+
+def _one_of(*options: str) -> Callable[[str], bool]:
+    return lambda said: said in options
+
+
+def _matches(pattern: str) -> Callable[[str], bool]:
+    return lambda said: re.fullmatch(pattern, said) is not None
+
+
+GUIDED: list[tuple[dict[str, Any], Callable[[str], bool]]] = [
+    ({"guided_choice": ["yes", "no"]}, _one_of("yes", "no")),
+    ({"guided_regex": "[a-f]{3}-[0-9]{2}"}, _matches("[a-f]{3}-[0-9]{2}")),
+    ({"guided_json": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}}, _is_object_with_n),
+    ({"guided_grammar": 'start: "a" | "b" "c"'}, _one_of("a", "bc")),
+    ({"response_format": {"type": "json_object"}}, _is_object),
+    ({"structured_outputs": {"choice": ["up", "down"]}}, _one_of("up", "down")),
+]
+
+
+@pytest.mark.parametrize(("words", "holds"), GUIDED, ids=[next(iter(words)) for words, _ in GUIDED])
+async def test_the_sandbox_obeys_every_kind_of_guided_decoding(
+    sdk: openai.AsyncOpenAI, words: dict[str, Any], holds: Callable[[str], bool]
+):
     answer = await sdk.chat.completions.create(model="sandbox", messages=HI, extra_body=words)
-    assert holds(answer.choices[0].message.content)
+    assert holds(answer.choices[0].message.content or "")
 
 
 async def test_guided_words_become_those_of_the_vllm_that_serves(client: httpx.AsyncClient, engine: ScriptedEngine):
@@ -253,6 +269,6 @@ async def test_tensorzeros_name_for_a_model_is_understood(sdk: openai.AsyncOpenA
     assert answer.model == "tensorzero::model_name::scripted"
 
 
-async def _frames(sdk: openai.AsyncOpenAI, **options: Any) -> list[ChatCompletionChunk]:
-    stream: Any = await sdk.chat.completions.create(**{"model": "scripted", "messages": HI, "stream": True, **options})
+async def _frames(sdk: openai.AsyncOpenAI, model: str = "scripted", **options: Any) -> list[ChatCompletionChunk]:
+    stream = await sdk.chat.completions.create(model=model, messages=HI, stream=True, **options)
     return [frame async for frame in stream]

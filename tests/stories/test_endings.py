@@ -151,7 +151,7 @@ async def test_an_engine_that_dies_midway_is_told_in_the_stream(service: Service
             async for frame in await sdk.chat.completions.create(model="scripted", messages=HI, stream=True):
                 said, id = said + (frame.choices[0].delta.content or ""), frame.id
     assert said == "Once upon"
-    assert isinstance(caught.value.body, dict) and caught.value.body["code"] in (502, 504)
+    assert caught.value.code in (502, 504)
     row = await service.recorded(id)
     assert (
         (row["outcome"], row["status"]) == ("failed", 200)
@@ -243,9 +243,13 @@ async def test_sigterm_finishes_what_is_under_way_within_bounds_and_records_the_
     own = services.start(drain_timeout_s=2)
     engine = ScriptedEngine()
     await engine.start()
-    own.apply(
-        f'[providers.p]\nadapter = "openai"\nbase_url = "http://127.0.0.1:{engine.port}"\n[models.m]\ntargets = [{{ provider = "p", model = "m" }}]'
-    )
+    own.apply(f"""
+        [providers.p]
+        adapter = "openai"
+        base_url = "http://127.0.0.1:{engine.port}"
+        [models.m]
+        targets = [{{ provider = "p", model = "m" }}]
+    """)
 
     async def script(asked: Asked) -> None:
         asked.begin_stream()

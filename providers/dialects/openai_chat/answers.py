@@ -1,4 +1,7 @@
-"""Answers of OpenAI chat, whole and streamed, as meaning and back. Source: https://platform.openai.com/docs/api-reference/chat, read 2026-11."""
+"""Answers of OpenAI chat, whole and streamed, as meaning and back.
+
+Source: https://platform.openai.com/docs/api-reference/chat, read 2026-11.
+"""
 
 from collections.abc import Iterator
 from typing import Any, assert_never

@@ -13,7 +13,7 @@ from providers.chat import Usage
 from providers.dialect import Edited, Stamp
 from providers.errors import CutShort, Garbled, UpstreamError
 from providers.told import error_in
-from providers.wire import NULL, Body, Frames, frame
+from providers.wire import NULL, UNREADABLE, Body, Frames, frame
 
 _EMPTY = Raw(b'""')
 
@@ -31,6 +31,7 @@ class _Usage(Struct):
 
 
 class _Head(Struct):
+    index: int | None = None
     finish_reason: str | None = None
 
 
@@ -61,11 +62,11 @@ def edit(raw: bytes, stamp: Stamp) -> Edited:
     try:
         heads = _heads.decode(choices)
         usage = read_usage(body["usage"]) if body.said("usage") else None
-    except msgspec.DecodeError as fault:
+        body["choices"] = _with_reasoning_named(choices, "message")
+    except UNREADABLE as fault:
         raise Garbled(f"The engine's answer is not a chat completion: {fault}.") from None
     if not heads:
         raise Garbled("The engine's answer has no choices.")
-    body["choices"] = _with_reasoning_named(choices, "message")
     body["id"], body["episode_id"], body["model"] = stamp.id, stamp.episode_id, stamp.model
     body["object"] = "chat.completion"
     if not body.said("created"):
@@ -73,13 +74,18 @@ def edit(raw: bytes, stamp: Stamp) -> Edited:
     for key in ("system_fingerprint", "service_tier"):
         if not body.said(key):
             body[key] = _EMPTY
-    return Edited(body.write(), usage, heads[0].finish_reason)
+    return Edited(body.write(), usage, min(heads, key=_index).finish_reason)
+
+
+def _index(head: _Head) -> int:
+    return head.index or 0
 
 
 class StreamEditor:
     """See providers.dialect.Editor. Usage is told once, on the chunk with the finish reason, if the caller asked for it.
 
-    Engines tell it in a chunk of its own after that, so a chunk that finishes a choice waits for what follows it.
+    Engines tell it in a chunk of its own after that, or in one that says no more (OpenRouter), so a chunk that finishes a choice
+    waits, and what follows waits behind it, until a choice goes on that has not finished. `finish_reason` is the first choice's.
     """
 
     def __init__(self, stamp: Stamp) -> None:
@@ -89,7 +95,8 @@ class StreamEditor:
         self.done = False
         self._stamp = stamp
         self._frames = Frames()
-        self._held: Body | None = None
+        self._held: list[Body] = []
+        self._finished: set[int] = set()
         self._told: Any = None
 
     def feed(self, block: bytes) -> bytes:
@@ -101,22 +108,38 @@ class StreamEditor:
                 out.append(self._edit(data))
         except UpstreamError as failure:
             self.failure = failure
+            out.append(self._release())
         return b"".join(out)
 
     def end(self) -> bytes:
-        last = b"" if self.done or self.failure is not None else b"".join([self._edit(data) for data in self._frames.end()])
         if self.failure is not None:
             raise self.failure
+        last = b"" if self.done else self._last()
         if self.finish_reason is None:
             raise CutShort("The engine ended its answer midway: no finish reason came.")
-        return last + self._release(self._told if self._stamp.wants_usage else None) + b"data: [DONE]\n\n"
+        if self._told is not None and self._stamp.wants_usage:
+            self._tell_usage()
+        return last + self._release() + b"data: [DONE]\n\n"
+
+    def _last(self) -> bytes:
+        """An event without the blank line that ends it. Half an event is none, and must not cost the caller an answer that is whole."""
+        try:
+            return b"".join([self._edit(data) for data in self._frames.end()])
+        except Garbled:
+            return b""
+
+    def _tell_usage(self) -> None:
+        if not self._held:
+            # The finish reason has gone out already: a chunk of its own, as OpenAI tells usage.
+            self._held.append(self._named(Body(object="chat.completion.chunk", created=self._stamp.created, choices=[])))
+        self._held[0]["usage"] = self._told
 
     def _edit(self, data: bytes) -> bytes:
         if data == b"[DONE]":
             self.done = True
             return b""
         body = Body.read_reply(data)
-        if "error" in body or "object" not in body:
+        if "error" in body or "choices" not in body:
             error = error_in(body)
             if error is not None:
                 raise error
@@ -126,28 +149,42 @@ class StreamEditor:
             heads = _heads.decode(choices)
             if usage != NULL:
                 self.usage, self._told = read_usage(usage), usage
-        except msgspec.DecodeError as fault:
+            body["choices"] = _with_reasoning_named(choices, "delta")
+        except UNREADABLE as fault:
             raise Garbled(f"The engine's chunk is not a chat completion chunk: {fault}.") from None
         if not heads and usage != NULL:
+            for key in (body.keys() - self._held[0].keys()) if self._held else ():
+                self._held[0][key] = body[key]
             return b""
-        stamp = self._stamp
-        body["id"], body["model"], body["episode_id"] = stamp.id, stamp.model, stamp.episode_id
-        body["choices"] = _with_reasoning_named(choices, "delta")
-        before = self._release(None)
+        self._named(body)
+        finishing = going_on = False
         for head in heads:
-            if head.finish_reason is not None:
-                self.finish_reason = head.finish_reason if self.finish_reason is None else self.finish_reason
-                self._held = body
-                return before
+            index = head.index or 0
+            if head.finish_reason:
+                finishing = True
+                self._finished.add(index)
+                self.finish_reason = head.finish_reason if index == 0 or self.finish_reason is None else self.finish_reason
+            elif index not in self._finished:
+                going_on = True
+        if self._held and not finishing and not going_on:
+            self._held.append(body)
+            return b""
+        before = self._release()
+        if finishing:
+            self._held.append(body)
+            return before
         return before + frame(body.write())
 
-    def _release(self, usage: Any) -> bytes:
-        if self._held is None:
+    def _named(self, body: Body) -> Body:
+        stamp = self._stamp
+        body["id"], body["model"], body["episode_id"] = stamp.id, stamp.model, stamp.episode_id
+        return body
+
+    def _release(self) -> bytes:
+        if not self._held:
             return b""
-        held, self._held = self._held, None
-        if usage is not None:
-            held["usage"] = usage
-        return frame(held.write())
+        held, self._held = self._held, []
+        return b"".join([frame(body.write()) for body in held])
 
 
 def _with_reasoning_named(choices: Raw, inside: str) -> Any:
