@@ -10,7 +10,7 @@ from bench.system import Figures, System
 from bench.trouble import Trouble
 
 CONNECTIONS = 32
-STREAMS = 40
+STREAMS = 100
 CHUNK_INTERVAL_S = 0.02
 FIRST_ANSWER_PATIENCE_S = 30  # some load half of themselves when they are first asked
 
@@ -86,7 +86,7 @@ class Measuring:
         }
 
     def streamed(self, system: System) -> Figures:
-        """40 streams of 50 chunks a second, evenly out of step, so that each chunk is a wake-up of its own. Costs include the requests."""
+        """100 streams of 50 chunks a second, evenly out of step, so that each chunk is a wake-up of its own. Costs include the requests."""
         before = cpu_s(system.roots)
         outcome = self._load.streams(
             system.port,
@@ -94,7 +94,8 @@ class Measuring:
             count=STREAMS,
             chunks=round(self._plan.stream_s / CHUNK_INTERVAL_S),
             interval_s=CHUNK_INTERVAL_S,
-            ramp_s=STREAMS * CHUNK_INTERVAL_S * (1 + 1 / STREAMS),
+            # Each begins a whole number of intervals and a hundredth after the one before: all phases are taken evenly, and nothing begins in a heap.
+            ramp_s=STREAMS * CHUNK_INTERVAL_S * (1 + 1 / STREAMS) / 2,
         )
         spent, chunks = cpu_s(system.roots) - before, outcome.chunk_delay_us.count
         _must_answer(chunks, outcome)

@@ -164,4 +164,4 @@ def server_root(base_url: str) -> str:
     """The base URL without its version segment: where an engine's own routes (/version, /health) are."""
     base = base_url.rstrip("/")
     head, _, last = base.rpartition("/")
-    return head if last[:1] == "v" and last[1:].isdigit() else base
+    return head if last[:1] == "v" and last[1:].isdigit() and not head.endswith("/") else base

@@ -1,6 +1,7 @@
 """What an engine said went wrong, in whichever shape it says it, as one of our errors."""
 
 import email.utils
+import math
 import re
 import time
 from collections.abc import Mapping
@@ -9,20 +10,37 @@ from typing import Any
 import msgspec
 
 from providers.errors import CredentialRefused, Failed, Missing, Overloaded, Refused, TimedOut, UpstreamError
+from providers.wire import NULL, UNREADABLE, mended
 
 # Credentials and account names that hosts put into their messages ("Incorrect API key provided: sk-ab**12", "organization org-...").
-_SECRETS = re.compile(
-    r"\b(?:sk|pk|rk|nx|gsk|xai|hf|fw|csk|pplx|nvapi|AIza|AKIA|ASIA|ya29|org|proj|acct)[-_.]?[A-Za-z0-9*][A-Za-z0-9*_\-.]{7,}"
-    r"|(?i:\bbearer\s+)\S+"
-    r"|\b[A-Za-z0-9_\-]{40,}\b"
+_SUSPECTS = re.compile(
+    r"(?<![A-Za-z0-9])(?:(?P<account>sk|pk|rk|nx|gsk|xai|hf|fw|csk|pplx|nvapi|org|proj|acct)[-_]|(?P<cloud>AIza|AKIA|ASIA|ya29))"
+    r"(?P<rest>[A-Za-z0-9*_\-.]{4,})"
+    r"|(?i:\bbearer)\s+(?P<bearer>[A-Za-z0-9*_\-.~+/=]{8,})"
+    r"|(?P<long>[A-Za-z0-9_\-]{32,})"
 )
+# Capitals after small letters within a word, twice: rare in names, all but sure in keys.
+_JUMPS = re.compile(r"[a-z][A-Z].*[a-z][A-Z]")
 _LONGEST = 2000
-NULL = msgspec.Raw(b"null")
 
 
 def masked(text: str) -> str:
     """Text without anything that looks like a credential or an account, and not endless."""
-    return _SECRETS.sub("[masked]", text[: 4 * _LONGEST])[:_LONGEST]
+    return _SUSPECTS.sub(_masked, text[: 4 * _LONGEST])[:_LONGEST]
+
+
+def _masked(found: re.Match[str]) -> str:
+    """Words that people write are left: `org-level`, `Bearer authentication`, the names of models. Random letters are not words."""
+    rest = found["rest"] or found["bearer"] or found["long"]
+    longest = max(re.split(r"[^A-Za-z0-9]", rest), key=len)
+    numbered = any(each.isdigit() for each in rest)
+    if found["long"]:
+        secret = numbered and len(longest) >= 20
+    elif found["cloud"]:
+        secret = len(rest) >= 12
+    else:
+        secret = "*" in rest or (len(rest) >= 8 and (numbered or len(longest) >= 16 or _JUMPS.search(rest) is not None))
+    return "[masked]" if secret else found[0]
 
 
 def read_error(status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
@@ -51,12 +69,9 @@ def error_in(body: Mapping[str, Any]) -> UpstreamError | None:
     flat = body.get("object") == msgspec.Raw(b'"error"')
     if not flat and (error is None or error == NULL):
         return None
-    if flat:
-        code = msgspec.json.decode(body.get("code", NULL))
-    else:
-        code = _code(msgspec.json.decode(msgspec.json.encode(error)))
-    status = code if isinstance(code, int) and 400 <= code < 600 else 500
-    return read_error(status, {}, msgspec.json.encode(body))
+    raw = msgspec.json.encode(body)
+    code = _code(_decoded(raw))
+    return read_error(code if 400 <= code < 600 else 500, {}, raw)
 
 
 def read_retry_after(value: str | None) -> float | None:
@@ -64,40 +79,58 @@ def read_retry_after(value: str | None) -> float | None:
     if not value:
         return None
     try:
-        return max(0.0, float(value))
+        seconds = float(value)
+        return max(0.0, seconds) if math.isfinite(seconds) else None
     except ValueError:
         pass
     try:
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 
-def _code(error: Any) -> Any:
-    match error:
+def _code(said: Any) -> int:
+    """The HTTP status that an error names, as a number or in digits; 0 if none."""
+    match said:
+        case {"error": {} as inner}:
+            return _code(inner)  # pyright: ignore[reportUnknownArgumentType]
         case {"code": int(code)} | {"http_status_code": int(code)}:
             return code
+        case {"code": str(code)} if len(code) == 3 and code.isdecimal():
+            return int(code)
         case _:
-            return None
+            return 0
+
+
+def _decoded(raw: bytes) -> Any:
+    """JSON as Python, half surrogates and broken UTF-8 mended; None if it is none."""
+    for attempt in (raw, mended(raw)):
+        try:
+            return msgspec.json.decode(attempt)
+        except UNREADABLE:
+            continue
+    return None
 
 
 def _said(body: bytes) -> tuple[str, str | None]:
     """Message and param out of an object, a string, a list or plain text; HTML and emptiness say nothing."""
-    try:
-        said = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    said = _decoded(body)
+    if said is None:
         text = body[: 4 * _LONGEST].decode("utf-8", "replace").strip()
-        return ("" if text.startswith("<") else text), None
-    return _message(said), _param(said)
+        return ("" if text.startswith("<") or text == "null" else text), None
+    try:
+        return _message(said), _param(said)
+    except RecursionError:
+        return "", None
 
 
 def _message(said: Any) -> str:
     match said:
         case str():
             return said
-        case {"error": ({} | [] | str()) as inner} if inner:
+        case {"error": ({} | [*_] | str()) as inner} if inner:
             return _message(inner)
-        case {"message": ({} | [] | str()) as inner} if inner:
+        case {"message": ({} | [*_] | str()) as inner} if inner:
             return _message(inner)
         case {"detail": inner} if inner:
             return _message(inner)

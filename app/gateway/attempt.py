@@ -1,6 +1,7 @@
 """Trying targets in order until one serves. Nothing is tried again once a byte has gone to the caller."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 
 import httpx
@@ -14,7 +15,8 @@ from app.settings import Settings
 from providers.credentials import NoCredential
 from providers.dialect import Ask, Dialect, Edited, Editor, Stamp
 from providers.errors import CredentialRefused, CutShort, Garbled, TimedOut, Unreachable, Unsupported, UpstreamError
-from providers.told import masked
+
+log = logging.getLogger(__name__)
 
 _MOST_ATTEMPTS = 8
 _ERROR_BODY_BYTES = 1024 * 1024
@@ -216,8 +218,9 @@ async def _nothing() -> AsyncIterator[bytes]:
 
 
 def _told(fault: httpx.TransportError, endpoint: Endpoint) -> UpstreamError:
-    """A failure of the connection, in words that name the provider and not its address."""
+    """A failure of the connection, in words that name the provider and not its address, which is for the log."""
     who = endpoint.provider.configured_as
+    log.info("an engine failed", extra={"provider": who, "endpoint": endpoint.base_url, "fault": repr(fault)})
     match fault:
         case httpx.ConnectTimeout() | httpx.PoolTimeout():
             return TimedOut(f"No connection to {who} could be made in time.")
@@ -226,6 +229,6 @@ def _told(fault: httpx.TransportError, endpoint: Endpoint) -> UpstreamError:
         case httpx.ConnectError():
             return Unreachable(f"{who} cannot be reached.")
         case httpx.RemoteProtocolError():
-            return CutShort(f"{who} broke off, or did not speak HTTP: {masked(str(fault))}")
+            return CutShort(f"{who} broke off, or did not speak HTTP.")
         case _:
             return Unreachable(f"The connection to {who} broke.")

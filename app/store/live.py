@@ -19,7 +19,7 @@ from app.store.key_index import KeyIndex, forget_workers
 
 log = logging.getLogger(__name__)
 
-# A worker is counted as gone that has said nothing for a minute (see configuration.apply), so it looks more often than that, whatever is set.
+# A worker that has said nothing for a minute is counted as gone (see configuration.apply): it looks more often than that, whatever is set.
 _LONGEST_POLL_S = 20.0
 _WHILE_AWAY_S = 1.0
 

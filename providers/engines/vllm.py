@@ -39,8 +39,10 @@ class VLLM(Provider):
 
     def bend(self, body: Body, may_drop: Callable[[str], bool]) -> list[str]:
         dropped = super().bend(body, may_drop)
-        if body.get("tools") == msgspec.Raw(b"[]"):
+        if _is_empty_list(body.get("tools")):
             del body["tools"]  # an empty list means none to OpenAI; vLLM answers it with 400 (seen on 0.32)
+            if body.value("tool_choice") in ("auto", "none"):
+                del body["tool_choice"]  # says nothing without tools; vLLM answers it with 400 there
         return dropped
 
     def read_version(self, probe: bytes) -> tuple[int, ...] | None:
@@ -49,6 +51,10 @@ class VLLM(Provider):
         except msgspec.DecodeError:
             return None
         return _numbers(str(told.get("version", "")))
+
+
+def _is_empty_list(value: Any) -> bool:
+    return isinstance(value, msgspec.Raw) and bytes(value)[:1] == b"[" and not bytes(value)[1:-1].strip()
 
 
 def _numbers(version: str) -> tuple[int, ...] | None:

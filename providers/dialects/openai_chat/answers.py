@@ -15,7 +15,7 @@ from providers.dialects.openai_chat.edits import read_usage
 from providers.errors import CutShort, Garbled
 from providers.events import Counted, Delta, Event, Finished, Logprobs, Opened, Started
 from providers.told import error_in
-from providers.wire import Body, Frames, frame
+from providers.wire import UNREADABLE, Body, Frames, frame, mended, on_one_line
 
 
 class _Function(Struct):
@@ -68,9 +68,14 @@ def _read(raw: bytes) -> _Answer:
     error = error_in(body)
     if error is not None:
         raise error
+    raw = body.write()
     try:
-        return _decoder.decode(body.write())
-    except msgspec.DecodeError as fault:
+        return _decoder.decode(raw)
+    except UNREADABLE:
+        pass
+    try:
+        return _decoder.decode(mended(raw))
+    except UNREADABLE as fault:
         raise Garbled(f"The engine's answer is not a chat completion: {fault}.") from None
 
 
@@ -80,10 +85,17 @@ def read_response(raw: bytes) -> ChatResponse:
         choices=tuple(_read_choice(choice) for choice in sorted(told.choices, key=lambda choice: choice.index)),
         model=told.model,
         created=told.created,
-        usage=None if told.usage == Raw(b"null") else read_usage(told.usage),
-        system_fingerprint=told.system_fingerprint,
-        service_tier=told.service_tier,
+        usage=_usage(told),
+        system_fingerprint=told.system_fingerprint or None,
+        service_tier=told.service_tier or None,
     )
+
+
+def _usage(told: _Answer) -> Usage | None:
+    try:
+        return None if told.usage == Raw(b"null") else read_usage(told.usage)
+    except UNREADABLE as fault:
+        raise Garbled(f"The engine's answer is not a chat completion: {fault}.") from None
 
 
 def _read_choice(choice: _Choice) -> Choice:
@@ -100,7 +112,7 @@ def _read_choice(choice: _Choice) -> Choice:
         function = call.function or _Function()
         parts.append(ToolCall(call.id or "", function.name or "", function.arguments or ""))
     logprobs = choice.logprobs.content if choice.logprobs else None
-    return Choice(tuple(parts), choice.finish_reason, None if logprobs is None else tuple(logprobs))
+    return Choice(tuple(parts), choice.finish_reason or None, None if logprobs is None else tuple(logprobs))
 
 
 def write_response(answer: ChatResponse, stamp: Stamp) -> bytes:
@@ -182,16 +194,17 @@ class ChunkReader:
         told = _read(data)
         if not self._started:
             self._started = True
-            yield Started(told.model, told.created, told.system_fingerprint, told.service_tier)
+            yield Started(told.model, told.created, told.system_fingerprint or None, told.service_tier or None)
         for choice in told.choices:
             yield from self._said(choice.index, choice.delta or choice.message or _Said())
             if choice.logprobs is not None and choice.logprobs.content is not None:
                 yield Logprobs(choice.index, tuple(choice.logprobs.content))
-            if choice.finish_reason is not None:
+            if choice.finish_reason:
                 self._finished = True
                 yield Finished(choice.index, choice.finish_reason)
-        if told.usage != Raw(b"null"):
-            yield Counted(read_usage(told.usage))
+        usage = _usage(told)
+        if usage is not None:
+            yield Counted(usage)
 
     def _said(self, choice: int, said: _Said) -> Iterator[Event]:
         reasoning = said.reasoning_content or said.reasoning
@@ -240,6 +253,7 @@ class ChunkWriter:
         self._calls: dict[tuple[int, int], int] = {}
         self._parts: dict[tuple[int, int], Part] = {}
         self._held: dict[str, Any] | None = None
+        self._usage: Usage | None = None
 
     def feed(self, event: Event) -> bytes:
         match event:
@@ -247,6 +261,8 @@ class ChunkWriter:
                 self._head["created"] = event.created or self._head["created"]
                 if event.system_fingerprint is not None:
                     self._head["system_fingerprint"] = event.system_fingerprint
+                if event.service_tier is not None:
+                    self._head["service_tier"] = event.service_tier
                 return b""
             case Opened():
                 self._parts[event.choice, event.index] = event.part
@@ -254,19 +270,21 @@ class ChunkWriter:
             case Delta():
                 return self._chunk(event.choice, self._fragment(event))
             case Logprobs():
-                return self._chunk(event.choice, {}, logprobs={"content": event.entries})
+                return self._chunk(event.choice, {}, logprobs={"content": [Raw(on_one_line(bytes(entry))) for entry in event.entries]})
             case Finished():
                 before = self._release()
                 self._held = self._body(event.choice, {}, finish_reason=event.reason)
                 return before
             case Counted():
-                if self._held is not None and self._wants_usage:
-                    self._held["usage"] = write_usage(event.usage)
+                self._usage = event.usage
                 return b""
             case _:
                 assert_never(event)
 
     def end(self) -> bytes:
+        if self._usage is not None and self._wants_usage:
+            self._held = self._held or {**self._head, "choices": []}
+            self._held["usage"] = write_usage(self._usage)
         return self._release() + b"data: [DONE]\n\n"
 
     def _opened(self, event: Opened) -> bytes:

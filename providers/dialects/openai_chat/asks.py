@@ -180,7 +180,9 @@ def open_ask(raw: bytes) -> Ask:
 
 def _episode(request: Request) -> str | None:
     plain, prefixed = request.episode_id, request.episode_id_prefixed
-    if plain and prefixed and plain != prefixed:
+    if "" in (plain, prefixed):
+        raise Malformed("`episode_id` is empty: leave it out for a new episode.", param="episode_id")
+    if plain and prefixed and plain.lower() != prefixed.lower():
         raise Malformed("`episode_id` and `tensorzero::episode_id` name two episodes.", param="episode_id")
     return plain or prefixed
 

@@ -162,8 +162,9 @@ class StreamEditor:
             index = head.index or 0
             if head.finish_reason:
                 finishing = True
+                if index not in self._finished and (index == 0 or self.finish_reason is None):
+                    self.finish_reason = head.finish_reason
                 self._finished.add(index)
-                self.finish_reason = head.finish_reason if index == 0 or self.finish_reason is None else self.finish_reason
             elif index not in self._finished:
                 going_on = True
         if self._held and not finishing and not going_on:

@@ -1,0 +1,558 @@
+"""The directory as an operator meets it: apply and export, keys, credentials, and what is kept of a team's asks."""
+
+import asyncio
+import subprocess
+import threading
+import time
+import zlib
+from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+
+from app.store import configuration, keys
+from app.store.configuration import BadConfiguration
+from app.store.database import connect, engine
+from app.store.key_index import KeyIndex
+from tests.stories import service as services
+from tests.stories.postgres import database, postgres
+from tests.stories.scripted import Asked, ScriptedEngine
+from tests.stories.service import NARTHEX, Service
+
+__all__ = ["database", "postgres"]
+
+CHAT = "/v1/chat/completions"
+HI: Any = [{"role": "user", "content": "Hello!"}]
+START = """
+[providers.p]
+adapter = "openai"
+base_url = "http://127.0.0.1:9"
+[providers.q]
+adapter = "vllm"
+base_url = "http://127.0.0.1:9/v1"
+credential = "env:Q_KEY"
+options = { version = "0.11.0" }
+[models.a]
+targets = [{ provider = "p", model = "x" }, { provider = "q", model = "y", weight = 2, endpoints = ["http://127.0.0.1:7", "http://127.0.0.1:8"] }]
+fallbacks = ["b/c.d"]
+[models."b/c.d"]
+targets = [{ provider = "p", model = "x" }]
+"""
+
+
+async def applied(database_url: str, content: str, *, prune: bool = False) -> str:
+    return await configuration.apply(database_url, content, prune=prune, confirm=lambda _: True, wait_s=0)
+
+
+# --- apply and export
+
+
+def test_apply_shows_the_difference_and_asks(service: Service, tmp_path: Path):
+    file = tmp_path / "more.toml"
+    file.write_text('[models.asked]\ntargets = [{ provider = "sandbox", model = "sandbox" }]\n')
+    before = service.run("export").stdout
+    refused = service.run("apply", str(file), stdin="n\n")
+    assert "+[models.asked]" in refused.stdout and "Apply this?" in refused.stdout and "Nothing was changed." in refused.stdout
+    assert service.run("export").stdout == before
+    agreed = service.run("apply", str(file), stdin="y\n")
+    assert "Applied as version" in agreed.stdout and "2 workers serve it" in agreed.stdout
+    assert "[models.asked]" in service.run("export").stdout
+
+
+def test_apply_without_anybody_to_ask_changes_nothing(service: Service, tmp_path: Path):
+    content = '[models.unasked]\ntargets = [{ provider = "sandbox", model = "sandbox" }]\n'
+    file = tmp_path / "more.toml"
+    file.write_text(content)
+    for arguments, given in ((["-"], content), ([str(file)], "")):
+        done = subprocess.run(
+            [NARTHEX, "apply", *arguments],
+            input=given,
+            env={**service.environment},
+            capture_output=True,
+            text=True,
+            start_new_session=True,  # no terminal to fall back to
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 1 and done.stderr.strip()
+    assert "unasked" not in service.run("export").stdout
+
+
+def test_what_is_exported_is_what_is_there(service: Service):
+    exported = service.run("export").stdout
+    assert service.apply(exported).strip() == service.apply(exported, "--prune").strip() == "Nothing to change."
+
+
+async def test_a_configuration_with_everything_in_it_goes_round(database: str):
+    await applied(database, START)
+    exported = await configuration.export(database)
+    assert await applied(database, exported, prune=True) == "Nothing to change."
+    assert configuration.read_file(exported) == configuration.read_file(START)
+
+
+async def test_prune_removes_only_within_the_sections_that_the_file_has(database: str):
+    await applied(database, START)
+    await applied(database, '[models."b/c.d"]\ntargets = [{ provider = "q", model = "x" }]', prune=True)
+    now = configuration.read_file(await configuration.export(database))
+    assert now.models and now.providers and (set(now.models), set(now.providers)) == ({"b/c.d"}, {"p", "q"})
+    await applied(database, "[models]", prune=True)
+    now = configuration.read_file(await configuration.export(database))
+    assert now.models is None and now.providers and set(now.providers) == {"p", "q"}
+
+
+async def test_without_prune_nothing_is_removed(database: str):
+    await applied(database, START)
+    await applied(database, '[providers.r]\nadapter = "openai"\n[models]')
+    now = configuration.read_file(await configuration.export(database))
+    assert now.models and now.providers and (set(now.models), set(now.providers)) == ({"a", "b/c.d"}, {"p", "q", "r"})
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("[models", "not TOML"),
+        ("[modells.x]", "unknown field `modells`"),
+        ('[providers.r]\nadapter = "openai"\nbase_uri = "http://h"', "unknown field `base_uri` at `providers.r`"),
+        ('[providers.r]\nbase_url = "http://h"', "missing required field `adapter` at `providers.r`"),
+        ("[providers.r]\nadapter = 5", "Expected `str`, got `int` at `providers.r.adapter`"),
+        ('[providers.r]\nadapter = "vlm"\nbase_url = "http://h"', "there is no adapter 'vlm'. There are: openai, "),
+        ('[providers.r]\nadapter = "openai"\noptions = { regoin = "x" }', "'regoin'"),
+        ('[providers.r]\nadapter = "openai"\noptions = { stream = "sometimes" }', '"both", "only" or "never"'),
+        ('[providers.r]\nadapter = "vllm"', "providers.r.base_url is needed"),
+        ('[providers.r]\nadapter = "openai"\nbase_url = "10.0.0.5:8000"', "is not an address"),
+        ('[providers.r]\nadapter = "openai"\nbase_url = "ftp://h"', "is not an address"),
+        ('[providers.r]\nadapter = "openai"\nbase_url = ""', "is not an address"),
+        ('[providers.r]\nadapter = "openai"\nbase_url = "http://[::1"', "is not an address"),
+        ('[providers.r]\nadapter = "openai"\nbase_url = "http://h:port"', "is not an address"),
+        ('[providers.r]\nadapter = "openai"\nbase_url = "http://h:99999"', "is not an address"),
+        ('[providers.r]\nadapter = "openai"\nbase_url = "http://h/v1?key=x"', "ends with its path"),
+        ('[providers.""]\nadapter = "openai"', "a name is printable"),
+        ('[models."x "]\ntargets = [{ provider = "p", model = "x" }]', "a name is printable"),
+        ('[models.c]\ntargets = [{ provider = "p", modle = "x" }]', "at `models.c.targets[0]`"),
+        ('[models.c]\ntargets = [{ provider = "gone", model = "x" }]', "there is no provider 'gone'. There are: p, q."),
+        ('[models.c]\ntargets = [{ provider = "p", model = "" }]', "the engine's name for its model"),
+        ('[models.c]\ntargets = [{ provider = "p", model = "x", weight = -1 }]', "weight must be 0 or more"),
+        ('[models.c]\ntargets = [{ provider = "p", model = "x", weight = nan }]', "weight must be 0 or more"),
+        ('[models.c]\ntargets = [{ provider = "p", model = "x", weight = 0 }]', "all have weight 0"),
+        ('[models.c]\ntargets = [{ provider = "p", model = "x", endpoints = ["h"] }]', "models.c.targets[0].endpoints"),
+        ("[models.c]\ntargets = []", "targets is empty"),
+        ('[models.c]\ntargets = [{ provider = "p", model = "x" }]\nfallbacks = ["c"]', "cannot fall back to itself"),
+        ('[models.c]\ntargets = [{ provider = "p", model = "x" }]\nfallbacks = ["nope"]', "there is no model 'nope'"),
+    ],
+)
+async def test_a_file_that_could_not_be_served_is_refused_with_its_place_and_changes_nothing(database: str, content: str, told: str):
+    await applied(database, START)
+    before = await configuration.export(database)
+    good = '[models.good]\ntargets = [{ provider = "p", model = "x" }]\n'
+    with pytest.raises(BadConfiguration) as caught:
+        await applied(database, good + content)
+    assert told in str(caught.value)
+    assert await configuration.export(database) == before
+
+
+@pytest.mark.parametrize("content", ["[providers]", "[models]"])
+async def test_what_is_still_used_cannot_be_pruned(database: str, content: str):
+    await applied(database, START)
+    if content == "[providers]":
+        with pytest.raises(BadConfiguration, match="there is no provider"):
+            await applied(database, content, prune=True)
+    else:
+        assert (await applied(database, content, prune=True)).startswith("Applied")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'credential = "sk-Canary-0123456789"',
+        'credential = "env:sk-Canary-0123456789"',
+        'credential = "bearer:sk-Canary-0123456789"',
+        'base_url = "http://user:sk-Canary-0123456789@h"',
+        'base_url = "http://user:sk-Canary-0123456789@h:port"',
+        'base_url = "http://h?key=sk-Canary-0123456789"',
+        'options = { api_key = "sk-Canary-0123456789" }',
+    ],
+)
+async def test_a_secret_in_the_file_is_refused_and_not_repeated(database: str, line: str):
+    with pytest.raises(BadConfiguration) as caught:
+        await applied(database, f'[providers.r]\nadapter = "openai"\n{line}')
+    assert "Canary" not in str(caught.value) and "providers.r" in str(caught.value)
+
+
+async def test_what_another_changed_while_the_question_was_asked_is_not_lost(database: str):
+    await applied(database, START)
+
+    def meanwhile(_: str) -> bool:
+        other = threading.Thread(target=lambda: asyncio.run(applied(database, '[models.theirs]\ntargets = [{ provider = "p", model = "x" }]')))
+        other.start()
+        other.join(20)
+        return True
+
+    with pytest.raises(BadConfiguration, match="by somebody else"):
+        await configuration.apply(database, "[models]", prune=True, confirm=meanwhile, wait_s=0)
+    now = configuration.read_file(await configuration.export(database))
+    assert now.models and set(now.models) == {"a", "b/c.d", "theirs"}
+
+
+async def test_applies_at_once_take_turns(database: str):
+    await applied(database, START)
+    files = [f'[models.m{number}]\ntargets = [{{ provider = "p", model = "x" }}]' for number in range(6)]
+    done = await asyncio.gather(*(applied(database, file) for file in files), return_exceptions=True)
+    said = [str(each) for each in done]
+    assert all(each.startswith("Applied as version") or "by somebody else" in each for each in said)
+    served = {number for number, each in enumerate(said) if each.startswith("Applied")}
+    now = configuration.read_file(await configuration.export(database))
+    assert served and now.models and set(now.models) - {"a", "b/c.d"} == {f"m{number}" for number in served}
+
+
+async def test_apply_returns_once_every_worker_serves(service: Service):
+    async with connections(service, 24) as callers:
+        for name in ("at-once-1", "at-once-2"):
+            await asyncio.to_thread(service.apply, f'[models.{name}]\ntargets = [{{ provider = "sandbox", model = "sandbox" }}]')
+            body = {"model": name, "messages": HI, "max_tokens": 1}
+            answers = await asyncio.gather(*(caller.post(CHAT, json=body) for caller in callers))
+            assert {answer.status_code for answer in answers} == {200}
+
+
+async def test_an_inference_can_be_traced_to_its_exact_configuration(service: Service, client: httpx.AsyncClient):
+    rows: list[dict[str, Any]] = []
+    for model in ("sandbox", "sandbox-slow"):
+        await asyncio.to_thread(service.apply, f'[models.traced]\ntargets = [{{ provider = "sandbox", model = "{model}" }}]')
+        answer = await client.post(CHAT, json={"model": "traced", "messages": HI, "max_tokens": 1})
+        rows.append(await service.recorded(answer.json()["id"]))
+    asking = await connect(database_url(service))
+    documents = {row["hash"]: row["document"] for row in await asking.fetch("SELECT hash, document FROM snapshots")}
+    await asking.close()
+    first, second = (configuration_of(documents[row["snapshot"]]) for row in rows)
+    assert (first["traced"]["targets"][0]["model"], second["traced"]["targets"][0]["model"]) == ("sandbox", "sandbox-slow")
+
+
+# --- keys
+
+
+async def test_a_key_lives_from_its_making_to_its_revocation(service: Service):
+    key = (await command(service, "keys", "create", "--team", "fresh team", "--name", "for tests", "--quiet")).strip()
+    public = key.split("-")[1]
+    async with connections(service, 16, key) as callers:
+        assert await statuses(callers) == {200}
+        listed = await command(service, "keys", "list")
+        line = next(line for line in listed.splitlines() if public in line)
+        assert "fresh team" in line and "for tests" in line and key not in listed
+        assert "Revoked" in await command(service, "keys", "revoke", f"nx-{public}")
+        until = time.monotonic() + 2
+        while (told := await statuses(callers)) != {401} and time.monotonic() < until:
+            await asyncio.sleep(0.05)
+        assert told == {401}
+        assert await statuses(callers) == {401}
+    line = next(line for line in (await command(service, "keys", "list")).splitlines() if public in line)
+    assert "revoked" in line
+    again = await asyncio.to_thread(service.run, "keys", "revoke", public)
+    assert again.returncode == 1 and "No valid key" in again.stderr
+
+
+async def test_a_key_that_was_tried_before_it_was_made_works_once_it_is(service: Service, monkeypatch: pytest.MonkeyPatch):
+    key = "nx-0123456789ab-" + "k" * 43
+    async with connections(service, 16, key) as callers:
+        assert await statuses(callers) == {401}
+        monkeypatch.setattr(keys.secrets, "token_hex", lambda _: "0123456789ab")
+        monkeypatch.setattr(keys.secrets, "token_urlsafe", lambda _: "k" * 43)
+        assert await keys.create_key(database_url(service), "tried before") == key
+        await asyncio.sleep(0.3)
+        assert await statuses(callers) == {200}
+
+
+async def test_a_callers_key_is_not_an_admins_and_the_other_way_round_it_is(service: Service):
+    async with httpx.AsyncClient(base_url=service.url) as anybody:
+        for key, status in ((service.key, 403), (service.admin_key, 200), ("nx-wrong", 401)):
+            assert (await anybody.get("/admin/v1/inferences", headers={"x-api-key": key})).status_code == status
+        assert (await anybody.get("/v1/models", headers={"x-api-key": service.admin_key})).status_code == 200
+
+
+async def test_a_key_revoked_while_it_is_looked_up_is_not_remembered(database: str, tmp_path: Path):
+    hash = keys.hashed(await keys.create_key(database, "t"))
+    opened = engine(database)
+    index = KeyIndex(opened, tmp_path, "w")
+    looking = asyncio.create_task(index.find(hash))
+    await asyncio.sleep(0)  # it has asked, and cannot have heard yet
+    index.forget(hash)
+    assert await looking is not None and index.known(hash) is None
+    assert await index.find(hash) == index.known(hash) is not None
+    await index.close()
+    await opened.dispose()
+
+
+async def test_a_key_revoked_while_all_are_checked_does_not_come_back(database: str, tmp_path: Path):
+    hash = keys.hashed(await keys.create_key(database, "t"))
+    opened = engine(database)
+    index = KeyIndex(opened, tmp_path, "w")
+    await index.find(hash)
+    checking = asyncio.create_task(index.check_all())
+    await asyncio.sleep(0)
+    index.forget(hash)
+    await checking
+    assert index.known(hash) is None
+    await index.close()
+    await opened.dispose()
+
+
+# --- what the admin API is asked wrongly
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("inferences?limit=0", "limit"),
+        ("inferences?limit=1001", "limit"),
+        ("inferences?outcome=fine", "answered, failed, hung_up, cut"),
+        ("inferences?team=x", "no parameter 'team'"),
+        ("inferences?team_id=x", "must be a UUIDv7"),
+        ("inferences?since=yesterday", "since"),
+        ("inferences/7", "must be a UUIDv7"),
+        ("episodes/7", "must be a UUIDv7"),
+    ],
+)
+async def test_a_question_with_a_slip_in_it_is_refused(service: Service, path: str, told: str):
+    async with service.client(headers={"authorization": f"Bearer {service.admin_key}"}) as admin:
+        answer = await admin.get(f"/admin/v1/{path}")
+    assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error") and told in answer.text
+
+
+async def test_an_episode_is_told_in_pages(service: Service, client: httpx.AsyncClient):
+    episode = ""
+    ids: list[str] = []
+    for _ in range(3):
+        headers = {"x-narthex-episode-id": episode} if episode else {}
+        answer = (await client.post(CHAT, json={"model": "sandbox", "messages": HI, "max_tokens": 1}, headers=headers)).json()
+        episode = answer["episode_id"]
+        ids.append(answer["id"])
+    await service.recorded(ids[-1])
+    async with service.client(headers={"authorization": f"Bearer {service.admin_key}"}) as admin:
+        first = (await admin.get(f"/admin/v1/episodes/{episode}", params={"limit": 2})).json()
+        rest = (await admin.get(f"/admin/v1/episodes/{episode}", params={"limit": 2, "after": first["next"]})).json()
+    assert [row["id"] for row in [*first["inferences"], *rest["inferences"]]] == ids and rest["next"] is None
+
+
+# --- secrets and content, on a service of its own
+
+ENV_SECRET, FILE_SECRET = "sk-env-Canary-2718281828", "sk-file-Canary-3141592653"
+
+
+@pytest.fixture(scope="module")
+def discreet(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("ENGINE_KEY", ENV_SECRET)
+        running = services.start(workers=2, log_level="debug")
+    yield running
+    services.stop(running)
+
+
+@pytest.fixture(scope="module")
+async def guarded(discreet: Service, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[tuple[ScriptedEngine, Path]]:
+    """An engine, and the file that holds the credential for it. Models: by-env and by-file, without-env whose variable is not set."""
+    engine = ScriptedEngine()
+    await engine.start()
+    file = tmp_path_factory.mktemp("secrets") / "key"
+    file.write_text(FILE_SECRET + "\n")
+    address = f'adapter = "openai"\nbase_url = "http://127.0.0.1:{engine.port}"'
+    discreet.apply(f"""
+        [providers.by-env]
+        {address}
+        credential = "env:ENGINE_KEY"
+        [providers.by-file]
+        {address}
+        credential = "file:{file}"
+        [providers.without]
+        {address}
+        credential = "env:NOT_SET_ANYWHERE"
+        [models]
+        by-env = {{ targets = [{{ provider = "by-env", model = "m" }}] }}
+        by-file = {{ targets = [{{ provider = "by-file", model = "m" }}] }}
+        without = {{ targets = [{{ provider = "without", model = "m" }}] }}
+    """)
+    yield engine, file
+    await engine.stop()
+
+
+async def test_a_credential_reaches_the_engine_and_nobody_else(discreet: Service, guarded: tuple[ScriptedEngine, Path]):
+    engine, _ = guarded
+
+    async def refusing(asked: Asked) -> None:
+        sent = asked.headers["authorization"]
+        await asked.answer(401, f'{{"error": {{"message": "Incorrect API key: {sent}, {sent[7:]}"}}}}'.encode())
+
+    told: list[str] = []
+    for script in (Asked.whole, refusing):
+        engine.script = script
+        engine.asked.clear()
+        async with discreet.client() as client:
+            for model in ("by-env", "by-file"):
+                for stream in (False, True):
+                    answer = await client.post(CHAT, json={"model": model, "messages": HI, "stream": stream})
+                    told.append(f"{answer.headers} {answer.text}")
+                    row = await discreet.recorded(answer.headers["x-narthex-inference-id"])
+                    told.append(str(row))
+        sent = [asked.headers["authorization"] for asked in engine.asked]
+        assert sent == [f"Bearer {ENV_SECRET}"] * 2 + [f"Bearer {FILE_SECRET}"] * 2
+    async with discreet.client() as client:
+        told.append((await client.get("/metrics")).text)
+    told.append(await command(discreet, "export"))
+    told.append(await everything_stored(discreet))
+    told.extend(kept_in_files(discreet.home).values())
+    assert len(told) > 20 and not [text for text in told if ENV_SECRET in text or FILE_SECRET in text or "Canary" in text]
+
+
+async def test_a_credential_that_is_not_there_is_told_by_its_place(discreet: Service, guarded: tuple[ScriptedEngine, Path]):
+    async with discreet.client() as client:
+        answer = await client.post(CHAT, json={"model": "without", "messages": HI})
+    assert (answer.status_code, answer.json()["error"]["type"]) == (502, "backend_error")
+    assert "NOT_SET_ANYWHERE" in answer.json()["error"]["message"]
+
+
+async def test_a_credential_is_changed_in_its_file_without_a_restart(discreet: Service, guarded: tuple[ScriptedEngine, Path]):
+    engine, file = guarded
+    valid = FILE_SECRET
+
+    async def checking(asked: Asked) -> None:
+        if asked.headers["authorization"] == f"Bearer {valid}":
+            await asked.whole()
+        else:
+            await asked.answer(401, b'{"error": {"message": "no"}}')
+
+    engine.script = checking
+    async with connections(discreet, 8) as callers:
+        body = {"model": "by-file", "messages": HI}
+        assert [(await caller.post(CHAT, json=body)).status_code for caller in callers] == [200] * 8
+        valid = "sk-file-Canary-second"
+        file.write_text(valid)
+        told = [(await caller.post(CHAT, json=body)).status_code for caller in callers * 2]
+        # What an engine refused once is read anew by that worker: no more than one request of each has to find out.
+        assert told.count(502) <= 2 and told[8:] == [200] * 8
+        file.write_text(FILE_SECRET)
+
+
+CANARY = "The canary sings 7f3a"
+
+
+async def test_what_a_team_does_not_want_kept_never_reaches_the_disk(discreet: Service, guarded: tuple[ScriptedEngine, Path]):
+    engine, _ = guarded
+
+    async def echo(asked: Asked) -> None:
+        await asked.whole(f"You said: {asked.body['messages'][0]['content']}", reasoning_content=CANARY)
+
+    engine.script = echo
+    made = {policy: (await command(discreet, "keys", "create", "--team", policy, "--content", policy, "--quiet")).strip() for policy in POLICIES}
+    with stopped(discreet.pid("writer")):
+        ids = {policy: await said(discreet, key) for policy, key in made.items()}
+        spool = {path: text for path, text in kept_in_files(discreet.home).items() if path.suffix == ".seg"}
+        found = "\n".join(spool.values())
+        assert f"{CANARY} full" in found and f"{CANARY} none" not in found and f"{CANARY} redacted" not in found
+        assert found.count(CANARY) == 3, "of the team that keeps all: once asked, once echoed, once thought"
+    rows = {policy: await discreet.recorded(id) for policy, id in ids.items()}
+    assert {policy: row["content"]["policy"] for policy, row in rows.items()} == {policy: policy for policy in POLICIES}
+    assert (rows["none"]["content"]["ask"], rows["none"]["content"]["reply"]) == (None, None)
+    assert '"role":"user"' in rows["redacted"]["content"]["ask"] and "[redacted" in rows["redacted"]["content"]["reply"]
+    assert all(row["output_tokens"] == 2 for row in rows.values())
+    stored = await everything_stored(discreet)
+    assert f"{CANARY} full" in stored and f"{CANARY} none" not in stored and f"{CANARY} redacted" not in stored
+
+
+async def test_a_team_that_changes_its_mind_is_heard_within_seconds(discreet: Service, guarded: tuple[ScriptedEngine, Path]):
+    guarded[0].script = Asked.whole
+    first = (await command(discreet, "keys", "create", "--team", "wavering", "--quiet")).strip()
+    async with connections(discreet, 8, first) as callers:
+        assert await statuses(callers) == {200}
+        assert (await discreet.recorded(await said(discreet, first)))["content"]["policy"] == "full"
+        await command(discreet, "keys", "create", "--team", "wavering", "--content", "none", "--quiet")
+        await asyncio.sleep(1)
+        answers = await asyncio.gather(*(caller.post(CHAT, json={"model": "by-env", "messages": HI}) for caller in callers))
+    rows = [await discreet.recorded(answer.json()["id"]) for answer in answers]
+    assert {row["content"]["policy"] for row in rows} == {"none"}
+
+
+POLICIES = ("full", "redacted", "none")
+
+
+# --- what these stories share
+
+
+class connections:
+    """So many callers, each on a connection of its own: with some luck every worker has several."""
+
+    def __init__(self, service: Service, number: int, key: str | None = None) -> None:
+        headers = {"authorization": f"Bearer {key or service.key}"}
+        limits = httpx.Limits(max_connections=1, max_keepalive_connections=1)
+        self._clients = [service.client(headers=headers, limits=limits) for _ in range(number)]
+
+    async def __aenter__(self) -> list[httpx.AsyncClient]:
+        await asyncio.gather(*(client.get("/health/live") for client in self._clients))
+        return self._clients
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*(client.aclose() for client in self._clients))
+
+
+class stopped:
+    """A process that is there and does nothing."""
+
+    def __init__(self, *pids: int) -> None:
+        self._pids = pids
+
+    def __enter__(self) -> None:
+        for pid in self._pids:
+            services.os.kill(pid, services.signal.SIGSTOP)
+
+    def __exit__(self, *_: object) -> None:
+        for pid in self._pids:
+            services.os.kill(pid, services.signal.SIGCONT)
+
+
+async def statuses(callers: list[httpx.AsyncClient]) -> set[int]:
+    return {answer.status_code for answer in await asyncio.gather(*(caller.get("/v1/models") for caller in callers))}
+
+
+async def command(service: Service, *arguments: str) -> str:
+    done = await asyncio.to_thread(service.run, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+async def said(service: Service, key: str) -> str:
+    """The id of an inference that says the canary and the name of the key's policy."""
+    async with service.client(headers={"authorization": f"Bearer {key}"}) as client:
+        policy = "full"
+        answer = await client.post(CHAT, json={"model": "by-env", "messages": [{"role": "user", "content": f"{CANARY} {policy}"}]})
+    assert answer.status_code == 200, answer.text
+    return answer.json()["id"]
+
+
+def database_url(service: Service) -> str:
+    lines = (service.home / "run" / "servers").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines)["DATABASE_URL"]
+
+
+def configuration_of(document: str) -> dict[str, Any]:
+    return configuration.msgspec.json.decode(document)["models"]
+
+
+def kept_in_files(home: Path) -> dict[Path, str]:
+    """What lies in a home as it is: logs, spool, what is kept of the directory. Not the servers' own files."""
+    left_out = home / "data"
+    found = [path for path in home.rglob("*") if path.is_file() and left_out not in path.parents]
+    return {path: path.read_bytes().decode("utf-8", "replace") for path in found}
+
+
+async def everything_stored(service: Service) -> str:
+    """Every row of every table, content unpacked."""
+    asking: asyncpg.Connection[Any] = await connect(database_url(service))
+    tables = [row["tablename"] for row in await asking.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
+    values = [value for table in tables for row in await asking.fetch(f'SELECT * FROM "{table}"') for value in row.values()]
+    await asking.close()
+    return "\n".join(_text(value) for value in values)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, bytes):
+        return str(value)
+    return (zlib.decompress(value) if value[:1] == b"\x78" else value).decode("utf-8", "replace")
