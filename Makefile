@@ -1,6 +1,6 @@
 # Every task of this project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help up serve migrate test test-engines check bench lock clean
+.PHONY: help up serve migrate test test-long test-engines check bench lock clean
 
 VENV := .venv/bin
 NARTHEX := $(VENV)/narthex
@@ -20,7 +20,10 @@ migrate: installed  ## Bring the database of DATABASE_URL (or of the running `ma
 	@$(NARTHEX) migrate
 
 test: installed-dev  ## Run the tests (minutes)
-	$(PYTEST) --ignore=tests/engines $(ARGS)
+	$(PYTEST) --ignore=tests/engines --ignore=tests/long $(ARGS)
+
+test-long: installed-dev  ## Follow the README in an empty folder, from the install on
+	$(PYTEST) tests/long $(ARGS)
 
 test-engines: installed-dev  ## Run the adapters against real engines, which are installed first (gigabytes, many minutes)
 	$(VENV)/python -m tests.engines.install

@@ -94,7 +94,7 @@ class Measuring:
             count=STREAMS,
             chunks=round(self._plan.stream_s / CHUNK_INTERVAL_S),
             interval_s=CHUNK_INTERVAL_S,
-            # Each begins a whole number of intervals and a hundredth after the one before: all phases are taken evenly, and nothing begins in a heap.
+            # Half an interval and a little after one another: in the end all phases are taken evenly, and nothing begins in a heap.
             ramp_s=STREAMS * CHUNK_INTERVAL_S * (1 + 1 / STREAMS) / 2,
         )
         spent, chunks = cpu_s(system.roots) - before, outcome.chunk_delay_us.count

@@ -122,9 +122,9 @@ def _percent(value: float | None) -> str:
 
 
 def _number(value: float | None) -> str:
-    """Three digits are all that such a measurement is worth."""
+    """Three or four digits are all that such a measurement is worth."""
     if value is None:
         return "–"
-    if value == 0 or abs(value) >= 100:
+    if value == 0 or abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

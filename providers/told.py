@@ -15,8 +15,8 @@ from providers.wire import NULL, UNREADABLE, mended
 # Credentials and account names that hosts put into their messages ("Incorrect API key provided: sk-ab**12", "organization org-...").
 _SUSPECTS = re.compile(
     r"(?<![A-Za-z0-9])(?:(?P<account>sk|pk|rk|nx|gsk|xai|hf|fw|csk|pplx|nvapi|org|proj|acct)[-_]|(?P<cloud>AIza|AKIA|ASIA|ya29))"
-    r"(?P<rest>[A-Za-z0-9*_\-.]{4,})"
-    r"|(?i:\bbearer)\s+(?P<bearer>[A-Za-z0-9*_\-.~+/=]{8,})"
+    r"(?P<rest>[A-Za-z0-9*_\-.]{3,}[A-Za-z0-9*_\-])"
+    r"|(?i:\bbearer)\s+(?P<bearer>[A-Za-z0-9*_\-.~+/=]{7,}[A-Za-z0-9*_\-~+/=])"
     r"|(?P<long>[A-Za-z0-9_\-]{32,})"
 )
 # Capitals after small letters within a word, twice: rare in names, all but sure in keys.
@@ -35,7 +35,7 @@ def _masked(found: re.Match[str]) -> str:
     longest = max(re.split(r"[^A-Za-z0-9]", rest), key=len)
     numbered = any(each.isdigit() for each in rest)
     if found["long"]:
-        secret = numbered and len(longest) >= 20
+        secret = numbered and len(longest) >= (20 if len(rest) >= 40 else 32)
     elif found["cloud"]:
         secret = len(rest) >= 12
     else:

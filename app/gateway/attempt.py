@@ -94,6 +94,10 @@ class Attempts:
             raise unsupported
         raise Unreachable(f"No target of {ask.model!r} has an address to be reached at.")
 
+    def _who(self, underway: Underway) -> str:
+        assert isinstance(underway.held, Upstream)
+        return underway.held.endpoint.provider.configured_as
+
     def told(self, fault: httpx.TransportError, underway: Underway) -> UpstreamError:
         """The error for a connection that failed in the middle of the answer that is under way."""
         assert isinstance(underway.held, Upstream)
@@ -174,11 +178,16 @@ class Attempts:
             if underway.first_token_us is None:
                 underway.first_token_us = underway.now_us()
             first = editor.feed(block)
-            if first or editor.done:
+            if first:
                 return Streaming(first, editor, blocks)
             if editor.failure is not None:
                 raise editor.failure
-        return Streaming(b"", editor, _nothing())
+            if editor.done:
+                break
+        # Nothing for the caller but, perhaps, the end: a short answer may be one frame, which the editor withholds.
+        if editor.finish_reason is None:
+            raise CutShort(f"{self._who(underway)} ended its answer before it began.")
+        return Streaming(b"", editor, blocks)
 
 
 async def _fold(response: httpx.Response, folding: translate.Folding) -> Edited:

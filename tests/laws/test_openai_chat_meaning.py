@@ -93,7 +93,7 @@ def test_a_whole_answer_streamed_equals_itself(answer: ChatResponse) -> None:
 def flat(answer: ChatResponse) -> ChatResponse:
     """With logprobs compared as JSON, not as bytes."""
     choices = [
-        replace(each, logprobs=None if each.logprobs is None else tuple(Raw(json.dumps(json.loads(entry)).encode()) for entry in each.logprobs))
+        replace(each, logprobs=None if each.logprobs is None else tuple(Raw(json.dumps(json.loads(bytes(entry))).encode()) for entry in each.logprobs))
         for each in answer.choices
     ]
     return replace(answer, choices=tuple(choices))
@@ -184,7 +184,7 @@ def test_an_edit_touches_our_keys_alone(answer: ChatResponse, indent: int | None
     edited = DIALECT.edit(json.dumps(theirs, indent=indent).encode(), STAMP)
     assert json.loads(edited.raw) == {**theirs, "id": STAMP.id, "model": STAMP.model, "episode_id": STAMP.episode_id}
     assert (edited.usage, edited.finish_reason) == (answer.usage, answer.choices[0].finish_reason)
-    assert DIALECT.read_response(edited.raw) == answer
+    assert flat(DIALECT.read_response(edited.raw)) == flat(answer)
 
 
 def test_the_documented_keys_are_there_whatever_the_engine_leaves_out() -> None:

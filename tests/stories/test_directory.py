@@ -1,23 +1,25 @@
 """The directory as an operator meets it: apply and export, keys, credentials, and what is kept of a team's asks."""
 
 import asyncio
+import json
 import subprocess
 import threading
 import time
-import zlib
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
-import asyncpg
 import httpx
 import pytest
 
+from app.domain import ContentPolicy
 from app.store import configuration, keys
 from app.store.configuration import BadConfiguration
 from app.store.database import connect, engine
 from app.store.key_index import KeyIndex
 from tests.stories import service as services
+from tests.stories.looking import connections, database_url, everything_stored, kept_in_files, stopped
 from tests.stories.postgres import database, postgres
 from tests.stories.scripted import Asked, ScriptedEngine
 from tests.stories.service import NARTHEX, Service
@@ -36,7 +38,10 @@ base_url = "http://127.0.0.1:9/v1"
 credential = "env:Q_KEY"
 options = { version = "0.11.0" }
 [models.a]
-targets = [{ provider = "p", model = "x" }, { provider = "q", model = "y", weight = 2, endpoints = ["http://127.0.0.1:7", "http://127.0.0.1:8"] }]
+targets = [
+    { provider = "p", model = "x" },
+    { provider = "q", model = "y", weight = 2, endpoints = ["http://127.0.0.1:7", "http://127.0.0.1:8"] },
+]
 fallbacks = ["b/c.d"]
 [models."b/c.d"]
 targets = [{ provider = "p", model = "x" }]
@@ -184,8 +189,10 @@ async def test_a_secret_in_the_file_is_refused_and_not_repeated(database: str, l
 async def test_what_another_changed_while_the_question_was_asked_is_not_lost(database: str):
     await applied(database, START)
 
+    theirs = '[models.theirs]\ntargets = [{ provider = "p", model = "x" }]'
+
     def meanwhile(_: str) -> bool:
-        other = threading.Thread(target=lambda: asyncio.run(applied(database, '[models.theirs]\ntargets = [{ provider = "p", model = "x" }]')))
+        other = threading.Thread(target=lambda: asyncio.run(applied(database, theirs)))
         other.start()
         other.join(20)
         return True
@@ -218,15 +225,16 @@ async def test_apply_returns_once_every_worker_serves(service: Service):
 
 async def test_an_inference_can_be_traced_to_its_exact_configuration(service: Service, client: httpx.AsyncClient):
     rows: list[dict[str, Any]] = []
-    for model in ("sandbox", "sandbox-slow"):
-        await asyncio.to_thread(service.apply, f'[models.traced]\ntargets = [{{ provider = "sandbox", model = "{model}" }}]')
+    for weight in (1, 2):
+        traced = f'[models.traced]\ntargets = [{{ provider = "sandbox", model = "sandbox", weight = {weight} }}]'
+        await asyncio.to_thread(service.apply, traced)
         answer = await client.post(CHAT, json={"model": "traced", "messages": HI, "max_tokens": 1})
         rows.append(await service.recorded(answer.json()["id"]))
     asking = await connect(database_url(service))
-    documents = {row["hash"]: row["document"] for row in await asking.fetch("SELECT hash, document FROM snapshots")}
+    documents = {row["hash"]: json.loads(row["document"]) for row in await asking.fetch("SELECT hash, document FROM snapshots")}
     await asking.close()
-    first, second = (configuration_of(documents[row["snapshot"]]) for row in rows)
-    assert (first["traced"]["targets"][0]["model"], second["traced"]["targets"][0]["model"]) == ("sandbox", "sandbox-slow")
+    first, second = (documents[row["snapshot"]]["models"]["traced"]["targets"][0]["weight"] for row in rows)
+    assert (first, second) == (1, 2)
 
 
 # --- keys
@@ -256,8 +264,8 @@ async def test_a_key_that_was_tried_before_it_was_made_works_once_it_is(service:
     key = "nx-0123456789ab-" + "k" * 43
     async with connections(service, 16, key) as callers:
         assert await statuses(callers) == {401}
-        monkeypatch.setattr(keys.secrets, "token_hex", lambda _: "0123456789ab")
-        monkeypatch.setattr(keys.secrets, "token_urlsafe", lambda _: "k" * 43)
+        monkeypatch.setattr(keys.secrets, "token_hex", Mock(return_value="0123456789ab"))
+        monkeypatch.setattr(keys.secrets, "token_urlsafe", Mock(return_value="k" * 43))
         assert await keys.create_key(database_url(service), "tried before") == key
         await asyncio.sleep(0.3)
         assert await statuses(callers) == {200}
@@ -433,6 +441,12 @@ async def test_a_credential_is_changed_in_its_file_without_a_restart(discreet: S
 
 
 CANARY = "The canary sings 7f3a"
+POLICIES: tuple[ContentPolicy, ...] = ("full", "redacted", "none")
+
+
+async def keys_by_policy(service: Service) -> dict[ContentPolicy, str]:
+    """Of teams that are named as what is kept of them."""
+    return {policy: await keys.create_key(database_url(service), policy, content=policy) for policy in POLICIES}
 
 
 async def test_what_a_team_does_not_want_kept_never_reaches_the_disk(discreet: Service, guarded: tuple[ScriptedEngine, Path]):
@@ -442,20 +456,34 @@ async def test_what_a_team_does_not_want_kept_never_reaches_the_disk(discreet: S
         await asked.whole(f"You said: {asked.body['messages'][0]['content']}", reasoning_content=CANARY)
 
     engine.script = echo
-    made = {policy: (await command(discreet, "keys", "create", "--team", policy, "--content", policy, "--quiet")).strip() for policy in POLICIES}
+    made = await keys_by_policy(discreet)
     with stopped(discreet.pid("writer")):
-        ids = {policy: await said(discreet, key) for policy, key in made.items()}
-        spool = {path: text for path, text in kept_in_files(discreet.home).items() if path.suffix == ".seg"}
-        found = "\n".join(spool.values())
+        ids = {policy: await said(discreet, key, f"{CANARY} {policy}") for policy, key in made.items()}
+        found = "\n".join(kept_in_files(discreet.home).values())
         assert f"{CANARY} full" in found and f"{CANARY} none" not in found and f"{CANARY} redacted" not in found
         assert found.count(CANARY) == 3, "of the team that keeps all: once asked, once echoed, once thought"
     rows = {policy: await discreet.recorded(id) for policy, id in ids.items()}
     assert {policy: row["content"]["policy"] for policy, row in rows.items()} == {policy: policy for policy in POLICIES}
     assert (rows["none"]["content"]["ask"], rows["none"]["content"]["reply"]) == (None, None)
     assert '"role":"user"' in rows["redacted"]["content"]["ask"] and "[redacted" in rows["redacted"]["content"]["reply"]
-    assert all(row["output_tokens"] == 2 for row in rows.values())
+    assert all(row["output_tokens"] == 2 for row in rows.values()), "numbers are kept of all"
     stored = await everything_stored(discreet)
     assert f"{CANARY} full" in stored and f"{CANARY} none" not in stored and f"{CANARY} redacted" not in stored
+
+
+@pytest.mark.xfail(strict=True, reason="the message of a failed attempt is recorded whatever the policy says")
+async def test_an_engine_that_repeats_the_ask_in_its_error_does_not_bring_it_to_the_disk(
+    discreet: Service, guarded: tuple[ScriptedEngine, Path]
+):
+    async def repeating(asked: Asked) -> None:
+        said = asked.body["messages"][0]["content"]
+        await asked.answer(400, f'{{"error": {{"message": "Cannot answer this: {said}"}}}}'.encode())
+
+    guarded[0].script = repeating
+    for policy, key in (await keys_by_policy(discreet)).items():
+        await discreet.recorded(await said(discreet, key, f"{CANARY} of the failed {policy}", status=400))
+    stored = await everything_stored(discreet)
+    assert "failed full" in stored and "failed none" not in stored and "failed redacted" not in stored
 
 
 async def test_a_team_that_changes_its_mind_is_heard_within_seconds(discreet: Service, guarded: tuple[ScriptedEngine, Path]):
@@ -463,7 +491,7 @@ async def test_a_team_that_changes_its_mind_is_heard_within_seconds(discreet: Se
     first = (await command(discreet, "keys", "create", "--team", "wavering", "--quiet")).strip()
     async with connections(discreet, 8, first) as callers:
         assert await statuses(callers) == {200}
-        assert (await discreet.recorded(await said(discreet, first)))["content"]["policy"] == "full"
+        assert (await discreet.recorded(await said(discreet, first, "Hello!")))["content"]["policy"] == "full"
         await command(discreet, "keys", "create", "--team", "wavering", "--content", "none", "--quiet")
         await asyncio.sleep(1)
         answers = await asyncio.gather(*(caller.post(CHAT, json={"model": "by-env", "messages": HI}) for caller in callers))
@@ -471,41 +499,12 @@ async def test_a_team_that_changes_its_mind_is_heard_within_seconds(discreet: Se
     assert {row["content"]["policy"] for row in rows} == {"none"}
 
 
-POLICIES = ("full", "redacted", "none")
-
-
-# --- what these stories share
-
-
-class connections:
-    """So many callers, each on a connection of its own: with some luck every worker has several."""
-
-    def __init__(self, service: Service, number: int, key: str | None = None) -> None:
-        headers = {"authorization": f"Bearer {key or service.key}"}
-        limits = httpx.Limits(max_connections=1, max_keepalive_connections=1)
-        self._clients = [service.client(headers=headers, limits=limits) for _ in range(number)]
-
-    async def __aenter__(self) -> list[httpx.AsyncClient]:
-        await asyncio.gather(*(client.get("/health/live") for client in self._clients))
-        return self._clients
-
-    async def __aexit__(self, *_: object) -> None:
-        await asyncio.gather(*(client.aclose() for client in self._clients))
-
-
-class stopped:
-    """A process that is there and does nothing."""
-
-    def __init__(self, *pids: int) -> None:
-        self._pids = pids
-
-    def __enter__(self) -> None:
-        for pid in self._pids:
-            services.os.kill(pid, services.signal.SIGSTOP)
-
-    def __exit__(self, *_: object) -> None:
-        for pid in self._pids:
-            services.os.kill(pid, services.signal.SIGCONT)
+async def said(service: Service, key: str, text: str, status: int = 200) -> str:
+    """The id of an inference that says the text."""
+    async with service.client(headers={"authorization": f"Bearer {key}"}) as client:
+        answer = await client.post(CHAT, json={"model": "by-env", "messages": [{"role": "user", "content": text}]})
+    assert answer.status_code == status, answer.text
+    return answer.headers["x-narthex-inference-id"]
 
 
 async def statuses(callers: list[httpx.AsyncClient]) -> set[int]:
@@ -516,43 +515,3 @@ async def command(service: Service, *arguments: str) -> str:
     done = await asyncio.to_thread(service.run, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-async def said(service: Service, key: str) -> str:
-    """The id of an inference that says the canary and the name of the key's policy."""
-    async with service.client(headers={"authorization": f"Bearer {key}"}) as client:
-        policy = "full"
-        answer = await client.post(CHAT, json={"model": "by-env", "messages": [{"role": "user", "content": f"{CANARY} {policy}"}]})
-    assert answer.status_code == 200, answer.text
-    return answer.json()["id"]
-
-
-def database_url(service: Service) -> str:
-    lines = (service.home / "run" / "servers").read_text().splitlines()
-    return dict(line.split("=", 1) for line in lines)["DATABASE_URL"]
-
-
-def configuration_of(document: str) -> dict[str, Any]:
-    return configuration.msgspec.json.decode(document)["models"]
-
-
-def kept_in_files(home: Path) -> dict[Path, str]:
-    """What lies in a home as it is: logs, spool, what is kept of the directory. Not the servers' own files."""
-    left_out = home / "data"
-    found = [path for path in home.rglob("*") if path.is_file() and left_out not in path.parents]
-    return {path: path.read_bytes().decode("utf-8", "replace") for path in found}
-
-
-async def everything_stored(service: Service) -> str:
-    """Every row of every table, content unpacked."""
-    asking: asyncpg.Connection[Any] = await connect(database_url(service))
-    tables = [row["tablename"] for row in await asking.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
-    values = [value for table in tables for row in await asking.fetch(f'SELECT * FROM "{table}"') for value in row.values()]
-    await asking.close()
-    return "\n".join(_text(value) for value in values)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, bytes):
-        return str(value)
-    return (zlib.decompress(value) if value[:1] == b"\x78" else value).decode("utf-8", "replace")

@@ -179,7 +179,7 @@ async def test_an_engine_that_cannot_be_reached_is_502(client: httpx.AsyncClient
     assert "127.0.0.1" not in answer.text
 
 
-@pytest.mark.parametrize("failure", ["500", "429", "cut", "garbage", "error frame first", "silence"])
+@pytest.mark.parametrize("failure", ["500", "429", "cut", "garbage", "error frame first", "done first", "silence"])
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("model", ["pair", "backed"])
 async def test_the_next_target_serves_while_nothing_has_reached_the_caller(
@@ -202,6 +202,8 @@ async def test_the_next_target_serves_while_nothing_has_reached_the_caller(
                 await asked.answer(200, b"oops")
             case "error frame first":
                 await streaming({"error": {"message": "x", "code": 500}})(asked)
+            case "done first":
+                await streaming()(asked)
             case "silence":
                 await silent(asked)
             case status:

@@ -1,0 +1,125 @@
+"""The README, followed to the letter in an empty folder: what it says to type is typed, and does what it says."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from app.local.place import erase
+from tests.stories.service import is_ready
+
+ROOT = Path(__file__).parents[2]
+INSTALL_S = 400
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What git has of this tree, its uncommitted changes included, and nothing else."""
+    folder = tmp_path_factory.mktemp("somewhere") / "narthex"
+    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    for name in names.decode().split("\0"):
+        if name and (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def environment(port: int) -> dict[str, str]:
+    """A stranger's: nothing of this checkout's environment is on the path. The port alone is chosen, as 8787 may be taken."""
+    kept = {name: os.environ[name] for name in os.environ if not name.startswith(("NARTHEX", "VIRTUAL_ENV", "PYTHON", "DATABASE", "REDIS"))}
+    return {**kept, "NARTHEX_PORT": str(port)}
+
+
+@pytest.fixture(scope="module")
+def up(clone: Path, port: int, environment: dict[str, str]) -> Generator[subprocess.Popen[bytes]]:
+    with (clone / "up.log").open("wb") as log:
+        process = subprocess.Popen(["make", "up"], cwd=clone, env=environment, stdout=log, stderr=log, start_new_session=True)
+    until = time.monotonic() + INSTALL_S
+    while not is_ready(f"http://127.0.0.1:{port}"):
+        assert process.poll() is None and time.monotonic() < until, (clone / "up.log").read_text()
+        time.sleep(0.2)
+    yield process
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait(60)
+    erase(clone / ".narthex")  # its data may lie outside: the database's user cannot reach a folder of pytest's under root
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+
+
+def typed(command: str, clone: Path, environment: dict[str, str], answer: str = "") -> str:
+    """What a shell in the folder prints."""
+    port = environment["NARTHEX_PORT"]
+    done = subprocess.run(
+        ["sh", "-ec", command.replace("8787", port)],
+        cwd=clone,
+        env=environment,
+        input=answer,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def test_the_readme_names_the_two_commands():
+    assert "make up" in blocks("sh")[0] and "make test" in blocks("sh")[0]
+
+
+def test_what_is_said_to_be_typed_works(up: subprocess.Popen[bytes], clone: Path, environment: dict[str, str]):
+    start, ask, configure, keys, look = blocks("sh")
+    assert start and '"object":"chat.completion"' in typed(ask, clone, environment)
+    (clone / "engines.toml").write_text(blocks("toml")[0])
+    for line in configure.splitlines():
+        assert typed(line, clone, environment, answer="y\n")
+    assert "qwen3-4b" in typed(".venv/bin/narthex export", clone, environment)
+    create, legal, listing, revoke = keys.splitlines()
+    made = typed(create, clone, environment) + typed(legal, clone, environment)
+    assert len(set(re.findall(r"nx-[0-9a-f]{12}-\S{20,}", made))) == 2
+    assert "search" in typed(listing, clone, environment)
+    prefix = re.findall(r"nx-[0-9a-f]{12}", made)[0]
+    assert typed(re.sub(r"nx-[0-9a-f]+", prefix, revoke), clone, environment)
+    time.sleep(1)
+    assert '"model":"sandbox"' in typed(look, clone, environment)
+
+
+def test_the_python_example_tells_a_story(up: subprocess.Popen[bytes], clone: Path, environment: dict[str, str]):
+    (clone / "example.py").write_text(blocks("python")[0].replace("8787", environment["NARTHEX_PORT"]))
+    assert typed(".venv/bin/python example.py", clone, environment)
+
+
+def test_ctrl_c_ends_everything_and_the_next_start_takes_seconds_and_keeps_the_data(
+    up: subprocess.Popen[bytes], clone: Path, port: int, environment: dict[str, str]
+):
+    key = (clone / ".narthex" / "first-key").read_text()
+    os.killpg(up.pid, signal.SIGINT)
+    assert up.wait(60) is not None and not is_ready(f"http://127.0.0.1:{port}")
+    began = time.monotonic()
+    again = subprocess.Popen(
+        ["make", "up"], cwd=clone, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    while not is_ready(f"http://127.0.0.1:{port}"):
+        assert time.monotonic() < began + 30
+        time.sleep(0.1)
+    assert (clone / ".narthex" / "first-key").read_text() == key
+    os.killpg(again.pid, signal.SIGINT)
+    again.wait(60)
