@@ -35,7 +35,7 @@ check: installed-dev  ## Look for mistakes without running anything: ruff and py
 	PYRIGHT_PYTHON_USE_BUNDLED_PYRIGHT=1 $(VENV)/pyright
 
 bench: installed-dev  ## Compare with a direct connection and another gateway
-	$(VENV)/python -m bench
+	$(VENV)/python -m bench $(ARGS)
 
 lock:  ## Write the locks anew from pyproject.toml (needs uv; UPGRADE=1 takes newer versions)
 	@command -v $(UV) >/dev/null || { echo "uv is needed to write locks: pipx install uv, or make lock UV=/path/to/uv" >&2; exit 1; }

@@ -13,7 +13,7 @@ from litestar import Litestar
 from app import logs
 from app.api.errors import HANDLERS
 from app.api.routes import Front, doors, routes
-from app.api.wire import CorkedProtocol
+from app.api.wire import corked
 from app.gateway.fleet import Fleet
 from app.gateway.serve import Gateway
 from app.record.spool import Spool
@@ -22,6 +22,7 @@ from app.store.database import engine
 from app.store.live import Live
 from app.telemetry import Telemetry
 from providers.transport import Transport
+from providers.turn import Turn
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +39,10 @@ class Service(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def create_app(settings: Settings, *, name: str = "gateway-0") -> tuple[Front, Gateway]:
+def create_app(settings: Settings, turn: Turn, *, name: str) -> tuple[Front, Gateway]:
     """The application and its parts. They are started, and let go of, by the application's lifespan."""
     database = engine(settings.database_url, pool_size=4, max_overflow=4)
-    transport = Transport()
+    transport = Transport(turn=turn)
     fleet = Fleet(settings, transport)
     live = Live(settings, database, name, on_swap=fleet.swap)
     spool = Spool(settings.home / "spool", settings)
@@ -78,10 +79,12 @@ def run_worker(settings: Settings, *, sockets: list[socket.socket], name: str) -
 
 
 async def _serve(settings: Settings, sockets: list[socket.socket], name: str) -> None:
-    app, gateway = create_app(settings, name=name)
+    turn = Turn()
+    app, gateway = create_app(settings, turn, name=name)
     config = uvicorn.Config(
         app,
-        http=CorkedProtocol,
+        http=corked(turn, settings.silence_timeout_s),
+        ws="none",
         loop="none",
         lifespan="on",
         access_log=False,

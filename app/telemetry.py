@@ -17,6 +17,7 @@ from app.domain import Exchange
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 _LATENCY_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900)
+_MOST_TOKENS = 2**31  # beyond what the record holds too
 
 
 class Telemetry:
@@ -96,10 +97,8 @@ class Telemetry:
         duration.observe(exchange.duration_us / 1e6)
         if exchange.first_token_us is not None:
             first.observe(exchange.first_token_us / 1e6)
-        if exchange.usage.input:
-            tokens_in.inc(exchange.usage.input)
-        if exchange.usage.output:
-            tokens_out.inc(exchange.usage.output)
+        _count(tokens_in, exchange.usage.input)
+        _count(tokens_out, exchange.usage.output)
         for attempt in exchange.attempts:
             if attempt.error is not None:
                 self._faults.labels(attempt.provider, attempt.error).inc()
@@ -121,3 +120,9 @@ class Telemetry:
         together = CollectorRegistry()
         multiprocess.MultiProcessCollector(together)  # pyright: ignore[reportUnknownMemberType]
         return generate_latest(together)
+
+
+def _count(counter: Counter, tokens: int | None) -> None:
+    # An engine may say anything; a count that is none must not cost the answer.
+    if tokens is not None and 0 < tokens < _MOST_TOKENS:
+        counter.inc(tokens)

@@ -76,11 +76,11 @@ def _text(said: Any) -> str:
 
 
 def _structured(said: Any) -> list[tuple[str, Output]]:
-    """vLLM's `structured_outputs`: one constraint under its own name, beside switches that are not constraints."""
+    """vLLM's `structured_outputs`: one constraint under its own name, beside switches of which none would be obeyed."""
     told: list[tuple[str, Output]] = []
     for key, value in said.items():
         word = f"structured_outputs.{key}"
-        if value is None or value is False:
+        if value is None or (value is False and key != "json"):
             continue
         match key, value:
             case "json", _:
@@ -97,6 +97,11 @@ def _structured(said: Any) -> list[tuple[str, Output]]:
                 told.append((word, StructuralTag(_text(value))))
             case "json_object" | "regex" | "choice" | "grammar", _:
                 raise Malformed(f"`{word}` cannot be {value!r:.40}.", param=word)
+            case "whitespace_pattern" | "disable_any_whitespace" | "disable_additional_properties" | "disable_fallback", _:
+                # vLLM accepts them and does not act on them (seen on 0.32 of the first two): they are settings of its server.
+                raise Unsupported(
+                    f"`{word}` is not obeyed by any engine here: leave it out, or set it where the engine is started.", param=word
+                )
             case _:
                 raise Malformed(f"`{word}` is not known: json, json_object, regex, choice, grammar and structural_tag are.", param=word)
     return told

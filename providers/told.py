@@ -39,7 +39,7 @@ def _masked(found: re.Match[str]) -> str:
     elif found["cloud"]:
         secret = len(rest) >= 12
     else:
-        secret = "*" in rest or (len(rest) >= 8 and (numbered or len(longest) >= 16 or _JUMPS.search(rest) is not None))
+        secret = "*" in rest or len(rest) >= 40 or (len(rest) >= 8 and (numbered or len(longest) >= 16 or _JUMPS.search(rest) is not None))
     return "[masked]" if secret else found[0]
 
 

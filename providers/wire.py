@@ -16,21 +16,20 @@ NULL = msgspec.Raw(b"null")
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 # JSON allows an escape of half a surrogate pair (a character cut in two by an engine's tokens); no Unicode text can hold it.
-_HALF_PAIR = re.compile(
-    rb"(?<!\\)((?:\\\\)*)(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
-    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+# Read escape by escape, so that what follows an escaped backslash is not taken for one.
+_ESCAPE = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.", re.DOTALL
 )
 
 
 def half_pair(raw: bytes) -> int | None:
     """Where in `raw` the first escaped half of a surrogate pair stands; None if nowhere."""
-    found = _HALF_PAIR.search(raw)
-    return found.start() if found else None
+    return next((found.start() for found in _ESCAPE.finditer(raw) if found["half"]), None)
 
 
 def mended(raw: bytes) -> bytes:
     """JSON with each escaped half of a surrogate pair, and bytes that are no UTF-8, said as U+FFFD, the replacement character."""
-    return _HALF_PAIR.sub(rb"\1\\ufffd", raw.decode("utf-8", "replace").encode())
+    return _ESCAPE.sub(lambda found: b"\\ufffd" if found["half"] else found[0], raw.decode("utf-8", "replace").encode())
 
 
 def on_one_line(raw: bytes) -> bytes:
@@ -115,7 +114,7 @@ def _data(frame: bytes) -> bytes | None:
     if frame.startswith(b"data: ") and b"\n" not in frame:
         return frame[6:] or None
     lines = [line[5:].removeprefix(b" ") for line in frame.removeprefix(_BOM).split(b"\n") if line.startswith(b"data:")]
-    return b" ".join(lines).strip() or None
+    return b" ".join(line for line in lines if line) or None
 
 
 def frame(data: bytes) -> bytes:

@@ -8,6 +8,7 @@ from app.gateway.underway import Underway
 from providers.errors import NarthexError, WrongMethod
 
 Header = tuple[bytes, bytes]
+_CONTROLS = bytes([*range(0x20), 0x7F])
 
 
 def error_headers(error: NarthexError) -> list[Header]:
@@ -26,12 +27,16 @@ def request_headers(id: str) -> list[Header]:
 
 
 class Outgoing:
-    """The way to the caller of one request. See app.gateway.serve.Out. `begun`: a status was sent, so there is no other."""
+    """The way to the caller of one request. See app.gateway.serve.Out.
+
+    `begun`: a status was sent, so there is no other. `ended`: the last byte was sent, or is being sent.
+    """
 
     def __init__(self, send: Send, underway: Underway) -> None:
         self._send = send
         self._underway = underway
         self.begun = False
+        self.ended = False
 
     async def whole(self, body: bytes) -> None:
         await self._start(200, [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *self._served()])
@@ -67,7 +72,7 @@ class Outgoing:
         headers = self._ours()
         served = self._underway.served
         if served is not None:
-            name = f"{served.provider}/{served.model}".encode("ascii", "backslashreplace").replace(b"\r", b"").replace(b"\n", b"")
+            name = f"{served.provider}/{served.model}".encode("ascii", "backslashreplace").translate(None, _CONTROLS)
             headers.append((b"x-narthex-served", name))
         return headers
 
@@ -76,4 +81,5 @@ class Outgoing:
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def _body(self, data: bytes, *, more: bool) -> None:
+        self.ended = not more
         await self._send({"type": "http.response.body", "body": data, "more_body": more})

@@ -1,40 +1,66 @@
-"""uvicorn's HTTP protocol, whose answers leave in one write: head and body of an answer are one packet and one system call, not two."""
+"""uvicorn's HTTP protocol, with two ways of its own: answers leave in one write at the end of a turn of the loop (see providers.turn), and
+a caller who begins a request and does not go on is let go."""
 
 import asyncio
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from app.api.bounded import BoundedProtocol
+from providers.turn import Turn
 
-class Corked:
-    """A transport that holds what is written until the running callback is done; everything else is the transport's own.
 
-    A system call costs more processor time than all that we do to a chunk; nothing waits longer than the rest of one turn of the loop.
-    """
+class _Corked:
+    """A transport whose writes wait for the end of the turn; everything else is the transport's own."""
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, transport: asyncio.Transport, turn: Turn) -> None:
         self._transport = transport
-        self._loop = loop
-        self._held: list[bytes] = []
+        self._turn = turn
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        if not self._held:
-            self._loop.call_soon(self._flush)
-        self._held.append(data)
+        self._turn.write(self._transport, data)
 
     def close(self) -> None:
-        self._flush()
+        self._turn.flush(self._transport)
         self._transport.close()
 
-    def _flush(self) -> None:
-        held, self._held = self._held, []
-        if held:
-            self._transport.write(held[0] if len(held) == 1 else b"".join(held))
 
+def corked(turn: Turn, silence_s: float) -> type[HttpToolsProtocol]:
+    """The protocol class for uvicorn.Config(http=...). `silence_s`: the longest wait for more of a request that has begun."""
 
-class CorkedProtocol(HttpToolsProtocol):
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(cast(asyncio.Transport, Corked(transport, self.loop)))
+    class CorkedProtocol(BoundedProtocol):
+        unread_s = silence_s
+
+        _within_request = True  # a connection that never says anything counts as one that has begun
+        _giving_up: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(cast(asyncio.Transport, _Corked(transport, turn)))
+            self._giving_up = self.loop.call_later(silence_s, transport.close)
+
+        def data_received(self, data: bytes) -> None:
+            if self._giving_up is not None:
+                self._giving_up.cancel()
+                self._giving_up = None
+            super().data_received(data)
+            # A request that came whole, as nearly all do, costs no timer.
+            if self._within_request and not self.transport.is_closing():
+                self._giving_up = self.loop.call_later(silence_s, self.transport.close)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            if self._giving_up is not None:
+                self._giving_up.cancel()
+            super().connection_lost(exc)
+
+        def on_message_begin(self) -> None:
+            self._within_request = True
+            super().on_message_begin()
+
+        def on_message_complete(self) -> None:
+            self._within_request = False
+            super().on_message_complete()
+
+    return CorkedProtocol

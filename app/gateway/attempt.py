@@ -157,7 +157,7 @@ class Attempts:
             if response.status_code >= 300 or response.status_code < 200:
                 body = await _read(response, _ERROR_BODY_BYTES)
                 raise endpoint.provider.read_error(response.status_code, response.headers, body)
-            streamed = _is_stream(response)
+            streamed = _is_stream(response, prepared.stream)
             if ask.stream:
                 return await self._begin(response, translate.editor(dialect, stamp, streamed=streamed), streamed, underway)
             if streamed:
@@ -210,9 +210,21 @@ async def _read(response: httpx.Response, limit_bytes: int) -> bytes:
     return blocks[0] if len(blocks) == 1 else b"".join(blocks)
 
 
-def _is_stream(response: httpx.Response) -> bool:
-    """What the engine says it sends, not what it was asked for. Raw: a look-up in httpx.Headers guesses an encoding first."""
-    return any(name.lower() == b"content-type" and value.startswith(b"text/event-stream") for name, value in response.headers.raw)
+def _is_stream(response: httpx.Response, wanted: bool) -> bool:
+    """What the engine says it sends, not what it was asked for, unless it says nothing that helps.
+
+    Raises Garbled for an answer in an encoding. Raw: a look-up in httpx.Headers guesses an encoding first.
+    """
+    kind = b""
+    for name, value in response.headers.raw:
+        match name.lower():
+            case b"content-type":
+                kind = value.lower()
+            case b"content-encoding" if value.lower() not in (b"identity", b""):
+                raise Garbled(f"The engine encoded its answer ({value.decode('latin-1'):.40}), which it was not asked to do.")
+            case _:
+                pass
+    return kind.startswith(b"text/event-stream") or (wanted and not kind.startswith(b"application/"))
 
 
 def _blocks(response: httpx.Response) -> AsyncIterator[bytes]:

@@ -136,8 +136,8 @@ async def _keep(gateway: Gateway, underway: Underway) -> None:
 
 def _episode(ask: Ask, headers: Mapping[bytes, bytes], underway: Underway) -> str:
     said = headers.get(b"x-narthex-episode-id")
-    in_header = said.decode("latin-1") if said else None
-    if in_header and ask.episode_id and in_header.lower() != ask.episode_id.lower():
+    in_header = None if said is None else said.decode("latin-1")
+    if in_header is not None and ask.episode_id and in_header.lower() != ask.episode_id.lower():
         raise Malformed("The body's `episode_id` and the header x-narthex-episode-id name two episodes.", param="episode_id")
     episode_id = ask.episode_id or in_header
     if episode_id is None:

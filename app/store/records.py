@@ -1,10 +1,13 @@
 """What is recorded of inferences, read back."""
 
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec import Struct
 from sqlalchemy import Row, Select, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app import uuid7
 from app.record.content import unpack
@@ -12,6 +15,7 @@ from app.store import tables
 
 # A caller may send an episode that was born up to a minute from now, so its inferences may be that much older than it.
 _EPISODE_TOLERANCE_MS = 60_000
+_PATIENCE_S = 30.0  # enough for a wide question
 
 
 class Filter(Struct, frozen=True):
@@ -22,6 +26,13 @@ class Filter(Struct, frozen=True):
     outcome: str | None = None
     since_ms: int | None = None
     until_ms: int | None = None
+
+
+@asynccontextmanager
+async def asking(database: AsyncEngine) -> AsyncGenerator[AsyncConnection, None]:
+    """A connection for a while. Raises TimeoutError over it: a Postgres that says nothing for so long is away."""
+    async with asyncio.timeout(_PATIENCE_S), database.connect() as connection:
+        yield connection
 
 
 async def list_inferences(connection: AsyncConnection, wanted: Filter, *, before: str | None, limit: int) -> list[dict[str, Any]]:

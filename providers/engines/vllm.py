@@ -8,7 +8,7 @@ import msgspec
 
 from providers import guided
 from providers.provider import Provider
-from providers.wire import Body
+from providers.wire import UNREADABLE, Body
 
 
 class VLLM(Provider):
@@ -48,7 +48,7 @@ class VLLM(Provider):
     def read_version(self, probe: bytes) -> tuple[int, ...] | None:
         try:
             told = msgspec.json.decode(probe, type=dict[str, Any])
-        except msgspec.DecodeError:
+        except UNREADABLE:
             return None
         return _numbers(str(told.get("version", "")))
 

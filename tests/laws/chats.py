@@ -30,10 +30,8 @@ counts = st.integers(0, 2**40)
 reasons = st.sampled_from(["stop", "length", "tool_calls", "content_filter"])
 usages = st.builds(Usage, input=counts, output=counts, cached=st.none() | counts, reasoning=st.none() | counts)
 calls = st.builds(ToolCall, id=said, name=said, arguments=texts)
-entries = st.builds(
-    lambda token, chance: Raw(json.dumps({"token": token, "logprob": chance}, ensure_ascii=False).encode()),
-    texts,
-    st.floats(-20, 0),
+entries = st.tuples(texts, st.floats(-20, 0)).map(
+    lambda told: Raw(json.dumps({"token": told[0], "logprob": told[1]}, ensure_ascii=False).encode())
 )
 
 
@@ -66,20 +64,23 @@ unknown = st.dictionaries(
     ),
     max_size=3,
 )
-deltas = st.fixed_dictionaries(
-    {},
-    optional={
+
+
+def some_of(keys: dict[str, st.SearchStrategy[Any]], *, always: dict[str, st.SearchStrategy[Any]] | None = None) -> Any:
+    """Objects that have any of the keys, and `always` those."""
+    return st.fixed_dictionaries(always or {}, optional=keys)
+
+
+fragments = some_of(
+    {"id": said, "type": st.just("function"), "function": some_of({"arguments": texts})}, always={"index": st.integers(0, 2)}
+)
+deltas = some_of(
+    {
         "role": st.just("assistant"),
         "content": st.none() | texts,
         "reasoning_content": texts,
-        "tool_calls": st.lists(
-            st.fixed_dictionaries(
-                {"index": st.integers(0, 2)},
-                optional={"id": said, "type": st.just("function"), "function": st.fixed_dictionaries({}, optional={"arguments": texts})},
-            ),
-            max_size=2,
-        ),
-    },
+        "tool_calls": st.lists(fragments, max_size=2),
+    }
 )
 
 
@@ -109,7 +110,7 @@ def streams(draw: st.DrawFn, counted: bool = True) -> list[dict[str, Any]]:
         finish = draw(reasons) if draw(st.integers(0, 2)) == 0 else None
         if finish:
             unfinished.remove(index)
-        choice = {"index": index, "delta": draw(deltas), "finish_reason": finish, **draw(unknown)}
+        choice: dict[str, Any] = {"index": index, "delta": draw(deltas), "finish_reason": finish, **draw(unknown)}
         chunks.append(chunk([choice], **draw(unknown)))
     if counted:
         way = draw(st.sampled_from(["own", "continuous", "finish", "trailing"]))

@@ -40,8 +40,14 @@ DOCUMENTED: dict[str, tuple[list[Any], list[Any]]] = {
         ["json", {}, {"type": 1}, {"type": "json_schema", "json_schema": {"schema": 5}}],
     ),
     "tools": (
-        [[], [TOOL], [{"type": "function", "function": {"name": "f"}}], [{"type": "custom", "custom": {"name": "c"}}]],
-        [TOOL, [1], [{"function": {"name": "f"}}], [{"type": "function", "function": {}}]],
+        [
+            [],
+            [TOOL],
+            [{"type": "function", "function": {"name": "f"}}],
+            [{"type": "custom", "custom": {"name": "c"}}],
+            [{"function": {"name": "f"}}],
+        ],
+        [TOOL, [1], [{"type": 1}], [{"type": "function", "function": {}}]],
     ),
     "tool_choice": (
         ["auto", "none", "required", {"type": "function", "function": {"name": "f"}}, {"type": "allowed_tools", "allowed_tools": {}}],
@@ -109,7 +115,9 @@ CONTENT = [
 @pytest.mark.parametrize("role", ["system", "developer", "user", "assistant", "tool"])
 @pytest.mark.parametrize("content", CONTENT, ids=range(len(CONTENT)))
 def test_every_documented_message_is_accepted(role: str, content: Any) -> None:
-    messages = [{"role": role, "content": content, "name": None, "tool_call_id": "a", "reasoning_content": None, "cache_control": {}}]
+    messages: list[Any] = [
+        {"role": role, "content": content, "name": None, "tool_call_id": "a", "reasoning_content": None, "cache_control": {}}
+    ]
     assert opened({**ASK, "messages": messages}).body.value("messages") == messages
 
 
@@ -123,21 +131,23 @@ def test_a_conversation_with_calls_is_accepted() -> None:
     assert opened({**ASK, "messages": messages}).body.value("messages") == messages
 
 
-@pytest.mark.parametrize(
-    ("messages", "path"),
-    [
-        ([], "messages"),
-        ("Hi", "messages"),
-        (None, "messages"),
-        (["Hi"], "messages[0]"),
-        ([{"role": "user", "content": 5}], "messages[0].content"),
-        ([{"content": "x"}], "messages[0]"),
-        ([{"role": "user", "content": [{"text": "x"}]}], "messages[0].content[0]"),
-        ([{"role": "user", "content": "x"}, {"role": "user", "content": [{"type": "text", "text": 1}]}], "messages[1].content[0].text"),
-        ([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}], "messages[0].tool_calls[0].function.arguments"),
-    ],
-    ids=str,
-)
+FAULTS: list[tuple[Any, str]] = [
+    ([], "messages"),
+    ("Hi", "messages"),
+    (None, "messages"),
+    (["Hi"], "messages[0]"),
+    ([{"role": "user", "content": 5}], "messages[0].content"),
+    ([{"content": "x"}], "messages[0]"),
+    ([{"role": "user", "content": [{"text": "x"}]}], "messages[0].content[0]"),
+    ([{"role": "user", "content": "x"}, {"role": "user", "content": [{"type": "text", "text": 1}]}], "messages[1].content[0].text"),
+    (
+        [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}],
+        "messages[0].tool_calls[0].function.arguments",
+    ),
+]
+
+
+@pytest.mark.parametrize(("messages", "path"), FAULTS, ids=str)
 def test_a_fault_in_a_message_is_told_with_its_place(messages: Any, path: str) -> None:
     with pytest.raises(Malformed) as refused:
         opened({"model": "m", "messages": messages})
@@ -156,7 +166,11 @@ values = st.recursive(
 def test_unknown_fields_pass_byte_for_byte(fields: dict[str, Any], escaped: bool) -> None:
     """Also escapes, numbers and white space as they were written."""
     unknown = {f"x_{key}": json.dumps(value, indent=1, ensure_ascii=escaped) for key, value in fields.items()}
-    raw = json.dumps(ASK)[:-1].encode() + b"".join(f", {json.dumps(key)}: {value}".encode("utf-8", "replace") for key, value in unknown.items()) + b"}"
+    raw = (
+        json.dumps(ASK)[:-1].encode()
+        + b"".join(f", {json.dumps(key)}: {value}".encode("utf-8", "replace") for key, value in unknown.items())
+        + b"}"
+    )
     body = OpenAIChat().open(raw).body
     for key, value in unknown.items():
         assert bytes(body[key]) == value.encode("utf-8", "replace")

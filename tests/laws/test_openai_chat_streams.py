@@ -156,7 +156,11 @@ def test_an_empty_finish_reason_is_none() -> None:
 
 
 def test_reasoning_is_told_under_its_documented_name() -> None:
-    chunks = [chunk([piece(reasoning="hm", content=None)]), chunk([piece(reasoning="so", reasoning_content="so")]), chunk([piece(0, "stop")])]
+    chunks = [
+        chunk([piece(reasoning="hm", content=None)]),
+        chunk([piece(reasoning="so", reasoning_content="so")]),
+        chunk([piece(0, "stop")]),
+    ]
     frames = told(edited([plain(chunks)]))
     assert [each["choices"][0]["delta"] for each in frames] == [
         {"reasoning_content": "hm", "content": None},
@@ -201,7 +205,11 @@ def test_garbage_is_called_garbled(data: bytes) -> None:
 
 
 @bounded
-@given(st.lists(st.one_of(st.binary(max_size=30), st.just(b"data: "), st.just(b"\n\n"), st.just(b"\r"), st.just(b'{"choices":[]}')), max_size=8))
+@given(
+    st.lists(
+        st.one_of(st.binary(max_size=30), st.just(b"data: "), st.just(b"\n\n"), st.just(b"\r"), st.just(b'{"choices":[]}')), max_size=8
+    )
+)
 def test_no_bytes_break_the_editor_or_the_reader(blocks: list[bytes]) -> None:
     for each in (OpenAIChat().editor(STAMP), OpenAIChat().reader()):
         try:

@@ -24,7 +24,8 @@ def fed(blocks: list[bytes]) -> list[bytes]:
 def test_frames_come_out_as_they_went_in(said: list[bytes], newline: bytes, ended: bool, data: st.DataObject) -> None:
     noise = [b": comment", b"event: e", b"id: 7", b"retry: 3", b"data", b"datax: y", b""]
     wire = b"".join(
-        data.draw(st.sampled_from(noise)) + newline + data.draw(st.sampled_from([b"data: ", b"data:"])) + each + newline * 2 for each in said
+        data.draw(st.sampled_from(noise)) + newline + data.draw(st.sampled_from([b"data: ", b"data:"])) + each + newline * 2
+        for each in said
     )
     wire = wire if ended else wire.removesuffix(newline * 2)
     assert fed(data.draw(cuts(wire))) == said
@@ -99,7 +100,11 @@ def test_a_reply_that_is_no_object_is_garbled(raw: bytes) -> None:
 
 
 @bounded
-@given(st.dictionaries(st.text(st.characters(exclude_categories=("Cs",)), max_size=5), st.none() | st.integers() | st.text(max_size=5), max_size=5))
+@given(
+    st.dictionaries(
+        st.text(st.characters(exclude_categories=("Cs",)), max_size=5), st.none() | st.integers() | st.text(max_size=5), max_size=5
+    )
+)
 def test_a_body_keeps_what_is_not_replaced(value: dict[str, object]) -> None:
     raw = json.dumps(value, indent=1).encode()
     body = Body.read(raw)

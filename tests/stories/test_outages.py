@@ -156,19 +156,18 @@ async def test_a_gateway_that_starts_while_postgres_is_away_serves_by_what_was_k
         assert await statuses(callers, "m") == {200}
     await asyncio.to_thread(end, service.process)
     fragile.server.stop()
-    again = await asyncio.to_thread(serve, service)
     try:
+        again = await asyncio.to_thread(serve, service)
         await until(lambda: asyncio.to_thread(services.is_ready, service.url), within_s=20)
         async with connections(service, 12) as callers:
             assert await statuses(callers, "m") == {200}
             assert "away" in (await callers[0].get("/health/ready")).json()["postgres"]
-            fragile.server.start()
-            await until(lambda: connected(service))
-            assert await statuses(callers, "m") == {200}
     finally:
-        await asyncio.to_thread(end, again)
-        with contextlib.suppress(Exception):
-            fragile.server.start()
+        fragile.server.start()
+    await until(lambda: connected(service))
+    async with connections(service, 12) as callers:
+        assert await statuses(callers, "m") == {200}
+    await asyncio.to_thread(end, again)
 
 
 # --- the spool

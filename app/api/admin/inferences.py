@@ -1,14 +1,11 @@
 """What was recorded: GET /admin/v1/inferences, /admin/v1/inferences/{id} and /admin/v1/episodes/{id}, for admin keys."""
 
-import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Any, get_args
 
 from litestar import Request, Router, get
 from litestar.params import Parameter
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app import uuid7
 from app.domain import Outcome
@@ -17,15 +14,9 @@ from providers.errors import Malformed, UnknownRoute
 
 _Limit = Annotated[int, Parameter(ge=1, le=1000)]
 _FILTERS = ("limit", "before", "model", "team_id", "outcome", "since", "until")
-_PATIENCE_S = 30.0  # for a wide question; a Postgres that says nothing for so long is away
 
 
 def routes(database: AsyncEngine) -> Router:
-    @asynccontextmanager
-    async def asking() -> AsyncGenerator[AsyncConnection, None]:
-        async with asyncio.timeout(_PATIENCE_S), database.connect() as connection:
-            yield connection
-
     @get("/inferences")
     async def list_inferences(
         request: Request[Any, Any, Any],
@@ -42,14 +33,14 @@ def routes(database: AsyncEngine) -> Router:
             raise Malformed(f"`outcome` may be {', '.join(get_args(Outcome))}.", param="outcome")
         wanted = records.Filter(model, team_id and _id(team_id, "team_id"), outcome, _ms(since), _ms(until))
         after = before and _id(before, "before")
-        async with asking() as connection:
+        async with records.asking(database) as connection:
             data = await records.list_inferences(connection, wanted, before=after, limit=limit)
         return {"data": data, "next": data[-1]["id"] if len(data) == limit else None}
 
     @get("/inferences/{id:str}")
     async def show_inference(id: str) -> dict[str, Any]:
         wanted = _id(id, "id")
-        async with asking() as connection:
+        async with records.asking(database) as connection:
             found = await records.show_inference(connection, wanted)
         if found is None:
             raise UnknownRoute(f"There is no inference {id}. One that was just answered takes a moment to arrive here.")
@@ -59,7 +50,7 @@ def routes(database: AsyncEngine) -> Router:
     async def show_episode(request: Request[Any, Any, Any], id: str, limit: _Limit = 1000, after: str | None = None) -> dict[str, Any]:
         _only(request, ("limit", "after"))
         wanted, last = _id(id, "id"), after and _id(after, "after")
-        async with asking() as connection:
+        async with records.asking(database) as connection:
             inferences = await records.list_episode(connection, wanted, after=last, limit=limit)
         if not inferences and last is None:
             raise UnknownRoute(f"There is no episode {id} with an inference in it.")

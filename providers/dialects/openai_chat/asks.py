@@ -75,7 +75,9 @@ class Function(Struct):
 
 
 class Tool(Struct):
-    type: str
+    """`type` is left out by Mistral's clients, and is "function" to Mistral and vLLM then."""
+
+    type: str | None = None
     function: Function | None = None
 
 

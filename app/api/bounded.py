@@ -1,0 +1,111 @@
+"""uvicorn's HTTP protocol with bounds on what a connection may do before anybody knows whose it is; uvicorn itself has none.
+
+A head of any length is read at quadratic cost: 200 MB of one header held a worker up for 40 s (uvicorn 0.54, httptools 0.9).
+"""
+
+import asyncio
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from providers.dialects.openai_chat import OpenAIChat
+from providers.errors import Malformed, NarthexError, TooLarge
+
+MAX_HEAD_BYTES = 64 * 1024  # of a request's head, of its trailers, or of one chunk's header
+
+_dialect = OpenAIChat()
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """`unread_s`: a caller who leaves an answer unread for so long is hung up on; what waits for him would wait for ever."""
+
+    unread_s = 120.0
+
+    _in_head = True
+    _unaccounted_bytes = 0  # that brought neither body nor the end of a head
+    _unread: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        self._unaccounted_bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._decline(data[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self._refuse(Malformed("This is not a request in HTTP/1.1."))
+        else:
+            if self._unaccounted_bytes > MAX_HEAD_BYTES:
+                error = TooLarge(f"The head of the request is longer than {MAX_HEAD_BYTES} bytes.")
+                error.status = 431
+                self._refuse(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_read()
+        super().connection_lost(exc)
+
+    # Called by the parser
+
+    def on_message_begin(self) -> None:
+        self._in_head = True
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._in_head:
+            return  # a trailer must not pass for a header, such as another Authorization
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._unaccounted_bytes = 0
+        if not self.parser.should_upgrade():
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._unaccounted_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._unaccounted_bytes = 0
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+
+    # Called by the transport
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(self.unread_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._is_read()
+        super().resume_writing()
+
+    def _is_read(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _decline(self, rest: bytes) -> None:
+        """Answers in this protocol who offers to go on in another, as Java's client offers h2c with its first request.
+
+        The parser took what follows the head for the other protocol's, so it reads the request once more, without the offer.
+        """
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            self._refuse(Malformed("This is no proxy: CONNECT leads nowhere."))
+            return
+        fields = [b"%b: %b" % field for field in self.headers if field[0] != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        self.data_received(b"\r\n".join([b"%b %b HTTP/1.1" % (method, self.url), *fields, b"", b""]) + rest)
+
+    def _refuse(self, error: NarthexError) -> None:
+        """Tells what cannot be read as a request, unless an answer has begun: nothing else must be written into it."""
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is None or cycle.response_complete or not cycle.response_started:
+            body = _dialect.write_error(error)
+            about = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+            self.transport.write(STATUS_LINE[error.status] + about + body)
+        self.transport.close()

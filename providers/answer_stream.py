@@ -1,0 +1,228 @@
+"""AnswerStream: sends a request over its line, then gives the answer's body as it comes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from math import inf
+from typing import Protocol, cast
+
+import httpx
+
+from providers.h1 import PIECE_BYTES, AnswerReader, Outgoing, write_pieces
+from providers.patience import Patience
+from providers.turn import Turn
+
+QUEUED_BYTES = 256 * 1024  # what may lie unread before the engine is made to wait
+
+
+class AnswerTooLarge(httpx.TransportError):
+    """The answer is longer than its reader was ready to take; the connection is closed."""
+
+
+class Line(Protocol):
+    """What an answer needs of the connection that it comes over; providers/connection.py is one."""
+
+    transport: asyncio.Transport
+
+    def abort(self) -> None:
+        """Closes now. The answer hears no more of it."""
+
+    def lose(self, kind: type[httpx.TransportError], message: str) -> None:
+        """Closes now, and fails the answer."""
+
+    async def writable(self) -> None:
+        """Waits while the engine takes less than we write."""
+
+
+class AnswerStream(httpx.AsyncByteStream):
+    """An answer's body: each block as it came, at once, those that came together joined. For one reader; cancelling it closes all.
+
+    Raises httpx.TransportError when the answer ends before its end: a body cut short is never a success. Once closed, also by
+    another task while the reader waits, it raises httpx.StreamClosed.
+    """
+
+    def __init__(self, outgoing: Outgoing, patience: Patience, connection: Line, may_repeat: bool) -> None:
+        self.answer = AnswerReader(outgoing.head_only)
+        self.keep_alive = outgoing.keep_alive
+        self.pump: asyncio.Task[None] | None = None
+        self._connection: Line | None = connection
+        self._may_repeat = may_repeat
+        self._patience = patience
+        self._waiter: asyncio.Future[None] | None = None
+        self._failure: tuple[type[httpx.TransportError], str] | None = None
+        self._pump_error: Exception | None = None
+        self._closed = False
+        self._paused = False
+        # The sweep's view, so that a block costs no look at the clock
+        self._sending = True
+        self._unsent_bytes = -1  # never equal at the first look, which therefore sets the first deadline
+        self._heard = False
+        self._deadline = inf
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        answer = self.answer
+        blocks = answer.blocks
+        while not blocks:
+            if self._closed:
+                raise httpx.StreamClosed
+            if self._failure is not None:
+                raise self._error()
+            if answer.complete:
+                raise StopAsyncIteration
+            await self._news()
+        block = blocks[0] if len(blocks) == 1 else b"".join(blocks)
+        blocks.clear()
+        answer.queued_bytes = 0
+        if self._paused:
+            self._resume()
+        return block
+
+    async def read_all(self, limit_bytes: int) -> bytes:
+        """The whole body. Raises AnswerTooLarge, and closes, as soon as it exceeds the limit."""
+        blocks: list[bytes] = []
+        size_bytes = 0
+        async for block in self:
+            size_bytes += len(block)
+            if size_bytes > limit_bytes:
+                self.close()
+                raise AnswerTooLarge(f"The answer is longer than {limit_bytes} bytes")
+            blocks.append(block)
+        return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+
+    def close(self) -> None:
+        """Lets go at once: unless the answer has come whole, the engine sees us hang up."""
+        self._closed = True
+        connection = self._detach()
+        if connection is not None:
+            connection.abort()
+        self.answer.discard()
+        self._wake()
+
+    async def aclose(self) -> None:
+        """As close(); waits for nothing."""
+        self.close()
+
+    # The request's way out
+
+    async def send(self, request: httpx.Request, outgoing: Outgoing, turn: Turn) -> bool:
+        """Writes the request and waits for the answer's head. False: the connection was stale, ask again on a new one."""
+        connection = cast(Line, self._connection)
+        if outgoing.body is None or len(outgoing.body) > PIECE_BYTES:
+            connection.transport.write(outgoing.head)
+            self.pump = asyncio.create_task(self._send_pieces(connection, request, outgoing))
+        else:
+            turn.write(connection.transport, outgoing.head + outgoing.body)
+        while not self.answer.status:
+            if self._failure is None:
+                await self._news()
+            elif self._may_repeat:
+                return False
+            else:
+                if self._pump_error is not None:
+                    raise self._pump_error
+                error = self._error()
+                error.request = request
+                raise error
+        return True
+
+    async def _send_pieces(self, connection: Line, request: httpx.Request, outgoing: Outgoing) -> None:
+        try:
+            async with aclosing(write_pieces(request, outgoing)) as pieces:
+                async for piece in pieces:
+                    connection.transport.write(piece)
+                    await connection.writable()
+        except Exception as exc:  # the caller's own, from its iterable; raised to it, unless the answer's head already was
+            self.pump = None
+            self._pump_error = exc
+            connection.lose(httpx.WriteError, f"The request's body ended in {type(exc).__name__}")
+        finally:
+            self.pump = None
+
+    # What the connection tells
+
+    def news(self) -> None:
+        """More of the answer has come."""
+        self._heard = True
+        answer = self.answer
+        if answer.queued_bytes > QUEUED_BYTES and not self._paused and self._connection is not None:
+            self._paused = True
+            self._connection.transport.pause_reading()
+        if answer.status >= 400 and self.pump is not None:  # refused: it may hang up on an unread body, and take the answer's rest along
+            self.pump.cancel()
+            self.keep_alive = False
+        self._wake()
+
+    def end(self) -> None:
+        """The answer is whole."""
+        if self._paused:
+            self._resume()
+        self._detach()
+        self._wake()
+
+    def fail(self, kind: type[httpx.TransportError], message: str, stale: bool) -> None:
+        """Nothing more will come. `stale`: the connection had ended before it saw the request."""
+        self._failure = kind, message
+        self._may_repeat = self._may_repeat and stale and not self.answer.begun
+        self._detach()
+        self._wake()
+
+    def overdue(self, now: float, connection: Line) -> tuple[type[httpx.TransportError], str] | None:
+        """What has taken too long, if anything has. Between two calls only `_heard` tells that something came."""
+        patience = self._patience
+        if now >= patience.ends_at:
+            return (httpx.WriteTimeout if self._sending else httpx.ReadTimeout), f"No whole answer within {patience.total:g} s"
+        if self._sending:
+            unsent_bytes = connection.transport.get_write_buffer_size()
+            if not unsent_bytes and self.pump is None:
+                self._sending = self._heard = False
+                self._deadline = now + (patience.read if self.answer.body_begun else patience.first)
+            elif not unsent_bytes or unsent_bytes != self._unsent_bytes:
+                self._unsent_bytes = unsent_bytes
+                self._deadline = now + patience.write
+            elif now >= self._deadline:
+                return httpx.WriteTimeout, f"The engine took none of the request for {patience.write:g} s"
+            return None
+        if self._paused or (self._heard and (self.answer.body_begun or not patience.first_is_its_own)):
+            self._heard = False
+            self._deadline = now + patience.read
+        elif now >= self._deadline:
+            if patience.first_is_its_own and not self.answer.body_begun:
+                return httpx.ReadTimeout, f"No byte of the answer's body within {patience.first:g} s"
+            return httpx.ReadTimeout, f"Silence for {patience.read:g} s"
+        return None
+
+    async def _news(self) -> None:
+        if self._waiter is not None:
+            raise RuntimeError("Two tasks read one answer")
+        waiter = self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await waiter
+        except BaseException:
+            self._waiter = None
+            self.close()
+            raise
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def _resume(self) -> None:
+        self._paused = False
+        self._heard = True
+        if self._connection is not None:
+            self._connection.transport.resume_reading()
+
+    def _detach(self) -> Line | None:
+        connection, self._connection = self._connection, None
+        if self.pump is not None:
+            self.pump.cancel()
+        return connection
+
+    def _error(self) -> httpx.TransportError:
+        """A new one each time: an exception that is kept keeps alive the frames it has seen."""
+        kind, message = self._failure or (httpx.ReadError, "No failure")
+        return kind(message)

@@ -1,0 +1,135 @@
+"""Origin: the connections to one address. Who may have one, who waits for one, and how long an idle one is kept."""
+
+import asyncio
+from collections.abc import Callable
+
+import httpx
+
+from providers.connection import Connection
+from providers.patience import Patience
+
+CLOSED = "This transport was closed"
+Address = tuple[str, bytes, str | None]  # scheme, host and port, and the name to ask of TLS where it is another
+
+
+class Origin:
+    """One address: its idle connections, the one used last at the end, and who waits for one, the first come first.
+
+    A place is the right to one connection, `most` at a time. `emptied` hears that the last place is free: nothing is kept here.
+    """
+
+    def __init__(self, key: Address, host: str, port: int, *, most: int, idle_s: float, emptied: Callable[[], object]) -> None:
+        self.address = f"{key[0]}://{key[1].decode()}"
+        self.host = host
+        self.port = port
+        self.tls = key[0] == "https"
+        self.sni = key[2]
+        self.idle: dict[Connection, None] = {}
+        self._most = most
+        self._idle_s = idle_s
+        self._emptied = emptied
+        self._open = 0  # idle, busy, being opened, or promised to a waiter
+        self._waiters: dict[asyncio.Future[Connection | None], None] = {}
+        self._expiry_timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    async def take(self, request: httpx.Request, patience: Patience, fresh: bool) -> Connection | None:
+        """An idle connection (it may be gone: then ask again), or None: dial one, its place is taken. `fresh`: always the latter."""
+        if self.idle and not fresh:
+            return self.idle.popitem()[0]
+        if self._open < self._most:
+            self._open += 1
+            return None
+        if self.idle:  # and a new one is wanted: the oldest makes room
+            next(iter(self.idle)).make_room()
+            return None
+        given = await self._turn(request, patience)
+        if fresh and given is not None and not given.gone:
+            given.make_room()
+            return None
+        return given
+
+    def offer(self, connection: Connection) -> None:
+        """The connection may serve another request: to who has waited longest, or it is kept."""
+        if self._closed:
+            connection.abort()
+        if connection.gone:
+            return
+        if waiter := self._next_waiter():
+            waiter.set_result(connection)
+            return
+        self.idle[connection] = None
+        loop = asyncio.get_running_loop()
+        connection.idle_since = loop.time()
+        if self._expiry_timer is None:
+            self._expiry_timer = loop.call_later(self._idle_s, self._expire)
+
+    def forget(self, connection: Connection) -> None:
+        """The connection is closed, or was never opened."""
+        self.idle.pop(connection, None)
+        if not connection.place_is_kept:
+            self._free_place()
+
+    def close(self) -> None:
+        """Ends the waiting, and the idle connections; those that serve are their user's to end."""
+        self._closed = True
+        while waiter := self._next_waiter():
+            waiter.set_exception(httpx.ConnectError(CLOSED))
+        for connection in [*self.idle]:
+            connection.abort()
+        self._stop_expiry()
+
+    async def _turn(self, request: httpx.Request, patience: Patience) -> Connection | None:
+        """A connection that has become free, or None: there is room for one more, and its place is taken already."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[Connection | None] = loop.create_future()
+        self._waiters[waiter] = None
+        try:
+            async with asyncio.timeout(patience.left(patience.pool, loop.time())):
+                given = await waiter
+            if self._closed:
+                raise httpx.ConnectError(CLOSED, request=request)
+            return given
+        except BaseException as exc:
+            self._waiters.pop(waiter, None)
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:  # given in the moment that we gave up
+                given = waiter.result()
+                if given is None:
+                    self._free_place()
+                else:
+                    self.offer(given)
+            if isinstance(exc, TimeoutError):
+                message = f"All {self._most} connections to {self.address} stayed busy"
+                raise httpx.PoolTimeout(message, request=request) from None
+            raise
+
+    def _free_place(self) -> None:
+        if waiter := self._next_waiter():
+            waiter.set_result(None)
+            return
+        self._open -= 1
+        if not self._open:
+            self._stop_expiry()
+            self._emptied()
+
+    def _next_waiter(self) -> asyncio.Future[Connection | None] | None:
+        while self._waiters:
+            waiter = next(iter(self._waiters))
+            del self._waiters[waiter]
+            if not waiter.done():
+                return waiter
+        return None
+
+    def _expire(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._expiry_timer = None
+        horizon = loop.time() - self._idle_s
+        while self.idle and (oldest := next(iter(self.idle))).idle_since <= horizon:
+            oldest.abort()
+        if self.idle:
+            self._expiry_timer = loop.call_at(next(iter(self.idle)).idle_since + self._idle_s, self._expire)
+
+    def _stop_expiry(self) -> None:
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+            self._expiry_timer = None

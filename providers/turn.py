@@ -1,0 +1,37 @@
+"""Writes of one turn of the event loop leave together: one for each transport, one after the other.
+
+A write that wakes a sleeping reader costs several times one that finds it awake, and more than all else that is done to a chunk
+(py-spy, 2026-11: a quarter of the gateway's time were writes). Nothing waits longer than the rest of one turn.
+"""
+
+import asyncio
+
+
+class Turn:
+    """What is held until the turn ends. One per event loop; those who share it share its row of writes."""
+
+    def __init__(self) -> None:
+        self._held: dict[asyncio.WriteTransport, list[bytes]] = {}
+
+    def write(self, transport: asyncio.WriteTransport, data: bytes) -> None:
+        held = self._held
+        if not held:
+            asyncio.get_running_loop().call_soon(self._end)
+        pieces = held.get(transport)
+        if pieces is None:
+            held[transport] = [data]
+        else:
+            pieces.append(data)
+
+    def flush(self, transport: asyncio.WriteTransport) -> None:
+        """Writes what is held for one transport now: it is about to be closed, or looked at."""
+        pieces = self._held.pop(transport, None)
+        if pieces:
+            transport.write(b"".join(pieces))
+
+    def _end(self) -> None:
+        held, self._held = self._held, {}
+        for transport, pieces in held.items():
+            if transport.is_closing():
+                continue
+            transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))

@@ -1,0 +1,151 @@
+"""Laws of guided decoding: what is asked for in one engine's words is the same in another's, and two things at once are refused."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from providers import guided
+from providers.errors import Malformed, Unsupported
+from providers.guided import Choice, Grammar, JsonObject, JsonSchema, Output, Regex, StructuralTag, read_output
+from providers.wire import Body
+from tests.laws.chats import bounded, said
+
+schemas = st.dictionaries(
+    st.sampled_from(["type", "properties", "enum", "maximum", "ünknown"]),
+    st.recursive(st.none() | st.booleans() | st.integers() | said, lambda inner: st.lists(inner, max_size=3), max_leaves=5),
+    max_size=4,
+)
+outputs: st.SearchStrategy[Output] = st.one_of(
+    st.just(JsonObject()),
+    schemas.map(lambda schema: JsonSchema(Raw(json.dumps(schema, ensure_ascii=False, separators=(",", ":")).encode()))),
+    st.booleans().map(lambda anything: JsonSchema(Raw(b"true" if anything else b"false"))),
+    said.map(Regex),
+    st.lists(said, min_size=1, max_size=3).map(lambda options: Choice(tuple(options))),
+    said.map(Grammar),
+    schemas.map(lambda tag: StructuralTag(json.dumps(tag, ensure_ascii=False, separators=(",", ":")))),
+)
+ASKED: dict[str, Any] = {
+    "guided_json": {"type": "object"},
+    "guided_regex": "[0-9]+",
+    "guided_choice": ["yes", "no"],
+    "guided_grammar": 'root ::= "a"',
+    "structural_tag": {"format": {"type": "any_text"}},
+    "structured_outputs": {"regex": "a"},
+}
+
+
+def body(fields: dict[str, Any]) -> Body:
+    return Body.read(json.dumps(fields).encode())
+
+
+def sent(write: Callable[[Output], dict[str, Any]], output: Output) -> Body:
+    return Body.read(Body(write(output)).write())
+
+
+@bounded
+@given(outputs)
+def test_structured_outputs_say_what_was_asked(output: Output) -> None:
+    assert read_output(sent(guided.as_structured_outputs, output)) == output
+
+
+@bounded
+@given(outputs)
+def test_guided_fields_say_what_was_asked(output: Output) -> None:
+    written = sent(guided.as_guided_fields, output)
+    match output:
+        case JsonObject():
+            assert written.value("response_format") == {"type": "json_object"}
+        case StructuralTag():
+            assert written.value("response_format") == {**json.loads(output.text), "type": "structural_tag"}
+        case _:
+            assert read_output(written) == output
+
+
+@bounded
+@given(outputs)
+def test_openais_words_say_json_and_refuse_the_rest(output: Output) -> None:
+    match output:
+        case JsonObject():
+            assert guided.as_response_format(output) == {"response_format": {"type": "json_object"}}
+        case JsonSchema():
+            told = sent(guided.as_response_format, output).value("response_format")
+            assert told["type"] == "json_schema"
+            assert told["json_schema"]["schema"] == json.loads(bytes(output.schema))
+            assert told["json_schema"]["strict"] is True
+        case _:
+            with pytest.raises(Unsupported):
+                guided.as_response_format(output)
+
+
+@pytest.mark.parametrize("word", ASKED)
+def test_each_word_is_read(word: str) -> None:
+    assert set(ASKED) == guided.WORDS
+    assert read_output(body({word: ASKED[word]})) is not None
+    assert read_output(body({word: None})) is None
+    assert read_output(body({})) is None
+
+
+@pytest.mark.parametrize("other", [*ASKED, "response_format"])
+@pytest.mark.parametrize("word", ASKED)
+def test_two_at_once_are_refused(word: str, other: str) -> None:
+    asked = {**ASKED, "response_format": {"type": "json_object"}}
+    fields = {word: asked[word], other: asked[other]}
+    if word == other:
+        assert read_output(body(fields)) is not None
+        return
+    with pytest.raises(Malformed) as refused:
+        read_output(body(fields))
+    assert word in refused.value.message
+    assert other in refused.value.message
+
+
+def test_two_inside_structured_outputs_are_refused_too() -> None:
+    with pytest.raises(Malformed):
+        read_output(body({"structured_outputs": {"regex": "a", "json": {}}}))
+
+
+@pytest.mark.parametrize("format", [None, {"type": "text"}])
+def test_a_format_that_constrains_nothing_excludes_nothing(format: Any) -> None:
+    assert read_output(body({"guided_regex": "a", "response_format": format})) == Regex("a")
+
+
+def test_a_schema_may_come_as_text() -> None:
+    assert read_output(body({"guided_json": '{"type": "object"}'})) == JsonSchema(Raw(b'{"type":"object"}'))
+    assert read_output(body({"structured_outputs": {"json": "{}"}})) == JsonSchema(Raw(b"{}"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"guided_json": "{no"}, "guided_json"),
+        ({"guided_json": "5"}, "guided_json"),
+        ({"structured_outputs": {"json": [1]}}, "structured_outputs.json"),
+        ({"structured_outputs": {"regex": 5}}, "structured_outputs.regex"),
+        ({"structured_outputs": {"choice": []}}, "structured_outputs.choice"),
+        ({"structured_outputs": {"choice": ["a", 1]}}, "structured_outputs.choice"),
+        ({"structured_outputs": {"grammar": {}}}, "structured_outputs.grammar"),
+        ({"structured_outputs": {"json_object": "yes"}}, "structured_outputs.json_object"),
+        ({"structured_outputs": {"regexp": "a"}}, "structured_outputs.regexp"),
+    ],
+    ids=str,
+)
+def test_what_is_no_constraint_is_refused_by_name(fields: dict[str, Any], named: str) -> None:
+    with pytest.raises(Malformed) as refused:
+        read_output(body(fields))
+    assert refused.value.param == named
+
+
+@pytest.mark.parametrize("switches", [{}, {"json": None}, {"json_object": False, "regex": None}])
+def test_structured_outputs_that_ask_for_nothing_are_nothing(switches: dict[str, Any]) -> None:
+    assert read_output(body({"structured_outputs": switches})) is None
+
+
+@pytest.mark.parametrize("tag", ["{no", "[1]", '"x"'])
+def test_a_tag_that_is_no_object_is_refused_where_it_must_be_one(tag: str) -> None:
+    with pytest.raises(Malformed, match="structural_tag"):
+        guided.as_guided_fields(StructuralTag(tag))

@@ -1,0 +1,267 @@
+"""Laws of providers: a body is bent to what its host takes, nothing else of it is touched, and nothing is lost without a word."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain import Target
+from app.gateway.translate import write_ask
+from providers import guided
+from providers.catalogue import ADAPTERS, build
+from providers.dialects.openai_chat import OpenAIChat
+from providers.engines.vllm import VLLM
+from providers.errors import Malformed, Unsupported
+from providers.provider import BadOption, Provider, server_root, versioned
+from providers.wire import Body
+from tests.laws.chats import bounded
+
+OURS = {"episode_id": "01990000-0000-7000-8000-00000000000b", "tensorzero::episode_id": None, "tensorzero::tags": {"a": "b"}}
+HINTS = {"guided_decoding_backend": "xgrammar", "user": "u", "store": True, "metadata": {"a": "b"}, "service_tier": "auto"}
+BENT = {
+    "chat_template": "{{ x }}",
+    "chat_template_kwargs": {"enable_thinking": True},
+    "mm_processor_kwargs": {"n": 1},
+    "guided_whitespace_pattern": "[ ]?",
+}
+WORDS: dict[str, Any] = {
+    "guided_json": {"type": "object"},
+    "guided_regex": "a",
+    "guided_choice": ["a"],
+    "guided_grammar": "g",
+    "structural_tag": {"format": {}},
+    "structured_outputs": {"regex": "a"},
+}
+PROVIDERS = [
+    Provider("p", {}),
+    ADAPTERS["sandbox"]("s", {}),
+    VLLM("v", {}),
+    VLLM("v", {}, (0, 11, 2)),
+    VLLM("v", {"version": "0.11"}),
+    VLLM("v", {}, (0, 32)),
+]
+providers = st.sampled_from(PROVIDERS)
+unknown = st.dictionaries(
+    st.sampled_from(["x", "temperature", "messages", "top_k", "vllm_xargs", "ümlaut", "cache_salt", "response"]),
+    st.none() | st.integers() | st.lists(st.integers(), max_size=2) | st.dictionaries(st.text(max_size=3), st.booleans(), max_size=2),
+)
+known = st.lists(st.sampled_from([*OURS, *HINTS, *BENT, *WORDS]), unique=True, max_size=6).map(
+    lambda names: {name: {**OURS, **HINTS, **BENT, **WORDS}[name] for name in names}
+)
+
+
+def everything(_: str) -> bool:
+    return True
+
+
+def nothing(_: str) -> bool:
+    return False
+
+
+def bent(provider: Provider, fields: dict[str, Any], may_drop: Callable[[str], bool]) -> tuple[dict[str, Any], list[str]]:
+    body = Body.read(json.dumps(fields).encode())
+    dropped = provider.bend(body, may_drop)
+    return json.loads(body.write()), dropped
+
+
+@bounded
+@given(providers, unknown, known, st.booleans())
+def test_unknown_fields_are_never_lost(provider: Provider, extra: dict[str, Any], fields: dict[str, Any], drop: bool) -> None:
+    try:
+        sent, _ = bent(provider, {**extra, **fields}, everything if drop else nothing)
+    except (Unsupported, Malformed):
+        return
+    assert extra.items() <= sent.items()
+    assert not OURS.keys() & sent.keys()
+
+
+@bounded
+@given(providers, known)
+def test_with_leave_to_drop_everything_is_sent_or_said_or_reported(provider: Provider, fields: dict[str, Any]) -> None:
+    """Each field goes as it is, or in the engine's words, or is reported as dropped: exactly one of these."""
+    asked = [word for word in fields if word in WORDS]
+    if len(asked) > 1:
+        with pytest.raises(Malformed):
+            bent(provider, fields, everything)
+        return
+    sent, dropped = bent(provider, fields, everything)
+    said = sent.keys() - fields.keys()
+    for field in fields.keys() - OURS.keys():
+        ways = [field in sent, field in dropped, field in WORDS and bool(said)]
+        assert ways.count(True) == 1, (field, sent, dropped)
+    assert len(dropped) == len(set(dropped))
+    assert set(dropped) <= fields.keys()
+
+
+@bounded
+@given(providers, known)
+def test_without_leave_a_field_is_refused_by_name_or_none_but_hints_is_dropped(provider: Provider, fields: dict[str, Any]) -> None:
+    try:
+        sent, dropped = bent(provider, fields, nothing)
+    except Unsupported as refused:
+        assert refused.param in fields
+        assert f"`{refused.param}` cannot be honoured" in refused.message
+        assert f". Leave it out, choose another model, or send the header `x-narthex-drop: {refused.param}`" in refused.message
+        # Leave for just what was named goes as far as the next one, and in the end all of it is reported.
+        with_leave = refused_one_by_one(provider, fields)
+        assert with_leave is None or with_leave <= set(bent(provider, fields, with_leave.__contains__)[1])
+    except Malformed:
+        assert len(WORDS.keys() & fields.keys()) > 1
+    else:
+        assert set(dropped) <= provider.hints
+        assert not any(field in dropped for field in sent)
+
+
+def refused_one_by_one(provider: Provider, fields: dict[str, Any]) -> set[str] | None:
+    """What is refused until nothing is; None if the fields exclude each other."""
+    leave: set[str] = set()
+    while True:
+        try:
+            bent(provider, fields, leave.__contains__)
+        except Malformed:
+            return None
+        except Unsupported as refused:
+            assert refused.param is not None
+            assert refused.param not in leave
+            leave.add(refused.param)
+        else:
+            return leave
+
+
+@bounded
+@given(providers, st.sampled_from([*HINTS, *BENT, *WORDS]))
+def test_null_is_not_said_so_nothing_is_refused_or_reported(provider: Provider, field: str) -> None:
+    _, dropped = bent(provider, {"model": "m", field: None}, nothing)
+    assert dropped == []
+
+
+# vLLM's words by version.
+@pytest.mark.parametrize("version", [(0, 12), (0, 32, 0), None, (1,)], ids=str)
+@pytest.mark.parametrize("word", WORDS)
+def test_vllm_since_0_12_is_told_in_structured_outputs(version: tuple[int, ...] | None, word: str) -> None:
+    sent, dropped = bent(VLLM("v", {}, version), {word: WORDS[word]}, nothing)
+    assert set(sent) == {"structured_outputs"}
+    assert dropped == []
+    body = Body.read(json.dumps({word: WORDS[word]}).encode())
+    assert guided.read_output(Body.read(json.dumps(sent).encode())) == guided.read_output(body)
+
+
+@pytest.mark.parametrize("version", [(0, 8, 5), (0, 11, 2)], ids=str)
+@pytest.mark.parametrize("word", WORDS)
+def test_vllm_before_0_12_is_told_in_guided_fields(version: tuple[int, ...], word: str) -> None:
+    sent, _ = bent(VLLM("v", {}, version), {word: WORDS[word]}, nothing)
+    assert "structured_outputs" not in sent
+    assert len(sent) == 1
+    assert set(sent) <= {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "response_format"}
+
+
+def test_words_that_the_engine_obeys_stay_the_callers_bytes() -> None:
+    raw = b'{"structured_outputs":{"json": { "maximum" : 1.50 }},"temperature":0.10}'
+    body = Body.read(raw)
+    VLLM("v", {}, (0, 32)).bend(body, nothing)
+    assert body.write() == raw
+
+
+@pytest.mark.parametrize("tools", ["[]", "[ ]", "[\n]"])
+@pytest.mark.parametrize("choice", ['"auto"', '"none"', "null"])
+def test_no_tools_are_no_tools_to_vllm(tools: str, choice: str) -> None:
+    body = Body.read(f'{{"tools":{tools},"tool_choice":{choice}}}'.encode())
+    VLLM("v", {}).bend(body, nothing)
+    assert body.write() == (b"{}" if choice != "null" else b'{"tool_choice":null}')
+
+
+def test_tools_and_what_is_required_of_none_are_left_to_vllm() -> None:
+    for raw in (b'{"tools":[{"type":"function"}],"tool_choice":"auto"}', b'{"tools":null}', b'{"tool_choice":"required"}'):
+        body = Body.read(raw)
+        VLLM("v", {}).bend(body, nothing)
+        assert body.write() == raw
+
+
+@pytest.mark.parametrize(
+    ("told", "version"),
+    [
+        (b'{"version":"0.32.0"}', (0, 32, 0)),
+        (b'{"version":"0.11.2rc1+cpu"}', (0, 11, 2)),
+        (b'{"version":"0.12.0.dev5+gabc"}', (0, 12, 0)),
+        (b'{"version":"dev"}', None),
+        (b'{"version":null}', None),
+        (b"{}", None),
+        (b"[]", None),
+        (b"<html>", None),
+        (b'"\xff"', None),
+        (b'{"version":"\xff"}', None),
+    ],
+    ids=range(10),
+)
+def test_a_version_is_read_or_unknown(told: bytes, version: tuple[int, ...] | None) -> None:
+    assert VLLM("v", {}).read_version(told) == version
+
+
+# The whole of what goes to the engine.
+ASK: dict[str, Any] = {"model": "a name", "messages": [{"role": "user", "content": "Hi"}]}
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("streams", ["both", "only", "never"])
+@pytest.mark.parametrize("stream_usage", [True, False])
+def test_an_engine_is_asked_as_it_can_be(streamed: bool, streams: str, stream_usage: bool) -> None:
+    asked = {**ASK, "stream": streamed, **({"stream_options": {"include_usage": False, "x": 1}} if streamed else {}), "n": 2}
+    ask = OpenAIChat().open(json.dumps(asked).encode())
+    before = json.dumps({key: bytes(value).decode() for key, value in ask.body.items()})
+    provider = Provider("p", {"stream": streams, "stream_usage": stream_usage})
+    prepared = write_ask(ask, provider, Target("p", "theirs"), nothing)
+    sent = json.loads(prepared.raw)
+    goes = streamed if streams == "both" else streams == "only"
+    assert prepared.stream == goes
+    assert sent.get("stream", False) == goes
+    options = {**({"x": 1} if streamed else {}), "include_usage": True} if goes and stream_usage else None
+    assert sent.get("stream_options") == options
+    assert (sent["model"], sent["n"], sent["messages"]) == ("theirs", 2, ASK["messages"])
+    # The next target is asked with what the caller sent, not with what the last was sent.
+    assert json.dumps({key: bytes(value).decode() for key, value in ask.body.items()}) == before
+
+
+@pytest.mark.parametrize(
+    ("base", "with_version", "root"),
+    [
+        ("http://h:8000", "http://h:8000/v1", "http://h:8000"),
+        ("http://h:8000/", "http://h:8000/v1", "http://h:8000"),
+        ("http://h:8000/v1", "http://h:8000/v1", "http://h:8000"),
+        ("http://h:8000/v1/", "http://h:8000/v1", "http://h:8000"),
+        ("https://h/api/v1", "https://h/api/v1", "https://h/api"),
+        ("https://h/v1beta/openai", "https://h/v1beta/openai", "https://h/v1beta/openai"),
+        ("https://h/vllm", "https://h/vllm/v1", "https://h/vllm"),
+        ("http://v1", "http://v1/v1", "http://v1"),
+        ("http://v1/v1", "http://v1/v1", "http://v1"),
+    ],
+)
+def test_a_base_url_is_understood_with_and_without_its_version(base: str, with_version: str, root: str) -> None:
+    assert versioned(base) == with_version
+    assert server_root(base) == root
+    assert str(Provider("p", {}).url(base, "openai_chat")) == with_version + "/chat/completions"
+
+
+@pytest.mark.parametrize(
+    ("adapter", "options", "named"),
+    [
+        ("nothing", {}, "nothing"),
+        ("openai", {"colour": 1}, "colour"),
+        ("openai", {"stream": "sometimes"}, "stream"),
+        ("openai", {"accepts": "chat_template"}, "accepts"),
+        ("openai", {"accepts": [1]}, "accepts"),
+        ("sandbox", {"stream": "only"}, "stream"),
+    ],
+)
+def test_a_bad_option_is_refused_by_name(adapter: str, options: dict[str, Any], named: str) -> None:
+    with pytest.raises(BadOption, match=named):
+        build(adapter, "mine", options)
+
+
+def test_a_field_that_an_engine_accepts_is_sent() -> None:
+    fields = {"chat_template": "{{ x }}", "guided_decoding_backend": "xgrammar"}
+    sent, dropped = bent(build("openai", "mine", {"accepts": list(fields)}), fields, nothing)
+    assert (sent, dropped) == (fields, [])
+    assert str(build("openai", "other", {}).at_version((1, 2)).version) == "(1, 2)"
