@@ -175,7 +175,10 @@ def _show(difference: str) -> bool:
 
 def _ask(difference: str) -> bool:
     click.echo(difference)
-    return click.confirm("Apply this?")
+    try:
+        return click.confirm("Apply this?")
+    except click.Abort:
+        raise Trouble("Nothing was changed: nobody answered. `--yes` applies without asking.") from None
 
 
 @contextlib.contextmanager

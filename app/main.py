@@ -1,8 +1,10 @@
 """Where the parts meet: nothing else builds them."""
 
+import asyncio
 import contextlib
 import gc
 import logging
+import resource
 import socket
 from collections.abc import AsyncGenerator
 
@@ -12,6 +14,7 @@ from litestar import Litestar
 
 from app import logs
 from app.api.errors import HANDLERS
+from app.api.operations import keep_counting
 from app.api.routes import Front, doors, routes
 from app.api.wire import corked
 from app.gateway.fleet import Fleet
@@ -52,9 +55,11 @@ def create_app(settings: Settings, turn: Turn, *, name: str) -> tuple[Front, Gat
     async def lifespan(_: Litestar) -> AsyncGenerator[None, None]:
         await live.start()
         fleet.start()
+        counting = asyncio.create_task(keep_counting(gateway))
         try:
             yield
         finally:
+            counting.cancel()
             fleet.stop()
             await transport.aclose()
             await live.stop()
@@ -75,7 +80,14 @@ def create_app(settings: Settings, turn: Turn, *, name: str) -> tuple[Front, Gat
 def run_worker(settings: Settings, *, sockets: list[socket.socket], name: str) -> None:
     """One gateway process on listening sockets that it was handed, until SIGTERM; then it drains."""
     logs.start(settings.log_level)
+    open_many_files()
     uvloop.run(_serve(settings, sockets, name))
+
+
+def open_many_files() -> None:
+    """As many as this process may: a stream takes two, and the 1024 that a login usually begins with are soon gone."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _serve(settings: Settings, sockets: list[socket.socket], name: str) -> None:

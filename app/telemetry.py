@@ -1,5 +1,6 @@
 """Metrics, in Prometheus's words. With PROMETHEUS_MULTIPROC_DIR set (`narthex up` sets it) a scrape of any worker tells of all."""
 
+import collections
 import os
 
 from prometheus_client import (
@@ -21,12 +22,15 @@ _MOST_TOKENS = 2**31  # beyond what the record holds too
 
 
 class Telemetry:
-    """The metrics of one process. Label values are configured names and closed sets, never a caller's words: their number is bounded."""
+    """The metrics of one process, as of its last settle(). `in_flight`: requests that have not ended.
+
+    Label values are configured names and closed sets, never a caller's words: their number is bounded.
+    """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         registry = registry or CollectorRegistry()
         self._registry = registry
-        self.in_flight = Gauge(
+        self._in_flight = Gauge(
             "narthex_requests_in_flight", "Requests that have not ended yet.", registry=registry, multiprocess_mode="livesum"
         )
         self._requests = Counter(
@@ -78,33 +82,35 @@ class Telemetry:
             registry=registry,
             multiprocess_mode="livemax",
         )
-        self._children: dict[tuple[str, str, str, int], tuple[Counter, Histogram, Histogram, Counter, Counter]] = {}
+        self._of_model: dict[tuple[str, str], tuple[Histogram, Histogram, Counter, Counter]] = {}
+        self._ended: list[Exchange] = []
+        self.in_flight = 0
 
     def ended(self, exchange: Exchange) -> None:
-        key = exchange.route, exchange.model, exchange.outcome, exchange.status
-        children = self._children.get(key)
-        if children is None:
-            route, model = exchange.route, exchange.model
-            children = self._children[key] = (
-                self._requests.labels(route, model, exchange.outcome, str(exchange.status)),
-                self._duration.labels(route, model),
-                self._first.labels(route, model),
-                self._tokens.labels(model, "input"),
-                self._tokens.labels(model, "output"),
-            )
-        requests, duration, first, tokens_in, tokens_out = children
-        requests.inc()
-        duration.observe(exchange.duration_us / 1e6)
-        if exchange.first_token_us is not None:
-            first.observe(exchange.first_token_us / 1e6)
-        _count(tokens_in, exchange.usage.input)
-        _count(tokens_out, exchange.usage.output)
-        for attempt in exchange.attempts:
-            if attempt.error is not None:
-                self._faults.labels(attempt.provider, attempt.error).inc()
+        """Counted in the next settle(): a handful of locked counters would be a tenth of what a request costs."""
+        self._ended.append(exchange)
 
     def refused(self, status: int) -> None:
         self._refusals.labels(str(status)).inc()
+
+    def settle(self) -> None:
+        """Brings the metrics up to date with what has happened."""
+        ended, self._ended = self._ended, []
+        counts: collections.Counter[tuple[str, str, str, int]] = collections.Counter()
+        for exchange in ended:
+            counts[exchange.route, exchange.model, exchange.outcome, exchange.status] += 1
+            duration, first, tokens_in, tokens_out = self._measures(exchange.route, exchange.model)
+            duration.observe(exchange.duration_us / 1e6)
+            if exchange.first_token_us is not None:
+                first.observe(exchange.first_token_us / 1e6)
+            _count(tokens_in, exchange.usage.input)
+            _count(tokens_out, exchange.usage.output)
+            for attempt in exchange.attempts:
+                if attempt.error is not None:
+                    self._faults.labels(attempt.provider, attempt.error).inc()
+        for (route, model, outcome, status), count in counts.items():
+            self._requests.labels(route, model, outcome, str(status)).inc(count)
+        self._in_flight.set(self.in_flight)
 
     def spool(self, *, size_bytes: int, oldest_s: float, lost: int, lost_content: int, quarantined: int) -> None:
         self._spool_bytes.set(size_bytes)
@@ -113,8 +119,16 @@ class Telemetry:
         self._lost_content.set(lost_content)
         self._quarantined.set(quarantined)
 
+    def _measures(self, route: str, model: str) -> tuple[Histogram, Histogram, Counter, Counter]:
+        measures = self._of_model.get((route, model))
+        if measures is None:
+            tokens = self._tokens.labels(model, "input"), self._tokens.labels(model, "output")
+            measures = self._of_model[route, model] = self._duration.labels(route, model), self._first.labels(route, model), *tokens
+        return measures
+
     def page(self) -> bytes:
         """What /metrics answers."""
+        self.settle()
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
             return generate_latest(self._registry)
         together = CollectorRegistry()

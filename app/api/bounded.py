@@ -6,7 +6,7 @@ A head of any length is read at quadratic cost: 200 MB of one header held a work
 import asyncio
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from providers.dialects.openai_chat import OpenAIChat
 from providers.errors import Malformed, NarthexError, TooLarge
@@ -103,8 +103,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _refuse(self, error: NarthexError) -> None:
         """Tells what cannot be read as a request, unless an answer has begun: nothing else must be written into it."""
-        cycle: RequestResponseCycle | None = self.cycle
-        if cycle is None or cycle.response_complete or not cycle.response_started:
+        answering = self.cycle and self.cycle.response_started and not self.cycle.response_complete
+        if not answering:
             body = _dialect.write_error(error)
             about = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
             self.transport.write(STATUS_LINE[error.status] + about + body)

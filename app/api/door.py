@@ -38,7 +38,7 @@ class Door:
         work = asyncio.current_task()
         assert work is not None
         watcher: asyncio.Task[None] | None = None
-        gateway.telemetry.in_flight.inc()
+        gateway.telemetry.in_flight += 1
         try:
             try:
                 if scope["method"] != "POST":  # pyright: ignore[reportGeneralTypeIssues]
@@ -64,7 +64,7 @@ class Door:
         finally:
             if watcher is not None:
                 watcher.cancel()
-            gateway.telemetry.in_flight.dec()
+            gateway.telemetry.in_flight -= 1
             try:
                 exchange = underway.keep("hung_up" if underway.hung_up else "cut")
                 if exchange is not None:

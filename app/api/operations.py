@@ -1,5 +1,6 @@
 """For those who run it: /health/live, /health/ready, /metrics, and the reference of the API at /docs."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +39,7 @@ def routes(gateway: Gateway) -> Router:
 
     @get("/metrics")
     async def metrics() -> Response[bytes]:
-        spool = gateway.spool.stats()
-        writer = read_status(gateway.settings.home)
-        gateway.telemetry.spool(
-            size_bytes=spool.size_bytes,
-            oldest_s=spool.oldest_s,
-            lost=spool.lost_records,
-            lost_content=spool.lost_content,
-            quarantined=writer.quarantined if writer else 0,
-        )
+        count(gateway)
         return Response(gateway.telemetry.page(), media_type=telemetry.CONTENT_TYPE)
 
     @get("/docs")
@@ -54,3 +47,23 @@ def routes(gateway: Gateway) -> Router:
         return Response(_PAGE + reference, media_type="text/html; charset=utf-8")
 
     return Router("/", route_handlers=[alive, ready, metrics, docs])
+
+
+async def keep_counting(gateway: Gateway) -> None:
+    """What this process has to tell, told every second: a scrape of another one tells it too."""
+    while True:
+        await asyncio.sleep(1)
+        count(gateway)
+        gateway.telemetry.settle()
+
+
+def count(gateway: Gateway) -> None:
+    spool = gateway.spool.stats()
+    writer = read_status(gateway.settings.home)
+    gateway.telemetry.spool(
+        size_bytes=spool.size_bytes,
+        oldest_s=spool.oldest_s,
+        lost=spool.lost_records,
+        lost_content=spool.lost_content,
+        quarantined=writer.quarantined if writer else 0,
+    )

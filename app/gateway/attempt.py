@@ -78,7 +78,13 @@ class Attempts:
                     unsupported = unsupported or reason
                     break
                 try:
-                    answer = await self._try(endpoint, target, prepared, ask, dialect, stamp, underway)
+                    try:
+                        answer = await self._try(endpoint, target, prepared, ask, dialect, stamp, underway)
+                    except CredentialRefused:
+                        # It may have been replaced where it is kept: a rotation must cost no request.
+                        if not endpoint.renew_credential():
+                            raise
+                        answer = await self._try(endpoint, target, prepared, ask, dialect, stamp, underway)
                 except UpstreamError as error:
                     self._fleet.blame(endpoint, error)
                     if not error.elsewhere:
@@ -122,8 +128,6 @@ class Attempts:
             return await self._ask(upstream, prepared, ask, dialect, stamp, underway)
         except UpstreamError as fault:
             error, told = type(fault).__name__, fault.message
-            if isinstance(fault, CredentialRefused):
-                endpoint.forget_credential()
             await underway.let_go()
             raise
         except asyncio.CancelledError:

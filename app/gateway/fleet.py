@@ -32,16 +32,23 @@ class Endpoint:
     def request(self, body: bytes, timeout: Mapping[str, float]) -> httpx.Request:
         """A request with this body. Raises credentials.NoCredential if the one that is configured is not there."""
         if self._headers is None:
-            secret = credentials.read(self.config.credential)
-            ours = {"content-type": "application/json", "accept": "application/json, text/event-stream", "user-agent": "narthex"}
-            told = [*ours.items(), *self.provider.headers(secret)]
-            self._headers = [(name.encode("ascii"), value.encode("ascii")) for name, value in told]
+            self._headers = self._standing()
         # Bytes and a stream: httpx then looks at nothing, which is four times faster. The transport adds host and content-length.
         return httpx.Request("POST", self.url, headers=self._headers, stream=httpx.ByteStream(body), extensions={"timeout": timeout})
 
-    def forget_credential(self) -> None:
-        """It was refused: it may have been replaced where it is kept, so the next request reads it again."""
-        self._headers = None
+    def renew_credential(self) -> bool:
+        """After a refusal: whether another one lies now where it is kept. The next request goes with what is there."""
+        refused, self._headers = self._headers, None
+        try:
+            self._headers = self._standing()
+        except credentials.NoCredential:
+            return False
+        return self._headers != refused
+
+    def _standing(self) -> list[tuple[bytes, bytes]]:
+        secret = credentials.read(self.config.credential)
+        ours = {"content-type": "application/json", "accept": "application/json, text/event-stream", "user-agent": "narthex"}
+        return [(name.encode("ascii"), value.encode("ascii")) for name, value in [*ours.items(), *self.provider.headers(secret)]]
 
     def learn(self, version: tuple[int, ...] | None) -> None:
         if version is not None and version != self.provider.version:

@@ -73,7 +73,7 @@ async def serve(gateway: Gateway, dialect: Dialect, raw: bytes, headers: Mapping
     try:
         gateway.spool.admit()
     except SpoolFull as full:
-        raise Unavailable(str(full)) from None
+        raise Unavailable(str(full), retry_after_s=5) from None
     planned = underway.plan = plan(gateway.live.directory, ask.model, underway.id)
 
     assert underway.caller is not None

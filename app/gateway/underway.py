@@ -4,6 +4,8 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
+import msgspec
+
 from app import uuid7
 from app.domain import Attempt, Caller, Exchange, Outcome, Plan
 from providers.chat import Usage
@@ -94,12 +96,20 @@ class Underway:
             served_model=served.model if served else None,
             endpoint=served.endpoint if served else None,
             error=self.error,
-            message=self.message,
-            attempts=tuple(self.attempts) if len(self.attempts) > 1 or self.outcome != "answered" else (),
+            message=self.message if self.caller.content == "full" else None,
+            attempts=self._told_attempts(),
             dropped=tuple(self.dropped),
             tags=self.tags,
             end_user=self.ask.end_user,
         )
+
+    def _told_attempts(self) -> tuple[Attempt, ...]:
+        """None for the usual one that served. An engine may repeat the ask in its error, so messages are content."""
+        if len(self.attempts) == 1 and self.outcome == "answered":
+            return ()
+        if self.caller is not None and self.caller.content == "full":
+            return tuple(self.attempts)
+        return tuple(msgspec.structs.replace(attempt, message=None) for attempt in self.attempts)
 
     async def let_go(self) -> None:
         """Lets go of the engine: a request that still runs there is stopped."""

@@ -278,7 +278,7 @@ async def test_sigterm_finishes_what_is_under_way_within_bounds_and_records_the_
     assert (await short).endswith("data: [DONE]\n\n")
     assert "[DONE]" not in await long
     await asyncio.to_thread(own.process.wait, 30)
-    assert not list((own.home / "spool").glob("*.seg")), "the writer emptied the spool"
+    assert not list((own.home / "spool").glob("*.spool")), "the writer emptied the spool"
     await engine.stop()
     services.stop(own)
 
