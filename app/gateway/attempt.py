@@ -41,7 +41,7 @@ class Upstream:
     async def release(self) -> None:
         self.endpoint.in_flight -= 1
         if self.response is not None:
-            await self.response.aclose()
+            await _stream(self.response).aclose()
 
 
 class Attempts:
@@ -233,8 +233,12 @@ def _is_stream(response: httpx.Response, wanted: bool) -> bool:
 
 def _blocks(response: httpx.Response) -> AsyncIterator[bytes]:
     """The body as it comes, undecoded: we ask for no content encoding."""
+    return aiter(_stream(response))
+
+
+def _stream(response: httpx.Response) -> httpx.AsyncByteStream:
     assert isinstance(response.stream, httpx.AsyncByteStream)
-    return aiter(response.stream)
+    return response.stream
 
 
 async def _nothing() -> AsyncIterator[bytes]:
