@@ -22,6 +22,7 @@ _SUSPECTS = re.compile(
 # Capitals after small letters within a word, twice: rare in names, all but sure in keys.
 _JUMPS = re.compile(r"[a-z][A-Z].*[a-z][A-Z]")
 _LONGEST = 2000
+_LONGEST_WAIT_S = 86_400.0
 
 
 def masked(text: str) -> str:
@@ -80,11 +81,11 @@ def read_retry_after(value: str | None) -> float | None:
         return None
     try:
         seconds = float(value)
-        return max(0.0, seconds) if math.isfinite(seconds) else None
+        return min(max(0.0, seconds), _LONGEST_WAIT_S) if math.isfinite(seconds) else None
     except ValueError:
         pass
     try:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+        return min(max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time()), _LONGEST_WAIT_S)
     except (ValueError, OverflowError):
         return None
 

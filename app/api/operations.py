@@ -1,10 +1,11 @@
 """For those who run it: /health/live, /health/ready, /metrics, and the reference of the API at /docs."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Any
 
-from litestar import Response, Router, get
+from litestar import HttpMethod, Response, Router, get, route
 from markdown_it import MarkdownIt
 
 from app import telemetry
@@ -21,11 +22,12 @@ table{border-collapse:collapse}td,th{border:1px solid #d8d4cc;padding:.3rem .6re
 def routes(gateway: Gateway) -> Router:
     reference = MarkdownIt("commonmark").enable("table").render((Path(__file__).parent / "reference.md").read_text("utf-8"))
 
-    @get("/health/live")
+    # Some load balancers ask with HEAD.
+    @route("/health/live", http_method=[HttpMethod.GET, HttpMethod.HEAD])
     async def alive() -> dict[str, str]:
         return {"status": "alive"}
 
-    @get("/health/ready")
+    @route("/health/ready", http_method=[HttpMethod.GET, HttpMethod.HEAD])
     async def ready() -> Response[dict[str, Any]]:
         spool = gateway.spool.stats()
         about: dict[str, Any] = {
@@ -50,10 +52,15 @@ def routes(gateway: Gateway) -> Router:
 
 
 async def keep_counting(gateway: Gateway) -> None:
-    """What this process has to tell, told every second: a scrape of another one tells it too."""
-    while True:
-        await asyncio.sleep(1)
-        count(gateway)
+    """What this process has to tell, told every second, and at its end: a scrape of another one tells it too."""
+    try:
+        while True:
+            await asyncio.sleep(1)
+            gateway.telemetry.settle()
+            # No file may be left to look at the spool with; what has ended must be counted all the same, for until then it is held.
+            with contextlib.suppress(OSError):
+                count(gateway)
+    finally:
         gateway.telemetry.settle()
 
 

@@ -49,12 +49,12 @@ def _chance(seed: str, at: int) -> float:
 
 def _unknown(directory: Directory, name: str) -> str:
     if name.startswith(("tensorzero::function_name::", "narthex::function_name::")):
-        return f"There is no function {name.partition('::function_name::')[2]!r}: no functions are configured."
+        return f"There is no function {name.partition('::function_name::')[2]!r:.100}: no functions are configured."
     some = sorted(directory.models)
     if not some:
-        return f"There is no model {name!r}: none is configured yet."
+        return f"There is no model {name!r:.100}: none is configured yet."
     more = f" and {len(some) - 50} more (GET /v1/models lists all)" if len(some) > 50 else ""
-    return f"There is no model {name!r}. This key may use: {', '.join(some[:50])}{more}."
+    return f"There is no model {name!r:.100}. This key may use: {', '.join(some[:50])}{more}."
 
 
 def check_episode(episode_id: str, now_ms: float) -> str:

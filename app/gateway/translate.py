@@ -7,7 +7,7 @@ from msgspec import Struct
 from app.domain import Target
 from providers.chat import ChatResponse, Usage
 from providers.dialect import Ask, Dialect, Edited, Editor, Stamp
-from providers.errors import UpstreamError
+from providers.errors import Garbled, UpstreamError
 from providers.events import Fold, unfold
 from providers.provider import Provider
 from providers.wire import Body, merged
@@ -76,6 +76,8 @@ class Unfolding:
 
     def feed(self, block: bytes) -> bytes:
         answer = self._dialect.read_response(block)
+        if not answer.choices or not all(choice.finish_reason for choice in answer.choices):
+            raise Garbled("The engine's answer has no choices, or none that is finished.")
         self.usage, self.finish_reason, self.done = answer.usage, _finish_reason(answer), True
         return b"".join([self._writer.feed(event) for event in unfold(answer)])
 

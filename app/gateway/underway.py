@@ -11,6 +11,9 @@ from app.domain import Attempt, Caller, Exchange, Outcome, Plan
 from providers.chat import Usage
 from providers.dialect import Ask
 
+# A row is looked up and listed by its user; what was sent in full is in the ask.
+_LONGEST_USER = 512
+
 
 class Entry(Protocol):
     """The record of one exchange while it grows; app.record.spool.Entry is one."""
@@ -100,7 +103,7 @@ class Underway:
             attempts=self._told_attempts(),
             dropped=tuple(self.dropped),
             tags=self.tags,
-            end_user=self.ask.end_user,
+            end_user=self.ask.end_user and self.ask.end_user[:_LONGEST_USER],
         )
 
     def _told_attempts(self) -> tuple[Attempt, ...]:

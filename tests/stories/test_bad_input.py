@@ -87,6 +87,16 @@ async def test_unknown_routes_and_wrong_methods_have_the_same_envelope(client: h
     assert status != 405 or answer.headers["allow"]
 
 
+async def test_load_balancers_may_ask_with_head(client: httpx.AsyncClient):
+    for path in ("/health/live", "/health/ready"):
+        assert (await client.head(path)).status_code == 200
+
+
+async def test_a_nul_in_a_filter_is_the_askers_fault(service: Service):
+    async with service.client(headers={"authorization": f"Bearer {service.admin_key}"}) as admin:
+        assert (await admin.get("/admin/v1/inferences?model=%00")).status_code == 400
+
+
 @pytest.mark.parametrize("episode", ["x", "0d3b1c5e-6f3a-4c1d-9b7a-0123456789ab", uuid7.first_at(32_503_680_000_000), ""])
 async def test_an_episode_that_is_no_uuid7_of_the_past_is_400(client: httpx.AsyncClient, episode: str):
     answer = await client.post(CHAT, json={"model": "sandbox", "messages": HI, "episode_id": episode})

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import json
 import socket
 import struct
@@ -10,11 +11,14 @@ import sys
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import pytest
 
+from app.api.operations import keep_counting
+from app.telemetry import Telemetry
 from tests.stories.scripted import Asked, ScriptedEngine, chunk
 from tests.stories.service import Service
 
@@ -212,6 +216,30 @@ async def test_hanging_up_at_any_moment_leaves_nothing_behind(service: Service, 
                 await asyncio.sleep(0.05)
     for log in (service.home / "logs").glob("gateway-*.log"):
         assert "ASGI" not in log.read_text()
+
+
+async def test_a_worker_without_a_file_left_goes_on_counting_what_has_ended():
+    class Exhausted:
+        """A spool that cannot be looked at, as when callers hold every file that the process may open."""
+
+        def stats(self) -> Any:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    @dataclass
+    class Worker:
+        telemetry: Telemetry
+        spool: Exhausted
+
+    worker: Any = Worker(Telemetry(), Exhausted())
+    counting = asyncio.create_task(keep_counting(worker))
+    await asyncio.sleep(1.1)
+    worker.telemetry.in_flight = 7
+    await asyncio.sleep(1.1)
+    assert not counting.done()
+    counting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await counting
+    assert b"narthex_requests_in_flight 7.0" in worker.telemetry.page()
 
 
 def test_as_many_callers_are_held_as_the_machine_allows():

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.stories.scripted import HELLO, Asked, ScriptedEngine, chunk, completion
+from tests.stories.scripted import HELLO, Asked, ScriptedEngine, chunk, completion, streaming
 from tests.stories.service import Service
 
 CHAT = "/v1/chat/completions"
@@ -118,3 +118,20 @@ async def test_an_answer_goes_on_while_its_provider_is_configured_anew(
     text = (await asking).text
     assert "before" in text and "after" in text and text.endswith("data: [DONE]\n\n")
     assert (len(chats(engine)), len(chats(second_engine))) == (1, 1)
+
+
+@pytest.mark.parametrize("usage", [[], "3", {"prompt_tokens": 3.5}, {"prompt_tokens": 3, "prompt_tokens_details": []}])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_usage_that_cannot_be_read_costs_no_answer(client: httpx.AsyncClient, engine: ScriptedEngine, usage: Any, stream: bool):
+    async def whole(asked: Asked) -> None:
+        await asked.answer(200, json.dumps({**completion("Hello."), "usage": usage}).encode())
+
+    engine.script = streaming(chunk({"content": "Hello."}), chunk({}, "stop"), chunk(None, usage=usage)) if stream else whole
+    answer = await client.post("/v1/chat/completions", json={"model": "scripted", "messages": HI, "stream": stream})
+    assert answer.status_code == 200 and "Hello." in answer.text and "error" not in answer.text
+
+
+async def test_an_end_with_more_space_before_it_is_an_end(client: httpx.AsyncClient, engine: ScriptedEngine):
+    engine.script = streaming(chunk({"content": "Hello."}, "stop"), b" [DONE]", done=False)
+    answer = await client.post("/v1/chat/completions", json={"model": "scripted", "messages": HI, "stream": True})
+    assert answer.text.endswith("data: [DONE]\n\n") and "error" not in answer.text

@@ -29,6 +29,8 @@ def routes(database: AsyncEngine) -> Router:
         until: datetime | None = None,
     ) -> dict[str, Any]:
         _only(request, _FILTERS)
+        if model is not None and "\0" in model:
+            raise Malformed("`model` holds a NUL character, which no name does.", param="model")
         if outcome is not None and outcome not in get_args(Outcome):
             raise Malformed(f"`outcome` may be {', '.join(get_args(Outcome))}.", param="outcome")
         wanted = records.Filter(model, team_id and _id(team_id, "team_id"), outcome, _ms(since), _ms(until))

@@ -54,7 +54,7 @@ class _Choice(Struct):
 class _Answer(Struct):
     choices: list[_Choice]
     model: str = ""
-    created: int | None = None
+    created: int | float | None = None
     usage: Raw = Raw(b"null")
     system_fingerprint: str | None = None
     service_tier: str | None = None
@@ -79,12 +79,17 @@ def _read(raw: bytes) -> _Answer:
         raise Garbled(f"The engine's answer is not a chat completion: {fault}.") from None
 
 
+def _seconds(told: int | float | None) -> int | None:
+    """Unix time; transformers serve and others tell it with a fraction."""
+    return None if told is None else int(told)
+
+
 def read_response(raw: bytes) -> ChatResponse:
     told = _read(raw)
     return ChatResponse(
         choices=tuple(_read_choice(choice) for choice in sorted(told.choices, key=lambda choice: choice.index)),
         model=told.model,
-        created=told.created,
+        created=_seconds(told.created),
         usage=_usage(told),
         system_fingerprint=told.system_fingerprint or None,
         service_tier=told.service_tier or None,
@@ -92,10 +97,7 @@ def read_response(raw: bytes) -> ChatResponse:
 
 
 def _usage(told: _Answer) -> Usage | None:
-    try:
-        return None if told.usage == Raw(b"null") else read_usage(told.usage)
-    except UNREADABLE as fault:
-        raise Garbled(f"The engine's answer is not a chat completion: {fault}.") from None
+    return None if told.usage == Raw(b"null") else read_usage(told.usage)
 
 
 def _read_choice(choice: _Choice) -> Choice:
@@ -187,14 +189,14 @@ class ChunkReader:
         return last
 
     def _events(self, data: bytes) -> Iterator[Event]:
-        if data == b"[DONE]":
+        if data.strip() == b"[DONE]":
             self.done = True
         if self.done:
             return
         told = _read(data)
         if not self._started:
             self._started = True
-            yield Started(told.model, told.created, told.system_fingerprint or None, told.service_tier or None)
+            yield Started(told.model, _seconds(told.created), told.system_fingerprint or None, told.service_tier or None)
         for choice in told.choices:
             yield from self._said(choice.index, choice.delta or choice.message or _Said())
             if choice.logprobs is not None and choice.logprobs.content is not None:

@@ -41,9 +41,15 @@ _message = msgspec.json.Decoder(dict[str, Raw])
 _usage = msgspec.json.Decoder(_Usage)
 
 
-def read_usage(raw: bytes | Raw) -> Usage:
-    """Tokens as OpenAI chat reports them. Source: https://platform.openai.com/docs/api-reference/chat/object, read 2026-11."""
-    told = _usage.decode(raw)
+def read_usage(raw: bytes | Raw) -> Usage | None:
+    """Tokens as OpenAI chat reports them; None if they are told in another way: that must not cost a good answer.
+
+    Source: https://platform.openai.com/docs/api-reference/chat/object, read 2026-11.
+    """
+    try:
+        told = _usage.decode(raw)
+    except UNREADABLE:
+        return None
     return Usage(
         input=told.prompt_tokens,
         output=told.completion_tokens,
@@ -135,7 +141,7 @@ class StreamEditor:
         self._held[0]["usage"] = self._told
 
     def _edit(self, data: bytes) -> bytes:
-        if data == b"[DONE]":
+        if data.strip() == b"[DONE]":
             self.done = True
             return b""
         body = Body.read_reply(data)
@@ -146,10 +152,11 @@ class StreamEditor:
         usage = body.pop("usage", NULL)
         choices = body.get("choices", NULL)
         try:
-            heads = _heads.decode(choices)
+            heads = [] if choices == NULL and usage != NULL else _heads.decode(choices)
             if usage != NULL:
                 self.usage, self._told = read_usage(usage), usage
-            body["choices"] = _with_reasoning_named(choices, "delta")
+            if heads:
+                body["choices"] = _with_reasoning_named(choices, "delta")
         except UNREADABLE as fault:
             raise Garbled(f"The engine's chunk is not a chat completion chunk: {fault}.") from None
         if not heads and usage != NULL:
