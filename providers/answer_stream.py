@@ -23,6 +23,7 @@ class Line(Protocol):
     """What an answer needs of the connection that it comes over; providers/connection.py is one."""
 
     transport: asyncio.Transport
+    loop: asyncio.AbstractEventLoop
 
     def abort(self) -> None:
         """Closes now. The answer hears no more of it."""
@@ -46,6 +47,7 @@ class AnswerStream(httpx.AsyncByteStream):
         self.keep_alive = outgoing.keep_alive
         self.pump: asyncio.Task[None] | None = None
         self._connection: Line | None = connection
+        self._loop = connection.loop
         self._may_repeat = may_repeat
         self._patience = patience
         self._waiter: asyncio.Future[None] | None = None
@@ -197,7 +199,7 @@ class AnswerStream(httpx.AsyncByteStream):
     async def _news(self) -> None:
         if self._waiter is not None:
             raise RuntimeError("Two tasks read one answer")
-        waiter = self._waiter = asyncio.get_running_loop().create_future()
+        waiter = self._waiter = self._loop.create_future()
         try:
             await waiter
         except BaseException:

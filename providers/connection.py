@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable
 from typing import cast
 
@@ -24,6 +25,7 @@ class Connection(asyncio.Protocol):
     transport: asyncio.Transport
 
     def __init__(self, address: str, put_back: "Callable[[Connection], None]", forget: "Callable[[Connection], None]") -> None:
+        self.loop = asyncio.get_running_loop()  # once, as before CPython 3.12 each look costs a system call
         self.stream: AnswerStream | None = None
         self.served = False
         self.gone = False
@@ -55,7 +57,7 @@ class Connection(asyncio.Protocol):
         stream = self.stream
         self.abort()
         if stream is not None:
-            age_s = asyncio.get_running_loop().time() - self.busy_since
+            age_s = time.monotonic() - self.busy_since
             stream.fail(kind, f"{message} ({self._address})", stale=ended and age_s <= STALE_WITHIN_S)
 
     async def writable(self) -> None:
@@ -113,7 +115,7 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         if self._drained is None:
-            self._drained = asyncio.get_running_loop().create_future()
+            self._drained = self.loop.create_future()
 
     def resume_writing(self) -> None:
         drained, self._drained = self._drained, None

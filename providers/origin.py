@@ -1,6 +1,7 @@
 """Origin: the connections to one address. Who may have one, who waits for one, and how long an idle one is kept."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import httpx
@@ -59,10 +60,9 @@ class Origin:
             waiter.set_result(connection)
             return
         self.idle[connection] = None
-        loop = asyncio.get_running_loop()
-        connection.idle_since = loop.time()
+        connection.idle_since = time.monotonic()
         if self._expiry_timer is None:
-            self._expiry_timer = loop.call_later(self._idle_s, self._expire)
+            self._expiry_timer = asyncio.get_running_loop().call_later(self._idle_s, self._expire)
 
     def forget(self, connection: Connection) -> None:
         """The connection is closed, or was never opened."""
@@ -85,7 +85,7 @@ class Origin:
         waiter: asyncio.Future[Connection | None] = loop.create_future()
         self._waiters[waiter] = None
         try:
-            async with asyncio.timeout(patience.left(patience.pool, loop.time())):
+            async with asyncio.timeout(patience.left(patience.pool, time.monotonic())):
                 given = await waiter
             if self._closed:
                 raise httpx.ConnectError(CLOSED, request=request)
@@ -121,13 +121,14 @@ class Origin:
         return None
 
     def _expire(self) -> None:
-        loop = asyncio.get_running_loop()
         self._expiry_timer = None
-        horizon = loop.time() - self._idle_s
+        now = time.monotonic()
+        horizon = now - self._idle_s
         while self.idle and (oldest := next(iter(self.idle))).idle_since <= horizon:
             oldest.abort()
         if self.idle:
-            self._expiry_timer = loop.call_at(next(iter(self.idle)).idle_since + self._idle_s, self._expire)
+            due_s = next(iter(self.idle)).idle_since + self._idle_s - now
+            self._expiry_timer = asyncio.get_running_loop().call_later(due_s, self._expire)
 
     def _stop_expiry(self) -> None:
         if self._expiry_timer is not None:

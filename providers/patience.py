@@ -1,6 +1,6 @@
 """Patience: how long each step of a request may take, as the request says in its extensions."""
 
-import asyncio
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
@@ -12,7 +12,7 @@ _STEPS = ("pool", "connect", "write", "read", "total")
 
 @dataclass(slots=True)
 class Patience:
-    """How long each step may take, in seconds; inf is for ever. `ends_at` is a time of the loop."""
+    """How long each step may take, in seconds; inf is for ever. `ends_at` is of time.monotonic(), which event loops go by too."""
 
     pool: float
     connect: float
@@ -31,7 +31,7 @@ class Patience:
 
 def patience_of(request: httpx.Request) -> Patience:
     """Its clock starts now: `total` runs from this call. What each step means is told in providers/transport.py."""
-    now = asyncio.get_running_loop().time()
+    now = time.monotonic()
     timeout: Mapping[str, float | None] = request.extensions.get("timeout") or {}
     pool, connect, write, read, total = [inf if (s := timeout.get(step)) is None else s for step in _STEPS]
     own = "first" in timeout

@@ -18,6 +18,7 @@ Accept-Encoding of its own none is sent, and nothing is decoded here.
 
 import asyncio
 import ssl
+import time
 from dataclasses import dataclass
 from functools import partial
 
@@ -161,7 +162,7 @@ class Transport(httpx.AsyncBaseTransport):
         loop = asyncio.get_running_loop()
         connection = Connection(origin.address, partial(self._put_back, origin), partial(self._forget, origin))
         sni = origin.sni or origin.host if origin.tls else None
-        patiently = asyncio.timeout(patience.left(patience.connect, loop.time()))
+        patiently = asyncio.timeout(patience.left(patience.connect, time.monotonic()))
         self._dialling.add(patiently)
         try:
             async with patiently:
@@ -191,7 +192,7 @@ class Transport(httpx.AsyncBaseTransport):
         if connection.served:
             self._reused += 1
         connection.served = True
-        connection.busy_since = asyncio.get_running_loop().time()
+        connection.busy_since = time.monotonic()
         self._busy.add(connection)
         if self._sweep_timer is None:
             self._arm_sweep()
@@ -207,13 +208,11 @@ class Transport(httpx.AsyncBaseTransport):
     # Time
 
     def _arm_sweep(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._sweep_due = loop.time() + SWEEP_S
-        self._sweep_timer = loop.call_later(SWEEP_S, self._sweep)
+        self._sweep_due = time.monotonic() + SWEEP_S
+        self._sweep_timer = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
 
     def _sweep(self) -> None:
-        loop = asyncio.get_running_loop()
-        now = loop.time()
+        now = time.monotonic()
         # After a stall of the loop, timers run before what arrived meanwhile is read: an engine that spoke would seem silent. So one
         # late sweep is passed over; one, for a loop that is always late must not wait for ever.
         self._passed_over = now - self._sweep_due > SWEEP_S and not self._passed_over

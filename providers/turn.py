@@ -11,12 +11,16 @@ class Turn:
     """What is held until the turn ends. One per event loop; those who share it share its row of writes."""
 
     def __init__(self) -> None:
+        # Kept: in CPython before 3.12 asyncio.get_running_loop() asks the system for the process's id each time.
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._held: dict[asyncio.WriteTransport, list[bytes]] = {}
 
     def write(self, transport: asyncio.WriteTransport, data: bytes) -> None:
         held = self._held
         if not held:
-            asyncio.get_running_loop().call_soon(self._end)
+            if self._loop is None:
+                self._loop = asyncio.get_running_loop()
+            self._loop.call_soon(self._end)
         pieces = held.get(transport)
         if pieces is None:
             held[transport] = [data]

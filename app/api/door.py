@@ -35,7 +35,7 @@ class Door:
         gateway = self._gateway
         underway = Underway(self._dialect.name)
         out = Outgoing(send, underway)
-        work = asyncio.current_task()
+        work = asyncio.current_task(gateway.loop)
         assert work is not None
         watcher: asyncio.Task[None] | None = None
         gateway.telemetry.in_flight += 1
@@ -48,7 +48,7 @@ class Door:
                 headers = _headers(scope)
                 underway.caller = await who_asks(gateway.live, headers)
                 raw = await _read(headers, receive, gateway.settings.max_body_bytes)
-                watcher = asyncio.create_task(_watch(receive, work, underway, out))
+                watcher = gateway.loop.create_task(_watch(receive, work, underway, out))
                 await serve(gateway, self._dialect, raw, headers, underway, out)
             except _CallerLeft:
                 pass

@@ -63,6 +63,8 @@ class Gateway:
         self.spool = spool
         self.telemetry = telemetry
         self.draining = False
+        # Handed to what would look it up at each request: before CPython 3.12 that costs a system call.
+        self.loop = asyncio.get_running_loop()
 
 
 async def serve(gateway: Gateway, dialect: Dialect, raw: bytes, headers: Mapping[bytes, bytes], underway: Underway, out: Out) -> None:
