@@ -12,13 +12,28 @@ Outcome = Literal["answered", "failed", "hung_up", "cut"]
 
 
 class Caller(Struct, frozen=True):
-    """Whom a key stands for."""
+    """Whom a key stands for, and what it may do.
+
+    `prefix`: the key's public part, as `nx-` and twelve hex digits. None: no restriction. `models` and `routes` may end in `*`;
+    `networks` in CIDR notation. `expires_s`: Unix time from which the key is no longer good.
+    """
 
     key_id: str
     team_id: str
     team: str
     content: ContentPolicy
     admin: bool = False
+    prefix: str = ""
+    models: tuple[str, ...] | None = None
+    routes: tuple[str, ...] | None = None
+    networks: tuple[str, ...] | None = None
+    expires_s: float | None = None
+
+
+class TeamConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`[teams.NAME]`: `content` is what is kept of its asks and replies."""
+
+    content: ContentPolicy = "full"
 
 
 class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -43,10 +58,51 @@ class Target(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
 
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """`[models.NAME]`: a name that callers may use, what serves it, and the names to fall back to when all of it fails."""
+    """`[models.NAME]`: a name that callers may use, what serves it, and the names to fall back to when all of it fails.
+
+    `output_tokens`: what limits reserve for an answer whose length the caller does not bound; None: the setting for all models.
+    """
 
     targets: tuple[Target, ...]
     fallbacks: tuple[str, ...] = ()
+    output_tokens: int | None = None
+
+
+Resource = Literal["requests", "input_tokens", "output_tokens", "tokens", "cost_usd", "concurrency"]
+Period = Literal["second", "minute", "hour", "day", "month"]
+
+
+class Limit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`[[limits]]`: at most `amount` of a resource, for each subject of a scope, in any second, minute or hour, or calendar day or month.
+
+    `scope`: dimension (key, team, model, tag:NAME, all) to "each" or one name (of a key: its public part); all of them must match.
+    `on_outage`: while Redis is away each worker enforces its share, or requests are refused. `dry_run`: counted and told, never refused.
+    `time_zone`: of days and months.
+    """
+
+    name: str
+    scope: Mapping[str, str]
+    resource: Resource
+    amount: float
+    per: Period | None = None
+    on_outage: Literal["local", "refuse"] = "local"
+    dry_run: bool = False
+    time_zone: str = "UTC"
+
+
+class Price(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`[[prices]]`: what a provider's model costs, in US dollars for a million tokens.
+
+    `cached_input` None: as `input`. `since`: the first day (UTC, ISO 8601) on which it holds; None: ever. `source`: where it was read.
+    """
+
+    provider: str
+    model: str
+    input: float
+    output: float
+    cached_input: float | None = None
+    since: str | None = None
+    source: str | None = None
 
 
 class Directory(Struct, frozen=True):
@@ -56,6 +112,8 @@ class Directory(Struct, frozen=True):
     hash: str
     providers: Mapping[str, ProviderConfig]
     models: Mapping[str, ModelConfig]
+    limits: tuple[Limit, ...] = ()
+    prices: tuple[Price, ...] = ()
 
 
 class Plan(Struct, frozen=True):
@@ -113,3 +171,7 @@ class Exchange(Struct, frozen=True, array_like=True):
     end_user: str | None = None
     function: str | None = None
     variant: str | None = None
+    # What limits counted in the end: the usage where an engine told it, else what was estimated to have been used.
+    charged_input: int = 0
+    charged_output: int = 0
+    cost_microusd: int | None = None  # None: unknown, for want of a price

@@ -8,8 +8,11 @@
     │   ├── UnknownModel      404 a name that this key may not use or nobody configured
     │   ├── UnknownRoute      404
     │   ├── WrongMethod       405
+    │   ├── Conflict          409 the same request is being answered already
     │   ├── TooLarge          413 the body is over the limit
     │   ├── Unsupported       422 a field that no target of the model can honour
+    │   ├── KeyReused         422 an Idempotency-Key that stands for another request
+    │   ├── LimitReached      429 a limit's rule has no room for it now
     │   └── Unavailable       503 we cannot take it now: draining, or nowhere to record it
     └── UpstreamError             an engine failed us
         ├── Unreachable       502 no connection, or it broke before an answer
@@ -25,16 +28,22 @@
 `elsewhere` says whether another endpoint may do better; `fault` whether it counts against the endpoint.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 
 class NarthexError(Exception):
-    """Status and kind are what the caller is told; `param` is the path of the field at fault, None if no single one is."""
+    """Status and kind are what the caller is told; `param` is the path of the field at fault, None if no single one is.
+
+    `code`: what a program may go by, where the status does not say it all. `details`: more for a program.
+    """
 
     status: int = 500
     kind: ClassVar[str] = "internal_server_error"
     elsewhere: ClassVar[bool] = False
     fault: ClassVar[bool] = False
+    code: str | None = None
+    details: Mapping[str, str | float | None] | None = None
 
     def __init__(self, message: str, *, param: str | None = None, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -91,6 +100,37 @@ class TooLarge(AskError):
 class Unsupported(AskError):
     status = 422
     kind = "unsupported"
+
+
+class Conflict(AskError):
+    status = 409
+    kind = "conflict"
+
+
+class KeyReused(AskError):
+    status = 422
+    kind = "invalid_request_error"
+
+
+class LimitReached(AskError):
+    """`details` names the rule; `headers` tell what is left of the rules that matched."""
+
+    status = 429
+    kind = "rate_limit_exceeded"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str,
+        details: Mapping[str, str | float | None],
+        retry_after_s: float,
+        headers: Sequence[tuple[bytes, bytes]],
+    ) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.code = code
+        self.details = details
+        self.headers = headers
 
 
 class Unavailable(AskError):

@@ -40,8 +40,10 @@ class OpenAIChat:
         return ChunkWriter(stamp)
 
     def write_error(self, error: NarthexError) -> bytes:
-        """The hosted gateway's envelope: `code` is the HTTP status as a number."""
-        told: dict[str, Any] = {"message": error.message, "type": error.kind, "code": error.status, "param": error.param}
+        """The hosted gateway's envelope: `code` is the HTTP status as a number, unless there is a word that says more."""
+        told: dict[str, Any] = {"message": error.message, "type": error.kind, "code": error.code or error.status, "param": error.param}
+        if error.details:
+            told["details"] = error.details
         return msgspec.json.encode({"error": told})
 
     def write_error_frame(self, error: NarthexError) -> bytes:
