@@ -15,7 +15,7 @@ from litestar import Litestar
 from app import logs
 from app.api.errors import HANDLERS
 from app.api.operations import keep_counting
-from app.api.routes import Front, doors, routes
+from app.api.routes import doors, routes
 from app.api.wire import corked
 from app.gateway.fleet import Fleet
 from app.gateway.serve import Gateway
@@ -42,7 +42,7 @@ class Service(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def create_app(settings: Settings, turn: Turn, *, name: str) -> tuple[Front, Gateway]:
+def create_app(settings: Settings, turn: Turn, *, name: str) -> tuple[Litestar, Gateway]:
     """The application and its parts. They are started, and let go of, by the application's lifespan."""
     database = engine(settings.database_url, pool_size=4, max_overflow=4)
     transport = Transport(turn=turn)
@@ -74,7 +74,7 @@ def create_app(settings: Settings, turn: Turn, *, name: str) -> tuple[Front, Gat
         logging_config=None,
         request_max_body_size=settings.max_body_bytes,
     )
-    return Front(doors(gateway), litestar), gateway
+    return litestar, gateway
 
 
 def run_worker(settings: Settings, *, sockets: list[socket.socket], name: str) -> None:
@@ -95,7 +95,7 @@ async def _serve(settings: Settings, sockets: list[socket.socket], name: str) ->
     app, gateway = create_app(settings, turn, name=name)
     config = uvicorn.Config(
         app,
-        http=corked(turn, settings.silence_timeout_s),
+        http=corked(turn, settings.silence_timeout_s, doors(gateway)),
         ws="none",
         loop="none",
         lifespan="on",

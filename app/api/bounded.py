@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol with bounds on what a connection may do before anybody knows whose it is; uvicorn itself has none.
+"""An HTTP protocol with bounds on what a connection may do before anybody knows whose it is; uvicorn itself has none.
 
 A head of any length is read at quadratic cost: 200 MB of one header held a worker up for 40 s (uvicorn 0.54, httptools 0.9).
 """
@@ -6,8 +6,9 @@ A head of any length is read at quadratic cost: 200 MB of one header held a work
 import asyncio
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
+from app.api.doorway import DoorwayProtocol
 from providers.dialects.openai_chat import OpenAIChat
 from providers.errors import Malformed, NarthexError, TooLarge
 
@@ -16,7 +17,7 @@ MAX_HEAD_BYTES = 64 * 1024  # of a request's head, of its trailers, or of one ch
 _dialect = OpenAIChat()
 
 
-class BoundedProtocol(HttpToolsProtocol):
+class BoundedProtocol(DoorwayProtocol):
     """`unread_s`: a caller who leaves an answer unread for so long is hung up on; what waits for him would wait for ever."""
 
     unread_s = 120.0

@@ -1,14 +1,15 @@
-"""Answers as ASGI messages, with the headers that every answer carries."""
+"""Answers to a call, with the headers that every answer carries."""
 
 import math
 
-from litestar.types import Send
-
+from app.api.call import Call, Header
 from app.gateway.underway import Underway
-from providers.errors import NarthexError, WrongMethod
+from providers.errors import LimitReached, NarthexError, WrongMethod
 
-Header = tuple[bytes, bytes]
 _CONTROLS = bytes([*range(0x20), 0x7F])
+_JSON = b"content-type: application/json\r\n"
+# x-accel-buffering: nginx in front of us must not collect frames.
+_STREAM = b"content-type: text/event-stream; charset=utf-8\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
 
 
 def error_headers(error: NarthexError) -> list[Header]:
@@ -17,6 +18,8 @@ def error_headers(error: NarthexError) -> list[Header]:
         headers.append((b"retry-after", b"%d" % math.ceil(error.retry_after_s)))
     if isinstance(error, WrongMethod):
         headers.append((b"allow", error.allowed.encode("latin-1")))
+    if isinstance(error, LimitReached):
+        headers += error.headers
     return headers
 
 
@@ -29,57 +32,50 @@ def request_headers(id: str) -> list[Header]:
 class Outgoing:
     """The way to the caller of one request. See app.gateway.serve.Out.
 
-    `begun`: a status was sent, so there is no other. `ended`: the last byte was sent, or is being sent.
+    `begun`: a status was sent, so there is no other.
     """
 
-    def __init__(self, send: Send, underway: Underway) -> None:
-        self._send = send
+    __slots__ = ("_call", "_underway", "begun", "more")
+
+    def __init__(self, call: Call, underway: Underway) -> None:
+        self._call = call
         self._underway = underway
         self.begun = False
-        self.ended = False
+        self.more = call.more
 
     async def whole(self, body: bytes) -> None:
-        await self._start(200, [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *self._served()])
-        await self._body(body, more=False)
+        self.begun = True
+        await self._call.whole(200, _JSON + self._served(), body)
 
     async def begin(self, first: bytes) -> None:
-        # x-accel-buffering: nginx in front of us must not collect frames.
-        stream = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
-        await self._start(200, [*stream, *self._served()])
-        await self._body(first, more=True)
-
-    async def more(self, data: bytes) -> None:
-        await self._body(data, more=True)
+        self.begun = True
+        await self._call.begin(200, _STREAM + self._served(), first)
 
     async def end(self, last: bytes) -> None:
-        await self._body(last, more=False)
+        await self._call.end(last)
 
-    async def refuse(self, status: int, body: bytes, headers: list[Header]) -> None:
-        about = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-        await self._start(status, [*about, *headers, *self._ours()])
-        await self._body(body, more=False)
-
-    def _ours(self) -> list[Header]:
-        underway = self._underway
-        headers = [*request_headers(underway.id), (b"x-narthex-inference-id", underway.id.encode("ascii"))]
-        if underway.episode_id is not None:
-            headers.append((b"x-narthex-episode-id", underway.episode_id.encode("ascii")))
-        if underway.dropped:
-            headers.append((b"x-narthex-dropped", ", ".join(underway.dropped).encode("ascii", "backslashreplace")))
-        return headers
-
-    def _served(self) -> list[Header]:
-        headers = self._ours()
-        served = self._underway.served
-        if served is not None:
-            name = f"{served.provider}/{served.model}".encode("ascii", "backslashreplace").translate(None, _CONTROLS)
-            headers.append((b"x-narthex-served", name))
-        return headers
-
-    async def _start(self, status: int, headers: list[Header]) -> None:
+    async def refuse(self, error: NarthexError, body: bytes) -> None:
         self.begun = True
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        said = b"".join([b"%b: %b\r\n" % header for header in error_headers(error)])
+        await self._call.whole(error.status, _JSON + said + self._ours(), body)
 
-    async def _body(self, data: bytes, *, more: bool) -> None:
-        self.ended = not more
-        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+    def _ours(self) -> bytes:
+        underway = self._underway
+        id = underway.id.encode("ascii")
+        fields = b"x-request-id: %b\r\nrequest-id: %b\r\nx-narthex-inference-id: %b\r\n" % (id, id, id)
+        if underway.episode_id is not None:
+            fields += b"x-narthex-episode-id: %b\r\n" % underway.episode_id.encode("ascii")
+        if underway.dropped:
+            fields += b"x-narthex-dropped: %b\r\n" % _told(", ".join(underway.dropped))
+        return fields
+
+    def _served(self) -> bytes:
+        served = self._underway.served
+        if served is None:
+            return self._ours()
+        return b"%bx-narthex-served: %b\r\n" % (self._ours(), _told(f"{served.provider}/{served.model}"))
+
+
+def _told(words: str) -> bytes:
+    """A header's value, whoever chose the words."""
+    return words.encode("ascii", "backslashreplace").translate(None, _CONTROLS)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from litestar import Litestar, Request, Router
-from litestar.types import ControllerRouterHandler, Receive, Scope, Send
+from litestar import Request, Router
+from litestar.types import ControllerRouterHandler
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.api import auth, models, operations
@@ -14,26 +14,8 @@ from app.gateway.serve import Gateway
 from providers.dialects.catalogue import DIALECTS
 
 
-class Front:
-    """The service as ASGI: inference routes go straight to their Doors, everything else to Litestar.
-
-    Litestar's own layers would cost each inference a tenth of its processor time (../shared/PERFORMANCE.md), and give it nothing:
-    the Door finds the caller, tells the errors and ends the request by itself.
-    """
-
-    def __init__(self, doors: Mapping[str, Door], rest: Litestar) -> None:
-        self._doors = doors
-        self._rest = rest
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        door = self._doors.get(scope["path"]) if scope["type"] == "http" else None
-        if door is None:
-            await self._rest(scope, receive, send)  # pyright: ignore[reportArgumentType]
-        else:
-            await door(scope, receive, send)
-
-
 def doors(gateway: Gateway) -> Mapping[str, Door]:
+    """The inference routes. Litestar's layers would cost each inference a tenth of its processor time, and give it nothing."""
     return {"/v1/chat/completions": Door(gateway, DIALECTS["openai_chat"])}
 
 

@@ -1,12 +1,15 @@
-"""uvicorn's HTTP protocol, with two ways of its own: answers leave in one write at the end of a turn of the loop (see providers.turn), and
-a caller who begins a request and does not go on is let go."""
+"""The HTTP protocol of the service: bounded, with Doors, and two ways of its own. Answers leave in one write at the end of a turn of the
+loop (see providers.turn), and a caller who begins a request and does not go on is let go.
+"""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.api.bounded import BoundedProtocol
+from app.api.call import Answering
 from providers.turn import Turn
 
 
@@ -16,6 +19,7 @@ class _Corked:
     def __init__(self, transport: asyncio.Transport, turn: Turn) -> None:
         self._transport = transport
         self._turn = turn
+        self.is_closing = transport.is_closing
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -28,11 +32,15 @@ class _Corked:
         self._transport.close()
 
 
-def corked(turn: Turn, silence_s: float) -> type[HttpToolsProtocol]:
-    """The protocol class for uvicorn.Config(http=...). `silence_s`: the longest wait for more of a request that has begun."""
+def corked(turn: Turn, silence_s: float, answering: Mapping[str, Answering]) -> type[HttpToolsProtocol]:
+    """The protocol class for uvicorn.Config(http=...). `silence_s`: the longest wait for more of a request that has begun.
+
+    `answering`: the Doors, by path.
+    """
 
     class CorkedProtocol(BoundedProtocol):
         unread_s = silence_s
+        doors = answering
 
         _within_request = True  # a connection that never says anything counts as one that has begun
         _giving_up: asyncio.TimerHandle | None = None

@@ -31,11 +31,19 @@ class Held(Protocol):
     async def release(self) -> None: ...
 
 
-class Underway:
-    """One request from door to door. keep() writes its record; close() ends whatever is left, once, however it ended."""
+class Line(Protocol):
+    """The way to the caller. `left`: the caller hung up."""
 
-    def __init__(self, route: str) -> None:
+    @property
+    def left(self) -> bool: ...
+
+
+class Underway:
+    """One request from door to door. keep() writes its record; let_go() ends what still runs at an engine; each once, however it ended."""
+
+    def __init__(self, route: str, line: Line) -> None:
         self.route = route
+        self._line = line
         self.received_us = time.time_ns() // 1000
         self._began = time.perf_counter_ns()
         self.id = uuid7.mint(self.received_us)
@@ -56,7 +64,10 @@ class Underway:
         self.error: str | None = None
         self.message: str | None = None
         self.outcome: Outcome | None = None
-        self.hung_up = False
+
+    @property
+    def hung_up(self) -> bool:
+        return self._line.left
 
     def now_us(self) -> int:
         """Microseconds since the request came."""

@@ -1,0 +1,233 @@
+"""A call: one request at a Door, and the way back to its caller. It takes the place of an ASGI cycle in uvicorn's protocol."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from providers.errors import TooLarge
+
+log = logging.getLogger(__name__)
+
+# What may lie unread before the caller is made to wait: a body is read on once somebody knows whose it is.
+_UNREAD_BYTES = 64 * 1024
+
+Header = tuple[bytes, bytes]
+Answering = Callable[["Call"], Awaitable[None]]
+
+
+class Wire(Protocol):
+    """The connection that a call came over, as far as the call needs it; app/api/doorway.py is one."""
+
+    transport: asyncio.Transport
+    flow: FlowControl
+    loop: asyncio.AbstractEventLoop
+    tasks: set[asyncio.Task[None]]
+
+    def on_response_complete(self) -> None: ...
+
+
+class _Nobody:
+    """Where uvicorn wakes whoever waits in an ASGI receive()."""
+
+    def set(self) -> None:
+        pass
+
+
+class Call:
+    """`headers`: names in lower case, as they came. `peer`: the caller's address, None on a Unix socket.
+
+    `left`: the caller hung up before the answer's end; the task that answers is cancelled at that moment.
+    """
+
+    __slots__ = (
+        "_body",
+        "_chunked",
+        "_door",
+        "_expects_100",
+        "_queued",
+        "_runs",
+        "_size",
+        "_task",
+        "_waiter",
+        "_wire",
+        "disconnected",
+        "headers",
+        "keep_alive",
+        "message_event",
+        "method",
+        "more_body",
+        "path",
+        "peer",
+        "response_complete",
+        "response_started",
+    )
+
+    def __init__(
+        self,
+        wire: Wire,
+        door: Answering,
+        method: str,
+        path: str,
+        headers: list[Header],
+        peer: str | None,
+        *,
+        http_1_0: bool,
+        keep_alive: bool,
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.headers = headers
+        self.peer = peer
+        self._wire = wire
+        self._door = door
+        self._task: asyncio.Task[None] | None = None
+        self._runs = False
+        self._queued = False
+        self._chunked = not http_1_0
+        self._expects_100 = False
+        self._body: list[bytes] = []
+        self._size = 0
+        self._waiter: asyncio.Future[None] | None = None
+        # Looked at, and in part set, by uvicorn's protocol
+        self.more_body = True
+        self.keep_alive = keep_alive
+        self.disconnected = False
+        self.response_started = False
+        self.response_complete = False
+        self.message_event = _NOBODY
+
+    @property
+    def left(self) -> bool:
+        return self.disconnected
+
+    # The request
+
+    async def read(self, limit_bytes: int) -> bytes:
+        """The whole body. Raises TooLarge as soon as it is over the limit."""
+        if self._expects_100:
+            self._expects_100 = False
+            self._wire.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        while self.more_body and self._size <= limit_bytes:
+            self._wire.flow.resume_reading()
+            self._waiter = self._wire.loop.create_future()
+            await self._waiter
+        if self._size > limit_bytes:
+            raise TooLarge(f"The body has more than {limit_bytes} bytes, the most that this gateway takes.")
+        body, self._body = self._body, []
+        return body[0] if len(body) == 1 else b"".join(body)
+
+    # The answer. `fields` are header lines, each with its line end.
+
+    async def whole(self, status: int, fields: bytes, body: bytes) -> None:
+        if self._wire.flow.write_paused:
+            await self._wire.flow.drain()
+        if self.disconnected:
+            return
+        self.response_started = True
+        head = b"%b%bcontent-length: %d\r\n%b\r\n" % (STATUS_LINE[status], fields, len(body), self._farewell())
+        self._wire.transport.write(head if self.method == "HEAD" else head + body)
+        self._finish()
+
+    async def begin(self, status: int, fields: bytes, first: bytes) -> None:
+        """An answer in pieces. To a caller who speaks HTTP/1.0 its end is the connection's."""
+        if self._wire.flow.write_paused:
+            await self._wire.flow.drain()
+        if self.disconnected:
+            return
+        self.response_started = True
+        if not self._chunked:
+            self.keep_alive = False
+        framing = b"transfer-encoding: chunked\r\n" if self._chunked else b""
+        self._wire.transport.write(b"%b%b%b%b\r\n" % (STATUS_LINE[status], fields, framing, self._farewell()) + self._piece(first))
+
+    async def more(self, data: bytes) -> None:
+        if self._wire.flow.write_paused:
+            await self._wire.flow.drain()
+        if not self.disconnected:
+            self._wire.transport.write(self._piece(data))
+
+    async def end(self, last: bytes) -> None:
+        if self._wire.flow.write_paused:
+            await self._wire.flow.drain()
+        if not self.disconnected:
+            self._wire.transport.write(self._piece(last) + b"0\r\n\r\n" if self._chunked else last)
+            self._finish()
+
+    def _piece(self, data: bytes) -> bytes:
+        return b"%x\r\n%b\r\n" % (len(data), data) if data and self._chunked else data
+
+    def _farewell(self) -> bytes:
+        return b"" if self.keep_alive else b"connection: close\r\n"
+
+    def _finish(self) -> None:
+        self.response_complete = True
+        if not self.keep_alive:
+            self._wire.transport.close()
+        self._wire.on_response_complete()
+
+    # What the connection tells
+
+    def opened(self, *, expects_100: bool, queued: bool) -> None:
+        """The head is there. A call in a queue is begun when those before it have ended; another, as soon as there is work for it."""
+        self._expects_100 = expects_100
+        self._queued = queued
+        if expects_100:
+            self._begin()
+
+    def take(self, block: bytes) -> None:
+        if self.response_complete:
+            return
+        self._body.append(block)
+        self._size += len(block)
+        if self._size > _UNREAD_BYTES:
+            if self._waiter is None:
+                self._wire.flow.pause_reading()
+            self._begin()
+            self._wake()
+
+    def complete(self) -> None:
+        self.more_body = False
+        self._begin()
+        self._wake()
+
+    def dequeue(self) -> None:
+        self._queued = False
+        self._begin()
+
+    def hang_up(self) -> None:
+        if self.response_complete:
+            return
+        self.disconnected = True
+        if self._runs and self._task is not None:
+            self._task.cancel()
+
+    def _begin(self) -> None:
+        if self._task is None and not self._queued:
+            self._task = self._wire.loop.create_task(self._run())
+            self._wire.tasks.add(self._task)
+
+    async def _run(self) -> None:
+        assert self._task is not None
+        self._runs = True
+        try:
+            if not self.disconnected:
+                await self._door(self)
+        except Exception:
+            log.exception("a Door let an error through")
+        finally:
+            self._runs = False
+            self._wire.tasks.discard(self._task)
+            if not self.response_complete and not self.disconnected:
+                self._wire.transport.close()
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+
+_NOBODY = _Nobody()

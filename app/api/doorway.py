@@ -1,0 +1,130 @@
+"""uvicorn's HTTP protocol with a way of its own to the Doors. All else goes through ASGI, as uvicorn has it.
+
+ASGI would cost each inference a second task (to hear of a hang-up), two events, and regular expressions over headers that are ours.
+"""
+
+import asyncio
+import urllib.parse
+from collections.abc import Mapping
+from typing import Any, cast
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from app.api.call import Answering, Call
+
+
+class DoorwayProtocol(HttpToolsProtocol):
+    """`doors`: by path."""
+
+    doors: Mapping[str, Answering] = {}
+
+    _answering: Call | None = None  # or the last one that did
+    _idle_since = 0.0
+    _idle: asyncio.TimerHandle | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+        super().connection_lost(exc)
+        # uvicorn tells the newest request alone; what is answered may be one before it.
+        for queued, _ in self.pipeline:
+            queued.disconnected = True
+        if self._answering is not None:
+            self._answering.hang_up()
+
+    # Called by the parser
+
+    def on_message_begin(self) -> None:
+        self.url = b""
+        self.expect_100_continue = False
+        self.headers = []
+
+    def on_headers_complete(self) -> None:
+        path, door = self._door()
+        if door is None:
+            self._leave_to_asgi()
+            return
+        before = self.cycle
+        is_queued = before is not None and not before.response_complete  # pyright: ignore[reportUnnecessaryComparison]
+        parser = self.parser
+        assert parser is not None  # it is what calls
+        version = parser.get_http_version()
+        call = Call(
+            self,
+            door,
+            parser.get_method().decode("ascii"),
+            path,
+            self.headers,
+            self.client[0] if self.client else None,
+            http_1_0=version == "1.0",
+            keep_alive=version != "1.0" and parser.should_keep_alive(),
+        )
+        self.cycle = cast(Any, call)
+        if is_queued:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cast(Any, call), cast(Any, None)))
+        else:
+            self._answering = call
+        call.opened(expects_100=self.expect_100_continue, queued=is_queued)
+
+    def on_body(self, body: bytes) -> None:
+        call: Any = self.cycle
+        if type(call) is Call:
+            call.take(body)
+        else:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        call: Any = self.cycle
+        if type(call) is Call:
+            call.complete()
+        else:
+            super().on_message_complete()
+
+    def _door(self) -> tuple[str, Answering | None]:
+        path = self.url.decode("latin-1")
+        door = self.doors.get(path)
+        if door is None and (not path.startswith("/") or "?" in path or "%" in path):
+            path = urllib.parse.unquote((httptools.parse_url(self.url).path or b"").decode("ascii"))
+            door = self.doors.get(path)
+        return path, door
+
+    def _leave_to_asgi(self) -> None:
+        url, headers, expects_100 = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.url, self.expect_100_continue = url, expects_100
+        self.headers.extend(headers)
+        super().on_headers_complete()
+
+    # Called when an answer has gone
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        if type(cycle) is Call:
+            self._answering = cycle
+            cycle.dequeue()
+        else:
+            super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        """As uvicorn's, but for the timer of an idle connection: it runs on while requests come, and looks at the clock when it ends."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._idle_since = self.loop.time()
+        if self._idle is None:
+            self._idle = self.loop.call_later(self.timeout_keep_alive, self._look_if_idle)
+
+    def _look_if_idle(self) -> None:
+        self._idle = None
+        if not self.cycle.response_complete or self.transport.is_closing():
+            return  # the end of this answer sets a new one
+        left_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if left_s <= 0:
+            self.transport.close()
+        else:
+            self._idle = self.loop.call_later(left_s, self._look_if_idle)
