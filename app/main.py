@@ -48,7 +48,7 @@ def create_app(settings: Settings, turn: Turn, *, name: str) -> tuple[Litestar, 
     transport = Transport(turn=turn)
     fleet = Fleet(settings, transport)
     live = Live(settings, database, name, on_swap=fleet.swap)
-    spool = Spool(settings.home / "spool", settings)
+    spool = Spool(settings.home / "spool", settings, turn)
     gateway = Gateway(settings, live, fleet, transport, spool, Telemetry())
 
     @contextlib.asynccontextmanager

@@ -11,6 +11,7 @@ from prometheus_client import (
     Histogram,
     generate_latest,
     multiprocess,
+    values,
 )
 
 from app.domain import Exchange
@@ -29,6 +30,10 @@ class Telemetry:
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         registry = registry or CollectorRegistry()
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+            # By default it asks the system for the process's id at each count.
+            pid = os.getpid()
+            values.ValueClass = values.MultiProcessValue(lambda: pid)  # pyright: ignore[reportUnknownMemberType]
         self._registry = registry
         self._in_flight = Gauge(
             "narthex_requests_in_flight", "Requests that have not ended yet.", registry=registry, multiprocess_mode="livesum"

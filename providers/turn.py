@@ -5,6 +5,7 @@ A write that wakes a sleeping reader costs several times one that finds it awake
 """
 
 import asyncio
+from collections.abc import Callable
 
 
 class Turn:
@@ -14,13 +15,18 @@ class Turn:
         # Kept: in CPython before 3.12 asyncio.get_running_loop() asks the system for the process's id each time.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._held: dict[asyncio.WriteTransport, list[bytes]] = {}
+        self._first: list[Callable[[], None]] = []
+
+    def first(self, do: Callable[[], None]) -> None:
+        """Has `do` called when the turn ends, before anything leaves."""
+        if not self._held and not self._first:
+            self._call_at_its_end()
+        self._first.append(do)
 
     def write(self, transport: asyncio.WriteTransport, data: bytes) -> None:
         held = self._held
-        if not held:
-            if self._loop is None:
-                self._loop = asyncio.get_running_loop()
-            self._loop.call_soon(self._end)
+        if not held and not self._first:
+            self._call_at_its_end()
         pieces = held.get(transport)
         if pieces is None:
             held[transport] = [data]
@@ -31,9 +37,21 @@ class Turn:
         """Writes what is held for one transport now: it is about to be closed, or looked at."""
         pieces = self._held.pop(transport, None)
         if pieces:
+            self._do_first()
             transport.write(b"".join(pieces))
 
+    def _call_at_its_end(self) -> None:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        self._loop.call_soon(self._end)
+
+    def _do_first(self) -> None:
+        first, self._first = self._first, []
+        for do in first:
+            do()
+
     def _end(self) -> None:
+        self._do_first()
         held, self._held = self._held, {}
         for transport, pieces in held.items():
             if transport.is_closing():

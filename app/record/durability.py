@@ -19,6 +19,7 @@ class Durability:
 
     def __init__(self, mode: Literal["never", "group", "always"], group_ms: float) -> None:
         self.failed = 0
+        self.waits = mode != "never"
         self._mode = mode
         self._group_s = group_ms / 1000
         self._dirty: set[Growing] = set()

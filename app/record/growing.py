@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.record.segment import HEADER, RESERVE_SUFFIX, SUFFIX, head, new_name, seed
@@ -49,6 +50,11 @@ class Growing:
         self._write((first, body), len(first) + len(body))
         return offset
 
+    def append_all(self, kind: int, bodies: Sequence[bytes]) -> None:
+        """As append(), for many, in one write: all of them are there, or none."""
+        buffers = [piece for body in bodies for piece in (head(kind, 0, body, self._seed), body)]
+        self._write(buffers, sum(map(len, buffers)))
+
     def hold(self) -> None:
         self._holders += 1
 
@@ -73,7 +79,7 @@ class Growing:
             self.path.rename(self._folder / (self.name + SUFFIX))
         os.close(self.fd)
 
-    def _write(self, buffers: tuple[bytes, ...], length: int) -> None:
+    def _write(self, buffers: Sequence[bytes], length: int) -> None:
         if self._bound is not None and self.size + length > self._bound:
             raise OSError(errno.ENOSPC, "The reserve is full")
         written = 0

@@ -3,6 +3,7 @@
 import logging
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -15,10 +16,12 @@ from app.record.segment import EXCHANGE, HEAD_BYTES, HEADER, LOST, MAX_BODY, lis
 from app.record.space import Space
 from app.record.status import read_status
 from app.settings import Settings
+from providers.turn import Turn
 
 logger = logging.getLogger(__name__)
 
 WRITER_SILENT_S = 5.0
+_AT_ONCE = 256  # buffers go two by two into one write, of which a kernel takes 1024
 
 
 class SpoolFull(Exception):
@@ -35,6 +38,13 @@ class SpoolStats(Struct, frozen=True):
     failed_syncs: int
 
 
+class _Ended(NamedTuple):
+    entry: Entry
+    exchange: Exchange
+    ask: bytes
+    reply: bytes
+
+
 class Spool:
     """One per worker process, used by its event loop alone; it has a segment of its own in the folder that all workers share.
 
@@ -43,9 +53,11 @@ class Spool:
     metadata, in space allocated ahead) and what cannot is counted.
 
     A segment that is full is retired, but stays open until those exchanges have ended that have parts in it.
+
+    With a `turn`, by which the answers leave, what ends in one turn of the loop is written at once when the turn ends, before they do.
     """
 
-    def __init__(self, folder: Path, settings: Settings) -> None:
+    def __init__(self, folder: Path, settings: Settings, turn: Turn | None = None) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._home = settings.home
@@ -60,6 +72,8 @@ class Spool:
         self._segment: Growing | None = None
         self._reserve: Growing | None = None
         self._complained = False
+        self._turn = turn
+        self._ended: list[_Ended] = []
         self._look()
         try:
             self._current()
@@ -77,7 +91,9 @@ class Spool:
         return Entry(self, id, policy, self._part_bytes)
 
     async def kept(self) -> None:
-        """Returns once everything closed so far is as durable as `spool_fsync` says: at once, but for group."""
+        """Returns once everything closed so far is as durable as `spool_fsync` says, or will be when the turn ends."""
+        if self._durability.waits:
+            self._write_down()
         await self._durability.kept()
 
     def stats(self) -> SpoolStats:
@@ -87,6 +103,7 @@ class Spool:
 
     def close(self) -> None:
         """Lets go of the segments, for the writer to finish them; those in which an exchange has parts when that has ended."""
+        self._write_down()
         self._durability.close()
         for segment in (self._segment, self._reserve):
             if segment is not None:
@@ -117,6 +134,34 @@ class Spool:
 
     def end(self, entry: Entry, exchange: Exchange, ask: bytes, reply: bytes) -> None:
         """For Entry: the record that ends it."""
+        self._ended.append(_Ended(entry, exchange, ask, reply))
+        if self._turn is None:
+            self._write_down()
+        elif len(self._ended) == 1:
+            self._turn.first(self._write_down)
+
+    def _write_down(self) -> None:
+        while self._ended:
+            some, self._ended = self._ended[:_AT_ONCE], self._ended[_AT_ONCE:]
+            if len(some) == 1 or not self._end_together(some):
+                for each in some:
+                    self._end(*each)
+
+    def _end_together(self, some: "list[_Ended]") -> bool:
+        """Whether it did: what needs care (parts in another segment, a full disk, a record that cannot be) is for _end()."""
+        if self._full or self._segment is None or any(each.entry.is_lost or each.entry.segment is not None for each in some):
+            return False
+        try:
+            bodies = [_body(encoded(each.exchange), each.ask, each.reply) for each in some]
+            if max(map(len, bodies)) > MAX_BODY:
+                return False
+            self._segment.append_all(EXCHANGE, bodies)
+        except Exception:
+            return False
+        self._grew(self._segment, sum(map(len, bodies)) + HEAD_BYTES * (len(bodies) - 1))
+        return True
+
+    def _end(self, entry: Entry, exchange: Exchange, ask: bytes, reply: bytes) -> None:
         try:
             meta = encoded(exchange)
             if len(meta) + len(ask) + len(reply) + 64 > MAX_BODY:
@@ -134,7 +179,7 @@ class Spool:
                 entry.segment.release()
 
     def _end_in_segment(self, entry: Entry, meta: bytes, ask: bytes, reply: bytes) -> bool:
-        body = b"".join((pack_exchange(len(meta), len(ask), entry.last_part), meta, ask, reply))
+        body = _body(meta, ask, reply, entry.last_part)
         try:
             segment = entry.segment or self._current()
             segment.append(EXCHANGE, 0, body)
@@ -223,3 +268,7 @@ class Spool:
         # All was in Postgres when the writer last said something. If it is silent since, what came meanwhile waits.
         is_silent = now - status.at > WRITER_SILENT_S and any(each.changed_at > status.at for each in segments)
         return now - status.at if is_silent else 0.0
+
+
+def _body(meta: bytes, ask: bytes, reply: bytes, last_part: int = 0) -> bytes:
+    return b"".join((pack_exchange(len(meta), len(ask), last_part), meta, ask, reply))
