@@ -14,8 +14,13 @@ def mint(at_us: int | None = None) -> str:
     # Twelve bits after the version: the fraction of the millisecond (RFC 9562, 6.2, method 3).
     # Ids are names, not secrets: a system call for each would cost more than all else here.
     chance = random.getrandbits(62)
-    digits = f"{milliseconds:012x}7{rest * 4096 // 1000:03x}{chance | 0x8000_0000_0000_0000:016x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+    return "%08x-%04x-7%03x-%04x-%012x" % (  # noqa: UP031, as it takes two thirds of an f-string's time
+        milliseconds >> 16,
+        milliseconds & 0xFFFF,
+        rest * 4096 // 1000,
+        chance >> 48 | 0x8000,
+        chance & 0xFFFF_FFFF_FFFF,
+    )
 
 
 def is_uuid7(text: str) -> bool:

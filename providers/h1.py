@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from typing import cast
 
 import httptools
 import httpx
@@ -64,6 +65,28 @@ def write_request(request: httpx.Request) -> Outgoing:
     ):
         raise _forged(request, method, target)
     return Outgoing(head, body, length, b"close" not in framing.get(b"connection", b"").lower(), method == b"HEAD")
+
+
+class Standing:
+    """The head that all requests to one address with one credential have in common, checked once. `address`: of their origin.
+
+    In a request's extensions as "standing" it stands for its method, URL and headers; the body is the request's own, whole.
+    Raises as write_request does.
+    """
+
+    __slots__ = ("_head", "_keep_alive", "address")
+
+    def __init__(self, url: httpx.URL, headers: list[tuple[bytes, bytes]]) -> None:
+        outgoing = write_request(httpx.Request("POST", url, headers=headers, stream=httpx.ByteStream(b"")))
+        self._head = outgoing.head.removesuffix(b"Content-Length: 0\r\n\r\n")
+        if self._head == outgoing.head:
+            raise httpx.LocalProtocolError("Headers that all requests share cannot say how long a body is")
+        self._keep_alive = outgoing.keep_alive
+        self.address = url.scheme, url.netloc, None
+
+    def write(self, request: httpx.Request) -> Outgoing:
+        body = b"".join(cast(httpx.ByteStream, request.stream))
+        return Outgoing(b"%bContent-Length: %d\r\n\r\n" % (self._head, len(body)), body, len(body), self._keep_alive, False)
 
 
 def _frame(request: httpx.Request, framing: dict[bytes, bytes], lines: list[bytes]) -> tuple[bytes | None, int | None]:

@@ -95,7 +95,7 @@ class Provider:
         for key in _OURS & body.keys():
             del body[key]
         dropped = self._drop(body, may_drop)
-        if _GUIDED & body.keys():
+        if not _GUIDED.isdisjoint(body):
             self._guide(body, may_drop, dropped)
         for theirs, ours in self.rename.items():
             if theirs in body:
@@ -104,6 +104,8 @@ class Provider:
 
     def _drop(self, body: Body, may_drop: Callable[[str], bool]) -> list[str]:
         dropped: list[str] = []
+        if self.refuses.isdisjoint(body) and self.hints.isdisjoint(body):
+            return dropped
         for key in sorted((self.refuses | self.hints) & body.keys()):
             if body[key] != NULL:
                 if key not in self.hints and not may_drop(key):

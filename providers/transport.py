@@ -26,7 +26,7 @@ import httpx
 
 from providers.answer_stream import AnswerStream
 from providers.connection import Connection
-from providers.h1 import write_request
+from providers.h1 import Standing, write_request
 from providers.origin import CLOSED, Address, Origin
 from providers.patience import Patience, patience_of
 from providers.turn import Turn
@@ -91,7 +91,8 @@ class Transport(httpx.AsyncBaseTransport):
         to compute and changes nothing there, the caller sees one answer, and an engine that has closed an idle connection has not
         read the request. A body that comes in pieces cannot be sent twice, and so gets a new connection to begin with.
         """
-        outgoing = write_request(request)
+        standing: Standing | None = request.extensions.get("standing")
+        outgoing = write_request(request) if standing is None else standing.write(request)
         patience = patience_of(request)
         fresh = outgoing.body is None
         while True:
@@ -141,7 +142,8 @@ class Transport(httpx.AsyncBaseTransport):
 
     def _origin(self, request: httpx.Request) -> Origin:
         url = request.url
-        key = (url.scheme, url.netloc, request.extensions.get("sni_hostname"))
+        standing: Standing | None = request.extensions.get("standing")
+        key = (url.scheme, url.netloc, request.extensions.get("sni_hostname")) if standing is None else standing.address
         origin = self._origins.get(key)
         if origin is None:
             if url.scheme not in ("http", "https") or not url.host:

@@ -13,6 +13,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.api.call import Answering, Call
 
+_MOST_WAITING = 8  # requests sent at once, behind the one that is answered
+
 
 class DoorwayProtocol(HttpToolsProtocol):
     """`doors`: by path."""
@@ -62,8 +64,9 @@ class DoorwayProtocol(HttpToolsProtocol):
         )
         self.cycle = cast(Any, call)
         if is_queued:
-            self.flow.pause_reading()
             self.pipeline.appendleft((cast(Any, call), cast(Any, None)))
+            if len(self.pipeline) >= _MOST_WAITING:  # not at the first: a hang-up is only heard by who reads
+                self.flow.pause_reading()
         else:
             self._answering = call
         call.opened(expects_100=self.expect_100_continue, queued=is_queued)

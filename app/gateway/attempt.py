@@ -154,9 +154,6 @@ class Attempts:
         endpoint = upstream.endpoint
         try:
             request = endpoint.request(prepared.raw, self._stream_timeout if prepared.stream else self._whole_timeout)
-        except NoCredential as fault:
-            raise CredentialRefused(str(fault)) from None
-        try:
             response = upstream.response = await self._transport.handle_async_request(request)
             if response.status_code >= 300 or response.status_code < 200:
                 body = await _read(response, _ERROR_BODY_BYTES)
@@ -167,6 +164,8 @@ class Attempts:
             if streamed:
                 return await _fold(response, translate.Folding(dialect, stamp))
             return dialect.edit(await _read(response, self._settings.max_reply_bytes), stamp)
+        except NoCredential as fault:
+            raise CredentialRefused(str(fault)) from None
         except httpx.TransportError as fault:
             raise _told(fault, endpoint) from fault
 

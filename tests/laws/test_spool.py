@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.domain import Exchange
 from app.record.durability import Durability
 from app.record.growing import Growing
 from app.record.reader import Reader
@@ -21,6 +22,7 @@ from app.record.segment import listing
 from app.record.spool import Spool
 from app.record.status import WriterStatus, write_status
 from app.settings import Settings
+from providers.turn import Turn
 from tests.recorded import exchange, read_all, read_folder, record
 
 SECRET = b"my secret is a kingfisher"
@@ -77,6 +79,47 @@ def test_a_long_stream_takes_little_memory() -> None:
             entry.reply(b"x" * 100)
         (segment,) = listing(folder)
         assert segment.size > 90_000
+
+
+@settings(max_examples=20)
+@given(st.lists(st.tuples(st.binary(max_size=300), st.binary(max_size=120)), min_size=1, max_size=40), st.integers(50, 400))
+def test_what_ends_in_one_turn_is_written_down_before_any_of_it_leaves(said: list[tuple[bytes, bytes]], part_bytes: int) -> None:
+    """None is on disk while the turn goes on, all are when a byte leaves, and they are read back whole."""
+
+    async def in_one_turn(home: Path) -> list[tuple[str, str, bytes | None, bytes | None]]:
+        turn = Turn()
+        opened = Spool(home / "spool", Settings(home=home, spool_reserve_bytes=0, spool_part_bytes=part_bytes), turn)
+        caller = Caller(home / "spool")
+        made: list[Exchange] = []
+        for ask, reply in said:
+            made.append(record(opened, ask, reply))
+            turn.write(caller, reply)
+        spilled = any(len(ask) >= part_bytes or len(reply) >= part_bytes for ask, reply in said)
+        assert spilled or read_folder(home / "spool") == []
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert [len(there) for there in caller.there] == [len(made)]
+        opened.close()
+        return [(each.id, "full", ask, reply) for each, (ask, reply) in zip(made, said, strict=True)]
+
+    with tempfile.TemporaryDirectory() as name:
+        expected = asyncio.run(in_one_turn(Path(name)))
+        assert sorted(read_folder(Path(name) / "spool")) == sorted(expected)
+
+
+class Caller(asyncio.Transport):
+    """A caller's connection that looks, when a byte leaves, at what the spool holds by then."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+        self.there: list[list[Any]] = []
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.there.append(read_folder(self._folder))
 
 
 def test_closing_twice_records_once() -> None:

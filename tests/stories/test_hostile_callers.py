@@ -73,6 +73,56 @@ async def test_requests_sent_at_once_are_answered_in_their_order(service: Servic
     assert [asked.body["seed"] for asked in chats(engine)] == [0, 1, 2]
 
 
+async def test_who_hangs_up_with_requests_waiting_stops_the_one_that_runs(service: Service, engine: ScriptedEngine):
+    asked_for_ever: asyncio.Queue[Asked] = asyncio.Queue()
+
+    async def never(asked: Asked) -> None:
+        asked_for_ever.put_nowait(asked)
+        await asked.left.wait()
+
+    engine.script = never
+    async with asyncio.timeout(5):
+        async with wire(service) as caller:
+            caller.send((head(service) + ASK) * 2)
+            asked = await asked_for_ever.get()
+        await asked.left.wait()
+    assert len(chats(engine)) == 1
+
+
+async def test_a_stream_to_a_caller_of_http_1_0_ends_with_the_connection(service: Service, engine: ScriptedEngine):
+    async with wire(service) as caller:
+        caller.send(head(service, len(STREAM)).replace(b"HTTP/1.1", b"HTTP/1.0") + STREAM)
+        async with asyncio.timeout(5):
+            answer = await caller.reader.read()
+    fields, _, body = answer.partition(b"\r\n\r\n")
+    assert b"chunked" not in fields
+    assert b"connection: close" in fields
+    assert body.startswith(b"data: {")
+    assert body.endswith(b"data: [DONE]\n\n")
+
+
+async def test_a_body_is_waited_for_once_it_is_asked_for(service: Service):
+    async with wire(service) as caller:
+        caller.send(head(service, len(ASK), "expect: 100-continue"))
+        async with asyncio.timeout(5):
+            assert await caller.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        caller.send(ASK)
+        assert (await caller.answer())[0] == 200
+
+
+async def test_a_body_of_a_stranger_is_not_asked_for(service: Service):
+    async with wire(service) as caller:
+        caller.send(head(service, len(ASK), "expect: 100-continue").replace(service.key.encode(), b"nobodys"))
+        assert (await caller.answer())[0] == 401
+
+
+async def test_a_large_body_of_a_stranger_is_not_read_on(service: Service):
+    """It is refused when a part of it is there, not when all of it is."""
+    async with wire(service) as caller:
+        caller.send(head(service, 900_000).replace(service.key.encode(), b"nobodys") + b" " * 100_000)
+        assert (await caller.answer())[0] == 401
+
+
 async def test_a_trailer_does_not_pass_for_a_header(service: Service, engine: ScriptedEngine):
     trailers = b"authorization: Bearer nx-somebody-else\r\nx-narthex-tags: nonsense\r\n"
     async with wire(service) as caller:
