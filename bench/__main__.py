@@ -65,6 +65,7 @@ def _measured(asked: argparse.Namespace, where: Cores) -> int:
         systems = [System(DIRECT, "no proxy: the load client and the mock engine alone", engine_port, [])]
         if not asked.without_narthex:
             systems.append(stack.enter_context(narthex.running(engine_port, where, folder)))
+            systems.append(stack.enter_context(narthex.running(engine_port, where, folder, limited=True)))
         for peer in chosen:
             try:
                 systems.append(stack.enter_context(peers.running(peer, engine_port, where, folder, not asked.no_install)))

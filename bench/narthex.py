@@ -16,6 +16,7 @@ from bench.cores import Cores, children_on, move, set_nice
 from bench.processes import cpu_s, peak_memory_kib
 from bench.recorded import Recorded
 from bench.system import Figures, System, free_port, started, wait_until_ready
+from bench.targets import LIMITED, NARTHEX
 from bench.trouble import Trouble
 
 READY_PATIENCE_S = 180
@@ -27,11 +28,9 @@ COMMAND = Path(sys.executable).parent / "narthex"
 class Narthex(System):
     """Its trees of processes: the gateway is the proxy; writer, Postgres and Valkey are shown beside it."""
 
-    def __init__(self, home: Path, port: int, cores: Cores) -> None:
+    def __init__(self, name: str, what: str, home: Path, port: int, cores: Cores) -> None:
         key = (home / "first-key").read_text().strip()
-        super().__init__(
-            "narthex", "keys, directory, routing, durable recording: on", port, [_pid(home, "gateway-0")], [f"authorization: Bearer {key}"]
-        )
+        super().__init__(name, what, port, [_pid(home, "gateway-0")], [f"authorization: Bearer {key}"])
         self._home = home
         self._writer, self._postgres, self._valkey = (_pid(home, name) for name in ("writer", "postgres", "valkey"))
         self._shared = cores.load == cores.backstage
@@ -76,9 +75,11 @@ class Narthex(System):
 
 
 @contextmanager
-def running(engine_port: int, cores: Cores, folder: Path) -> Generator[Narthex]:
-    """Raises Trouble if it does not come up. Its home is removed afterwards."""
-    home, port, log = folder / "narthex", free_port(), folder / "narthex.log"
+def running(engine_port: int, cores: Cores, folder: Path, *, limited: bool = False) -> Generator[Narthex]:
+    """Raises Trouble if it does not come up. Its home is removed afterwards. `limited`: with five rules about every request."""
+    name = LIMITED if limited else NARTHEX
+    what = "keys, directory, routing, durable recording: on" + ("; five limits about every request" if limited else "; no limits set")
+    home, port, log = folder / name, free_port(), folder / f"{name}.log"
     environment = {
         "NARTHEX_HOME": str(home),
         "NARTHEX_HOST": "127.0.0.1",
@@ -87,13 +88,14 @@ def running(engine_port: int, cores: Cores, folder: Path) -> Generator[Narthex]:
         "DATABASE_URL": "",
         "REDIS_URL": "",
     }
-    configuration = folder / "narthex.toml"
-    configuration.write_text((HERE / "narthex.toml").read_text().replace("@ENGINE_PORT@", str(engine_port)))
+    configuration = folder / f"{name}.toml"
+    rules = (HERE / "limits.toml").read_text() if limited else ""
+    configuration.write_text((HERE / "narthex.toml").read_text().replace("@ENGINE_PORT@", str(engine_port)) + rules)
     try:
         with children_on(cores.backstage), started([str(COMMAND), "up"], log, environment, END_PATIENCE_S) as pid:
-            wait_until_ready("narthex", port, "/health/ready", pid, log, READY_PATIENCE_S)
+            wait_until_ready(name, port, "/health/ready", pid, log, READY_PATIENCE_S)
             _apply(configuration, environment)
-            yield Narthex(home, port, cores)
+            yield Narthex(name, what, home, port, cores)
     finally:
         erase(home)
 

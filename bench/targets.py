@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from bench.system import Figures
 
 Run = Mapping[str, Figures]
-NARTHEX, DIRECT = "narthex", "direct"
+NARTHEX, LIMITED, DIRECT = "narthex", "narthex-limits", "direct"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,14 @@ def _added(figure: str) -> Callable[[Run], float | None]:
     return lambda run: added_ms(run, NARTHEX, figure)
 
 
+def _five_limits(run: Run) -> float | None:
+    without, limited = (run.get(name, {}).get("us_per_request") for name in (NARTHEX, LIMITED))
+    return None if without is None or limited is None else limited - without
+
+
 TARGETS = (
     Target("processor per request, saturated", "µs", 220, 120, False, _own("us_per_request")),
+    Target("more for five limits about every request", "µs", 60, 60, False, _five_limits),
     Target("requests/s per core × LiteLLM", "×", 80, 150, True, _times("litellm")),
     Target("requests/s per core × Portkey", "×", 10, 20, True, _times("portkey")),
     Target("requests/s per core × sglang-router", "×", 0.65, 1.1, True, _times("sglang-router")),
