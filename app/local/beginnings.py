@@ -1,5 +1,6 @@
 """What a new home begins with: a caller's key, an administrator's key, and the sandbox engine's models."""
 
+import datetime
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -8,7 +9,7 @@ from app.domain import ProviderConfig
 from app.local.asking import ask
 from app.local.servers import write_private
 from app.store import configuration
-from app.store.keys import create_key, list_keys
+from app.store.keys import KeyRow, create_key, list_keys
 
 _PROVIDER = """\
 [providers.sandbox]
@@ -21,7 +22,7 @@ _MODELS = ("sandbox", "sandbox-slow", "sandbox-flaky", "sandbox-dies", "sandbox-
 
 def keys(home: Path, database_url: str) -> str:
     """The first caller's key. HOME/first-key and HOME/admin-key are made unless they hold keys that this database knows."""
-    valid = {row.prefix for row in ask(database_url, list_keys) if row.revoked_at is None}
+    valid = {row.prefix for row in ask(database_url, list_keys) if _is_valid(row)}
     first = _key(home / "first-key", valid, database_url, name="first key", admin=False)
     _key(home / "admin-key", valid, database_url, name="admin key", admin=True)
     return first
@@ -57,6 +58,11 @@ def _key(path: Path, valid: set[str], database_url: str, *, name: str, admin: bo
     key = ask(database_url, lambda url: create_key(url, "default", name=name, admin=admin))
     write_private(path, key + "\n")
     return key
+
+
+def _is_valid(row: KeyRow) -> bool:
+    expires = None if row.expires_at is None else datetime.datetime.fromisoformat(row.expires_at)
+    return row.revoked_at is None and (expires is None or expires > datetime.datetime.now(datetime.UTC))
 
 
 async def _providers(database_url: str) -> Mapping[str, ProviderConfig]:

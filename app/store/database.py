@@ -38,11 +38,12 @@ async def connect(database_url: str) -> "asyncpg.Connection[Any]":
 
 
 @asynccontextmanager
-async def transaction(database_url: str) -> AsyncGenerator[AsyncConnection, None]:
-    """A transaction on a connection of its own, for commands that run once and end."""
-    database = engine(database_url)
+async def transaction(database: str | AsyncEngine) -> AsyncGenerator[AsyncConnection, None]:
+    """A transaction. Of an address: on a connection of its own, for commands that run once and end."""
+    opened = engine(database) if isinstance(database, str) else database
     try:
-        async with database.begin() as connection:
+        async with opened.begin() as connection:
             yield connection
     finally:
-        await database.dispose()
+        if opened is not database:
+            await opened.dispose()

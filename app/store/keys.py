@@ -1,24 +1,39 @@
-"""Keys: made, listed, revoked, and found by their hash. The key itself is shown once and stored nowhere."""
+"""Keys: made, listed, changed, rotated and revoked. A key itself is shown once and stored nowhere."""
 
-import hashlib
 import secrets
-from typing import cast
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
 
-from msgspec import Struct
-from sqlalchemy import func, select, text, update
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from sqlalchemy import Row, func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app import uuid7
-from app.domain import Caller, ContentPolicy
+from app.domain import ContentPolicy
 from app.store import tables
 from app.store.database import transaction
+from app.store.key_terms import (
+    check_expiry,
+    check_models,
+    check_name,
+    check_networks,
+    check_overlap,
+    check_routes,
+    check_team,
+    hashed,
+    public_part,
+)
 
 CHANNEL = "narthex_keys"
 
+_keys, _teams = tables.keys, tables.teams
+
 
 class KeyRow(Struct, frozen=True):
-    """What may be shown of a key. Times as ISO 8601."""
+    """What may be shown of a key. Times as ISO 8601; None in what it may do: everything."""
 
     prefix: str
     team: str
@@ -26,65 +41,164 @@ class KeyRow(Struct, frozen=True):
     admin: bool
     created_at: str
     revoked_at: str | None
+    expires_at: str | None
+    models: list[str] | None
+    routes: list[str] | None
+    networks: list[str] | None
+    replaced_by: str | None
+    id: str
 
 
-def hashed(key: str) -> bytes:
-    """What is stored of a key. It has 256 random bits, so a fast hash without salt gives nothing away."""
-    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+class KeyChanges(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is to be different. UNSET: as it was. None: no restriction any more."""
+
+    name: str | UnsetType = UNSET
+    models: Sequence[str] | UnsetType | None = UNSET
+    routes: Sequence[str] | UnsetType | None = UNSET
+    networks: Sequence[str] | UnsetType | None = UNSET
+    expires_at: datetime | UnsetType | None = UNSET
 
 
-async def create_key(database_url: str, team: str, *, name: str = "", admin: bool = False, content: ContentPolicy | None = None) -> str:
-    """A new key, to be shown once. The team is made if it is new; `content` sets what is kept of its asks and replies, None leaves it."""
-    prefix = secrets.token_hex(6)
-    key = f"nx-{prefix}-{secrets.token_urlsafe(32)}"
-    async with transaction(database_url) as connection:
-        made = insert(tables.teams).values(id=uuid7.mint(), name=team, content=content or "full")
-        kept = {"content": made.excluded.content} if content else {"name": made.excluded.name}
-        team_id = await connection.scalar(made.on_conflict_do_update(index_elements=["name"], set_=kept).returning(tables.teams.c.id))
-        await connection.execute(
-            tables.keys.insert().values(id=uuid7.mint(), prefix=prefix, hash=hashed(key), team_id=team_id, name=name, admin=admin)
-        )
-        # The empty payload: a team's content policy is part of what workers remember of every key of the team.
-        await notify(connection, "" if content else hashed(key).hex())
+async def create_key(
+    database: str | AsyncEngine,
+    team: str,
+    *,
+    name: str = "",
+    admin: bool = False,
+    content: ContentPolicy | None = None,
+    models: Sequence[str] | None = None,
+    routes: Sequence[str] | None = None,
+    networks: Sequence[str] | None = None,
+    expires_at: datetime | None = None,
+) -> str:
+    """A new key, to be shown once. The team is made if it is new; `content` sets what is kept of its asks and replies, None leaves it.
+
+    Raises BadKey.
+    """
+    terms = {
+        "name": check_name(name),
+        "admin": admin,
+        "models": check_models(models),
+        "routes": check_routes(routes),
+        "networks": check_networks(networks),
+        "expires_at": check_expiry(expires_at),
+    }
+    check_team(team)
+    async with transaction(database) as connection:
+        await take_turns(connection)
+        made = insert(_teams).values(id=uuid7.mint(), name=team, content=content or "full").on_conflict_do_nothing()
+        await connection.execute(made)
+        if content is not None:
+            await connection.execute(update(_teams).where(_teams.c.name == team, _teams.c.content != content).values(content=content))
+        team_id = await connection.scalar(select(_teams.c.id).where(_teams.c.name == team))
+        key = await _store(connection, {**terms, "team_id": team_id})
+        await notify(connection)
     return key
 
 
-async def list_keys(database_url: str) -> list[KeyRow]:
-    async with transaction(database_url) as connection:
-        keys, teams = tables.keys, tables.teams
-        rows = await connection.execute(
-            select(keys.c.prefix, teams.c.name.label("team"), keys.c.name, keys.c.admin, keys.c.created_at, keys.c.revoked_at)
-            .join(teams, teams.c.id == keys.c.team_id)
-            .order_by(keys.c.created_at)
-        )
-        return [
-            KeyRow(row.prefix, row.team, row.name, row.admin, row.created_at.isoformat(), row.revoked_at and row.revoked_at.isoformat())
-            for row in rows
-        ]
+async def list_keys(
+    database: str | AsyncEngine, *, team: str | None = None, after: str | None = None, limit: int | None = None
+) -> list[KeyRow]:
+    """Oldest first; those after the key whose prefix is `after`."""
+    asked = select(_keys, _teams.c.name.label("team")).join(_teams, _teams.c.id == _keys.c.team_id).order_by(_keys.c.id).limit(limit)
+    if team is not None:
+        asked = asked.where(_teams.c.name == team.replace("\0", ""))
+    if after is not None:
+        last = select(_keys.c.id).where(_keys.c.prefix == public_part(after)).scalar_subquery()
+        asked = asked.where(_keys.c.id > last)
+    async with transaction(database) as connection:
+        return [_shown(row) for row in await connection.execute(asked)]
 
 
-async def revoke_key(database_url: str, prefix: str) -> bool:
+async def show_key(database: str | AsyncEngine, prefix: str) -> KeyRow | None:
+    asked = select(_keys, _teams.c.name.label("team")).join(_teams, _teams.c.id == _keys.c.team_id)
+    async with transaction(database) as connection:
+        row = (await connection.execute(asked.where(_keys.c.prefix == public_part(prefix)))).one_or_none()
+    return None if row is None else _shown(row)
+
+
+async def revoke_key(database: str | AsyncEngine, prefix: str) -> bool:
     """Whether there was such a key to revoke. `prefix`: the public part, with or without what stands around it."""
-    public = prefix.removeprefix("nx-").split("-")[0]
-    async with transaction(database_url) as connection:
-        revoked = update(tables.keys).where(tables.keys.c.prefix == public, tables.keys.c.revoked_at.is_(None))
-        found = await connection.scalar(revoked.values(revoked_at=func.now()).returning(tables.keys.c.hash))
-        if found is not None:
-            await notify(connection, bytes(found).hex())
-        return found is not None
+    return await _change(database, prefix, {"revoked_at": func.now()})
 
 
-async def find(connection: AsyncConnection, hashes: list[bytes]) -> dict[bytes, Caller]:
-    """Whom these keys stand for, by hash; without those that are unknown or revoked."""
-    keys, teams = tables.keys, tables.teams
-    rows = await connection.execute(
-        select(keys.c.hash, keys.c.id, keys.c.admin, teams.c.id.label("team_id"), teams.c.name, teams.c.content)
-        .join(teams, teams.c.id == keys.c.team_id)
-        .where(keys.c.hash.in_(hashes), keys.c.revoked_at.is_(None))
-    )
-    return {bytes(row.hash): Caller(row.id, row.team_id, row.name, cast(ContentPolicy, row.content), row.admin) for row in rows}
+async def change_key(database: str | AsyncEngine, prefix: str, changes: KeyChanges) -> bool:
+    """Whether there was such a key, and it was not revoked. Raises BadKey."""
+    checks = {
+        "name": check_name,
+        "models": check_models,
+        "routes": check_routes,
+        "networks": check_networks,
+        "expires_at": check_expiry,
+    }
+    given = {field: value for field, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
+    return await _change(database, prefix, {field: checks[field](value) for field, value in given.items()})
 
 
-async def notify(connection: AsyncConnection, payload: str) -> None:
-    """Tells every worker, at the commit, to forget what it knows of a key (its hash in hex), or of all keys (empty)."""
+async def rotate_key(database: str | AsyncEngine, prefix: str, *, overlap_s: float) -> str | None:
+    """A new key that may do what the old one may, until when that one might; the old one ends after the overlap, if not before.
+
+    None: there is no such key that is still good. Raises BadKey.
+    """
+    overlap = check_overlap(overlap_s)
+    async with transaction(database) as connection:
+        await take_turns(connection)
+        good = select(_keys).where(_keys.c.prefix == public_part(prefix), *is_good())
+        old = (await connection.execute(good)).mappings().one_or_none()
+        if old is None:
+            return None
+        kept = ("name", "admin", "models", "routes", "networks", "expires_at", "team_id")
+        key = await _store(connection, {field: old[field] for field in kept})
+        ends = func.least(_keys.c.expires_at, func.now() + overlap)  # least() passes over a null
+        await connection.execute(update(_keys).where(_keys.c.id == old["id"]).values(expires_at=ends, replaced_by=public_part(key)))
+        await notify(connection)
+    return key
+
+
+def is_good() -> tuple[Any, ...]:
+    """The conditions on keys that are neither revoked nor expired."""
+    return _keys.c.revoked_at.is_(None), or_(_keys.c.expires_at.is_(None), _keys.c.expires_at > func.now())
+
+
+async def take_turns(connection: AsyncConnection) -> None:
+    """Whoever changes keys or teams locks this row first, so that nobody waits for the other's team with it in hand."""
+    await connection.execute(select(tables.keys_version.c.version).with_for_update())
+
+
+async def notify(connection: AsyncConnection, payload: str = "") -> None:
+    """Has every worker look, at the commit, which keys and teams have changed; without it they do so within a second."""
     await connection.execute(text("SELECT pg_notify(:channel, :payload)"), {"channel": CHANNEL, "payload": payload})
+
+
+async def _store(connection: AsyncConnection, terms: dict[str, Any]) -> str:
+    prefix = secrets.token_hex(6)
+    key = f"nx-{prefix}-{secrets.token_urlsafe(32)}"
+    await connection.execute(_keys.insert().values(id=uuid7.mint(), prefix=prefix, hash=hashed(key), **terms))
+    return key
+
+
+async def _change(database: str | AsyncEngine, prefix: str, values: dict[str, Any]) -> bool:
+    async with transaction(database) as connection:
+        await take_turns(connection)
+        valid = update(_keys).where(_keys.c.prefix == public_part(prefix), _keys.c.revoked_at.is_(None))
+        # With nothing to change, whether there is such a key is still to be told.
+        found = await connection.scalar(valid.values(values or {"name": _keys.c.name}).returning(_keys.c.id))
+        await notify(connection)
+    return found is not None
+
+
+def _shown(row: Row[Any]) -> KeyRow:
+    return KeyRow(
+        row.prefix,
+        row.team,
+        row.name,
+        row.admin,
+        row.created_at.isoformat(),
+        row.revoked_at and row.revoked_at.isoformat(),
+        row.expires_at and row.expires_at.isoformat(),
+        row.models,
+        row.routes,
+        row.networks,
+        row.replaced_by,
+        row.id,
+    )

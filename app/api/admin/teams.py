@@ -1,0 +1,40 @@
+"""Teams over HTTP, for admin keys: GET /admin/v1/teams and PUT /admin/v1/teams/{name}."""
+
+from typing import Any
+
+import msgspec
+from litestar import Request, Router, get, put
+from msgspec import Struct
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app.api.admin.body import only, read
+from app.domain import ContentPolicy
+from app.store import teams
+from app.store.key_terms import BadKey
+from providers.errors import Malformed
+
+
+class TeamTerms(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of PUT: what is kept of the team's asks and replies."""
+
+    content: ContentPolicy
+
+
+def routes(database: AsyncEngine) -> Router:
+    @get("/teams")
+    async def list_teams(request: Request[Any, Any, Any]) -> dict[str, Any]:
+        only(request, ())
+        return {"data": [msgspec.structs.asdict(row) for row in await teams.list_teams(database)]}
+
+    @put("/teams/{name:path}")
+    async def set_team(request: Request[Any, Any, Any], name: str) -> dict[str, Any]:
+        """A name may hold a slash."""
+        team = name.removeprefix("/")
+        wanted = read(await request.body(), TeamTerms)
+        try:
+            await teams.set_team(database, team, wanted.content)
+        except BadKey as fault:
+            raise Malformed(str(fault), param=fault.field) from None
+        return {"name": team, "content": wanted.content}
+
+    return Router("/", route_handlers=[list_teams, set_team])

@@ -1,0 +1,91 @@
+"""Whom keys stand for, as workers ask Postgres: by prefix, and what has changed since they last looked."""
+
+import hmac
+from collections.abc import Mapping
+from typing import Any, cast
+
+import asyncpg
+from msgspec import Struct
+from sqlalchemy import Text, any_, func, literal, select, text
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.domain import Caller, ContentPolicy
+from app.store import tables
+
+MOST_CHANGES = 10_000
+
+
+class Versions(Struct, frozen=True):
+    """How far the directory and the keys have come; `swept` is the version of the keys at which rows were last removed."""
+
+    directory: int
+    keys: int
+    swept: int
+
+
+class Changes(Struct, frozen=True):
+    """Hashes of keys and ids of teams."""
+
+    keys: list[bytes]
+    teams: list[str]
+
+
+async def find(connection: AsyncConnection, sought: Mapping[bytes, str]) -> dict[bytes, Caller]:
+    """The callers of keys that are given as hash and prefix, by hash; without those that are unknown or revoked."""
+    keys, teams = tables.keys, tables.teams
+    rows = await connection.execute(
+        select(keys, func.extract("epoch", keys.c.expires_at).label("expires_s"), teams.c.name.label("team"), teams.c.content)
+        .join(teams, teams.c.id == keys.c.team_id)
+        .where(keys.c.prefix == any_(literal(list(set(sought.values())), ARRAY(Text))), keys.c.revoked_at.is_(None))
+    )
+    stored = {row.prefix: row for row in rows}
+    return {
+        hash: _caller(row)
+        for hash, prefix in sought.items()
+        if (row := stored.get(prefix)) is not None and hmac.compare_digest(bytes(row.hash), hash)
+    }
+
+
+async def read_versions(connection: "asyncpg.Connection[Any]") -> Versions:
+    """One look-up of two rows: every worker asks it every second."""
+    row = await connection.fetchrow(
+        "SELECT (SELECT version FROM directory_version) AS directory, (SELECT version FROM keys_version) AS keys,"
+        " (SELECT swept FROM keys_version) AS swept"
+    )
+    assert row is not None
+    return Versions(row["directory"] or 0, row["keys"] or 0, row["swept"] or 0)
+
+
+async def read_changes(connection: "asyncpg.Connection[Any]", since: int) -> Changes | None:
+    """What has changed since that version of the keys. None: too much to be told one by one."""
+    keys = await connection.fetch("SELECT hash FROM keys WHERE changed > $1 LIMIT $2", since, MOST_CHANGES + 1)
+    teams = await connection.fetch("SELECT id::text FROM teams WHERE changed > $1 LIMIT $2", since, MOST_CHANGES + 1)
+    if max(len(keys), len(teams)) > MOST_CHANGES:
+        return None
+    return Changes([row["hash"] for row in keys], [row["id"] for row in teams])
+
+
+async def count_workers(connection: AsyncConnection) -> int:
+    """How many workers, on all machines, were seen in the last minute."""
+    seen = tables.workers.c.seen_at > func.now() - text("interval '60 seconds'")
+    return await connection.scalar(select(func.count()).select_from(tables.workers).where(seen)) or 0
+
+
+def _caller(row: Any) -> Caller:
+    return Caller(
+        key_id=row.id,
+        team_id=row.team_id,
+        team=row.team,
+        content=cast(ContentPolicy, row.content),
+        admin=row.admin,
+        prefix=f"nx-{row.prefix}",
+        models=_tuple(row.models),
+        routes=_tuple(row.routes),
+        networks=_tuple(row.networks),
+        expires_s=None if row.expires_s is None else float(row.expires_s),
+    )
+
+
+def _tuple(listed: list[str] | None) -> tuple[str, ...] | None:
+    return None if listed is None else tuple(listed)

@@ -1,0 +1,148 @@
+"""What a worker remembers of keys, on disk for the time when Postgres is away: a log that is appended to, and now and then written anew."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from app.domain import Caller
+
+log = logging.getLogger(__name__)
+
+_SAVE_AFTER_S = 0.2
+_AFTER_FAILURE_S = 5.0
+_WORTH_KEEPING = 1000  # so many lines more than when it was last written anew, besides as many again
+
+# A line: a key's hash with its caller, or with null once it is forgotten; or the version of the keys up to which all above is true.
+_line: msgspec.json.Decoder[tuple[str, Caller | None] | int] = msgspec.json.Decoder(tuple[str, Caller | None] | int)
+
+
+class Kept(Struct, frozen=True):
+    """What a log says. `version` None: nobody knows up to when it is true."""
+
+    callers: Mapping[bytes, Caller]
+    version: int | None
+
+
+class KeyLog:
+    """Written a moment after each change, in their order. `everything` gives what is remembered now, for when the log is written anew.
+
+    A process that is killed loses the last moment of it, and with it the version, so it asks again for what changed in that moment.
+    """
+
+    def __init__(self, path: Path, everything: Callable[[], Kept]) -> None:
+        self._path = path
+        self._everything = everything
+        self._lines: list[bytes] = []
+        self._whole = 0  # lines when it was last written anew
+        self._appended = 0
+        self._anew = True  # the first time: an earlier process may have been killed within a line
+        self._saving: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
+
+    def add(self, hash: bytes, caller: Caller | None) -> None:
+        """None: forgotten."""
+        self._lines.append(msgspec.json.encode((hash.hex(), caller)))
+        self._save_soon()
+
+    def reached(self, version: int) -> None:
+        self._lines.append(b"%d" % version)
+        self._save_soon()
+
+    def write_anew(self) -> None:
+        self._anew = True
+        self._save_soon()
+
+    async def close(self) -> None:
+        """Writes what is not written yet."""
+        self._closing.set()
+        if self._saving is not None:
+            await self._saving
+
+    def _save_soon(self) -> None:
+        if self._saving is None or self._saving.done():
+            self._saving = asyncio.create_task(self._save())
+
+    async def _save(self) -> None:
+        pause_s = _SAVE_AFTER_S
+        while self._lines or self._anew:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._closing.wait()
+            written = await asyncio.to_thread(self._write, self._taken())
+            if not written:
+                self._anew = True
+                pause_s = _AFTER_FAILURE_S
+                if self._closing.is_set():
+                    return
+
+    def _taken(self) -> list[bytes] | Kept:
+        lines, self._lines = self._lines, []
+        if not self._anew and self._appended + len(lines) <= self._whole + _WORTH_KEEPING:
+            return lines
+        self._anew = False
+        return self._everything()
+
+    def _write(self, what: list[bytes] | Kept) -> bool:
+        """On a thread."""
+        try:
+            if isinstance(what, Kept):
+                self._write_whole(what)
+            else:
+                with self._path.open("ab") as file:
+                    file.write(b"".join(line + b"\n" for line in what))
+                self._appended += len(what)
+        except OSError as fault:  # a full disk is no reason to refuse a key that is good
+            log.warning("the keys that were met could not be kept on disk", extra={"fault": repr(fault)})
+            return False
+        return True
+
+    def _write_whole(self, kept: Kept) -> None:
+        draft = self._path.with_suffix(".new")
+        with draft.open("wb") as file:
+            draft.chmod(0o600)
+            for hash, caller in kept.callers.items():
+                file.write(msgspec.json.encode((hash.hex(), caller)) + b"\n")
+            if kept.version is not None:
+                file.write(b"%d\n" % kept.version)
+        draft.replace(self._path)
+        self._whole, self._appended = len(kept.callers), 0
+
+
+def read_log(path: Path) -> Kept:
+    """Nothing, if there is none that can be read."""
+    callers: dict[bytes, Caller] = {}
+    version: int | None = None
+    try:
+        lines = path.read_bytes().split(b"\n")
+        for line in lines[:-1]:  # what follows the last newline was being written when its process ended
+            match _line.decode(line):
+                case int(reached):
+                    version = reached
+                case (hash, None):
+                    callers.pop(bytes.fromhex(hash), None)
+                case (hash, caller):
+                    callers[bytes.fromhex(hash)] = caller
+    except FileNotFoundError:
+        return Kept({}, None)
+    except (OSError, ValueError) as fault:  # a line that cannot be read may have been one that forgot a key
+        log.warning("the kept keys cannot be read, so they are left aside", extra={"path": str(path), "fault": str(fault)})
+        return Kept({}, None)
+    return Kept(callers, version)
+
+
+def log_path(folder: Path, worker: str) -> Path:
+    return folder / f"keys-{worker}.log"
+
+
+def forget_workers(folder: Path, workers: int) -> None:
+    """Removes what workers have kept that are no more, as there are fewer now: nobody would take a revoked key out of it."""
+    for path in folder.glob("keys-gateway-*"):
+        number = path.stem.rpartition("-")[2]
+        # .json: as an earlier version kept them
+        if path.suffix == ".json" or (number.isdigit() and int(number) >= workers):
+            path.unlink(missing_ok=True)

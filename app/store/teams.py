@@ -1,0 +1,48 @@
+"""Teams: listed with how many of their keys work, and what is kept of what they ask."""
+
+from typing import get_args
+
+from msgspec import Struct
+from sqlalchemy import func, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app import uuid7
+from app.domain import ContentPolicy
+from app.store import tables
+from app.store.database import transaction
+from app.store.key_terms import BadKey, check_team
+from app.store.keys import is_good, notify, take_turns
+
+_keys, _teams = tables.keys, tables.teams
+
+
+class TeamRow(Struct, frozen=True):
+    """`keys`: how many of its keys are good. `created_at` as ISO 8601."""
+
+    name: str
+    content: ContentPolicy
+    created_at: str
+    keys: int
+
+
+async def list_teams(database: str | AsyncEngine) -> list[TeamRow]:
+    """By name."""
+    good = select(func.count()).where(_keys.c.team_id == _teams.c.id, *is_good()).scalar_subquery()
+    async with transaction(database) as connection:
+        asked = select(_teams.c.name, _teams.c.content, _teams.c.created_at, good.label("keys")).order_by(_teams.c.name)
+        return [TeamRow(row.name, row.content, row.created_at.isoformat(), row.keys) for row in await connection.execute(asked)]
+
+
+async def set_team(database: str | AsyncEngine, name: str, content: ContentPolicy) -> None:
+    """The team is made if it is new. Raises BadKey."""
+    check_team(name)
+    if content not in get_args(ContentPolicy):
+        raise BadKey(
+            "content", f"What is kept of a team's asks may be {', '.join(get_args(ContentPolicy))}; {content!r:.60} is none of them."
+        )
+    async with transaction(database) as connection:
+        await take_turns(connection)
+        made = insert(_teams).values(id=uuid7.mint(), name=name, content=content)
+        await connection.execute(made.on_conflict_do_update(index_elements=["name"], set_={"content": made.excluded.content}))
+        await notify(connection)

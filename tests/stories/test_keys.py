@@ -1,0 +1,372 @@
+"""Keys as teams and operators meet them: restricted, expiring, rotated, revoked; and what a worker knows of them."""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app.settings import Settings
+from app.store import keys, teams
+from app.store.database import connect, engine
+from app.store.key_index import KeyIndex
+from app.store.key_log import read_log
+from app.store.key_terms import BadKey, hashed
+from app.store.keys import KeyChanges
+from app.store.live import Live
+from tests.stories.looking import connections, database_url
+from tests.stories.postgres import Postgres, database, postgres
+from tests.stories.service import Service
+
+__all__ = ["database", "postgres"]
+
+CHAT = "/v1/chat/completions"
+HI: Any = {"model": "sandbox", "max_tokens": 1, "messages": [{"role": "user", "content": "Hello!"}]}
+
+
+@pytest.fixture
+async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
+    async with service.client(headers={"authorization": f"Bearer {service.admin_key}"}) as client:
+        yield client
+
+
+@pytest.fixture
+async def opened(database: str) -> AsyncGenerator[AsyncEngine]:
+    made = engine(database)
+    yield made
+    await made.dispose()
+
+
+@contextlib.asynccontextmanager
+async def worker(database: str, home: Path, name: str = "gateway-0") -> AsyncGenerator[Live]:
+    """What a worker knows, without the worker."""
+    opened = engine(database)
+    live = Live(Settings(home=home, database_url=database), opened, name)
+    await live.start()
+    try:
+        yield live
+    finally:
+        await live.stop()
+        await opened.dispose()
+
+
+async def by_hand(database: str, *statements: str) -> None:
+    """Of which no notification tells."""
+    connection = await connect(database)
+    for statement in statements:
+        await connection.execute(statement)
+    await connection.close()
+
+
+async def met(live: Live, key: str) -> bytes:
+    assert await live.keys.find(key) is not None and live.keys.known(hashed(key)) is not None
+    return hashed(key)
+
+
+async def is_forgotten(live: Live, hash: bytes, within_s: float = 2) -> None:
+    until = time.monotonic() + within_s
+    while live.keys.known(hash) is not None:
+        assert time.monotonic() < until, "the key is still known"
+        await asyncio.sleep(0.01)
+
+
+# --- over HTTP
+
+
+async def test_a_key_is_shown_once_and_told_ever_after(service: Service, admin: httpx.AsyncClient):
+    ends = datetime.now(UTC) + timedelta(days=1)
+    body = {"team": "told", "name": "n", "models": ["sandbox*"], "networks": ["127.0.0.0/8"], "expires_at": ends.isoformat()}
+    made = await admin.post("/admin/v1/keys", json=body)
+    assert (made.status_code, made.headers["cache-control"]) == (201, "no-store"), made.text
+    key, prefix = made.json()["key"], made.json()["prefix"]
+    assert key.startswith(prefix + "-") and datetime.fromisoformat(made.json()["expires_at"]) == ends
+    shown = await admin.get(f"/admin/v1/keys/{prefix}")
+    assert shown.json() == {name: value for name, value in made.json().items() if name != "key"} and key not in shown.text
+    listed = (await admin.get("/admin/v1/keys", params={"team": "told"})).json()
+    assert listed == {"data": [shown.json()], "next": None}
+    async with service.client(headers={"x-api-key": key, "authorization": ""}) as client:
+        assert (await client.post(CHAT, json=HI)).status_code == 200
+    revoked = await admin.delete(f"/admin/v1/keys/{prefix}")
+    assert revoked.status_code == 200 and revoked.json()["revoked_at"]
+    for answer in (await admin.delete(f"/admin/v1/keys/{prefix}"), await admin.get("/admin/v1/keys/nx-000000000000")):
+        assert (answer.status_code, answer.json()["error"]["type"]) == (404, "not_found_error")
+
+
+async def test_keys_are_listed_in_pages(admin: httpx.AsyncClient, service: Service):
+    made = [(await keys.create_key(database_url(service), "in pages"))[:15] for _ in range(3)]
+    first = (await admin.get("/admin/v1/keys", params={"team": "in pages", "limit": 2})).json()
+    rest = (await admin.get("/admin/v1/keys", params={"team": "in pages", "limit": 2, "after": first["next"]})).json()
+    assert [row["prefix"] for row in [*first["data"], *rest["data"]]] == made and rest["next"] is None
+
+
+async def test_a_key_goes_where_it_may_and_a_change_is_felt_everywhere(service: Service, admin: httpx.AsyncClient):
+    made = (await admin.post("/admin/v1/keys", json={"team": "restricted", "routes": ["/v1/models*"]})).json()
+    path = f"/admin/v1/keys/{made['prefix']}"
+    async with connections(service, 8, made["key"]) as callers:
+
+        async def told(path: str) -> set[int]:
+            asked = (caller.post(path, json=HI) if path == CHAT else caller.get(path) for caller in callers)
+            return {answer.status_code for answer in await asyncio.gather(*asked)}
+
+        async def becomes(path: str, status: int) -> None:
+            until = time.monotonic() + 2
+            while (now := await told(path)) != {status}:
+                assert time.monotonic() < until, now
+                await asyncio.sleep(0.02)
+
+        assert await told("/v1/models") == {200} and await told(CHAT) == {403}
+        assert (await admin.patch(path, json={"routes": ["/v1/chat/completions"]})).status_code == 200
+        await becomes(CHAT, 200)
+        assert await told("/v1/models") == {403}
+        assert (await admin.patch(path, json={"routes": None, "networks": ["192.0.2.0/24"]})).json()["routes"] is None
+        await becomes("/v1/models", 403)
+        error = (await callers[0].get("/v1/models")).json()["error"]
+        assert (error["type"], "network" in error["message"]) == ("permission_error", True)
+        forged = {"x-forwarded-for": "192.0.2.7"}
+        assert (await callers[0].get("/v1/models", headers=forged)).status_code == 403, "no proxy is trusted here"
+        changed = (await admin.patch(path, json={"networks": ["192.0.2.0/24", "127.0.0.1"]})).json()
+        assert changed["networks"] == ["192.0.2.0/24", "127.0.0.1"] and changed["routes"] is None
+        await becomes(CHAT, 200)
+
+
+async def test_a_key_is_rotated_with_overlap(service: Service, admin: httpx.AsyncClient):
+    old = (await admin.post("/admin/v1/keys", json={"team": "rotated", "name": "n", "routes": ["/v1/models*"]})).json()
+    async with connections(service, 8, old["key"]) as olds:
+        await asyncio.gather(*(caller.get("/v1/models") for caller in olds))
+        new = await admin.post(f"/admin/v1/keys/{old['prefix']}/rotate", json={"overlap_s": 1.5})
+        rotated_s = time.monotonic()
+        assert (new.status_code, new.headers["cache-control"]) == (201, "no-store")
+        async with connections(service, 8, new.json()["key"]) as news:
+            for caller in (*olds, *news):
+                assert (await caller.get("/v1/models")).status_code == 200
+                assert (await caller.post(CHAT, json=HI)).status_code == 403, "the new key may do what the old one may"
+            assert time.monotonic() - rotated_s < 1.4, "too slow a machine for this overlap"
+            await asyncio.sleep(1.6 - (time.monotonic() - rotated_s))
+            answers = await asyncio.gather(*(caller.get("/v1/models") for caller in olds))
+            assert {answer.status_code for answer in answers} == {401} and "expired" in answers[0].text
+            assert {answer.status_code for answer in await asyncio.gather(*(caller.get("/v1/models") for caller in news))} == {200}
+    row = (await admin.get(f"/admin/v1/keys/{old['prefix']}")).json()
+    assert row["replaced_by"] == new.json()["prefix"] and new.json()["name"] == "n"
+    again = await admin.post(f"/admin/v1/keys/{old['prefix']}/rotate", json={"overlap_s": 0})
+    assert again.status_code == 404, "what has expired cannot be rotated"
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        (b"{", None),
+        (b"{}", None),
+        (b'{"team": ""}', "team"),
+        (b'{"team": "t", "modles": []}', None),
+        (b'{"team": "t", "models": "all"}', "models"),
+        (b'{"team": "t", "models": []}', "models"),
+        (b'{"team": "t", "routes": ["/v1/chat/completion"]}', "routes"),
+        (b'{"team": "t", "networks": ["10.0.0.1/8"]}', "networks"),
+        (b'{"team": "t", "expires_at": "2001-01-01T00:00:00Z"}', "expires_at"),
+        (b'{"team": "t", "expires_at": "tomorrow"}', "expires_at"),
+    ],
+)
+async def test_a_key_that_could_not_be_meant_is_refused(admin: httpx.AsyncClient, body: bytes, param: str | None):
+    answer = await admin.post("/admin/v1/keys", content=body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["type"], error["param"]) == (400, "invalid_request_error", param), error
+
+
+async def test_teams_are_listed_and_set_by_admins_alone(service: Service, admin: httpx.AsyncClient, client: httpx.AsyncClient):
+    assert (await client.get("/admin/v1/teams")).status_code == (await client.post("/admin/v1/keys", json={})).status_code == 403
+    assert (await admin.put("/admin/v1/teams/a%2Fb", json={"content": "none"})).json() == {"name": "a/b", "content": "none"}
+    await keys.create_key(database_url(service), "a/b")
+    ended = await keys.create_key(database_url(service), "a/b")
+    await keys.revoke_key(database_url(service), ended)
+    row = next(row for row in (await admin.get("/admin/v1/teams")).json()["data"] if row["name"] == "a/b")
+    assert (row["content"], row["keys"]) == ("none", 1)
+    assert (await admin.put("/admin/v1/teams/a%2Fb", json={"content": "some"})).status_code == 400
+
+
+# --- a worker, and changes of which it is told or not
+
+
+async def test_a_change_is_seen_at_once_when_it_is_told_and_within_two_seconds_when_it_is_not(database: str, tmp_path: Path):
+    made = [await keys.create_key(database, "t") for _ in range(3)]
+    async with worker(database, tmp_path) as live:
+        told, untold, stays = [await met(live, key) for key in made]
+        began = time.monotonic()
+        assert await keys.revoke_key(database, made[0])
+        await is_forgotten(live, told, within_s=0.7)
+        await by_hand(database, f"UPDATE keys SET revoked_at = now() WHERE prefix = '{made[1].split('-')[1]}'")
+        await is_forgotten(live, untold)
+        assert await live.keys.find(made[1]) is None and live.keys.known(stays) is not None, "and nothing else is looked up again"
+        await by_hand(database, "UPDATE teams SET content = 'none'")
+        await is_forgotten(live, stays)
+        caller = await live.keys.find(made[2])
+        assert caller is not None and caller.content == "none"
+        await by_hand(database, "DELETE FROM keys")
+        await is_forgotten(live, stays)
+        assert time.monotonic() - began < 7
+
+
+async def test_changes_while_a_worker_was_not_there_are_seen_when_it_is_back(database: str, tmp_path: Path):
+    gone, changed, stays = [await keys.create_key(database, "t") for _ in range(3)]
+    async with worker(database, tmp_path) as live:
+        for key in (gone, changed, stays):
+            await met(live, key)
+    await keys.revoke_key(database, gone)
+    await keys.change_key(database, changed, KeyChanges(models=("m",)))
+    async with worker(database, tmp_path) as live:
+        assert [live.keys.known(hashed(key)) is not None for key in (gone, changed, stays)] == [False, False, True]
+
+
+async def test_a_database_that_was_set_back_is_believed(database: str, tmp_path: Path):
+    key = await keys.create_key(database, "t")
+    async with worker(database, tmp_path) as live:
+        hash = await met(live, key)
+        await by_hand(
+            database,
+            "ALTER TABLE keys DISABLE TRIGGER keys_sweep",
+            "DELETE FROM keys",
+            "UPDATE keys_version SET version = 0",
+        )
+        await is_forgotten(live, hash)
+
+
+async def test_without_postgres_known_keys_work_until_they_expire(postgres: Postgres, tmp_path: Path):
+    await postgres.execute("CREATE DATABASE taken_away TEMPLATE migrated")
+    url = postgres.database_url("taken_away")
+    ends = datetime.now(UTC) + timedelta(hours=1)
+    lasting, ending, unmet = [await keys.create_key(url, "t", expires_at=moment) for moment in (None, ends, None)]
+    async with worker(url, tmp_path) as live, worker(url, tmp_path, "gateway-1") as other:
+        await met(live, lasting)
+        await met(live, ending)
+        await asyncio.sleep(0.4)
+        assert live.workers_alive == 1 and other.workers_alive == 2
+        await by_hand(postgres.url, "ALTER DATABASE taken_away ALLOW_CONNECTIONS false")
+        await by_hand(postgres.url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'taken_away'")
+        until = time.monotonic() + 3
+        while live.connected or other.connected:
+            assert time.monotonic() < until
+            await asyncio.sleep(0.02)
+        known = live.keys.known(hashed(ending))
+        assert known is not None and known.expires_s == ends.timestamp() and live.keys.known(hashed(lasting)) is not None
+        assert await other.keys.find(lasting) == live.keys.known(hashed(lasting)), "another worker of this machine has met it"
+        with pytest.raises(Exception, match=r"not currently accepting|closed"):
+            await live.keys.find(unmet)
+        assert other.workers_alive == 2
+        await by_hand(postgres.url, "ALTER DATABASE taken_away ALLOW_CONNECTIONS true")
+        await keys.revoke_key(url, lasting)
+        await is_forgotten(live, hashed(lasting), within_s=3)
+        await is_forgotten(other, hashed(lasting), within_s=3)
+
+
+# --- what a worker remembers
+
+
+async def test_what_does_not_look_like_a_key_is_refused_without_a_question(tmp_path: Path):
+    nowhere = engine("postgresql://nobody@127.0.0.1:9/none")
+    index = KeyIndex(nowhere, tmp_path, "w")
+    for said in ("", "nx-wrong", "nx-0123456789AB-" + "k" * 43, "nx-0123456789ab-" + "k" * 42, "sk-" + "a" * 60, "é" * 59):
+        assert await index.find(said) is None
+    await index.close()
+    await nowhere.dispose()
+
+
+async def test_a_wrong_secret_after_a_good_prefix_is_wrong(opened: AsyncEngine, database: str, tmp_path: Path):
+    key = await keys.create_key(database, "t")
+    index = KeyIndex(opened, tmp_path, "w")
+    assert await index.find(key[:-2] + ("AA" if not key.endswith("AA") else "BB")) is None
+    assert await index.find(key) is not None
+    await index.close()
+
+
+async def test_a_flood_of_unknown_keys_neither_keeps_a_good_one_waiting_nor_fills_the_memory(
+    opened: AsyncEngine, database: str, tmp_path: Path
+):
+    good = [await keys.create_key(database, "t") for _ in range(5)]
+    index = KeyIndex(opened, tmp_path, "w")
+    await index.find(good[0])
+    waited: list[float] = []
+
+    async def flood() -> int:
+        tried = 0
+        while len(waited) < 4:
+            unknown = (f"nx-{secrets.token_hex(6)}-{secrets.token_urlsafe(32)}" for _ in range(1000))
+            assert not any(await asyncio.gather(*(index.find(key) for key in unknown)))
+            tried += 1000
+        return tried
+
+    async def newcomers() -> None:
+        for key in good[1:]:
+            await asyncio.sleep(0.1)
+            began = time.monotonic()
+            assert await index.find(key) is not None
+            waited.append(time.monotonic() - began)
+
+    tried, _ = await asyncio.gather(flood(), newcomers())
+    assert tried > 1000 and max(waited) < 1 and len(index) == 5
+    assert len(index._unknown) <= 10_000 and not index._looking  # pyright: ignore[reportPrivateUsage]
+    await index.close()
+
+
+async def test_requests_with_one_new_key_share_one_question(opened: AsyncEngine, database: str, tmp_path: Path):
+    key = await keys.create_key(database, "t")
+    index = KeyIndex(opened, tmp_path, "w")
+    found = await asyncio.gather(*(index.find(key) for _ in range(50)))
+    assert len({id(caller) for caller in found}) == 1 and found[0] is index.known(hashed(key))
+    await index.close()
+
+
+async def test_the_keys_used_least_recently_are_forgotten_first(opened: AsyncEngine, database: str, tmp_path: Path):
+    made = [await keys.create_key(database, "t") for _ in range(12)]
+    index = KeyIndex(opened, tmp_path, "w", most=6)
+    for key in made:
+        await index.find(key)
+        assert index.known(hashed(made[0])) is not None, "it is used all the time"
+        assert len(index) <= 7
+    await index.close()
+    kept = read_log(tmp_path / "keys-w.log").callers
+    # Not known(), which would renew what it is asked for, and so forget others.
+    assert set(kept) == {hashed(key) for key in made if index._peek(hashed(key))}  # pyright: ignore[reportPrivateUsage]
+    assert len(kept) == len(index) <= 7
+    again = KeyIndex(opened, tmp_path, "w", most=6)
+    assert again.known(hashed(made[0])) is not None and again.known(hashed(made[-1])) is not None
+    await again.close()
+
+
+# --- the store's own words
+
+
+async def test_a_new_key_may_do_what_the_old_one_may_and_no_longer(database: str):
+    ends = datetime.now(UTC) + timedelta(hours=1)
+    terms: Any = {"models": ["m*"], "routes": ["/v1/*"], "networks": ["10.0.0.0/8"], "expires_at": ends}
+    old = await keys.create_key(database, "t", name="n", admin=True, **terms)
+    new = await keys.rotate_key(database, old, overlap_s=7200)
+    assert new is not None and await keys.rotate_key(database, "nx-000000000000", overlap_s=0) is None
+    before, after = await keys.list_keys(database, team="t")
+    assert before.expires_at == after.expires_at == ends.isoformat(), "an overlap prolongs nothing"
+    assert (after.name, after.admin, after.models, after.routes, after.networks) == ("n", True, ["m*"], ["/v1/*"], ["10.0.0.0/8"])
+    assert before.replaced_by == after.prefix == new.split("-")[1]
+    with pytest.raises(BadKey):
+        await keys.rotate_key(database, new, overlap_s=-1)
+
+
+async def test_a_change_leaves_what_it_does_not_name(database: str):
+    key = await keys.create_key(database, "t", models=["m"], networks=["10.0.0.0/8"])
+    assert await keys.change_key(database, key[:15], KeyChanges(networks=None, name="new"))
+    assert await keys.change_key(database, key[:15], KeyChanges())
+    (row,) = await keys.list_keys(database)
+    assert (row.name, row.models, row.networks) == ("new", ["m"], None)
+    assert await keys.revoke_key(database, key) and not await keys.change_key(database, key, KeyChanges(name="x"))
+    with pytest.raises(BadKey):
+        await keys.change_key(database, key, KeyChanges(routes=["nowhere"]))
+
+
+async def test_keys_and_teams_changed_at_once_take_turns(database: str):
+    made = [keys.create_key(database, f"t{number % 2}", content="none") for number in range(6)]
+    await asyncio.gather(*made, *(teams.set_team(database, f"t{number % 2}", "redacted") for number in range(6)))
+    assert sum(row.keys for row in await teams.list_teams(database)) == 6
