@@ -9,6 +9,7 @@ from app.domain import Exchange
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 INT4_MAX = 2**31 - 1
+MOST_MICROUSD = 10**12  # a million dollars for one request; so that no hour's sum goes beyond its column
 
 _json = msgspec.json.Encoder().encode
 
@@ -58,6 +59,9 @@ def inference_row(exchange: Exchange) -> tuple[Any, ...]:
         _jsonb(exchange.tags) if exchange.tags else None,
         _text(exchange.end_user),
         _text(exchange.snapshot),
+        _charge(exchange.charged_input, INT4_MAX),
+        _charge(exchange.charged_output, INT4_MAX),
+        None if exchange.cost_microusd is None else _charge(exchange.cost_microusd, MOST_MICROUSD),
     )
 
 
@@ -72,6 +76,11 @@ def _text(value: str | None) -> str | None:
 
 def _count(tokens: int | None) -> int | None:
     return None if tokens is None or not 0 <= tokens <= INT4_MAX else tokens
+
+
+def _charge(counted: int, most: int) -> int:
+    """What does not fit is still the most that was ever charged: to leave it out of the sums would make it free."""
+    return max(0, min(most, counted))
 
 
 def _attempts(exchange: Exchange) -> str | None:

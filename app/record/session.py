@@ -13,10 +13,11 @@ from app.record.folder import remove, spool_id
 from app.record.quarantine import set_aside
 from app.record.reader import Damaged, Ended, ForeignSegment, Reader
 from app.record.segment import listing
+from app.record.sums import sums
 from app.settings import Settings
 from app.store import partitions
 from app.store.partitions import Connection
-from app.store.recorded import FAULTS_OF_A_ROW, forget_positions, load_positions, move_position
+from app.store.recorded import FAULTS_OF_A_ROW, add_usage, forget_positions, load_positions, move_position
 
 logger = logging.getLogger(__name__)
 
@@ -199,6 +200,7 @@ class Session:
                 async with self._connection.transaction():
                     await self._move(batch)
                     await copy_all(self._connection, batch.rows)
+                    await self._add_usage(batch.rows)
             except FAULTS_OF_A_ROW:
                 self._days.clear()  # another machine's retention may have dropped one
                 await self._make_partitions(batch.days)
@@ -210,8 +212,13 @@ class Session:
             bad = await copy_the_good(self._connection, batch.rows)
             for row, reason in bad:
                 self._set_aside(row.reader, ranges(row.reader, row), reason)
-        at_fault = {id(row) for row, _ in bad}
-        batch.rows = [row for row in batch.rows if id(row) not in at_fault]
+            at_fault = {id(row) for row, _ in bad}
+            good = [row for row in batch.rows if id(row) not in at_fault]
+            await self._add_usage(good)
+        batch.rows = good
+
+    async def _add_usage(self, rows: list[Row]) -> None:
+        await add_usage(self._connection, sums(row.inference for row in rows))
 
     async def _move(self, batch: Batch) -> None:
         for name, (_, position) in batch.moves.items():

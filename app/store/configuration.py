@@ -1,100 +1,86 @@
-"""Configuration as a TOML file: `apply` makes the directory say what the file says, `export` writes the file that says what it says."""
+"""Configuration from a file: `apply` makes Postgres say what the file says, `export` writes the file that says what it says."""
 
 import asyncio
 import difflib
-import re
 import time
-import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-import httpx
 import msgspec
-import tomli_w
 from msgspec import Struct
-from sqlalchemy import Table, func, select, text
+from sqlalchemy import Table, delete, func, select, text, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.domain import Directory, ModelConfig, ProviderConfig
-from app.store import directory, tables
+from app import uuid7
+from app.domain import Directory, Limit, Price, TeamConfig
+from app.store import directory, keys, tables
+from app.store.checks import check, warnings
 from app.store.database import transaction
-from providers import catalogue
-from providers.credentials import check as check_credential
+from app.store.directory import price_key
+from app.store.file import BadConfiguration, File, read_file, write_file
+from app.store.key_terms import BadKey, check_team
+from app.store.limit_checks import Known
 
 T = TypeVar("T")
+K = TypeVar("K")
+
+_KEY_LETTERS = 12
+_NAMING = ("name = ", "provider = ", "model = ", "since = ")
 
 
-class BadConfiguration(ValueError):
-    """A file that cannot be applied; the message says where, what is wrong and what would be right."""
+class State(Struct, frozen=True):
+    """All that a file can say. Teams are beside the directory: there may be many, and a caller carries theirs."""
+
+    directory: Directory
+    teams: Mapping[str, TeamConfig]
 
 
-class _Said(Struct, forbid_unknown_fields=True):
-    """A file's sections, their content not looked at yet."""
+async def apply(
+    database_url: str,
+    content: str,
+    *,
+    prune: bool,
+    confirm: Callable[[str], bool],
+    wait_s: float = 30.0,
+    output_tokens: int | None = None,
+) -> str:
+    """Upserts what the file says, and with `prune` removes, in the sections it has, what it does not say; teams are never removed.
 
-    providers: dict[str, Any] | None = None
-    models: dict[str, Any] | None = None
-
-
-class File(Struct):
-    """The sections of a file. None: the file does not have the section, so nothing in it is touched."""
-
-    providers: dict[str, ProviderConfig] | None = None
-    models: dict[str, ModelConfig] | None = None
-
-
-def read_file(content: str) -> File:
-    """Raises BadConfiguration for what is wrong with the file by itself."""
-    try:
-        said = _convert(tomllib.loads(content), _Said, "")
-    except tomllib.TOMLDecodeError as fault:
-        raise BadConfiguration(f"The file is not TOML: {fault}.") from None
-    return File(_section("providers", said.providers, ProviderConfig), _section("models", said.models, ModelConfig))
-
-
-def _section(section: str, said: Mapping[str, Any] | None, kind: type[T]) -> dict[str, T] | None:
-    return None if said is None else {name: _convert(value, kind, f"{section}.{name}") for name, value in said.items()}
-
-
-def _convert(said: Any, kind: type[T], place: str) -> T:
-    """One at a time, because msgspec does not tell under which name a fault lies."""
-    try:
-        return msgspec.convert(said, kind)
-    except msgspec.ValidationError as fault:
-        what, _, path = str(fault).partition(" - at `$")
-        where = (place + path.rstrip("`")).removeprefix(".")
-        raise BadConfiguration(f"{what} at `{where}`." if where else f"{what}.") from None
-
-
-def write_file(now: Directory) -> str:
-    """The TOML that says what the directory says."""
-    sections = {"providers": now.providers, "models": now.models}
-    return tomli_w.dumps(msgspec.to_builtins({name: section for name, section in sections.items() if section}))
-
-
-async def apply(database_url: str, content: str, *, prune: bool, confirm: Callable[[str], bool], wait_s: float = 30.0) -> str:
-    """Upserts what the file says, and with `prune` removes, in the sections it has, what it does not say.
-
-    `confirm` is shown the difference first. Returns, in a sentence, what came of it, once every worker serves it (or `wait_s` is over).
-    Raises BadConfiguration, with nothing changed.
+    `confirm` is shown the difference first, and below it warnings of what is probably not meant; for these, `output_tokens` is the
+    setting for models that do not say it themselves. Returns, in a sentence, what came of it, once every worker serves it (or `wait_s`
+    is over). Raises BadConfiguration, with nothing changed.
     """
     file = read_file(content)
+    _check_teams(file)
     async with transaction(database_url) as connection:
         now = await _read(connection)
+        known = await _known(connection, file, now, output_tokens)
     wanted = _merged(now, file, prune=prune)
-    check(wanted)
-    if wanted.hash == now.hash:
+    check(wanted.directory)
+    if wanted.directory.hash == now.directory.hash and wanted.teams == now.teams:
         return "Nothing to change."
+    shown = [_difference(now, wanted), *(f"Warning: {each}" for each in warnings(wanted.directory, known))]
     # Asked outside of any transaction: a person may take their time, and nobody should wait for them behind a lock.
-    if not confirm(_difference(now, wanted)):
+    if not confirm("\n".join(shown)):
         return "Nothing was changed."
     async with transaction(database_url) as connection:
         # The lock makes two applies take turns; what the first changed after our diff was shown must not be lost unseen.
         await connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('narthex directory'))"))
-        if await directory.read_version(connection) != now.version:
+        changed = {name: team for name, team in wanted.teams.items() if now.teams.get(name) != team}
+        if changed:
+            await keys.take_turns(connection)
+        teams = await _read_teams(connection, changed)
+        if await directory.read_version(connection) != now.directory.version or teams != {
+            name: team for name, team in now.teams.items() if name in changed
+        }:
             raise BadConfiguration("The configuration was changed by somebody else in the meantime: run this again to see the difference.")
-        await _store(connection, tables.providers, now.providers, wanted.providers)
-        await _store(connection, tables.models, now.models, wanted.models)
+        await _store_teams(connection, changed, now.teams)
+        await _store(connection, tables.providers, now.directory.providers, wanted.directory.providers)
+        await _store(connection, tables.models, now.directory.models, wanted.directory.models)
+        await _store_limits(connection, now.directory.limits, wanted.directory.limits)
+        await _store_prices(connection, now.directory.prices, wanted.directory.prices)
+        # Of teams alone too: it is what tells another apply that the difference it has shown is out of date.
         version = await _raise_version(connection)
         await connection.execute(text("SELECT pg_notify(:channel, '')"), {"channel": directory.CHANNEL})
     return await _wait_for_workers(database_url, version, wait_s)
@@ -102,88 +88,80 @@ async def apply(database_url: str, content: str, *, prune: bool, confirm: Callab
 
 async def export(database_url: str) -> str:
     async with transaction(database_url) as connection:
-        return write_file(await _read(connection))
+        now = await _read(connection)
+    return write_file(now.directory, now.teams)
 
 
-async def _read(connection: AsyncConnection) -> Directory:
+async def _read(connection: AsyncConnection) -> State:
     await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
-    return await directory.read(connection)
+    return State(await directory.read(connection), await _read_teams(connection))
 
 
-def check(wanted: Directory) -> None:
-    """Raises BadConfiguration for the first thing that could not be served."""
-    for name, provider in wanted.providers.items():
-        _check_name("providers", name)
+async def _read_teams(connection: AsyncConnection, names: Mapping[str, Any] | None = None) -> dict[str, TeamConfig]:
+    """All, or those of these names that there are, which nobody else changes then until the end of the transaction."""
+    query = select(tables.teams.c.name, tables.teams.c.content)
+    if names is not None:
+        query = query.where(tables.teams.c.name.in_(list(names))).with_for_update()
+    rows = await connection.execute(query)
+    return dict(sorted((row.name, msgspec.convert({"content": row.content}, TeamConfig)) for row in rows))
+
+
+def _check_teams(file: File) -> None:
+    for name in file.teams or ():
         try:
-            adapter = catalogue.build(provider.adapter, name, provider.options)
-            check_credential(provider.credential)
-        except ValueError as fault:
-            raise BadConfiguration(f"providers.{name}: {fault}") from None
-        if provider.base_url is not None:
-            _check_url(f"providers.{name}.base_url", provider.base_url)
-        if provider.base_url is None and adapter.default_base_url is None:
-            raise BadConfiguration(f"providers.{name}.base_url is needed: adapter {provider.adapter!r} has no address of its own.")
-    for name, model in wanted.models.items():
-        _check_name("models", name)
-        if not model.targets:
-            raise BadConfiguration(f"models.{name}.targets is empty: nothing would serve it.")
-        if not model.fallbacks and all(target.weight == 0 for target in model.targets):
-            raise BadConfiguration(f"models.{name}.targets all have weight 0, and there is no fallback: nothing would serve it.")
-        for at, target in enumerate(model.targets):
-            place = f"models.{name}.targets[{at}]"
-            if target.provider not in wanted.providers:
-                known = ", ".join(sorted(wanted.providers)) or "none yet"
-                raise BadConfiguration(f"{place}.provider: there is no provider {target.provider!r}. There are: {known}.")
-            if not target.model.strip() or not target.model.isprintable():
-                raise BadConfiguration(f"{place}.model must be the engine's name for its model; {target.model!r} is none.")
-            if target.weight is not None and not 0 <= target.weight < float("inf"):
-                raise BadConfiguration(f"{place}.weight must be 0 or more.")
-            for endpoint in target.endpoints:
-                _check_url(f"{place}.endpoints", endpoint)
-        for fallback in model.fallbacks:
-            if fallback not in wanted.models:
-                raise BadConfiguration(f"models.{name}.fallbacks: there is no model {fallback!r}.")
-            if fallback == name:
-                raise BadConfiguration(f"models.{name}.fallbacks: a model cannot fall back to itself.")
+            check_team(name)
+        except BadKey as fault:
+            raise BadConfiguration(f"teams.{name!r:.60}: {fault}") from None
 
 
-def _check_name(section: str, name: str) -> None:
-    if not name or name != name.strip() or not name.isprintable():
-        raise BadConfiguration(f"{section}.{name!r}: a name is printable, with no space at its ends.")
+async def _known(connection: AsyncConnection, file: File, now: State, output_tokens: int | None) -> Known:
+    named = {limit.scope.get("key", "each") for limit in (*now.directory.limits, *(file.limits or ()))}
+    prefixes = {name.removeprefix("nx-") for name in named if len(name) == len("nx-") + _KEY_LETTERS}
+    found = await connection.scalars(select(tables.keys.c.prefix).where(tables.keys.c.prefix.in_(prefixes)))
+    return Known({*now.teams, *(file.teams or ())}, {f"nx-{prefix}" for prefix in found}, output_tokens)
 
 
-def _check_url(place: str, url: str) -> None:
-    """What every worker will build requests with must be an address to them too, and holds no secret: it is shown and recorded."""
-    try:
-        parsed = httpx.URL(url)
-        has_port = parsed.port is None or 0 < parsed.port < 65536
-    except (httpx.InvalidURL, ValueError):
-        raise BadConfiguration(f"{place}: {_shown(url)} is not an address; it should look like http://10.0.0.5:8000.") from None
-    if parsed.scheme not in ("http", "https") or not parsed.host or not has_port or any(character.isspace() for character in url):
-        raise BadConfiguration(f"{place}: {_shown(url)} is not an address; it should look like http://10.0.0.5:8000.")
-    if parsed.userinfo:
-        raise BadConfiguration(f"{place}: an address holds no user and password; name them as `credential`.")
-    if parsed.query or parsed.fragment or url[-1] in "?#":
-        raise BadConfiguration(f"{place}: an address ends with its path; what follows ? or # cannot be kept.")
+def _merged(now: State, file: File, *, prune: bool) -> State:
+    old = now.directory
+    wanted = directory.assemble(
+        old.version,
+        dict(sorted(_section(old.providers, file.providers, prune=prune).items())),
+        dict(sorted(_section(old.models, file.models, prune=prune).items())),
+        list(_section(_by_name(old.limits), None if file.limits is None else _by_name(file.limits), prune=prune).values()),
+        list(_section(_by_key(old.prices), None if file.prices is None else _by_key(file.prices), prune=prune).values()),
+    )
+    return State(wanted, dict(sorted({**now.teams, **(file.teams or {})}.items())))
 
 
-def _shown(url: str) -> str:
-    """Without what may be a password before an @."""
-    return repr(re.sub(r"(?<=//)[^/]*@", "...@", url))
+def _section(old: Mapping[K, T], new: Mapping[K, T] | None, *, prune: bool) -> dict[K, T]:
+    if new is None:
+        return dict(old)
+    return {**({} if prune else old), **new}
 
 
-def _merged(now: Directory, file: File, *, prune: bool) -> Directory:
-    def section(old: Mapping[str, Any], new: Mapping[str, Any] | None) -> dict[str, Any]:
-        if new is None:
-            return dict(old)
-        return dict(sorted({**({} if prune else old), **new}.items()))
-
-    return directory.assemble(now.version, section(now.providers, file.providers), section(now.models, file.models))
+def _by_name(limits: tuple[Limit, ...]) -> dict[str, Limit]:
+    return {limit.name: limit for limit in limits}
 
 
-def _difference(now: Directory, wanted: Directory) -> str:
-    old, new = write_file(now).splitlines(), write_file(wanted).splitlines()
-    return "\n".join(difflib.unified_diff(old, new, "now", "then", lineterm="", n=2))
+def _by_key(prices: tuple[Price, ...]) -> dict[tuple[str, str, str], Price]:
+    return {price_key(price): price for price in prices}
+
+
+def _difference(now: State, wanted: State) -> str:
+    """Table by table, each whole: of two rules it is told which is which, and ten thousand of them are compared in a moment."""
+    old, new = ({_heading(table): table for table in write_file(each.directory, each.teams).split("\n\n")} for each in (now, wanted))
+    told = ["--- now", "+++ then"]
+    for heading in dict.fromkeys([*old, *new]):
+        before, after = (tables.get(heading, "").splitlines() for tables in (old, new))
+        if before != after:
+            told += ["", *list(difflib.unified_diff(before, after, lineterm="", n=len(before)))[3:]]
+    return "\n".join(told) if len(told) > 2 else "Only the order of limits changes."
+
+
+def _heading(table: str) -> tuple[str, ...]:
+    """What tells a table from others: its heading, and for those in lists their names."""
+    lines = table.splitlines()
+    return (*lines[:1], *(line for line in lines if line.startswith(_NAMING) and table.startswith("[[")))
 
 
 async def _store(connection: AsyncConnection, table: Table, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
@@ -195,6 +173,47 @@ async def _store(connection: AsyncConnection, table: Table, old: Mapping[str, An
             await connection.execute(
                 row.on_conflict_do_update(index_elements=["name"], set_={"config": row.excluded.config, "updated_at": func.now()})
             )
+
+
+async def _store_teams(connection: AsyncConnection, changed: Mapping[str, TeamConfig], now: Mapping[str, TeamConfig]) -> None:
+    for name, team in changed.items():
+        row = insert(tables.teams).values(id=uuid7.mint(), name=name, content=team.content)
+        await connection.execute(row.on_conflict_do_update(index_elements=["name"], set_={"content": row.excluded.content}))
+    if changed.keys() & now.keys():
+        await keys.notify(connection)  # what is kept of a team's asks is part of what workers remember of every key of it
+
+
+async def _store_limits(connection: AsyncConnection, old: tuple[Limit, ...], new: tuple[Limit, ...]) -> None:
+    limits, before = tables.limits, {limit.name: (position, limit) for position, limit in enumerate(old)}
+    gone = before.keys() - {limit.name for limit in new}
+    changed = [
+        {"name": limit.name, "position": position, "config": msgspec.to_builtins(limit)}
+        for position, limit in enumerate(new)
+        if before.get(limit.name) != (position, limit)
+    ]
+    if gone:
+        await connection.execute(delete(limits).where(limits.c.name.in_(gone)))
+    if changed:
+        row = insert(limits)
+        kept = {"position": row.excluded.position, "config": row.excluded.config, "updated_at": func.now()}
+        await connection.execute(row.on_conflict_do_update(index_elements=["name"], set_=kept), changed)
+
+
+async def _store_prices(connection: AsyncConnection, old: tuple[Price, ...], new: tuple[Price, ...]) -> None:
+    prices, before, after = tables.prices, _by_key(old), _by_key(new)
+    key = tuple_(prices.c.provider, prices.c.model, prices.c.since)
+    gone = before.keys() - after.keys()
+    changed = [
+        {"provider": provider, "model": model, "since": since, "config": msgspec.to_builtins(price)}
+        for (provider, model, since), price in after.items()
+        if before.get((provider, model, since)) != price
+    ]
+    if gone:
+        await connection.execute(delete(prices).where(key.in_(gone)))
+    if changed:
+        row = insert(prices)
+        kept = {"config": row.excluded.config, "updated_at": func.now()}
+        await connection.execute(row.on_conflict_do_update(index_elements=["provider", "model", "since"], set_=kept), changed)
 
 
 async def _raise_version(connection: AsyncConnection) -> int:

@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.domain import Directory, ModelConfig, ProviderConfig
+from app.domain import Directory, Limit, ModelConfig, Price, ProviderConfig
 from app.store import tables
 
 log = logging.getLogger(__name__)
@@ -36,20 +36,40 @@ async def read(connection: AsyncConnection) -> Directory:
         row.name: msgspec.convert(row.config, ModelConfig)
         for row in await connection.execute(select(tables.models.c.name, tables.models.c.config).order_by(tables.models.c.name))
     }
-    return assemble(version, providers, models)
+    limits = [
+        msgspec.convert(config, Limit)
+        for config in await connection.scalars(select(tables.limits.c.config).order_by(tables.limits.c.position, tables.limits.c.name))
+    ]
+    prices = [msgspec.convert(config, Price) for config in await connection.scalars(select(tables.prices.c.config))]
+    return assemble(version, providers, models, limits, prices)
 
 
-def assemble(version: int, providers: Mapping[str, ProviderConfig], models: Mapping[str, ModelConfig]) -> Directory:
-    return Directory(version, hashlib.sha256(_content(providers, models)).hexdigest()[:32], providers, models)
+def assemble(
+    version: int,
+    providers: Mapping[str, ProviderConfig],
+    models: Mapping[str, ModelConfig],
+    limits: Sequence[Limit] = (),
+    prices: Sequence[Price] = (),
+) -> Directory:
+    unhashed = Directory(version, "", providers, models, tuple(limits), tuple(sorted(prices, key=price_key)))
+    return msgspec.structs.replace(unhashed, hash=hashlib.sha256(_content(unhashed)).hexdigest()[:32])
 
 
-def _content(providers: Mapping[str, ProviderConfig], models: Mapping[str, ModelConfig]) -> bytes:
-    return msgspec.json.encode({"providers": providers, "models": models}, order="sorted")
+def price_key(price: Price) -> tuple[str, str, str]:
+    """What tells prices apart; they are sorted by it."""
+    return price.provider, price.model, price.since or ""
+
+
+def _content(directory: Directory) -> bytes:
+    """What the hash is of. A section that came with a later version is in it where it says something: earlier hashes stay true."""
+    later = {"limits": directory.limits, "prices": directory.prices}
+    content = {"providers": directory.providers, "models": directory.models, **{name: each for name, each in later.items() if each}}
+    return msgspec.json.encode(content, order="sorted")
 
 
 async def remember(connection: AsyncConnection, directory: Directory) -> None:
     """Keeps the configuration under the hash that inferences carry."""
-    document = msgspec.json.decode(_content(directory.providers, directory.models))
+    document = msgspec.json.decode(_content(directory))
     await connection.execute(insert(tables.snapshots).values(hash=directory.hash, document=document).on_conflict_do_nothing())
 
 

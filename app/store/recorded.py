@@ -6,7 +6,7 @@ from typing import Any
 import asyncpg
 
 from app.store.partitions import Connection
-from app.store.tables import inference_content, inferences
+from app.store.tables import inference_content, inferences, usage
 
 # What no other attempt would change: the fault is in a row. Some are found by asyncpg, while it writes the row down.
 FAULTS_OF_A_ROW = (
@@ -20,6 +20,19 @@ FAULTS_OF_A_ROW = (
 
 INFERENCE_COLUMNS = [column.name for column in inferences.columns]
 CONTENT_COLUMNS = [column.name for column in inference_content.columns]
+USAGE_COLUMNS = [column.name for column in usage.columns]
+
+_USAGE_TYPES = {"key_id": "uuid", "hour": "timestamptz", "team_id": "uuid", "model": "text"}
+_GROUP, _SUMS = ", ".join(_USAGE_TYPES), [name for name in USAGE_COLUMNS if name not in _USAGE_TYPES]
+# In a fixed order, so that writers of several machines that add to the same rows wait for each other, and not in a circle.
+_ADD_USAGE = f"""
+    INSERT INTO usage ({", ".join(USAGE_COLUMNS)})
+    SELECT {_GROUP}, {", ".join(f"sum({name})" for name in _SUMS)}
+    FROM unnest({", ".join(f"${at}::{_USAGE_TYPES.get(name, 'bigint')}[]" for at, name in enumerate(USAGE_COLUMNS, 1))})
+        AS added ({", ".join(USAGE_COLUMNS)})
+    GROUP BY {_GROUP} ORDER BY {_GROUP}
+    ON CONFLICT ({_GROUP}) DO UPDATE SET {", ".join(f"{name} = usage.{name} + excluded.{name}" for name in _SUMS)}
+"""  # noqa: S608
 
 
 class PositionTaken(Exception):
@@ -57,3 +70,11 @@ async def copy(connection: Connection, rows: Iterable[Sequence[Any]], contents: 
     """By INFERENCE_COLUMNS and CONTENT_COLUMNS, inside a transaction. Raises one of FAULTS_OF_A_ROW if there is one in any of them."""
     await connection.copy_records_to_table("inferences", records=rows, columns=INFERENCE_COLUMNS)
     await connection.copy_records_to_table("inference_content", records=contents, columns=CONTENT_COLUMNS)
+
+
+async def add_usage(connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
+    """Adds rows by USAGE_COLUMNS to those there are. At the end of the transaction that copies what they are sums of, and once in it:
+    others wait for these rows until its end.
+    """
+    if rows:
+        await connection.execute(_ADD_USAGE, *([row[at] for row in rows] for at in range(len(USAGE_COLUMNS))))

@@ -35,6 +35,8 @@ teams = Table(
     Column("name", Text, nullable=False, unique=True),
     Column("content", Text, nullable=False, server_default="full"),  # full | redacted | none: what is kept of asks and replies
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Column("changed", BigInteger, nullable=False, server_default="0"),  # as in keys
+    Index(None, "changed"),
 )
 
 keys = Table(
@@ -48,6 +50,23 @@ keys = Table(
     Column("admin", Boolean, nullable=False, server_default="false"),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
     Column("revoked_at", DateTime(timezone=True)),
+    Column("expires_at", DateTime(timezone=True)),
+    Column("models", ARRAY(Text)),  # what it may do, each with null for all: models and routes may end in *, networks in CIDR notation
+    Column("routes", ARRAY(Text)),
+    Column("networks", ARRAY(Text)),
+    Column("replaced_by", Text),  # the prefix of the key that it was rotated to
+    Column("changed", BigInteger, nullable=False, server_default="0"),  # the keys_version of its last change; triggers set it
+    Index(None, "changed"),
+    Index(None, "team_id"),
+)
+
+# One row. `version` is raised by every change to keys and teams, in its transaction; `swept` is the version of the last removal of rows.
+keys_version = Table(
+    "keys_version",
+    metadata,
+    Column("id", SmallInteger, primary_key=True, autoincrement=False),
+    Column("version", BigInteger, nullable=False),
+    Column("swept", BigInteger, nullable=False),
 )
 
 providers = Table(
@@ -64,6 +83,33 @@ models = Table(
     Column("name", Text, primary_key=True),
     Column("config", JSONB, nullable=False),
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
+)
+
+limits = Table(
+    "limits",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("position", Integer, nullable=False),  # as the file has them
+    Column("config", JSONB, nullable=False),
+    Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
+)
+
+prices = Table(
+    "prices",
+    metadata,
+    Column("provider", Text, primary_key=True),
+    Column("model", Text, primary_key=True),
+    Column("since", Text, primary_key=True),  # ISO 8601; empty: ever
+    Column("config", JSONB, nullable=False),
+    Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
+)
+
+# Lives of the memory in which limits are counted: one that Redis does not know, while it stands here, was lost.
+limit_epochs = Table(
+    "limit_epochs",
+    metadata,
+    Column("epoch", Text, primary_key=True),
+    Column("began_at", DateTime(timezone=True), nullable=False, server_default=_now),
 )
 
 # One row: the version that the next snapshot carries. Whoever changes configuration adds one to it in the same transaction.
@@ -125,6 +171,9 @@ inferences = Table(
     Column("tags", JSONB),
     Column("end_user", Text),
     Column("snapshot", Text, nullable=False),
+    Column("charged_input", Integer),  # what limits counted in the end; None: of before there were any
+    Column("charged_output", Integer),
+    Column("cost_microusd", BigInteger),  # None: unknown
     Index(None, "episode_id"),
     postgresql_partition_by="RANGE (id)",
 )
@@ -138,6 +187,30 @@ inference_content = Table(
     Column("ask", LargeBinary),  # zlib
     Column("reply", LargeBinary),  # zlib
     postgresql_partition_by="RANGE (id)",
+)
+
+# What inferences add up to, kept by the writer in the transaction that stores them: the truth for money.
+usage = Table(
+    "usage",
+    metadata,
+    Column("key_id", UUID(as_uuid=False), primary_key=True),
+    Column("hour", DateTime(timezone=True), primary_key=True),  # the hour in which they were received
+    Column("team_id", UUID(as_uuid=False), primary_key=True),
+    Column("model", Text, primary_key=True),
+    Column("requests", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    Column("input_tokens", BigInteger, nullable=False),
+    Column("output_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("reasoning_tokens", BigInteger, nullable=False),
+    Column("charged_input", BigInteger, nullable=False),
+    Column("charged_output", BigInteger, nullable=False),
+    Column("cost_microusd", BigInteger, nullable=False),
+    Column("unpriced", BigInteger, nullable=False),  # requests whose cost is unknown, and not in the sum
+    Index(None, "team_id", "hour"),
+    Index(None, "hour"),
+    # Room beside each row: the row of a busy key is written anew with every batch, and stays on its page.
+    postgresql_with={"fillfactor": 70},
 )
 
 # How far the writer has read each spool segment; moved in the transaction that stores the rows: exactly once.

@@ -4,13 +4,14 @@ import asyncio
 import dataclasses
 import datetime
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from app.domain import Attempt, Usage
+from app.domain import Attempt, Exchange, Usage
 from app.record import quarantine
 from app.record.growing import Growing
 from app.record.segment import EXCHANGE, PART_OF_REPLY, listing, pack_exchange, pack_part
@@ -21,7 +22,7 @@ from app.store.database import connect
 from app.uuid7 import mint
 from tests.recorded import exchange, record
 from tests.stories.postgres import database, postgres
-from tests.stories.writing import content_of, drain, fetch, ids_in, until, writing
+from tests.stories.writing import content_of, drain, fetch, ids_in, sums_in, until, writing
 
 __all__ = ["database", "postgres"]
 
@@ -57,6 +58,9 @@ async def test_an_exchange_arrives_with_all_that_is_known_of_it(settings: Settin
         dropped=("user", "store"),
         tags={"tenant": "blue"},
         end_user="u1",
+        charged_input=11,
+        charged_output=25,
+        cost_microusd=3_000_000_000,
     )
     async with writing(settings):
         await until(lambda: _has(settings, 1))
@@ -77,6 +81,7 @@ async def test_an_exchange_arrives_with_all_that_is_known_of_it(settings: Settin
         "answered",
     )
     assert [row[f"{kind}_tokens"] for kind in ("input", "output", "cached", "reasoning")] == [11, 22, 3, 4]
+    assert (row["charged_input"], row["charged_output"], row["cost_microusd"]) == (11, 25, 3_000_000_000)
     attempts = msgspec.json.decode(row["attempts"])
     assert [(each["endpoint"], each["status"], each["error"]) for each in attempts] == [
         ("http://a", 500, "EngineFailed"),
@@ -170,11 +175,61 @@ async def test_what_cannot_be_stored_is_set_aside_and_blocks_nothing(settings: S
     segment.retire()
     status = await drain(settings)
     assert await ids_in(settings.database_url) == sorted(good)
+    assert [row[4] for row in await sums_in(settings.database_url)] == [10]
     assert status.quarantined == len(set_aside(settings)) == len(bad) + 3
     assert status.rows == 10
     assert list(listing(settings.home / "spool")) == []
     partitions = await fetch(settings.database_url, "SELECT count(*) AS made FROM pg_inherits WHERE inhparent = 'inferences'::regclass")
     assert partitions[0]["made"] == 2  # today's and tomorrow's
+
+
+async def test_usage_is_summed_up_by_key_hour_team_and_model(settings: Settings) -> None:
+    spool = spool_of(settings)
+    hour_us = 3_600_000_000
+    this_us = time.time_ns() // 1000 // hour_us * hour_us
+    keys = [str(uuid.UUID(int=number)) for number in (7, 8)]
+    for at, key, model, changes in (
+        (this_us, keys[0], "a", {"usage": Usage(10, 5, 4, 2), "charged_input": 10, "charged_output": 6, "cost_microusd": 100}),
+        (this_us - 1, keys[0], "a", {"usage": Usage(), "outcome": "failed", "cost_microusd": 0}),
+        (this_us, keys[0], "a", {"usage": Usage(1, None), "charged_input": 1, "charged_output": 50}),
+        (this_us + 1, keys[0], "b", {"usage": Usage(10**15, 7), "charged_input": 10**15, "cost_microusd": -5}),
+        (this_us, keys[1], "a", {"outcome": "hung_up", "charged_output": 3, "cost_microusd": 10**15}),
+    ):
+        record(spool, b"", b"", id=mint(at), received_us=at, key_id=key.upper(), model=model, **changes)
+        await drain(settings)  # each in a batch of its own
+    spool.close()
+    told = [(str(row[0]), row[1].timestamp() * 1e6 - this_us, *row[3:]) for row in await sums_in(settings.database_url)]
+    assert told == [
+        (keys[0], -hour_us, "a", 1, 1, 0, 0, 0, 0, 0, 0, 0, 0),
+        (keys[0], 0, "a", 2, 0, 11, 5, 4, 2, 11, 56, 100, 1),
+        (keys[0], 0, "b", 1, 0, 0, 7, 0, 0, 2**31 - 1, 0, 0, 0),
+        (keys[1], 0, "a", 1, 0, 0, 0, 0, 0, 0, 3, 10**12, 0),
+    ]
+
+
+async def test_a_key_in_two_spellings_is_one_row(settings: Settings) -> None:
+    spool = spool_of(settings)
+    key = "abcdefab-cdef-4bcd-8fab-cdefabcdefab"
+    for spelling in (key, key.upper(), key.replace("-", "")):
+        record(spool, b"", b"", key_id=spelling, charged_input=1)
+    spool.close()
+    status = await drain(settings)
+    assert status.quarantined == 0
+    assert [row[10] for row in await sums_in(settings.database_url)] == [3]
+
+
+async def test_records_of_a_version_that_did_not_charge_are_still_read(settings: Settings) -> None:
+    (settings.home / "spool").mkdir()
+    segment = Growing(settings.home / "spool")
+    made = exchange(usage=Usage(1, 2))
+    fields: list[Any] = msgspec.msgpack.decode(msgspec.msgpack.encode(made))
+    meta = msgspec.msgpack.encode(fields[: Exchange.__struct_fields__.index("charged_input")])
+    segment.append(EXCHANGE, 0, pack_exchange(len(meta), 0, 0) + meta)
+    segment.retire()
+    await drain(settings)
+    (row,) = await fetch(settings.database_url, "SELECT id::text AS id, input_tokens, charged_input, cost_microusd FROM inferences")
+    assert tuple(row.values()) == (made.id, 1, 0, None)
+    await sums_in(settings.database_url)
 
 
 async def test_quarantine_keeps_the_whole_record_and_is_filled_once(settings: Settings) -> None:

@@ -1,20 +1,25 @@
 """Exactly once: each exchange that was recorded is in Postgres, once, whoever is killed and whenever."""
 
 import asyncio
+import dataclasses
 import random
 import time
+import uuid
 from pathlib import Path
 
 import pytest
 
 from app.record.spool import Spool
+from app.record.status import read_status
 from app.record.writer import Writer
 from app.settings import Settings
 from tests.recorded import record
 from tests.stories.postgres import Postgres, database, postgres
-from tests.stories.writing import WriterProcess, drain, fetch, ids_in, processes, work_until_killed
+from tests.stories.writing import WriterProcess, drain, fetch, ids_in, processes, sums_in, work_until_killed
 
 __all__ = ["database", "postgres"]
+
+KEYS = [str(uuid.UUID(int=number)) for number in range(5)]
 
 
 @pytest.fixture
@@ -36,7 +41,18 @@ async def some_traffic(spool: Spool, chance: random.Random, seconds: float) -> l
     made: list[str] = []
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        made += [record(spool, b"ask", b"word " * chance.choice([1, 20, 300])).id for _ in range(chance.randrange(1, 20))]
+        made += [
+            record(
+                spool,
+                b"ask",
+                b"word " * chance.choice([1, 20, 300]),
+                key_id=chance.choice(KEYS),
+                charged_input=chance.randrange(100),
+                charged_output=chance.randrange(100),
+                cost_microusd=chance.choice([None, 7]),
+            ).id
+            for _ in range(chance.randrange(1, 20))
+        ]
         await asyncio.sleep(0.005)
     return made
 
@@ -59,6 +75,7 @@ async def test_killing_the_writer_loses_nothing_and_doubles_nothing(settings: Se
     spool.close()
     status = await drain(settings)
     assert await ids_in(settings.database_url) == sorted(made)
+    assert sum(row[4] for row in await sums_in(settings.database_url)) == len(made)
     assert (status.quarantined, status.torn, status.dropped_parts) == (0, 0, 0)
 
 
@@ -76,6 +93,7 @@ async def test_killing_postgres_loses_nothing_and_doubles_nothing(settings: Sett
     assert writer.stop() == 0
     status = await drain(settings)
     assert await ids_in(settings.database_url) == sorted(made)
+    assert sum(row[4] for row in await sums_in(settings.database_url)) == len(made)
     assert status.quarantined == 0
     assert not list(settings.home.glob("quarantine/*"))
 
@@ -141,3 +159,21 @@ async def test_two_writers_that_should_not_both_be_there_do_not_double(settings:
     await asyncio.gather(*writers)
     await drain(settings)
     assert await ids_in(settings.database_url) == sorted(made)
+    assert sum(row[4] for row in await sums_in(settings.database_url)) == len(made)
+
+
+async def test_writers_of_several_machines_add_to_the_same_sums(settings: Settings, tmp_path: Path) -> None:
+    chance = random.Random(3)
+    machines = [dataclasses.replace(settings, home=tmp_path / name, writer_batch_ms=1, writer_batch_rows=20) for name in ("a", "b", "c")]
+    spools = [Spool(machine.home / "spool", machine) for machine in machines]
+    stop = asyncio.Event()
+    writers = [Writer(machine, stop) for machine in machines]
+    working = [asyncio.create_task(writer.work()) for writer in writers]
+    made = await asyncio.gather(*(some_traffic(spool, chance, 1.0) for spool in spools))
+    for spool in spools:
+        spool.close()
+    stop.set()
+    await asyncio.gather(*working)
+    assert sum(row[4] for row in await sums_in(settings.database_url)) == sum(len(each) for each in made)
+    statuses = [read_status(machine.home) for machine in machines]
+    assert [status and status.last_error for status in statuses] == [None] * 3

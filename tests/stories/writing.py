@@ -104,6 +104,24 @@ async def ids_in(database: str) -> list[str]:
     return ids
 
 
+async def sums_in(database: str) -> list[tuple[Any, ...]]:
+    """What usage says, after it was seen to be what the inferences add up to."""
+    rolled_up = await fetch(database, "SELECT * FROM usage ORDER BY key_id, hour, team_id, model")
+    added = await fetch(
+        database,
+        """
+        SELECT key_id, date_trunc('hour', received_at, 'UTC') AS hour, team_id, model, count(*), count(*) FILTER (WHERE outcome = 'failed'),
+            coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0),
+            coalesce(sum(cached_tokens), 0), coalesce(sum(reasoning_tokens), 0),
+            sum(charged_input), sum(charged_output), coalesce(sum(cost_microusd), 0), count(*) FILTER (WHERE cost_microusd IS NULL)
+        FROM inferences GROUP BY key_id, hour, team_id, model ORDER BY key_id, hour, team_id, model
+        """,
+    )
+    told = [tuple(row.values()) for row in rolled_up]
+    assert told == [tuple(row.values()) for row in added]
+    return told
+
+
 async def content_of(database: str, id: str) -> tuple[str, bytes | None, bytes | None]:
     (row,) = await fetch(database, "SELECT policy, ask, reply FROM inference_content WHERE id = $1", id)
     ask, reply = (None if part is None else unpack(part) for part in (row["ask"], row["reply"]))

@@ -1,0 +1,93 @@
+"""Checks: whether a configuration could be served, and what of it is probably not meant."""
+
+import re
+
+import httpx
+
+from app.domain import Directory, ModelConfig, ProviderConfig
+from app.store import limit_checks, price_checks
+from app.store.file import BadConfiguration
+from app.store.limit_checks import Known
+from providers import catalogue
+from providers.credentials import check as check_credential
+
+
+def check(wanted: Directory) -> None:
+    """Raises BadConfiguration for the first thing that could not be served."""
+    for name, provider in wanted.providers.items():
+        _check_name(f"providers.{name!r}", name)
+        _check_provider(name, provider)
+    for name, model in wanted.models.items():
+        _check_name(f"models.{name!r}", name)
+        _check_model(name, model, wanted)
+    for limit in wanted.limits:
+        _check_name("limits.name", limit.name)
+    limit_checks.check(wanted)
+    price_checks.check(wanted)
+
+
+def warnings(wanted: Directory, known: Known) -> list[str]:
+    """What can be served and is probably not meant, a sentence each, with its place."""
+    return limit_checks.warnings(wanted, known)
+
+
+def _check_name(place: str, name: str) -> None:
+    if not name or name != name.strip() or not name.isprintable():
+        raise BadConfiguration(f"{place}: a name is printable, with no space at its ends.")
+
+
+def _check_provider(name: str, provider: ProviderConfig) -> None:
+    try:
+        adapter = catalogue.build(provider.adapter, name, provider.options)
+        check_credential(provider.credential)
+    except ValueError as fault:
+        raise BadConfiguration(f"providers.{name}: {fault}") from None
+    if provider.base_url is not None:
+        _check_url(f"providers.{name}.base_url", provider.base_url)
+    if provider.base_url is None and adapter.default_base_url is None:
+        raise BadConfiguration(f"providers.{name}.base_url is needed: adapter {provider.adapter!r} has no address of its own.")
+
+
+def _check_model(name: str, model: ModelConfig, wanted: Directory) -> None:
+    if not model.targets:
+        raise BadConfiguration(f"models.{name}.targets is empty: nothing would serve it.")
+    if not model.fallbacks and all(target.weight == 0 for target in model.targets):
+        raise BadConfiguration(f"models.{name}.targets all have weight 0, and there is no fallback: nothing would serve it.")
+    for at, target in enumerate(model.targets):
+        place = f"models.{name}.targets[{at}]"
+        if target.provider not in wanted.providers:
+            known = ", ".join(sorted(wanted.providers)) or "none yet"
+            raise BadConfiguration(f"{place}.provider: there is no provider {target.provider!r}. There are: {known}.")
+        if not target.model.strip() or not target.model.isprintable():
+            raise BadConfiguration(f"{place}.model must be the engine's name for its model; {target.model!r} is none.")
+        if target.weight is not None and not 0 <= target.weight < float("inf"):
+            raise BadConfiguration(f"{place}.weight must be 0 or more.")
+        for endpoint in target.endpoints:
+            _check_url(f"{place}.endpoints", endpoint)
+    for fallback in model.fallbacks:
+        if fallback not in wanted.models:
+            raise BadConfiguration(f"models.{name}.fallbacks: there is no model {fallback!r}.")
+        if fallback == name:
+            raise BadConfiguration(f"models.{name}.fallbacks: a model cannot fall back to itself.")
+    if model.output_tokens is not None and model.output_tokens < 1:
+        raise BadConfiguration(f"models.{name}.output_tokens must be 1 or more.")
+
+
+def _check_url(place: str, url: str) -> None:
+    """What every worker will build requests with must be an address to them too, and holds no secret: it is shown and recorded."""
+    try:
+        parsed = httpx.URL(url)
+        has_port = parsed.port is None or 0 < parsed.port < 65536
+    except (httpx.InvalidURL, ValueError):
+        raise BadConfiguration(f"{place}: {_shown(url)} is not an address; it should look like http://10.0.0.5:8000.") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host or not has_port or any(character.isspace() for character in url):
+        raise BadConfiguration(f"{place}: {_shown(url)} is not an address; it should look like http://10.0.0.5:8000.")
+    if parsed.userinfo:
+        raise BadConfiguration(f"{place}: an address holds no user and password; name them as `credential`.")
+    if parsed.query or parsed.fragment or url[-1] in "?#":
+        raise BadConfiguration(f"{place}: an address ends with its path; what follows ? or # cannot be kept.")
+
+
+def _shown(url: str) -> str:
+    """Without what may be a password before an @."""
+    return repr(re.sub(r"(?<=//)[^/]*@", "...@", url))

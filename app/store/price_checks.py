@@ -1,0 +1,44 @@
+"""What a price may say."""
+
+import datetime
+
+from app.domain import Directory, Price
+from app.store.directory import price_key
+from app.store.file import BadConfiguration, price_place
+
+# Of US dollars for a million tokens: more is a price in another unit.
+_MOST = 1_000_000.0
+
+
+def check(wanted: Directory) -> None:
+    """Raises BadConfiguration for the first that could not be counted with."""
+    met: set[tuple[str, str, str]] = set()
+    for price in wanted.prices:
+        place = price_place(price)
+        if price_key(price) in met:
+            raise BadConfiguration(f"{place} is there twice.")
+        met.add(price_key(price))
+        if price.provider not in wanted.providers:
+            known = ", ".join(sorted(wanted.providers)) or "none yet"
+            raise BadConfiguration(f"{place}.provider: there is no provider {price.provider!r}. There are: {known}.")
+        if not price.model.strip() or not price.model.isprintable():
+            raise BadConfiguration(f"{place}.model must be the provider's own name for its model; {price.model!r} is none.")
+        for field in ("input", "output", "cached_input"):
+            _check_amount(price, place, field)
+        if price.since is not None:
+            _check_day(price.since, place)
+
+
+def _check_amount(price: Price, place: str, field: str) -> None:
+    amount: float | None = getattr(price, field)
+    if amount is not None and not 0 <= amount <= _MOST:
+        raise BadConfiguration(f"{place}.{field} must be from 0 to {_MOST:,.0f} US dollars for a million tokens; {amount:g} is not.")
+
+
+def _check_day(since: str, place: str) -> None:
+    try:
+        is_day = datetime.date.fromisoformat(since).isoformat() == since
+    except ValueError:
+        is_day = False
+    if not is_day:
+        raise BadConfiguration(f"{place}.since must be a day, such as 2026-11-01; {since!r} is none.")

@@ -1,0 +1,155 @@
+"""The configuration file: what is written is read as the same, and the hash of what it says."""
+
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from app.domain import ContentPolicy, Directory, Limit, ModelConfig, Period, Price, ProviderConfig, Resource, Target, TeamConfig
+from app.store import directory
+from app.store.file import BadConfiguration, read_file, write_file
+
+NAMES = some.text(some.characters(codec="utf-8"), min_size=1, max_size=12)
+AMOUNTS = some.integers(1, 2**53).map(float) | some.floats(1e-6, 1e9)
+SCOPES = some.dictionaries(some.sampled_from(["team", "model"]) | NAMES.map(lambda name: f"tag:{name}"), NAMES, min_size=1, max_size=3)
+LIMITS = some.builds(
+    Limit,
+    name=NAMES,
+    scope=SCOPES | some.just({"all": "each"}) | some.just({"key": "nx-0123456789ab"}),
+    resource=some.sampled_from(get_args(Resource)),
+    amount=AMOUNTS,
+    per=some.sampled_from([None, *get_args(Period)]),
+    on_outage=some.sampled_from(["local", "refuse"]),
+    dry_run=some.booleans(),
+    time_zone=some.sampled_from(["UTC", "Europe/Berlin"]),
+)
+PRICES = some.builds(
+    Price,
+    provider=NAMES,
+    model=NAMES,
+    input=some.floats(0, 1e6),
+    output=some.floats(0, 1e6),
+    cached_input=some.none() | some.floats(0, 1e6),
+    since=some.none() | some.dates().map(str),
+    source=some.none() | NAMES,
+)
+TEAMS = some.dictionaries(NAMES, some.builds(TeamConfig, content=some.sampled_from(get_args(ContentPolicy))), max_size=3)
+PROVIDERS = {"p": ProviderConfig("openai", options={"stream": "both"})}
+MODELS = {"m": ModelConfig(targets=(Target("p", "x"),), output_tokens=7)}
+
+
+@given(
+    some.lists(LIMITS, max_size=4, unique_by=lambda limit: limit.name),
+    some.lists(PRICES, max_size=4, unique_by=directory.price_key),
+    TEAMS,
+)
+def test_what_is_written_is_read_as_the_same(limits: list[Limit], prices: list[Price], teams: dict[str, TeamConfig]):
+    now = directory.assemble(3, PROVIDERS, MODELS, limits, prices)
+    file = read_file(write_file(now, teams))
+    again = directory.assemble(3, file.providers or {}, file.models or {}, file.limits or (), file.prices or ())
+    assert again == now and (file.teams or {}) == teams
+
+
+def test_a_limit_is_written_as_people_write_it():
+    limit = Limit(name="per-key requests", scope={"key": "each"}, resource="requests", amount=600, per="minute")
+    written = write_file(directory.assemble(1, {}, {}, [limit]), {})
+    assert written == (
+        '[[limits]]\nname = "per-key requests"\nscope = { key = "each" }\nresource = "requests"\namount = 600\nper = "minute"\n'
+    )
+
+
+def test_a_key_may_be_named_without_its_beginning_and_everything_without_a_table():
+    file = read_file("""
+        [[limits]]
+        name = "a"
+        scope = { key = "0123456789ab" }
+        resource = "requests"
+        amount = 1
+        per = "second"
+        [[limits]]
+        name = "b"
+        scope = "all"
+        resource = "concurrency"
+        amount = 1
+    """)
+    assert file.limits and [limit.scope for limit in file.limits] == [{"key": "nx-0123456789ab"}, {"all": "each"}]
+
+
+def test_a_day_may_be_a_date_of_toml():
+    file = read_file('[[prices]]\nprovider = "p"\nmodel = "x"\ninput = 1\noutput = 2.5\nsince = 2026-11-01')
+    assert file.prices == (Price("p", "x", 1.0, 2.5, since="2026-11-01"),)
+
+
+def test_a_section_without_anything_is_not_a_section_that_is_not_there():
+    file = read_file("limits = []\n[models]")
+    assert (file.limits, file.prices, file.models, file.providers) == ((), None, {}, None)
+
+
+LIMIT = '[[limits]]\nname = "r"\nscope = { key = "each" }\nresource = "requests"\namount = 1\nper = "day"\n'
+PRICE = '[[prices]]\nprovider = "p"\nmodel = "x"\ninput = 1\noutput = 1\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("[limits]", "`limits` is a list: each begins with [[limits]]"),
+        ("[prices.x]", "`prices` is a list"),
+        ("limits = 5", "Expected `array | null`, got `int` at `limits`"),
+        ("limits = [5]", "Expected a table at `limits[0]`"),
+        (
+            LIMIT.replace('"requests"', '"reqs"'),
+            'it may be requests, input_tokens, output_tokens, tokens, cost_usd, concurrency at `limits["r"].res',
+        ),
+        (LIMIT.replace('"day"', '"week"'), 'it may be second, minute, hour, day, month at `limits["r"].per`'),
+        (LIMIT + 'on_outage = "allow"', "it may be local, refuse"),
+        (LIMIT.replace("amount = 1\n", ""), 'missing required field `amount` at `limits["r"]`'),
+        (LIMIT.replace("amount = 1\n", 'amount = "1"\n'), 'at `limits["r"].amount`'),
+        (LIMIT.replace('name = "r"\n', ""), "missing required field `name` at `limits[0]`"),
+        (LIMIT + "ammount = 1", "unknown field `ammount`"),
+        (LIMIT.replace('{ key = "each" }', '"key"'), 'Expected `object`, got `str` at `limits["r"].scope`'),
+        (LIMIT + LIMIT, 'limits["r"] is there twice: limits[0] and limits[1]'),
+        (PRICE + PRICE, "is there twice: prices[0] and prices[1]"),
+        (PRICE + "since = 2026-01-01\n" + PRICE + 'since = "20260101"', "is there twice"),
+        (PRICE + "since = 2026-01-01T00:00:00", "got `datetime` at `prices[0].since`"),
+        ('[teams.t]\ncontent = "some"', "it may be full, redacted, none at `teams.t.content`"),
+        ("[teams.t]\nkeys = 5", "unknown field `keys` at `teams.t`"),
+    ],
+)
+def test_a_fault_is_told_with_its_place_and_what_would_be_right(content: str, told: str):
+    with pytest.raises(BadConfiguration) as caught:
+        read_file(content)
+    assert told in str(caught.value)
+
+
+def test_the_hash_is_of_all_that_is_said_and_of_nothing_else():
+    limit = Limit(name="a", scope={"key": "each"}, resource="requests", amount=1, per="day")
+    price = Price("p", "x", 1.0, 2.0)
+    plain = directory.assemble(1, PROVIDERS, MODELS)
+    others = [
+        directory.assemble(1, PROVIDERS, MODELS, [limit]),
+        directory.assemble(1, PROVIDERS, MODELS, [], [price]),
+        directory.assemble(1, PROVIDERS, MODELS, [msgspec.structs.replace(limit, amount=2)]),
+        directory.assemble(1, PROVIDERS, MODELS, [], [msgspec.structs.replace(price, since="2026-01-01")]),
+    ]
+    assert len({plain.hash, *(each.hash for each in others)}) == 5
+    assert directory.assemble(9, PROVIDERS, MODELS).hash == plain.hash
+
+
+def test_what_was_kept_before_there_were_limits_is_still_read_and_has_its_hash(tmp_path: Path):
+    models = {"m": {"targets": [{"provider": "p", "model": "x"}]}}
+    kept = {"version": 4, "hash": "a5b1b80be43bd565a1e79dd7cfface7f", "providers": {"p": {"adapter": "openai"}}, "models": models}
+    (tmp_path / "snapshot.json").write_bytes(msgspec.json.encode(kept))
+    loaded = directory.load(tmp_path / "snapshot.json")
+    assert loaded is not None and (loaded.limits, loaded.prices) == ((), ())
+    assert directory.assemble(4, loaded.providers, loaded.models) == loaded
+    directory.save(loaded, tmp_path / "snapshot.json")
+    assert directory.load(tmp_path / "snapshot.json") == loaded
+
+
+@given(some.lists(LIMITS, max_size=3), some.lists(PRICES, max_size=3, unique_by=directory.price_key))
+def test_a_snapshot_on_disk_is_the_one_in_memory(limits: list[Limit], prices: list[Price]):
+    now = directory.assemble(1, PROVIDERS, MODELS, limits, prices)
+    assert msgspec.json.decode(msgspec.json.encode(now), type=Directory) == now

@@ -1,0 +1,259 @@
+"""Limits, prices and teams as an operator meets them: apply, export, what is refused, and what is warned of."""
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from app.domain import Limit, Price, TeamConfig
+from app.settings import Settings
+from app.store import configuration, keys
+from app.store.configuration import BadConfiguration
+from app.store.database import connect, engine
+from app.store.live import Live
+from tests.stories.postgres import Postgres, database, postgres
+
+__all__ = ["database", "postgres"]
+
+START = """
+[teams.legal]
+content = "none"
+
+[providers.p]
+adapter = "openai"
+base_url = "http://127.0.0.1:9"
+[models.a]
+targets = [{ provider = "p", model = "x" }]
+output_tokens = 1000
+
+[[limits]]
+name = "per-key requests"
+scope = { key = "each" }
+resource = "requests"
+amount = 600
+per = "minute"
+
+[[limits]]
+name = "money"
+scope = { team = "legal", "tag:case" = "each" }
+resource = "cost_usd"
+amount = 12.5
+per = "month"
+time_zone = "Europe/Berlin"
+on_outage = "refuse"
+
+[[limits]]
+name = "slots"
+scope = "all"
+resource = "concurrency"
+amount = 64
+dry_run = true
+
+[[prices]]
+provider = "p"
+model = "x"
+input = 0.15
+output = 0.6
+cached_input = 0.075
+source = "the provider's page, read in November"
+
+[[prices]]
+provider = "p"
+model = "x"
+input = 0.1
+output = 0.5
+since = 2026-12-01
+"""
+
+
+async def applied(database_url: str, content: str, *, prune: bool = False) -> str:
+    return await configuration.apply(database_url, content, prune=prune, confirm=lambda _: True, wait_s=0)
+
+
+async def shown(database_url: str, content: str, *, prune: bool = False) -> str:
+    """What would be shown before the question, which is answered with no."""
+    told: list[str] = []
+
+    def refuse(difference: str) -> bool:
+        told.append(difference)
+        return False
+
+    assert await configuration.apply(database_url, content, prune=prune, confirm=refuse, output_tokens=500) == "Nothing was changed."
+    return told[0]
+
+
+@pytest.fixture(scope="module")
+async def settled(postgres: Postgres) -> str:
+    """A database in which START is applied, for stories that change nothing."""
+    await postgres.execute("CREATE DATABASE settled_limits TEMPLATE migrated")
+    url = postgres.database_url("settled_limits")
+    await applied(url, START)
+    return url
+
+
+async def now(database_url: str) -> configuration.File:
+    return configuration.read_file(await configuration.export(database_url))
+
+
+async def test_limits_prices_and_teams_go_round(settled: str):
+    told = await configuration.export(settled)
+    assert configuration.read_file(told) == configuration.read_file(START)
+    assert await applied(settled, told, prune=True) == "Nothing to change."
+    assert await applied(settled, START) == "Nothing to change."
+
+
+async def test_a_rule_is_replaced_by_its_name_and_a_price_by_its_day(database: str):
+    await applied(database, START)
+    more = """
+        limits = [
+            { name = "money", scope = { team = "legal" }, resource = "cost_usd", amount = 20, per = "month" },
+            { name = "new", scope = "all", resource = "requests", amount = 5, per = "second" },
+        ]
+        prices = [{ provider = "p", model = "x", since = "2026-12-01", input = 0.2, output = 0.4 }]
+        [teams]
+        legal = { content = "redacted" }
+        sales = {}
+    """
+    assert (await applied(database, more)).startswith("Applied as version 2")
+    told = await now(database)
+    assert told.limits and [(limit.name, limit.amount) for limit in told.limits] == [
+        ("per-key requests", 600),
+        ("money", 20),
+        ("slots", 64),
+        ("new", 5),
+    ]
+    assert told.prices and [(price.since, price.input) for price in told.prices] == [(None, 0.15), ("2026-12-01", 0.2)]
+    assert told.teams == {"legal": TeamConfig("redacted"), "sales": TeamConfig("full")}
+
+
+async def test_prune_takes_limits_and_prices_of_a_section_and_never_a_team(database: str):
+    await applied(database, START)
+    await applied(database, "prices = []\n[teams]", prune=True)
+    told = await now(database)
+    assert told.prices is None and told.limits and len(told.limits) == 3 and told.teams == {"legal": TeamConfig("none")}
+    kept = Limit(name="slots", scope={"all": "each"}, resource="concurrency", amount=64)
+    await applied(database, '[[limits]]\nname = "slots"\nscope = "all"\nresource = "concurrency"\namount = 64', prune=True)
+    assert (await now(database)).limits == (kept,)
+    assert await applied(database, "limits = []") == "Nothing to change.", "without --prune it removes nothing"
+    await applied(database, "limits = []", prune=True)
+    assert (await now(database)).limits is None
+
+
+async def test_with_prune_the_order_is_the_files(database: str):
+    await applied(database, START)
+    told = await now(database)
+    assert told.limits
+    first, *rest = configuration.write_file(configuration.directory.assemble(0, {}, {}, told.limits[::-1]), {}).split("[[limits]]")
+    await applied(database, "[[limits]]".join([first, *rest]), prune=True)
+    turned = await now(database)
+    assert turned.limits == told.limits[::-1]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (
+            '[[limits]]\nname = "x"\nscope = { model = "gone" }\nresource = "requests"\namount = 1\nper = "day"',
+            "no model 'gone'. There are: a.",
+        ),
+        (
+            '[[limits]]\nname = "x"\nscope = { key = "each" }\nresource = "requests"\namount = 5\nper = "minute"',
+            'contradicts limits["per-key',
+        ),
+        ('[[limits]]\nname = "x"\nscope = { tag = "each" }\nresource = "requests"\namount = 5\nper = "minute"', "names no tag"),
+        ('[[prices]]\nprovider = "q"\nmodel = "x"\ninput = 1\noutput = 1', "no provider 'q'. There are: p."),
+        ('[teams." x"]', "1 to 200 printable characters"),
+        ('[models.a]\ntargets = [{ provider = "p", model = "x" }]\noutput_tokens = 0', "output_tokens must be 1 or more"),
+    ],
+)
+async def test_what_could_not_be_kept_is_refused_and_changes_nothing(settled: str, content: str, told: str):
+    before = await configuration.export(settled)
+    with pytest.raises(BadConfiguration) as caught:
+        await applied(settled, f"{content}\n[teams.new]")
+    assert told in str(caught.value)
+    assert await configuration.export(settled) == before
+
+
+async def test_a_model_that_a_limit_names_and_a_provider_that_has_prices_cannot_be_pruned(database: str):
+    await applied(database, START.replace('{ key = "each" }', '{ model = "a" }'))
+    with pytest.raises(BadConfiguration, match="no model 'a'"):
+        await applied(database, "[models]", prune=True)
+    await applied(database, "limits = []\n[models]", prune=True)
+    with pytest.raises(BadConfiguration, match=r'prices\["p", "x"\]\.provider'):
+        await applied(database, "[providers]", prune=True)
+
+
+async def test_warnings_stand_below_the_difference(database: str):
+    await applied(database, START)
+    more = """
+        [[limits]]
+        name = "small"
+        scope = { team = "nobody", key = "0123456789ab" }
+        resource = "output_tokens"
+        amount = 100
+        per = "minute"
+        [models.b]
+        targets = [{ provider = "p", model = "unpriced" }]
+    """
+    told = (await shown(database, more)).splitlines()
+    assert '+name = "small"' in told
+    warnings = [line for line in told if line.startswith("Warning: ")]
+    assert told[-len(warnings) :] == warnings and len(warnings) == 4
+    assert [part for part in ("no team 'nobody'", "no key nx-0123456789ab", "for a, b reserves", 'limits["money"]: requests for b will be')
+            if part not in "\n".join(warnings)] == []  # fmt: skip
+    assert not [line for line in (await shown(database, "[teams.other]")).splitlines() if line.startswith("Warning")]
+
+
+async def test_a_key_that_a_limit_names_is_known_by_its_public_part(database: str):
+    await applied(database, START)
+    public = (await keys.create_key(database, "legal")).split("-")[1]
+    rule = f'[[limits]]\nname = "one"\nscope = {{ key = "{public}" }}\nresource = "requests"\namount = 1\nper = "day"'
+    assert "Warning" not in await shown(database, rule)
+
+
+async def test_every_worker_serves_limits_prices_and_a_teams_new_policy_once_apply_returns(database: str, tmp_path: Path):
+    await applied(database, START)
+    key = await keys.create_key(database, "legal")
+    opened = engine(database)
+    lives = [Live(Settings(home=tmp_path / name, database_url=database), opened, name) for name in ("w0", "w1")]
+    for live in lives:
+        await live.start()
+        found = await live.keys.find(key)
+        assert found is not None and found.content == "none" and len(live.directory.limits) == 3
+    try:
+        more = START.replace('"none"', '"redacted"').replace("amount = 600", "amount = 5")
+        done = await configuration.apply(database, more, prune=False, confirm=lambda _: True, wait_s=10)
+        assert "2 workers serve it" in done
+        assert [live.directory.limits[0].amount for live in lives] == [5, 5]
+        done = await configuration.apply(database, more.replace('"redacted"', '"full"'), prune=False, confirm=lambda _: True, wait_s=10)
+        assert "2 workers serve it" in done
+        until = time.monotonic() + 2
+        while {caller and caller.content for live in lives for caller in [await live.keys.find(key)]} != {"full"}:
+            assert time.monotonic() < until
+            await asyncio.sleep(0.05)
+        assert lives[0].directory.prices[0] == Price("p", "x", 0.15, 0.6, 0.075, source="the provider's page, read in November")
+    finally:
+        for live in lives:
+            await live.stop()
+        await opened.dispose()
+
+
+async def test_a_team_that_somebody_changed_meanwhile_is_not_lost(database: str):
+    await applied(database, START)
+
+    async def change() -> None:
+        connection = await connect(database)
+        await connection.execute("UPDATE teams SET content = 'full' WHERE name = 'legal'")
+        await connection.close()
+
+    def meanwhile(_: str) -> bool:
+        other = threading.Thread(target=lambda: asyncio.run(change()))
+        other.start()
+        other.join(20)
+        return True
+
+    with pytest.raises(BadConfiguration, match="by somebody else"):
+        await configuration.apply(database, '[teams.legal]\ncontent = "redacted"', prune=False, confirm=meanwhile, wait_s=0)
+    assert (await now(database)).teams == {"legal": TeamConfig("full")}

@@ -1,0 +1,375 @@
+"""Usage: what limits ask of the ledger, what a key's holder is told, and whether the spool has been written."""
+
+import asyncio
+import datetime
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import msgspec
+import pytest
+from alembic import command
+from litestar import Litestar
+from sqlalchemy import Connection
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app import uuid7
+from app.api import usage as usage_api
+from app.api.errors import HANDLERS
+from app.domain import Caller
+from app.record.growing import Growing
+from app.record.segment import EXCHANGE, PART_OF_REPLY, pack_exchange, pack_part
+from app.record.spool import Spool
+from app.record.written import spool_written
+from app.settings import Settings
+from app.store import keys, usage
+from app.store.database import connect, engine
+from app.store.live import Live
+from app.store.migrate import alembic_config, migrate
+from app.store.usage import Used
+from providers.chat import Usage
+from tests.recorded import TEAM, exchange, record
+from tests.stories.postgres import Postgres, blank_database, database, postgres
+from tests.stories.writing import drain, until, writing
+
+__all__ = ["blank_database", "database", "postgres"]
+
+HOUR = datetime.timedelta(hours=1)
+# A day that is over, in the months for which records are kept.
+DAY = datetime.datetime.now(datetime.UTC).replace(hour=0, minute=0, second=0, microsecond=0) - datetime.timedelta(days=3)
+
+
+class Books:
+    """A database with two teams and three keys (blue has two), and what they used on DAY."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.database: AsyncEngine = engine(settings.database_url)
+        self.live = Live(settings, self.database, "gateway-0")
+        self.keys: dict[str, str] = {}
+        self.callers: dict[str, Caller] = {}
+
+    async def begin(self) -> None:
+        for name, team in (("one", "blue"), ("two", "blue"), ("three", "green")):
+            self.keys[name] = await keys.create_key(self.settings.database_url, team, name=name)
+        await self.live.start()
+        for name, key in self.keys.items():
+            caller = await self.live.keys.find(key)
+            assert caller is not None
+            self.callers[name] = caller
+
+    def used(self, spool: Spool, key: str, at: datetime.datetime, **changes: Any) -> None:
+        caller, at_us = self.callers[key], int(at.timestamp() * 1_000_000)
+        about = {"id": uuid7.mint(at_us), "received_us": at_us, "key_id": caller.key_id, "team_id": caller.team_id}
+        record(spool, b"", b"", **about, **changes)
+
+    def public(self, key: str) -> str:
+        return "-".join(self.keys[key].split("-")[:2])
+
+    async def ask(self, scope: dict[str, str], since: datetime.datetime) -> Used:
+        async with self.database.connect() as connection:
+            return await usage.used(connection, scope, since)
+
+    async def get(self, key: str | None, path: str = "/v1/usage", **params: str) -> httpx.Response:
+        """Over the routes as the service has them."""
+        app = Litestar([usage_api.routes(self.live, self.database)], exception_handlers=HANDLERS, openapi_config=None, logging_config=None)
+        headers = {"authorization": f"Bearer {self.keys[key]}"} if key else {}
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(cast("Any", app)), base_url="http://narthex") as client:
+            return await client.get(path, params=params or None, headers=headers)
+
+
+@pytest.fixture(scope="module")
+async def books(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Books]:
+    await postgres.execute("CREATE DATABASE ledger TEMPLATE migrated")
+    home = tmp_path_factory.mktemp("ledger")
+    made = Books(Settings(home=home, database_url=postgres.database_url("ledger"), drain_timeout_s=20))
+    await made.begin()
+    spool = Spool(home / "spool", made.settings)
+    full = {"usage": Usage(100, 10, 40, 5), "charged_input": 100, "charged_output": 12}
+    made.used(spool, "one", DAY, model="a", cost_microusd=1_500_000, **full)
+    made.used(spool, "one", DAY + 0.75 * HOUR, model="b", cost_microusd=250_000, tags={"tenant": "x"}, **full)
+    made.used(spool, "one", DAY + 1 * HOUR, model="a", outcome="failed", status=502, cost_microusd=0)
+    made.used(spool, "two", DAY + 23 * HOUR, model="a", tags={"tenant": "x"}, **full)
+    made.used(spool, "three", DAY + 5 * HOUR, model="a", cost_microusd=7, tags={"tenant": "y"}, **full)
+    spool.close()
+    await drain(made.settings)
+    yield made
+    await made.live.stop()
+    await made.database.dispose()
+
+
+# --- what limits ask
+
+
+async def test_what_a_key_a_team_a_model_and_all_have_used(books: Books):
+    one, two, three = (books.public(name) for name in ("one", "two", "three"))
+    assert await books.ask({"key": one}, DAY) == Used(3, 200, 24, 1_750_000)
+    assert await books.ask({"key": two}, DAY) == Used(1, 100, 12, 0)
+    assert await books.ask({"team": "blue"}, DAY) == Used(4, 300, 36, 1_750_000)
+    assert await books.ask({"team": "blue", "model": "b"}, DAY) == Used(1, 100, 12, 250_000)
+    assert await books.ask({"key": three, "team": "blue"}, DAY) == Used()
+    assert await books.ask({"model": "a"}, DAY) == Used(4, 300, 36, 1_500_007)
+    assert await books.ask({"all": "each"}, DAY) == Used(5, 400, 48, 1_750_007)
+    assert await books.ask({"team": "nobody"}, DAY) == Used()
+
+
+async def test_what_a_tag_has_used(books: Books):
+    assert await books.ask({"tag:tenant": "x"}, DAY) == Used(2, 200, 24, 250_000)
+    assert await books.ask({"tag:tenant": "x", "key": books.public("two")}, DAY) == Used(1, 100, 12, 0)
+    assert await books.ask({"tag:tenant": "x"}, DAY + HOUR) == Used(1, 100, 12, 0)
+    assert await books.ask({"tag:other": "x"}, DAY) == Used()
+
+
+async def test_since_is_exact_also_within_an_hour(books: Books):
+    """A day in India begins half an hour off."""
+    of_one = {"key": books.public("one")}
+    moments = (-0.5, 0.0, 0.25, 0.75, 0.75000001, 1.0, 1.5)
+    told = [await books.ask(of_one, (DAY + moment * HOUR).astimezone(datetime.timezone(5.5 * HOUR))) for moment in moments]
+    assert [(each.requests, each.cost_microusd) for each in told] == [
+        (3, 1_750_000),
+        (3, 1_750_000),
+        (2, 250_000),
+        (2, 250_000),
+        (1, 0),
+        (1, 0),
+        (0, 0),
+    ]
+
+
+async def test_a_dimension_that_is_not_known_is_a_bug(books: Books):
+    with pytest.raises(ValueError, match="'user'"):
+        await books.ask({"user": "x"}, DAY)
+
+
+# --- what a key's holder is told
+
+
+def day(at: datetime.datetime) -> str:
+    return at.date().isoformat()
+
+
+async def test_a_key_sees_its_own_usage_and_its_teams(books: Books):
+    span = {"from": day(DAY), "to": day(DAY + 24 * HOUR)}
+    own = (await books.get("one", **span)).json()
+    assert own["scope"] == {"key": books.public("one")} and (own["from"], own["to"]) == (DAY.isoformat(), (DAY + 24 * HOUR).isoformat())
+    assert own["total"] == {
+        "requests": 3,
+        "failed": 1,
+        "input_tokens": 200,
+        "output_tokens": 20,
+        "cached_tokens": 80,
+        "reasoning_tokens": 10,
+        "charged_input": 200,
+        "charged_output": 24,
+        "cost_usd": 1.75,
+        "unpriced": 0,
+    }
+    assert own["data"] == [own["total"]]
+    team = (await books.get("one", scope="team", **span)).json()
+    assert team["scope"] == {"team": "blue"} and (team["total"]["requests"], team["total"]["unpriced"]) == (4, 1)
+    assert (await books.get("three", scope="team", **span)).json()["total"]["cost_usd"] == 0.000007
+
+
+async def test_usage_is_grouped_in_order(books: Books):
+    span = {"from": day(DAY), "to": day(DAY + 24 * HOUR), "scope": "team"}
+    told = (await books.get("one", group_by="hour, model", **span)).json()
+    rows = [(row["hour"], row["model"], row["requests"]) for row in told["data"]]
+    hours = [(DAY + at * HOUR).isoformat() for at in (0, 0, 1, 23)]
+    assert rows == list(zip(hours, ("a", "b", "a", "a"), (1, 1, 1, 1), strict=True))
+    by_key = (await books.get("one", group_by="key", **span)).json()["data"]
+    assert {row["key"]: row["requests"] for row in by_key} == {books.public("one"): 3, books.public("two"): 1}
+    by_day = (await books.get("one", group_by="day", **span)).json()["data"]
+    assert [(row["day"], row["requests"]) for row in by_day] == [(DAY.isoformat(), 4)]
+    for name in ("hour", "day", "month", "model", "key", "day,model,key"):
+        told = (await books.get("one", group_by=name, **span)).json()
+        assert sum(row["requests"] for row in told["data"]) == told["total"]["requests"] == 4, name
+
+
+async def test_days_are_those_of_a_time_zone(books: Books):
+    """Tokyo's day is over nine hours before that of UTC."""
+    span = {"scope": "team", "time_zone": "Asia/Tokyo", "group_by": "day"}
+    told = (await books.get("one", **{"from": day(DAY), "to": day(DAY + 48 * HOUR), **span})).json()
+    assert [(row["day"], row["requests"]) for row in told["data"]] == [
+        (f"{day(DAY)}T00:00:00+09:00", 3),
+        (f"{day(DAY + 24 * HOUR)}T00:00:00+09:00", 1),
+    ]
+    assert told["from"] == f"{day(DAY)}T00:00:00+09:00"
+
+
+async def test_times_may_have_offsets_of_their_own(books: Books):
+    begin = (DAY + HOUR).astimezone(datetime.timezone(2 * HOUR)).isoformat()
+    for said in (begin, begin.replace("+", " "), (DAY + HOUR).isoformat().replace("+00:00", "Z"), (DAY + HOUR).isoformat()[:19]):
+        told = (await books.get("one", **{"from": said, "to": day(DAY + 24 * HOUR)})).json()
+        assert told["total"]["requests"] == 1, said
+
+
+async def test_without_a_time_it_is_this_month_until_now(books: Books):
+    told = (await books.get("one")).json()
+    begin, end = (datetime.datetime.fromisoformat(told[name]) for name in ("from", "to"))
+    now = datetime.datetime.now(datetime.UTC)
+    assert (begin.day, begin.hour) == (1, 0) and begin <= now < end <= now + HOUR
+
+
+@pytest.mark.parametrize(
+    ("params", "param", "said"),
+    [
+        ({"scope": "all"}, "scope", "key or team"),
+        ({"team": "green"}, "team", "no parameter 'team'"),
+        ({"from": "yesterday"}, "from", "ISO 8601"),
+        ({"from": "2026-11-01T08:30:00Z"}, "from", "a full hour"),
+        ({"from": "2026-11-02", "to": "2026-11-01"}, "to", "before"),
+        ({"from": "2026-11-02", "to": "2026-11-02"}, "to", "before"),
+        ({"from": "2024-11-02", "to": "2026-11-02"}, "from", "At most 400 days"),
+        ({"from": "2026-09-02", "to": "2026-11-02", "group_by": "hour"}, "from", "At most 31 days"),
+        ({"group_by": "minute"}, "group_by", "hour, day, month, model, key"),
+        ({"group_by": "day,hour"}, "group_by", "one"),
+        ({"group_by": "model,model"}, "group_by", "once"),
+        ({"time_zone": "Mars"}, "time_zone", "no time zone 'Mars'"),
+        ({"time_zone": "Asia/Kolkata", "from": "2026-11-01T00:00:00Z", "to": "2026-11-02T00:00:00Z"}, "time_zone", "do not begin"),
+        ({"from": "0001-01-01T00:00:00+14:00"}, "from", "ISO 8601"),
+    ],
+)
+async def test_a_question_with_a_slip_in_it_is_refused(books: Books, params: dict[str, str], param: str, said: str):
+    answer = await books.get("one", **params)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["type"], error["param"]) == (400, "invalid_request_error", param) and said in error["message"]
+    assert answer.headers["x-request-id"]
+
+
+async def test_a_key_that_is_for_other_routes_sees_no_usage(books: Books):
+    books.keys["narrow"] = await keys.create_key(books.settings.database_url, "blue", routes=["/v1/models"])
+    books.keys["wide"] = await keys.create_key(books.settings.database_url, "blue", routes=["/v1/usage"])
+    assert [(await books.get(name)).status_code for name in ("narrow", "wide")] == [403, 200]
+
+
+async def test_nobody_sees_usage_without_a_key(books: Books):
+    answer = await books.get(None)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (401, "authentication_error")
+    twice = await books.get("one", "/v1/usage?scope=key&scope=team")
+    assert twice.status_code == 400 and "twice" in twice.text
+
+
+# --- what was recorded before there was any of this
+
+
+async def test_what_was_recorded_before_is_summed_up_by_the_migration(blank_database: str, tmp_path: Path):
+    opened = engine(blank_database)
+    async with opened.connect() as connection:
+        await connection.run_sync(lambda given: upgrade(given, "0003"))
+        await connection.commit()
+    await opened.dispose()
+    before = await connect(blank_database)
+    await before.execute("CREATE TABLE inferences_of_old PARTITION OF inferences DEFAULT")
+    await before.executemany(
+        """INSERT INTO inferences (id, episode_id, received_at, team_id, key_id, route, model, streamed, status, outcome, input_tokens,
+            output_tokens, duration_us, snapshot) VALUES ($1, $1, $2, $3, $3, '', 'm', false, 200, $4, $5, 2, 1, '')""",
+        [
+            (uuid7.mint(int(at.timestamp() * 1_000_000)), at, TEAM, outcome, tokens)
+            for minutes, outcome, tokens in ((0, "answered", 5), (59, "failed", None), (60, "answered", 7))
+            for at in [DAY + minutes * HOUR / 60]
+        ],
+    )
+    await before.close()
+    await migrate(blank_database)
+    opened = engine(blank_database)
+    async with opened.connect() as connection:
+        told = await usage.list_usage(connection, usage.Asked(None, TEAM, DAY, DAY + 24 * HOUR, ("hour",)), 100)
+        assert [
+            (row["hour"], row["requests"], row["failed"], row["input_tokens"], row["charged_output"], row["unpriced"]) for row in told
+        ] == [
+            (DAY, 2, 1, 5, 4, 2),
+            (DAY + HOUR, 1, 0, 7, 2, 1),
+        ]
+        assert await usage.used(connection, {"all": "each"}, DAY + HOUR / 2) == Used(2, 7, 4, 0)
+    await opened.dispose()
+
+
+def upgrade(given: Connection, revision: str) -> None:
+    config = alembic_config()
+    config.attributes["connection"] = given
+    command.upgrade(config, revision)
+
+
+# --- whether the spool has been written
+
+
+@pytest.fixture
+async def settings(database: str, tmp_path: Path) -> Settings:
+    return Settings(home=tmp_path, database_url=database, writer_batch_ms=10, spool_reserve_bytes=64 * 1024, drain_timeout_s=20)
+
+
+@pytest.fixture
+async def opened(settings: Settings) -> AsyncGenerator[AsyncEngine]:
+    made = engine(settings.database_url)
+    yield made
+    await made.dispose()
+
+
+async def test_an_empty_spool_is_written(settings: Settings, opened: AsyncEngine):
+    (settings.home / "spool").mkdir()
+    assert await spool_written(settings.home / "spool", opened, patience_s=0)
+    spool = Spool(settings.home / "spool", settings)
+    assert await spool_written(settings.home / "spool", opened, patience_s=0)
+    spool.close()
+
+
+async def test_what_has_ended_is_waited_for_and_what_is_under_way_is_not(settings: Settings, opened: AsyncEngine):
+    folder = settings.home / "spool"
+    spool = Spool(folder, settings)
+    record(spool, b"ask", b"reply")
+    began = time.monotonic()
+    assert not await spool_written(folder, opened, patience_s=0.2)
+    assert 0.2 <= time.monotonic() - began < 2
+    long = exchange()
+    entry = spool.open(long.id, "full")
+    async with writing(settings):
+        assert await spool_written(folder, opened, patience_s=10)
+        entry.reply(b"x" * 200_000)  # spilled, so its parts are in the segment
+        assert await spool_written(folder, opened, patience_s=0)
+        entry.close(long)
+        assert await spool_written(folder, opened, patience_s=10)
+        async with opened.connect() as connection:
+            assert (await usage.used(connection, {"all": "each"}, DAY)).requests == 2
+    spool.close()
+
+
+async def test_a_segment_that_is_finished_and_gone_is_written(settings: Settings, opened: AsyncEngine):
+    folder = settings.home / "spool"
+    spool = Spool(folder, settings)
+    record(spool, b"ask", b"reply")
+    spool.close()
+    waiting = asyncio.create_task(spool_written(folder, opened, patience_s=10))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    await drain(settings)
+    assert not list(folder.glob("*.spool")) and await waiting
+
+
+async def test_a_reserve_counts_by_what_is_in_it(settings: Settings, opened: AsyncEngine):
+    (settings.home / "spool").mkdir()
+    reserve = Growing(settings.home / "spool", 50_000)
+    assert await spool_written(settings.home / "spool", opened, patience_s=0)
+    reserve.append(PART_OF_REPLY, 0, pack_part(b"\1" * 16, 0) + b"half an answer")
+    assert await spool_written(settings.home / "spool", opened, patience_s=0)
+    meta = msgspec.msgpack.encode(exchange())
+    reserve.append(EXCHANGE, 0, pack_exchange(len(meta), 0, 0) + meta)
+    assert not await spool_written(settings.home / "spool", opened, patience_s=0)
+    async with writing(settings):
+        assert await spool_written(settings.home / "spool", opened, patience_s=10)
+    reserve.retire()
+
+
+async def test_half_a_record_is_not_taken_for_written(settings: Settings, opened: AsyncEngine):
+    (settings.home / "spool").mkdir()
+    segment = Growing(settings.home / "spool")
+    meta = msgspec.msgpack.encode(exchange())
+    segment.append(EXCHANGE, 0, pack_exchange(len(meta), 0, 0) + meta)
+    with segment.path.open("r+b") as file:
+        file.truncate(segment.size - 5)
+    assert not await spool_written(settings.home / "spool", opened, patience_s=0)
+    segment.retire()
+    async with writing(settings):
+        await until(lambda: not segment.path.exists())
+        assert await spool_written(settings.home / "spool", opened, patience_s=0)
