@@ -69,7 +69,7 @@ class Valkey(Member):
     def why_it_ended(self) -> str:
         return (
             f"Valkey could not start in {self._data}. Its last words:\n{self.child.last_words()}\n"
-            f"It holds counters of limits only; to begin with new ones, move the folder away: mv {self._data} {self._data}.old"
+            f"It holds counters of limits and answers for retries; to begin with new ones, move it away: mv {self._data} {self._data}.old"
         )
 
     def _end_leftovers(self) -> None:

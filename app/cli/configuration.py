@@ -1,0 +1,207 @@
+"""Commands that say what there is to speak to: apply, export, models, providers."""
+
+import contextlib
+import sys
+import tomllib
+from collections.abc import Generator
+from typing import TextIO
+
+import click
+import msgspec
+
+from app.cli.telling import json_option, tell_json, tell_table, working
+from app.domain import ModelConfig, ProviderConfig
+from app.local import servers
+from app.local.asking import ask
+from app.local.trouble import Trouble
+from app.settings import Settings
+from app.store import configuration
+from app.store.file import File, read_file
+from providers.catalogue import ADAPTERS
+
+_APPLY_PATIENCE_S = 30.0
+
+
+class _Asked:
+    """Shows the difference, and asks where somebody is to decide. Then something moves while gateways take the change up."""
+
+    def __init__(self, stack: contextlib.ExitStack, *, asks: bool, shows: bool, agrees: bool) -> None:
+        self.difference = ""
+        self._stack = stack
+        self._asks, self._shows, self._agrees = asks, shows, agrees
+
+    def __call__(self, difference: str) -> bool:
+        self.difference = difference
+        if self._shows:
+            click.echo(difference)
+        if self._agrees and self._asks and not _confirmed():
+            return False
+        if self._agrees:
+            self._stack.enter_context(working("Waiting until every gateway process serves it"))
+        return self._agrees
+
+
+@click.command()
+@click.argument("file", type=click.File(encoding="utf-8"))
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--prune", is_flag=True, help="Also remove, in the sections that the file has, what is not in it.")
+@click.option("--dry-run", is_flag=True, help="Check the file and show the difference; change nothing.")
+@json_option
+def apply(file: TextIO, yes: bool, prune: bool, dry_run: bool, as_json: bool) -> None:
+    """Make the configuration say what FILE says (- is standard input).
+
+    Shows the difference to what is in force, with warnings of what is probably not meant, and asks. The whole file is checked before
+    anything changes; what it does not name stays as it is. Returns once every gateway process serves the new configuration.
+    docs/configuration.md tells what a file may say.
+
+    \b
+    Examples:
+      narthex apply engines.toml
+      narthex apply --dry-run engines.toml
+      narthex export | sed s/10.0.0.5/10.0.0.7/ | narthex apply --yes -
+
+    With --json (which needs --yes or --dry-run): {"applied": true or false, "difference": text, "message": text}.
+    """
+    if as_json and not yes and not dry_run:
+        raise click.UsageError("--json asks nothing, so it needs --yes (or --dry-run).")
+    try:
+        text = file.read()
+    except UnicodeDecodeError:
+        raise Trouble(f"{file.name} is no text in UTF-8, as TOML must be.") from None
+    settings = servers.found(Settings.read())
+    asks = not yes and not dry_run
+    with contextlib.ExitStack() as stack:
+        if file.name == "<stdin>" and asks:
+            stack.enter_context(_answers_from_terminal())
+        confirm = _Asked(stack, asks=asks, shows=not as_json, agrees=not dry_run)
+        outcome = ask(
+            settings.database_url,
+            lambda url: configuration.apply(
+                url, text, prune=prune, confirm=confirm, wait_s=_APPLY_PATIENCE_S, output_tokens=settings.limits_output_tokens
+            ),
+        )
+    if as_json:
+        tell_json({"applied": bool(confirm.difference) and not dry_run, "difference": confirm.difference, "message": outcome})
+    else:
+        click.echo(outcome)
+
+
+@click.command()
+@json_option
+def export(as_json: bool) -> None:
+    """Print the configuration as a file that `apply` takes.
+
+    \b
+    Examples:
+      narthex export > all.toml
+      narthex apply --prune all.toml        brings that state back
+
+    With --json: the same sections as one object.
+    """
+    text = ask(servers.found(Settings.read()).database_url, configuration.export)
+    if as_json:
+        tell_json(tomllib.loads(text))
+    else:
+        click.echo(text, nl=False)
+
+
+@click.command()
+@json_option
+def models(as_json: bool) -> None:
+    """List the names that callers may use, and what serves them.
+
+    \b
+    Example:
+      narthex models
+
+    With --json: {"models": [{"name", "targets": [{"provider", "model", ...}], "fallbacks", ...}]}, as in a configuration file.
+    """
+    found = _file().models or {}
+    if as_json:
+        tell_json({"models": [{"name": name, **_whole(model)} for name, model in found.items()]})
+    elif not found:
+        click.echo("There is no model yet: `narthex apply` takes a file that names some; docs/configuration.md has an example.")
+    else:
+        tell_table(
+            ("MODEL", "SERVED BY", "FALLS BACK TO"), [(name, _served(each), ", ".join(each.fallbacks)) for name, each in found.items()]
+        )
+
+
+@click.command()
+@click.option("--adapters", "adapters_alone", is_flag=True, help="Only the adapters, which are known without a database.")
+@json_option
+def providers(adapters_alone: bool, as_json: bool) -> None:
+    """List the providers that are configured, and the adapters there are.
+
+    A provider is a place to speak to; its adapter knows how that kind of engine wants to be spoken to. Credentials are told by where
+    they are, never by what they are.
+
+    \b
+    Examples:
+      narthex providers
+      narthex providers --adapters
+
+    With --json: {"providers": [{"name", "adapter", "base_url", "credential", "options"}], "adapters": [{"name", "options": {option:
+    meaning}, "default_base_url"}]}; --adapters leaves the first out.
+    """
+    found = {} if adapters_alone else _file().providers or {}
+    if as_json:
+        told = [] if adapters_alone else [{"name": name, **msgspec.structs.asdict(each)} for name, each in found.items()]
+        adapters = [
+            {"name": name, "options": dict(each.known_options), "default_base_url": each.default_base_url}
+            for name, each in sorted(ADAPTERS.items())
+        ]
+        tell_json({"adapters": adapters} if adapters_alone else {"providers": told, "adapters": adapters})
+        return
+    if found:
+        rows = [(name, each.adapter, _address(each), each.credential or "") for name, each in found.items()]
+        tell_table(("PROVIDER", "ADAPTER", "ADDRESS", "CREDENTIAL"), rows)
+        click.echo()
+    elif not adapters_alone:
+        click.echo("No provider is configured yet.\n")
+    click.echo("Adapters that a [providers.NAME] may name:")
+    for name, adapter in sorted(ADAPTERS.items()):
+        click.echo(f"  {name}")
+        for option, meaning in adapter.known_options.items():
+            click.echo(f"      {option}: {meaning}")
+
+
+def _file() -> File:
+    return read_file(ask(servers.found(Settings.read()).database_url, configuration.export))
+
+
+def _whole(model: ModelConfig) -> dict[str, object]:
+    """With the fields that a file would leave out: a program need not know our defaults."""
+    return {**msgspec.structs.asdict(model), "targets": [msgspec.structs.asdict(each) for each in model.targets]}
+
+
+def _served(model: ModelConfig) -> str:
+    return ", ".join(
+        f"{each.provider}/{each.model}" + (f" (weight {each.weight:g})" if each.weight is not None else "") for each in model.targets
+    )
+
+
+def _address(provider: ProviderConfig) -> str:
+    return provider.base_url or ADAPTERS[provider.adapter].default_base_url or ""
+
+
+def _confirmed() -> bool:
+    try:
+        return click.confirm("Apply this?")
+    except click.Abort:
+        raise Trouble("Nothing was changed: nobody answered. `--yes` applies without asking.") from None
+
+
+@contextlib.contextmanager
+def _answers_from_terminal() -> Generator[None]:
+    """The file came by standard input, so the answer cannot; the terminal is asked itself."""
+    try:
+        terminal = open("/dev/tty")  # noqa: SIM115
+    except OSError:
+        raise Trouble("There is no terminal to ask on; add --yes to apply without a question.") from None
+    before, sys.stdin = sys.stdin, terminal
+    try:
+        yield
+    finally:
+        sys.stdin = before
+        terminal.close()

@@ -1,0 +1,107 @@
+"""Commands that run something: up, serve, writer, sandbox, migrate."""
+
+import contextlib
+import os
+import sys
+
+import click
+
+from app.cli.telling import json_option, tell_json, working
+from app.local import run_writer, servers
+from app.local import up as machine
+from app.local.asking import ask
+from app.settings import Settings
+from app.store.condition import revisions
+from app.store.migrate import migrate as migrate_database
+
+
+@click.command()
+def up() -> None:
+    """Start everything on this machine; Ctrl-C ends it.
+
+    Gateway, writer and sandbox engine; PostgreSQL and Valkey too, unless DATABASE_URL and REDIS_URL name servers of your own. It
+    prints an address, a first key and examples to paste once everything answers, and starts again what ends by itself.
+
+    \b
+    Examples:
+      narthex up
+      NARTHEX_PORT=9000 NARTHEX_WORKERS=4 narthex up
+    """
+    machine.up(Settings.read(), _say)
+
+
+@click.command()
+def serve() -> None:
+    """Start the gateway alone, on servers that run elsewhere.
+
+    NARTHEX_WORKERS processes on one port, started again if they end. Each machine that serves also needs a `narthex writer`.
+
+    \b
+    Example:
+      DATABASE_URL=postgresql://narthex@db/narthex REDIS_URL=redis://cache narthex serve
+    """
+    machine.serve(servers.found(Settings.read()), _say)
+
+
+@click.command()
+def writer() -> None:
+    """Carry this machine's records into the database.
+
+    `narthex up` runs it already; beside `narthex serve` it is started apart, once for each machine. It runs until SIGTERM, and
+    empties the spool before it ends. Its log goes to standard error.
+
+    \b
+    Example:
+      DATABASE_URL=postgresql://narthex@db/narthex narthex writer
+    """
+    run_writer.main(servers.found(Settings.read()))
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address on which it listens.")
+@click.option("--port", default=8788, show_default=True, help="Port on which it listens.")
+def sandbox(host: str, port: int) -> None:
+    """Run the sandbox engine alone, to test clients with.
+
+    It speaks OpenAI's API without a model behind it: it answers at random, and obeys schemas, tools and max_tokens to the letter.
+    `narthex up` runs one already.
+
+    \b
+    Example:
+      narthex sandbox --port 9001
+    """
+    # Another program in this process's place: the engine needs nothing of the gateway's, not even in memory.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "app.local.run_sandbox", host, str(port)])
+
+
+@click.command()
+@json_option
+def migrate(as_json: bool) -> None:
+    """Bring the database to this version's tables.
+
+    Makes the tables of a new database, upgrades those of an older one, and leaves a current one alone. Safe to run again, and from
+    several machines at once. `narthex up` does it by itself.
+
+    \b
+    Example:
+      DATABASE_URL=postgresql://narthex@db/narthex narthex migrate
+
+    With --json: {"before": revision or null, "now": revision, "changed": true or false}.
+    """
+    url = servers.found(Settings.read()).database_url
+    before, newest = ask(url, revisions)
+    with working(f"Bringing the tables to {newest}"):
+        ask(url, migrate_database)
+    if as_json:
+        tell_json({"before": before, "now": newest, "changed": before != newest})
+    elif before == newest:
+        click.echo(f"The database was up to date already ({newest}).")
+    else:
+        click.echo(f"The database is up to date: {before or 'new'} became {newest}.")
+
+
+def _say(text: str) -> None:
+    # Whoever listened may have gone (a closed terminal, a broken pipe): no reason for the gateway to go too.
+    with contextlib.suppress(OSError):
+        click.echo(text)
+        sys.stdout.flush()  # whoever reads this through a pipe is to see it now

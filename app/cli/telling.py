@@ -1,0 +1,81 @@
+"""What commands tell: tables for people, plain aligned text where nobody looks, one JSON document for programs."""
+
+import contextlib
+import sys
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import click
+import msgspec
+from rich import box
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+from rich.text import Text
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead, for programs.")
+
+_NOTHING = "-"
+
+
+def tell_json(document: Any) -> None:
+    """Structs too: their fields by name, and None for what is not known."""
+    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+
+
+def tell_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Under the same titles either way. Without a terminal: columns padded with spaces, no frame, no escape codes."""
+    cells = [[printable(cell) or _NOTHING for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _tell_framed(titles, cells)
+        return
+    lines = [list(titles), *cells]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(titles))]
+    for line in lines:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _tell_framed(titles: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    for line in cells:
+        table.add_row(*(Text(cell) for cell in line))
+    Console(markup=False, highlight=False, emoji=False).print(table)
+
+
+@contextlib.contextmanager
+def working(on: str) -> Generator[Status]:
+    """Something moves on standard error while this lasts, if a terminal is there; update() tells what is being done now."""
+    console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+    status = console.status(on)
+    if not console.is_terminal:
+        yield status
+        return
+    with status:
+        yield status
+
+
+def printable(text: str) -> str:
+    """What others wrote, unable to move a terminal's cursor: a control character becomes U+FFFD; line ends and tabs stay."""
+    return text if text.isprintable() else "".join("\ufffd" if _controls(each) else each for each in text)
+
+
+def _controls(character: str) -> bool:
+    """C0, DEL, C1, and the signs that turn the direction of writing; other characters that nobody sees are harmless."""
+    point = ord(character)
+    return (point < 0x20 and character not in "\n\t") or 0x7F <= point < 0xA0 or 0x202A <= point <= 0x202E or 0x2066 <= point <= 0x2069
+
+
+def count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def size(size_bytes: int) -> str:
+    """In the largest unit of which there is at least one."""
+    amount = float(size_bytes)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"

@@ -1,0 +1,87 @@
+"""The doctor at real servers that are ill: a Valkey that forgets, engines that are away, refuse us, or lack the model."""
+
+from typing import Any
+
+from app.domain import Directory, ModelConfig, ProviderConfig, Target
+from app.local.doctor import engines, redis
+from app.local.doctor.finding import Finding
+from tests.stories.scripted import Asked, ScriptedEngine
+from tests.stories.valkey import Valkey, valkey, valkey_server
+
+__all__ = ["valkey", "valkey_server"]
+
+
+def severities(findings: list[Finding]) -> list[str]:
+    return [each.severity for each in findings]
+
+
+async def test_a_valkey_that_would_forget_is_told(valkey: Valkey) -> None:
+    client: Any = valkey.client
+    assert severities(redis.judge(await redis.look(valkey.url))) == ["fine"]
+    client.config_set("maxmemory-policy", "allkeys-lru")
+    client.config_set("maxmemory", "10mb")
+    client.config_set("appendonly", "no")
+    try:
+        facts = await redis.look(valkey.url)
+        assert (facts.name, facts.eviction, facts.most_bytes, facts.appends) == ("Valkey", "allkeys-lru", 10 * 1024 * 1024, False)
+        assert severities(redis.judge(facts)) == ["warning", "wrong"]
+        client.execute_command("ACL", "SETUSER", "poor", "on", "nopass", "~*", "+@all", "-@scripting")
+        poor = await redis.look(valkey.url.replace("unix://", "unix://poor:any@"))
+        assert poor.fault is None and not poor.runs_scripts
+        client.replicaof("127.0.0.1", 9)
+        assert (await redis.look(valkey.url)).is_replica
+    finally:
+        client.replicaof("NO", "ONE")
+        client.execute_command("ACL", "DELUSER", "poor")
+        for name, value in (("maxmemory-policy", "noeviction"), ("maxmemory", "0"), ("appendonly", "yes")):
+            client.config_set(name, value)
+
+
+async def test_a_redis_that_is_not_there_is_told_and_not_waited_for() -> None:
+    for url in ("redis://127.0.0.1:9", "unix:///nonexistent/socket", "http://127.0.0.1"):
+        facts = await redis.look(url)
+        assert facts.fault and severities(redis.judge(facts)) == ["wrong"]
+
+
+async def test_each_engine_is_asked_with_its_credential_for_what_it_has() -> None:
+    async def models(asked: Asked) -> None:
+        if asked.headers.get("authorization") != "Bearer secret":
+            await asked.answer(401, b'{"error": "who?"}')
+        else:
+            await asked.answer(200, b'{"data": [{"id": "here"}, {"id": "there"}]}')
+
+    engine = ScriptedEngine()
+    engine.script = models
+    await engine.start()
+    address = f"http://127.0.0.1:{engine.port}"
+    providers = {
+        "good": ProviderConfig("openai", address, "env:ENGINE_KEY"),
+        "bare": ProviderConfig("openai", address + "/v1"),
+        "unset": ProviderConfig("openai", address, "env:NO_SUCH_VARIABLE_HERE"),
+        "gone": ProviderConfig("vllm", "http://127.0.0.1:9"),
+        "idle": ProviderConfig("openai", "http://127.0.0.1:9"),
+    }
+    targets = {
+        "fits": ("good", "here"),
+        "misfit": ("good", "nowhere"),
+        "refused": ("bare", "here"),
+        "lost": ("gone", "x"),
+        "mute": ("unset", "x"),
+    }
+    models_of = {name: ModelConfig((Target(provider, model),)) for name, (provider, model) in targets.items()}
+    directory = Directory(1, "hash", providers, models_of)
+    try:
+        facts = await engines.look(directory, {"ENGINE_KEY": " secret\n"})
+    finally:
+        await engine.stop()
+    assert {each.provider: each.status for each in facts.endpoints} == {"good": 200, "bare": 401, "unset": 401, "gone": None}
+    assert {asked.path for asked in engine.asked} == {"/v1/models"}
+    told = {(each.severity, each.message.partition(" on ")[0].partition(":")[0]) for each in engines.judge(facts, directory)}
+    assert told == {
+        ("wrong", "Provider unset"),  # once, for want of its credential
+        ("wrong", "Provider bare"),
+        ("wrong", "Provider gone"),
+        ("wrong", "No target answers of model lost."),
+        ("warning", "Model misfit"),
+    }
+    assert "secret" not in str(facts)
