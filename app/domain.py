@@ -117,10 +117,15 @@ class Directory(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """What will be tried for one ask, in order: the targets of the model, then those of its fallbacks."""
+    """What will be tried for one ask, in order: the targets of the model, then those of its fallbacks.
+
+    `model` is the name as it was asked for, `name` the configured model that it means, `names[i]` the one that `targets[i]` is of.
+    """
 
     model: str
+    name: str
     targets: tuple[Target, ...]
+    names: tuple[str, ...]
     directory: Directory
 
 

@@ -17,10 +17,15 @@ from app.api.errors import HANDLERS
 from app.api.operations import keep_counting
 from app.api.routes import doors, routes
 from app.api.wire import corked
+from app.domain import Directory
 from app.gateway.fleet import Fleet
+from app.gateway.idempotency import Idempotency
+from app.gateway.limits.limits import Limits
 from app.gateway.serve import Gateway
 from app.record.spool import Spool
 from app.settings import Settings
+from app.store.counters.counters import Counters
+from app.store.counters.ledger import Ledger
 from app.store.database import engine
 from app.store.live import Live
 from app.telemetry import Telemetry
@@ -28,6 +33,8 @@ from providers.transport import Transport
 from providers.turn import Turn
 
 log = logging.getLogger(__name__)
+
+_FAREWELL_S = 2.0
 
 
 class Service(uvicorn.Server):
@@ -38,7 +45,7 @@ class Service(uvicorn.Server):
         self._gateway = gateway
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._gateway.draining = True
+        self._gateway.draining = self._gateway.idempotency.draining = True
         await super().shutdown(sockets)
 
 
@@ -47,23 +54,38 @@ def create_app(settings: Settings, turn: Turn, *, name: str) -> tuple[Litestar, 
     database = engine(settings.database_url, pool_size=4, max_overflow=4)
     transport = Transport(turn=turn)
     fleet = Fleet(settings, transport)
-    live = Live(settings, database, name, on_swap=fleet.swap)
+    telemetry = Telemetry()
+
+    def swap(newest: Directory) -> None:
+        fleet.swap(newest)
+        limits.swap(newest)
+
+    live = Live(settings, database, name, on_swap=swap)
+    counters = Counters(settings.redis_url, settings.redis_timeout_s, turn)
+    limits = Limits(settings, counters, database, Ledger(settings.home, database), telemetry, lambda: live.workers_alive)
     spool = Spool(settings.home / "spool", settings, turn)
-    gateway = Gateway(settings, live, fleet, transport, spool, Telemetry())
+    idempotency = Idempotency(settings, database)
+    gateway = Gateway(settings, live, fleet, limits, transport, spool, telemetry, idempotency)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncGenerator[None, None]:
         await live.start()
+        await limits.start()
         fleet.start()
+        idempotency.start()
         counting = asyncio.create_task(keep_counting(gateway))
         try:
             yield
         finally:
             counting.cancel()
             fleet.stop()
+            await idempotency.stop()
+            await limits.stop()
             await transport.aclose()
             await live.stop()
-            await database.dispose()
+            with contextlib.suppress(TimeoutError):  # a line that is dead without a word says no farewell either
+                async with asyncio.timeout(_FAREWELL_S):
+                    await database.dispose()
             spool.close()
 
     litestar = Litestar(

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -14,6 +15,17 @@ class BadSetting(ValueError):
 def setting(default: object, meaning: str, name: str | None = None) -> Any:
     """A field of Settings; `name` is its environment variable where that is not NARTHEX_ and the field's name."""
     return field(default=default, metadata={"meaning": meaning, "name": name})  # type: ignore[call-overload]
+
+
+class Networks(str):
+    """Networks in CIDR notation, separated by commas. Raises ValueError with what is none."""
+
+    parsed: tuple[IPv4Network | IPv6Network, ...]
+
+    def __new__(cls, text: str = "") -> "Networks":
+        said = super().__new__(cls, text)
+        said.parsed = tuple(ip_network(each.strip()) for each in text.split(",") if each.strip())
+        return said
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +69,26 @@ class Settings:
     keep_inferences_days: int = setting(400, "Age at which partitions of inferences are dropped; 0 = never.")
     keep_content_days: int = setting(30, "Age at which partitions of asks and replies are dropped; 0 = never.")
 
+    idempotency_keep_s: float = setting(
+        86400.0, "How long an answer is kept for retries with its Idempotency-Key; 0 = the header is refused."
+    )
+    idempotency_max_bytes: int = setting(4 * 1024 * 1024, "Largest answer kept for retries; the retry of a larger one is answered 409.")
+    idempotency_lease_s: float = setting(10.0, "How long a worker that says nothing still holds its claim to an Idempotency-Key.")
+
+    redis_timeout_s: float = setting(
+        0.25, "How long Redis may be silent before it counts as away: what rules then do is their `on_outage`."
+    )
+    limits_lease_s: float = setting(10.0, "How long after a crash a place of a concurrency rule is taken; running requests renew theirs.")
+
+    limits_output_tokens: int = setting(
+        1024, "What limits reserve for an answer whose length neither the caller nor its model's `output_tokens` bounds."
+    )
+
     directory_poll_s: float = setting(15.0, "How often the directory is looked at in case a notification was missed.")
+    keys_remembered: int = setting(50_000, "Most keys that each worker remembers (about 1 kB each); least recently used go first.")
+    trusted_proxies: Networks = setting(
+        Networks(), "Networks of the proxies before the gateway (10.0.0.0/8, ...), whose X-Forwarded-For says where a caller is."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = setting("info", "Least severe message that is logged.")
 
     @classmethod
@@ -81,6 +112,11 @@ def _parse(name: str, text: str, kind: Any) -> Any:
         if text not in allowed:
             raise BadSetting(f"{name}={text!r}: it may be one of {', '.join(allowed)}.")
         return text
+    if kind is Networks:
+        try:
+            return Networks(text)
+        except ValueError as fault:
+            raise BadSetting(f"{name}={text!r}: networks such as 10.0.0.0/8, separated by commas, are needed ({fault}).") from None
     try:
         value = kind(text)
     except ValueError:

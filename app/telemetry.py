@@ -87,7 +87,20 @@ class Telemetry:
             registry=registry,
             multiprocess_mode="livemax",
         )
+        self._replays = Counter(
+            "narthex_replays", "Answers told again to a retry with the same Idempotency-Key.", ("route",), registry=registry
+        )
         self._of_model: dict[tuple[str, str], tuple[Histogram, Histogram, Counter, Counter]] = {}
+        self._limit_refusals = Counter("narthex_limit_refusals", "Requests that limits refused, by rule.", ("rule",), registry=registry)
+        self._limit_dry_runs = Counter(
+            "narthex_limit_dry_run_refusals", "Requests that a rule on trial would have refused.", ("rule",), registry=registry
+        )
+        self._limits_local = Counter(
+            "narthex_limits_local", "Requests admitted by this worker's share of their limits, as Redis was away.", registry=registry
+        )
+        self._redis_away = Gauge("narthex_redis_away", "Workers that cannot reach Redis.", registry=registry, multiprocess_mode="livesum")
+        self._limited: collections.Counter[tuple[Counter, str]] = collections.Counter()
+        self._admitted_locally = 0
         self._ended: list[Exchange] = []
         self.in_flight = 0
 
@@ -97,6 +110,21 @@ class Telemetry:
 
     def refused(self, status: int) -> None:
         self._refusals.labels(str(status)).inc()
+
+    def limit_reached(self, rule: str) -> None:
+        self._limited[self._limit_refusals, rule] += 1
+
+    def limit_would_refuse(self, rule: str) -> None:
+        self._limited[self._limit_dry_runs, rule] += 1
+
+    def limits_local(self) -> None:
+        self._admitted_locally += 1
+
+    def redis_away(self, away: bool) -> None:
+        self._redis_away.set(away)
+
+    def replayed(self, route: str) -> None:
+        self._replays.labels(route).inc()
 
     def settle(self) -> None:
         """Brings the metrics up to date with what has happened."""
@@ -115,6 +143,11 @@ class Telemetry:
                     self._faults.labels(attempt.provider, attempt.error).inc()
         for (route, model, outcome, status), count in counts.items():
             self._requests.labels(route, model, outcome, str(status)).inc(count)
+        limited, self._limited = self._limited, collections.Counter()
+        for (counter, rule), count in limited.items():
+            counter.labels(rule).inc(count)
+        self._limits_local.inc(self._admitted_locally)
+        self._admitted_locally = 0
         self._in_flight.set(self.in_flight)
 
     def spool(self, *, size_bytes: int, oldest_s: float, lost: int, lost_content: int, quarantined: int) -> None:

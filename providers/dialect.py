@@ -14,7 +14,8 @@ from providers.wire import Body
 class Ask(Struct):
     """A caller's request: the caller's own bytes by key, and what the road must know of them.
 
-    `episode_id`: as said in the body, not yet checked. `tags` by their precedence. `max_tokens` None: not said.
+    `episode_id`: as said in the body, not yet checked. `tags` by their precedence. `input_tokens`: an estimate (providers/estimate.py).
+    `output_tokens`: the most that the caller lets be written, all choices together; None: not said. `choices`: how many are wanted.
     """
 
     dialect: str
@@ -25,6 +26,9 @@ class Ask(Struct):
     episode_id: str | None
     tags: Mapping[str, str]
     end_user: str | None
+    input_tokens: int
+    output_tokens: int | None
+    choices: int
 
 
 class Stamp(Struct, frozen=True):
@@ -51,6 +55,7 @@ class Edited(Struct, frozen=True):
 class Editor(Protocol):
     """A stream of an engine made the caller's: blocks in, bytes for the caller out, at once. One per stream.
 
+    `written_tokens`: about how many came, for when nobody tells: engines stream a chunk for each.
     What ends the stream is withheld by feed() and given by end(): the exchange is recorded in between.
     An error that the engine reports, or its garbling, is `failure`: what feed() gave before it is the caller's all the same.
     end() raises it, or CutShort if the engine ended too early. `done`: the engine has said that it ended.
@@ -60,6 +65,7 @@ class Editor(Protocol):
     finish_reason: str | None
     failure: UpstreamError | None
     done: bool
+    written_tokens: int
 
     def feed(self, block: bytes) -> bytes: ...
 

@@ -13,6 +13,7 @@
     │   ├── Unsupported       422 a field that no target of the model can honour
     │   ├── KeyReused         422 an Idempotency-Key that stands for another request
     │   ├── LimitReached      429 a limit's rule has no room for it now
+    │   │   └── NeverFits     400 a limit's rule never has room for it
     │   └── Unavailable       503 we cannot take it now: draining, or nowhere to record it
     └── UpstreamError             an engine failed us
         ├── Unreachable       502 no connection, or it broke before an answer
@@ -131,6 +132,19 @@ class LimitReached(AskError):
         self.code = code
         self.details = details
         self.headers = headers
+
+
+class NeverFits(LimitReached):
+    """There is nothing to wait for: with a 429, SDKs would try it again."""
+
+    status = 400
+    kind = "invalid_request_error"
+
+    def __init__(
+        self, message: str, *, code: str, details: Mapping[str, str | float | None], headers: Sequence[tuple[bytes, bytes]]
+    ) -> None:
+        super().__init__(message, code=code, details=details, retry_after_s=0, headers=headers)
+        self.retry_after_s = None
 
 
 class Unavailable(AskError):

@@ -38,7 +38,7 @@ class Door:
                 if gateway.draining:
                     raise Unavailable("This gateway is being shut down: try again.", retry_after_s=1)
                 headers = _headers(call.headers)
-                underway.caller = await who_asks(gateway.live, headers)
+                underway.caller = await who_asks(gateway.live, headers, call.path, call.peer, call.headers)
                 _check_body(headers, gateway.settings.max_body_bytes)
                 raw = await call.read(gateway.settings.max_body_bytes)
                 await serve(gateway, self._dialect, raw, headers, underway, out)
@@ -53,10 +53,10 @@ class Door:
         finally:
             gateway.telemetry.in_flight -= 1
             try:
-                exchange = underway.keep("hung_up" if underway.hung_up else "cut")
-                if exchange is not None:
-                    gateway.telemetry.ended(exchange)
+                gateway.close(underway, "hung_up" if underway.hung_up else "cut")
             finally:
+                if underway.claim is not None:
+                    underway.claim.give_up()
                 await underway.let_go()
 
     async def _refuse(self, error: NarthexError, underway: Underway, out: Outgoing) -> None:
@@ -72,11 +72,11 @@ class Door:
             gateway.telemetry.refused(error.status)
         elif not underway.entry.closed:
             underway.entry.reply(frame)
-            exchange = underway.keep("failed")
-            if exchange is not None:
-                gateway.telemetry.ended(exchange)
+            gateway.close(underway, "failed")
             await gateway.spool.kept()
         await underway.let_go()
+        if underway.claim is not None:
+            await underway.claim.settle()
         if out.begun:
             await out.end(frame)
         else:
@@ -89,7 +89,7 @@ def _headers(told: list[Header]) -> dict[bytes, bytes]:
     if len(headers) != len(told):
         names = [name for name, _ in told]
         for name in headers:
-            if names.count(name) > 1 and (name in (b"authorization", b"x-api-key") or name.startswith(b"x-narthex-")):
+            if names.count(name) > 1 and (name in (b"authorization", b"x-api-key", b"idempotency-key") or name.startswith(b"x-narthex-")):
                 raise Malformed(f"The header {name.decode('latin-1')} is there {names.count(name)} times: send it once.")
     return headers
 

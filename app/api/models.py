@@ -5,8 +5,10 @@ from typing import Any
 from litestar import Request, Response, Router, get
 
 from app import uuid7
-from app.api.auth import who_asks
+from app.api.auth import whose_scope
 from app.api.replies import request_headers
+from app.domain import Caller
+from app.gateway.rights import may_use
 from app.store.live import Live
 from providers.errors import UnknownModel
 
@@ -14,19 +16,23 @@ from providers.errors import UnknownModel
 def routes(live: Live) -> Router:
     @get("/")
     async def list_models(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
-        await who_asks(live, dict(request.scope["headers"]))
-        return _answer({"object": "list", "data": [_card(name) for name in sorted(live.directory.models)]})
+        caller = await whose_scope(live, request.scope)
+        return _answer({"object": "list", "data": [_card(name) for name in _usable(live, caller)]})
 
     @get("/{name:path}")
     async def show_model(request: Request[Any, Any, Any], name: str) -> Response[dict[str, Any]]:
-        await who_asks(live, dict(request.scope["headers"]))
+        caller = await whose_scope(live, request.scope)
         wanted = name.removeprefix("/")
-        if wanted not in live.directory.models:
-            known = ", ".join(sorted(live.directory.models)) or "none yet"
+        if wanted not in live.directory.models or not may_use(caller, wanted):
+            known = ", ".join(_usable(live, caller)) or "none yet"
             raise UnknownModel(f"There is no model {wanted!r}. This key may use: {known}.", param="model")
         return _answer(_card(wanted))
 
     return Router("/v1/models", route_handlers=[list_models, show_model])
+
+
+def _usable(live: Live, caller: Caller) -> list[str]:
+    return sorted(name for name in live.directory.models if may_use(caller, name))
 
 
 def _card(name: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import math
 
 from app.api.call import Call, Header
 from app.gateway.underway import Underway
+from app.store.answers import Answer
 from providers.errors import LimitReached, NarthexError, WrongMethod
 
 _CONTROLS = bytes([*range(0x20), 0x7F])
@@ -51,6 +52,12 @@ class Outgoing:
         self.begun = True
         await self._call.begin(200, _STREAM + self._served(), first)
 
+    async def replay(self, answer: Answer) -> None:
+        """What was answered before, to whoever the underway stands for by now."""
+        self.begun = True
+        about = _STREAM if answer.streamed else _JSON
+        await self._call.whole(answer.status, about + b"x-narthex-replayed: true\r\n" + self._served(), answer.body)
+
     async def end(self, last: bytes) -> None:
         await self._call.end(last)
 
@@ -67,6 +74,8 @@ class Outgoing:
             fields += b"x-narthex-episode-id: %b\r\n" % underway.episode_id.encode("ascii")
         if underway.dropped:
             fields += b"x-narthex-dropped: %b\r\n" % _told(", ".join(underway.dropped))
+        if underway.ticket is not None:
+            fields += b"".join([b"%b: %b\r\n" % header for header in underway.ticket.headers])
         return fields
 
     def _served(self) -> bytes:

@@ -7,8 +7,8 @@ from litestar import Request, Router
 from litestar.types import ControllerRouterHandler
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api import auth, models, operations
-from app.api.admin import inferences
+from app.api import auth, limits, models, operations, usage
+from app.api.admin import inferences, keys, teams
 from app.api.door import Door
 from app.gateway.serve import Gateway
 from providers.dialects.catalogue import DIALECTS
@@ -20,11 +20,19 @@ def doors(gateway: Gateway) -> Mapping[str, Door]:
 
 
 def routes(gateway: Gateway, database: AsyncEngine) -> list[ControllerRouterHandler]:
-    return [models.routes(gateway.live), operations.routes(gateway), administration(gateway, database)]
+    return [
+        models.routes(gateway.live),
+        limits.routes(gateway),
+        usage.routes(gateway.live, database),
+        operations.routes(gateway),
+        administration(gateway, database),
+    ]
 
 
 def administration(gateway: Gateway, database: AsyncEngine) -> Router:
     async def admins_only(request: Request[Any, Any, Any]) -> None:
-        await auth.admin(gateway.live, dict(request.scope["headers"]))
+        await auth.admin(gateway.live, request.scope)
 
-    return Router("/admin/v1", route_handlers=[inferences.routes(database)], before_request=admins_only)
+    return Router(
+        "/admin/v1", route_handlers=[inferences.routes(database), keys.routes(database), teams.routes(database)], before_request=admins_only
+    )

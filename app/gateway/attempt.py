@@ -9,12 +9,14 @@ from msgspec import Struct
 
 from app.domain import Attempt, Plan, Target
 from app.gateway import translate
+from app.gateway.bill import needed_of
 from app.gateway.fleet import Endpoint, Fleet
+from app.gateway.limits.limits import Limits
 from app.gateway.underway import Underway
 from app.settings import Settings
 from providers.credentials import NoCredential
 from providers.dialect import Ask, Dialect, Edited, Editor, Stamp
-from providers.errors import CredentialRefused, CutShort, Garbled, TimedOut, Unreachable, Unsupported, UpstreamError
+from providers.errors import CredentialRefused, CutShort, Garbled, LimitReached, TimedOut, Unreachable, Unsupported, UpstreamError
 
 log = logging.getLogger(__name__)
 
@@ -47,9 +49,10 @@ class Upstream:
 class Attempts:
     """Serves plans: `fleet` tells which endpoints a target has, `transport` speaks to them."""
 
-    def __init__(self, settings: Settings, fleet: Fleet, transport: httpx.AsyncBaseTransport) -> None:
+    def __init__(self, settings: Settings, fleet: Fleet, limits: Limits, transport: httpx.AsyncBaseTransport) -> None:
         self._settings = settings
         self._fleet = fleet
+        self._limits = limits
         self._transport = transport
         common = {"connect": settings.connect_timeout_s, "write": settings.total_timeout_s, "pool": settings.total_timeout_s}
         total = {"total": settings.total_timeout_s}
@@ -68,7 +71,16 @@ class Attempts:
         """The first answer that a target gives. Raises the last target's UpstreamError, or Unsupported if none can honour the ask."""
         failed: UpstreamError | None = None
         unsupported: Unsupported | None = None
-        for target in plan.targets:
+        limited: LimitReached | None = None
+        reserved = {plan.name}
+        for target, name in zip(plan.targets, plan.names, strict=True):
+            if name not in reserved:
+                try:
+                    await self._reserve(ask, plan, name, underway)
+                except LimitReached as refusal:
+                    limited = limited or refusal
+                    continue
+                reserved.add(name)
             for endpoint in self._fleet.choose(target):
                 if len(underway.attempts) >= _MOST_ATTEMPTS:
                     break
@@ -98,7 +110,15 @@ class Attempts:
             raise failed
         if unsupported is not None:
             raise unsupported
+        if limited is not None:
+            raise limited
         raise Unreachable(f"No target of {ask.model!r} has an address to be reached at.")
+
+    async def _reserve(self, ask: Ask, plan: Plan, name: str, underway: Underway) -> None:
+        """What a fallback has rules of its own for. Raises LimitReached: another may have room."""
+        assert underway.caller is not None
+        need = needed_of(ask, plan, name, self._settings.limits_output_tokens, underway.received_us / 1e6)
+        underway.ticket = await self._limits.also(underway.ticket, underway.id, underway.caller, name, underway.tags, need)
 
     def _who(self, underway: Underway) -> str:
         assert isinstance(underway.held, Upstream)

@@ -1,35 +1,33 @@
 """From the name that a caller asked for to what will be tried, in order. Pure: no I/O, the same on every worker."""
 
 import hashlib
-import itertools
 import math
 
 from app import uuid7
-from app.domain import Directory, Plan, Target
-from providers.errors import Malformed, UnknownModel
+from app.domain import Caller, Directory, Plan, Target
+from app.gateway.rights import may_use
+from providers.errors import Malformed, NotAllowed, UnknownModel
 
 # TensorZero's names for a model, which its clients send; ours besides.
 _PREFIXES = ("tensorzero::model_name::", "narthex::model_name::")
 _TOLERANCE_MS = 60_000
 
 
-def plan(directory: Directory, name: str, inference_id: str) -> Plan:
-    """Raises UnknownModel, naming what may be used."""
+def plan(directory: Directory, caller: Caller, name: str, inference_id: str) -> Plan:
+    """Raises UnknownModel or NotAllowed, naming what may be used. A fallback needs no right of its own: whoever configured it chose it."""
     model = name
     for prefix in _PREFIXES:
         model = model.removeprefix(prefix)
+    if caller.models is not None and not may_use(caller, model):  # first: what there is besides is not for this key to know
+        raise NotAllowed(f"This key may not use the model {name!r:.100}{_usable(directory, caller)}", param="model")
     if model not in directory.models:
-        raise UnknownModel(_unknown(directory, name), param="model")
-    return Plan(name, _targets(directory, model, inference_id), directory)
-
-
-def _targets(directory: Directory, model: str, inference_id: str) -> tuple[Target, ...]:
+        raise UnknownModel(_unknown(directory, caller, name), param="model")
     config = directory.models[model]
     if len(config.targets) == 1 and not config.fallbacks:
-        return config.targets
+        return Plan(name, model, config.targets, (model,), directory)
     # Fallbacks of fallbacks are not followed: what serves a name can be read off its own entry.
-    names = (model, *config.fallbacks)
-    return tuple(itertools.chain.from_iterable(in_order(directory.models[each].targets, inference_id) for each in names))
+    tried = [(target, each) for each in (model, *config.fallbacks) for target in in_order(directory.models[each].targets, inference_id)]
+    return Plan(name, model, tuple(target for target, _ in tried), tuple(each for _, each in tried), directory)
 
 
 def in_order(targets: tuple[Target, ...], seed: str) -> tuple[Target, ...]:
@@ -47,14 +45,18 @@ def _chance(seed: str, at: int) -> float:
     return (int.from_bytes(hashlib.blake2b(f"{seed}/{at}".encode(), digest_size=8).digest()) + 1) / 2**64
 
 
-def _unknown(directory: Directory, name: str) -> str:
+def _unknown(directory: Directory, caller: Caller, name: str) -> str:
     if name.startswith(("tensorzero::function_name::", "narthex::function_name::")):
         return f"There is no function {name.partition('::function_name::')[2]!r:.100}: no functions are configured."
-    some = sorted(directory.models)
+    return f"There is no model {name!r:.100}{_usable(directory, caller)}"
+
+
+def _usable(directory: Directory, caller: Caller) -> str:
+    some = sorted(name for name in directory.models if may_use(caller, name))
     if not some:
-        return f"There is no model {name!r:.100}: none is configured yet."
+        return ": none is configured yet." if not directory.models else ". This key may use none of those there are."
     more = f" and {len(some) - 50} more (GET /v1/models lists all)" if len(some) > 50 else ""
-    return f"There is no model {name!r:.100}. This key may use: {', '.join(some[:50])}{more}."
+    return f". This key may use: {', '.join(some[:50])}{more}."
 
 
 def check_episode(episode_id: str, now_ms: float) -> str:

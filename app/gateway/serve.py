@@ -1,14 +1,13 @@
 """The road of one request, top to bottom. READ THIS FIRST.
 
-    1  api/        who asks (app/api/door.py has done this before it calls serve)
-    2  open        the bytes are an ask of the caller's dialect: checked, and read no further than the road needs
-    3  plan        the name asked for becomes targets in order
-    5  attempt     targets are tried until one serves
-    6  translate   the engine's answer becomes the caller's: same dialect, an edit of the bytes
-    8  relay       each block goes on at once; what ends the answer only when the exchange is in the spool
-    9  the Door    (app/api/door.py again) ends whatever is left, however it ended
-
-Stop 4, limits, has its place between plan and attempt.
+1  api/        who asks (app/api/door.py has done this before it calls serve)
+2  open        the bytes are an ask of the caller's dialect: checked, and read no further than the road needs
+3  plan        the name asked for becomes targets in order
+4  limits      what it will need is taken from every rule about it, or it is refused
+5  attempt     targets are tried until one serves
+6  translate   the engine's answer becomes the caller's: same dialect, an edit of the bytes
+8  relay       each block goes on at once; what ends the answer only when the exchange is in the spool
+9  the Door    (app/api/door.py again) ends whatever is left, however it ended
 """
 
 import asyncio
@@ -21,16 +20,22 @@ import httpx
 import msgspec
 
 from app import uuid7
+from app.domain import Outcome
 from app.gateway.attempt import Attempts, Streaming
+from app.gateway.bill import needed, spent
 from app.gateway.fleet import Fleet
+from app.gateway.idempotency import HEADER, Idempotency
+from app.gateway.limits.limits import Limits
 from app.gateway.plan import check_episode, plan
 from app.gateway.underway import Underway
 from app.record.spool import Spool, SpoolFull
 from app.settings import Settings
+from app.store.answers import Answer
 from app.store.live import Live
 from app.telemetry import Telemetry
 from providers.dialect import Ask, Dialect, Stamp
 from providers.errors import Malformed, Unavailable, UpstreamError
+from providers.estimate import text_tokens
 
 _MOST_TAGS = 64
 _LONGEST_TAG = 512
@@ -43,6 +48,8 @@ class Out(Protocol):
 
     async def whole(self, body: bytes) -> None: ...
 
+    async def replay(self, answer: Answer) -> None: ...
+
     async def begin(self, first: bytes) -> None: ...
 
     async def more(self, data: bytes) -> None: ...
@@ -54,33 +61,67 @@ class Gateway:
     """The parts that every request needs, put together once (app/main.py)."""
 
     def __init__(
-        self, settings: Settings, live: Live, fleet: Fleet, transport: httpx.AsyncBaseTransport, spool: Spool, telemetry: Telemetry
+        self,
+        settings: Settings,
+        live: Live,
+        fleet: Fleet,
+        limits: Limits,
+        transport: httpx.AsyncBaseTransport,
+        spool: Spool,
+        telemetry: Telemetry,
+        idempotency: Idempotency,
     ) -> None:
         self.settings = settings
         self.live = live
         self.fleet = fleet
-        self.attempts = Attempts(settings, fleet, transport)
+        self.limits = limits
+        self.attempts = Attempts(settings, fleet, limits, transport)
         self.spool = spool
         self.telemetry = telemetry
+        self.idempotency = idempotency
         self.draining = False
         # Handed to what would look it up at each request: before CPython 3.12 that costs a system call.
         self.loop = asyncio.get_running_loop()
 
+    def close(self, underway: Underway, outcome: Outcome) -> None:
+        """Records the exchange, counts it, and settles what it holds of limits. Once: a second time does nothing."""
+        exchange = underway.keep(outcome)
+        if exchange is not None:
+            self.telemetry.ended(exchange)
+        ticket = underway.ticket
+        if ticket is None or ticket.settled:
+            return
+        if exchange is None or not underway.attempts:  # no engine was asked
+            self.limits.cancel(ticket)
+        else:
+            self.limits.settle(ticket, spent(exchange))
+
 
 async def serve(gateway: Gateway, dialect: Dialect, raw: bytes, headers: Mapping[bytes, bytes], underway: Underway, out: Out) -> None:
     """Answers one request. Raises a NarthexError while nothing has been sent; after that the error is told in the stream."""
+    assert underway.caller is not None
+    key = headers.get(HEADER)
+    if key is not None:
+        begun = await gateway.idempotency.begin(key, headers, underway.caller, underway.route, raw, underway.id)
+        if isinstance(begun, Answer):
+            underway.replays(begun)
+            gateway.telemetry.replayed(underway.route)
+            await out.replay(begun)
+            return
+        underway.claim = begun
     ask = underway.ask = dialect.open(raw)
     underway.episode_id = _episode(ask, headers, underway)
-    underway.tags = _tags(ask, headers)
+    underway.tags = tags_of(ask, headers)
     try:
         gateway.spool.admit()
     except SpoolFull as full:
         raise Unavailable(str(full), retry_after_s=5) from None
-    planned = underway.plan = plan(gateway.live.directory, ask.model, underway.id)
-
-    assert underway.caller is not None
-    entry = underway.entry = gateway.spool.open(underway.id, underway.caller.content)
-    entry.ask(raw)
+    planned = underway.plan = plan(gateway.live.directory, underway.caller, ask.model, underway.id)
+    underway.need = needed(ask, planned, gateway.settings.limits_output_tokens, underway.received_us / 1e6)
+    underway.ticket = await gateway.limits.reserve(underway.id, underway.caller, planned.name, underway.tags, underway.need)
+    recorded = gateway.spool.open(underway.id, underway.caller.content)
+    recorded.ask(raw)
+    entry = underway.entry = recorded if underway.claim is None else underway.claim.over(recorded)
     stamp = Stamp(underway.id, underway.episode_id, ask.model, underway.received_us // 1_000_000, ask.wants_usage)
     answer = await gateway.attempts.serve(ask, planned, dialect, stamp, underway, _may_drop(headers))
 
@@ -90,6 +131,7 @@ async def serve(gateway: Gateway, dialect: Dialect, raw: bytes, headers: Mapping
     else:
         await underway.let_go()
         underway.usage, underway.finish_reason = answer.usage, answer.finish_reason
+        underway.written_tokens = text_tokens(len(answer.raw))
         entry.reply(answer.raw)
         await _keep(gateway, underway)
         await out.whole(answer.raw)
@@ -98,6 +140,7 @@ async def serve(gateway: Gateway, dialect: Dialect, raw: bytes, headers: Mapping
 async def _relay(gateway: Gateway, dialect: Dialect, answer: Streaming, underway: Underway, out: Out) -> None:
     """Sends each block on as it comes. The last frames wait until the exchange is kept."""
     editor, entry = answer.editor, underway.entry
+    underway.editor = editor
     assert entry is not None
     entry.reply(answer.first)
     await out.begin(answer.first)
@@ -130,10 +173,13 @@ async def _relay(gateway: Gateway, dialect: Dialect, answer: Streaming, underway
 
 async def _keep(gateway: Gateway, underway: Underway) -> None:
     """Promise 2: what a caller has in full is recorded. So this comes before the last byte."""
-    exchange = underway.keep("answered")
-    if exchange is not None:
-        gateway.telemetry.ended(exchange)
+    claim = underway.claim
+    if claim is not None:
+        await claim.confirm()
+    gateway.close(underway, "answered")
     await gateway.spool.kept()
+    if claim is not None:
+        await claim.settle()
 
 
 def _episode(ask: Ask, headers: Mapping[bytes, bytes], underway: Underway) -> str:
@@ -147,11 +193,11 @@ def _episode(ask: Ask, headers: Mapping[bytes, bytes], underway: Underway) -> st
     return check_episode(episode_id, time.time() * 1000)
 
 
-def _tags(ask: Ask, headers: Mapping[bytes, bytes]) -> Mapping[str, str]:
+def tags_of(ask: Ask | None, headers: Mapping[bytes, bytes]) -> Mapping[str, str]:
     """The header's tags, else the body's. Bounded: they are looked up, counted and stored."""
     said = headers.get(b"x-narthex-tags")
     if said is None:
-        tags = ask.tags
+        tags: Mapping[str, str] = {} if ask is None else ask.tags
     else:
         try:
             tags = msgspec.json.decode(said, type=dict[str, str])

@@ -8,6 +8,7 @@ from app.domain import Target
 from providers.chat import ChatResponse, Usage
 from providers.dialect import Ask, Dialect, Edited, Editor, Stamp
 from providers.errors import Garbled, UpstreamError
+from providers.estimate import text_tokens
 from providers.events import Fold, unfold
 from providers.provider import Provider
 from providers.wire import Body, merged
@@ -71,6 +72,7 @@ class Unfolding:
         self.finish_reason: str | None = None
         self.failure: UpstreamError | None = None
         self.done = False
+        self.written_tokens = 0
         self._dialect = dialect
         self._writer = dialect.writer(stamp)
 
@@ -78,6 +80,7 @@ class Unfolding:
         answer = self._dialect.read_response(block)
         if not answer.choices or not all(choice.finish_reason for choice in answer.choices):
             raise Garbled("The engine's answer has no choices, or none that is finished.")
+        self.written_tokens = text_tokens(len(block))
         self.usage, self.finish_reason, self.done = answer.usage, _finish_reason(answer), True
         return b"".join([self._writer.feed(event) for event in unfold(answer)])
 

@@ -8,8 +8,13 @@ import msgspec
 
 from app import uuid7
 from app.domain import Attempt, Caller, Exchange, Outcome, Plan
+from app.gateway.bill import charged, cost_of
+from app.gateway.claims import Claim
+from app.gateway.limits.need import Need
+from app.gateway.limits.ticket import Ticket
+from app.store.answers import Answer
 from providers.chat import Usage
-from providers.dialect import Ask
+from providers.dialect import Ask, Editor
 
 # A row is looked up and listed by its user; what was sent in full is in the ask.
 _LONGEST_USER = 512
@@ -54,11 +59,16 @@ class Underway:
         self.tags: Mapping[str, str] = {}
         self.entry: Entry | None = None
         self.held: Held | None = None
+        self.claim: Claim | None = None
         self.attempts: list[Attempt] = []
         self.dropped: list[str] = []
         self.served: Attempt | None = None
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
+        self.need: Need | None = None
+        self.ticket: Ticket | None = None
+        self.editor: Editor | None = None
+        self.written_tokens = 0
         self.first_token_us: int | None = None
         self.status: int | None = None
         self.error: str | None = None
@@ -76,6 +86,12 @@ class Underway:
     def failed(self, status: int, error: str, message: str) -> None:
         self.outcome, self.status, self.error, self.message = "failed", status, error, message
 
+    def replays(self, answer: Answer) -> None:
+        """Stands for the inference whose answer is told again, and is no exchange of its own."""
+        self.id, self.episode_id, self.dropped = answer.inference_id, answer.episode_id, list(answer.dropped)
+        if answer.served_provider is not None and answer.served_model is not None:
+            self.served = Attempt(answer.served_provider, answer.served_model, "", 0, 0)
+
     def keep(self, outcome: Outcome) -> Exchange | None:
         """Writes the record, if there is a plan to record and it was not written yet."""
         entry = self.entry
@@ -89,6 +105,7 @@ class Underway:
     def exchange(self) -> Exchange:
         assert self.ask is not None and self.caller is not None and self.plan is not None and self.episode_id is not None
         served = self.served
+        used = self._used()
         return Exchange(
             id=self.id,
             episode_id=self.episode_id,
@@ -115,7 +132,19 @@ class Underway:
             dropped=tuple(self.dropped),
             tags=self.tags,
             end_user=self.ask.end_user and self.ask.end_user[:_LONGEST_USER],
+            charged_input=used.input or 0,
+            charged_output=used.output or 0,
+            cost_microusd=cost_of(self.plan, served.provider, served.model, used, self.received_us / 1e6) if served else 0,
         )
+
+    def _used(self) -> Usage:
+        """What is charged: nothing for what no engine did. One that was stopped, or broke off, has read the ask."""
+        if self.served is None:
+            return Usage(0, 0)
+        usage, written = self.usage, self.written_tokens
+        if self.editor is not None:
+            usage, written = self.editor.usage, self.editor.written_tokens
+        return charged(usage, self.ask.input_tokens if self.ask else 0, written)
 
     def _told_attempts(self) -> tuple[Attempt, ...]:
         """None for the usual one that served. An engine may repeat the ask in its error, so messages are content."""

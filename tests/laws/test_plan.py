@@ -3,20 +3,23 @@
 import time
 from collections import Counter
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app import uuid7
-from app.domain import Directory, ModelConfig, Target
+from app.domain import Caller, Directory, ModelConfig, Target
 from app.gateway.plan import check_episode, in_order, plan
-from providers.errors import Malformed, UnknownModel
+from providers.errors import Malformed, NotAllowed, UnknownModel
 from tests.laws.chats import bounded
 
 weights = st.none() | st.floats(0.01, 100) | st.just(0.0) | st.integers(0, 5).map(float)
 targets = st.lists(weights, min_size=1, max_size=5).map(
     lambda given: tuple(Target("p", f"m{at}", weight) for at, weight in enumerate(given))
 )
+
+ANYBODY = Caller("key", "team", "t", "full")
 
 
 def directory(**models: ModelConfig) -> Directory:
@@ -60,14 +63,15 @@ def test_fallbacks_come_after_all_targets_and_their_own_are_not_followed() -> No
         c=ModelConfig((Target("p", "c1", 0.0), Target("p", "c2", 1.0))),
         d=ModelConfig((Target("p", "d1"),)),
     )
-    planned = plan(models, "a", "seed")
+    planned = plan(models, ANYBODY, "a", "seed")
     assert [target.model for target in planned.targets] == ["a1", "a2", "b1", "c2"]
+    assert (planned.name, planned.names) == ("a", ("a", "a", "b", "c"))
     assert (planned.model, planned.directory) == ("a", models)
 
 
 @pytest.mark.parametrize("name", ["tensorzero::model_name::a", "narthex::model_name::a", "a"])
 def test_a_model_is_found_under_its_name_and_its_prefixed_ones(name: str) -> None:
-    planned = plan(directory(a=ModelConfig((Target("p", "a1"),))), name, "seed")
+    planned = plan(directory(a=ModelConfig((Target("p", "a1"),))), ANYBODY, name, "seed")
     assert [target.model for target in planned.targets] == ["a1"]
     assert planned.model == name
 
@@ -78,7 +82,7 @@ def test_a_model_is_found_under_its_name_and_its_prefixed_ones(name: str) -> Non
 )
 def test_an_unknown_name_is_told_what_may_be_used(name: str, told: str) -> None:
     with pytest.raises(UnknownModel) as unknown:
-        plan(directory(a=ModelConfig((Target("p", "a1"),))), name, "seed")
+        plan(directory(a=ModelConfig((Target("p", "a1"),))), ANYBODY, name, "seed")
     assert unknown.value.message.startswith(told)
     assert unknown.value.param == "model"
 
@@ -86,9 +90,9 @@ def test_an_unknown_name_is_told_what_may_be_used(name: str, told: str) -> None:
 def test_a_long_list_of_names_is_cut() -> None:
     models = {f"m{number:03}": ModelConfig((Target("p", "x"),)) for number in range(60)}
     with pytest.raises(UnknownModel, match=r"m049 and 10 more \(GET /v1/models lists all\)\.$"):
-        plan(directory(**models), "x", "seed")
+        plan(directory(**models), ANYBODY, "x", "seed")
     with pytest.raises(UnknownModel, match="none is configured yet"):
-        plan(directory(), "x", "seed")
+        plan(directory(), ANYBODY, "x", "seed")
 
 
 @bounded
@@ -115,3 +119,22 @@ def test_what_is_no_uuid7_is_refused(text: str) -> None:
     with pytest.raises(Malformed, match="UUIDv7") as refused:
         check_episode(text, time.time() * 1000)
     assert refused.value.param == "episode_id"
+
+
+def test_a_key_is_told_what_it_may_use_and_its_fallbacks_need_no_right_of_their_own() -> None:
+    models = directory(
+        **{"small-1": ModelConfig((Target("p", "s"),), fallbacks=("large",)), "large": ModelConfig((Target("p", "l"),))},
+        **{"secret": ModelConfig((Target("p", "x"),))},
+    )
+    small = msgspec.structs.replace(ANYBODY, models=("small-*", "other"))
+    assert plan(models, small, "small-1", "seed").names == ("small-1", "large")
+    with pytest.raises(NotAllowed, match=r"may not use the model 'large'\. This key may use: small-1\.") as refused:
+        plan(models, small, "large", "seed")
+    assert refused.value.param == "model"
+    with pytest.raises(NotAllowed, match=r"This key may use: small-1\.") as unknown:
+        plan(models, small, "nowhere", "seed")
+    assert "secret" not in unknown.value.message
+    with pytest.raises(UnknownModel, match=r"There is no model 'other'\. This key may use: small-1\."):
+        plan(models, small, "other", "seed")
+    with pytest.raises(NotAllowed, match="may use none"):
+        plan(models, msgspec.structs.replace(ANYBODY, models=("none-*",)), "x", "seed")

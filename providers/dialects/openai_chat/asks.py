@@ -12,6 +12,7 @@ from msgspec import Meta, Raw, Struct, field
 
 from providers.dialect import Ask
 from providers.errors import Malformed
+from providers.estimate import AUDIO, FILE, IMAGE, text_tokens
 from providers.wire import Body, half_pair
 
 Unit = Annotated[float, Meta(ge=0, le=1)]
@@ -168,6 +169,8 @@ def open_ask(raw: bytes) -> Ask:
         raise Malformed("The body is nested too deeply to be read.") from None
     if request.stream_options is not None and not request.stream:
         raise Malformed("`stream_options` may be set only with `stream: true`.", param="stream_options")
+    most = request.max_completion_tokens or request.max_tokens
+    choices = request.n or 1
     return Ask(
         dialect="openai_chat",
         body=body,
@@ -177,7 +180,37 @@ def open_ask(raw: bytes) -> Ask:
         episode_id=_episode(request),
         tags=request.tags_prefixed or request.metadata or {},
         end_user=request.user,
+        input_tokens=_input_tokens(raw, request),
+        output_tokens=None if most is None else most * choices,
+        choices=choices,
     )
+
+
+# Without one of these words no part of a message is anything but text.
+_MEDIA = (b"image_url", b"input_audio", b'"file"')
+
+
+def _input_tokens(raw: bytes, request: Request) -> int:
+    """The whole body counts as text, tools and schemas too, but for what is said in it of media."""
+    if not any(word in raw for word in _MEDIA):
+        return text_tokens(len(raw))
+    inline_bytes = media = 0
+    for message in request.messages:
+        for part in message.content if isinstance(message.content, list) else ():
+            match part.type:
+                case "image_url":
+                    url = part.image_url.url if isinstance(part.image_url, ImageUrl) else part.image_url
+                    inline_bytes += len(url or "")
+                    media += IMAGE
+                case "input_audio":
+                    inline_bytes += len(part.input_audio.data) if part.input_audio else 0
+                    media += AUDIO
+                case "file":
+                    inline_bytes += len(part.file.file_data or "") if part.file else 0
+                    media += FILE
+                case _:
+                    pass
+    return text_tokens(max(0, len(raw) - inline_bytes)) + media
 
 
 def _episode(request: Request) -> str | None:

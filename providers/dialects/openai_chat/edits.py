@@ -99,6 +99,7 @@ class StreamEditor:
         self.finish_reason: str | None = None
         self.failure: UpstreamError | None = None
         self.done = False
+        self.written_tokens = 0
         self._stamp = stamp
         self._frames = Frames()
         self._held: list[Body] = []
@@ -164,6 +165,7 @@ class StreamEditor:
                 self._held[0][key] = body[key]
             return b""
         self._named(body)
+        self.written_tokens += 1
         finishing = going_on = False
         for head in heads:
             index = head.index or 0

@@ -1,0 +1,1 @@
+"""Limits: reserve before a request, settle after. limits.py is the way in."""

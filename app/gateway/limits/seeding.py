@@ -1,0 +1,66 @@
+"""Seeding: what the ledger in Postgres says of a calendar period that began before Redis's memory did."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Protocol
+
+from app.gateway.limits.match import Bucket
+from app.gateway.limits.periods import period
+from app.store.counters import commands
+from app.store.counters.counters import Counters
+
+_PATIENCE_S = 5.0
+
+
+class Used(Protocol):
+    @property
+    def requests(self) -> int: ...
+
+    @property
+    def input(self) -> int: ...
+
+    @property
+    def output(self) -> int: ...
+
+    @property
+    def cost_microusd(self) -> int: ...
+
+
+class Ledger(Protocol):
+    """Postgres, and what this machine has yet to write to it."""
+
+    async def used(self, scope: Mapping[str, str], since: datetime) -> Used:
+        """All that was recorded, including what had ended before this was asked. Raises one of app.store.away.AWAY."""
+        ...
+
+
+class Seeding:
+    """One question for each bucket at a time."""
+
+    def __init__(self, counters: Counters, ledger: Ledger) -> None:
+        self._counters = counters
+        self._ledger = ledger
+        self._asking: dict[bytes, asyncio.Task[None]] = {}
+
+    async def seed(self, bucket: Bucket, born_ms: int, now_ms: int) -> None:
+        """Raises one of app.store.away.AWAY if the ledger cannot be asked, or Away or Says."""
+        task = self._asking.get(bucket.key)
+        if task is None:
+            task = self._asking[bucket.key] = asyncio.create_task(self._seed(bucket, born_ms, now_ms))
+            task.add_done_callback(lambda task: self._asked(bucket.key, task))
+        await asyncio.shield(task)
+
+    def _asked(self, key: bytes, task: asyncio.Task[None]) -> None:
+        del self._asking[key]
+        if not task.cancelled():
+            task.exception()  # looked at, should all who asked have gone
+
+    async def _seed(self, bucket: Bucket, born_ms: int, now_ms: int) -> None:
+        limit = bucket.rule.limit
+        start_ms, finish_ms, _ = period("day" if limit.per == "day" else "month", bucket.rule.zone, now_ms)
+        async with asyncio.timeout(_PATIENCE_S):
+            used = await self._ledger.used(bucket.who, datetime.fromtimestamp(start_ms / 1000, UTC))
+        amounts = (used.requests, used.input, used.output, used.input + used.output, used.cost_microusd, 0)
+        spent = amounts[bucket.rule.resource - 1]
+        await self._counters.call(commands.seed(self._counters.scripts, bucket.key, born_ms, start_ms, finish_ms, spent))

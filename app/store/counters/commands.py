@@ -1,0 +1,72 @@
+"""What a request says to the scripts, put together from parts that were written once for all requests alike."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from app.store.counters.resp import array, bulk, command
+from app.store.counters.scripts import EPOCH, TICKET, Scripts
+
+TAKE, FORCE, LOOK, UNSEEDED_TOO = 0, 1, 2, 4
+
+# What is needed or was spent of each resource: requests, input, output and total tokens, cost, leases.
+Amounts = tuple[int, int, int, int, int, int]
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Row:
+    """Buckets that are taken together. `rules`: seven numbers for each; see take.lua."""
+
+    __slots__ = ("_after_settle", "_after_take", "_before_settle", "_before_take", "_lease_ms")
+
+    def __init__(self, scripts: Scripts, lease_ms: int, keys: Sequence[bytes], rules: Sequence[int]) -> None:
+        self._lease_ms = lease_ms
+        buckets = b"".join(map(bulk, keys))
+        count = len(keys)
+        self._before_take = array(count + 7) + _script(scripts.take.sha, count + 2) + bulk(EPOCH)
+        self._after_take = buckets + bulk(_encode(rules))
+        self._before_settle = array(count + 5) + _script(scripts.settle.sha, count + 1)
+        self._after_settle = buckets
+
+    def take(self, ticket: bytes, need: Amounts, mode: int = TAKE, base: int = 0) -> bytes:
+        """`base`: how many buckets the ticket has already."""
+        ask = _encode((mode, base, self._lease_ms, *need))
+        return b"%b$%d\r\n%b%b\r\n%b$%d\r\n%b\r\n" % (
+            self._before_take,
+            len(ticket) + 5,
+            TICKET,
+            ticket,
+            self._after_take,
+            len(ask),
+            ask,
+        )
+
+    def settle(self, ticket: bytes, spent: Amounts) -> bytes:
+        """Of all that the ticket has: see settle.lua."""
+        told = _encode(spent)
+        return b"%b$%d\r\n%b%b\r\n%b$%d\r\n%b\r\n" % (
+            self._before_settle,
+            len(ticket) + 5,
+            TICKET,
+            ticket,
+            self._after_settle,
+            len(told),
+            told,
+        )
+
+
+def renew(scripts: Scripts, lease_ms: int, leases: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """`leases`: bucket and ticket of each."""
+    keys = [key for key, _ in leases]
+    members = [ticket for _, ticket in leases]
+    return command((b"EVALSHA", scripts.renew.sha, b"%d" % (len(keys) + 1), EPOCH, *keys, b"%d" % lease_ms, *members))
+
+
+def seed(scripts: Scripts, key: bytes, born_ms: int, start_ms: int, finish_ms: int, spent: int) -> bytes:
+    told = _encode((born_ms, start_ms, finish_ms, spent))
+    return command((b"EVALSHA", scripts.seed.sha, b"2", EPOCH, key, told))
+
+
+def _script(sha: bytes, keys: int) -> bytes:
+    return bulk(b"EVALSHA") + bulk(sha) + bulk(b"%d" % keys)

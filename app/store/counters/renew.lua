@@ -1,0 +1,14 @@
+-- Renews leases, also those that were lost: their requests are running.
+--
+-- KEYS  1 the epoch, then a bucket for each lease. ARGV  1 a lease's length, then the ticket of each.
+--
+-- Answers {0, now, born}, or {2, now} if there is no epoch.
+local epoch = redis.call('GET', KEYS[1])
+if not epoch then
+  return {2, now}
+end
+for index = 2, #KEYS do
+  redis.call('ZADD', KEYS[index], now + tonumber(ARGV[1]), ARGV[index])
+  redis.call('PEXPIRE', KEYS[index], DAY)
+end
+return {0, now, tonumber(string.match(epoch, '^%d+'))}

@@ -1,0 +1,16 @@
+"""Commands as the server reads them. Those sent for each request are put together from parts that were written once."""
+
+from collections.abc import Iterable
+
+
+def bulk(text: bytes) -> bytes:
+    return b"$%d\r\n%b\r\n" % (len(text), text)
+
+
+def array(count: int) -> bytes:
+    return b"*%d\r\n" % count
+
+
+def command(parts: Iterable[bytes]) -> bytes:
+    told = tuple(parts)
+    return array(len(told)) + b"".join(map(bulk, told))

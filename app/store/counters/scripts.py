@@ -1,0 +1,39 @@
+"""The scripts, and the names under which the server keeps them."""
+
+import hashlib
+from importlib import resources
+
+from msgspec import Struct
+
+EPOCH = b"nx:epoch"
+TICKET = b"nx:t:"
+
+# What a reply of take begins with; see take.lua.
+TAKEN, REFUSED, FORGOTTEN, UNSEEDED, WRONG_TIME, NO = range(6)
+
+
+class Script(Struct, frozen=True):
+    text: bytes
+    sha: bytes
+
+
+class Scripts(Struct, frozen=True):
+    take: Script
+    settle: Script
+    renew: Script
+    seed: Script
+
+
+def read_scripts(clock: str | None = None) -> Scripts:
+    """`clock`: what defines `now` in place of clock.lua, for tests."""
+    first = (clock or _text("clock")) + _text("rings")
+
+    def script(name: str) -> Script:
+        text = (first + _text(name)).encode()
+        return Script(text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
+
+    return Scripts(script("take"), script("settle"), script("renew"), script("seed"))
+
+
+def _text(name: str) -> str:
+    return resources.files(__package__ or "").joinpath(f"{name}.lua").read_text()

@@ -1,0 +1,55 @@
+-- Brings what a ticket took to what was spent, and ends the ticket. Once: a second time changes nothing.
+--
+-- KEYS  1 the ticket, then all its buckets, in the order in which they were taken.
+-- ARGV  1 what was spent of each resource. No request (0 of the first): the ticket is cancelled, as if it had never been; one that is
+--         not known stays cancelled for a while, should its taking be on the way yet.
+--
+-- Answers 1, or 0 if there was no such ticket.
+local held = redis.call('GET', KEYS[1])
+local spent = cmsgpack.unpack(ARGV[1])
+local cancelled = spent[1] == 0
+if not held or held == 'x' then
+  if cancelled then
+    redis.call('SET', KEYS[1], 'x', 'PX', 60000)
+  end
+  return 0
+end
+redis.call('DEL', KEYS[1])
+local ticket, member = cmsgpack.unpack(held), string.sub(KEYS[1], 6)
+for at = 2, #ticket, 7 do
+  local key, kind, resource, place = KEYS[ticket[at] + 1], ticket[at + 1], ticket[at + 2], ticket[at + 4]
+  local x, y = ticket[at + 5], ticket[at + 6]
+  local more = spent[resource] - ticket[at + 3]
+  if kind == 3 then
+    if redis.call('ZREM', key, member) == 1 and not cancelled then
+      local last, lasted = redis.call('ZSCORE', key, '~'), math.max(1, now - ticket[1])
+      redis.call('ZADD', key, -(last and 0.9 * -tonumber(last) + 0.1 * lasted or lasted), '~')
+      redis.call('PEXPIRE', key, DAY)
+    end
+  elseif kind == 1 and more ~= 0 then
+    local ring = ring_at(redis.call('GET', key), math.floor(now / (x / 16)))
+    local slot = ring[1]
+    if more > 0 then
+      ring[slot % SLOTS + 2] = ring[slot % SLOTS + 2] + more
+      keep_ring(key, ring, x)
+    elseif place > slot - SLOTS and place <= slot then
+      ring[place % SLOTS + 2] = math.max(0, ring[place % SLOTS + 2] + more)
+      keep_ring(key, ring, x)
+    end
+  elseif kind == 2 and more ~= 0 then
+    -- x: the end of the period in which it was taken, y: that of the next.
+    local raw = redis.call('GET', key)
+    local bucket = raw and cmsgpack.unpack(raw)
+    local finish = x
+    if now >= x and (not bucket or bucket[1] < x) then
+      bucket, finish = {x, 0, 1}, y
+    elseif bucket and bucket[1] > place then
+      finish = y
+    end
+    if bucket and (more > 0 or bucket[1] == place) and finish > now then
+      bucket[2] = math.max(0, bucket[2] + more)
+      redis.call('SET', key, cmsgpack.pack(bucket), 'PX', finish - now + DAY)
+    end
+  end
+end
+return 1

@@ -1,0 +1,178 @@
+-- Takes what a request needs from all its buckets, or nothing from any.
+--
+-- KEYS  1 the epoch, 2 the ticket, then the buckets.
+-- ARGV  1 seven numbers for each bucket: kind, resource, amount, 1 if it is a dry run, then
+--           of a window (kind 1): its length; of a calendar (2): the beginnings of this period, the next and the one after;
+--           of leases (3): nothing
+--       2 mode, how many buckets the ticket has already, the length of a lease, then the need of each resource
+-- Modes 0 take or refuse; 1 take in any case, once for each ticket; 2 only look; 4 more: do so though a calendar bucket is unseeded.
+--
+-- Answers (times in ms, those in the future from now on):
+--   0 taken       {0, now, born, then of each bucket: left (below 0: a dry run would have refused), until all of it is free}
+--   1 refused     {1, now, born, index of the bucket that takes longest or -1, then of each: left, until free, wait (-1: never)}
+--   2 forgotten   {2, now}: there is no epoch, so whatever was counted is lost
+--   3 unseeded    {3, now, born, indexes of calendar buckets of which this memory may not know all}
+--   4 wrong time  {4, now}: the periods are not those of this server's clock
+--   5 no          {5, now}: the ticket was cancelled, or exists
+local found = redis.call('MGET', unpack(KEYS))
+local epoch = found[1]
+if not epoch then
+  return {2, now}
+end
+local born = tonumber(string.match(epoch, '^%d+'))
+local rules, ask = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[2])
+local mode, lax, base, lease = ask[1] % 4, ask[1] >= 4, ask[2], ask[3]
+local held = found[2]
+if held and mode == 1 then
+  for index = 3, #KEYS do
+    if rules[(index - 3) * 7 + 1] == 3 then
+      redis.call('ZADD', KEYS[index], now + lease, string.sub(KEYS[2], 6))
+    end
+  end
+  return {0, now, born}
+end
+if held and mode == 0 and (base == 0 or held == 'x') then
+  return {5, now}
+end
+
+local count = #KEYS - 2
+local buckets, places, lefts, resets, waits, finishes = {}, {}, {}, {}, {}, {}
+local worst, longest, unseeded = -1, 0, nil
+for index = 1, count do
+  local at, key, raw = (index - 1) * 7, KEYS[index + 2], found[index + 2]
+  local kind, amount, need = rules[at + 1], rules[at + 3], ask[rules[at + 2] + 3]
+  local left, reset, wait = 0, 0, 0
+  if kind == 1 then
+    local window = rules[at + 5]
+    local width = window / 16
+    local slot = math.floor(now / width)
+    local ring = ring_at(raw, slot)
+    slot = ring[1]
+    local sum = 0
+    for place = 2, SLOTS + 1 do
+      sum = sum + ring[place]
+    end
+    left = amount - sum
+    if need > amount then
+      wait = -1
+    elseif need > left and need > 0 then
+      local over, oldest = need - left, slot - SLOTS + 1
+      while over > 0 do
+        over = over - ring[oldest % SLOTS + 2]
+        oldest = oldest + 1
+      end
+      wait = math.ceil((oldest + SLOTS - 1) * width) - now
+    end
+    for newest = slot, slot - SLOTS + 1, -1 do
+      if ring[newest % SLOTS + 2] > 0 then
+        reset = math.ceil((newest + SLOTS) * width) - now
+        break
+      end
+    end
+    if born > 0 and now <= born + window then
+      -- What had been admitted before the memory was lost is not known: the window counts as full.
+      left, reset = 0, math.max(reset, born + window + 1 - now)
+      if need > 0 and wait >= 0 then
+        wait = math.max(wait, born + window + 1 - now)
+      end
+    end
+    buckets[index], places[index], finishes[index] = ring, slot, math.ceil((slot + SLOTS) * width) - now
+  elseif kind == 2 then
+    local start, finish = rules[at + 5], rules[at + 6]
+    if now < start or now >= rules[at + 7] then
+      return {4, now}
+    end
+    if now >= finish then
+      start, finish = finish, rules[at + 7]
+    end
+    local bucket = raw and cmsgpack.unpack(raw)
+    if not bucket or bucket[1] < start then
+      bucket = {start, 0, start >= born and 1 or 0}
+    elseif bucket[1] > start then  -- the clock went back
+      start, finish = bucket[1], rules[at + 7]
+    end
+    -- What was under way when the memory was lost is in no ledger: its workers take it again within a lease.
+    local recovering = start < born and now <= born + lease
+    if bucket[3] ~= 1 and mode ~= 1 and not lax and not recovering then
+      unseeded = unseeded or {3, now, born}
+      unseeded[#unseeded + 1] = index - 1
+    end
+    left, reset = amount - bucket[2], bucket[2] > 0 and finish - now or 0
+    if need > amount then
+      wait = -1
+    elseif need > left and need > 0 then
+      wait = finish - now
+    elseif recovering and need > 0 then
+      wait = born + lease + 1 - now
+    end
+    if recovering then
+      left = 0
+    end
+    buckets[index], places[index], finishes[index] = bucket, start, finish - now
+  else
+    local taken = redis.call('ZCOUNT', key, '(' .. string.format('%.0f', now), '+inf')
+    left = amount - taken
+    if need > amount then
+      wait = -1
+    elseif need > left or (born > 0 and now <= born + lease) then
+      -- An estimate: with leases held for `mean` ms, one of `taken` ends after mean / taken. Below 0, so that it is never counted.
+      local mean = redis.call('ZSCORE', key, '~')
+      wait = math.max(1, math.ceil((mean and -tonumber(mean) or 1000) / math.max(1, taken)))
+      if born > 0 and now <= born + lease then
+        left, wait = 0, math.max(wait, born + lease + 1 - now)
+      end
+    end
+    finishes[index] = 0
+  end
+  lefts[index], resets[index], waits[index] = left, reset, wait
+  if rules[at + 4] == 0 and wait ~= 0 and longest ~= -1 and (wait == -1 or wait > longest) then
+    worst, longest = index - 1, wait
+  end
+end
+
+if unseeded then
+  return unseeded
+end
+if mode == 2 or (mode == 0 and worst >= 0) then
+  local told = {1, now, born, worst}
+  for index = 1, count do
+    local at = index * 3 + 2
+    told[at], told[at + 1], told[at + 2] = math.max(0, lefts[index]), resets[index], waits[index]
+  end
+  return told
+end
+
+local told = {0, now, born}
+local ticket = held and cmsgpack.unpack(held) or {now}
+local member = string.sub(KEYS[2], 6)
+for index = 1, count do
+  local at, key = (index - 1) * 7, KEYS[index + 2]
+  local kind, resource = rules[at + 1], rules[at + 2]
+  local need = ask[resource + 3]
+  local place, x, y = 0, 0, 0
+  if kind == 1 then
+    place, x = places[index], rules[at + 5]
+    if need > 0 then
+      local ring = buckets[index]
+      ring[place % SLOTS + 2] = ring[place % SLOTS + 2] + need
+      keep_ring(key, ring, x)
+    end
+  elseif kind == 2 then
+    place, x, y = places[index], now + finishes[index], rules[at + 7]
+    local bucket = buckets[index]
+    bucket[2] = bucket[2] + need
+    redis.call('SET', key, cmsgpack.pack(bucket), 'PX', finishes[index] + DAY)
+  else
+    redis.call('ZREMRANGEBYSCORE', key, '(0', now)
+    redis.call('ZADD', key, now + lease, member)
+    redis.call('PEXPIRE', key, DAY)
+  end
+  local entry = #ticket
+  ticket[entry + 1], ticket[entry + 2], ticket[entry + 3], ticket[entry + 4] = base + index, kind, resource, need
+  ticket[entry + 5], ticket[entry + 6], ticket[entry + 7] = place, x, y
+  local left = lefts[index] - need
+  told[index * 2 + 2] = left
+  told[index * 2 + 3] = need > 0 and finishes[index] or resets[index]
+end
+redis.call('SET', KEYS[2], cmsgpack.pack(ticket), 'PX', 7200000)
+return told

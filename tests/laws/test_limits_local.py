@@ -1,0 +1,111 @@
+"""While Redis is away: what a worker admits by itself is never more than its share in any window, and is told later, once."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain import Caller, Limit
+from app.gateway.limits.match import Match, Matches
+from app.gateway.limits.need import Need
+from app.gateway.limits.outage import Local
+from app.gateway.limits.rules import Table
+from app.gateway.limits.ticket import Ticket
+from app.store.counters.scripts import REFUSED, TAKEN, read_scripts
+
+SCRIPTS = read_scripts()
+START_MS = 1_795_000_000_000
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ms = START_MS
+
+    def __call__(self) -> float:
+        return self.now_ms
+
+
+def alone(*limits: Limit) -> tuple[Local, Match, Clock]:
+    clock = Clock()
+    match = Matches(Table(limits), SCRIPTS, 1000, clock).of(Caller("k", "t", "team", "full", prefix="nx-1"), "m", {})
+    assert match is not None
+    return Local(clock, lambda key: ()), match, clock
+
+
+def take(local: Local, match: Match, number: int, tokens: int = 1, workers: int = 1) -> tuple[Ticket, list[Any]]:
+    ticket = Ticket(str(number).encode(), match, Need(tokens).amounts())
+    return ticket, local.take(ticket, match, workers)
+
+
+steps = st.lists(
+    st.tuples(st.integers(0, 6), st.sampled_from([0, 1, 900, 3_749, 3_750, 20_000, 60_000, 63_750]), st.integers(0, 9)), max_size=30
+)
+
+
+@given(steps, st.integers(1, 4))
+def test_no_window_ever_holds_more_than_the_share(script: Sequence[tuple[int, int, int]], workers: int):
+    local, match, clock = alone(Limit("t", {"key": "each"}, "tokens", 20, "minute"), Limit("d", {"key": "each"}, "tokens", 30, "day"))
+    counted: list[list[int]] = []
+    for number, (tokens, ms, spent) in enumerate(script):
+        ticket, reply = take(local, match, number, tokens, workers)
+        if reply[0] == TAKEN:
+            within = [amount for at, amount in counted if at >= clock.now_ms - 60_000]
+            assert not tokens or sum(within) + tokens <= 20 // workers
+            counted.append([clock.now_ms, tokens])
+        clock.now_ms += ms
+        if reply[0] == TAKEN and spent < 8:
+            local.settle(ticket, Need(spent).amounts())
+            if spent <= tokens:
+                counted[-1][1] = spent
+            else:
+                counted.append([clock.now_ms, spent - tokens])
+
+
+@given(st.lists(st.tuples(st.integers(1, 10), st.integers(0, 30_000)), max_size=15), st.integers(1, 10))
+def test_who_waits_as_long_as_told_passes_here_too(before: Sequence[tuple[int, int]], wanted: int):
+    local, match, clock = alone(Limit("t", {"key": "each"}, "tokens", 10, "minute"))
+    for number, (tokens, ms) in enumerate(before):
+        take(local, match, number, tokens)
+        clock.now_ms += ms
+    _, reply = take(local, match, 100, wanted)
+    if reply[0] == REFUSED:
+        clock.now_ms += reply[6] - 1
+        assert take(local, match, 101, wanted)[1][0] == REFUSED
+        clock.now_ms += 1
+        assert take(local, match, 102, wanted)[1][0] == TAKEN
+
+
+def test_a_refused_request_takes_nothing_here_either():
+    local, match, _ = alone(Limit("a", {"key": "each"}, "requests", 5, "minute"), Limit("b", {"key": "each"}, "tokens", 3, "minute"))
+    assert [take(local, match, number, 2)[1][0] for number in range(4)] == [TAKEN, REFUSED, REFUSED, REFUSED]
+    assert take(local, match, 9, 1)[1][0] == TAKEN
+
+
+def test_redis_is_told_once_though_it_may_be_told_twice():
+    local, match, _ = alone(Limit("a", {"key": "each"}, "requests", 5, "minute"))
+    take(local, match, 1)
+    take(local, match, 2)
+    [charge] = local.charges()
+    assert charge.amount == 2
+    take(local, match, 3)
+    [again] = local.charges()  # the same, as nobody knows whether it was heard
+    assert (again.id, again.amount) == (charge.id, 2)
+    local.charged(again)
+    [rest] = local.charges()
+    assert rest.amount == 1 and rest.id != charge.id
+    local.charged(rest)
+    assert not list(local.charges())
+
+
+def test_places_are_counted_by_who_holds_them():
+    clock = Clock()
+    match = Matches(Table([Limit("c", {"key": "each"}, "concurrency", 4)]), SCRIPTS, 1000, clock).of(
+        Caller("k", "t", "team", "full", prefix="nx-1"), "m", {}
+    )
+    assert match is not None
+    local = Local(clock, lambda key: [b"of redis"])
+    first, reply = take(local, match, 1, workers=2)
+    assert reply[0] == TAKEN and take(local, match, 2, workers=2)[1][0] == REFUSED
+    local.settle(first, Need().amounts())
+    assert take(local, match, 3, workers=2)[1][0] == TAKEN

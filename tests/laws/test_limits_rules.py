@@ -1,0 +1,121 @@
+"""Which rules are about a request, and whose count each is: the same as if all of them were looked at one by one."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain import Caller, Limit
+from app.gateway.limits.match import Matches
+from app.gateway.limits.rules import Table, who_asks
+from app.gateway.limits.ticket import duration
+from app.store.counters.scripts import read_scripts
+
+SCRIPTS = read_scripts()
+KEYS = ("nx-00000000000a", "nx-00000000000b")
+names = st.sampled_from(["a", "b", "c"])
+scopes = st.dictionaries(
+    st.sampled_from(["key", "team", "model", "tag:x", "tag:y", "all"]), st.sampled_from(["each", "a", "b"]), min_size=1, max_size=3
+).map(lambda scope: {name: KEYS["ab".index(of)] if name == "key" and of != "each" else of for name, of in scope.items()})
+limits = st.lists(scopes, max_size=8).map(
+    lambda scopes: [Limit(f"rule {number}", scope, "requests", 5, "minute") for number, scope in enumerate(scopes)]
+)
+askers = st.tuples(
+    st.sampled_from(KEYS), names, names, st.dictionaries(st.sampled_from(["x", "y", "z"]), st.sampled_from(["a", "b", "\0"]))
+)
+
+
+def caller(prefix: str, team: str = "team") -> Caller:
+    return Caller("k", "t", team, "full", prefix=prefix)
+
+
+def is_about(limit: Limit, prefix: str, team: str, model: str, tags: Mapping[str, str]) -> bool:
+    has = {"key": prefix, "team": team, "model": model, **{f"tag:{name}": value for name, value in tags.items()}, "all": "each"}
+    return all(name == "all" or (name in has and of in ("each", has[name])) for name, of in limit.scope.items())
+
+
+@given(limits, st.lists(askers, min_size=1, max_size=4))
+def test_a_request_meets_the_rules_that_are_about_it(rules: list[Limit], asking: list[Any]):
+    matches = Matches(Table(rules), SCRIPTS, 1000, lambda: 0)
+    for prefix, team, model, tags in asking * 2:
+        match = matches.of(caller(prefix, team), model, tags)
+        expected = [limit.name for limit in rules if is_about(limit, prefix, team, model, tags)]
+        assert ([] if match is None else [bucket.rule.name for bucket in match.buckets]) == expected
+
+
+@given(scopes, askers, askers)
+def test_two_requests_share_a_count_if_they_are_one_subject(scope: dict[str, str], one: Any, other: Any):
+    [rule] = Table([Limit("r", scope, "requests", 5, "minute")]).rules
+    first, second = (who_asks(caller(prefix, team), model, tags) for prefix, team, model, tags in (one, other))
+    mine, theirs = rule.subject(first), rule.subject(second)
+    if mine is not None and theirs is not None:
+        same = all(first[name] == second[name] for name, of in scope.items() if of == "each" and name != "all")
+        assert (rule.key(mine) == rule.key(theirs)) == same
+
+
+def test_a_count_survives_a_new_amount_and_nothing_else():
+    kept = Limit("r", {"key": "each"}, "requests", 5, "day")
+    [rule] = Table([kept]).rules
+    others: dict[str, Any] = {
+        "name": "s",
+        "scope": {"team": "each"},
+        "resource": "tokens",
+        "per": "month",
+        "time_zone": "Europe/Berlin",
+    }
+    [more] = Table([Limit("r", {"key": "each"}, "requests", 500, "day", dry_run=True, on_outage="refuse")]).rules
+    assert more.id == rule.id
+    said: dict[str, Any] = {name: getattr(kept, name) for name in ("name", "scope", "resource", "amount", "per", "time_zone")}
+    ids = {Table([Limit(**{**said, name: value})]).rules[0].id for name, value in others.items()}
+    assert len(ids | {rule.id}) == 6
+
+
+def test_two_rules_of_one_name_do_not_count_twice_in_one_bucket():
+    one, two = Table([Limit("r", {"key": "each"}, "requests", 5, "day")] * 2).rules
+    assert one.id != two.id
+
+
+SCOPES: dict[str, Callable[[int], dict[str, str]]] = {
+    "keys": lambda n: {"key": f"nx-{n:012x}", "model": "m", "team": "each"},
+    "tags": lambda n: {f"tag:t{n}": "each"},
+    "values of tags": lambda n: {"team": "each", f"tag:t{n}": "yes"},
+}
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_ten_thousand_rules_cost_a_request_no_more_than_ten(scope: str):
+    """First meetings only, so that it is the index that is looked at and not what is remembered."""
+    few, many = (
+        Matches(Table([Limit(f"r{n}", SCOPES[scope](n), "requests", 5, "minute") for n in range(count)]), SCRIPTS, 1000, lambda: 0)
+        for count in (10, 10_000)
+    )
+
+    def cost_s(matches: Matches) -> float:
+        best = 1e9
+        for again in range(5):
+            began = time.process_time()
+            for n in range(200):
+                match = matches.of(caller(f"nx-{n % 10:012x}", f"team {again} {n}"), "m", {f"t{n % 10}": "yes"})
+                assert match is not None and len(match.buckets) == 1
+            best = min(best, time.process_time() - began)
+        return best
+
+    assert cost_s(many) < 3 * cost_s(few) + 0.005
+
+
+def test_what_is_remembered_is_bounded():
+    matches = Matches(Table([Limit("r", {"tag:t": "each"}, "requests", 5, "minute")]), SCRIPTS, 1000, lambda: 0)
+    for n in range(20_100):
+        matches.of(caller(KEYS[0]), "m", {"t": str(n), "other": "x"})
+    assert len(matches) == 20_000
+
+
+@pytest.mark.parametrize(
+    ("ms", "written"),
+    [(0, b"0ms"), (120, b"120ms"), (1_000, b"1s"), (8_640, b"8.64s"), (72_000, b"1m12s"), (360_000, b"6m0s"), (86_400_001, b"24h0m0.001s")],
+)
+def test_times_are_written_as_openai_writes_them(ms: int, written: bytes):
+    assert duration(ms) == written
