@@ -16,7 +16,17 @@ from app.gateway.underway import Underway
 from app.settings import Settings
 from providers.credentials import NoCredential
 from providers.dialect import Ask, Dialect, Edited, Editor, Stamp
-from providers.errors import CredentialRefused, CutShort, Garbled, LimitReached, TimedOut, Unreachable, Unsupported, UpstreamError
+from providers.errors import (
+    CredentialRefused,
+    CutShort,
+    Garbled,
+    LimitReached,
+    TimedOut,
+    Unavailable,
+    Unreachable,
+    Unsupported,
+    UpstreamError,
+)
 
 log = logging.getLogger(__name__)
 
@@ -71,13 +81,13 @@ class Attempts:
         """The first answer that a target gives. Raises the last target's UpstreamError, or Unsupported if none can honour the ask."""
         failed: UpstreamError | None = None
         unsupported: Unsupported | None = None
-        limited: LimitReached | None = None
+        limited: LimitReached | Unavailable | None = None
         reserved = {plan.name}
         for target, name in zip(plan.targets, plan.names, strict=True):
             if name not in reserved:
                 try:
                     await self._reserve(ask, plan, name, underway)
-                except LimitReached as refusal:
+                except (LimitReached, Unavailable) as refusal:
                     limited = limited or refusal
                     continue
                 reserved.add(name)
@@ -115,7 +125,7 @@ class Attempts:
         raise Unreachable(f"No target of {ask.model!r} has an address to be reached at.")
 
     async def _reserve(self, ask: Ask, plan: Plan, name: str, underway: Underway) -> None:
-        """What a fallback has rules of its own for. Raises LimitReached: another may have room."""
+        """What a fallback has rules of its own for. Raises LimitReached or Unavailable: another may have room."""
         assert underway.caller is not None
         need = needed_of(ask, plan, name, self._settings.limits_output_tokens, underway.received_us / 1e6)
         underway.ticket = await self._limits.also(underway.ticket, underway.id, underway.caller, name, underway.tags, need)

@@ -35,7 +35,7 @@ def alone(*limits: Limit) -> tuple[Local, Match, Clock]:
 
 def take(local: Local, match: Match, number: int, tokens: int = 1, workers: int = 1) -> tuple[Ticket, list[Any]]:
     ticket = Ticket(str(number).encode(), match, Need(tokens).amounts())
-    return ticket, local.take(ticket, match, workers)
+    return ticket, local.take(ticket, match, ticket.need, workers)
 
 
 steps = st.lists(

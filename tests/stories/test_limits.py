@@ -231,7 +231,7 @@ async def test_a_new_amount_keeps_the_count(make: Make):
 
 async def test_a_fallback_takes_what_its_own_rules_ask_for(make: Make):
     each = Limit("each model", {"model": "each"}, "requests", 1, "hour")
-    worker = await make(each, Limit("all", {"key": "each"}, "requests", 9, "hour"))
+    worker = await make(each, Limit("all", {"key": "each"}, "requests", 9, "hour"), Limit("d", {"model": "dear"}, "tokens", 10, "hour"))
     ticket = await worker.take(model="first")
     again = await worker.limits.also(ticket, "a", ADA, "second", {}, Need())
     assert again is ticket and len(ticket.buckets) == 3
@@ -240,6 +240,9 @@ async def test_a_fallback_takes_what_its_own_rules_ask_for(make: Make):
         await worker.limits.also(other, "b", ADA, "second", {}, Need())
     assert len(other.buckets) == 2
     worker.limits.cancel(ticket)
+    with pytest.raises(NeverFits):
+        await worker.limits.also(other, "b", ADA, "dear", {}, Need(5, 6))
+    assert await worker.limits.also(other, "b", ADA, "dear", {}, Need(5, 5)) is other
     assert await worker.limits.also(other, "b", ADA, "second", {}, Need()) is other
 
 

@@ -7,22 +7,23 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, cast
 
-from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.domain import Caller, Directory
-from app.gateway.limits import refusal
+from app.gateway.limits import refusal, states
 from app.gateway.limits.match import Match, Matches
 from app.gateway.limits.memory import Memory
 from app.gateway.limits.need import NOTHING, Need, Spent
 from app.gateway.limits.outage import Charge, Local, renewable
-from app.gateway.limits.rules import LEASES, Table
+from app.gateway.limits.outbox import Outbox
+from app.gateway.limits.rules import Table
 from app.gateway.limits.seeding import Ledger, Seeding
+from app.gateway.limits.states import Preview, RuleState
 from app.gateway.limits.ticket import LOCAL, Ticket
 from app.settings import Settings
 from app.store.away import AWAY
 from app.store.counters import commands
-from app.store.counters.commands import FORCE, LOOK, TAKE, UNSEEDED_TOO, Amounts
+from app.store.counters.commands import FORCE, LOOK, TAKE, UNSEEDED_TOO, Amounts, Row
 from app.store.counters.connection import Away, Says
 from app.store.counters.counters import LONGEST_PAUSE_S, Counters
 from app.store.counters.scripts import FORGOTTEN, REFUSED, TAKEN, UNSEEDED, WRONG_TIME
@@ -34,50 +35,6 @@ log = logging.getLogger(__name__)
 # How often one reserve() may be answered with something to be done first: an epoch, a seed, another period.
 _MOST_TRIES = 6
 _RENEWED_AT_ONCE = 500
-
-
-class RuleState(Struct, frozen=True):
-    """A rule as its subject finds it. `remaining` None: not known without a model. `wait_s` None: it never passes; 0: it passes now."""
-
-    rule: str
-    scope: Mapping[str, str]
-    resource: str
-    amount: float
-    per: str | None
-    remaining: float | None
-    reset_s: float | None
-    dry_run: bool
-    on_outage: str
-    needs: float = 0.0
-    wait_s: float | None = 0.0
-
-
-class Preview(Struct, frozen=True):
-    """What a request would reserve. `refused_by`: the rule that would refuse it; None: it would pass."""
-
-    rules: tuple[RuleState, ...]
-    refused_by: str | None
-    retry_after_s: float | None
-
-
-class _Settling:
-    """A settle on its way. It waits for its reply as a future would, but nobody waits for it."""
-
-    __slots__ = ("_limits", "told", "tries")
-
-    def __init__(self, limits: "Limits", told: bytes) -> None:
-        self._limits = limits
-        self.told = told
-        self.tries = 1
-
-    def done(self) -> bool:
-        return False
-
-    def set_result(self, result: Any, /) -> None:
-        self._limits.settled(self)
-
-    def set_exception(self, exception: Exception, /) -> None:
-        self._limits.unsettled(self, exception)
 
 
 class Limits:
@@ -104,7 +61,7 @@ class Limits:
         self._born: int | None = None
         self._skew_ms = 0.0
         self._live: dict[bytes, Ticket] = {}
-        self._outbox: dict[_Settling, None] = {}
+        self._outbox = Outbox(counters)
         # Taken here while Redis was away, and to be taken there.
         self._owed: dict[bytes, Ticket] = {}
         self._local = Local(self._now_ms, self._holders)
@@ -163,7 +120,7 @@ class Limits:
         if need.cost_microusd is None and match.priced is not None:
             raise refusal.no_price(match.priced, model)
         ticket = Ticket(id.encode(), match, need.amounts())
-        ticket.reply = await self._take(ticket, match, 0)
+        ticket.reply = await self._take(ticket, match, ticket.need, 0)
         self._live[ticket.id] = ticket
         return ticket
 
@@ -183,7 +140,7 @@ class Limits:
             match = self._matches.made_of(more)
             ticket.rest.append((match, []))  # first: whatever becomes of this, its buckets are settled with the others
             try:
-                reply = await self._take(ticket, match, len(held))
+                reply = await self._take(ticket, match, need.amounts(), len(held))
             except (LimitReached, Unavailable):
                 if not ticket.unsure:
                     ticket.rest.pop()
@@ -204,7 +161,7 @@ class Limits:
         match = self._matches.of(caller, model, tags)
         if match is None:
             return []
-        return _states(match, await self._look(match, NOTHING), NOTHING)
+        return states.states(match, await self._look(match, NOTHING), NOTHING)
 
     async def preview(self, caller: Caller, model: str, tags: Mapping[str, str], need: Need) -> Preview:
         """What would become of a request that came now. Changes nothing. Raises LimitReached (no price), Unavailable."""
@@ -214,23 +171,18 @@ class Limits:
         if need.cost_microusd is None and match.priced is not None:
             raise refusal.no_price(match.priced, model)
         amounts = need.amounts()
-        reply = await self._look(match, amounts)
-        index = reply[3]
-        if index < 0:
-            return Preview(tuple(_states(match, reply, amounts)), None, None)
-        wait_ms = reply[6 + 3 * index]
-        return Preview(tuple(_states(match, reply, amounts)), match.rule(index).name, None if wait_ms < 0 else wait_ms / 1000)
+        return states.preview(match, await self._look(match, amounts), amounts)
 
     # --- taking
 
-    async def _take(self, ticket: Ticket, match: Match, base: int) -> list[Any]:
+    async def _take(self, ticket: Ticket, match: Match, need: Amounts, base: int) -> list[Any]:
         counters = self._counters
         mode = TAKE
         for _ in range(_MOST_TRIES):
             if not counters.up:
                 break
             try:
-                reply: list[Any] = await counters.call(match.row.take(ticket.id, ticket.need, mode, base))
+                reply: list[Any] = await counters.call(match.row.take(ticket.id, need, mode, base))
                 if len(reply) > 2 and reply[2] != self._born:
                     self._met(reply[2])
                 if reply[0] == TAKEN:
@@ -241,7 +193,7 @@ class Limits:
                     return reply
                 if reply[0] == REFUSED:
                     self._telemetry.limit_reached(match.rule(reply[3]).name)
-                    raise refusal.refusal(match, reply, ticket.need)
+                    raise refusal.refusal(match, reply, need)
                 mode = await self._prepare(match, reply, mode)
             except Away as away:
                 ticket.unsure = ticket.unsure or not away.unsent
@@ -253,17 +205,17 @@ class Limits:
                 if base == 0:
                     self._cancel(ticket)
                 raise
-        return self._take_here(ticket, match, base)
+        return self._take_here(ticket, match, need, base)
 
-    def _take_here(self, ticket: Ticket, match: Match, base: int) -> list[Any]:
+    def _take_here(self, ticket: Ticket, match: Match, need: Amounts, base: int) -> list[Any]:
         """Without Redis: this worker's share, if the rules will do with that."""
         try:
             if match.refusing is not None:
                 raise refusal.unavailable(match.refusing)
-            reply = self._local.take(ticket, match, self._workers_alive())
+            reply = self._local.take(ticket, match, need, self._workers_alive())
             if reply[0] == REFUSED:
                 self._telemetry.limit_reached(match.rule(reply[3]).name)
-                refused = refusal.refusal(match, reply, ticket.need)
+                refused = refusal.refusal(match, reply, need)
                 refused.headers = [*refused.headers, LOCAL]
                 refused.message += " Redis is away: until it is back, this is of one worker's share."
                 raise refused
@@ -328,41 +280,13 @@ class Limits:
                 return
         elif not self._counters.up:
             self._local.left(ticket)
-        row = ticket.match.row if not ticket.rest else self._matches.made_of(ticket.buckets).row
-        self._post(_Settling(self, row.settle(ticket.id, spent)))
+        self._outbox.post(self._row(ticket).settle(ticket.id, spent))
 
     def _cancel(self, ticket: Ticket) -> None:
-        self._post(_Settling(self, ticket.match.row.settle(ticket.id, NOTHING)))
+        self._outbox.post(self._row(ticket).settle(ticket.id, NOTHING))
 
-    def _post(self, settling: _Settling) -> None:
-        self._outbox[settling] = None
-        if self._counters.up:
-            with contextlib.suppress(Away):
-                self._counters.send(settling.told, settling)
-
-    def settled(self, settling: _Settling) -> None:
-        """Redis has done it, or had already; or it has lost its memory, and what this ticket took with it."""
-        self._outbox.pop(settling, None)
-
-    def unsettled(self, settling: _Settling, why: Exception) -> None:
-        """It goes again with the next connection, or at once if all that was missing is the script."""
-        if not isinstance(why, Says):
-            return
-        if str(why).startswith("NOSCRIPT") and settling.tries < 3:
-            self._spawn(self._post_again())
-        else:
-            log.error("Redis refuses to settle", extra={"said": str(why)})
-            self._outbox.pop(settling, None)
-
-    async def _post_again(self) -> None:
-        with contextlib.suppress(Away, Says):
-            await self._counters.load()
-            self._send_outbox()
-
-    def _send_outbox(self) -> None:
-        for settling in list(self._outbox):
-            settling.tries += 1
-            self._counters.send(settling.told, settling)
+    def _row(self, ticket: Ticket) -> Row:
+        return self._matches.made_of(ticket.buckets).row if ticket.rest else ticket.match.row
 
     # --- connections and memories
 
@@ -385,15 +309,14 @@ class Limits:
                     ticket.at = None  # its later part stays charged as it was estimated
         told = [self._owe(ticket) for ticket in self._owed.values()]
         told += [self._charge(charge) for charge in self._local.charges()]
-        self._send_outbox()
+        self._outbox.send_again()
         if told:
             self._spawn(self._until_told(told))
         self._down_s = None
         self._telemetry.redis_away(False)
 
     def _owe(self, ticket: Ticket) -> asyncio.Task[None]:
-        row = ticket.match.row if not ticket.rest else self._matches.made_of(ticket.buckets).row
-        asked = self._counters.ask(row.take(ticket.id, ticket.need, FORCE))
+        asked = self._counters.ask(self._row(ticket).take(ticket.id, ticket.need, FORCE))
 
         async def told() -> None:
             reply = await asked
@@ -471,27 +394,3 @@ class Limits:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _states(match: Match, reply: list[Any], need: Amounts) -> list[RuleState]:
-    """From an answer of the script to one who only looks."""
-    states: list[RuleState] = []
-    for index, bucket in enumerate(match.buckets):
-        rule, limit = bucket.rule, bucket.rule.limit
-        left, reset_ms, wait_ms = reply[4 + 3 * index : 7 + 3 * index]
-        states.append(
-            RuleState(
-                rule=rule.name,
-                scope=limit.scope,
-                resource=limit.resource,
-                amount=limit.amount,
-                per=limit.per,
-                remaining=refusal.in_units(rule, left),
-                reset_s=None if rule.kind == LEASES else reset_ms / 1000,
-                dry_run=limit.dry_run,
-                on_outage=limit.on_outage,
-                needs=refusal.in_units(rule, need[rule.resource - 1]),
-                wait_s=None if wait_ms < 0 else wait_ms / 1000,
-            )
-        )
-    return states

@@ -61,10 +61,9 @@ class Local:
         self._holders = holders
         self._counts: dict[bytes, _Count] = {}
 
-    def take(self, ticket: Ticket, match: Match, workers: int) -> list[Any]:
-        """Takes from all buckets or from none, as the ticket's need is. Changes the ticket only if it is taken."""
+    def take(self, ticket: Ticket, match: Match, need: Amounts, workers: int) -> list[Any]:
+        """Takes from all buckets or from none. Changes the ticket only if it is taken."""
         now_ms = self._clock_ms()
-        need = ticket.need
         taken: list[Any] = [TAKEN, int(now_ms), 0]
         refused: list[Any] = [REFUSED, int(now_ms), 0, -1]
         worst = 0
