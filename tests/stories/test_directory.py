@@ -16,7 +16,7 @@ import pytest
 from app.domain import ContentPolicy
 from app.store import configuration, keys
 from app.store.configuration import BadConfiguration
-from app.store.database import connect, engine
+from app.store.database import connect
 from app.store.key_index import KeyIndex
 from tests.stories import service as services
 from tests.stories.looking import connections, database_url, everything_stored, kept_in_files, stopped
@@ -281,8 +281,7 @@ async def test_a_callers_key_is_not_an_admins_and_the_other_way_round_it_is(serv
 async def test_a_key_revoked_while_it_is_looked_up_is_not_remembered(database: str, tmp_path: Path):
     key = await keys.create_key(database, "t")
     hash = keys.hashed(key)
-    opened = engine(database)
-    index = KeyIndex(opened, tmp_path, "w")
+    index = KeyIndex(database, tmp_path, "w")
     looking = asyncio.create_task(index.find(key))
     await asyncio.sleep(0)
     await asyncio.sleep(0)  # it has asked, and cannot have heard yet
@@ -290,14 +289,12 @@ async def test_a_key_revoked_while_it_is_looked_up_is_not_remembered(database: s
     assert await looking is not None and index.known(hash) is None
     assert await index.find(key) == index.known(hash) is not None
     await index.close()
-    await opened.dispose()
 
 
 async def test_a_key_revoked_while_all_are_checked_does_not_come_back(database: str, tmp_path: Path):
     key = await keys.create_key(database, "t")
     hash = keys.hashed(key)
-    opened = engine(database)
-    index = KeyIndex(opened, tmp_path, "w")
+    index = KeyIndex(database, tmp_path, "w")
     await index.find(key)
     checking = asyncio.create_task(index.check_all())
     await asyncio.sleep(0)
@@ -305,7 +302,6 @@ async def test_a_key_revoked_while_all_are_checked_does_not_come_back(database: 
     await checking
     assert index.known(hash) is None
     await index.close()
-    await opened.dispose()
 
 
 # --- what the admin API is asked wrongly

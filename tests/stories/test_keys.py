@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx
 import pytest
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.settings import Settings
 from app.store import keys, teams
@@ -21,6 +20,7 @@ from app.store.key_log import read_log
 from app.store.key_terms import BadKey, hashed
 from app.store.keys import KeyChanges
 from app.store.live import Live
+from tests.stories.lines import lines_to
 from tests.stories.looking import connections, database_url
 from tests.stories.postgres import Postgres, database, postgres
 from tests.stories.service import Service
@@ -35,13 +35,6 @@ HI: Any = {"model": "sandbox", "max_tokens": 1, "messages": [{"role": "user", "c
 async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
     async with service.client(headers={"authorization": f"Bearer {service.admin_key}"}) as client:
         yield client
-
-
-@pytest.fixture
-async def opened(database: str) -> AsyncGenerator[AsyncEngine]:
-    made = engine(database)
-    yield made
-    await made.dispose()
 
 
 @contextlib.asynccontextmanager
@@ -212,6 +205,20 @@ async def test_a_change_is_seen_at_once_when_it_is_told_and_within_two_seconds_w
         assert time.monotonic() - began < 7
 
 
+async def test_lines_that_are_dead_without_a_word_delay_a_revocation_by_less_than_two_seconds(database: str, tmp_path: Path):
+    async with lines_to(database) as lines:
+        revoked, unmet = [await keys.create_key(database, "t") for _ in range(2)]
+        async with worker(lines.database_url, tmp_path) as live:
+            hash = await met(live, revoked)
+            assert lines.cut() >= 3, "one that listens, one for keys, and the pool's"
+            await keys.revoke_key(database, revoked)
+            await asyncio.gather(is_forgotten(live, hash), met(live, unmet))
+            assert live.connected
+            lines.cut()
+            ending = time.monotonic()
+        assert time.monotonic() - ending < 5, "nor does a farewell hang"
+
+
 async def test_changes_while_a_worker_was_not_there_are_seen_when_it_is_back(database: str, tmp_path: Path):
     gone, changed, stays = [await keys.create_key(database, "t") for _ in range(3)]
     async with worker(database, tmp_path) as live:
@@ -268,27 +275,23 @@ async def test_without_postgres_known_keys_work_until_they_expire(postgres: Post
 
 
 async def test_what_does_not_look_like_a_key_is_refused_without_a_question(tmp_path: Path):
-    nowhere = engine("postgresql://nobody@127.0.0.1:9/none")
-    index = KeyIndex(nowhere, tmp_path, "w")
+    index = KeyIndex("postgresql://nobody@127.0.0.1:9/none", tmp_path, "w")
     for said in ("", "nx-wrong", "nx-0123456789AB-" + "k" * 43, "nx-0123456789ab-" + "k" * 42, "sk-" + "a" * 60, "é" * 59):
         assert await index.find(said) is None
     await index.close()
-    await nowhere.dispose()
 
 
-async def test_a_wrong_secret_after_a_good_prefix_is_wrong(opened: AsyncEngine, database: str, tmp_path: Path):
+async def test_a_wrong_secret_after_a_good_prefix_is_wrong(database: str, tmp_path: Path):
     key = await keys.create_key(database, "t")
-    index = KeyIndex(opened, tmp_path, "w")
+    index = KeyIndex(database, tmp_path, "w")
     assert await index.find(key[:-2] + ("AA" if not key.endswith("AA") else "BB")) is None
     assert await index.find(key) is not None
     await index.close()
 
 
-async def test_a_flood_of_unknown_keys_neither_keeps_a_good_one_waiting_nor_fills_the_memory(
-    opened: AsyncEngine, database: str, tmp_path: Path
-):
+async def test_a_flood_of_unknown_keys_neither_keeps_a_good_one_waiting_nor_fills_the_memory(database: str, tmp_path: Path):
     good = [await keys.create_key(database, "t") for _ in range(5)]
-    index = KeyIndex(opened, tmp_path, "w")
+    index = KeyIndex(database, tmp_path, "w")
     await index.find(good[0])
     waited: list[float] = []
 
@@ -313,17 +316,17 @@ async def test_a_flood_of_unknown_keys_neither_keeps_a_good_one_waiting_nor_fill
     await index.close()
 
 
-async def test_requests_with_one_new_key_share_one_question(opened: AsyncEngine, database: str, tmp_path: Path):
+async def test_requests_with_one_new_key_share_one_question(database: str, tmp_path: Path):
     key = await keys.create_key(database, "t")
-    index = KeyIndex(opened, tmp_path, "w")
+    index = KeyIndex(database, tmp_path, "w")
     found = await asyncio.gather(*(index.find(key) for _ in range(50)))
     assert len({id(caller) for caller in found}) == 1 and found[0] is index.known(hashed(key))
     await index.close()
 
 
-async def test_the_keys_used_least_recently_are_forgotten_first(opened: AsyncEngine, database: str, tmp_path: Path):
+async def test_the_keys_used_least_recently_are_forgotten_first(database: str, tmp_path: Path):
     made = [await keys.create_key(database, "t") for _ in range(12)]
-    index = KeyIndex(opened, tmp_path, "w", most=6)
+    index = KeyIndex(database, tmp_path, "w", most=6)
     for key in made:
         await index.find(key)
         assert index.known(hashed(made[0])) is not None, "it is used all the time"
@@ -333,7 +336,7 @@ async def test_the_keys_used_least_recently_are_forgotten_first(opened: AsyncEng
     # Not known(), which would renew what it is asked for, and so forget others.
     assert set(kept) == {hashed(key) for key in made if index._peek(hashed(key))}  # pyright: ignore[reportPrivateUsage]
     assert len(kept) == len(index) <= 7
-    again = KeyIndex(opened, tmp_path, "w", most=6)
+    again = KeyIndex(database, tmp_path, "w", most=6)
     assert again.known(hashed(made[0])) is not None and again.known(hashed(made[-1])) is not None
     await again.close()
 

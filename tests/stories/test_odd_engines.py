@@ -84,7 +84,7 @@ async def test_a_connection_is_kept_although_the_end_of_the_stream_comes_a_littl
     engine.script = script
     for _ in range(5):
         assert (await ask(client, stream=True)).text.endswith("data: [DONE]\n\n")
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.15)
     assert len({id(asked.writer) for asked in chats(engine)}) == 1
 
 
