@@ -84,6 +84,12 @@ class AnswerStream(httpx.AsyncByteStream):
 
     async def read_all(self, limit_bytes: int) -> bytes:
         """The whole body. Raises AnswerTooLarge, and closes, as soon as it exceeds the limit."""
+        answer = self.answer
+        if (
+            answer.complete and len(answer.blocks) == 1 and answer.queued_bytes <= limit_bytes
+        ):  # as a short answer usually is: no turn for it
+            answer.queued_bytes = 0
+            return answer.blocks.pop()
         blocks: list[bytes] = []
         size_bytes = 0
         async for block in self:

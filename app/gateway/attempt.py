@@ -14,6 +14,7 @@ from app.gateway.fleet import Endpoint, Fleet
 from app.gateway.limits.limits import Limits
 from app.gateway.underway import Underway
 from app.settings import Settings
+from providers.answer_stream import AnswerStream, AnswerTooLarge
 from providers.credentials import NoCredential
 from providers.dialect import Ask, Dialect, Edited, Editor, Stamp
 from providers.errors import (
@@ -233,14 +234,10 @@ async def _fold(response: httpx.Response, folding: translate.Folding) -> Edited:
 
 async def _read(response: httpx.Response, limit_bytes: int) -> bytes:
     """The whole body. Raises Garbled over the limit."""
-    blocks: list[bytes] = []
-    size = 0
-    async for block in _blocks(response):
-        blocks.append(block)
-        size += len(block)
-        if size > limit_bytes:
-            raise Garbled(f"The engine's answer is larger than {limit_bytes} bytes.")
-    return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+    try:
+        return await _stream(response).read_all(limit_bytes)
+    except AnswerTooLarge:
+        raise Garbled(f"The engine's answer is larger than {limit_bytes} bytes.") from None
 
 
 def _is_stream(response: httpx.Response, wanted: bool) -> bool:
@@ -265,8 +262,8 @@ def _blocks(response: httpx.Response) -> AsyncIterator[bytes]:
     return aiter(_stream(response))
 
 
-def _stream(response: httpx.Response) -> httpx.AsyncByteStream:
-    assert isinstance(response.stream, httpx.AsyncByteStream)
+def _stream(response: httpx.Response) -> AnswerStream:
+    assert isinstance(response.stream, AnswerStream)
     return response.stream
 
 
