@@ -130,17 +130,20 @@ class Telemetry:
         """Brings the metrics up to date with what has happened."""
         ended, self._ended = self._ended, []
         counts: collections.Counter[tuple[str, str, str, int]] = collections.Counter()
+        tokens: collections.Counter[Counter] = collections.Counter()
         for exchange in ended:
             counts[exchange.route, exchange.model, exchange.outcome, exchange.status] += 1
             duration, first, tokens_in, tokens_out = self._measures(exchange.route, exchange.model)
             duration.observe(exchange.duration_us / 1e6)
             if exchange.first_token_us is not None:
                 first.observe(exchange.first_token_us / 1e6)
-            _count(tokens_in, exchange.usage.input)
-            _count(tokens_out, exchange.usage.output)
+            tokens[tokens_in] += _counted(exchange.usage.input)
+            tokens[tokens_out] += _counted(exchange.usage.output)
             for attempt in exchange.attempts:
                 if attempt.error is not None:
                     self._faults.labels(attempt.provider, attempt.error).inc()
+        for counter, count in tokens.items():
+            counter.inc(count)
         for (route, model, outcome, status), count in counts.items():
             self._requests.labels(route, model, outcome, str(status)).inc(count)
         limited, self._limited = self._limited, collections.Counter()
@@ -174,7 +177,6 @@ class Telemetry:
         return generate_latest(together)
 
 
-def _count(counter: Counter, tokens: int | None) -> None:
+def _counted(tokens: int | None) -> int:
     # An engine may say anything; a count that is none must not cost the answer.
-    if tokens is not None and 0 < tokens < _MOST_TOKENS:
-        counter.inc(tokens)
+    return tokens if tokens is not None and 0 < tokens < _MOST_TOKENS else 0
