@@ -17,13 +17,19 @@ def is_ours(name: str | None, kind: str, parents: Any) -> bool:
 
 
 def run(connection: Connection) -> None:
-    context.configure(connection=connection, target_metadata=metadata, include_name=is_ours, compare_server_default=True)
+    context.configure(
+        connection=connection,
+        target_metadata=metadata,
+        include_name=is_ours,
+        compare_server_default=True,
+        transaction_per_migration=True,  # lest keys stay locked, and gateways wait for them, while a later one sums up all inferences
+    )
     with context.begin_transaction():
         context.run_migrations()
 
 
 async def connect_and_run() -> None:
-    database = engine(Settings.read().database_url)
+    database = engine(Settings.read().database_url, patience_s=None)
     try:
         async with database.connect() as connection:
             await connection.run_sync(run)

@@ -1,6 +1,5 @@
 """Who asks: a key in `Authorization: Bearer` or `x-api-key`, known from memory; and whether it may ask that, now, from there."""
 
-import time
 from collections.abc import Mapping, Sequence
 
 from litestar.types import Scope
@@ -12,7 +11,7 @@ from app.store.away import AWAY
 from app.store.key_index import Crowded
 from app.store.key_terms import hashed
 from app.store.live import Live
-from providers.errors import NoKey, NotAllowed, Unavailable
+from providers.errors import Malformed, NoKey, NotAllowed, Unavailable
 
 _HOW = "Send it as `Authorization: Bearer <key>` or `x-api-key: <key>`."
 
@@ -28,7 +27,7 @@ async def who_asks(
     caller = live.keys.known(hashed(key))
     if caller is None:
         caller = await _find(live, key)
-    if caller.expires_s is not None and caller.expires_s <= time.time():
+    if caller.expires_s is not None and caller.expires_s <= live.now_s():
         raise NoKey("This API key has expired: whoever gave it to you can give you another.")
     if caller.routes is not None and not may_ask(caller, path):
         raise NotAllowed(f"This API key is not for this route. It may use: {_some(caller.routes)}.")
@@ -46,8 +45,11 @@ async def admin(live: Live, scope: Scope) -> Caller:
 
 
 async def whose_scope(live: Live, scope: Scope) -> Caller:
-    """Who asks by ASGI. Raises as who_asks does."""
+    """Who asks by ASGI. Raises as who_asks does, and Malformed for a key that is there twice."""
     told: list[tuple[bytes, bytes]] = scope["headers"]  # pyright: ignore[reportAssignmentType]
+    for name in (b"authorization", b"x-api-key"):
+        if sum(each == name for each, _ in told) > 1:  # whoever is in front of us may have looked at the other one
+            raise Malformed(f"The header {name.decode()} is there several times: send it once.")
     client = scope["client"]
     return await who_asks(live, dict(told), scope["path"], client[0] if client else None, told)
 

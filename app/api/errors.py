@@ -11,6 +11,7 @@ from app.api.replies import error_headers, request_headers
 from app.store.away import AWAY
 from providers.dialects.openai_chat import OpenAIChat
 from providers.errors import Malformed, NarthexError, Unavailable, UnknownRoute, WrongMethod
+from providers.told import masked
 
 log = logging.getLogger(__name__)
 _dialect = OpenAIChat()
@@ -43,7 +44,7 @@ def _litestars(_: Request[Any, Any, Any], fault: HTTPException) -> Response[byte
 
 
 def _bug(request: Request[Any, Any, Any], fault: Exception) -> Response[bytes]:
-    log.error("a request failed in us", exc_info=fault, extra={"path": request.url.path})
+    log.error("a request failed in us", exc_info=fault, extra={"path": masked(request.url.path)})
     return _answer(NarthexError("Something went wrong in the gateway; its log has more."))
 
 

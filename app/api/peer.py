@@ -5,6 +5,8 @@ from ipaddress import ip_address
 
 from app.gateway.rights import Address, Network, is_in
 
+_MOST_HOPS = 64  # looked at; the header may be as long as its writer likes
+
 
 def peer(client: str | None, headers: Sequence[tuple[bytes, bytes]], trusted: Sequence[Network]) -> Address | None:
     """The last hop that is not one of the trusted proxies: what stands before it in X-Forwarded-For, anybody could have written.
@@ -16,7 +18,7 @@ def peer(client: str | None, headers: Sequence[tuple[bytes, bytes]], trusted: Se
     if address is None or not trusted or not is_in(address, trusted):
         return address
     said = b",".join(value for name, value in headers if name == b"x-forwarded-for")
-    for hop in reversed(said.decode("latin-1").split(",") if said else []):
+    for hop in reversed(said.decode("latin-1").rsplit(",", _MOST_HOPS) if said else []):
         address = _address(hop)
         if address is None or not is_in(address, trusted):
             return address
@@ -24,8 +26,8 @@ def peer(client: str | None, headers: Sequence[tuple[bytes, bytes]], trusted: Se
 
 
 def _address(text: str) -> Address | None:
-    """With or without a port, as some proxies add it: 10.0.0.1:5000, [2001:db8::1]:5000."""
-    bare = text.strip()
+    """With or without a port, as some proxies add it: 10.0.0.1:5000, [2001:db8::1]:5000. None for hops that were not taken apart."""
+    bare = "" if "," in text else text.strip()
     if bare.startswith("["):
         bare = bare[1:].partition("]")[0]
     elif bare.count(":") == 1:

@@ -189,6 +189,7 @@ def _confirmed() -> bool:
     try:
         return click.confirm("Apply this?")
     except click.Abort:
+        click.echo()  # ends the line of the question
         raise Trouble("Nothing was changed: nobody answered. `--yes` applies without asking.") from None
 
 

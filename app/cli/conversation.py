@@ -98,7 +98,8 @@ class Line:
             )
         if response.status_code == 401:
             message += f" The key came from {self._key_from}."
-        if wait := response.headers.get("retry-after"):
+        wait = response.headers.get("retry-after")
+        if wait and "retry_after_s" not in (error.get("details") or {}):  # a limit's message says it already, and more exactly
             message += f" Try again in {wait} s."
         more = {"retry_after_s": float(wait)} if wait and wait.isdigit() else {}
         return Failure(message, status=response.status_code, code=error.get("code"), **more)

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeVar, cast
 import click
 from msgspec import UNSET
 
-from app.cli.key_words import document, is_good, line, public
+from app.cli.key_words import document, line, public
 from app.cli.sentences import Ordered
 from app.cli.telling import json_option, tell_json, tell_table
 from app.cli.times import Duration, Moment, span
@@ -18,6 +18,7 @@ from app.local.asking import ask
 from app.local.trouble import Trouble
 from app.settings import Settings
 from app.store import keys as store
+from app.store.key_terms import public_part
 from app.store.keys import KeyChanges
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -132,28 +133,37 @@ def create(
 @keys.command("list")
 @click.option("--team", help="Only this team's.")
 @click.option("--all", "ended_too", is_flag=True, help="Also those that were revoked, or have expired.")
+@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="At most so many, the oldest first.")
+@click.option("--after", help="Those after the key with this public part, which was the last one shown.")
 @json_option
-def list_keys(team: str | None, ended_too: bool, as_json: bool) -> None:
+def list_keys(team: str | None, ended_too: bool, limit: int, after: str | None, as_json: bool) -> None:
     """List keys by their public part.
 
     \b
     Examples:
       narthex keys list
       narthex keys list --team search --all
+      narthex keys list --after nx-0123456789ab
 
     With --json: {"keys": [{"prefix", "team", "name", "admin", "created_at", "revoked_at", "expires_at", "models", "routes", "networks",
-    "replaced_by", "id"}]}; null where there is no restriction, or the time has not been set.
+    "replaced_by", "id"}], "next"}; null where there is no restriction, or the time has not been set. "next" is what --after takes for
+    those that follow, null if none do.
     """
+    if after is not None and public_part(after) is None:
+        raise click.BadParameter("it is no public part of a key, such as nx-0123456789ab", param_hint="--after")
     now = datetime.now(UTC)
-    rows = [row for row in _ask(lambda url: store.list_keys(url, team=team)) if ended_too or is_good(row, now)]
+    found = _ask(lambda url: store.list_keys(url, team=team, after=after, limit=limit + 1, good=not ended_too))
+    rows, follows = found[:limit], public(found[limit - 1].prefix) if len(found) > limit else None
     if as_json:
-        tell_json({"keys": [document(row) for row in rows]})
+        tell_json({"keys": [document(row) for row in rows], "next": follows})
     elif not rows:
         whose = f" of team {team}" if team else ""
         click.echo(f"There is no key{whose}{'' if ended_too else ' that works (--all shows the others)'}.")
     else:
         titles = ("KEY", "TEAM", "NAME", "MADE", "STATE", "MAY")
         tell_table(titles, [line(row, now) for row in rows])
+        if follows:
+            click.echo(f"There are more: --after {follows} shows those that follow.", err=True)
 
 
 @keys.command("revoke")

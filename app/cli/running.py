@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 import sys
 
 import click
@@ -10,6 +11,7 @@ from app.cli.telling import json_option, tell_json, working
 from app.local import run_writer, servers
 from app.local import up as machine
 from app.local.asking import ask
+from app.local.trouble import Trouble
 from app.settings import Settings
 from app.store.condition import revisions
 from app.store.migrate import migrate as migrate_database
@@ -59,7 +61,7 @@ def writer() -> None:
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address on which it listens.")
-@click.option("--port", default=8788, show_default=True, help="Port on which it listens.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8788, show_default=True, help="Port on which it listens.")
 def sandbox(host: str, port: int) -> None:
     """Run the sandbox engine alone, to test clients with.
 
@@ -70,6 +72,15 @@ def sandbox(host: str, port: int) -> None:
     Example:
       narthex sandbox --port 9001
     """
+    # Bound here and let go, so that what is in the way is told as any other command tells it.
+    try:
+        for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[:1]:
+            with socket.socket(family, kind, protocol) as bell:
+                bell.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                bell.bind(address)
+    except OSError as fault:
+        raise Trouble(f"Cannot listen on {host}, port {port}: {fault.strerror}. --host and --port choose another address.") from None
+    click.echo(f"The sandbox engine listens on http://{f'[{host}]' if ':' in host else host}:{port}/v1; Ctrl-C ends it.", err=True)
     # Another program in this process's place: the engine needs nothing of the gateway's, not even in memory.
     os.execv(sys.executable, [sys.executable, "-P", "-m", "app.local.run_sandbox", host, str(port)])
 

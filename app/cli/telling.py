@@ -1,6 +1,7 @@
 """What commands tell: tables for people, plain aligned text where nobody looks, one JSON document for programs."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Generator, Sequence
 from typing import Any
@@ -16,6 +17,8 @@ from rich.text import Text
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead, for programs.")
 
 _NOTHING = "-"
+_UNBROKEN = 20  # of the first column, which names the thing: on a narrow terminal the others break first, so that it can be copied
+_READABLE = 10  # of every other column: where a terminal has not even that, a frame would only break words
 
 
 def tell_json(document: Any) -> None:
@@ -26,30 +29,41 @@ def tell_json(document: Any) -> None:
 def tell_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Under the same titles either way. Without a terminal: columns padded with spaces, no frame, no escape codes."""
     cells = [[printable(cell) or _NOTHING for cell in row] for row in rows]
-    if sys.stdout.isatty():
-        _tell_framed(titles, cells)
-        return
     lines = [list(titles), *cells]
     widths = [max(len(line[at]) for line in lines) for at in range(len(titles))]
+    if sys.stdout.isatty() and _tell_framed(titles, cells, widths):
+        return
     for line in lines:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
-def _tell_framed(titles: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+def _tell_framed(titles: Sequence[str], cells: Sequence[Sequence[str]], widths: Sequence[int]) -> bool:
+    """False: the terminal is too narrow, and nothing was told."""
+    console = _console(stderr=False)
+    least = [min(width, _READABLE if at else _UNBROKEN) for at, width in enumerate(widths)]
+    if sum(least) + 3 * len(least) > console.width:
+        return False
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    for title in titles:
-        table.add_column(title, overflow="fold")
+    for title, width in zip(titles, least, strict=True):
+        table.add_column(title, overflow="fold", min_width=width)
     for line in cells:
         table.add_row(*(Text(cell) for cell in line))
-    Console(markup=False, highlight=False, emoji=False).print(table)
+    console.print(table)
+    return True
+
+
+def _console(*, stderr: bool) -> Console:
+    # rich itself leaves bold and dim there where NO_COLOR is set.
+    colours = None if os.environ.get("NO_COLOR") else "auto"
+    return Console(stderr=stderr, color_system=colours, markup=False, highlight=False, emoji=False)
 
 
 @contextlib.contextmanager
 def working(on: str) -> Generator[Status]:
     """Something moves on standard error while this lasts, if a terminal is there; update() tells what is being done now."""
-    console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+    console = _console(stderr=True)
     status = console.status(on)
-    if not console.is_terminal:
+    if not console.is_terminal or os.environ.get("NO_COLOR"):  # what moves is made of escape codes
         yield status
         return
     with status:

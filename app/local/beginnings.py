@@ -9,7 +9,7 @@ from app.domain import ProviderConfig
 from app.local.asking import ask
 from app.local.servers import write_private
 from app.store import configuration
-from app.store.keys import KeyRow, create_key, list_keys
+from app.store.keys import KeyRow, create_key, show_key
 
 _PROVIDER = """\
 [providers.sandbox]
@@ -22,9 +22,8 @@ _MODELS = ("sandbox", "sandbox-slow", "sandbox-flaky", "sandbox-dies", "sandbox-
 
 def keys(home: Path, database_url: str) -> str:
     """The first caller's key. HOME/first-key and HOME/admin-key are made unless they hold keys that this database knows."""
-    valid = {row.prefix for row in ask(database_url, list_keys) if _is_valid(row)}
-    first = _key(home / "first-key", valid, database_url, name="first key", admin=False)
-    _key(home / "admin-key", valid, database_url, name="admin key", admin=True)
+    first = _key(home / "first-key", database_url, name="first key", admin=False)
+    _key(home / "admin-key", database_url, name="admin key", admin=True)
     return first
 
 
@@ -51,9 +50,10 @@ async def addresses(database_url: str) -> set[tuple[str | None, int | None]]:
     return {_address(each) for each in (await _providers(database_url)).values()}
 
 
-def _key(path: Path, valid: set[str], database_url: str, *, name: str, admin: bool) -> str:
+def _key(path: Path, database_url: str, *, name: str, admin: bool) -> str:
     kept = path.read_text().strip() if path.exists() else ""
-    if kept and kept.removeprefix("nx-").partition("-")[0] in valid:
+    known = ask(database_url, lambda url: show_key(url, kept))
+    if known is not None and _is_valid(known):
         return kept
     key = ask(database_url, lambda url: create_key(url, "default", name=name, admin=admin))
     write_private(path, key + "\n")

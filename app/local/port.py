@@ -46,7 +46,7 @@ def _why_not(host: str, port: int, error: OSError | OverflowError) -> str:
     if number == errno.EADDRINUSE:
         holder = _holder(port)
         by = f" by {holder}" if holder else ", by a process of another user, or one that hides"
-        return f"Port {port} of {host} is taken{by}. End it, or choose another port: NARTHEX_PORT={port + 1}"
+        return f"Port {port} of {host} is taken{by}. End it, or choose another port: NARTHEX_PORT={free(8787)}"
     if number == errno.EACCES:
         return f"Port {port} may not be opened by this user. Choose one above 1023: NARTHEX_PORT=8787"
     if number == errno.EADDRNOTAVAIL:

@@ -1,12 +1,14 @@
 """The sandbox engine's process: python -m app.local.run_sandbox HOST PORT, or `narthex sandbox`."""
 
+import contextlib
 import sys
 
 from app.local.sandbox import serve
 
 
 def main(host: str, port: str) -> None:
-    serve(host, int(port))
+    with contextlib.suppress(KeyboardInterrupt):  # uvicorn has ended it in order, and says so again
+        serve(host, int(port))
 
 
 if __name__ == "__main__":

@@ -52,6 +52,8 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
         _start_gateways(settings, supervisor, bell)
         supervisor.wait()
         say(f"Narthex serves on {reachable_url(settings)}")
+        if not settings.redis_url:
+            say("REDIS_URL is not set: each process enforces its share of limits alone, and an Idempotency-Key is refused.")
         supervisor.run()
 
 

@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import asyncpg
 from msgspec import Struct
-from sqlalchemy import Text, any_, func, literal, select, text
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import Caller, ContentPolicy
@@ -15,13 +14,27 @@ from app.store import tables
 
 MOST_CHANGES = 10_000
 
+_FIND = """
+SELECT k.id::text, k.team_id::text, k.admin, k.prefix, k.hash, k.models, k.routes, k.networks,
+       extract(epoch FROM k.expires_at)::float8 AS expires_s, t.name AS team, t.content
+FROM keys k JOIN teams t ON t.id = k.team_id
+WHERE k.prefix = ANY($1::text[]) AND k.revoked_at IS NULL
+"""
+_VERSIONS = """
+SELECT (SELECT version FROM directory_version) AS directory,
+       (SELECT version FROM keys_version) AS keys,
+       (SELECT swept FROM keys_version) AS swept,
+       extract(epoch FROM clock_timestamp())::float8 AS now_s
+"""
+
 
 class Versions(Struct, frozen=True):
-    """How far the directory and the keys have come; `swept` is the version of the keys at which rows were last removed."""
+    """How far the directory and the keys have come, `swept`: the version of the keys when rows were last removed; and what time it is."""
 
     directory: int
     keys: int
     swept: int
+    now_s: float
 
 
 class Changes(Struct, frozen=True):
@@ -31,30 +44,21 @@ class Changes(Struct, frozen=True):
     teams: list[str]
 
 
-async def find(connection: AsyncConnection, sought: Mapping[bytes, str]) -> dict[bytes, Caller]:
+async def find(connection: "asyncpg.Connection[Any]", sought: Mapping[bytes, str]) -> dict[bytes, Caller]:
     """The callers of keys that are given as hash and prefix, by hash; without those that are unknown or revoked."""
-    keys, teams = tables.keys, tables.teams
-    rows = await connection.execute(
-        select(keys, func.extract("epoch", keys.c.expires_at).label("expires_s"), teams.c.name.label("team"), teams.c.content)
-        .join(teams, teams.c.id == keys.c.team_id)
-        .where(keys.c.prefix == any_(literal(list(set(sought.values())), ARRAY(Text))), keys.c.revoked_at.is_(None))
-    )
-    stored = {row.prefix: row for row in rows}
+    stored = {row["prefix"]: row for row in await connection.fetch(_FIND, list(set(sought.values())))}
     return {
         hash: _caller(row)
         for hash, prefix in sought.items()
-        if (row := stored.get(prefix)) is not None and hmac.compare_digest(bytes(row.hash), hash)
+        if (row := stored.get(prefix)) is not None and hmac.compare_digest(row["hash"], hash)
     }
 
 
 async def read_versions(connection: "asyncpg.Connection[Any]") -> Versions:
     """One look-up of two rows: every worker asks it every second."""
-    row = await connection.fetchrow(
-        "SELECT (SELECT version FROM directory_version) AS directory, (SELECT version FROM keys_version) AS keys,"
-        " (SELECT swept FROM keys_version) AS swept"
-    )
+    row = await connection.fetchrow(_VERSIONS)
     assert row is not None
-    return Versions(row["directory"] or 0, row["keys"] or 0, row["swept"] or 0)
+    return Versions(row["directory"] or 0, row["keys"] or 0, row["swept"] or 0, row["now_s"])
 
 
 async def read_changes(connection: "asyncpg.Connection[Any]", since: int) -> Changes | None:
@@ -74,16 +78,16 @@ async def count_workers(connection: AsyncConnection) -> int:
 
 def _caller(row: Any) -> Caller:
     return Caller(
-        key_id=row.id,
-        team_id=row.team_id,
-        team=row.team,
-        content=cast(ContentPolicy, row.content),
-        admin=row.admin,
-        prefix=f"nx-{row.prefix}",
-        models=_tuple(row.models),
-        routes=_tuple(row.routes),
-        networks=_tuple(row.networks),
-        expires_s=None if row.expires_s is None else float(row.expires_s),
+        key_id=row["id"],
+        team_id=row["team_id"],
+        team=row["team"],
+        content=cast(ContentPolicy, row["content"]),
+        admin=row["admin"],
+        prefix=f"nx-{row['prefix']}",
+        models=_tuple(row["models"]),
+        routes=_tuple(row["routes"]),
+        networks=_tuple(row["networks"]),
+        expires_s=row["expires_s"],
     )
 
 

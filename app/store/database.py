@@ -1,13 +1,23 @@
 """The database's address, in the words of each library that takes it."""
 
+import contextlib
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 CONNECT_TIMEOUT_S = 10.0
+COMMAND_TIMEOUT_S = 30.0
+_FAREWELL_S = 0.5
+
+
+class _Parting(asyncpg.Connection):  # pyright: ignore[reportMissingTypeArgument]
+    """Says farewell, and goes in any case: where a line is dead without a word, nobody answers that either."""
+
+    async def close(self, *, timeout: float | None = None) -> None:
+        with contextlib.suppress(TimeoutError):  # asyncpg has let go of it by then
+            await super().close(timeout=min(timeout or _FAREWELL_S, _FAREWELL_S))
 
 
 def dsn(database_url: str) -> str:
@@ -23,21 +33,25 @@ def sqlalchemy_url(database_url: str) -> str:
     return dsn(database_url).replace("postgresql://", "postgresql+asyncpg://", 1)
 
 
-def engine(database_url: str, **options: Any) -> AsyncEngine:
-    """An engine whose connections are asyncpg's own; `options` are create_async_engine's."""
+def engine(database_url: str, *, patience_s: float | None = COMMAND_TIMEOUT_S, **options: Any) -> AsyncEngine:
+    """An engine whose connections are asyncpg's own; `options` are create_async_engine's.
+
+    `patience_s`: the longest any command may take, a pool's own rollback too; None is for migrations alone. For an asyncio.timeout()
+    around a question does not end what the pool does with its connection afterwards, which on a dead line would be never.
+    """
 
     async def connection() -> "asyncpg.Connection[Any]":
-        return await connect(database_url)
+        return await connect(database_url, patience_s)
 
-    return create_async_engine("postgresql+asyncpg://", async_creator=connection, **options)
-
-
-async def connect(database_url: str) -> "asyncpg.Connection[Any]":
-    """One connection. Raises OSError, TimeoutError or asyncpg.PostgresError where there is none to be had."""
-    return await asyncpg.connect(dsn(database_url), timeout=CONNECT_TIMEOUT_S)
+    return create_async_engine("postgresql+asyncpg://", async_creator=connection, hide_parameters=True, **options)
 
 
-@asynccontextmanager
+async def connect(database_url: str, patience_s: float | None = None) -> "asyncpg.Connection[Any]":
+    """One connection; no command may take longer than `patience_s`. Raises OSError, TimeoutError or asyncpg.PostgresError."""
+    return await asyncpg.connect(dsn(database_url), timeout=CONNECT_TIMEOUT_S, command_timeout=patience_s, connection_class=_Parting)
+
+
+@contextlib.asynccontextmanager
 async def transaction(database: str | AsyncEngine) -> AsyncGenerator[AsyncConnection, None]:
     """A transaction. Of an address: on a connection of its own, for commands that run once and end."""
     opened = engine(database) if isinstance(database, str) else database

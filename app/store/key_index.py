@@ -6,17 +6,18 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from sqlalchemy.ext.asyncio import AsyncEngine
-
 from app.domain import Caller
 from app.store import callers
-from app.store.away import AWAY, PATIENCE_S
+from app.store.away import AWAY
 from app.store.key_log import Kept, KeyLog, log_path, read_log
 from app.store.key_terms import hashed, prefix_of
+from app.store.line import Line
+from app.store.recent import Recent
 
 _UNKNOWN_FOR_S = 10.0
 _UNKNOWN_AT_MOST = 10_000
 _LOOKUP_S = 3.0  # a caller waits for it
+_DOUBT_S = 1.0  # so that a caller may wait for it on another line, where one was dead
 _AT_ONCE = 500  # keys in one question
 _WAITING_AT_MOST = 10_000
 _READ_OTHERS_S = 1.0
@@ -30,20 +31,15 @@ class KeyIndex:
     """Callers by the hash of their key. A miss is looked up once, together with all that were missed meanwhile: however many unknown
     keys come at once, one question is under way, and a good one waits for two at most. What is unknown is remembered for a while.
 
-    At most about `most` are remembered. They are in two halves: what is used moves into the newer one; when that is full, the older one
-    is forgotten. So those used least recently go first, and a key that is used much costs one look into one dict.
+    At most about `most` are remembered; `known` tells whom a key stands for that is, by its hash.
 
     Each worker keeps a log of its own in `folder`. While Postgres is away, a key that another worker of this machine has met is good too.
     """
 
-    def __init__(self, database: AsyncEngine, folder: Path, worker: str, most: int = 50_000) -> None:
-        self._database = database
+    def __init__(self, database_url: str, folder: Path, worker: str, most: int = 50_000) -> None:
+        self._line = Line(database_url, doubt_s=_DOUBT_S, patience_s=_LOOKUP_S)
         self._path = log_path(folder, worker)
-        self._half = max(most // 2, 1)
         kept = read_log(self._path)
-        met = list(kept.callers.items())[-2 * self._half :]
-        self._newer: dict[bytes, Caller] = dict(met[-self._half :])
-        self._older: dict[bytes, Caller] = dict(met[: -self._half])
         self.version = kept.version
         self._unknown: dict[bytes, float] = {}
         self._looking: dict[bytes, asyncio.Future[Caller | None]] = {}
@@ -51,18 +47,14 @@ class KeyIndex:
         self._asking: asyncio.Task[None] | None = None
         self._others: dict[Path, tuple[int, Kept]] = {}
         self._others_read = 0.0
-        self._log = KeyLog(self._path, lambda: Kept({**self._older, **self._newer}, self.version))
+        self._reading_others = asyncio.Lock()
+        self._log = KeyLog(self._path, lambda: Kept(self._met.everything(), self.version))
+        # What is forgotten must leave the log as well: nobody would take it out if it were revoked.
+        self._met = Recent(most, kept.callers, on_forgotten=self._log.write_anew)
+        self.known = self._met.get
 
     def __len__(self) -> int:
-        return len(self._newer) + len(self._older)
-
-    def known(self, hash: bytes) -> Caller | None:
-        caller = self._newer.get(hash)
-        if caller is None and self._older:
-            caller = self._older.pop(hash, None)
-            if caller is not None:
-                self._renew(hash, caller)
-        return caller
+        return len(self._met)
 
     async def find(self, key: str) -> Caller | None:
         """The caller of a key that is not known yet. What does not look like a key is never looked up.
@@ -99,14 +91,13 @@ class KeyIndex:
         # One that is being looked up may be as it was: good for the requests that wait for it, and not to be remembered.
         if hash not in self._queue:
             self._looking.pop(hash, None)
-        if self._newer.pop(hash, None) is not None or self._older.pop(hash, None) is not None:
+        if self._met.pop(hash):
             self._log.add(hash, None)
 
     def forget_teams(self, ids: set[str]) -> None:
         self._distrust_answers()
-        for half in (self._newer, self._older):
-            for hash in [hash for hash, caller in half.items() if caller.team_id in ids]:
-                self.forget(hash)
+        for hash in [hash for hash, caller in self._met.everything().items() if caller.team_id in ids]:
+            self.forget(hash)
 
     def reached(self, version: int) -> None:
         """What is remembered is true up to this version of the keys."""
@@ -118,15 +109,14 @@ class KeyIndex:
         """Looks every known key up again, where what has changed cannot be told. Raises one of AWAY."""
         self._unknown.clear()
         self._distrust_answers()
-        met = {hash: caller.prefix.removeprefix("nx-") for half in (self._older, self._newer) for hash, caller in half.items()}
+        met = {hash: caller.prefix.removeprefix("nx-") for hash, caller in self._met.everything().items()}
         hashes = list(met)
         for start in range(0, len(hashes), _AT_ONCE):
-            before = {hash: caller for hash in hashes[start : start + _AT_ONCE] if (caller := self._peek(hash)) is not None}
-            async with asyncio.timeout(PATIENCE_S), self._database.connect() as connection:
-                found = await callers.find(connection, {hash: met[hash] for hash in before})
+            before = {hash: caller for hash in hashes[start : start + _AT_ONCE] if (caller := self._met.peek(hash)) is not None}
+            found = await self._find({hash: met[hash] for hash in before})
             for hash, caller in before.items():
                 # Forgotten, or met anew, while we asked: what we were told is older than that.
-                if self._peek(hash) is caller and found.get(hash) != caller:
+                if self._met.peek(hash) is caller and found.get(hash) != caller:
                     self.forget(hash)
 
     async def close(self) -> None:
@@ -134,6 +124,7 @@ class KeyIndex:
             self._asking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._asking
+        self._line.close()
         await self._log.close()
 
     async def _ask(self) -> None:
@@ -141,14 +132,16 @@ class KeyIndex:
             some = {hash: self._queue.pop(hash) for hash in list(self._queue)[:_AT_ONCE]}
             waiting = {hash: self._looking[hash] for hash in some}
             try:
-                async with asyncio.timeout(_LOOKUP_S), self._database.connect() as connection:
-                    found = await callers.find(connection, some)
+                found = await self._find(some)
             except Exception as fault:
                 for hash, future in waiting.items():
                     self._answer(hash, future, fault)
             else:
                 for hash, future in waiting.items():
                     self._answer(hash, future, found.get(hash))
+
+    async def _find(self, sought: Mapping[bytes, str]) -> dict[bytes, Caller]:
+        return await self._line.ask(lambda line: callers.find(line, sought))
 
     def _distrust_answers(self) -> None:
         """See forget(); what is not asked yet will be answered as it is."""
@@ -171,22 +164,13 @@ class KeyIndex:
 
     def _remember(self, hash: bytes, caller: Caller) -> None:
         self._log.add(hash, caller)
-        self._renew(hash, caller)
-
-    def _renew(self, hash: bytes, caller: Caller) -> None:
-        self._newer[hash] = caller
-        if len(self._newer) > self._half:
-            self._older, self._newer = self._newer, {}
-            # What is forgotten must leave the log as well: nobody would take it out if it were revoked.
-            self._log.write_anew()
-
-    def _peek(self, hash: bytes) -> Caller | None:
-        return self._newer.get(hash) or self._older.get(hash)
+        self._met.put(hash, caller)
 
     async def _met_by_others(self, hash: bytes) -> Caller | None:
-        if time.monotonic() - self._others_read > _READ_OTHERS_S:
-            self._others_read = time.monotonic()
-            self._others = await asyncio.to_thread(_read_others, self._path, self._others)
+        async with self._reading_others:  # who comes meanwhile waits for what is read, or it would be refused for nothing
+            if time.monotonic() - self._others_read > _READ_OTHERS_S:
+                self._others = await asyncio.to_thread(_read_others, self._path, self._others)
+                self._others_read = time.monotonic()
         for _, kept in self._others.values():
             # Who is behind us may not have heard of a revocation that we have heard of.
             if (kept.version or 0) >= (self.version or 0) and (caller := kept.callers.get(hash)) is not None:

@@ -57,7 +57,7 @@ def check_name(name: str) -> str:
 def check_models(models: Sequence[str] | None) -> list[str] | None:
     """Names that are not configured are good too: a key may be made before its model."""
     for model in _listed("models", models):
-        if not model or model != model.strip() or not model.isprintable() or "*" in model[:-1]:
+        if not model or model != model.strip() or not model.isprintable() or "*" in model[:-1] or len(model) > LONGEST:
             raise BadKey("models", f"{model!r:.60} is no model's name; a * may stand at its end, for anything that follows.")
     return _kept(models)
 
@@ -82,7 +82,10 @@ def check_expiry(moment: datetime | None) -> datetime | None:
     """Without a zone: UTC."""
     if moment is None:
         return None
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    try:
+        aware = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except OverflowError:
+        raise BadKey("expires_at", f"{moment.isoformat()} lies beyond the calendar; leave it away for a key without an end.") from None
     if aware <= datetime.now(UTC):
         raise BadKey("expires_at", f"{moment.isoformat()} is in the past: a key's end must lie ahead. To end a key now, revoke it.")
     return aware

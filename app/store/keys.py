@@ -97,12 +97,15 @@ async def create_key(
 
 
 async def list_keys(
-    database: str | AsyncEngine, *, team: str | None = None, after: str | None = None, limit: int | None = None
+    database: str | AsyncEngine, *, team: str | None = None, after: str | None = None, limit: int | None = None, good: bool = False
 ) -> list[KeyRow]:
-    """Oldest first; those after the key whose prefix is `after`."""
+    """Oldest first; those after the key whose prefix is `after`. `good`: only those that are neither revoked nor expired."""
     asked = select(_keys, _teams.c.name.label("team")).join(_teams, _teams.c.id == _keys.c.team_id).order_by(_keys.c.id).limit(limit)
     if team is not None:
-        asked = asked.where(_teams.c.name == team.replace("\0", ""))
+        whose = select(_teams.c.id).where(_teams.c.name == team.replace("\0", "")).scalar_subquery()
+        asked = asked.where(_keys.c.team_id == whose)
+    if good:
+        asked = asked.where(*is_good())
     if after is not None:
         last = select(_keys.c.id).where(_keys.c.prefix == public_part(after)).scalar_subquery()
         asked = asked.where(_keys.c.id > last)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Callable
 
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 # A worker that has said nothing for a minute is counted as gone (see configuration.apply): it looks more often than that, whatever is set.
 _LONGEST_POLL_S = 20.0
 _LOOK_EVERY_S = 1.0
+_LONGEST_TO_TELL_TIME_S = 0.2
 
 
 class Live:
@@ -37,7 +39,7 @@ class Live:
         self._folder = settings.home / "directory"
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.directory = directory.EMPTY
-        self.keys = KeyIndex(database, self._folder, worker, settings.keys_remembered)
+        self.keys = KeyIndex(settings.database_url, self._folder, worker, settings.keys_remembered)
         self.connected = False
         self.workers_alive = 1
         self.trusted_proxies = settings.trusted_proxies.parsed
@@ -50,6 +52,7 @@ class Live:
         self._refresh_now = asyncio.Event()
         self._watch = Watch(settings.database_url, (directory.CHANNEL, keys.CHANNEL), self._heard)
         self._checked_lines = 0
+        self._ahead_s = 0.0
         self._version: int | None = None  # of the directory, when it was last read, whether or not it could be served
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -70,13 +73,17 @@ class Live:
             self._swap(kept)
         self._tasks = [asyncio.create_task(each) for each in (self._keep_looking(), self._keep_refreshing(), self._keep_checking())]
 
+    def now_s(self) -> float:
+        """By Postgres's clock, by which keys end, as far as it is known: machines' clocks differ, and a key ends on all at once."""
+        return time.time() + self._ahead_s
+
     async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.keys.close()
         with contextlib.suppress(*AWAY):
-            async with asyncio.timeout(2), self._database.begin() as connection:
+            async with asyncio.timeout(1), self._database.begin() as connection:
                 await directory.retire(connection, self._worker)
         self._watch.close()
 
@@ -100,7 +107,11 @@ class Live:
 
     async def _look(self) -> None:
         """Forgets the keys that have changed. Raises one of AWAY."""
+        asked_s = time.monotonic()
         now = await self._watch.ask()
+        took_s = time.monotonic() - asked_s
+        if took_s < _LONGEST_TO_TELL_TIME_S:
+            self._ahead_s = now.now_s - (time.time() - took_s / 2)
         seen = self.keys.version
         if now.keys != seen:
             # Their versions go back where an older backup was restored; and nothing is told of rows that are gone.
@@ -139,6 +150,8 @@ class Live:
             except AWAY as fault:
                 self._version = None  # to be tried again when Postgres answers
                 log.info("the configuration could not be read", extra={"fault": repr(fault)})
+                if isinstance(fault, TimeoutError):  # other lines of the pool may be as dead, and each would be waited for
+                    await self._database.dispose()
             except Exception:  # such as a configuration of a newer version's; it must not end this task
                 log.exception("the configuration in Postgres cannot be served: serving on by the one before")
 

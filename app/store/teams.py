@@ -26,11 +26,13 @@ class TeamRow(Struct, frozen=True):
     keys: int
 
 
-async def list_teams(database: str | AsyncEngine) -> list[TeamRow]:
-    """By name."""
+async def list_teams(database: str | AsyncEngine, *, after: str | None = None, limit: int | None = None) -> list[TeamRow]:
+    """By name; those after the team `after`."""
     good = select(func.count()).where(_keys.c.team_id == _teams.c.id, *is_good()).scalar_subquery()
+    asked = select(_teams.c.name, _teams.c.content, _teams.c.created_at, good.label("keys")).order_by(_teams.c.name).limit(limit)
+    if after is not None:
+        asked = asked.where(_teams.c.name > after.replace("\0", ""))
     async with transaction(database) as connection:
-        asked = select(_teams.c.name, _teams.c.content, _teams.c.created_at, good.label("keys")).order_by(_teams.c.name)
         return [TeamRow(row.name, row.content, row.created_at.isoformat(), row.keys) for row in await connection.execute(asked)]
 
 

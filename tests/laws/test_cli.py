@@ -1,7 +1,13 @@
 """The command line without a service: help that teaches, slips that are caught, times, and text that cannot move a terminal."""
 
+import contextlib
 import json
+import os
+import pty
 import re
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -94,6 +100,16 @@ def test_trouble_under_json_is_json_on_standard_error() -> None:
         assert json.loads(told.stderr)["error"]["message"]
 
 
+def test_a_sandbox_whose_port_is_taken_is_told_in_a_sentence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        told = run("sandbox", "--port", str(taken.getsockname()[1]))
+    assert told.exit_code == 1 and "Address already in use" in told.stderr and "--port" in told.stderr
+
+
+def test_a_sandbox_takes_no_port_that_cannot_be() -> None:
+    assert run("sandbox", "--port", "99999").exit_code == 2
+
+
 def test_json_after_two_dashes_is_no_option() -> None:
     told = run("chat", "sandbox", "--key", "nx-none", "--url", "http://127.0.0.1:9", "--", "--json")
     assert told.exit_code == 1 and told.stderr.startswith("Error: Nothing answers on http://127.0.0.1:9")
@@ -161,6 +177,39 @@ def test_nothing_that_others_wrote_can_move_a_terminal(text: str) -> None:
     assert [after for before, after in zip(text, shown, strict=True) if before.isprintable()] == [
         each for each in text if each.isprintable()
     ]
+
+
+@pytest.mark.parametrize("columns", [40, 78, 80, 200])
+def test_the_name_of_a_thing_is_never_broken(columns: int) -> None:
+    shown = on_a_terminal(columns)
+    assert "nx-0123456789ab" in shown
+    assert ("─" in shown) == (columns >= 80)  # no frame where it would only break words
+
+
+def test_no_color_means_no_escape_code() -> None:
+    assert "\x1b" in on_a_terminal(80) and "\x1b" not in on_a_terminal(80, NO_COLOR="1")
+
+
+def on_a_terminal(columns: int, **environment: str) -> str:
+    """A table of keys, as a terminal so wide is told it."""
+    told = """
+from app.cli.telling import tell_table, working
+with working("Looking"):
+    row = ("nx-0123456789ab", "search", "nightly job", "2026-11-21 06:43", "until 2026-12-21 06:56", "models sandbox-*")
+    tell_table(("KEY", "TEAM", "NAME", "MADE", "STATE", "MAY"), [row])
+"""
+    terminal, end = pty.openpty()
+    kept = {name: os.environ[name] for name in os.environ if name not in ("NO_COLOR", "COLUMNS")}
+    environment = {**kept, "TERM": "xterm", "COLUMNS": str(columns), **environment}
+    ran = subprocess.Popen([sys.executable, "-c", told], stdout=end, stderr=end, env=environment)
+    os.close(end)
+    shown = b""
+    with contextlib.suppress(OSError):  # the other end is closed
+        while block := os.read(terminal, 65536):
+            shown += block
+    os.close(terminal)
+    assert ran.wait(10) == 0, shown.decode()
+    return shown.decode()
 
 
 def test_a_table_without_a_terminal_is_columns_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:

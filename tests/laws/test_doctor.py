@@ -112,6 +112,7 @@ ILL = {
     "few open files": (of_machine(gateway_files=1024), "warning", "A gateway process may open 1024 files", "ulimit"),
     "many workers": (machine.judge(MACHINE, Settings(workers=9)), "warning", "NARTHEX_WORKERS=9", "4 or less"),
     "a silent gateway": (of_gateway(fault="refused", health=None), "wrong", "Nothing answers on http://127.0.0.1:8787", "narthex up"),
+    "a gateway that hangs": (of_gateway(fault="no word", hangs=True, health=None), "wrong", "does not answer", "end the gateway's process"),
     "somebody else's port": (of_gateway(health=None, status=404), "wrong", "not Narthex", "NARTHEX_PORT"),
     "a gateway that ends": (of_gateway(health=Health("draining", 7, "connected")), "wrong", "draining", "ended"),
     "a gateway without Postgres": (

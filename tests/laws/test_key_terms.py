@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -51,6 +51,7 @@ def test_what_does_not_look_like_a_key_has_no_prefix(text: str):
         (check_models, [], "good for nothing"),
         (check_models, ["a*b"], "no model's name"),
         (check_models, ["ok", ""], "no model's name"),
+        (check_models, ["m" * 201], "no model's name"),
         (check_models, [f"m{number}" for number in range(MOST + 1)], "at most"),
         (check_routes, ["/v1/chat/completion"], "no route; there are /v1/chat/completions"),
         (check_routes, ["chat"], "no route"),
@@ -61,6 +62,7 @@ def test_what_does_not_look_like_a_key_has_no_prefix(text: str):
         (check_networks, ["ops.internal"], "no network"),
         (check_networks, ["10.0.0.0/8", "::/200"], "no network"),
         (check_expiry, datetime.now(UTC) - timedelta(seconds=1), "in the past"),
+        (check_expiry, datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))), "beyond the calendar"),
         (check_overlap, -1, "from 0"),
         (check_overlap, float("nan"), "from 0"),
         (check_overlap, 1e300, "ten years"),

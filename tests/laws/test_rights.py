@@ -73,6 +73,12 @@ def test_where_nobody_knows_it_is_nobody():
     assert peer(*asked("10.0.0.1", ""), TRUSTED) == ip_address("10.0.0.1")
 
 
+def test_hops_without_end_are_nobody():
+    for count, known in ((64, True), (65, False), (7000, False)):
+        hops = ", ".join(["[2001:db8::1]:1", *["10.0.0.2"] * count])
+        assert peer(*asked("10.0.0.1", hops), TRUSTED) == (ip_address("2001:db8::1") if known else None)
+
+
 def test_trusted_proxies_are_networks():
     read = Settings.read({"NARTHEX_TRUSTED_PROXIES": "10.0.0.0/8, fd00::/8"})
     assert read.trusted_proxies.parsed == TRUSTED and Settings.read({}).trusted_proxies.parsed == ()

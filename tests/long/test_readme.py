@@ -86,7 +86,7 @@ def test_the_readme_names_the_two_commands():
 
 
 def test_what_is_said_to_be_typed_works(up: subprocess.Popen[bytes], clone: Path, environment: dict[str, str]):
-    start, ask, configure, keys, look = blocks("sh")
+    start, ask, configure, keys, limit, look = blocks("sh")
     assert start and '"object":"chat.completion"' in typed(ask, clone, environment)
     (clone / "engines.toml").write_text(blocks("toml")[0])
     for line in configure.splitlines():
@@ -96,6 +96,11 @@ def test_what_is_said_to_be_typed_works(up: subprocess.Popen[bytes], clone: Path
     made = typed(create, clone, environment) + typed(legal, clone, environment)
     assert len(set(re.findall(r"nx-[0-9a-f]{12}-\S{20,}", made))) == 2
     assert "search" in typed(listing, clone, environment)
+    (clone / "limits.toml").write_text(blocks("toml")[1])
+    apply, left, used = limit.splitlines()
+    assert "Applied" in typed(apply, clone, environment, answer="y\n")
+    assert "per-key tokens" in typed(left, clone, environment) and "monthly budget" in typed(left, clone, environment)
+    assert '"object":"usage"' in typed(used, clone, environment)
     prefix = re.findall(r"nx-[0-9a-f]{12}", made)[0]
     assert typed(re.sub(r"nx-[0-9a-f]+", prefix, revoke), clone, environment)
     time.sleep(1)

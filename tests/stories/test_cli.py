@@ -293,6 +293,22 @@ async def test_chat_says_when_to_come_back(service: Service, engine: ScriptedEng
     assert (error["status"], error["retry_after_s"]) == (429, 7)
 
 
+def test_chat_tells_a_limit_in_the_rules_own_words(service: Service) -> None:
+    """And adds nothing: the message has the time already."""
+    rule = '[[limits]]\nname = "one an hour"\nscope = { team = "told" }\nresource = "requests"\namount = 1\nper = "hour"\n'
+    key = type_in(service, "keys", "create", "--team", "told", "--quiet").stdout.strip()
+    assert type_in(service, "apply", "--yes", "-", stdin=rule).exit_code == 0
+    try:
+        assert type_in(service, "chat", "sandbox", "hi", "--key", key).exit_code == 0
+        refused = type_in(service, "chat", "sandbox", "hi", "--key", key)
+        error = json.loads(type_in(service, "chat", "sandbox", "hi", "--key", key, "--json").stderr)["error"]
+    finally:
+        assert type_in(service, "apply", "--yes", "--prune", "-", stdin="limits = []\n").exit_code == 0
+    assert refused.exit_code == 1 and "'one an hour'" in refused.stderr and "It passes in" in refused.stderr
+    assert "Try again" not in refused.stderr
+    assert error["code"] == "requests_limit_reached" and error["retry_after_s"] > 60
+
+
 async def test_ctrl_c_stops_an_answer_and_its_engine(service: Service, engine: ScriptedEngine) -> None:
     left = asyncio.Event()
 

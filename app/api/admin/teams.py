@@ -1,9 +1,10 @@
 """Teams over HTTP, for admin keys: GET /admin/v1/teams and PUT /admin/v1/teams/{name}."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, Router, get, put
+from litestar.params import Parameter
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -22,9 +23,14 @@ class TeamTerms(Struct, frozen=True, forbid_unknown_fields=True):
 
 def routes(database: AsyncEngine) -> Router:
     @get("/teams")
-    async def list_teams(request: Request[Any, Any, Any]) -> dict[str, Any]:
-        only(request, ())
-        return {"data": [msgspec.structs.asdict(row) for row in await teams.list_teams(database)]}
+    async def list_teams(
+        request: Request[Any, Any, Any],
+        limit: Annotated[int, Parameter(ge=1, le=1000)] = 100,
+        after: str | None = None,
+    ) -> dict[str, Any]:
+        only(request, ("limit", "after"))
+        rows = await teams.list_teams(database, after=after, limit=limit)
+        return {"data": [msgspec.structs.asdict(row) for row in rows], "next": rows[-1].name if len(rows) == limit else None}
 
     @put("/teams/{name:path}")
     async def set_team(request: Request[Any, Any, Any], name: str) -> dict[str, Any]:

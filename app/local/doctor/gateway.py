@@ -26,7 +26,9 @@ class Health(Struct, frozen=True):
 
 
 class GatewayFacts(Struct, frozen=True):
-    """`health` None: what answers is not a gateway of ours. `fault`: why nothing answered. Losses are since the start, of all processes."""
+    """`health` None: what answers is not a gateway of ours. `fault`: why nothing answered; `hangs`: it takes connections.
+
+    Losses are since the start, of all processes."""
 
     url: str
     status: int | None = None
@@ -35,6 +37,7 @@ class GatewayFacts(Struct, frozen=True):
     fault: str | None = None
     records_lost: int = 0
     content_lost: int = 0
+    hangs: bool = False
 
 
 async def look(settings: Settings) -> GatewayFacts:
@@ -45,6 +48,8 @@ async def look(settings: Settings) -> GatewayFacts:
             answer = await client.get("/health/ready")
             answered_s = time.monotonic() - began
             lost = _lost((await client.get("/metrics")).text)
+        except (httpx.ReadTimeout, httpx.WriteTimeout):
+            return GatewayFacts(url, fault=f"no word within {_PATIENCE_S:.0f} s", hangs=True)
         except (httpx.HTTPError, httpx.InvalidURL) as fault:
             return GatewayFacts(url, fault=str(fault) or type(fault).__name__)
     try:
@@ -59,7 +64,12 @@ async def look(settings: Settings) -> GatewayFacts:
 def judge(facts: GatewayFacts) -> list[Finding]:
     found = Findings("gateway")
     health = facts.health
-    if facts.fault is not None:
+    if facts.hangs:
+        found.wrong(
+            f"What listens on {facts.url} takes connections and does not answer ({facts.fault}).",
+            "If it stays so, end the gateway's process (`narthex status` has its number): another is started. Its log may say why.",
+        )
+    elif facts.fault is not None:
         found.wrong(
             f"Nothing answers on {facts.url} ({facts.fault}).",
             "Start it with `narthex up` or `narthex serve`, or see NARTHEX_HOST and NARTHEX_PORT.",

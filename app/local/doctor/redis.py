@@ -90,7 +90,7 @@ def judge(facts: RedisFacts) -> list[Finding]:
         if facts.address:
             found.wrong(
                 f"Redis on {facts.address} could not be asked: {facts.fault}. Each limit is kept by each process alone, or refuses.",
-                "Is it running, and is REDIS_URL right?",
+                "Is it running, and is REDIS_URL right? Where `narthex up` runs it, NARTHEX_HOME/logs/valkey.log may say what ails it.",
             )
         else:
             found.wrong("No Redis is known: REDIS_URL is not set, and no `narthex up` runs in this home.", "Set REDIS_URL: limits need it.")
