@@ -10,6 +10,9 @@ from providers.chat import Usage
 ContentPolicy = Literal["full", "redacted", "none"]
 Outcome = Literal["answered", "failed", "hung_up", "cut"]
 
+# What may stand before a model's name in an ask, in this order: TensorZero's word, which its clients send, and ours.
+MODEL_PREFIXES = ("tensorzero::model_name::", "narthex::model_name::")
+
 
 class Caller(Struct, frozen=True):
     """Whom a key stands for, and what it may do.

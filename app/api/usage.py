@@ -1,7 +1,6 @@
 """GET /v1/usage: what a key, or its team, has used and what it cost, from the sums of what was recorded."""
 
 import datetime
-import zoneinfo
 from collections.abc import Mapping
 from typing import Any, cast, get_args
 
@@ -16,6 +15,7 @@ from app.domain import Caller
 from app.store import usage
 from app.store.live import Live
 from app.store.records import asking
+from app.store.zones import NoZone, find_zone
 from providers.errors import Malformed
 
 _KNOWN = ("scope", "from", "to", "group_by", "time_zone")
@@ -25,6 +25,7 @@ _DAY = datetime.timedelta(days=1)
 _MOST_DAYS = 400
 _MOST_DAYS_BY_HOUR = 31
 _MOST_ROWS = 10_000
+_FIRST_YEAR, _LAST_YEAR = 1970, 9000
 _UTC = datetime.UTC
 
 
@@ -100,12 +101,10 @@ def _groups(said: str) -> tuple[usage.Group, ...]:
 
 
 def _zone(said: str) -> datetime.tzinfo:
-    if said == "UTC":  # also known where the machine has no list of zones
-        return _UTC
     try:
-        return zoneinfo.ZoneInfo(said)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name of a folder of zones
-        raise Malformed(f"There is no time zone {said!r:.60}; one is called Europe/Berlin.", param="time_zone") from None
+        return find_zone(said)
+    except NoZone as fault:
+        raise Malformed(f"`time_zone`: {fault}", param="time_zone") from None
 
 
 def _moment(said: str, name: str, zone: datetime.tzinfo) -> datetime.datetime:
@@ -117,6 +116,8 @@ def _moment(said: str, name: str, zone: datetime.tzinfo) -> datetime.datetime:
         moment = (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(_UTC)
     except (ValueError, OverflowError):
         raise Malformed(f"`{name}` must be a day or a time in ISO 8601, such as 2026-11-01 or 2026-11-01T08:00:00Z.", param=name) from None
+    if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:  # near the ends of the calendar nothing can be added, and in no other zone be told
+        raise Malformed(f"`{name}` must be in the years {_FIRST_YEAR} to {_LAST_YEAR}.", param=name)
     if moment.minute or moment.second or moment.microsecond:
         raise Malformed(f"`{name}` must be a full hour: usage is summed up by the hour (of UTC).", param=name)
     return moment

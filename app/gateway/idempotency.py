@@ -30,6 +30,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Mapping
+from weakref import WeakValueDictionary
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -44,6 +45,7 @@ from providers.errors import AskError, Conflict, KeyReused, Malformed, Unavailab
 
 HEADER = b"idempotency-key"
 BEHAVIOUR = b"x-narthex-idempotency"
+_OURS = b"x-narthex-"
 
 _LONGEST_KEY = 255
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 0.25
@@ -65,6 +67,8 @@ class Idempotency:
         self._total_s = settings.total_timeout_s
         self._max_bytes = settings.idempotency_max_bytes
         self._why_off = "NARTHEX_IDEMPOTENCY_KEEP_S is 0" if settings.redis_url else "it has no REDIS_URL"
+        self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._away_at = 0.0  # when Redis was last found away, by time.monotonic
         self._claims: Claims | None = None
         if settings.redis_url and settings.idempotency_keep_s > 0:
             lease_s = max(0.1, settings.idempotency_lease_s)
@@ -91,7 +95,7 @@ class Idempotency:
     ) -> Claim | Answer:
         """`said`: the header's value. Waits while another request is answering the same one.
 
-        Raises Malformed for a header that is none, KeyReused if the key stands for another body, Conflict if the answer is there and
+        Raises Malformed for a header that is none, KeyReused if the key stands for another request, Conflict if the answer is there and
         cannot be told again, or is under way and the caller would not wait, Unavailable if nothing can be promised now, Unsupported if
         it is switched off.
         """
@@ -104,7 +108,7 @@ class Idempotency:
             raise Malformed(f"An Idempotency-Key has 1 to {_LONGEST_KEY} printable ASCII characters.", param="Idempotency-Key")
         refuses = _refuses(headers)
         at = place(hashlib.sha256(b"\0".join((caller.key_id.encode(), route.encode(), said))).hexdigest()[:40])
-        digest = _digest(raw) if len(raw) < _LARGE_BYTES else await asyncio.to_thread(_digest, raw)
+        digest = _digest(raw, headers) if len(raw) < _LARGE_BYTES else await asyncio.to_thread(_digest, raw, headers)
         claim = Claim(claims, Claiming(at, secrets.token_hex(12), digest, inference_id, claims.spool))
         try:
             return await self._begin(claim, claims, refuses)
@@ -119,31 +123,46 @@ class Idempotency:
             raise
 
     async def _begin(self, claim: Claim, claims: Claims, refuses: bool) -> Claim | Answer:
-        until = time.monotonic() + self._total_s
-        wait_s = _FIRST_WAIT_S
-        while True:
-            found = await claim.ask()
-            match found.state:
-                case "claimed":
-                    return claim
-                case "answered":
-                    assert found.answer is not None
-                    return found.answer
-                case "taken":
-                    return await self._find_out(claim, claims, found)
-                case "unkept":
-                    raise _unkept(found.inference_id)
-                case "reused":
-                    error = KeyReused("This Idempotency-Key stands for a request with another body.", param="Idempotency-Key")
-                    raise coded(error, "idempotency_key_reused", found.inference_id)
-                case "running":
-                    pass
-            if refuses or time.monotonic() > until:
+        found = await (claim.ask() if refuses else self._ask_in_turn(claim))
+        match found.state:
+            case "claimed":
+                return claim
+            case "answered":
+                assert found.answer is not None
+                return found.answer
+            case "taken":
+                return await self._find_out(claim, claims, found)
+            case "unkept":
+                raise _unkept(found.inference_id)
+            case "reused":
+                message = "This Idempotency-Key stands for a request with another body, or other x-narthex headers."
+                raise coded(KeyReused(message, param="Idempotency-Key"), "idempotency_key_reused", found.inference_id)
+            case "running":
                 raise coded(Conflict("A request with this Idempotency-Key is being answered."), "idempotency_in_flight", found.inference_id)
-            if self.draining:
-                raise Unavailable("This gateway is being shut down: try again.", retry_after_s=1)
-            await asyncio.sleep(wait_s)
-            wait_s = min(wait_s * 1.5, _LONGEST_WAIT_S)
+
+    async def _ask_in_turn(self, claim: Claim) -> Found:
+        """Asks until the claim is no longer another's, or there was no more time. Of those here who wait for the same, one at a time
+        asks, so that a thousand of them cost Redis, and the connections to it, what one costs.
+        """
+        began = time.monotonic()
+        # One with another body has nothing to wait for.
+        turn = self._turns.setdefault((claim.claiming.at, claim.claiming.digest), asyncio.Lock())
+        async with turn:
+            if self._away_at > began:  # who was before us has found out, which takes its time
+                raise AnswersAway("It was away a moment ago")
+            wait_s = _FIRST_WAIT_S
+            while True:
+                try:
+                    found = await claim.ask()
+                except AnswersAway:
+                    self._away_at = time.monotonic()
+                    raise
+                if found.state != "running" or time.monotonic() > began + self._total_s:
+                    return found
+                if self.draining:
+                    raise Unavailable("This gateway is being shut down: try again.", retry_after_s=1)
+                await asyncio.sleep(wait_s)
+                wait_s = min(wait_s * 1.5, _LONGEST_WAIT_S)
 
     async def _find_out(self, claim: Claim, claims: Claims, found: Found) -> Claim | Answer:
         """What became of the inference of an owner who is dead: it was answered, or the request is ours to run."""
@@ -157,7 +176,10 @@ class Idempotency:
                 known = await recorded(self._database, found.inference_id, self._max_bytes)
                 if known is not None and known.answered:
                     await claims.let_go(claim)
-                    await claims.to_its_end(claims.answers.finish(claiming, known.answer))
+                    try:
+                        await claims.to_its_end(claims.answers.finish(claiming, known.answer))
+                    except AnswersAway:  # for the next one to find out; this one can be told
+                        claim.give_up()
                     if known.answer is None:
                         raise _unkept(found.inference_id)
                     return known.answer
@@ -195,8 +217,13 @@ def _refuses(headers: Mapping[bytes, bytes]) -> bool:
             raise Malformed(f"x-narthex-idempotency may be wait or refuse, not {told:.40}.", param="x-narthex-idempotency")
 
 
-def _digest(raw: bytes) -> str:
-    return hashlib.sha256(raw).hexdigest()
+def _digest(raw: bytes, headers: Mapping[bytes, bytes]) -> str:
+    """Of all that the answer may depend on: the body, and what headers of ours (episode, tags, what may be dropped) say beside it."""
+    digest = hashlib.sha256(raw)
+    for name in sorted(headers):
+        if name.startswith(_OURS) and name != BEHAVIOUR:
+            digest.update(b"\0%b: %b" % (name, headers[name]))  # no JSON that can be read has a NUL in it
+    return digest.hexdigest()
 
 
 def _unkept(inference_id: str) -> AskError:

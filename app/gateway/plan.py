@@ -4,19 +4,17 @@ import hashlib
 import math
 
 from app import uuid7
-from app.domain import Caller, Directory, Plan, Target
+from app.domain import MODEL_PREFIXES, Caller, Directory, Plan, Target
 from app.gateway.rights import may_use
 from providers.errors import Malformed, NotAllowed, UnknownModel
 
-# TensorZero's names for a model, which its clients send; ours besides.
-_PREFIXES = ("tensorzero::model_name::", "narthex::model_name::")
 _TOLERANCE_MS = 60_000
 
 
 def plan(directory: Directory, caller: Caller, name: str, inference_id: str) -> Plan:
     """Raises UnknownModel or NotAllowed, naming what may be used. A fallback needs no right of its own: whoever configured it chose it."""
     model = name
-    for prefix in _PREFIXES:
+    for prefix in MODEL_PREFIXES:
         model = model.removeprefix(prefix)
     if caller.models is not None and not may_use(caller, model):  # first: what there is besides is not for this key to know
         raise NotAllowed(f"This key may not use the model {name!r:.100}{_usable(directory, caller)}", param="model")

@@ -74,8 +74,8 @@ async def _missing(folder: Path, database: AsyncEngine, ends: Mapping[str, int])
         return {}
     of = spool_positions.c
     async with database.connect() as connection:
-        rows = await connection.execute(select(of.segment, of.position).where(of.segment.in_(list(ends))))
-        positions = {row.segment: row.position for row in rows}
+        rows = await connection.execute(select(of.segment, of.read_to).where(of.segment.in_(list(ends))))
+        positions = {row.segment: row.read_to for row in rows}
     behind = {name: end for name, end in ends.items() if positions.get(name, 0) < end}
     return {name: end for name, end in behind.items() if _is_there(folder, name)}
 

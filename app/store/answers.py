@@ -2,7 +2,7 @@
 
 One hash for each key, under `nx:i:`, for as long as `idempotency_keep_s` says:
 
-    digest      of the body that the key stands for
+    digest      of the request that the key stands for
     state       running: somebody answers it; answered: `answer` is there; unkept: answered, and cannot be told again
     inference   whose inference it is (or was, while somebody finds out what became of it)
     owner       a nonce of the one request that may answer it; every change compares it

@@ -1,6 +1,7 @@
 """Checks: whether a configuration could be served, and what of it is probably not meant."""
 
 import re
+from typing import Any, cast
 
 import httpx
 
@@ -8,6 +9,7 @@ from app.domain import Directory, ModelConfig, ProviderConfig
 from app.store import limit_checks, price_checks
 from app.store.file import BadConfiguration
 from app.store.limit_checks import Known
+from app.store.price_checks import LONGEST_NAME
 from providers import catalogue
 from providers.credentials import check as check_credential
 
@@ -32,8 +34,8 @@ def warnings(wanted: Directory, known: Known) -> list[str]:
 
 
 def _check_name(place: str, name: str) -> None:
-    if not name or name != name.strip() or not name.isprintable():
-        raise BadConfiguration(f"{place}: a name is printable, with no space at its ends.")
+    if not name or name != name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
+        raise BadConfiguration(f"{place:.100}: a name is printable, with at most {LONGEST_NAME} characters and no space at its ends.")
 
 
 def _check_provider(name: str, provider: ProviderConfig) -> None:
@@ -42,6 +44,8 @@ def _check_provider(name: str, provider: ProviderConfig) -> None:
         check_credential(provider.credential)
     except ValueError as fault:
         raise BadConfiguration(f"providers.{name}: {fault}") from None
+    if _has_nul(provider.options):
+        raise BadConfiguration(f"providers.{name}.options: a NUL cannot be kept.")
     if provider.base_url is not None:
         _check_url(f"providers.{name}.base_url", provider.base_url)
     if provider.base_url is None and adapter.default_base_url is None:
@@ -58,8 +62,8 @@ def _check_model(name: str, model: ModelConfig, wanted: Directory) -> None:
         if target.provider not in wanted.providers:
             known = ", ".join(sorted(wanted.providers)) or "none yet"
             raise BadConfiguration(f"{place}.provider: there is no provider {target.provider!r}. There are: {known}.")
-        if not target.model.strip() or not target.model.isprintable():
-            raise BadConfiguration(f"{place}.model must be the engine's name for its model; {target.model!r} is none.")
+        if not target.model.strip() or not target.model.isprintable() or len(target.model) > LONGEST_NAME:
+            raise BadConfiguration(f"{place}.model must be the engine's name for its model; {target.model!r:.100} is none.")
         if target.weight is not None and not 0 <= target.weight < float("inf"):
             raise BadConfiguration(f"{place}.weight must be 0 or more.")
         for endpoint in target.endpoints:
@@ -86,6 +90,18 @@ def _check_url(place: str, url: str) -> None:
         raise BadConfiguration(f"{place}: an address holds no user and password; name them as `credential`.")
     if parsed.query or parsed.fragment or url[-1] in "?#":
         raise BadConfiguration(f"{place}: an address ends with its path; what follows ? or # cannot be kept.")
+
+
+def _has_nul(said: Any) -> bool:
+    match said:
+        case str():
+            return "\0" in said
+        case dict():
+            return any(_has_nul(each) for pair in cast("dict[Any, Any]", said).items() for each in pair)
+        case list() | tuple():
+            return any(_has_nul(each) for each in cast("list[Any]", said))
+        case _:
+            return False
 
 
 def _shown(url: str) -> str:

@@ -94,7 +94,10 @@ async def export(database_url: str) -> str:
 
 async def _read(connection: AsyncConnection) -> State:
     await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
-    return State(await directory.read(connection), await _read_teams(connection))
+    try:
+        return State(await directory.read(connection), await _read_teams(connection))
+    except msgspec.ValidationError as fault:
+        raise BadConfiguration(f"A newer version has written the configuration that is there, so use that one: {fault}.") from None
 
 
 async def _read_teams(connection: AsyncConnection, names: Mapping[str, Any] | None = None) -> dict[str, TeamConfig]:

@@ -43,7 +43,7 @@ def read_file(content: str) -> File:
     """Raises BadConfiguration for what is wrong with the file by itself."""
     try:
         told = tomllib.loads(content)
-    except tomllib.TOMLDecodeError as fault:
+    except (ValueError, RecursionError) as fault:  # not only of TOML: a number of 5000 digits, a thousand lists in each other
         raise BadConfiguration(f"The file is not TOML: {fault}.") from None
     for section in ("limits", "prices"):
         if isinstance(told.get(section), dict):

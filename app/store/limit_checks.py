@@ -1,13 +1,14 @@
 """What a limit may say, which limits contradict each other, and what of them is probably not meant."""
 
 import re
-import zoneinfo
 from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, date, datetime
 
 from msgspec import Struct
 
 from app.domain import Directory, Limit, ModelConfig, Price
 from app.store.file import BadConfiguration, limit_place
+from app.store.zones import NoZone, find_zone
 
 _KEY = re.compile(r"nx-[0-9a-f]{12}")
 _CALENDAR = ("day", "month")
@@ -45,10 +46,13 @@ def check(wanted: Directory) -> None:
                 )
 
 
-def warnings(wanted: Directory, known: Known) -> list[str]:
-    """In sentences, each with its place."""
+def warnings(wanted: Directory, known: Known, today: date | None = None) -> list[str]:
+    """In sentences, each with its place. `today`: in UTC; None: it is looked up. A price that begins later is none yet."""
+    day = (today or datetime.now(UTC).date()).isoformat()
     prices: dict[tuple[str, str], list[Price]] = {}
     for price in wanted.prices:
+        if price.since is not None and price.since > day:
+            continue
         prices.setdefault((price.provider, price.model), []).append(price)
     met: dict[object, Limit] = {}
     told: list[str] = []
@@ -99,14 +103,12 @@ def _check_period(limit: Limit) -> None:
         raise BadConfiguration(f"{place}.per: concurrency is what is under way at once, and has no period.")
     if limit.resource != "concurrency" and limit.per is None:
         raise BadConfiguration(f"{place}.per is needed: second, minute, hour, day or month.")
-    if limit.time_zone == "UTC":
-        return
-    if limit.per not in _CALENDAR:
+    if limit.time_zone != "UTC" and limit.per not in _CALENDAR:
         raise BadConfiguration(f"{place}.time_zone is for days and months; any {limit.per or 'moment'} is as long everywhere.")
     try:
-        zoneinfo.ZoneInfo(limit.time_zone)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name of a folder of zones
-        raise BadConfiguration(f"{place}.time_zone: there is no time zone {limit.time_zone!r}; one is called Europe/Berlin.") from None
+        find_zone(limit.time_zone)
+    except NoZone as fault:
+        raise BadConfiguration(f"{place}.time_zone: {fault}") from None
 
 
 def _check_amount(limit: Limit) -> None:

@@ -9,6 +9,9 @@ from app.store.file import BadConfiguration, price_place
 # Of US dollars for a million tokens: more is a price in another unit.
 _MOST = 1_000_000.0
 
+# Of characters, four bytes each at most: two names and more must fit into one entry of an index of Postgres's (2704 bytes).
+LONGEST_NAME = 200
+
 
 def check(wanted: Directory) -> None:
     """Raises BadConfiguration for the first that could not be counted with."""
@@ -21,8 +24,10 @@ def check(wanted: Directory) -> None:
         if price.provider not in wanted.providers:
             known = ", ".join(sorted(wanted.providers)) or "none yet"
             raise BadConfiguration(f"{place}.provider: there is no provider {price.provider!r}. There are: {known}.")
-        if not price.model.strip() or not price.model.isprintable():
-            raise BadConfiguration(f"{place}.model must be the provider's own name for its model; {price.model!r} is none.")
+        if not price.model.strip() or not price.model.isprintable() or len(price.model) > LONGEST_NAME:
+            raise BadConfiguration(f"{place:.100}.model must be the provider's own name for its model; {price.model!r:.100} is none.")
+        if price.source is not None and "\0" in price.source:
+            raise BadConfiguration(f"{place}.source: a NUL cannot be kept.")
         for field in ("input", "output", "cached_input"):
             _check_amount(price, place, field)
         if price.since is not None:

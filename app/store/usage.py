@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, FromClause, Select, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app import uuid7
+from app.domain import MODEL_PREFIXES
 from app.store import tables
 
 Group = Literal["hour", "day", "month", "model", "key"]
@@ -26,6 +27,8 @@ SUMS = (
 )
 
 _HOUR = datetime.timedelta(hours=1)
+# What is recorded is the name that the caller said, with what may stand before it.
+_BEFORE_A_NAME = f"^{''.join(f'({prefix})?' for prefix in MODEL_PREFIXES)}"
 
 
 class Used(Struct, frozen=True):
@@ -98,7 +101,7 @@ def _group(name: Group, time_zone: str) -> ColumnElement[Any]:
         case "day" | "month":
             return func.date_trunc(name, of.hour, time_zone)
         case "model":
-            return of.model
+            return func.regexp_replace(of.model, _BEFORE_A_NAME, "")
         case "key":
             return "nx-" + tables.keys.c.prefix
 
@@ -136,13 +139,21 @@ def _conditions(table: FromClause, scope: Mapping[str, str]) -> Iterator[ColumnE
             case "team":
                 yield table.c.team_id == select(teams.id).where(teams.name == of).scalar_subquery()
             case "model":
-                yield table.c.model == of
+                yield table.c.model.in_(_asked_for(of))
             case "all":
                 pass
             case _ if dimension.startswith("tag:"):
                 yield table.c.tags[dimension.removeprefix("tag:")].astext == of
             case _:
                 raise ValueError(f"There is no dimension {dimension!r}")
+
+
+def _asked_for(model: str) -> list[str]:
+    """The names by which callers mean it."""
+    names = [model]
+    for prefix in reversed(MODEL_PREFIXES):
+        names += [prefix + name for name in names]
+    return names
 
 
 def _full_hour(moment: datetime.datetime) -> datetime.datetime:

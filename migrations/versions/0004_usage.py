@@ -24,9 +24,9 @@ SUMS = (
 
 
 def upgrade() -> None:
-    op.add_column("inferences", sa.Column("charged_input", sa.Integer()))
-    op.add_column("inferences", sa.Column("charged_output", sa.Integer()))
-    op.add_column("inferences", sa.Column("cost_microusd", sa.BigInteger()))
+    # A writer of before keeps no sums, so it may store nothing any more: under another name it does not find its positions, tries again
+    # and again, and its spool waits for the new one. First of all, as it is what a writer touches first: none is in between while we sum.
+    op.alter_column("spool_positions", "position", new_column_name="read_to")
     op.create_table(
         "usage",
         sa.Column("key_id", UUID(as_uuid=False), nullable=False),
@@ -48,3 +48,7 @@ def upgrade() -> None:
     """)
     op.create_index("usage_team_id_hour_idx", "usage", ["team_id", "hour"])
     op.create_index("usage_hour_idx", "usage", ["hour"])
+    # Last: from here on nobody can even read inferences until this is committed, and the sums of many take minutes.
+    op.add_column("inferences", sa.Column("charged_input", sa.Integer()))
+    op.add_column("inferences", sa.Column("charged_output", sa.Integer()))
+    op.add_column("inferences", sa.Column("cost_microusd", sa.BigInteger()))

@@ -95,6 +95,8 @@ PRICE = '[[prices]]\nprovider = "p"\nmodel = "x"\ninput = 1\noutput = 1\n'
 @pytest.mark.parametrize(
     ("content", "told"),
     [
+        ("a = " + "1" * 5000, "not TOML: Exceeds the limit"),
+        ("a = " + "[" * 5000, "not TOML: maximum recursion depth"),
         ("[limits]", "`limits` is a list: each begins with [[limits]]"),
         ("[prices.x]", "`prices` is a list"),
         ("limits = 5", "Expected `array | null`, got `int` at `limits`"),

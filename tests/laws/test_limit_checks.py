@@ -68,9 +68,12 @@ def test_a_good_rule_is_taken(limit: Limit):
         ({"per": "day", "time_zone": "Mars/Olympus"}, "no time zone 'Mars/Olympus'"),
         ({"per": "day", "time_zone": "Europe"}, "no time zone 'Europe'"),
         ({"per": "day", "time_zone": "../etc"}, "no time zone"),
+        ({"per": "day", "time_zone": "localtime"}, "no time zone"),
+        ({"per": "day", "time_zone": "posix/Europe/Berlin"}, "no time zone"),
         ({"time_zone": "Europe/Berlin"}, "any minute is as long everywhere"),
         ({"name": " r"}, "a name is printable"),
         ({"name": ""}, "a name is printable"),
+        ({"name": "x" * 201}, "at most 200 characters"),
     ],
 )
 def test_a_rule_that_cannot_be_kept_is_refused_with_its_place(changes: dict[str, Any], told: str):
@@ -116,6 +119,8 @@ def test_days_of_two_zones_are_two_things():
     [
         ({"provider": "q"}, "no provider 'q'. There are: p."),
         ({"model": ""}, "the provider's own name"),
+        ({"model": "x" * 201}, "the provider's own name"),
+        ({"source": "a\0"}, "a NUL cannot be kept"),
         ({"input": -1.0}, ".input must be from 0"),
         ({"output": float("nan")}, ".output must be from 0"),
         ({"cached_input": float("inf")}, ".cached_input must be from 0"),
@@ -167,6 +172,9 @@ def test_a_cost_rule_without_a_price_is_warned_of():
     (warning,) = told(changed(resource="cost_usd", amount=5), a=None, b=None, c=None, d=None)
     assert "a, b, c and 1 more will be refused, for want of a price" in warning
     assert told(changed(resource="cost_usd", amount=5), prices=(PRICE,), a=None) == []
+    begins_later = msgspec.structs.replace(PRICE, since="2999-01-01")
+    (warning,) = told(changed(resource="cost_usd", amount=5), prices=(begins_later,), a=None)
+    assert "want of a price" in warning
 
 
 def test_a_rule_for_nobody_is_warned_of():

@@ -2,8 +2,12 @@
 
 import asyncio
 import random
+from pathlib import Path
+
+import pytest
 
 from app.domain import Outcome
+from app.gateway.claims import Claim
 from app.store.answers import Answer
 from providers.errors import Conflict, Unavailable
 from tests.stories.postgres import postgres
@@ -49,3 +53,17 @@ async def test_whatever_happens_each_key_is_answered_once(hire: Hire):
     of_key = [{answer.inference_id for answer in answers[start : start + 4]} for start in range(0, len(answers), 4)]
     assert all(len(ids) == 1 for ids in of_key)
     assert (await recorded_as(*workers, doomed))["answered"] == len(keys)
+
+
+async def test_what_another_machine_recorded_is_waited_for(hire: Hire, tmp_path: Path):
+    away = tmp_path / "away"
+    dead, alive = await hire(started=False, home=away), await hire(total_timeout_s=0.8)
+    claim = await dead.begin(b"k")
+    assert isinstance(claim, Claim)
+    async with writing(alive.settings):  # that our own spool is written says nothing of the other one
+        with pytest.raises(Unavailable):
+            await alive.begin(b"k")
+        back = await hire(home=away)
+        async with writing(back.settings):
+            await asyncio.sleep(1.1)
+            assert isinstance(await alive.begin(b"k"), Claim), "nothing was recorded there"

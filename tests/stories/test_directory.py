@@ -143,6 +143,7 @@ async def test_without_prune_nothing_is_removed(database: str):
         ('[providers.r]\nadapter = "openai"\nbase_url = "http://h:port"', "is not an address"),
         ('[providers.r]\nadapter = "openai"\nbase_url = "http://h:99999"', "is not an address"),
         ('[providers.r]\nadapter = "openai"\nbase_url = "http://h/v1?key=x"', "ends with its path"),
+        ('[providers.r]\nadapter = "openai"\noptions = { accepts = ["\\u0000"] }', "a NUL cannot be kept"),
         ('[providers.""]\nadapter = "openai"', "a name is printable"),
         ('[models."x "]\ntargets = [{ provider = "p", model = "x" }]', "a name is printable"),
         ('[models.c]\ntargets = [{ provider = "p", modle = "x" }]', "at `models.c.targets[0]`"),
@@ -164,6 +165,16 @@ async def test_a_file_that_could_not_be_served_is_refused_with_its_place_and_cha
         await applied(settled, good + content)
     assert told in str(caught.value)
     assert await configuration.export(settled) == before
+
+
+async def test_what_a_newer_version_has_stored_is_told_in_a_sentence(database: str):
+    await applied(database, '[[limits]]\nname = "r"\nscope = "all"\nresource = "requests"\namount = 1\nper = "day"')
+    connection = await connect(database)
+    await connection.execute("""UPDATE limits SET config = config || '{"burst": 5}'""")
+    await connection.close()
+    for ask in (configuration.export(database), applied(database, "[models]")):
+        with pytest.raises(BadConfiguration, match=r"A newer version .* unknown field `burst`"):
+            await ask
 
 
 async def test_what_is_still_used_cannot_be_pruned(settled: str):

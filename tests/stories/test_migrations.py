@@ -3,9 +3,11 @@
 import asyncio
 from typing import Any
 
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection
+from sqlalchemy.exc import ProgrammingError
 
 from app.store.database import connect, engine
 from app.store.migrate import migrate
@@ -40,6 +42,19 @@ async def test_recorded_tables_are_partitioned_by_id_and_content_is_not_compress
             "SELECT attname FROM pg_attribute WHERE attrelid = 'inference_content'::regclass AND attstorage = 'e' ORDER BY attname"
         )
         assert [row["attname"] for row in storage] == ["ask", "reply"]
+    finally:
+        await connection.close()
+
+
+async def test_what_one_migration_has_locked_is_free_while_the_next_one_works(blank_database: str) -> None:
+    connection = await connect(blank_database)
+    try:
+        await connection.execute("CREATE TABLE usage ()")  # so the fourth fails
+        with pytest.raises(ProgrammingError):
+            await migrate(blank_database)
+        assert await connection.fetchval("SELECT version_num FROM alembic_version") == "0003", "each is committed by itself"
+        await connection.execute("DROP TABLE usage")
+        await migrate(blank_database)
     finally:
         await connection.close()
 

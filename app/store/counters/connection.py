@@ -1,6 +1,7 @@
 """One connection to Redis or Valkey: commands go out with the turn of the event loop, replies come back in order."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, cast
@@ -9,8 +10,11 @@ import hiredis
 
 from providers.turn import Turn
 
-# Errors after which nothing better is to be expected of this connection: a replica, a server that is loading or cannot write.
-_HOPELESS = ("LOADING", "READONLY", "MASTERDOWN", "NOAUTH", "MISCONF", "TRYAGAIN", "CLUSTERDOWN")
+log = logging.getLogger(__name__)
+
+# Errors after which nothing better is to be expected of this connection: a replica, a server that is loading, cannot write, or is full.
+# They come before anything is done, also from within a script.
+_HOPELESS = ("LOADING", "READONLY", "MASTERDOWN", "NOAUTH", "MISCONF", "TRYAGAIN", "CLUSTERDOWN", "OOM", "BUSY ")
 # A loop that was held up finds the timer first and the replies, which have long been there, second.
 _SECOND_LOOK_S = 0.01
 
@@ -71,9 +75,12 @@ class Connection(asyncio.Protocol):
             while (reply := self._reader.gets()) is not False:
                 waiter, _ = self._waiting.popleft()
                 if isinstance(reply, hiredis.ReplyError):
+                    said = str(reply)
+                    hopeless = said.startswith(_HOPELESS)
                     if not waiter.done():
-                        waiter.set_exception(Says(str(reply)))
-                    if str(reply).startswith(_HOPELESS):
+                        waiter.set_exception(Away(said, unsent=True) if hopeless else Says(said))
+                    if hopeless:
+                        log.warning("Redis cannot do what it is asked for: it counts as away", extra={"said": said})
                         self.abort()
                         return
                 elif not waiter.done():

@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 _CONNECT_TIMEOUT_S = 5.0
 _FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0  # until the next try
+_STABLE_S = 1.0  # a connection that lasted for less was none to rely on: the pauses go on growing
 
 
 async def _nothing() -> None:
@@ -62,6 +63,11 @@ class Counters:
         if self._connection is not None:
             self._connection.abort()
 
+    def break_off(self) -> None:
+        """Ends the connection, as if the server had gone: a new one is made, and what was missed is made up for."""
+        if self._connection is not None:
+            self._connection.abort()
+
     def send(self, told: bytes, waiter: Waiter) -> None:
         """Raises Away, unsent, where there is no connection."""
         if self._connection is None:
@@ -96,8 +102,10 @@ class Counters:
                 await self._connect(address)
                 self.up = True
                 self._tried.set()
-                pause_s = _FIRST_PAUSE_S
+                since_s = self._loop.time()
                 await self._lost.wait()
+                if self._loop.time() - since_s > _STABLE_S:
+                    pause_s = _FIRST_PAUSE_S
             except (OSError, TimeoutError, Away, Says) as fault:
                 log.info("no connection to Redis", extra={"fault": repr(fault)})
             except Exception:
