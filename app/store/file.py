@@ -139,9 +139,20 @@ def _convert(said: Any, kind: type[T], place: str) -> T:
     except msgspec.ValidationError as fault:
         what, _, path = str(fault).partition(" - at `$")
         where = (place + path.rstrip("`")).removeprefix(".")
-        if what.startswith("Invalid enum value"):
-            what += f": it may be {', '.join(_allowed(kind, path.rstrip('`').removeprefix('.')))}"
-        raise BadConfiguration(f"{what} at `{where}`." if where else f"{what}.") from None
+        field = path.rstrip("`").removeprefix(".")
+        told = f"{what} at `{where}`." if where else f"{what}."
+        raise BadConfiguration(told + _hint(what, kind, field)) from None
+
+
+def _hint(what: str, kind: type[Any], field: str) -> str:
+    """What msgspec does not tell: what would be right."""
+    if what.startswith("Invalid enum value"):
+        return f" It may be {', '.join(_allowed(kind, field))}."
+    if "unknown field" in what and not field:
+        return f" There are: {', '.join(get_type_hints(kind))}."
+    if kind is Limit and field == "scope":
+        return ' It is a table, such as { key = "each" } or { team = "legal" }.'
+    return ""
 
 
 def _allowed(kind: type[Any], field: str) -> Iterator[str]:

@@ -103,10 +103,10 @@ PRICE = '[[prices]]\nprovider = "p"\nmodel = "x"\ninput = 1\noutput = 1\n'
         ("limits = [5]", "Expected a table at `limits[0]`"),
         (
             LIMIT.replace('"requests"', '"reqs"'),
-            'it may be requests, input_tokens, output_tokens, tokens, cost_usd, concurrency at `limits["r"].res',
+            'at `limits["r"].resource`. It may be requests, input_tokens, output_tokens, tokens, cost_usd, concurrency.',
         ),
-        (LIMIT.replace('"day"', '"week"'), 'it may be second, minute, hour, day, month at `limits["r"].per`'),
-        (LIMIT + 'on_outage = "allow"', "it may be local, refuse"),
+        (LIMIT.replace('"day"', '"week"'), 'at `limits["r"].per`. It may be second, minute, hour, day, month.'),
+        (LIMIT + 'on_outage = "allow"', "It may be local, refuse."),
         (LIMIT.replace("amount = 1\n", ""), 'missing required field `amount` at `limits["r"]`'),
         (LIMIT.replace("amount = 1\n", 'amount = "1"\n'), 'at `limits["r"].amount`'),
         (LIMIT.replace('name = "r"\n', ""), "missing required field `name` at `limits[0]`"),
@@ -116,7 +116,7 @@ PRICE = '[[prices]]\nprovider = "p"\nmodel = "x"\ninput = 1\noutput = 1\n'
         (PRICE + PRICE, "is there twice: prices[0] and prices[1]"),
         (PRICE + "since = 2026-01-01\n" + PRICE + 'since = "20260101"', "is there twice"),
         (PRICE + "since = 2026-01-01T00:00:00", "got `datetime` at `prices[0].since`"),
-        ('[teams.t]\ncontent = "some"', "it may be full, redacted, none at `teams.t.content`"),
+        ('[teams.t]\ncontent = "some"', "at `teams.t.content`. It may be full, redacted, none."),
         ("[teams.t]\nkeys = 5", "unknown field `keys` at `teams.t`"),
     ],
 )
