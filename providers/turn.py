@@ -5,7 +5,10 @@ A write that wakes a sleeping reader costs several times one that finds it awake
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
+
+log = logging.getLogger(__name__)
 
 
 class Turn:
@@ -48,7 +51,10 @@ class Turn:
     def _do_first(self) -> None:
         first, self._first = self._first, []
         for do in first:
-            do()
+            try:
+                do()
+            except Exception:  # the writes that wait for it are others': held for good, they would stop all that come after them too
+                log.exception("what was to be done before the turn's writes could not be")
 
     def _end(self) -> None:
         self._do_first()

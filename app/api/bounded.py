@@ -22,7 +22,6 @@ class BoundedProtocol(DoorwayProtocol):
 
     unread_s = 120.0
 
-    _in_head = True
     _unaccounted_bytes = 0  # that brought neither body nor the end of a head
     _unread: asyncio.TimerHandle | None = None
 
@@ -46,10 +45,6 @@ class BoundedProtocol(DoorwayProtocol):
         super().connection_lost(exc)
 
     # Called by the parser
-
-    def on_message_begin(self) -> None:
-        self._in_head = True
-        super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._in_head:
@@ -103,8 +98,8 @@ class BoundedProtocol(DoorwayProtocol):
         self.data_received(b"\r\n".join([b"%b %b HTTP/1.1" % (method, self.url), *fields, b"", b""]) + rest)
 
     def _refuse(self, error: NarthexError) -> None:
-        """Tells what cannot be read as a request, unless an answer has begun: nothing else must be written into it."""
-        answering = self.cycle and self.cycle.response_started and not self.cycle.response_complete
+        """Tells what cannot be read as a request, unless an answer has begun: nothing else must be written into it, or in place of it."""
+        answering = self.pipeline or (self.cycle and self.cycle.response_started and not self.cycle.response_complete)
         if not answering:
             body = _dialect.write_error(error)
             about = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)

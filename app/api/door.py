@@ -6,6 +6,7 @@ engine fails; the process is told to stop. A generator's `finally` or a response
 
 import asyncio
 import logging
+from collections import Counter
 
 from app.api.auth import who_asks
 from app.api.call import Call, Header
@@ -87,10 +88,9 @@ def _headers(told: list[Header]) -> dict[bytes, bytes]:
     """Raises Malformed for a header of ours that is there twice: whoever is in front of us may have looked at the other one."""
     headers = dict(told)
     if len(headers) != len(told):
-        names = [name for name, _ in told]
-        for name in headers:
-            if names.count(name) > 1 and (name in (b"authorization", b"x-api-key", b"idempotency-key") or name.startswith(b"x-narthex-")):
-                raise Malformed(f"The header {name.decode('latin-1')} is there {names.count(name)} times: send it once.")
+        for name, count in Counter(name for name, _ in told).items():
+            if count > 1 and (name in (b"authorization", b"x-api-key", b"idempotency-key") or name.startswith(b"x-narthex-")):
+                raise Malformed(f"The header {name.decode('latin-1')} is there {count} times: send it once.")
     return headers
 
 

@@ -22,6 +22,7 @@ class DoorwayProtocol(HttpToolsProtocol):
     doors: Mapping[str, Answering] = {}
 
     _answering: Call | None = None  # or the last one that did
+    _in_head = True
     _idle_since = 0.0
     _idle: asyncio.TimerHandle | None = None
 
@@ -38,11 +39,13 @@ class DoorwayProtocol(HttpToolsProtocol):
     # Called by the parser
 
     def on_message_begin(self) -> None:
+        self._in_head = True
         self.url = b""
         self.expect_100_continue = False
         self.headers = []
 
     def on_headers_complete(self) -> None:
+        self._in_head = False
         path, door = self._door()
         if door is None:
             self._leave_to_asgi()
@@ -114,7 +117,9 @@ class DoorwayProtocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
+        # Each time it is read on, thousands of requests may come: as fast as they are answered would be faster than memory lasts.
+        if len(self.pipeline) < _MOST_WAITING:
+            self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
             return
@@ -124,8 +129,8 @@ class DoorwayProtocol(HttpToolsProtocol):
 
     def _look_if_idle(self) -> None:
         self._idle = None
-        if not self.cycle.response_complete or self.transport.is_closing():
-            return  # the end of this answer sets a new one
+        if self._in_head or not self.cycle.response_complete or self.transport.is_closing():
+            return  # a request has begun: the end of its answer sets a new one
         left_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
         if left_s <= 0:
             self.transport.close()

@@ -33,6 +33,7 @@ def routes(gateway: Gateway) -> Router:
         ask = DIALECTS["openai_chat"].open(await request.body())
         planned = plan(gateway.live.directory, caller, ask.model, uuid7.mint())
         need = needed(ask, planned, gateway.settings.limits_output_tokens, time.time())
+        _, input, output, tokens, cost, _ = need.amounts()
         seen = await gateway.limits.preview(caller, planned.name, tags_of(ask, dict(request.scope["headers"])), need)
         return _answer(
             {
@@ -43,10 +44,10 @@ def routes(gateway: Gateway) -> Router:
                 "retry_after_s": seen.retry_after_s,
                 "reserves": {
                     "requests": 1,
-                    "input_tokens": need.input_tokens,
-                    "output_tokens": need.output_tokens,
-                    "tokens": need.input_tokens + need.output_tokens,
-                    "cost_usd": None if need.cost_microusd is None else need.cost_microusd / 1e6,
+                    "input_tokens": input,
+                    "output_tokens": output,
+                    "tokens": tokens,
+                    "cost_usd": None if need.cost_microusd is None else cost / 1e6,
                     "concurrency": 1,
                 },
                 "rules": [{**_told(state), "needs": state.needs, "wait_s": state.wait_s} for state in seen.rules],

@@ -2,11 +2,14 @@
 
 import errno
 import fcntl
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from app.record.segment import HEADER, RESERVE_SUFFIX, SUFFIX, head, new_name, seed
+
+logger = logging.getLogger(__name__)
 
 
 class Growing:
@@ -71,13 +74,21 @@ class Growing:
     def _close_if_free(self) -> None:
         if not self._retired or self._holders:
             return
-        if self._bound is not None and not self.used:
-            self.path.unlink(missing_ok=True)
-        elif self._bound is not None:
-            # What is left of the space goes back to the disk; from here on it is a segment like any other.
-            os.ftruncate(self.fd, self.size)
-            self.path.rename(self._folder / (self.name + SUFFIX))
-        os.close(self.fd)
+        try:
+            self._give_back()
+        except OSError:  # a disk that fails: whoever lets go has records of its own to see to
+            logger.exception("a segment of the spool could not be closed in order")
+
+    def _give_back(self) -> None:
+        try:
+            if self._bound is not None and not self.used:
+                self.path.unlink(missing_ok=True)
+            elif self._bound is not None:
+                # What is left of the space goes back to the disk; from here on it is a segment like any other.
+                os.ftruncate(self.fd, self.size)
+                self.path.rename(self._folder / (self.name + SUFFIX))
+        finally:
+            os.close(self.fd)
 
     def _write(self, buffers: Sequence[bytes], length: int) -> None:
         if self._bound is not None and self.size + length > self._bound:

@@ -141,8 +141,9 @@ class Spool:
             self._turn.first(self._write_down)
 
     def _write_down(self) -> None:
-        while self._ended:
-            some, self._ended = self._ended[:_AT_ONCE], self._ended[_AT_ONCE:]
+        ended, self._ended = self._ended, []
+        for start in range(0, len(ended), _AT_ONCE):
+            some = ended[start : start + _AT_ONCE]
             if len(some) == 1 or not self._end_together(some):
                 for each in some:
                     self._end(*each)

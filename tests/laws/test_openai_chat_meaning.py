@@ -257,3 +257,10 @@ def test_no_bytes_break_what_reads_whole_answers(raw: bytes) -> None:
 def test_an_error_told_with_200_is_an_error(reading: Any) -> None:
     with pytest.raises(Refused, match="too long"):
         reading(b'{"object":"error","message":"too long","type":"BadRequestError","param":null,"code":400}')
+
+
+@pytest.mark.parametrize("count", [-1, 2**41, 10**30])
+def test_a_count_that_cannot_be_is_none_and_costs_neither_the_answer_nor_the_others(count: int) -> None:
+    raw = json.dumps({"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}], "usage": usage(count, 4)}).encode()
+    assert DIALECT.edit(raw, STAMP).usage == Usage(None, 4)
+    assert DIALECT.read_response(raw).usage == Usage(None, 4)

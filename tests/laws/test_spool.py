@@ -107,6 +107,20 @@ def test_what_ends_in_one_turn_is_written_down_before_any_of_it_leaves(said: lis
         assert sorted(read_folder(Path(name) / "spool")) == sorted(expected)
 
 
+async def test_what_cannot_be_done_first_holds_no_write_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def fails() -> None:
+        raise OSError("a disk that fails")
+
+    turn, caller = Turn(), Caller(tmp_path)
+    for _ in range(2):
+        turn.first(fails)
+        turn.write(caller, b"an answer")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert len(caller.there) == 2
+    assert len(caplog.records) == 2
+
+
 class Caller(asyncio.Transport):
     """A caller's connection that looks, when a byte leaves, at what the spool holds by then."""
 

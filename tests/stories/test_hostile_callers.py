@@ -162,6 +162,18 @@ async def test_a_head_without_end_is_cut_off_and_holds_nobody_up(service: Servic
     assert time.monotonic() - began < 3
 
 
+async def test_a_head_full_of_names_holds_nobody_up(service: Service):
+    """As many as fit, one of them twice; from a stranger."""
+    names = b"".join(b"%x:\r\n" % (0xA000 + at) for at in range(8000)) + b"a000:\r\n"
+    asked = b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: 0\r\n" + names + b"\r\n"
+    async with wire(service) as caller:
+        began = time.monotonic()
+        for _ in range(6):
+            caller.send(asked)
+            assert (await caller.answer())[0] == 401
+        assert time.monotonic() - began < 1.5
+
+
 @pytest.mark.parametrize(
     "bytes_of_it",
     [

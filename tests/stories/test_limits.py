@@ -22,6 +22,7 @@ from app.gateway.limits.limits import Limits
 from app.gateway.limits.need import Need, Spent
 from app.gateway.limits.ticket import Ticket
 from app.settings import Settings
+from app.store.counters.connection import Connection
 from app.store.counters.counters import Counters
 from app.store.database import connect, engine
 from app.store.usage import Used
@@ -189,6 +190,16 @@ async def test_what_can_never_pass_is_not_told_to_wait(make: Make):
     assert await worker.left("dear") == 0.376544
 
 
+@pytest.mark.parametrize("output_tokens", [2**54, 2**63, 2**64, 10**30])
+async def test_a_need_of_any_size_is_refused_and_never_counts_as_less_than_nothing(make: Make, output_tokens: int):
+    worker = await make(
+        Limit("tokens", {"key": "each"}, "tokens", 2**53, "hour"), Limit("tried", {"key": "each"}, "tokens", 9, "hour", dry_run=True)
+    )
+    with pytest.raises(NeverFits):
+        await worker.take(need=Need(1, output_tokens, output_tokens))
+    assert (await worker.left("tokens"), await worker.left("tried")) == (2**53, 9)
+
+
 async def test_a_request_that_is_given_up_while_it_reserves_holds_nothing(make: Make):
     worker = await make(Limit("one", {"key": "each"}, "concurrency", 1), Limit("few", {"key": "each"}, "requests", 5, "hour"))
     for _ in range(20):
@@ -268,6 +279,27 @@ async def test_places_are_held_while_requests_run_and_free_when_their_worker_is_
     while not await other.admitted(1):
         assert time.monotonic() - began < 2 * LEASE_S
         await asyncio.sleep(0.02)
+
+
+async def test_a_place_is_freed_before_the_answer_leaves_that_frees_it():
+    left: list[bytes] = []
+
+    class Line(asyncio.Transport):
+        def is_closing(self) -> bool:
+            return False
+
+        def write(self, data: bytes | bytearray | memoryview) -> None:
+            left.append(bytes(data))
+
+    turn, line = Turn(), Line()
+    redis = Connection(turn, 1, lambda: None)
+    redis.connection_made(line)
+    turn.write(Line(), b"an answer")
+    for told in (b"settled", b" and taken"):
+        redis.send(told, asyncio.get_running_loop().create_future())
+    await asyncio.sleep(0.01)
+    redis.connection_lost(None)
+    assert left == [b"settled and taken", b"an answer"]
 
 
 async def test_concurrency_never_exceeds_its_cap(make: Make):
@@ -365,6 +397,30 @@ async def test_a_redis_that_says_nothing_holds_nobody_up_and_counts_once(make: M
         os.kill(valkey.pid, signal.SIGCONT)
     await until(lambda: worker.limits.up and not worker.limits.on_their_way)
     assert await worker.left("r") == 40 - 1 - 4 and await worker.left("c") == 30 - 1 - 3
+
+
+async def test_a_redis_that_is_full_counts_as_away_and_is_told_once_there_is_room(make: Make, valkey: Valkey):
+    worker = await make(Limit("ten", {"key": "each"}, "requests", 10, "hour"))
+    await worker.take()
+    valkey.client.config_set("maxmemory", 100_000)
+    try:
+        assert len(await worker.admitted(20)) == 9
+        await until(lambda: not worker.limits.up)
+    finally:
+        valkey.client.config_set("maxmemory", 0)
+    await until(lambda: worker.limits.up and not worker.limits.on_their_way)
+    assert await worker.admitted(5) == []
+
+
+async def test_a_place_of_a_fallback_is_held_while_redis_is_away(make: Make, valkey: Valkey):
+    worker = await make(Limit("one at a time", {"model": "dear"}, "concurrency", 1), Limit("all", {"key": "each"}, "requests", 9, "hour"))
+    ticket = await worker.take()
+    assert await worker.limits.also(ticket, "a", ADA, "dear", {}, Need()) is ticket
+    valkey.kill()
+    await until(lambda: not worker.limits.up)
+    assert await worker.admitted(2, model="dear") == []
+    worker.limits.settle(ticket, Spent())
+    assert len(await worker.admitted(2, model="dear")) == 1
 
 
 async def test_a_worker_starts_without_redis_and_finds_it_later(make: Make, valkey: Valkey):

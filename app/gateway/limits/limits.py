@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -14,18 +14,18 @@ from app.gateway.limits import refusal, states
 from app.gateway.limits.match import Match, Matches
 from app.gateway.limits.memory import Memory
 from app.gateway.limits.need import NOTHING, Need, Spent
-from app.gateway.limits.outage import Charge, Local, renewable
+from app.gateway.limits.outage import Local
 from app.gateway.limits.outbox import Outbox
+from app.gateway.limits.recovery import Recovery
 from app.gateway.limits.rules import Table
 from app.gateway.limits.seeding import Ledger, Seeding
 from app.gateway.limits.states import Preview, RuleState
 from app.gateway.limits.ticket import LOCAL, Ticket
 from app.settings import Settings
 from app.store.away import AWAY
-from app.store.counters import commands
-from app.store.counters.commands import FORCE, LOOK, TAKE, UNSEEDED_TOO, Amounts, Row
+from app.store.counters.commands import LOOK, TAKE, UNSEEDED_TOO, Amounts, Row
 from app.store.counters.connection import Away, Says
-from app.store.counters.counters import LONGEST_PAUSE_S, Counters
+from app.store.counters.counters import Counters
 from app.store.counters.scripts import FORGOTTEN, REFUSED, TAKEN, UNSEEDED, WRONG_TIME
 from app.telemetry import Telemetry
 from providers.errors import LimitReached, Unavailable
@@ -34,7 +34,6 @@ log = logging.getLogger(__name__)
 
 # How often one reserve() may be answered with something to be done first: an epoch, a seed, another period.
 _MOST_TRIES = 6
-_RENEWED_AT_ONCE = 500
 
 
 class Limits:
@@ -58,20 +57,21 @@ class Limits:
         self._workers_alive = workers_alive
         self._memory = Memory(counters, database)
         self._seeding = Seeding(counters, ledger)
-        self._born: int | None = None
         self._skew_ms = 0.0
-        self._live: dict[bytes, Ticket] = {}
         self._outbox = Outbox(counters)
-        # Taken here while Redis was away, and to be taken there.
-        self._owed: dict[bytes, Ticket] = {}
-        self._local = Local(self._now_ms, self._holders)
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._renewing: asyncio.Task[None] | None = None
-        self._down_s: float | None = None
+        self._local = Local(self._now_ms, lambda key: self._recovery.holders(key))
         self._limits: Any = None
         self._matches = Matches(Table(()), counters.scripts, self._lease_ms, self._now_ms)
-        counters.on_up = self._make_up
-        counters.on_down = self._down
+        self._recovery = Recovery(
+            counters,
+            self._memory,
+            self._local,
+            self._outbox,
+            telemetry,
+            self._lease_ms,
+            lambda buckets: self._matches.made_of(buckets),
+            lambda: bool(self._limits),
+        )
 
     @property
     def up(self) -> bool:
@@ -81,7 +81,7 @@ class Limits:
     @property
     def on_their_way(self) -> int:
         """How much Redis has yet to confirm."""
-        return len(self._outbox) + len(self._owed) + len(self._tasks)
+        return len(self._outbox) + len(self._recovery)
 
     def swap(self, directory: Directory) -> None:
         """The rules of a new snapshot. Tickets keep those they were taken by."""
@@ -92,8 +92,7 @@ class Limits:
     async def start(self) -> None:
         """Also without Redis, after a moment."""
         await self._counters.start()
-        self._telemetry.redis_away(not self._counters.up)
-        self._renewing = asyncio.create_task(self._keep_renewing())
+        self._recovery.start()
 
     async def stop(self, patience_s: float = 2.0) -> None:
         """Waits a moment for what was settled last."""
@@ -101,11 +100,7 @@ class Limits:
             if not self._outbox or not self._counters.up:
                 break
             await asyncio.sleep(0.01)
-        for task in (self._renewing, *self._tasks):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+        await self._recovery.stop()
         self._memory.stop()
         await self._counters.stop()
 
@@ -121,7 +116,7 @@ class Limits:
             raise refusal.no_price(match.priced, model)
         ticket = Ticket(id.encode(), match, need.amounts())
         ticket.reply = await self._take(ticket, match, ticket.need, 0)
-        self._live[ticket.id] = ticket
+        self._recovery.begin(ticket)
         return ticket
 
     async def also(self, ticket: Ticket | None, id: str, caller: Caller, model: str, tags: Mapping[str, str], need: Need) -> Ticket | None:
@@ -183,8 +178,8 @@ class Limits:
                 break
             try:
                 reply: list[Any] = await counters.call(match.row.take(ticket.id, need, mode, base))
-                if len(reply) > 2 and reply[2] != self._born:
-                    self._met(reply[2])
+                if len(reply) > 2 and reply[2] != self._recovery.born:
+                    self._recovery.met(reply[2])
                 if reply[0] == TAKEN:
                     match.last = reply
                     ticket.born = reply[2]
@@ -205,6 +200,8 @@ class Limits:
                 if base == 0:
                     self._cancel(ticket)
                 raise
+        if counters.up:  # it answers, and does not do as it is told: what is taken here is told to the next connection
+            counters.break_off()
         return self._take_here(ticket, match, need, base)
 
     def _take_here(self, ticket: Ticket, match: Match, need: Amounts, base: int) -> list[Any]:
@@ -271,7 +268,7 @@ class Limits:
         if ticket.settled:
             return
         ticket.settled = True
-        self._live.pop(ticket.id, None)
+        self._recovery.end(ticket)
         if ticket.at is not None:
             self._local.settle(ticket, spent)
             if ticket.born is None:
@@ -288,109 +285,6 @@ class Limits:
     def _row(self, ticket: Ticket) -> Row:
         return self._matches.made_of(ticket.buckets).row if ticket.rest else ticket.match.row
 
-    # --- connections and memories
-
-    async def _make_up(self) -> None:
-        """On each new connection: what Redis has missed is told before anything new is asked. Raises Away or Says."""
-        if (await self._renew())[0] == FORGOTTEN and (self._limits or self._live or self._outbox):
-            await self._memory.begin()
-            await self._renew()
-        if self._down_s is not None and (time.monotonic() - self._down_s) * 1000 > self._lease_ms / 2:
-            # Leases may have ended of requests that run on. Nobody takes their places until every worker was able to renew its own.
-            await asyncio.sleep(LONGEST_PAUSE_S + 0.5)
-            await self._renew()
-        # From here on nothing is awaited: what is sent now is done before what requests send next.
-        for ticket in self._live.values():
-            if ticket.at is not None:
-                if ticket.born is None:
-                    self._local.settle(ticket, NOTHING)
-                    self._owed[ticket.id] = ticket
-                else:
-                    ticket.at = None  # its later part stays charged as it was estimated
-        told = [self._owe(ticket) for ticket in self._owed.values()]
-        told += [self._charge(charge) for charge in self._local.charges()]
-        self._outbox.send_again()
-        if told:
-            self._spawn(self._until_told(told))
-        self._down_s = None
-        self._telemetry.redis_away(False)
-
-    def _owe(self, ticket: Ticket) -> asyncio.Task[None]:
-        asked = self._counters.ask(self._row(ticket).take(ticket.id, ticket.need, FORCE))
-
-        async def told() -> None:
-            reply = await asked
-            if reply[0] == TAKEN:
-                ticket.born = reply[2]
-                self._owed.pop(ticket.id, None)
-
-        return asyncio.ensure_future(told())
-
-    def _charge(self, charge: Charge) -> asyncio.Task[None]:
-        match = self._matches.made_of([charge.bucket])
-        need = [0] * 6
-        need[charge.bucket.rule.resource - 1] = charge.amount
-        asked = self._counters.ask(match.row.take(charge.id, cast(Amounts, tuple(need)), FORCE))
-
-        async def told() -> None:
-            if (await asked)[0] == TAKEN:
-                self._local.charged(charge)
-
-        return asyncio.ensure_future(told())
-
-    async def _until_told(self, told: list[asyncio.Task[None]]) -> None:
-        done = await asyncio.gather(*told, return_exceptions=True)
-        if not any(done) and self._counters.up:
-            self._local.forget()
-
-    def _down(self) -> None:
-        self._down_s = self._down_s or time.monotonic()
-        self._telemetry.redis_away(True)
-
-    def _met(self, born: int) -> None:
-        """The memory that answers is not the one we knew, or the first that we meet."""
-        known, self._born = self._born, born
-        self._memory.remember()
-        if known is None:
-            return
-        for ticket in self._live.values():
-            if ticket.born is not None and ticket.born != born:
-                self._owed[ticket.id] = ticket
-        with contextlib.suppress(Away):  # the next connection will find them owed
-            told = [self._owe(ticket) for ticket in self._owed.values()]
-            self._spawn(self._until_told(told))
-
-    async def _renew(self) -> list[Any]:
-        """All leases that Redis counts; from the answer, which memory it has. Raises Away or Says."""
-        leases = renewable([ticket for ticket in self._live.values() if ticket.born is not None])
-        reply: list[Any] = []
-        for start in range(0, max(1, len(leases)), _RENEWED_AT_ONCE):
-            some = leases[start : start + _RENEWED_AT_ONCE]
-            reply = await self._counters.call(commands.renew(self._counters.scripts, self._lease_ms, some))
-            if reply[0] == FORGOTTEN:
-                return reply
-        if reply[2] != self._born:
-            self._met(reply[2])
-        return reply
-
-    async def _keep_renewing(self) -> None:
-        while True:
-            await asyncio.sleep(self._lease_ms / 3000)
-            if not self._counters.up or not (self._limits or self._live):
-                continue
-            with contextlib.suppress(Away, Says):
-                if (await self._renew())[0] == FORGOTTEN and self._live:
-                    await self._memory.begin()
-                    await self._renew()
-
-    def _holders(self, key: bytes) -> Collection[bytes]:
-        return [ticket.id for ticket in self._live.values() if key in ticket.match.leased]
-
     def _now_ms(self) -> float:
         """By Redis's clock, as far as it is known."""
         return time.time() * 1000 + self._skew_ms
-
-    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

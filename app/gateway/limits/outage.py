@@ -2,7 +2,7 @@
 
 import math
 import secrets
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -148,8 +148,8 @@ class Local:
             count.charge = None
 
     def forget(self) -> None:
-        """Redis knows it all."""
-        self._counts.clear()
+        """Redis knows it all, but for charges whose fate is unknown."""
+        self._counts = {key: count for key, count in self._counts.items() if count.charge is not None}
 
     def _count(self, match: Match, index: int, bucket: Bucket, workers: int, now_ms: float) -> _Count:
         count = self._counts.get(bucket.key)
@@ -204,14 +204,3 @@ def _free_ms(count: _Count, over: int, finish_ms: float) -> float:
         over -= taken
         free = (slot + _SLOTS) * width
     return free if over <= 0 else max(free, count.until_ms, finish_ms)
-
-
-def renewable(tickets: Sequence[Ticket]) -> list[tuple[bytes, bytes]]:
-    """Bucket and ticket of each lease that Redis counts."""
-    return [
-        (bucket.key, ticket.id)
-        for ticket in tickets
-        if ticket.match.leased or ticket.rest
-        for bucket in ticket.buckets
-        if bucket.rule.kind == LEASES
-    ]

@@ -36,11 +36,14 @@ class Ticket:
         return self.at is not None
 
     @property
+    def matches(self) -> Sequence[Match]:
+        """In the order in which they were taken."""
+        return (self.match, *(match for match, _ in self.rest)) if self.rest else (self.match,)
+
+    @property
     def buckets(self) -> Sequence[Bucket]:
         """In the order in which they were taken."""
-        if not self.rest:
-            return self.match.buckets
-        return [*self.match.buckets, *(bucket for match, _ in self.rest for bucket in match.buckets)]
+        return [bucket for match in self.matches for bucket in match.buckets] if self.rest else self.match.buckets
 
     @property
     def headers(self) -> list[Header]:

@@ -50,6 +50,7 @@ class Connection(asyncio.Protocol):
         self._on_lost = on_lost
         self._reader = hiredis.Reader()
         self._waiting: deque[tuple[Waiter, float]] = deque()
+        self._unsent: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -60,13 +61,15 @@ class Connection(asyncio.Protocol):
 
     def send(self, command: bytes, waiter: Waiter) -> None:
         """Raises Away, unsent, if the connection has ended."""
-        transport = self._transport
-        if transport is None:
+        if self._transport is None:
             raise Away("The connection has ended.", unsent=True)
         self._waiting.append((waiter, self._loop.time()))
         if self._timer is None:
             self._timer = self._loop.call_later(self._timeout_s, self._look)
-        self._turn.write(transport, command)
+        # Before the turn's answers: who has read one may ask again at once, of another worker, and must find his place free.
+        if not self._unsent:
+            self._turn.first(self._write)
+        self._unsent.append(command)
 
     def data_received(self, data: bytes) -> None:
         self._suspected = False
@@ -95,6 +98,11 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
         self._end()
+
+    def _write(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if self._transport is not None:
+            self._transport.write(b"".join(unsent))
 
     def _end(self) -> None:
         if self._transport is None:

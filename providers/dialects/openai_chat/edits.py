@@ -18,6 +18,10 @@ from providers.wire import NULL, UNREADABLE, Body, Frames, frame
 _EMPTY = Raw(b'""')
 
 
+# No engine has counted more; and what it costs, at whatever price, stays within a database's 63 bits.
+_MOST_TOKENS = 2**40
+
+
 class _Details(Struct):
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
@@ -51,11 +55,15 @@ def read_usage(raw: bytes | Raw) -> Usage | None:
     except UNREADABLE:
         return None
     return Usage(
-        input=told.prompt_tokens,
-        output=told.completion_tokens,
-        cached=told.prompt_tokens_details.cached_tokens if told.prompt_tokens_details else None,
-        reasoning=told.completion_tokens_details.reasoning_tokens if told.completion_tokens_details else None,
+        input=_possible(told.prompt_tokens),
+        output=_possible(told.completion_tokens),
+        cached=_possible(told.prompt_tokens_details.cached_tokens) if told.prompt_tokens_details else None,
+        reasoning=_possible(told.completion_tokens_details.reasoning_tokens) if told.completion_tokens_details else None,
     )
+
+
+def _possible(count: int | None) -> int | None:
+    return count if count is not None and 0 <= count <= _MOST_TOKENS else None
 
 
 def edit(raw: bytes, stamp: Stamp) -> Edited:
