@@ -5,6 +5,7 @@ engine fails; the process is told to stop. A generator's `finally` or a response
 """
 
 import asyncio
+import functools
 import logging
 from collections import Counter
 
@@ -39,10 +40,11 @@ class Door:
                 if gateway.draining:
                     raise Unavailable("This gateway is being shut down: try again.", retry_after_s=1)
                 headers = _headers(call.headers)
-                underway.caller = await who_asks(gateway.live, headers, call.path, call.peer, call.headers)
+                admit = functools.partial(who_asks, gateway.live, headers, call.path, call.peer, call.headers)
+                underway.caller = await admit()
                 _check_body(headers, gateway.settings.max_body_bytes)
                 raw = await call.read(gateway.settings.max_body_bytes)
-                await serve(gateway, self._dialect, raw, headers, underway, out)
+                await serve(gateway, self._dialect, raw, headers, underway, out, admit)
             except NarthexError as error:
                 await self._refuse(error, underway, out)
             except Exception:

@@ -13,14 +13,14 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 import httpx
 import msgspec
 
 from app import uuid7
-from app.domain import Outcome
+from app.domain import Caller, Outcome
 from app.gateway.attempt import Attempts, Streaming
 from app.gateway.bill import needed, spent
 from app.gateway.fleet import Fleet
@@ -97,18 +97,30 @@ class Gateway:
             self.limits.settle(ticket, spent(exchange))
 
 
-async def serve(gateway: Gateway, dialect: Dialect, raw: bytes, headers: Mapping[bytes, bytes], underway: Underway, out: Out) -> None:
-    """Answers one request. Raises a NarthexError while nothing has been sent; after that the error is told in the stream."""
+async def serve(
+    gateway: Gateway,
+    dialect: Dialect,
+    raw: bytes,
+    headers: Mapping[bytes, bytes],
+    underway: Underway,
+    out: Out,
+    admit: Callable[[], Awaitable[Caller]],
+) -> None:
+    """Answers one request. Raises a NarthexError while nothing has been sent; after that the error is told in the stream.
+
+    `admit` asks once more who asks, for a request that has waited: its key may be good no longer.
+    """
     assert underway.caller is not None
     key = headers.get(HEADER)
     if key is not None:
         begun = await gateway.idempotency.begin(key, headers, underway.caller, underway.route, raw, underway.id)
+        underway.claim = None if isinstance(begun, Answer) else begun
+        underway.caller = await admit()
         if isinstance(begun, Answer):
             underway.replays(begun)
             gateway.telemetry.replayed(underway.route)
             await out.replay(begun)
             return
-        underway.claim = begun
     ask = underway.ask = dialect.open(raw)
     underway.episode_id = _episode(ask, headers, underway)
     underway.tags = tags_of(ask, headers)

@@ -151,6 +151,31 @@ async def test_if_the_first_one_leaves_who_waits_runs(service: Service, engine: 
     assert (await service.recorded(id))["outcome"] == "hung_up"
 
 
+async def test_a_key_that_is_revoked_while_its_request_waits_is_refused(service: Service, engine: ScriptedEngine):
+    made = await asyncio.to_thread(service.run, "keys", "create", "--team", "soon gone", "--quiet")
+    key = made.stdout.strip()
+
+    async def endless(asked: Asked) -> None:
+        asked.begin_stream()
+        while not asked.left.is_set():
+            asked.frame(chunk({"content": "more "}))
+            await asyncio.sleep(0.1)
+
+    engine.script = endless
+    headers = keyed()
+    async with connections(service, 2, key) as (first, second):
+        async with first.stream("POST", CHAT, json=STREAM, headers=headers) as begun:
+            lines = begun.aiter_lines()
+            await anext(lines)
+            waiting = asyncio.create_task(second.post(CHAT, json=STREAM, headers=headers))
+            revoked = await asyncio.to_thread(service.run, "keys", "revoke", key.rsplit("-", 1)[0][:15])
+            assert revoked.returncode == 0, revoked.stderr
+            await asyncio.sleep(0.5)
+            assert not waiting.done()
+        assert (await asyncio.wait_for(waiting, 3)).status_code == 401
+    assert len(chats(engine)) == 1
+
+
 async def test_who_leaves_while_waiting_changes_nothing(service: Service, engine: ScriptedEngine):
     engine.script = slow
     headers = keyed()
