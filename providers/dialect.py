@@ -55,7 +55,7 @@ class Edited(Struct, frozen=True):
 class Editor(Protocol):
     """A stream of an engine made the caller's: blocks in, bytes for the caller out, at once. One per stream.
 
-    `written_tokens`: about how many came, for when nobody tells: engines stream a chunk for each.
+    `written_tokens`: about how many came, for when nobody tells.
     What ends the stream is withheld by feed() and given by end(): the exchange is recorded in between.
     An error that the engine reports, or its garbling, is `failure`: what feed() gave before it is the caller's all the same.
     end() raises it, or CutShort if the engine ended too early. `done`: the engine has said that it ended.
@@ -65,7 +65,9 @@ class Editor(Protocol):
     finish_reason: str | None
     failure: UpstreamError | None
     done: bool
-    written_tokens: int
+
+    @property
+    def written_tokens(self) -> int: ...
 
     def feed(self, block: bytes) -> bytes: ...
 

@@ -225,3 +225,14 @@ def test_no_bytes_break_the_editor_or_the_reader(blocks: list[bytes]) -> None:
             each.end()
         except UpstreamError:
             pass
+
+
+@pytest.mark.parametrize(
+    ("words", "least", "most"),
+    [([], 0, 0), ([""], 1, 1), (["", *["word "] * 40], 41, 60), (["", "word " * 40], 40, 60), (["word " * 40, "word "], 40, 60)],
+    ids=["nothing", "a beginning", "a token a chunk", "all at once", "all at once and first"],
+)
+def test_what_was_written_is_estimated_however_much_comes_in_a_chunk(words: list[str], least: int, most: int) -> None:
+    editor = OpenAIChat().editor(STAMP)
+    editor.feed(plain([chunk([piece(content=word)]) for word in words]))
+    assert least <= editor.written_tokens <= most

@@ -295,8 +295,8 @@ async def test_chat_says_when_to_come_back(service: Service, engine: ScriptedEng
 
 def test_chat_tells_a_limit_in_the_rules_own_words(service: Service) -> None:
     """And adds nothing: the message has the time already."""
-    rule = '[[limits]]\nname = "one an hour"\nscope = { team = "told" }\nresource = "requests"\namount = 1\nper = "hour"\n'
-    key = type_in(service, "keys", "create", "--team", "told", "--quiet").stdout.strip()
+    rule = '[[limits]]\nname = "one an hour"\nscope = { team = "told by chat" }\nresource = "requests"\namount = 1\nper = "hour"\n'
+    key = type_in(service, "keys", "create", "--team", "told by chat", "--quiet").stdout.strip()
     assert type_in(service, "apply", "--yes", "-", stdin=rule).exit_code == 0
     try:
         assert type_in(service, "chat", "sandbox", "hi", "--key", key).exit_code == 0
