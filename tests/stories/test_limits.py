@@ -353,6 +353,9 @@ async def test_without_redis_each_worker_enforces_its_share_and_redis_is_told_la
     assert len(local) == 3 and all((b"x-narthex-limits", b"local") in ticket.headers for ticket in local)
     for ticket in (*taken, *local):
         worker.limits.settle(ticket, Spent())
+    assert all((b"x-narthex-limits", b"local") in ticket.headers for ticket in local), "an answer's headers are written when it is settled"
+    with pytest.raises(Unavailable, match="cannot be told at the moment"):
+        await worker.limits.look(ADA, None, {})
     assert len(await worker.admitted(20)) == 6
     assert worker.metric("narthex_redis_away") == 1 and worker.metric("narthex_limits_local_total") == 9
     await asyncio.to_thread(valkey.start)

@@ -255,7 +255,7 @@ class Limits:
                 if reply[0] == REFUSED:
                     return reply
                 mode = await self._prepare(match, reply, mode)
-        raise refusal.unavailable(match.buckets[0].rule)
+        raise refusal.unseen()
 
     def _count_tried(self, match: Match, reply: list[Any]) -> None:
         for index in match.tried:

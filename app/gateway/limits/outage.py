@@ -99,6 +99,7 @@ class Local:
                 count.slots[place] = count.slots.get(place, 0) + needed
             at.append((count.bucket, place, needed))
         ticket.at = at
+        ticket.local = True
         return taken
 
     def settle(self, ticket: Ticket, spent: Amounts) -> None:

@@ -79,6 +79,12 @@ def unavailable(rule: Rule) -> Unavailable:
     return error
 
 
+def unseen() -> Unavailable:
+    error = Unavailable("What is left of the limits cannot be told at the moment: the server that counts is away.", retry_after_s=_AGAIN_S)
+    error.code = "limits_unavailable"
+    return error
+
+
 def allows(rule: Rule) -> str:
     limit = rule.limit
     if limit.resource == "concurrency":

@@ -13,11 +13,11 @@ LOCAL: Header = (b"x-narthex-limits", b"local")
 class Ticket:
     """`replies`: a Match and what was answered for it, one for the plan's model and one for each fallback with rules of its own.
 
-    `born`: the memory in which it was taken. `at`: while Redis was away it was taken here, from these places. `unsure`: Redis may
-    have taken it, and could not say so. `settled`: it is over.
+    `born`: the memory in which it was taken. `at`: while Redis was away it was taken here, from these places, and is held there still;
+    `local`: some of it was, at any time. `unsure`: Redis may have taken it, and could not say so. `settled`: it is over.
     """
 
-    __slots__ = ("at", "born", "id", "match", "need", "reply", "rest", "settled", "unsure")
+    __slots__ = ("at", "born", "id", "local", "match", "need", "reply", "rest", "settled", "unsure")
 
     def __init__(self, id: bytes, match: Match, need: Amounts) -> None:
         self.id = id
@@ -27,13 +27,9 @@ class Ticket:
         self.rest: list[tuple[Match, list[Any]]] = []
         self.born: int | None = None
         self.at: list[tuple[Bucket, int, int]] | None = None
+        self.local = False
         self.unsure = False
         self.settled = False
-
-    @property
-    def local(self) -> bool:
-        """Whether this worker alone counts it, as Redis is away."""
-        return self.at is not None
 
     @property
     def matches(self) -> Sequence[Match]:
@@ -49,7 +45,7 @@ class Ticket:
     def headers(self) -> list[Header]:
         """x-ratelimit-*: of each resource, the rule of which the least is left."""
         told = headers([(self.match, self.reply), *self.rest] if self.rest else ((self.match, self.reply),), 2)
-        return [*told, LOCAL] if self.at is not None else told
+        return [*told, LOCAL] if self.local else told
 
 
 def headers(replies: Sequence[tuple[Match, list[Any]]], stride: int) -> list[Header]:
