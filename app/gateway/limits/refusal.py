@@ -88,7 +88,7 @@ def unseen() -> Unavailable:
 def allows(rule: Rule) -> str:
     limit = rule.limit
     if limit.resource == "concurrency":
-        return f"The rule {rule.name!r} allows {rule.amount} requests at a time."
+        return f"The rule {rule.name!r} allows {rule.amount} request{'' if rule.amount == 1 else 's'} at a time."
     return f"The rule {rule.name!r} allows {_said(rule, rule.amount)} per {limit.per}."
 
 
@@ -116,7 +116,7 @@ def _details(rule: Rule, needed: int | None) -> dict[str, str | float | None]:
     return {
         "rule": rule.name,
         "resource": limit.resource,
-        "amount": limit.amount,
+        "amount": in_units(rule, rule.amount),
         "per": limit.per,
         "needed": None if needed is None else in_units(rule, needed),
     }

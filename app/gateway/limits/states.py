@@ -49,7 +49,7 @@ def states(match: Match, reply: list[Any], need: Amounts) -> list[RuleState]:
                 rule=rule.name,
                 scope=limit.scope,
                 resource=limit.resource,
-                amount=limit.amount,
+                amount=in_units(rule, rule.amount),
                 per=limit.per,
                 remaining=in_units(rule, left),
                 reset_s=None if rule.kind == LEASES else reset_ms / 1000,
