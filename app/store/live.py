@@ -41,7 +41,7 @@ class Live:
         self.directory = directory.EMPTY
         self.keys = KeyIndex(settings.database_url, self._folder, worker, settings.keys_remembered)
         self.connected = False
-        self.workers_alive = 1
+        self.workers_alive = max(settings.workers, 1)  # of this machine, until Postgres tells of all
         self.trusted_proxies = settings.trusted_proxies.parsed
         self._settings = settings
         self._database = database
