@@ -172,6 +172,12 @@ def test_only_the_store_and_the_record_know_sql() -> None:
     assert knowing <= {"app/local/asking.py"}
 
 
+def test_only_the_store_speaks_to_redis() -> None:
+    """And the doctor, who has to see what is wrong with it."""
+    speaking = {module(path) for path in files(*ROOMS) if {name.partition(".")[0] for name in imports(path)} & {"redis", "hiredis"}}
+    assert speaking and all(is_in(name, {"app.store", "app.local.doctor"}) for name in speaking), speaking
+
+
 def test_nothing_is_imported_inside_a_function() -> None:
     inside = [
         f"{path}:{node.lineno}"

@@ -80,8 +80,6 @@ class Gateway:
         self.telemetry = telemetry
         self.idempotency = idempotency
         self.draining = False
-        # Handed to what would look it up at each request: before CPython 3.12 that costs a system call.
-        self.loop = asyncio.get_running_loop()
 
     def close(self, underway: Underway, outcome: Outcome) -> None:
         """Records the exchange, counts it, and settles what it holds of limits. Once: a second time does nothing."""
@@ -129,8 +127,8 @@ async def serve(
     except SpoolFull as full:
         raise Unavailable(str(full), retry_after_s=5) from None
     planned = underway.plan = plan(gateway.live.directory, underway.caller, ask.model, underway.id)
-    underway.need = needed(ask, planned, gateway.settings.limits_output_tokens, underway.received_us / 1e6)
-    underway.ticket = await gateway.limits.reserve(underway.id, underway.caller, planned.name, underway.tags, underway.need)
+    need = needed(ask, planned, gateway.settings.limits_output_tokens, underway.received_us / 1e6)
+    underway.ticket = await gateway.limits.reserve(underway.id, underway.caller, planned.name, underway.tags, need)
     recorded = gateway.spool.open(underway.id, underway.caller.content)
     recorded.ask(raw)
     entry = underway.entry = recorded if underway.claim is None else underway.claim.over(recorded)

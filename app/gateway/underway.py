@@ -10,7 +10,6 @@ from app import uuid7
 from app.domain import Attempt, Caller, Exchange, Outcome, Plan
 from app.gateway.bill import charged, cost_of
 from app.gateway.claims import Claim
-from app.gateway.limits.need import Need
 from app.gateway.limits.ticket import Ticket
 from app.store.answers import Answer
 from providers.chat import Usage
@@ -65,7 +64,6 @@ class Underway:
         self.served: Attempt | None = None
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
-        self.need: Need | None = None
         self.ticket: Ticket | None = None
         self.editor: Editor | None = None
         self.written_tokens = 0

@@ -48,7 +48,7 @@ async def what_was_answered_is_recorded_exactly_once(kills_each: int) -> None:
     await asyncio.gather(*clients)
 
     assert all(killed[victim] == kills_each for victim in ("gateway", "writer", "postgres"))
-    assert len(had) > answered_at_the_end > 50, "the service answered through it all, and does still"
+    assert len(had) > answered_at_the_end > 10 * kills_each, "the service answered through it all, and does still"
     database_url = dict(line.split("=", 1) for line in (service.home / "run" / "servers").read_text().splitlines())["DATABASE_URL"]
     rows, contents = await _stored(database_url, had)
     assert len(had) == len(set(had))
