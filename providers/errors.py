@@ -6,6 +6,7 @@
     │   ├── NoKey             401 no key, or one we do not know
     │   ├── NotAllowed        403 a key that may not do this
     │   ├── UnknownModel      404 a name that this key may not use or nobody configured
+    │   ├── UnknownResponse   404 an answer that is not kept, or not for this caller
     │   ├── UnknownRoute      404
     │   ├── WrongMethod       405
     │   ├── Conflict          409 the same request is being answered already
@@ -14,6 +15,7 @@
     │   ├── KeyReused         422 an Idempotency-Key that stands for another request
     │   ├── LimitReached      429 a limit's rule has no room for it now
     │   │   └── NeverFits     400 a limit's rule never has room for it
+    │   ├── NotOffered        501 a route that no target of the model has
     │   └── Unavailable       503 we cannot take it now: draining, or nowhere to record it
     └── UpstreamError             an engine failed us
         ├── Unreachable       502 no connection, or it broke before an answer
@@ -23,6 +25,7 @@
         ├── Garbled           502 what it answered is not what its API promises
         ├── CutShort          502 it ended midway
         ├── CredentialRefused 502 it did not accept *our* credential: not the caller's 401
+        ├── Ignored           422 it answered, and not as it was asked to: another may
         └── Refused           4xx it says that the request is wrong: its own number is kept
             └── Missing       404 it does not have what the target names: another may
 
@@ -44,7 +47,7 @@ class NarthexError(Exception):
     elsewhere: ClassVar[bool] = False
     fault: ClassVar[bool] = False
     code: str | None = None
-    details: Mapping[str, str | float | None] | None = None
+    details: Mapping[str, str | float | Sequence[str] | None] | None = None
 
     def __init__(self, message: str, *, param: str | None = None, retry_after_s: float | None = None) -> None:
         super().__init__(message)
@@ -77,6 +80,18 @@ class UnknownModel(AskError):
     kind = "not_found_error"
 
 
+class UnknownResponse(AskError):
+    """In OpenAI's words. `id`: as it was said; `why`: where there is more to say, a sentence."""
+
+    status = 404
+    kind = "invalid_request_error"
+
+    def __init__(self, id: str, why: str = "") -> None:
+        self.id = id[:100]
+        self.why = why
+        super().__init__(" ".join([f"Response with id '{self.id}' not found.", *([why] if why else [])]))
+
+
 class UnknownRoute(AskError):
     status = 404
     kind = "not_found_error"
@@ -100,6 +115,11 @@ class TooLarge(AskError):
 
 class Unsupported(AskError):
     status = 422
+    kind = "unsupported"
+
+
+class NotOffered(AskError):
+    status = 501
     kind = "unsupported"
 
 
@@ -199,6 +219,12 @@ class CutShort(UpstreamError):
 
 
 class CredentialRefused(UpstreamError):
+    fault = False
+
+
+class Ignored(UpstreamError):
+    status = 422
+    kind = "unsupported"
     fault = False
 
 

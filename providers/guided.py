@@ -15,7 +15,12 @@ class JsonObject(Struct, frozen=True):
 
 
 class JsonSchema(Struct, frozen=True):
+    """`name`, `description` and `strict`: as OpenAI lets callers say them of a schema."""
+
     schema: Raw
+    name: str | None = None
+    description: str | None = None
+    strict: bool | None = None
 
 
 class Regex(Struct, frozen=True):

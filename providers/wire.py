@@ -113,6 +113,10 @@ def _data(frame: bytes) -> bytes | None:
     """None for an event without data, or with none in it: the latter is not an event either."""
     if frame.startswith(b"data: ") and b"\n" not in frame:
         return frame[6:] or None
+    if frame.startswith(b"event: ") and frame.count(b"\n") == 1:  # as Anthropic and OpenAI's Responses write them
+        _, is_data, data = frame.partition(b"\ndata: ")
+        if is_data:
+            return data or None
     lines = [line[5:].removeprefix(b" ") for line in frame.removeprefix(_BOM).split(b"\n") if line.startswith(b"data:")]
     return b" ".join(line for line in lines if line) or None
 

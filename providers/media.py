@@ -1,0 +1,68 @@
+"""Media in a chat: data URLs as bytes and back, and which addresses a target would have to be spared."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from msgspec.structs import replace
+
+from providers.chat import Audio, ChatRequest, Content, File, Image, Inline, Source, ToolResult, Url
+
+Kind = Literal["image", "file", "audio"]
+
+_DATA = re.compile(r"data:(?P<type>[^;,]*)(?:;[^;,]*)*?;base64,(?P<data>.*)", re.DOTALL | re.IGNORECASE)
+
+
+def read_url(url: str) -> Source:
+    """A data URL in base64 as what it holds; any other stays a URL."""
+    found = _DATA.match(url) if url[:5].lower() == "data:" else None
+    return Inline(found["type"].lower() or "text/plain", found["data"]) if found else Url(url)
+
+
+def write_url(source: Inline | Url) -> str:
+    return source.url if isinstance(source, Url) else f"data:{source.media_type};base64,{source.data}"
+
+
+def addresses(chat: ChatRequest, kinds: frozenset[Kind]) -> frozenset[str]:
+    """The URLs of all media of these kinds, in tool results too."""
+    return frozenset(
+        part.source.url
+        for message in chat.messages
+        for part in _all(message.parts)
+        if isinstance(part, Image | File | Audio) and isinstance(part.source, Url) and _kind(part) in kinds
+    )
+
+
+def inlined(chat: ChatRequest, kinds: frozenset[Kind], fetched: Mapping[str, Inline]) -> ChatRequest:
+    """The chat with the bytes in place of the addresses."""
+    return replace(
+        chat,
+        messages=tuple(replace(message, parts=tuple(_inline(part, kinds, fetched) for part in message.parts)) for message in chat.messages),
+    )
+
+
+def _inline(part: Content, kinds: frozenset[Kind], fetched: Mapping[str, Inline]) -> Content:
+    match part:
+        case Image() | File() | Audio() if isinstance(part.source, Url) and _kind(part) in kinds:
+            return replace(part, source=fetched[part.source.url])
+        case ToolResult():
+            return replace(part, parts=tuple(_inline(each, kinds, fetched) for each in part.parts))
+        case _:
+            return part
+
+
+def _all(parts: tuple[Content, ...]) -> Iterator[Content]:
+    for part in parts:
+        yield part
+        if isinstance(part, ToolResult):
+            yield from part.parts
+
+
+def _kind(part: Image | File | Audio) -> Kind:
+    match part:
+        case Image():
+            return "image"
+        case File():
+            return "file"
+        case Audio():
+            return "audio"
