@@ -12,13 +12,14 @@ import msgspec
 from msgspec import Struct
 
 from app.domain import Target
-from app.gateway.translate import Folding, editor, write_ask
+from app.gateway.translate import Folding, editor
 from providers.catalogue import build
 from providers.chat import Usage
 from providers.dialect import Ask, Edited, Stamp
 from providers.dialects.openai_chat import OpenAIChat
 from providers.errors import NarthexError, UpstreamError
 from providers.wire import Frames, frame
+from tests.laws.asking import sent
 
 CASES = Path(__file__).parent / "cases"
 DIALECT = OpenAIChat()
@@ -96,7 +97,7 @@ def play(case: Case) -> Played:
 def _play(case: Case, played: Played) -> None:
     ask = DIALECT.open(json.dumps(case.asked).encode())
     provider = build(case.provider.adapter, "host", case.provider.options).at_version(case.provider.version)
-    prepared = write_ask(ask, provider, Target("host", "acme/paint-7b"), lambda field: "all" in case.drop or field in case.drop)
+    prepared = sent(ask, provider, Target("host", "acme/paint-7b"), lambda field: "all" in case.drop or field in case.drop)
     played.sent, played.dropped = json.loads(prepared.raw), prepared.dropped
     assert case.engine is not None, "the case says nothing of the engine, and the engine was asked"
     answer = case.engine
@@ -111,7 +112,7 @@ def _play(case: Case, played: Played) -> None:
 
 
 def _stream(ask: Ask, answer: Answer, stamp: Stamp, played: Played) -> None:
-    editing = editor(DIALECT, stamp, streamed=answer.frames is not None)
+    editing = editor(DIALECT, DIALECT, stamp, streamed=answer.frames is not None)
     out = editing.feed(_raw(answer))
     if not out and editing.failure is not None:
         raise editing.failure
@@ -128,7 +129,7 @@ def _stream(ask: Ask, answer: Answer, stamp: Stamp, played: Played) -> None:
 
 
 def _folded(answer: Answer, stamp: Stamp) -> Edited:
-    folding = Folding(DIALECT, stamp)
+    folding = Folding(DIALECT, DIALECT, stamp)
     folding.feed(_raw(answer))
     return folding.end()
 

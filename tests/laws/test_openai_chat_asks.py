@@ -133,7 +133,7 @@ def test_a_conversation_with_calls_is_accepted() -> None:
 
 FAULTS: list[tuple[Any, str]] = [
     ([], "messages"),
-    ("Hi", "messages"),
+    (5, "messages"),
     (None, "messages"),
     (["Hi"], "messages[0]"),
     ([{"role": "user", "content": 5}], "messages[0].content"),

@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
+from openai.lib.streaming._deltas import accumulate_delta
 
 from app.gateway.translate import Folding, Unfolding
-from providers.chat import ChatResponse, Choice, Reasoning, Text, ToolCall, Usage
+from providers.chat import ChatResponse, Choice, Content, Reasoning, Text, ToolCall, Usage
 from providers.dialects.openai_chat import OpenAIChat
 from providers.errors import Garbled, Refused
 from providers.events import Delta, Event, Opened, fold, unfold
-from tests.laws.chats import SILENT, STAMP, answers, bounded, chunk, cuts, piece, streams, told, usage
+from tests.laws.chats import SILENT, STAMP, answers, bounded, chunk, cuts, piece, streams, told, usage, woven_answers
 
 DIALECT = OpenAIChat()
 
@@ -27,7 +28,7 @@ def written(events: list[Event]) -> bytes:
 
 def read(blocks: list[bytes]) -> list[Event]:
     reader = DIALECT.reader()
-    return [event for block in blocks for event in reader.feed(block)] + reader.end()
+    return [*(event for block in blocks for event in reader.feed(block)), *reader.end()]
 
 
 @bounded
@@ -40,6 +41,37 @@ def test_what_is_unfolded_folds_back(answer: ChatResponse) -> None:
 @given(answers)
 def test_a_whole_answer_is_read_as_it_was_written(answer: ChatResponse) -> None:
     assert DIALECT.read_response(DIALECT.write_response(answer, STAMP)) == answer
+
+
+@bounded
+@given(woven_answers)
+def test_what_chat_has_no_place_for_is_put_together_again(answer: ChatResponse) -> None:
+    read_back = DIALECT.read_response(DIALECT.write_response(answer, STAMP))
+    assert [meant(each.parts) for each in read_back.choices] == [meant(each.parts) for each in answer.choices]
+    assert read_back.usage == answer.usage
+
+
+def meant(parts: tuple[Content, ...]) -> list[Content]:
+    """Without how a citation was written: that tells its place in the whole content, not in its part."""
+    return [
+        replace(part, citations=tuple(replace(each, raw=Raw(b"")) for each in part.citations)) if isinstance(part, Text) else part
+        for part in parts
+    ]
+
+
+@bounded
+@given(woven_answers)
+def test_a_client_that_gives_a_streamed_answer_back_gives_all_its_parts(answer: ChatResponse) -> None:
+    """As the official client puts deltas together."""
+    frames = told(written(list(unfold(answer))))
+    for index, choice in enumerate(answer.choices):
+        deltas = [each["delta"] for frame in frames for each in frame["choices"] if each["index"] == index]
+        message: dict[object, object] = {}
+        for delta in deltas:
+            message = accumulate_delta(message, delta)
+        asked = json.dumps({"model": "m", "messages": [message]}).encode()
+        (given,) = DIALECT.read_request(DIALECT.open(asked).body).messages
+        assert meant(given.parts) == meant(choice.parts)
 
 
 @bounded
@@ -74,7 +106,7 @@ def shuffled(events: list[Event], data: st.DataObject) -> list[Event]:
 @bounded
 @given(answers)
 def test_a_stream_folded_equals_the_whole_answer(answer: ChatResponse) -> None:
-    folding = Folding(DIALECT, STAMP)
+    folding = Folding(DIALECT, DIALECT, STAMP)
     folding.feed(written(list(unfold(answer))))
     assert DIALECT.read_response(folding.end().raw) == answer
 
@@ -82,7 +114,7 @@ def test_a_stream_folded_equals_the_whole_answer(answer: ChatResponse) -> None:
 @bounded
 @given(answers)
 def test_a_whole_answer_streamed_equals_itself(answer: ChatResponse) -> None:
-    unfolding = Unfolding(DIALECT, STAMP)
+    unfolding = Unfolding(DIALECT, DIALECT, STAMP)
     # Pretty-printed, as OpenAI writes whole answers: no line end of it may break a frame.
     whole = json.dumps(json.loads(DIALECT.write_response(answer, STAMP)), indent=2, ensure_ascii=False).encode()
     out = unfolding.feed(whole) + unfolding.end()

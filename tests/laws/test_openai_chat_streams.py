@@ -1,6 +1,7 @@
 """Laws of the stream editor: what an engine streams reaches the caller whole, once, and as it was, but for the keys that are ours."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -95,6 +96,58 @@ def test_a_stream_that_ends_before_any_finish_reason_was_cut_short(chunks: list[
     assert out.count(b"data: ") == len([each for each in seen if each["choices"] or "usage" not in each])
     with pytest.raises(CutShort):
         editor.end()
+
+
+AROUND = [
+    '{"id":"x","object":"chat.completion.chunk","created":5,"model":"m","choices":%s}',
+    '{"choices":%s,"created":5,"id":"x","model":"m","object":"chat.completion.chunk"}',
+    '{ "id" : "x" , "choices" : %s , "usage" : null }',
+    '{"id": "x", "created": %d, "choices": %s, "obfuscation": "ab"}',
+    '{"id":"x","choices":%s,"obfuscation":"%d"}',
+    '{"choices":%s,"usage":{"prompt_tokens":3,"completion_tokens":%d,"total_tokens":7}}',
+    '{"more":{"choices":%s},"choices":%s}',
+    '{"more":{"choices":[1]},"choices":%s}',
+    '{"choices":[{"index":7}],"choices":%s}',
+    '{"choices":%s,"more":{"choices":%s}}',
+    '{"choices":%s,"x_groq":null,"error":null}',
+    '{"x":"\\"choices\\":[]","choices":%s}',
+    '{"choices":%s}',
+]
+SPOKEN = [
+    *[piece(content="a")] * 3,
+    piece(content="b"),
+    piece(content='"choices":[]}'),
+    piece(reasoning="c"),
+    piece(content="d"),
+    {"text": "e"},
+]
+
+
+@pytest.mark.parametrize("around", AROUND, ids=range(len(AROUND)))
+def test_whatever_stands_around_the_choices_they_and_it_come_through(around: str) -> None:
+    """Also where it is alike from chunk to chunk, of which the editor makes use."""
+    raws: list[str] = []
+    for at, each in enumerate([*SPOKEN, piece(0, "stop")]):
+        choices = json.dumps([each])
+        raws.append(re.sub("%[sd]", lambda gap, at=at, choices=choices: choices if gap[0] == "%s" else str(at), around))
+    frames = told(edited([f"data: {raw}\n\n".encode() for raw in raws]))
+    expected = [json.loads(raw) for raw in raws]
+    expected[-4]["choices"] = [piece(reasoning_content="c")]
+    expected[-2]["choices"] = [{"delta": {"role": "assistant", "content": "e"}}]
+    for frame, meant in zip(frames, expected, strict=True):
+        assert frame["id"] == STAMP.id and frame["model"] == STAMP.model and frame["episode_id"] == STAMP.episode_id
+        assert frame["object"] == "chat.completion.chunk" and frame["created"] == meant.get("created", STAMP.created)
+        kept = {key: value for key, value in frame.items() if key not in (*OURS, "object", "created")}
+        assert kept == {key: value for key, value in meant.items() if key not in (*OURS, "object", "created")}
+
+
+@pytest.mark.parametrize("last", [b'{"choices":[{"delta":["reasoning"]}]}', b'{"choices":[{]}', b'{"choices":[],"choices":5}'])
+def test_garbage_is_called_garbled_also_among_chunks_that_are_alike(last: bytes) -> None:
+    editor = OpenAIChat().editor(STAMP)
+    for _ in range(4):
+        assert editor.feed(b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n')
+    assert not editor.feed(b"data: " + last + b"\n\n")
+    assert isinstance(editor.failure, Garbled)
 
 
 def test_half_a_frame_at_the_end_does_not_cost_the_answer() -> None:

@@ -1,22 +1,31 @@
-"""OpenAI's chat completions, both ways: asks, edits of answers for callers who speak it too, and answers as meaning."""
+"""OpenAI's chat completions, both ways: asks, answers and streams, edited for who speaks it too, and as meaning for who does not."""
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
-import msgspec
-
-from providers.chat import ChatResponse
-from providers.dialect import Ask, Edited, Stamp
-from providers.dialects.openai_chat.answers import ChunkReader, ChunkWriter, read_response, write_response
+from providers.chat import ChatRequest, ChatResponse
+from providers.dialect import Ask, Concessions, Edited, Stamp
+from providers.dialects.openai_chat.answers import read_response, write_response
 from providers.dialects.openai_chat.asks import open_ask
-from providers.dialects.openai_chat.edits import StreamEditor, edit
+from providers.dialects.openai_chat.chunk_reader import ChunkReader
+from providers.dialects.openai_chat.chunk_writer import ChunkWriter
+from providers.dialects.openai_chat.edits import chunk_editor, edit
+from providers.dialects.openai_chat.places import place
+from providers.dialects.openai_chat.reading import WORDS, read_request
+from providers.dialects.openai_chat.writing import write_request
+from providers.envelope import openai_error
 from providers.errors import NarthexError
-from providers.wire import frame
+from providers.media import Kind
+from providers.openai_stream import StreamEditor, prepare
+from providers.wire import Body, frame
 
 
 class OpenAIChat:
-    """See providers.dialect.Dialect, whose methods these are."""
+    """See providers.dialect.ChatDialect, whose methods these are."""
 
     name: ClassVar[str] = "openai_chat"
+    words: ClassVar[Mapping[str, str]] = WORDS
+    only_bytes: ClassVar[frozenset[Kind]] = frozenset({"file", "audio"})
 
     def open(self, raw: bytes) -> Ask:
         return open_ask(raw)
@@ -25,7 +34,19 @@ class OpenAIChat:
         return edit(raw, stamp)
 
     def editor(self, stamp: Stamp) -> StreamEditor:
-        return StreamEditor(stamp)
+        return chunk_editor(stamp)
+
+    def prepare(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
+        prepare(body, stream, tell_usage=tell_usage)
+
+    def place(self, body: Body, path: str) -> str:
+        return place(body["messages"], path) if body.said("messages") else path
+
+    def read_request(self, body: Body) -> ChatRequest:
+        return read_request(body)
+
+    def write_request(self, chat: ChatRequest, concessions: Concessions) -> Body:
+        return write_request(chat, concessions)
 
     def read_response(self, raw: bytes) -> ChatResponse:
         return read_response(raw)
@@ -40,11 +61,7 @@ class OpenAIChat:
         return ChunkWriter(stamp)
 
     def write_error(self, error: NarthexError) -> bytes:
-        """The hosted gateway's envelope: `code` is the HTTP status as a number, unless there is a word that says more."""
-        told: dict[str, Any] = {"message": error.message, "type": error.kind, "code": error.code or error.status, "param": error.param}
-        if error.details:
-            told["details"] = error.details
-        return msgspec.json.encode({"error": told})
+        return openai_error(error)
 
     def write_error_frame(self, error: NarthexError) -> bytes:
-        return frame(self.write_error(error))
+        return frame(openai_error(error))

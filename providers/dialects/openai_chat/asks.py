@@ -1,10 +1,12 @@
-"""Reading a request to /v1/chat/completions: every documented field is checked, unknown ones pass.
+"""Opening a request to /v1/chat/completions: every documented field is checked, unknown ones pass.
+
+Engines take a raw prompt there too: mini-sglang as `prompt`, LMDeploy as a string for `messages` with `do_preprocess: false`; without
+that a string is one message of the user's.
 
 Sources: OpenAI's API reference (https://platform.openai.com/docs/api-reference/chat/create, read 2026-11), and for the guided and
 template fields the hosted gateway's reference, whose ranges these are.
 """
 
-import re
 from typing import Annotated
 
 import msgspec
@@ -13,7 +15,8 @@ from msgspec import Meta, Raw, Struct, field
 from providers.dialect import Ask
 from providers.errors import Malformed
 from providers.estimate import AUDIO, FILE, IMAGE, text_tokens
-from providers.wire import Body, half_pair
+from providers.opening import one_episode, opened
+from providers.wire import Body
 
 Unit = Annotated[float, Meta(ge=0, le=1)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
@@ -53,10 +56,16 @@ class CalledFunction(Struct):
     arguments: str
 
 
+class CalledCustom(Struct):
+    name: str
+    input: str
+
+
 class MadeCall(Struct):
     id: str | None = None
     type: str | None = None
     function: CalledFunction | None = None
+    custom: CalledCustom | None = None
 
 
 class Message(Struct):
@@ -66,6 +75,9 @@ class Message(Struct):
     tool_calls: list[MadeCall] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    function_call: CalledFunction | None = None
 
 
 class Function(Struct):
@@ -75,11 +87,18 @@ class Function(Struct):
     strict: bool | None = None
 
 
+class CustomTool(Struct):
+    name: str
+    description: str | None = None
+    format: Object | None = None
+
+
 class Tool(Struct):
     """`type` is left out by Mistral's clients, and is "function" to Mistral and vLLM then."""
 
     type: str | None = None
     function: Function | None = None
+    custom: CustomTool | None = None
 
 
 class NamedFunction(Struct):
@@ -93,6 +112,7 @@ class ToolChoice(Struct):
 
 class NamedSchema(Struct):
     name: str | None = None
+    description: str | None = None
     schema: Object | bool | None = None
     strict: bool | None = None
 
@@ -110,7 +130,8 @@ class Request(Struct):
     """The documented fields of a request; the body that is sent on stays the caller's bytes."""
 
     model: str
-    messages: Annotated[list[Message], Meta(min_length=1)]
+    messages: list[Message] | str | None = None
+    prompt: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
@@ -128,12 +149,19 @@ class Request(Struct):
     response_format: ResponseFormat | None = None
     tools: list[Tool] | None = None
     tool_choice: str | ToolChoice | None = None
+    functions: list[Function] | None = None
+    function_call: str | NamedFunction | None = None
     parallel_tool_calls: bool | None = None
     user: str | None = None
     metadata: dict[str, str] | None = None
     service_tier: str | None = None
     store: bool | None = None
     reasoning_effort: str | None = None
+    verbosity: str | None = None
+    prompt_cache_key: str | None = None
+    safety_identifier: str | None = None
+    top_k: int | None = None
+    do_preprocess: bool | None = None
     chat_template: str | None = None
     chat_template_kwargs: Object | None = None
     mm_processor_kwargs: Object | None = None
@@ -151,22 +179,12 @@ class Request(Struct):
 
 
 _decoder = msgspec.json.Decoder(Request)
-_PLACE = re.compile(r"^(?P<what>.*) - at `(?P<path>[^`]*)`$", re.DOTALL)
 
 
 def open_ask(raw: bytes) -> Ask:
     """Raises Malformed: what was wrong, where, and what was expected."""
-    try:
-        request = _decoder.decode(raw)
-        body = Body.read(raw)
-    except msgspec.ValidationError as fault:
-        raise _misfit(str(fault)) from None
-    except msgspec.DecodeError as fault:
-        raise _not_json(raw, str(fault)) from None
-    except UnicodeDecodeError as fault:
-        raise Malformed(f"The body is not UTF-8: byte {fault.start} of a string is {fault.object[fault.start]:#04x}.") from None
-    except RecursionError:
-        raise Malformed("The body is nested too deeply to be read.") from None
+    request, body = opened(raw, _decoder)
+    raw_prompt = _settle_prompt(request, body)
     if request.stream_options is not None and not request.stream:
         raise Malformed("`stream_options` may be set only with `stream: true`.", param="stream_options")
     most = request.max_completion_tokens or request.max_tokens
@@ -177,13 +195,38 @@ def open_ask(raw: bytes) -> Ask:
         model=request.model,
         stream=bool(request.stream),
         wants_usage=request.stream_options is not None and bool(request.stream_options.include_usage),
-        episode_id=_episode(request),
+        episode_id=one_episode(request.episode_id, request.episode_id_prefixed),
         tags=request.tags_prefixed or request.metadata or {},
         end_user=request.user,
         input_tokens=_input_tokens(raw, request),
         output_tokens=None if most is None else most * choices,
         choices=choices,
+        raw_prompt=raw_prompt,
     )
+
+
+def _settle_prompt(request: Request, body: Body) -> bool:
+    """Whether there is a raw prompt; then the body says it as `prompt`, and else its messages are a list."""
+    messages, prompt = request.messages, request.prompt
+    if prompt is not None and messages:
+        raise Malformed("`prompt` and `messages` both say what is asked: send one of them.", param="prompt")
+    if isinstance(messages, str):
+        body.pop("do_preprocess", None)
+        if prompt is None and request.do_preprocess is False:
+            del body["messages"]
+            body["prompt"] = messages
+            return True
+        if prompt is None:
+            body["messages"] = [{"role": "user", "content": messages}]
+            return False
+    if prompt is not None:
+        body.pop("messages", None)
+        return True
+    if messages is None:
+        raise Malformed("Object missing required field `messages` (or `prompt`, a text to go on with).", param="messages")
+    if not messages:
+        raise Malformed("Expected `messages` of length >= 1, or a `prompt`, at `messages`.", param="messages")
+    return False
 
 
 def _input_tokens(raw: bytes, request: Request) -> int:
@@ -192,7 +235,7 @@ def _input_tokens(raw: bytes, request: Request) -> int:
     if b"image_url" not in raw and b"input_audio" not in raw and b'"file"' not in raw:
         return text_tokens(len(raw))
     inline_bytes = media = 0
-    for message in request.messages:
+    for message in request.messages if isinstance(request.messages, list) else ():
         for part in message.content if isinstance(message.content, list) else ():
             match part.type:
                 case "image_url":
@@ -208,31 +251,3 @@ def _input_tokens(raw: bytes, request: Request) -> int:
                 case _:
                     pass
     return text_tokens(max(0, len(raw) - inline_bytes)) + media
-
-
-def _episode(request: Request) -> str | None:
-    plain, prefixed = request.episode_id, request.episode_id_prefixed
-    if "" in (plain, prefixed):
-        raise Malformed("`episode_id` is empty: leave it out for a new episode.", param="episode_id")
-    if plain and prefixed and plain.lower() != prefixed.lower():
-        raise Malformed("`episode_id` and `tensorzero::episode_id` name two episodes.", param="episode_id")
-    return plain or prefixed
-
-
-def _misfit(fault: str) -> Malformed:
-    """msgspec says ``Expected `str`, got `int` - at `$.messages[0].content` ``; the root it calls `$`."""
-    found = _PLACE.match(fault)
-    what, path = (found["what"], found["path"].removeprefix("$").removeprefix(".")) if found else (fault, "")
-    if not path:
-        missing = re.search(r"missing required field `([^`]*)`", what)
-        return Malformed(f"{what}." if missing else f"The body must be a JSON object. {what}.", param=missing[1] if missing else None)
-    return Malformed(f"{what} at `{path}`.", param=path)
-
-
-def _not_json(raw: bytes, fault: str) -> Malformed:
-    place = half_pair(raw)
-    if place is not None:
-        return Malformed(f"The body holds half a surrogate pair (byte {place}): a character was cut in two. Send both halves or none.")
-    if "truncated" in fault:
-        return Malformed(f"The body is not JSON: it ends too early (byte {len(raw)}).")
-    return Malformed(f"The body is not JSON: {fault.removeprefix('JSON is malformed: ')}.")

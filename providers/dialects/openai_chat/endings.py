@@ -1,0 +1,63 @@
+"""How an answer ended: finish reasons in OpenAI's words, and what engines say beyond them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from providers.dialects.openai_chat.shapes import ToldChoice
+from providers.errors import Failed
+from providers.wire import NULL, UNREADABLE
+
+_SAME = frozenset({"stop", "length", "tool_calls", "content_filter"})
+# TGI, Mistral, and OpenAI's own word for calls before there were several.
+_OTHERS: Mapping[str, str] = {
+    "function_call": "tool_calls",
+    "eos_token": "stop",
+    "stop_sequence": "stop",
+    "model_length": "length",
+    "max_tokens": "length",
+    "safety": "content_filter",
+}
+# vLLM, SGLang, LMDeploy, OpenRouter: what came before is no answer.
+_FAILED = frozenset({"error", "abort", "parse_error"})
+
+_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
+
+_read_text = msgspec.json.Decoder(str).decode
+
+
+def read_ending(choice: ToldChoice) -> tuple[str | None, str | None, str | None]:
+    """Finish reason, the engine's own word if it says more, and the stop sequence that ended it. Raises Failed for a reason that is one."""
+    reason = choice.finish_reason
+    if not reason:
+        return None, None, None
+    if reason in _FAILED:
+        raise Failed(f"The engine gave its answer up midway (finish_reason {reason!r}).")
+    stopped_by = _text(choice.stop_reason) or _text(choice.matched_stop)
+    if stopped_by is not None and reason in ("stop", "stop_sequence"):
+        return "stop", "stop_sequence", stopped_by
+    if reason in _SAME:
+        return reason, None, None
+    return _OTHERS.get(reason, "stop"), reason, None
+
+
+def _text(told: Raw) -> str | None:
+    """vLLM tells a number for a token that stopped it."""
+    if told is NULL:
+        return None
+    try:
+        return _read_text(told) or None
+    except UNREADABLE:
+        return None
+
+
+def write_service_tier(told: str | None) -> str | None:
+    """In OpenAI's words, for official clients check them. Anthropic's `standard` is the default; other tiers are of no meaning here."""
+    return told if told in _TIERS else "default" if told == "standard" else None
+
+
+def write_ending(reason: str | None, stop_sequence: str | None) -> dict[str, Any]:
+    """`stop_reason`, as vLLM tells it, where a stop sequence is known: OpenAI has no word for that."""
+    return {"finish_reason": reason} if stop_sequence is None else {"finish_reason": reason, "stop_reason": stop_sequence}

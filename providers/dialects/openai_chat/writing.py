@@ -1,0 +1,156 @@
+"""Meaning as a request in OpenAI chat.
+
+Source: https://platform.openai.com/docs/api-reference/chat/create, read 2026-11.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from providers import guided
+from providers.chat import ENGINE_WORDS, ChatRequest, HostTool, Thinking, Tool, ToolChoice
+from providers.dialect import Concessions
+from providers.dialects.openai_chat.messages_write import write_messages
+from providers.guided import Output
+from providers.wire import Body
+
+NAME = "openai_chat"
+
+_GRAMMAR = Raw(b'"grammar"')
+
+
+def write_request(chat: ChatRequest, concessions: Concessions) -> Body:
+    """Raises Unsupported, unless the caller lets go what chat has no word for."""
+    body = Body(model=chat.model)
+    if chat.prompt is None:
+        body["messages"] = write_messages(chat, concessions)
+    else:
+        body["prompt"] = chat.prompt
+    if chat.tools:
+        tools = _write_tools(chat, concessions)
+        if tools:
+            body["tools"] = tools
+    if chat.tool_choice is not None and (chat.tools or chat.origin == NAME):
+        body["tool_choice"] = _write_choice(chat.tool_choice, chat)
+    if chat.output is not None:
+        body.update(write_output(chat.output))
+    if chat.thinking is not None:
+        body.update(_write_thinking(chat.thinking, concessions))
+    service_tier = chat.service_tier
+    if service_tier is not None and not chat.origin.startswith("openai"):
+        concessions.hint("service_tier")
+        service_tier = None
+    said: dict[str, Any] = {
+        "parallel_tool_calls": chat.parallel_calls if chat.tools or chat.origin == NAME else None,
+        "verbosity": chat.verbosity,
+        "max_completion_tokens": chat.max_tokens,
+        "temperature": chat.temperature,
+        "top_p": chat.top_p,
+        "top_k": chat.top_k,
+        "seed": chat.seed,
+        "n": chat.n,
+        "stop": chat.stop or None,
+        "frequency_penalty": chat.frequency_penalty,
+        "presence_penalty": chat.presence_penalty,
+        "logprobs": chat.logprobs,
+        "top_logprobs": chat.top_logprobs,
+        "logit_bias": chat.logit_bias,
+        "user": chat.user,
+        "safety_identifier": chat.safety_identifier,
+        "metadata": chat.metadata,
+        "service_tier": service_tier,
+        "store": chat.store,
+        "prompt_cache_key": chat.cache_key,
+    }
+    body.update({key: value for key, value in said.items() if value is not None})
+    for key, value in chat.extra.items():
+        if chat.origin == NAME or key in ENGINE_WORDS:
+            body[key] = value
+        else:
+            concessions.extra(key, value, "OpenAI's chat has no such field.")
+    return body
+
+
+def write_output(output: Output) -> dict[str, Any]:
+    """A schema without a name was not asked for in OpenAI's words: strict, as whoever asks for it so means to have it obeyed."""
+    match output:
+        case guided.JsonObject():
+            return {"response_format": {"type": "json_object"}}
+        case guided.JsonSchema():
+            named: dict[str, Any] = {"name": output.name or "answer", "schema": output.schema}
+            if output.description is not None:
+                named["description"] = output.description
+            strict = True if output.strict is None and output.name is None else output.strict
+            if strict is not None:
+                named["strict"] = strict
+            return {"response_format": {"type": "json_schema", "json_schema": named}}
+        case _:
+            return guided.as_structured_outputs(output)
+
+
+def _write_thinking(thinking: Thinking, concessions: Concessions) -> dict[str, Any]:
+    if thinking.summary is not None:
+        concessions.hint("thinking.summary")
+    if thinking.effort is not None:
+        return {"reasoning_effort": thinking.effort}
+    if thinking.budget_tokens is None:
+        return {}
+    concessions.hint("thinking.budget_tokens")
+    budget = thinking.budget_tokens
+    return {"reasoning_effort": "low" if budget <= 2048 else "medium" if budget <= 8192 else "high"}
+
+
+def _write_tools(chat: ChatRequest, concessions: Concessions) -> list[Any]:
+    """Only OpenAI itself knows a choice among allowed tools: for a caller of another dialect only those are sent."""
+    allowed = None if chat.tool_choice is None or chat.origin == NAME else chat.tool_choice.allowed
+    tools: list[Any] = []
+    for at, tool in enumerate(chat.tools):
+        if isinstance(tool, HostTool):
+            if tool.origin == NAME:
+                tools.append(tool.raw)
+            else:
+                concessions.without(f"tools[{at}]", f"a tool of type {tool.kind!r} is run by hosts that speak {tool.origin} alone.")
+        elif allowed is None or tool.name in allowed:
+            tools.append(_write_tool(tool, at, chat.origin == NAME, concessions))
+    return tools
+
+
+def _write_tool(tool: Tool, at: int, own: bool, concessions: Concessions) -> dict[str, Any]:
+    outer: dict[str, Any] = {}
+    inner: dict[str, Any] = {"name": tool.name}
+    for key, value in {
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "strict": tool.strict,
+        "format": None if tool.format is None else _nested(tool.format),
+    }.items():
+        if value is not None:
+            inner[key] = value
+    for key, value in tool.extra.items():
+        if own:
+            (inner if key.startswith("function.") else outer)[key.removeprefix("function.")] = value
+        else:
+            concessions.extra(f"tools[{at}].{key}", value, "OpenAI's chat has no such field for tools.")
+    kind = "custom" if tool.custom else "function"
+    return {"type": kind, kind: inner, **outer}
+
+
+def _nested(format: Raw) -> Any:
+    told = msgspec.json.decode(format, type=dict[str, Raw])
+    if told.get("type") != _GRAMMAR:
+        return format
+    return {"type": "grammar", "grammar": {key: value for key, value in told.items() if key != "type"}}
+
+
+def _write_choice(choice: ToolChoice, chat: ChatRequest) -> Any:
+    if choice.mode == "named":
+        return _named(choice.name or "", chat)
+    if choice.allowed is not None and chat.origin == NAME:
+        return {"type": "allowed_tools", "allowed_tools": {"mode": choice.mode, "tools": [_named(name, chat) for name in choice.allowed]}}
+    return choice.mode
+
+
+def _named(name: str, chat: ChatRequest) -> dict[str, Any]:
+    custom = any(isinstance(tool, Tool) and tool.custom and tool.name == name for tool in chat.tools)
+    return {"type": "custom", "custom": {"name": name}} if custom else {"type": "function", "function": {"name": name}}

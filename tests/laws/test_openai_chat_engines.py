@@ -1,0 +1,240 @@
+"""What engines make of OpenAI chat's answers, whole and streamed, is understood."""
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from providers.chat import Choice, Opaque, Part, Reasoning, Refusal, Seal, Text, ToolCall, Usage
+from providers.dialects.openai_chat import OpenAIChat
+from providers.errors import CutShort, Failed, Garbled, UpstreamError
+from providers.events import Closed, Delta, Event, Finished, Opened, fold
+from tests.laws.chats import SILENT, STAMP, chunk, piece, told, usage
+
+DIALECT = OpenAIChat()
+
+
+def wire(chunks: list[Any]) -> bytes:
+    return b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in chunks)
+
+
+def streamed(chunks: list[Any]) -> list[Event]:
+    reader = DIALECT.reader()
+    return [*reader.feed(wire(chunks)), *reader.end()]
+
+
+def whole(message: Any, finish_reason: str = "stop", **more: Any) -> Choice:
+    raw = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": finish_reason, **more}]}).encode()
+    return DIALECT.read_response(raw).choices[0]
+
+
+THINKING = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "Hi"}]
+MESSAGES: list[tuple[dict[str, Any], tuple[Part, ...]]] = [
+    ({"content": [{"type": "text", "text": "Hi"}]}, (Text("Hi"),)),
+    ({"content": THINKING}, (Reasoning("hm"), Text("Hi"))),
+    ({"content": [{"type": "thinking", "thinking": "hm"}, {"type": "reference", "reference_ids": [1]}]}, (Reasoning("hm"),)),
+    ({"content": [{"type": "refusal", "refusal": "no"}]}, (Refusal("no"),)),
+    ({"content": "Hi", "reasoning": "hm"}, (Reasoning("hm"), Text("Hi"))),
+    ({"content": "Hi", "reasoning": "hm", "reasoning_content": "hm"}, (Reasoning("hm"), Text("Hi"))),
+    ({"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": {"b": 1}}}]}, (ToolCall("a", "f", '{"b":1}'),)),
+    ({"tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "f", "input": "x"}}]}, (ToolCall("a", "f", "x", custom=True),)),
+    (
+        {"tool_calls": [{"id": "a", "function": {"name": "f"}, "extra_content": {"google": {"thought_signature": "s"}}}]},
+        (ToolCall("a", "f", "", seal=Seal("gemini", "s")),),
+    ),
+    (
+        {"reasoning": "hm", "reasoning_details": [{"type": "reasoning.text", "text": "hm", "signature": "s", "format": "x", "index": 0}]},
+        (Reasoning("hm", Seal("openai_chat", "s"), {"format": Raw(b'"x"')}),),
+    ),
+    (
+        {"content": "Hi", "reasoning_details": [{"type": "reasoning.encrypted", "data": "s", "id": "r1"}]},
+        (Reasoning("", Seal("openai_chat", "s"), {"id": Raw(b'"r1"')}), Text("Hi")),
+    ),
+    (
+        {"content": "Hi", "reasoning_details": [{"type": "reasoning.summary", "summary": "s"}]},
+        (Opaque("openai_chat", Raw(b'{"type":"reasoning.summary","summary":"s"}')), Text("Hi")),
+    ),
+    ({"content": "Hi", "reasoning_details": "no list", "annotations": {}}, (Text("Hi"),)),
+]
+
+
+@pytest.mark.parametrize(("message", "parts"), MESSAGES, ids=range(len(MESSAGES)))
+def test_an_odd_message_is_understood(message: dict[str, Any], parts: tuple[Part, ...]) -> None:
+    assert whole(message).parts == parts
+
+
+STREAMED = [(message, parts) for message, parts in MESSAGES if not any(getattr(part, "extra", None) for part in parts)]
+
+
+@pytest.mark.parametrize(("message", "parts"), STREAMED, ids=range(len(STREAMED)))
+def test_an_odd_delta_is_understood_as_the_message_is(message: dict[str, Any], parts: tuple[Part, ...]) -> None:
+    calls = [{**call, "index": at} for at, call in enumerate(message.get("tool_calls", ()))]
+    delta = {**message, "tool_calls": calls} if calls else message
+    read = fold(streamed([chunk([piece(**delta)]), chunk([piece(0, "stop")])])).choices[0].parts
+    assert sorted(read, key=repr) == sorted(parts, key=repr)
+
+
+@pytest.mark.parametrize(
+    ("finish_reason", "more", "ending"),
+    [
+        ("stop", {"stop_reason": "END"}, ("stop", "stop_sequence", "END")),
+        ("stop", {"matched_stop": "END"}, ("stop", "stop_sequence", "END")),
+        ("stop", {"stop_reason": 151645}, ("stop", None, None)),
+        ("stop", {"stop_reason": {"x": 1}}, ("stop", None, None)),
+        ("length", {"stop_reason": None}, ("length", None, None)),
+        ("function_call", {}, ("tool_calls", "function_call", None)),
+        ("model_length", {}, ("length", "model_length", None)),
+        ("eos_token", {}, ("stop", "eos_token", None)),
+    ],
+    ids=str,
+)
+def test_endings_are_told_in_openais_words(finish_reason: str, more: dict[str, Any], ending: tuple[str, str | None, str | None]) -> None:
+    choice = whole({"content": "Hi"}, finish_reason, **more)
+    assert (choice.finish_reason, choice.told, choice.stop_sequence) == ending
+    finished = streamed([chunk([{**piece(0, finish_reason, content="Hi"), **more}])])[-1]
+    assert finished == Finished(0, *ending)
+
+
+@pytest.mark.parametrize("reason", ["error", "abort", "parse_error"])
+def test_an_ending_that_is_a_failure_is_one(reason: str) -> None:
+    with pytest.raises(Failed, match=reason):
+        whole({"content": "Hi"}, reason)
+
+
+def test_a_call_without_an_id_gets_one() -> None:
+    (call,) = whole({"tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}).parts
+    (legacy,) = whole({"function_call": {"name": "f", "arguments": "{}"}}, "function_call").parts
+    (delta,) = fold(streamed([chunk([piece(0, "tool_calls", tool_calls=[{"function": {"name": "f"}}])])])).choices[0].parts
+    for each in (call, legacy, delta):
+        assert isinstance(each, ToolCall)
+        assert each.name == "f"
+        assert each.id.startswith("call_")
+        assert len(each.id) == len("call_") + 24
+
+
+def test_whole_calls_that_share_an_index_are_two() -> None:
+    def call(id: str) -> dict[str, Any]:
+        return piece(tool_calls=[{"index": 0, "id": id, "function": {"name": "f", "arguments": '{"a":1}'}}])
+
+    events = streamed([chunk([call("a")]), chunk([call("b")]), chunk([piece(0, "tool_calls")])])
+    assert fold(events).choices[0].parts == (ToolCall("a", "f", '{"a":1}'), ToolCall("b", "f", '{"a":1}'))
+
+
+def test_every_part_is_closed_once_before_its_choice_finishes() -> None:
+    def call(index: int, id: str | None, arguments: str) -> dict[str, Any]:
+        return piece(tool_calls=[{"index": index, **({"id": id} if id else {}), "function": {"name": "f", "arguments": arguments}}])
+
+    chunks = [
+        chunk([piece(reasoning="hm")]),
+        chunk([piece(content="Hi")]),
+        chunk([call(0, "a", '{"b":')]),
+        chunk([call(1, "b", "{}")]),
+        chunk([call(2, "c", "")]),
+        chunk([call(0, None, "1}")]),
+        chunk([piece(0, "tool_calls")]),
+    ]
+    events = [event for event in streamed(chunks) if isinstance(event, Opened | Closed | Finished)]
+    shown = [(type(event).__name__, getattr(event, "index", None)) for event in events]
+    assert shown == [
+        *[("Opened", 0), ("Closed", 0), ("Opened", 1), ("Closed", 1)],
+        *[("Opened", 2), ("Opened", 3), ("Closed", 3), ("Opened", 4)],
+        *[("Closed", 2), ("Closed", 4), ("Finished", None)],
+    ]
+
+
+def test_a_call_that_goes_on_after_its_end_is_garbled() -> None:
+    calls = [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}, {"index": 1, "id": "b", "function": {"name": "g"}}]
+    chunks = [chunk([piece(tool_calls=calls)]), chunk([piece(tool_calls=[{"index": 0, "function": {"arguments": "{}"}}])])]
+    with pytest.raises(Garbled):
+        streamed(chunks)
+
+
+def test_what_follows_a_finished_choice_is_passed_over() -> None:
+    chunks = [chunk([piece(0, "stop", content="Hi")]), chunk([piece(0, "length", content="!")], usage=usage())]
+    answer = fold(streamed(chunks))
+    assert answer.choices == (Choice((Text("Hi"),), "stop"),)
+    assert answer.usage == Usage(3, 4)
+
+
+def test_events_before_a_failure_are_given() -> None:
+    reader = DIALECT.reader()
+    events: list[Event] = []
+    with pytest.raises(UpstreamError, match="no memory"):
+        for event in reader.feed(wire([chunk([piece(content="Hi")]), {"error": {"message": "no memory", "code": 500}}])):
+            events.append(event)
+    assert Delta(0, 0, "Hi") in events
+
+
+@pytest.mark.parametrize("data", [b"{}", b"null", b"[]", b'{"choices":[1]}', b'{"choices":[{"delta":{"content":1}}]}', b"hello"])
+def test_what_is_no_chunk_is_garbled(data: bytes) -> None:
+    with pytest.raises(Garbled):
+        list(DIALECT.reader().feed(b"data: " + data + b"\n\n"))
+
+
+def test_a_stream_that_is_not_finished_was_cut_short() -> None:
+    reader = DIALECT.reader()
+    list(reader.feed(wire([chunk([piece(content="Hi")])]) + b"data: [DONE]\n\n"))
+    assert reader.done
+    with pytest.raises(CutShort):
+        list(reader.end())
+
+
+# Usage, wherever it is told.
+GROQ = {"id": "x", "usage": usage()}
+
+
+def test_groqs_older_streams_tell_usage_elsewhere() -> None:
+    chunks = [chunk([piece(content="Hi")]), chunk([piece(0, "stop")], x_groq=GROQ)]
+    assert fold(streamed(chunks)).usage == Usage(3, 4)
+    editor = DIALECT.editor(STAMP)
+    frames = told(editor.feed(wire(chunks)) + editor.end())
+    assert editor.usage == Usage(3, 4)
+    assert frames[-1]["usage"] == usage()
+    assert frames[-1]["x_groq"] == GROQ
+
+
+@pytest.mark.parametrize(
+    ("details", "read"),
+    [
+        ({"prompt_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 1}}, Usage(3, 4, 2, None, 1)),
+        ({"prompt_cache_hit_tokens": 2}, Usage(3, 4, 2)),
+        ({"reasoning_tokens": 2}, Usage(3, 4, None, 2)),
+        ({"completion_tokens_details": {"reasoning_tokens": 1}, "reasoning_tokens": 2}, Usage(3, 4, None, 1)),
+    ],
+    ids=str,
+)
+def test_details_of_usage_are_read_in_every_word(details: dict[str, Any], read: Usage) -> None:
+    raw = json.dumps({"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}], "usage": {**usage(), **details}}).encode()
+    assert DIALECT.read_response(raw).usage == DIALECT.edit(raw, STAMP).usage == read
+
+
+# What engines call a text completion on a chat's road.
+MINI_SGLANG = [
+    {"id": "cmpl-1", "object": "text_completion.chunk", "choices": [{"delta": delta, "index": 0, "finish_reason": reason}]}
+    for delta, reason in (({"role": "assistant"}, None), ({"content": "Code"}, None), ({"content": " flows"}, None), ({}, "stop"))
+]
+COMPLETION = [
+    {"id": "cmpl-1", "object": "text_completion", "created": 5, "choices": [{"text": text, "index": 0, "finish_reason": reason}]}
+    for text, reason in (("Code", None), (" flows", None), ("", "stop"))
+]
+
+
+@pytest.mark.parametrize("chunks", [MINI_SGLANG, COMPLETION], ids=["mini_sglang", "completion"])
+def test_a_text_completion_on_a_chats_road_is_a_chat_to_the_caller(chunks: list[dict[str, Any]]) -> None:
+    assert fold(streamed(chunks)).choices == (Choice((Text("Code flows"),), "stop"),)
+    editor = DIALECT.editor(SILENT)
+    frames = told(editor.feed(wire(chunks)) + editor.end())
+    assert {(each["id"], each["object"], each["model"]) for each in frames} == {(STAMP.id, "chat.completion.chunk", STAMP.model)}
+    assert all(isinstance(each["created"], int) for each in frames)
+    assert not any("text" in choice for each in frames for choice in each["choices"])
+    assert "".join(each["choices"][0]["delta"].get("content", "") for each in frames) == "Code flows"
+    assert [each["choices"][0]["finish_reason"] for each in frames][-1] == "stop"
+
+
+def test_a_whole_text_completion_is_a_chat_to_the_caller() -> None:
+    raw = b'{"object":"text_completion","choices":[{"index":0,"text":"Code","finish_reason":"stop"}]}'
+    edited = json.loads(DIALECT.edit(raw, STAMP).raw)
+    assert edited["object"] == "chat.completion"
+    assert edited["choices"] == [{"index": 0, "message": {"role": "assistant", "content": "Code"}, "finish_reason": "stop"}]
+    assert DIALECT.read_response(raw).choices == (Choice((Text("Code"),), "stop"),)

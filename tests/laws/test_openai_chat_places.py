@@ -1,0 +1,91 @@
+"""Laws of places: what a crossing refuses or leaves out is named by where it stands in the caller's own JSON."""
+
+import functools
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from providers.chat import ChatRequest, ChatResponse
+from providers.dialect import Concessions
+from providers.dialects.catalogue import CHAT_DIALECTS
+from providers.dialects.openai_chat import OpenAIChat
+from tests.laws.chats import STAMP, bounded, chat_requests, woven_answers
+
+DIALECT = OpenAIChat()
+STEP = re.compile(r"\[(\d+)\]|\.?([^.\[]+)")
+
+
+def names(body: Any, dialect: str) -> list[str]:
+    """What is not said in another dialect, all of which the caller lets go."""
+    ask = DIALECT.open(json.dumps(body).encode())
+    concessions = Concessions(lambda field: True, DIALECT.words, "an engine", functools.partial(DIALECT.place, ask.body))
+    CHAT_DIALECTS[dialect].write_request(DIALECT.read_request(ask.body), concessions)
+    return concessions.dropped
+
+
+def at(body: Any, path: str) -> Any:
+    """Raises if nothing is there."""
+    found = body
+    for index, key in STEP.findall(path):
+        found = found[int(index)] if index else found[key]
+    return found
+
+
+@pytest.mark.parametrize("dialect", ["openai_responses", "anthropic_messages", "openai_chat"])
+@bounded
+@given(chat_requests(), woven_answers)
+def test_a_place_in_the_messages_is_one_in_the_callers_json(dialect: str, chat: ChatRequest, answer: ChatResponse) -> None:
+    """The answer's choices follow as a client gives them back."""
+    body = json.loads(DIALECT.write_request(chat, Concessions(lambda field: False, {}, "")).write())
+    if "messages" not in body:
+        return
+    body["messages"] += [each["message"] for each in json.loads(DIALECT.write_response(answer, STAMP))["choices"]]
+    for path in names(body, dialect):
+        if path.startswith("messages["):
+            at(body, path)
+
+
+TEXT = {"type": "text", "text": "a"}
+ODD = {"type": "text", "text": "a", "odd": 1}
+AUDIO = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
+BLOCK = {"type": "reasoning.summary", "summary": "s"}
+CUSTOM = {"id": "b", "type": "custom", "custom": {"name": "g", "input": "x"}}
+CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+RESULTS = [
+    {"role": "assistant", "tool_calls": [CALL, CUSTOM]},
+    {"role": "tool", "tool_call_id": "a", "content": "x", "odd": 1},
+    {"role": "tool", "tool_call_id": "b", "content": [TEXT, ODD]},
+    {"role": "user", "content": [TEXT, AUDIO, ODD], "name": "anna"},
+    {"role": "user", "content": [ODD]},
+]
+
+
+@pytest.mark.parametrize(
+    ("messages", "named"),
+    [
+        (RESULTS[3:], ["messages[0].content[1]", "messages[0].content[2].odd", "messages[0].name", "messages[1].content[0].odd"]),
+        (
+            RESULTS,
+            [
+                *("messages[0].tool_calls[1]", "messages[1].odd", "messages[2]"),
+                *("messages[3].content[1]", "messages[3].content[2].odd", "messages[3].name", "messages[4].content[0].odd"),
+            ],
+        ),
+        ([{"role": "assistant", "content": "a", "reasoning_content": "hm"}], ["reasoning_content"]),
+        ([{"role": "assistant", "content": [TEXT, AUDIO]}], ["messages[0].content[1]"]),
+        ([{"role": "assistant", "content": "a", "reasoning_details": [BLOCK]}], ["messages[0].reasoning_details"]),
+        ([{"role": "assistant", "content": "a", "audio": {"id": "x"}}], ["messages[0].audio"]),
+    ],
+    ids=range(6),
+)
+def test_what_is_not_said_is_named_as_the_caller_knows_it(messages: list[Any], named: list[str]) -> None:
+    assert sorted(names({"model": "m", "messages": messages}, "anthropic_messages")) == sorted(named)
+
+
+@pytest.mark.parametrize("path", ["messages[9]", "messages[9].content[0]", "messages[0].content[7]", "messages[1].content[7]", "tools[0]"])
+def test_a_path_into_what_is_not_there_stays_as_it_is(path: str) -> None:
+    body = DIALECT.open(json.dumps({"model": "m", "messages": RESULTS}).encode()).body
+    assert DIALECT.place(body, path) == path

@@ -1,0 +1,340 @@
+"""Laws of requests in OpenAI chat as meaning: what it can say it says again, and what it cannot is refused by name or reported."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from msgspec import Raw
+
+from providers import guided
+from providers.carrier import carry
+from providers.chat import (
+    ChatRequest,
+    Citation,
+    Content,
+    File,
+    HostTool,
+    Image,
+    Inline,
+    Message,
+    Opaque,
+    Reasoning,
+    Seal,
+    Text,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+    Uploaded,
+    Url,
+)
+from providers.dialect import Concessions
+from providers.dialects.openai_chat import OpenAIChat
+from providers.errors import Malformed, Unsupported
+from providers.wire import Body
+from tests.laws.chats import bounded, chat_requests
+
+DIALECT = OpenAIChat()
+CALL = ToolCall("a", "f", "{}")
+
+
+def strict() -> Concessions:
+    return Concessions(lambda field: False, {}, "an engine")
+
+
+def lax() -> Concessions:
+    return Concessions(lambda field: True, {}, "an engine")
+
+
+def read(body: dict[str, Any]) -> ChatRequest:
+    ask = DIALECT.open(json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}], **body}).encode())
+    return DIALECT.read_request(ask.body)
+
+
+def said(*parts: Content, role: Any = "user", origin: str = "anthropic_messages") -> ChatRequest:
+    return ChatRequest(origin, "m", (Message(role, parts),))
+
+
+def written(chat: ChatRequest, concessions: Concessions | None = None) -> Any:
+    return json.loads(DIALECT.write_request(chat, concessions or strict()).write())
+
+
+@bounded
+@given(chat_requests())
+def test_chat_can_repeat_what_it_can_say(chat: ChatRequest) -> None:
+    concessions = strict()
+    raw = DIALECT.write_request(chat, concessions).write()
+    assert DIALECT.read_request(DIALECT.open(raw).body) == chat
+    assert concessions.dropped == []
+
+
+@bounded
+@given(chat_requests())
+def test_what_a_caller_of_chat_says_is_valid_for_the_official_api(chat: ChatRequest) -> None:
+    body = json.loads(DIALECT.write_request(chat, strict()).write())
+    assert {message["role"] for message in body.get("messages", ())} <= {"system", "developer", "user", "assistant", "tool"}
+    assert all("tool_call_id" in message for message in body.get("messages", ()) if message["role"] == "tool")
+    assert all(tool["type"] in tool or tool["type"] == "web_search" for tool in body.get("tools", ()))
+
+
+UNSAYABLE: list[tuple[ChatRequest, str]] = [
+    (ChatRequest("anthropic_messages", "m", extra={"container": Raw(b'"c1"')}), "container"),
+    (ChatRequest("openai_responses", "m", tools=(HostTool("openai_responses", "web_search", Raw(b"{}")),)), "tools[0]"),
+    (ChatRequest("anthropic_messages", "m", tools=(Tool("f", extra={"x": Raw(b"true")}),)), "tools[0].x"),
+    (said(Text("a"), Image(Uploaded("anthropic_messages", "f1"))), "messages[0].content[1]"),
+    (said(File(Uploaded("anthropic_messages", "f1"))), "messages[0].content[0]"),
+    (said(Text("a", extra={"x": Raw(b"1")})), "messages[0].content[0].x"),
+    (said(Opaque("anthropic_messages", Raw(b'{"type":"server_tool_use"}')), role="assistant"), "messages[0].content[0]"),
+    (said(Opaque("anthropic_messages", Raw(b'{"type":"search_result"}'))), "messages[0].content[0]"),
+    (
+        said(Opaque("anthropic_messages", Raw(b'{"type":"x"}')), Text("a"), role="assistant", origin="openai_responses"),
+        "messages[0].content[0]",
+    ),
+    (said(ToolResult("a", (Text("b"),)), Text("c", extra={"x": Raw(b"1")})), "messages[0].content[1].x"),
+]
+
+
+@pytest.mark.parametrize(("chat", "path"), UNSAYABLE, ids=range(len(UNSAYABLE)))
+def test_what_chat_cannot_say_is_refused_by_name_or_dropped_and_reported(chat: ChatRequest, path: str) -> None:
+    with pytest.raises(Unsupported) as refused:
+        DIALECT.write_request(chat, strict())
+    assert refused.value.param == path
+    concessions = lax()
+    body = DIALECT.write_request(chat, concessions)
+    assert concessions.dropped == [path]
+    assert set(body) <= {"model", "messages", "tools"}
+
+
+EPHEMERAL = Raw(b'{"type":"ephemeral"}')
+HINTS: list[tuple[ChatRequest, str]] = [
+    (said(Text("a", extra={"cache_control": EPHEMERAL})), "messages[0].content[0].cache_control"),
+    (ChatRequest("anthropic_messages", "m", tools=(Tool("f", extra={"cache_control": EPHEMERAL}),)), "tools[0].cache_control"),
+    (said(Text("a", extra={"x": Raw(b"1")}), CALL, role="assistant"), "messages[0].content[0].x"),
+    (said(Text("a"), ToolCall("a", "f", "{}", extra={"caller": Raw(b"1")}), role="assistant"), "messages[0].content[1].caller"),
+    (said(Reasoning("a", extra={"x": Raw(b"1")}), role="assistant"), "messages[0].content[0].x"),
+    (ChatRequest("openai_responses", "m", (Message("assistant", (CALL,), extra={"parsed": Raw(b"1")}),)), "messages[0].parsed"),
+    (said(Reasoning("a"), Text("So: "), role="assistant"), "prefill"),
+    (said(ToolResult("a", (Text("no"),), is_error=True)), "messages[0].content[0].is_error"),
+    (said(Reasoning("hm", Seal("anthropic_messages", "s")), role="assistant"), "reasoning.seal"),
+    (said(Reasoning("", Seal("anthropic_messages", "s")), Text("a"), role="assistant", origin="openai_responses"), "reasoning.seal"),
+    (said(ToolCall("a", "f", "{}", seal=Seal("gemini", "s")), role="assistant"), "reasoning.seal"),
+    (said(Opaque("anthropic_messages", Raw(b'{"type":"redacted_thinking","data":"x"}')), role="assistant"), "reasoning.seal"),
+    (said(CALL, Text("a", (Citation("anthropic_messages", Raw(b"{}")),)), role="assistant"), "messages[0].content[1].citations"),
+    (ChatRequest("anthropic_messages", "m", thinking=Thinking(budget_tokens=4000)), "thinking.budget_tokens"),
+    (ChatRequest("openai_responses", "m", thinking=Thinking("low", summary="auto")), "thinking.summary"),
+    (ChatRequest("anthropic_messages", "m", service_tier="standard_only"), "service_tier"),
+]
+
+
+@pytest.mark.parametrize(("chat", "field"), HINTS, ids=[f"{at} {field}" for at, (_, field) in enumerate(HINTS)])
+def test_what_changes_no_answer_is_left_out_and_reported(chat: ChatRequest, field: str) -> None:
+    concessions = strict()
+    body = DIALECT.write_request(chat, concessions).write()
+    assert concessions.dropped == [field]
+    assert b"cache_control" not in body
+    assert b"signature" not in body
+
+
+@pytest.mark.parametrize(
+    ("thinking", "effort"),
+    [
+        (Thinking("none"), "none"),
+        (Thinking("max"), "max"),
+        (Thinking(budget_tokens=2048), "low"),
+        (Thinking(budget_tokens=8192), "medium"),
+        (Thinking(budget_tokens=8193), "high"),
+        (Thinking(adaptive=True), None),
+        (Thinking("medium", adaptive=True), "medium"),
+    ],
+    ids=str,
+)
+def test_how_much_to_think_is_told_as_an_effort(thinking: Thinking, effort: str | None) -> None:
+    assert written(ChatRequest("anthropic_messages", "m", thinking=thinking)).get("reasoning_effort") == effort
+
+
+def test_results_of_tools_stand_right_after_their_calls_and_their_images_follow() -> None:
+    image = Image(Inline("image/png", "AAAA"))
+    results = ToolResult("a", (Text("one"), image)), ToolResult("b", (image,)), ToolResult("c", (Text("x"), Text("y")))
+    messages = written(said(*results, Text("Well?")))["messages"]
+    assert [each["role"] for each in messages] == ["tool", "tool", "tool", "user"]
+    assert [each.get("tool_call_id") for each in messages] == ["a", "b", "c", None]
+    assert messages[0]["content"] == "one"
+    assert isinstance(messages[1]["content"], str)
+    assert [part["text"] for part in messages[2]["content"]] == ["x", "y"]
+    follow = messages[3]["content"]
+    assert [part["type"] for part in follow] == ["text", "image_url", "text", "image_url", "text"]
+    assert "a" in follow[0]["text"].split()[-1]
+    assert "b" in follow[2]["text"].split()[-1]
+    assert follow[4]["text"] == "Well?"
+
+
+def test_only_allowed_tools_are_sent_where_there_is_no_word_for_it() -> None:
+    tools = (Tool("f"), Tool("g"))
+    body = written(ChatRequest("openai_responses", "m", tools=tools, tool_choice=ToolChoice("required", allowed=("g",))))
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["g"]
+    assert body["tool_choice"] == "required"
+
+
+def test_engines_words_go_to_engines_whoever_says_them() -> None:
+    body = written(ChatRequest("anthropic_messages", "m", top_k=5, extra={"min_p": Raw(b"0.1"), "ignore_eos": Raw(b"true")}))
+    assert (body["top_k"], body["min_p"], body["ignore_eos"]) == (5, 0.1, True)
+
+
+def test_a_schema_of_another_dialect_is_strict_and_has_a_name() -> None:
+    body = written(ChatRequest("anthropic_messages", "m", output=guided.JsonSchema(Raw(b"{}"))))
+    assert body["response_format"] == {"type": "json_schema", "json_schema": {"name": "answer", "schema": {}, "strict": True}}
+
+
+# Reading.
+@pytest.mark.parametrize(
+    ("body", "output"),
+    [
+        ({"guided_json": {"type": "object"}}, guided.JsonSchema(Raw(b'{"type":"object"}'))),
+        ({"guided_regex": "a+"}, guided.Regex("a+")),
+        ({"structured_outputs": {"choice": ["a", "b"]}}, guided.Choice(("a", "b"))),
+        ({"response_format": {"type": "text"}}, None),
+        ({"response_format": {"type": "json_object"}}, guided.JsonObject()),
+        ({"response_format": {"type": "json_object", "schema": {}}}, guided.JsonSchema(Raw(b"{}"))),
+        ({"response_format": {"type": "json", "value": {}}}, guided.JsonSchema(Raw(b"{}"))),
+        ({"response_format": {"type": "regex_schema", "regex_schema": "a"}}, guided.Regex("a")),
+        ({"response_format": {"type": "regex", "value": "a"}}, guided.Regex("a")),
+    ],
+    ids=[str(at) for at in range(9)],
+)
+def test_every_word_for_an_output_means_it(body: dict[str, Any], output: guided.Output | None) -> None:
+    assert read(body).output == output
+
+
+def test_null_is_not_said() -> None:
+    fields = ["temperature", "tools", "tool_choice", "stop", "response_format", "metadata", "x_one", "reasoning_effort", "n"]
+    message = {"role": "user", "content": "Hi", "name": None, "audio": None, "refusal": None}
+    chat = read({"messages": [message], **dict.fromkeys(fields)})
+    assert chat == ChatRequest("openai_chat", "m", (Message("user", (Text("Hi"),)),))
+
+
+def test_the_first_way_to_call_functions_is_understood() -> None:
+    chat = read(
+        {
+            "messages": [
+                {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
+                {"role": "function", "name": "f", "content": "42"},
+            ],
+            "functions": [{"name": "f", "parameters": {}}],
+            "function_call": {"name": "f"},
+        }
+    )
+    (call,) = chat.messages[0].parts
+    (result,) = chat.messages[1].parts
+    assert isinstance(call, ToolCall)
+    assert isinstance(result, ToolResult)
+    assert (call.name, result.id, result.parts) == ("f", call.id, (Text("42"),))
+    assert chat.tools == (Tool("f", parameters=Raw(b"{}")),)
+    assert chat.tool_choice == ToolChoice("named", "f")
+
+
+def test_media_are_bytes_or_addresses() -> None:
+    content = [
+        {"type": "image_url", "image_url": "data:image/png;base64,AAAA"},
+        {"type": "image_url", "image_url": {"url": "https://example.com/a.jpg", "detail": "low"}},
+        {"type": "file", "file": {"file_data": "data:application/pdf;base64,AAAA", "filename": "a.pdf"}},
+        {"type": "file", "file": {"file_data": "AAAA"}},
+        {"type": "file", "file": {"file_id": "f1"}},
+    ]
+    assert read({"messages": [{"role": "user", "content": content}]}).messages[0].parts == (
+        Image(Inline("image/png", "AAAA")),
+        Image(Url("https://example.com/a.jpg"), "low"),
+        File(Inline("application/pdf", "AAAA"), "a.pdf"),
+        File(Inline("application/pdf", "AAAA")),
+        File(Uploaded("openai", "f1")),
+    )
+
+
+def test_an_answer_given_back_as_the_client_dumped_it_says_what_it_said() -> None:
+    message = {
+        "role": "assistant",
+        "content": "Hi",
+        "refusal": None,
+        "annotations": [],
+        "audio": None,
+        "function_call": None,
+        "reasoning_content": "hm",
+        "tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    }
+    assert read({"messages": [message]}).messages == (Message("assistant", (Reasoning("hm"), Text("Hi"), CALL)),)
+
+
+def test_what_was_sealed_elsewhere_comes_back_as_its_minter_made_it() -> None:
+    seal = Seal("anthropic_messages", "sig")
+    details = [{"type": "reasoning.text", "text": "hm", "signature": carry(seal, through="openai_chat"), "index": 0, "at": 0}]
+    message = {"role": "assistant", "content": "Hi", "reasoning_content": "hm", "reasoning_details": details}
+    assert read({"messages": [message]}).messages[0].parts == (Reasoning("hm", seal), Text("Hi"))
+
+
+IMAGE = "messages[0].content[0].image_url"
+MEANINGLESS: list[tuple[dict[str, Any], str | None]] = [
+    ({"tool_choice": "sometimes"}, "tool_choice"),
+    ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {}}}, "tool_choice"),
+    ({"tools": [{"type": "function"}]}, "tools[0].function"),
+    ({"response_format": {"type": "json_schema", "value": 5}}, None),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "data:audio/wav;base64,AA"}]}]}, IMAGE),
+    ({"messages": [{"role": "tool", "content": "42"}]}, "messages[0].tool_call_id"),
+    ({"messages": [{"role": "robot", "content": "42"}]}, "messages[0].role"),
+    ({"messages": [{"role": "user", "content": [{"type": "file", "file": {}}]}]}, "messages[0].content[0].file"),
+    ({"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format.json_schema.schema"),
+]
+
+
+@pytest.mark.parametrize(("body", "param"), MEANINGLESS, ids=str)
+def test_what_cannot_be_understood_is_malformed_by_its_path(body: dict[str, Any], param: str | None) -> None:
+    with pytest.raises(Malformed) as refused:
+        read(body)
+    assert refused.value.param == param
+
+
+# Raw prompts.
+def test_a_prompt_in_place_of_messages_is_a_text_to_go_on_with() -> None:
+    for messages in (b"", b'"messages":[],', b'"messages":null,'):
+        ask = DIALECT.open(b'{"model":"m",' + messages + b'"prompt":"Once"}')
+        assert ask.raw_prompt
+        assert "messages" not in ask.body
+        assert DIALECT.read_request(ask.body) == ChatRequest("openai_chat", "m", prompt="Once")
+
+
+def test_a_string_for_messages_is_what_a_user_said_unless_it_is_not_to_be_processed() -> None:
+    ask = DIALECT.open(b'{"model":"m","messages":"Hi","do_preprocess":true}')
+    assert not ask.raw_prompt
+    assert json.loads(ask.body.write()) == {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+    assert DIALECT.read_request(ask.body).messages == (Message("user", (Text("Hi"),)),)
+    raw = DIALECT.open(b'{"model":"m","messages":"Hi","do_preprocess":false}')
+    assert raw.raw_prompt
+    assert json.loads(raw.body.write()) == {"model": "m", "prompt": "Hi"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({}, "messages"),
+        ({"messages": []}, "messages"),
+        ({"prompt": None}, "messages"),
+        ({"prompt": "a", "messages": "b"}, "prompt"),
+        ({"prompt": "a", "messages": [{"role": "user", "content": "b"}]}, "prompt"),
+        ({"prompt": ["a"]}, "prompt"),
+    ],
+    ids=str,
+)
+def test_what_is_asked_is_said_once(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(Malformed) as refused:
+        DIALECT.open(json.dumps({"model": "m", **fields}).encode())
+    assert refused.value.param == param
+
+
+@pytest.mark.parametrize("tell_usage", [True, False])
+def test_a_request_is_made_one_for_a_stream_or_for_a_whole_answer(tell_usage: bool) -> None:
+    body = Body(model="m", stream=Raw(b"false"), stream_options=Raw(b'{"x":1}'))
+    DIALECT.prepare(body, True, tell_usage=tell_usage)
+    told = {"stream_options": {"x": 1, "include_usage": True}} if tell_usage else {}
+    assert json.loads(body.write()) == {"model": "m", "stream": True, **told}
+    DIALECT.prepare(body, False, tell_usage=tell_usage)
+    assert body == {"model": "m"}
