@@ -1,0 +1,106 @@
+"""Fields of Messages' callers that cannot be honoured elsewhere are named as they stand in the caller's own JSON."""
+
+import functools
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from providers.chat import Seal
+from providers.dialect import Concessions
+from providers.dialects.anthropic_messages import AnthropicMessages
+from providers.dialects.anthropic_messages.seals import write_call_seal
+from providers.dialects.catalogue import CHAT_DIALECTS
+from providers.wire import Body
+from tests.laws.anthropics import requests, texts
+from tests.laws.chats import bounded
+
+DIALECT = AnthropicMessages()
+STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
+CARRIED = write_call_seal("c", Seal("gemini", "s"))
+
+# What is said of reasoning that stands in the history, wherever that is, and of the answer that is begun at its end.
+OF_HISTORY = {"thinking", "thinking.signature", "prefill"}
+
+NOTHING: dict[str, int] = {}
+new = st.sampled_from([NOTHING, {"new": 1}])
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> dict[str, Any]:
+    """As callers write them: mere strings too, and blocks that carry what is no part of the meaning."""
+    chat = draw(requests())
+    body: dict[str, Any] = json.loads(DIALECT.write_request(chat, Concessions(lambda _: False, {}, "a host")).write())
+    if draw(st.booleans()):
+        body["output_config"] = {**body.get("output_config", {}), "task_budget": {"type": "tokens", "total": 9}}
+    for message in body["messages"]:
+        if isinstance(message["content"], str):
+            continue
+        blocks: list[dict[str, Any]] = message["content"]
+        for block in blocks:
+            block.update(draw(new))
+        if message["role"] == "assistant" and draw(st.booleans()):
+            blocks.insert(draw(st.integers(0, len(blocks))), CARRIED)
+        if message["role"] == "user":
+            result: dict[str, Any] = {"type": "tool_result", "tool_use_id": "c", "content": draw(texts)}
+            blocks.insert(0, result)
+    return body
+
+
+def stands(body: dict[str, Any], path: str) -> bool:
+    at: Any = body
+    for key, index in STEP.findall(path):
+        try:
+            at = at[key] if key else at[int(index)]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True
+
+
+@pytest.mark.parametrize("target", ["openai_chat", "openai_responses"])
+@bounded
+@given(body=bodies())
+def test_every_place_that_is_named_is_in_the_callers_json(target: str, body: dict[str, Any]) -> None:
+    asked = Body.read(json.dumps(body).encode())
+    concessions = Concessions(lambda _: True, DIALECT.words, "a host", functools.partial(DIALECT.place, asked))
+    CHAT_DIALECTS[target].write_request(DIALECT.read_request(asked), concessions)
+    assert [path for path in concessions.dropped if path not in OF_HISTORY and not stands(body, path)] == []
+
+
+BLOCKS: list[dict[str, Any]] = [
+    {"type": "tool_result", "tool_use_id": "a", "content": "in a string"},
+    {"type": "tool_result", "tool_use_id": "b", "content": [{"type": "text", "text": "1"}, {"type": "text", "text": "2"}]},
+]
+MESSAGES: list[dict[str, Any]] = [
+    {"role": "user", "content": "Hi"},
+    {"role": "assistant", "content": [{"type": "text", "text": "I"}, CARRIED, {"type": "tool_use", "id": "c", "name": "f", "input": {}}]},
+    {"role": "user", "content": BLOCKS},
+]
+INSTRUCTIONS = [{"type": "text", "text": "Be"}, {"type": "text", "text": "brief"}]
+
+
+@pytest.mark.parametrize(
+    ("system", "path", "place"),
+    [
+        (None, "messages[0].content[0]", "messages[0].content"),
+        (None, "messages[1].content[1].caller", "messages[1].content[2].caller"),
+        (None, "messages[2].content[0].content[0]", "messages[2].content[0].content"),
+        (None, "messages[2].content[1].content[1].new", "messages[2].content[1].content[1].new"),
+        (None, "messages[2].content[1].is_error", "messages[2].content[1].is_error"),
+        (None, "messages[2].name", "messages[2].name"),
+        ("Be brief", "messages[0].content[0]", "system"),
+        ("Be brief", "messages[2].content[1].caller", "messages[1].content[2].caller"),
+        (INSTRUCTIONS, "messages[0].content[1].citations", "system[1].citations"),
+        (INSTRUCTIONS, "messages[0]", "system"),
+        (INSTRUCTIONS, "messages[3].new", "messages[2].new"),
+        (INSTRUCTIONS, "messages[0].content[9]", "messages[0].content[9]"),
+        (None, "messages[9].content[0]", "messages[9].content[0]"),
+        (None, "messages[0].content[0].content[0]", "messages[0].content"),
+    ],
+)
+def test_a_place_of_the_meaning_is_told_as_the_caller_wrote_it(system: Any, path: str, place: str) -> None:
+    body = {"model": "m", "max_tokens": 9, "messages": MESSAGES, "system": system}
+    assert DIALECT.place(Body.read(json.dumps(body).encode()), path) == place
