@@ -1,0 +1,221 @@
+"""Items of an answer's output: parts as items, and back."""
+
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any, assert_never
+
+import msgspec
+from msgspec import Raw, Struct
+
+from providers.carrier import carried, carry
+from providers.chat import Citation, Opaque, Part, Reasoning, Refusal, Seal, Text, ToolCall
+from providers.dialect import Stamp
+from providers.wire import UNREADABLE, on_one_line
+
+ORIGIN = "openai_responses"
+# Who keeps the files that are uploaded for it: the same as for OpenAI's chat.
+HOST = "openai"
+# OpenAI's own are longer, vLLM's are UUIDs of another version.
+_MINTED = re.compile(r"[a-z]{2,4}_([0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15})[0-9a-f]{4}")
+# Between the parts of a summary, which are paragraphs.
+BREAK = "\n\n"
+
+
+class Content(Struct):
+    """A part of a message, of reasoning or of its summary."""
+
+    type: str = ""
+    text: str | None = None
+    refusal: str | None = None
+    annotations: list[Raw] | None = None
+    logprobs: list[Raw] | None = None
+
+
+class Item(Struct):
+    type: str = ""
+    content: list[Content] | None = None
+    summary: list[Content] | None = None
+    encrypted_content: str | None = None
+    call_id: str | None = None
+    id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    input: str | None = None
+
+
+class _Kind(Struct):
+    type: str = ""
+
+
+class _Annotation(Struct):
+    type: str = ""
+    url: str | None = None
+    title: str | None = None
+    filename: str | None = None
+    start_index: int | None = None
+    end_index: int | None = None
+
+
+_kinds = msgspec.json.Decoder(_Kind)
+_items = msgspec.json.Decoder(Item)
+_annotations = msgspec.json.Decoder(_Annotation)
+READ = frozenset({"message", "reasoning", "function_call", "custom_tool_call"})
+
+
+def read_item(raw: bytes | Raw) -> Item:
+    """An item of a type that has no name here is told by its type alone. Raises what msgspec raises."""
+    kind = _kinds.decode(raw).type
+    return _items.decode(raw) if kind in READ else Item(type=kind)
+
+
+def read_parts(item: Item, raw: Raw) -> Iterator[Part]:
+    match item.type:
+        case "message":
+            for content in item.content or ():
+                part = read_content(content)
+                if part is not None:
+                    yield part
+        case "reasoning":
+            part = read_sealed(read_reasoning(item), item.encrypted_content)
+            if part is not None:
+                yield part
+        case "function_call" | "custom_tool_call":
+            yield read_call(item)
+        case _:
+            yield Opaque(ORIGIN, raw)
+
+
+def read_content(content: Content) -> Text | Refusal | None:
+    """None for a type that has no part in the meaning of an answer."""
+    match content.type:
+        case "output_text" | "text":
+            return Text(content.text or "", read_citations(content.annotations))
+        case "refusal":
+            return Refusal(content.refusal or "")
+        case _:
+            return None
+
+
+def read_reasoning(item: Item) -> str:
+    """What was thought, or where that is sealed the summary of it."""
+    return BREAK.join(each.text or "" for each in item.content or item.summary or ())
+
+
+def read_sealed(text: str, sealed: str | None) -> Reasoning | Opaque | None:
+    """Reasoning, or what is carried in its place; None for what says nothing: neither text nor what only its minter can read."""
+    if not sealed:
+        return Reasoning(text) if text else None
+    seal = carried(sealed, through=ORIGIN)
+    if seal.origin != ORIGIN and not text and _is_part(seal.data):
+        return Opaque(seal.origin, Raw(seal.data.encode()))
+    return Reasoning(text, seal)
+
+
+def _is_part(data: str) -> bool:
+    try:
+        return bool(_kinds.decode(data).type)
+    except UNREADABLE:
+        return False
+
+
+def read_call(item: Item) -> ToolCall:
+    """A call without an id gets one, for its result could not be told otherwise."""
+    custom = item.type == "custom_tool_call"
+    return ToolCall(
+        item.call_id or item.id or f"call_{uuid.uuid4().hex[:24]}",
+        item.name or "",
+        (item.input if custom else item.arguments) or "",
+        custom,
+    )
+
+
+def read_citations(annotations: Sequence[Raw] | None) -> tuple[Citation, ...]:
+    return tuple(_citation(raw) for raw in annotations or ())
+
+
+def _citation(raw: Raw) -> Citation:
+    told = _annotations.decode(raw)
+    return Citation(ORIGIN, raw, told.url, told.title or told.filename, None, told.start_index, told.end_index)
+
+
+def write_citations(text: str, citations: Sequence[Citation]) -> list[Any]:
+    """Those of a document that has no address can be said by nobody but who told them, and are left out."""
+    told: list[Any] = []
+    for each in citations:
+        if each.origin == ORIGIN:
+            told.append(Raw(on_one_line(bytes(each.raw))))
+        elif each.url is not None:
+            start, end = each.start or 0, len(text) if each.end is None else each.end
+            told.append({"type": "url_citation", "start_index": start, "end_index": end, "title": each.title or each.url, "url": each.url})
+    return told
+
+
+def item_id(stamp: Stamp, prefix: str, output_index: int) -> str:
+    """OpenAI takes back ids of at most 64 characters."""
+    return f"{prefix}_{stamp.id.replace('-', '')}{output_index:04x}"
+
+
+def minted_for(item_id: str) -> str | None:
+    """The answer (its inference's UUID) of which item_id() made this id; None for an id of another's."""
+    found = _MINTED.fullmatch(item_id)
+    return None if found is None else str(uuid.UUID(found[1]))
+
+
+def text_content(text: str, annotations: Sequence[Any], logprobs: Sequence[Raw] = ()) -> dict[str, Any]:
+    return {"type": "output_text", "annotations": annotations, "logprobs": logprobs, "text": text}
+
+
+def refusal_content(text: str) -> dict[str, Any]:
+    return {"type": "refusal", "refusal": text}
+
+
+def message_item(id: str, content: Sequence[dict[str, Any]], status: str) -> dict[str, Any]:
+    return {"id": id, "type": "message", "status": status, "content": content, "role": "assistant"}
+
+
+def reasoning_item(id: str, text: str, seal: Seal | None, *, as_summary: bool, status: str = "completed") -> dict[str, Any]:
+    """Reasoning is told as such, and as a summary to who asked for one. What another dialect minted is carried in the sealed field."""
+    item: dict[str, Any] = {"id": id, "type": "reasoning", "status": status, "summary": [], "content": []}
+    if text:
+        item["summary" if as_summary else "content"] = [{"type": "summary_text" if as_summary else "reasoning_text", "text": text}]
+    if seal is not None:
+        item["encrypted_content"] = carry(seal, through=ORIGIN)
+    return item
+
+
+def call_item(id: str, call: ToolCall, arguments: str, status: str = "completed") -> dict[str, Any]:
+    said = {"call_id": call.id, "name": call.name}
+    if call.custom:
+        return {"id": id, "type": "custom_tool_call", "status": status, "input": arguments, **said}
+    return {"id": id, "type": "function_call", "status": status, "arguments": arguments, **said}
+
+
+def call_seal(call: ToolCall, seal: Seal) -> Seal:
+    """What came with a call, in a reasoning item of its own behind it: an item for a call has no field for it."""
+    return Seal(seal.origin, msgspec.json.encode({"call": call.id, "seal": seal.data}).decode())
+
+
+def opaque_item(id: str, part: Opaque) -> Any:
+    """Its own as it is; another's is carried."""
+    if part.origin == ORIGIN:
+        return Raw(on_one_line(bytes(part.raw)))
+    return reasoning_item(id, "", Seal(part.origin, bytes(part.raw).decode()), as_summary=False)
+
+
+def wants_summary(stamp: Stamp) -> bool:
+    said = stamp.asked.get("reasoning")
+    told = msgspec.json.decode(said) if isinstance(said, Raw) else said
+    return isinstance(told, dict) and bool(told.get("summary") or told.get("generate_summary"))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+
+def prefix(part: Part) -> str:
+    match part:
+        case Text() | Refusal():
+            return "msg"
+        case Reasoning() | Opaque():
+            return "rs"
+        case ToolCall():
+            return "ctc" if part.custom else "fc"
+        case _:
+            assert_never(part)

@@ -1,0 +1,85 @@
+"""Tokens as Responses tells them."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from providers.chat import Usage
+from providers.wire import UNREADABLE
+
+# No engine has counted more; and what it costs, at whatever price, stays within a database's 63 bits.
+_MOST_TOKENS = 2**40
+
+
+class _InputDetails(Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _OutputDetails(Struct):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: _InputDetails | None = None
+    output_tokens_details: _OutputDetails | None = None
+
+
+_decoder = msgspec.json.Decoder(_Usage)
+_object = msgspec.json.Decoder(dict[str, Raw])
+
+
+def read_usage(raw: bytes | Raw) -> Usage | None:
+    """None if they are told in another way: that must not cost a good answer.
+
+    Source: https://platform.openai.com/docs/api-reference/responses/object, read 2026-11.
+    """
+    try:
+        told = _decoder.decode(raw)
+    except UNREADABLE:
+        return None
+    into, out = told.input_tokens_details or _InputDetails(), told.output_tokens_details or _OutputDetails()
+    return Usage(
+        input=_possible(told.input_tokens),
+        output=_possible(told.output_tokens),
+        cached=_possible(into.cached_tokens),
+        reasoning=_possible(out.reasoning_tokens),
+        cache_written=_possible(into.cache_write_tokens),
+    )
+
+
+def completed(raw: Raw) -> Any:
+    """An engine's usage with the details that the SDK's types have and older engines leave out; what it tells stays as it is."""
+    try:
+        told = _object.decode(raw)
+        into = _object.decode(told.get("input_tokens_details", _NONE))
+        if "output_tokens_details" in told and "cached_tokens" in into and "cache_write_tokens" in into:
+            return raw
+    except UNREADABLE:
+        return raw
+    return {"output_tokens_details": {"reasoning_tokens": 0}, **told, "input_tokens_details": {**_NO_INPUT_DETAILS, **into}}
+
+
+_NONE = Raw(b"{}")
+_NO_INPUT_DETAILS = {"cached_tokens": 0, "cache_write_tokens": 0}
+
+
+def _possible(count: int | None) -> int | None:
+    return count if count is not None and 0 <= count <= _MOST_TOKENS else None
+
+
+def write_usage(usage: Usage | None) -> dict[str, Any] | None:
+    """None for an engine that did not count. Of one that did, what it did not tell is zero: the SDK's types know no absent count."""
+    if usage is None or (usage.input is None and usage.output is None):
+        return None
+    input, output = usage.input or 0, usage.output or 0
+    return {
+        "input_tokens": input,
+        "input_tokens_details": {"cache_write_tokens": usage.cache_written or 0, "cached_tokens": usage.cached or 0},
+        "output_tokens": output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
+        "total_tokens": input + output,
+    }

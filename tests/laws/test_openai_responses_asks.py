@@ -1,0 +1,248 @@
+"""What an ask in Responses must be, where its fault is if it is none, and what it goes on from."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+from openai.pagination import SyncCursorPage
+from openai.types.responses import ResponseItem
+
+from providers.chat import Audio, ChatRequest, ChatResponse, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
+from providers.dialect import Ask, Concessions
+from providers.dialects.openai_responses import OpenAIResponses, input_items, listed_items, output_items, referred, resumed, stateless
+from providers.errors import Malformed, NarthexError, Unsupported
+from providers.wire import Body
+from tests.laws.chats import STAMP, bounded
+from tests.laws.responses import answers, requests
+
+DIALECT = OpenAIResponses()
+UNYIELDING = Concessions(lambda _: False, DIALECT.words, "a target")
+IMAGE = "data:image/png;base64," + "A" * 30_000
+
+
+def opened(**asked: Any) -> Ask:
+    return DIALECT.open(json.dumps({"model": "m", "input": "hi", **asked}).encode())
+
+
+FAULTS: list[tuple[dict[str, Any], type[NarthexError], str]] = [
+    ({"model": 1}, Malformed, "model"),
+    ({"input": None}, Malformed, "input"),
+    ({"input": 5}, Malformed, "input"),
+    ({"input": [{"role": "user"}]}, Malformed, "input[0].content"),
+    ({"input": [{"role": "robot", "content": "x"}]}, Malformed, "input[0].role"),
+    ({"input": [{"content": "x"}]}, Malformed, "input[0].role"),
+    ({"input": [{"role": "user", "content": [{"text": "x"}]}]}, Malformed, "input[0].content[0].type"),
+    ({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, Malformed, "input[0].content[0].text"),
+    (
+        {
+            "input": [
+                {"role": "user", "content": "x"},
+                {"role": "user", "content": [{"type": "input_image", "image_url": {"url": "x"}}]},
+            ]
+        },
+        Malformed,
+        "input[1].content[0].image_url",
+    ),
+    ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, Malformed, "input[0].content[0].image_url"),
+    ({"input": [{"type": "function_call", "name": "f", "arguments": "{}"}]}, Malformed, "input[0].call_id"),
+    ({"input": [{"type": "function_call_output", "call_id": "c"}]}, Malformed, "input[0].output"),
+    ({"input": [{"type": "function_call_output", "call_id": "c", "output": {}}]}, Malformed, "input[0].output"),
+    ({"input": [{"type": "custom_tool_call_output", "call_id": "c", "output": [{}]}]}, Malformed, "input[0].output[0].type"),
+    ({"input": [{"type": "item_reference"}]}, Malformed, "input[0].id"),
+    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, Malformed, "tools[0].name"),
+    ({"tool_choice": "maybe"}, Malformed, "tool_choice"),
+    ({"max_output_tokens": 0}, Malformed, "max_output_tokens"),
+    ({"temperature": 3}, Malformed, "temperature"),
+    ({"truncation": "some"}, Malformed, "truncation"),
+    ({"stream_options": {"include_obfuscation": False}}, Malformed, "stream_options"),
+    ({"background": True}, Unsupported, "background"),
+    ({"conversation": "conv_1"}, Unsupported, "conversation"),
+    ({"prompt": {"id": "pmpt_1"}}, Unsupported, "prompt"),
+    ({"conversation": {"id": "conv_1"}, "previous_response_id": "resp_1"}, Malformed, "previous_response_id"),
+    ({"previous_response_id": ""}, Malformed, "previous_response_id"),
+    ({"episode_id": ""}, Malformed, "episode_id"),
+]
+
+
+@pytest.mark.parametrize(("asked", "error", "param"), FAULTS)
+def test_a_fault_is_told_with_its_place(asked: dict[str, Any], error: type[NarthexError], param: str) -> None:
+    with pytest.raises(error) as refused:
+        opened(**asked)
+    assert refused.value.param == param
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "x"}},
+        {
+            "type": "shell_call_output",
+            "call_id": "c",
+            "output": [{"stdout": "", "stderr": "", "outcome": {"type": "timeout"}}],
+        },
+        {"type": "computer_call_output", "call_id": "c", "output": {"type": "computer_screenshot", "image_url": "https://example.com"}},
+        {"type": "tool_search_call", "arguments": {"any": "thing"}},
+        {"type": "mcp_call", "id": "m", "arguments": "{}", "name": "f", "server_label": "s", "output": "x"},
+        {"type": "program", "id": "p", "call_id": "c", "code": "1", "fingerprint": "f"},
+        {"type": "x_new", "input": {"of": "any kind"}, "call_id": None},
+    ],
+)
+def test_items_that_only_this_dialect_has_pass_and_come_back(item: dict[str, Any]) -> None:
+    ask = opened(input=[item])
+    (message,) = DIALECT.read_request(ask.body).messages
+    (part,) = message.parts
+    assert isinstance(part, Opaque)
+    assert json.loads(bytes(part.raw)) == item
+
+
+def test_the_road_knows_of_an_ask_what_it_needs() -> None:
+    ask = opened(
+        stream=True,
+        max_output_tokens=5,
+        user="u",
+        metadata={"a": "b"},
+        previous_response_id="resp_1",
+        store=False,
+        episode_id="e",
+        include=["message.output_text.logprobs"],
+    )
+    assert (ask.dialect, ask.model, ask.stream, ask.wants_usage, ask.choices) == ("openai_responses", "m", True, True, 1)
+    assert (ask.output_tokens, ask.end_user, ask.tags, ask.episode_id) == (5, "u", {"a": "b"}, "e")
+    assert (ask.previous, ask.stores) == ("resp_1", False)
+    assert not ask.refers
+    for item in ({"type": "item_reference", "id": "msg_1"}, {"id": "msg_1"}, {"type": None, "id": "msg_1"}):
+        assert opened(input=[{"role": "user", "content": "hi"}, item]).refers
+        assert referred(Raw(json.dumps(item).encode())) == "msg_1"
+    assert opened().stores and opened(store=None).stores and opened().previous is None
+
+
+def test_an_image_is_counted_by_a_table() -> None:
+    asked = [{"role": "user", "content": [{"type": "input_image", "image_url": IMAGE}]}]
+    in_result = [{"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": IMAGE}]}]
+    assert 1_600 <= opened(input=asked).input_tokens < 1_700
+    assert 1_600 <= opened(input=in_result).input_tokens < 1_700
+    assert opened(input=IMAGE).input_tokens > 10_000
+
+
+def test_neighbouring_items_of_one_side_are_one_message() -> None:
+    ask = opened(
+        instructions="be brief",
+        input=[
+            {"role": "user", "content": "hi"},
+            {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "a"}, {"type": "summary_text", "text": "b"}]},
+            {"role": "assistant", "content": "calling"},
+            {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": "{}", "status": "completed"},
+            {"type": "custom_tool_call", "call_id": "c2", "name": "g", "input": "x"},
+            {"type": "function_call_output", "call_id": "c1", "output": "one"},
+            {"type": "custom_tool_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "two"}]},
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "and?"}]},
+            {"role": "developer", "content": "go on"},
+        ],
+    )
+    chat = DIALECT.read_request(ask.body)
+    assert chat.messages == (
+        Message("system", (Text("be brief"),)),
+        Message("user", (Text("hi"),)),
+        Message(
+            "assistant",
+            (Reasoning("a\n\nb"), Text("calling"), ToolCall("c1", "f", "{}"), ToolCall("c2", "g", "x", custom=True)),
+        ),
+        Message("user", (ToolResult("c1", (Text("one"),)), ToolResult("c2", (Text("two"),), custom=True))),
+        Message("user", (Text("and?"),)),
+        Message("developer", (Text("go on"),)),
+    )
+    assert chat.extra == {}
+
+
+def test_defaults_are_no_demands() -> None:
+    ask = opened(truncation="disabled", background=False, text={"format": {"type": "text"}}, reasoning={"effort": None}, tools=[])
+    chat = DIALECT.read_request(ask.body)
+    assert (chat.extra, chat.output, chat.thinking, chat.tools) == ({}, None, None, ())
+
+
+def test_what_has_no_name_of_ours_stays_as_it_was() -> None:
+    choice = {"type": "web_search_preview"}
+    ask = opened(tool_choice=choice, guided_regex="a+", reasoning={"effort": "ultra", "mode": "pro"}, max_tool_calls=3)
+    chat = DIALECT.read_request(ask.body)
+    assert {key: json.loads(bytes(value)) for key, value in chat.extra.items()} == {
+        "tool_choice": choice,
+        "guided_regex": "a+",
+        "reasoning.effort": "ultra",
+        "reasoning.mode": "pro",
+        "max_tool_calls": 3,
+    }
+
+
+@pytest.mark.parametrize("format", [{"type": "grammar"}, {"type": "json_schema", "name": "x"}])
+def test_a_format_that_cannot_be_understood_is_refused(format: dict[str, Any]) -> None:
+    with pytest.raises(Malformed):
+        DIALECT.read_request(opened(text={"format": format}).body)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_what_goes_to_an_engine_leaves_what_is_kept_to_the_gateway(stream: bool) -> None:
+    body = opened(
+        stream=True,
+        stream_options={"include_obfuscation": False},
+        store=True,
+        include=["file_search_call.results"],
+        previous_response_id="r",
+    ).body
+    DIALECT.prepare(body, stream, tell_usage=True)
+    told = json.loads(body.write())
+    assert (told["store"], told["stream"]) == (False, stream)
+    assert told["include"] == ["file_search_call.results", "reasoning.encrypted_content"]
+    assert "previous_response_id" not in told
+    assert ("stream_options" in told) == stream
+    before = body.write()
+    stateless(body)
+    assert body.write() == before
+
+
+@bounded
+@given(answers, requests)
+def test_a_conversation_goes_on_from_what_was_asked_and_answered(answer: ChatResponse, chat: ChatRequest) -> None:
+    """Every item as it came; and the whole of it is an ask again."""
+    first = DIALECT.open(DIALECT.write_request(chat, UNYIELDING).write()).body
+    response = DIALECT.write_response(answer, STAMP)
+    earlier = [*input_items(first), *output_items(response)]
+    body = opened(previous_response_id="resp_1").body
+    resumed(body, earlier)
+    ask = DIALECT.open(body.write())
+    assert ask.previous is None
+    assert [bytes(item) for item in input_items(ask.body)][:-1] == [bytes(item) for item in earlier]
+    assert DIALECT.read_request(ask.body).messages[-1] == Message("user", (Text("hi"),))
+
+
+def is_written(chat: ChatRequest) -> bool:
+    """The SDK's types know no audio in what was asked."""
+    return not any(isinstance(part, Audio) for message in chat.messages for part in message.parts)
+
+
+@bounded
+@given(requests.filter(is_written), st.booleans())
+def test_items_are_listed_as_the_sdk_reads_them(chat: ChatRequest, with_ids: bool) -> None:
+    body = DIALECT.write_request(chat, UNYIELDING)
+    items = [Raw(json.dumps(item).encode()) for item in json.loads(body.write())["input"]]
+    if not with_ids:
+        items = [Raw(json.dumps({key: value for key, value in json.loads(bytes(item)).items() if key != "id"}).encode()) for item in items]
+    listed = listed_items(items, "resp_1")
+    assert listed == listed_items(items, "resp_1")
+    assert len({each["id"] for each in listed if each["type"] == "message"}) == sum(each["type"] == "message" for each in listed)
+    page = SyncCursorPage[ResponseItem].model_validate({"data": listed, "has_more": False})
+    assert [item.type for item in page.data] == [each["type"] for each in listed]
+    assert all(isinstance(each["content"], list) for each in listed if each["type"] == "message")
+
+
+def test_a_text_is_listed_as_a_message_of_the_users() -> None:
+    (listed,) = listed_items(input_items(Body.read(b'{"input": "hi"}')), "resp_1")
+    assert listed["id"].startswith("msg_")
+    assert {key: value for key, value in listed.items() if key != "id"} == {
+        "type": "message",
+        "status": "completed",
+        "role": "user",
+        "content": [{"type": "input_text", "text": "hi"}],
+    }
