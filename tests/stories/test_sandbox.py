@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import anthropic
 import httpx
 import jsonschema
 import openai
@@ -419,6 +420,76 @@ async def test_embeddings_of_equal_texts_are_equal_in_both_encodings(sdk: openai
     assert by_ids.data[0].embedding == by_ids.data[1].embedding != by_ids.data[2].embedding
     refused = await http.post("/v1/embeddings", json={"model": "sandbox-embed", "input": ["x", ""]})
     assert refused.json()["error"]["message"] == "input[1]: is empty"
+
+
+SEEN: dict[str, Any] = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+WEATHER: dict[str, Any] = {"name": "get_weather", "description": "The weather in a city"}
+
+
+async def test_tokens_are_counted_in_anthropics_words_as_in_those_of_the_equal_chat(address: str, http: httpx.AsyncClient) -> None:
+    blocks: list[Any] = [{"type": "text", "text": "How is the wea"}, {"type": "text", "text": "ther there?"}, SEEN]
+    called: Any = {"type": "tool_use", "id": "call_1", "name": "get_weather", "input": {"city": "Rome"}}
+    thought: Any = {"type": "thinking", "thinking": "Let me look it up.", "signature": "sealed"}
+    result: Any = {"type": "tool_result", "tool_use_id": "call_1", "content": [{"type": "text", "text": "Rain."}]}
+    said: Any = {
+        "system": "Be brief.",
+        "tools": [{**WEATHER, "input_schema": CITY}],
+        "messages": [
+            {"role": "user", "content": blocks},
+            {"role": "assistant", "content": [thought, called]},
+            {"role": "user", "content": [result, {"type": "text", "text": "And now?"}]},
+        ],
+    }
+    wrong: Any = {"messages": [{"role": "user", "content": [{**called, "input": "x"}]}]}
+    async with anthropic.AsyncAnthropic(base_url=address, api_key="none needed", max_retries=0) as client:
+        told = await client.messages.count_tokens(model="sandbox", **said)
+        with pytest.raises(anthropic.BadRequestError) as refused:
+            await client.messages.count_tokens(model="sandbox", **wrong)
+    assert refused.value.response.json()["type"] == "error"
+    assert "messages[0].content[0].input" in refused.value.message
+    function = {"name": "get_weather", "arguments": '{"city":"Rome"}'}
+    equal: list[Any] = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [*blocks[:2], {"type": "image_url", "image_url": "data:image/png;base64,AAAA"}]},
+        {
+            "role": "assistant",
+            "reasoning_content": thought["thinking"],
+            "tool_calls": [{"id": "call_1", "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": "Rain."},
+        {"role": "user", "content": "And now?"},
+    ]
+    chatted = await chat(http, messages=equal, tools=[{"type": "function", "function": {**WEATHER, "parameters": CITY}}])
+    assert told.input_tokens == chatted.json()["usage"]["prompt_tokens"] > 765
+
+
+async def test_token_ids_are_the_bytes_of_a_text_both_ways(http: httpx.AsyncClient) -> None:
+    body: dict[str, Any] = {"model": "sandbox", "token_ids": list("Hé!".encode()), "request_id": "mine"}
+    whole = (await http.post("/inference/v1/generate", json={**body, "sampling_params": {"seed": 3, "n": 2, "top_k": 5}})).json()
+    texts = [bytes(choice["token_ids"]).decode() for choice in whole["choices"]]
+    assert all("sandbox" in text for text in texts)
+    assert any("You said: “Hé!”" in text for text in texts)
+    assert (whole["request_id"], whole["model"], whole["output_mode"]) == ("mine", "sandbox", "tokens")
+    assert [choice["finish_reason"] for choice in whole["choices"]] == ["stop", "stop"]
+    written = sum(len(choice["token_ids"]) for choice in whole["choices"])
+    assert whole["usage"] == {"prompt_tokens": 4, "completion_tokens": written, "total_tokens": 4 + written}
+
+
+async def test_token_ids_stream_and_obey(http: httpx.AsyncClient) -> None:
+    params = {"structured_outputs": {"regex": "[a-f]{20,30}"}, "seed": 1, "top_k": 5}
+    body: dict[str, Any] = {"token_ids": [72, 256 + 105], "sampling_params": params}
+    whole = await http.post("/inference/v1/generate", json=body)
+    assert whole.headers["x-sandbox-ignored"] == "sampling_params.top_k"
+    *chunks, usage, done = await frames_of(http, "/inference/v1/generate", **body, stream_options={"include_usage": True})
+    ids = [id for chunk in chunks for id in chunk["choices"][0]["token_ids"]]
+    assert re.fullmatch("[a-f]{20,30}", bytes(ids).decode())
+    assert ids == whole.json()["choices"][0]["token_ids"]
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None] * (len(chunks) - 1) + ["stop"]
+    assert (usage["choices"], usage["usage"], done) == ([], whole.json()["usage"], "[DONE]")
+    cut = (await http.post("/inference/v1/generate", json={**body, "sampling_params": {**params, "max_tokens": 7}})).json()["choices"][0]
+    assert (len(cut["token_ids"]), cut["finish_reason"]) == (7, "length")
+    refused = await http.post("/inference/v1/generate", json={**body, "token_ids": [3, -1]})
+    assert refused.json()["error"]["param"] == "token_ids[1]"
 
 
 async def test_the_slow_model_takes_two_seconds_and_streams_evenly(http: httpx.AsyncClient) -> None:

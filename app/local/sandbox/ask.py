@@ -19,6 +19,7 @@ from app.local.sandbox.bodies import (
     Message,
     RefusalPart,
     TextPart,
+    Tool,
 )
 from app.local.sandbox.constraint import Recipe, read_constraint
 from app.local.sandbox.errors import Malformed, TooLong
@@ -61,16 +62,9 @@ class Ask:
 def read_chat(body: ChatBody) -> Ask:
     if body.top_logprobs is not None and not body.logprobs:
         raise Malformed("top_logprobs: needs logprobs to be true", "top_logprobs")
-    texts: list[str] = []
-    saw: list[str] = []
-    price = 0
-    for message in body.messages:
-        text, media, cost = read_message(message)
-        texts.append(text)
-        saw.extend(media)
-        price += cost + PER_MESSAGE
-    if body.tools:
-        price += count(msgspec.json.encode(body.tools).decode())
+    read = [read_message(message) for message in body.messages]
+    texts = [text for text, _, _ in read]
+    saw = [each for _, media, _ in read for each in media]
     heard = next((text for text, message in zip(reversed(texts), reversed(body.messages), strict=True) if message.role == "user"), "")
     recipe = read_constraint(body)
     control = read_control(body)
@@ -80,7 +74,7 @@ def read_chat(body: ChatBody) -> Ask:
         heard=heard,
         saw=tuple(saw),
         material=material_of(body, [*texts, *saw], recipe),
-        prompt_tokens=within_context(price),
+        prompt_tokens=within_context(price_of([cost for _, _, cost in read], body.tools)),
         constraint=recipe,
         tools=read_tools(body, heard, is_answering_tools=body.messages[-1].role in ("tool", "function")),
         control=control,
@@ -165,6 +159,11 @@ def read_message(message: Message) -> tuple[str, list[str], int]:
     calls = "".join(call.function.name + call.function.arguments for call in message.tool_calls or ())
     text = "".join(texts)
     return text, saw, price + count(text) + count(calls) + count(message.reasoning_content or "")
+
+
+def price_of(costs: Sequence[int], tools: Sequence[Tool] | None) -> int:
+    """What a chat costs, of what each of its messages does."""
+    return sum(costs) + PER_MESSAGE * len(costs) + (count(msgspec.json.encode(tools).decode()) if tools else 0)
 
 
 def describe(url: str) -> str:

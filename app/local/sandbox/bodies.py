@@ -1,4 +1,4 @@
-"""What the routes read: OpenAI's request bodies with the engines' extra words, and our own `sandbox` object.
+"""What OpenAI's routes read: their request bodies with the engines' extra words, and our own `sandbox` object.
 
 Only what has an effect here is named; every other key is accepted, has none, and is listed in the header `x-sandbox-ignored`.
 """
@@ -184,7 +184,7 @@ class EmbeddingBody(Struct, frozen=True, kw_only=True):
     sandbox: Control | None = None
 
 
-B = TypeVar("B", ChatBody, CompletionBody, EmbeddingBody)
+B = TypeVar("B", bound=Struct)
 
 
 def read_body(raw: bytes, kind: type[B]) -> B:
@@ -201,7 +201,13 @@ def read_body(raw: bytes, kind: type[B]) -> B:
         raise Malformed("The body is nested too deeply.") from fault
 
 
-def ignored_keys(raw: bytes, kind: type[Struct]) -> list[str]:
-    """The keys that the caller sent and that have no effect here. Only for a body that read_body has accepted."""
+def ignored_keys(raw: bytes, kind: type[Struct], within: str | None = None) -> list[str]:
+    """The keys that the caller sent, in the body or in an object `within` it, and that have no effect here.
+
+    Only for a body that read_body has accepted.
+    """
     known = {field.encode_name for field in msgspec.structs.fields(kind)}
-    return sorted(set(msgspec.json.decode(raw, type=dict[str, msgspec.Raw])) - known)
+    said = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+    if within is not None:
+        said = msgspec.json.decode(said[within], type=dict[str, msgspec.Raw])
+    return sorted(set(said) - known)

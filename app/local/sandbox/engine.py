@@ -1,4 +1,7 @@
-"""The sandbox engine: an ASGI app that answers as OpenAI does, in the manner of its models and as its requests tell it to."""
+"""The sandbox engine: an ASGI app that answers as OpenAI does, in the manner of its models and as its requests tell it to.
+
+Two routes are others' own: Anthropic's count of tokens, and vLLM's for token ids.
+"""
 
 import asyncio
 import time
@@ -7,13 +10,17 @@ from importlib.metadata import version
 from typing import Literal
 from uuid import uuid4
 
-from app.local.sandbox import chat, completions
+from msgspec import Struct
+
+from app.local.sandbox import chat, completions, generate
 from app.local.sandbox.answer import Choice, answer
 from app.local.sandbox.ask import Ask, read_chat, read_completion
 from app.local.sandbox.bodies import ChatBody, CompletionBody, Control, EmbeddingBody, Generation, ignored_keys, read_body
 from app.local.sandbox.chat import Head
+from app.local.sandbox.counting import CountBody, count_tokens
 from app.local.sandbox.embeddings import embed
 from app.local.sandbox.errors import Refusal, Told, UnknownRoute, WrongMethod
+from app.local.sandbox.generate import GenerateBody, SamplingParams
 from app.local.sandbox.line import Header, HungUp, Line, Receive, Scope, Send, sleep_until
 from app.local.sandbox.meter import Meter
 from app.local.sandbox.models import MODELS, OWNER, find_model, find_model_for, write_model
@@ -40,6 +47,8 @@ class Sandbox:
             "/v1/chat/completions": self._chat,
             "/v1/completions": self._complete,
             "/v1/embeddings": self._embed,
+            "/v1/messages/count_tokens": self._count_tokens,
+            "/inference/v1/generate": self._generate,
         }
         self._gets: Mapping[str, Callable[[], object]] = {
             "/v1/models": lambda: {"object": "list", "data": [write_model(model) for model in MODELS.values()]},
@@ -61,7 +70,8 @@ class Sandbox:
                 await self._post(line, self._posts[path])
         except Refusal as refusal:
             self._meter.ended.labels(line.model, "failed" if isinstance(refusal, Told) else "refused").inc()
-            await line.reply(refusal.status, refusal.envelope(), refusal.headers())
+            anthropics = {"type": "error"} if path.startswith("/v1/messages") else {}
+            await line.reply(refusal.status, {**anthropics, **refusal.envelope()}, refusal.headers())
 
     async def _get(self, line: Line, path: str, method: str) -> None:
         read = self._gets.get(path)
@@ -156,6 +166,34 @@ class Sandbox:
         self._count(outcome, answered["usage"]["prompt_tokens"], 0)
         return outcome
 
+    async def _count_tokens(self, line: Line, raw: bytes) -> Outcome:
+        body = read_body(raw, CountBody)
+        telling = self._telling(line, body.model, body.sandbox)
+        if await self._fails(line, telling):
+            return "failed"
+        return await telling.whole(line, {"input_tokens": count_tokens(body)}, 1, told_headers(raw, CountBody))
+
+    async def _generate(self, line: Line, raw: bytes) -> Outcome:
+        body = read_body(raw, GenerateBody)
+        telling = self._telling(line, body.model, body.sandbox)
+        ask = generate.read_generate(body)
+        if await self._fails(line, telling):
+            return "failed"
+        made = [generate.as_ids(choice, ask) for choice in await answers([ask])]
+        usage = generate.write_usage(ask, made)
+        head = Head(body.request_id or f"generate-tokens-{uuid4().hex}", int(time.time()), body.model)
+        headers = told_headers(raw, GenerateBody, {"sampling_params": SamplingParams})
+        told_usage = usage if telling.control.usage else None
+        if body.stream:
+            frames = generate.write_chunks(head, made, told_usage, includes_usage=includes_usage(body))
+            outcome = await telling.stream(line, list(frames), headers)
+        else:
+            outcome = await telling.whole(
+                line, generate.write_whole(head, made, told_usage), sum(len(each.steps) for each in made), headers
+            )
+        self._count(outcome, usage["prompt_tokens"], usage["completion_tokens"])
+        return outcome
+
     def _telling(self, line: Line, model: str, control: Control | None, *, embeddings: bool = False) -> Telling:
         found = find_model_for(model, embeddings=embeddings)
         line.model = found.id
@@ -198,7 +236,7 @@ async def answers(asks: Sequence[Ask]) -> list[Choice]:
         budget.call_off()
 
 
-def includes_usage(body: Generation) -> bool:
+def includes_usage(body: Generation | GenerateBody) -> bool:
     options = body.stream_options
     return options is not None and options.include_usage and (body.sandbox is None or body.sandbox.usage)
 
@@ -208,6 +246,10 @@ def beats(choices: Sequence[Choice]) -> int:
     return sum(len(choice.steps) + 2 for choice in choices)
 
 
-def told_headers(raw: bytes, kind: type[ChatBody | CompletionBody | EmbeddingBody]) -> list[Header]:
-    ignored = [key for key in ignored_keys(raw, kind) if key.isascii() and key.isprintable()]
+def told_headers(raw: bytes, kind: type[Struct], within: Mapping[str, type[Struct]] | None = None) -> list[Header]:
+    """`within`: the objects of a body whose own keys are told too."""
+    ignored = ignored_keys(raw, kind)
+    for name, part in (within or {}).items():
+        ignored += [f"{name}.{key}" for key in ignored_keys(raw, part, name)]
+    ignored = [key for key in ignored if key.isascii() and key.isprintable()]
     return [(b"x-sandbox-ignored", ", ".join(ignored)[:1000].encode())] if ignored else []

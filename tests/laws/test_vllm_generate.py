@@ -1,0 +1,251 @@
+"""Laws of vLLM's route for tokens: what goes through stays the engine's own bytes but for our keys, and what ends a stream waits."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from providers.chat import Usage
+from providers.dialect import Stamp
+from providers.dialects.vllm_generate import VLLMGenerate
+from providers.dialects.vllm_generate.edits import StreamEditor
+from providers.errors import CutShort, Failed, Garbled, Malformed, UpstreamError
+from providers.wire import Body
+from tests.laws.chats import SILENT, STAMP, bounded, told
+
+ASK: dict[str, Any] = {"model": "m", "token_ids": [1, 2, 3], "sampling_params": {"max_tokens": 5}}
+
+# Every documented field: values of each documented type, and values of none.
+DOCUMENTED: dict[str, tuple[list[Any], list[Any]]] = {
+    "model": (["x"], [1, None]),
+    "token_ids": ([[0], [1] * 4096], [[], [-1], ["a"], [1.5], [[1]], "ab", 5, None, [True]]),
+    "sampling_params": ([{}, {"unheard_of": 1}], [None, [], "x"]),
+    "request_id": (["theirs"], [1]),
+    "stream": ([True, False], ["x", 1]),
+    "output_mode": (["tokens", "text"], [1]),
+    "features": ([{"mm_hashes": {}}], ["x"]),
+    "content_parts": ([[{"type": "image_url"}]], ["x", [1]]),
+    "cache_salt": (["salt"], ["", 1, "x" * 1025]),
+    "priority": ([0, -5], ["x", 1.5]),
+    "return_token_ids": ([True], [1]),
+    "kv_transfer_params": ([{"a": 1}], ["x"]),
+    "episode_id": (["01990000-0000-7000-8000-00000000000b"], [1, ""]),
+    "tensorzero::tags": ([{"a": "b"}], [{"a": 1}]),
+}
+SAMPLING: dict[str, tuple[list[Any], list[Any]]] = {
+    "max_tokens": ([1, None], [0, "5", 1.5]),
+    "n": ([1, 4], [0, "x"]),
+    "temperature": ([0, 1.5, 3], [-1, "hot"]),
+    "top_p": ([0.1, 1], [0, 1.1]),
+    "top_k": ([-1, 0, 50], [-2, 1.5]),
+    "min_p": ([0, 1], [2]),
+    "presence_penalty": ([-2, 2], [3]),
+    "repetition_penalty": ([0.5, 2], [0]),
+    "seed": ([1], ["x"]),
+    "stop": (["a", ["a"]], [1]),
+    "stop_token_ids": ([[1]], ["x", ["a"]]),
+    "logprobs": ([0, -1], ["x"]),
+    "logit_bias": ([{"1": 2}], [{"1": "x"}]),
+    "structured_outputs": ([{"regex": "a"}], ["x"]),
+}
+RIGHT = [({field: value}) for field, (right, _) in DOCUMENTED.items() for value in right] + [
+    {"sampling_params": {field: value}} for field, (right, _) in SAMPLING.items() for value in right
+]
+WRONG = [(field, {field: value}) for field, (_, wrong) in DOCUMENTED.items() for value in wrong] + [
+    (f"sampling_params.{field}", {"sampling_params": {field: value}}) for field, (_, wrong) in SAMPLING.items() for value in wrong
+]
+
+ids = st.lists(st.integers(0, 150_000), max_size=4)
+usage = {"prompt_tokens": 3, "completion_tokens": 9, "total_tokens": 12, "prompt_tokens_details": {"cached_tokens": 2}}
+
+
+def chunk(index: int, token_ids: list[int] | None, reason: str | None = None, **more: Any) -> dict[str, Any]:
+    choice = {"index": index, "finish_reason": reason, "stop_reason": None, "token_ids": token_ids, "logprobs": None}
+    return {"request_id": "generate-tokens-theirs", "usage": None, "output_mode": "tokens", "choices": [choice], **more}
+
+
+def frames(*chunks: dict[str, Any], done: bool = True) -> bytes:
+    return b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in chunks) + b"data: [DONE]\n\n" * done
+
+
+LAST: dict[str, Any] = {"request_id": "generate-tokens-theirs", "output_mode": "tokens", "choices": [], "usage": usage}
+
+
+def ended(raw: bytes, stamp: Stamp = STAMP) -> tuple[list[dict[str, Any]], StreamEditor]:
+    editor = VLLMGenerate().editor(stamp)
+    out = editor.feed(raw)
+    return told(out + editor.end()), editor
+
+
+@pytest.mark.parametrize("field", RIGHT, ids=repr)
+def test_what_is_documented_is_taken_and_travels_as_it_came(field: dict[str, Any]):
+    said = {**ASK, **field, "unheard_of": {"x": [1.50]}}
+    ask = VLLMGenerate().open(json.dumps(said).encode())
+    assert json.loads(ask.body.write()) == said
+
+
+@pytest.mark.parametrize(("path", "field"), WRONG, ids=repr)
+def test_what_is_of_a_wrong_type_is_refused_by_its_path(path: str, field: dict[str, Any]):
+    with pytest.raises(Malformed) as fault:
+        VLLMGenerate().open(json.dumps({**ASK, **field}).encode())
+    assert fault.value.param is not None
+    assert fault.value.param.startswith(path)
+
+
+@pytest.mark.parametrize("without", ASK)
+def test_a_missing_field_is_named(without: str):
+    with pytest.raises(Malformed) as fault:
+        VLLMGenerate().open(json.dumps({key: value for key, value in ASK.items() if key != without}).encode())
+    assert fault.value.param == without
+    assert ("behind this gateway are many models" in fault.value.message) == (without == "model")
+
+
+def test_tokens_are_counted_exactly_and_the_output_over_all_choices():
+    ask = VLLMGenerate().open(json.dumps({**ASK, "sampling_params": {"max_tokens": 5, "n": 3}}).encode())
+    assert (ask.input_tokens, ask.output_tokens, ask.choices, ask.stream, ask.wants_usage) == (3, 15, 3, False, False)
+    unbounded = VLLMGenerate().open(json.dumps({**ASK, "sampling_params": {}, "content_parts": [{}]}).encode())
+    assert unbounded.output_tokens is None
+    assert unbounded.input_tokens > 1000
+
+
+def test_usage_of_a_stream_is_asked_of_the_engine_whatever_the_caller_asked():
+    said = {**ASK, "stream": True, "stream_options": {"continuous_usage_stats": True}}
+    dialect = VLLMGenerate()
+    for stream, tell_usage, expected in (
+        (True, True, {"stream": True, "stream_options": {"continuous_usage_stats": True, "include_usage": True}}),
+        (True, False, {"stream": True}),
+        (False, True, {}),
+    ):
+        body = Body(dialect.open(json.dumps(said).encode()).body)
+        dialect.prepare(body, stream, tell_usage=tell_usage)
+        assert json.loads(body.write()) == {**ASK, **expected}
+    with pytest.raises(Malformed) as fault:
+        dialect.open(json.dumps({**said, "stream": False}).encode())
+    assert fault.value.param == "stream_options"
+
+
+@bounded
+@given(st.lists(st.tuples(ids, st.sampled_from(["stop", "length"])), min_size=1, max_size=3), st.booleans())
+def test_a_whole_answer_keeps_all_but_its_names(said: Any, tells: bool):
+    choices = [{"index": index, "token_ids": each, "finish_reason": reason, "x": 1.5} for index, (each, reason) in enumerate(said)]
+    whole = {"request_id": "theirs", "model": "engine", "choices": choices[::-1], "usage": usage if tells else None, "odd": {"a": [1]}}
+    made = VLLMGenerate().edit(json.dumps(whole).encode(), STAMP)
+    assert json.loads(made.raw) == {**whole, "request_id": STAMP.id, "model": STAMP.model}
+    assert made.usage == (Usage(3, 9, 2) if tells else Usage(None, sum(len(each) for each, _ in said)))
+    assert made.finish_reason == said[0][1]
+
+
+def test_a_model_is_not_told_where_the_engine_tells_none():
+    made = VLLMGenerate().edit(json.dumps({"request_id": "theirs", "choices": [{"index": 0, "token_ids": [1]}]}).encode(), STAMP)
+    assert json.loads(made.raw) == {"request_id": STAMP.id, "choices": [{"index": 0, "token_ids": [1]}]}
+
+
+@pytest.mark.parametrize("body", [{}, {"choices": []}, {"choices": None}, {"choices": [5]}, {"choices": "x"}], ids=repr)
+def test_an_answer_without_choices_is_garbled(body: Any):
+    with pytest.raises(Garbled):
+        VLLMGenerate().edit(json.dumps(body).encode(), STAMP)
+
+
+def test_an_error_told_with_status_200_is_an_error():
+    error = {"error": {"message": "out of memory", "code": 500}}
+    with pytest.raises(Failed):
+        VLLMGenerate().edit(json.dumps(error).encode(), STAMP)
+    editor = VLLMGenerate().editor(STAMP)
+    out = editor.feed(frames(chunk(0, [1]), error))
+    assert json.loads(out.removeprefix(b"data: "))["choices"][0]["token_ids"] == [1]
+    assert isinstance(editor.failure, Failed)
+    with pytest.raises(Failed):
+        editor.end()
+
+
+@bounded
+@given(st.lists(ids.filter(bool), min_size=1, max_size=5), st.integers(1, 3), st.integers(1, 40), st.booleans())
+def test_a_stream_keeps_all_but_its_names_however_it_is_cut(steps: list[list[int]], choices: int, size: int, wants: bool):
+    chunks = [chunk(index, step) for step in steps for index in range(choices)] + [chunk(index, [], "stop") for index in range(choices)]
+    raw = frames(*chunks, LAST)
+    editor = VLLMGenerate().editor(STAMP if wants else SILENT)
+    out = b"".join(editor.feed(raw[at : at + size]) for at in range(0, len(raw), size)) + editor.end()
+    expected = [*chunks, LAST] if wants else chunks
+    assert told(out) == [{**each, "request_id": STAMP.id} for each in expected]
+    assert (editor.usage, editor.finish_reason, editor.done) == (Usage(3, 9, 2), "stop", True)
+    assert editor.written_tokens == choices * sum(map(len, steps))
+
+
+def test_what_ends_the_stream_waits_and_what_does_not_goes_at_once():
+    editor = VLLMGenerate().editor(STAMP)
+    assert editor.feed(frames(chunk(0, [1]), done=False))
+    assert editor.feed(frames(chunk(0, [2], "length"), done=False)) == b""
+    assert editor.feed(frames(chunk(1, [3]), done=False)).count(b"data: ") == 2
+    assert editor.feed(frames(chunk(1, [4], "stop"), LAST)) == b""
+    assert editor.finish_reason == "length"
+    assert editor.end().count(b"data: ") == 3
+
+
+def test_usage_along_the_way_is_passed_on_to_those_who_asked_and_counted_by_none():
+    chunks = [chunk(0, [1], usage={"prompt_tokens": 3, "completion_tokens": 1}), chunk(1, [2], "stop"), chunk(0, [3], "stop")]
+    asked_for, editor = ended(frames(*chunks))
+    assert [each["usage"] is not None for each in asked_for] == [True, False, False]
+    assert (editor.usage, editor.written_tokens) == (None, 3)
+    silent, editor = ended(frames(*chunks, LAST), SILENT)
+    assert [each["usage"] for each in silent] == [None, None, None]
+    assert editor.usage == Usage(3, 9, 2)
+
+
+@pytest.mark.parametrize("tail", [b"", b"\n", b"data: [DONE]"], ids=repr)
+def test_done_is_said_although_the_engine_forgets_it(tail: bytes):
+    raw = frames(chunk(0, [1]), chunk(0, [2], "stop"), done=False)
+    assert len(ended(raw + tail)[0]) == 2
+    assert len(ended(raw.removesuffix(b"\n\n"))[0]) == 2
+    assert len(ended(raw + b'data: {"cho')[0]) == 2
+
+
+def test_a_stream_that_ends_without_a_reason_was_cut_short():
+    editor = VLLMGenerate().editor(STAMP)
+    assert editor.feed(frames(chunk(0, [1])))
+    assert editor.done
+    with pytest.raises(CutShort):
+        editor.end()
+
+
+@pytest.mark.parametrize("data", [b"{}", b'{"choices": 5}', b"nonsense", b'{"choices": [{"index": "x"}]}'])
+def test_what_is_no_chunk_is_garbled_and_what_came_before_is_the_callers(data: bytes):
+    editor = VLLMGenerate().editor(STAMP)
+    assert editor.feed(frames(chunk(0, [1], "stop"), done=False) + b"data: " + data + b"\n\n").count(b"data: ") == 1
+    assert isinstance(editor.failure, Garbled)
+    with pytest.raises(Garbled):
+        editor.end()
+
+
+def test_errors_are_told_in_openais_envelope():
+    said = json.loads(VLLMGenerate().write_error(Malformed("No.", param="token_ids")))
+    assert said == {"error": {"message": "No.", "type": "invalid_request_error", "code": 400, "param": "token_ids"}}
+    assert VLLMGenerate().write_error_frame(Malformed("No.")).startswith(b'data: {"error"')
+
+
+odd = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.sampled_from(["", "stop", "\\ud800"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["index", "finish_reason", "token_ids", "completion_tokens", "message"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@bounded
+@given(st.lists(st.dictionaries(st.sampled_from(["choices", "usage", "error", "model", "object"]), odd), max_size=3))
+def test_whatever_an_engine_sends_is_an_answer_or_the_engines_failure(bodies: list[Any]):
+    raws = [json.dumps(each).encode().replace(b"\\\\ud800", b"\\ud800") for each in bodies]
+    for raw in raws:
+        try:
+            assert json.loads(VLLMGenerate().edit(raw, STAMP).raw)["request_id"] == STAMP.id
+        except UpstreamError:
+            continue
+    editor = VLLMGenerate().editor(STAMP)
+    out = editor.feed(b"".join(b"data: " + raw + b"\n\n" for raw in raws))
+    try:
+        assert {each["request_id"] for each in told(out + editor.end())} == {STAMP.id}
+    except UpstreamError:
+        assert editor.finish_reason is None or editor.failure is not None
