@@ -21,16 +21,13 @@ from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Struct
-from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.commands.core import AsyncScript
 from redis.exceptions import RedisError
 
 from app.record.content import pack, unpack
+from app.store.pool import pooled
 
 _PREFIX = "nx:i:"
-_CONNECTIONS = 32
 _LARGE_BYTES = 64 * 1024  # packed and unpacked on a thread
 _TOGETHER = 500  # renewals in one pipeline
 
@@ -150,17 +147,7 @@ class Answers:
     """Claims and answers. Everything raises AnswersAway."""
 
     def __init__(self, redis_url: str, *, keep_s: float, lease_s: float, grace_s: float, patience_s: float) -> None:
-        # Once more, and at once: after a restart of Redis every pooled connection fails at its first use.
-        again = Retry(NoBackoff(), 1)
-        pool = BlockingConnectionPool.from_url(  # pyright: ignore[reportUnknownMemberType]
-            redis_url,
-            max_connections=_CONNECTIONS,
-            timeout=patience_s,
-            socket_timeout=patience_s,
-            socket_connect_timeout=patience_s,
-            retry=again,
-        )
-        self._redis = Redis.from_pool(pool)
+        self._redis = pooled(redis_url, patience_s)
         self._lease_ms, self._keep_ms, self._grace_ms = round(lease_s * 1000), max(1, round(keep_s * 1000)), round(grace_s * 1000)
         register = self._redis.register_script
         self._claim, self._renew, self._finish = register(_CLAIM), register(_RENEW), register(_FINISH)

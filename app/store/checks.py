@@ -12,6 +12,7 @@ from app.store.limit_checks import Known
 from app.store.price_checks import LONGEST_NAME
 from providers import catalogue
 from providers.credentials import check as check_credential
+from providers.dialects.catalogue import DIALECTS
 
 
 def check(wanted: Directory) -> None:
@@ -66,6 +67,8 @@ def _check_model(name: str, model: ModelConfig, wanted: Directory) -> None:
             raise BadConfiguration(f"{place}.model must be the engine's name for its model; {target.model!r:.100} is none.")
         if target.weight is not None and not 0 <= target.weight < float("inf"):
             raise BadConfiguration(f"{place}.weight must be 0 or more.")
+        if target.dialect is not None and target.dialect not in DIALECTS:
+            raise BadConfiguration(f"{place}.dialect: there is no dialect {target.dialect!r:.100}. There are: {', '.join(DIALECTS)}.")
         for endpoint in target.endpoints:
             _check_url(f"{place}.endpoints", endpoint)
     for fallback in model.fallbacks:

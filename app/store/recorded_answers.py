@@ -46,7 +46,7 @@ async def recorded(database: AsyncEngine, id: str, most_bytes: int) -> Recorded 
 def _read(id: str, row: Row[*tuple[Any, ...]], most_bytes: int) -> Recorded:
     if row.outcome != "answered":
         return Recorded(False)
-    reply = None if row.reply is None else _unpacked(row.reply, most_bytes)
+    reply = None if row.reply is None else unpacked_within(row.reply, most_bytes)
     if reply is None:
         return Recorded(True)
     answer = Answer(
@@ -62,8 +62,11 @@ def _read(id: str, row: Row[*tuple[Any, ...]], most_bytes: int) -> Recorded:
     return Recorded(True, answer)
 
 
-def _unpacked(packed: bytes, most_bytes: int) -> bytes | None:
-    """None: it is longer. A few bytes may be of a gigabyte of the same letter, so no more of it is unpacked than is wanted."""
+def unpacked_within(packed: bytes, most_bytes: int) -> bytes | None:
+    """An ask or a reply as it passed. None: it is longer.
+
+    A few bytes may be of a gigabyte of the same letter, so no more of it is unpacked than is wanted.
+    """
     if packed[:1] == PLAIN:
         return packed[1:] if len(packed) <= most_bytes + 1 else None
     reply = zlib.decompressobj().decompress(packed, most_bytes + 1)

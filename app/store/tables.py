@@ -189,6 +189,15 @@ inference_content = Table(
     postgresql_partition_by="RANGE (id)",
 )
 
+# Answers that their callers deleted (OpenAI's DELETE /v1/responses/ID): they are told to no caller any more.
+deleted_responses = Table(
+    "deleted_responses",
+    metadata,
+    Column("id", UUID(as_uuid=False), primary_key=True),
+    Column("team_id", UUID(as_uuid=False), nullable=False),
+    Column("deleted_at", DateTime(timezone=True), nullable=False, server_default=_now),
+)
+
 # What inferences add up to, kept by the writer in the transaction that stores them: the truth for money.
 usage = Table(
     "usage",
