@@ -52,12 +52,14 @@ class Target(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     """A provider and its model that serve a name.
 
     `weight` None in all targets of a model: tried in order; else drawn by weight. `endpoints` empty: the provider's base_url.
+    `dialect`: which of the provider's is spoken with it; None: the caller's own if it is among them, else the best that can say the ask.
     """
 
     provider: str
     model: str
     weight: float | None = None
     endpoints: tuple[str, ...] = ()
+    dialect: str | None = None
 
 
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -18,9 +18,11 @@ from app.api.operations import keep_counting
 from app.api.routes import doors, routes
 from app.api.wire import corked
 from app.domain import Directory
+from app.gateway.conversations import Conversations
 from app.gateway.fleet import Fleet
 from app.gateway.idempotency import Idempotency
 from app.gateway.limits.limits import Limits
+from app.gateway.media import Media
 from app.gateway.serve import Gateway
 from app.record.spool import Spool
 from app.settings import Settings
@@ -65,7 +67,9 @@ def create_app(settings: Settings, turn: Turn, *, name: str) -> tuple[Litestar, 
     limits = Limits(settings, counters, database, Ledger(settings.home, database), telemetry, lambda: live.workers_alive)
     spool = Spool(settings.home / "spool", settings, turn)
     idempotency = Idempotency(settings, database)
-    gateway = Gateway(settings, live, fleet, limits, transport, spool, telemetry, idempotency)
+    media = Media(settings)
+    conversations = Conversations(settings, database)
+    gateway = Gateway(settings, live, fleet, limits, transport, spool, telemetry, idempotency, media, conversations)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncGenerator[None, None]:
@@ -73,6 +77,7 @@ def create_app(settings: Settings, turn: Turn, *, name: str) -> tuple[Litestar, 
         await limits.start()
         fleet.start()
         idempotency.start()
+        conversations.start()
         counting = asyncio.create_task(keep_counting(gateway))
         try:
             yield
@@ -80,6 +85,8 @@ def create_app(settings: Settings, turn: Turn, *, name: str) -> tuple[Litestar, 
             counting.cancel()
             fleet.stop()
             await idempotency.stop()
+            await conversations.stop()
+            await media.aclose()
             await limits.stop()
             await transport.aclose()
             await live.stop()

@@ -48,6 +48,18 @@ class Settings:
     drain_timeout_s: float = setting(30.0, "After SIGTERM: how long running answers may take to finish.")
     keep_alive_s: float = setting(75.0, "How long an idle caller's connection is kept.")
 
+    media_fetch: Literal["on", "off"] = setting(
+        "on", "Whether media that callers name by URL is fetched for targets that need its bytes; off: refused with 422."
+    )
+    media_max_bytes: int = setting(
+        20 * 1024 * 1024, "Largest image, document or audio that is fetched; those of one request together may have twice as much."
+    )
+    media_timeout_s: float = setting(10.0, "Longest time in which all media of one request must have been fetched.")
+    media_redirects: int = setting(3, "Most redirects that are followed to one of them.")
+    media_networks: Networks = setting(
+        Networks(), "Networks (10.1.0.0/16, ...) from which media may be fetched although they are private; all others must be public."
+    )
+
     probe_interval_s: float = setting(10.0, "How often each self-hosted endpoint is asked what it is and whether it lives.")
     breaker_failures: int = setting(5, "Faults in a row of an endpoint after which it is left alone for a while.")
     breaker_open_s: float = setting(10.0, "How long an endpoint with an open breaker is left alone.")
@@ -74,6 +86,13 @@ class Settings:
     )
     idempotency_max_bytes: int = setting(4 * 1024 * 1024, "Largest answer kept for retries; the retry of a larger one is answered 409.")
     idempotency_lease_s: float = setting(10.0, "How long a worker that says nothing still holds its claim to an Idempotency-Key.")
+
+    responses_keep_s: float = setting(
+        3600.0, "How long an answer of /v1/responses lies in Redis, beside its record in Postgres, to be gone on from; 0 = not at all."
+    )
+    responses_max_bytes: int = setting(
+        4 * 1024 * 1024, "Largest answer of /v1/responses, with its ask, that lies in Redis; a larger one is found once it is in Postgres."
+    )
 
     redis_timeout_s: float = setting(
         0.25, "How long Redis may be silent before it counts as away: what rules then do is their `on_outage`."

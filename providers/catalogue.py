@@ -5,9 +5,10 @@ from typing import Any
 
 from providers.engines.sandbox import Sandbox
 from providers.engines.vllm import VLLM
+from providers.hosted.anthropic import Anthropic
 from providers.provider import BadOption, Provider
 
-ADAPTERS: Mapping[str, type[Provider]] = {each.name: each for each in (Provider, VLLM, Sandbox)}
+ADAPTERS: Mapping[str, type[Provider]] = {each.name: each for each in (Provider, Anthropic, VLLM, Sandbox)}
 
 
 def build(adapter: str, configured_as: str, options: Mapping[str, Any]) -> Provider:

@@ -7,6 +7,7 @@ import httpx
 
 from providers import guided
 from providers.errors import Unsupported, UpstreamError
+from providers.media import Kind
 from providers.told import read_error
 from providers.wire import NULL, Body
 
@@ -27,6 +28,20 @@ HINTS = frozenset(
 # What the gateway itself is told in a body; no engine is to see it.
 _OURS = frozenset({"episode_id", "tensorzero::episode_id", "tensorzero::tags"})
 
+# Where each dialect is spoken below a base URL with its version segment; those that begin with a server's root are not.
+PATHS: Mapping[str, str] = {
+    "openai_chat": "/chat/completions",
+    "openai_completions": "/completions",
+    "openai_responses": "/responses",
+    "openai_embeddings": "/embeddings",
+    "anthropic_messages": "/messages",
+    "anthropic_count_tokens": "/messages/count_tokens",
+}
+_AT_ROOT: Mapping[str, str] = {"vllm_generate": "/inference/v1/generate"}
+
+# The dialects in which fields have OpenAI's names for them.
+_OPENAI_SHAPED = frozenset({"openai_chat", "openai_completions"})
+
 _GUIDED = guided.WORDS | {"guided_whitespace_pattern", "guided_decoding_backend"}
 
 
@@ -41,16 +56,22 @@ class Provider:
     """
 
     name: ClassVar[str] = "openai"
-    dialects: ClassVar[tuple[str, ...]] = ("openai_chat",)
+    # Its own, best first: in which it is asked what a caller says in a dialect that it does not speak.
+    dialects: ClassVar[tuple[str, ...]] = ("openai_chat", "openai_completions", "openai_embeddings")
     default_base_url: ClassVar[str | None] = "https://api.openai.com/v1"
     # Options that `[providers.NAME] options` may hold, with what each is for.
     known_options: ClassVar[Mapping[str, str]] = {
         "stream": 'which answers the engine gives: "both" (default), "only" streams, or "never"',
         "stream_usage": "false: the engine refuses stream_options, so streams are not asked to tell usage",
         "accepts": "a list of fields that this engine honours although its adapter would refuse them",
+        "dialects": "a list of the dialects that this host speaks, best first, where they are not those of its adapter",
     }
     # Asked of each endpoint now and then, to learn what it is and whether it lives; None: it is never asked.
     probe_path: ClassVar[str | None] = None
+    # Whether a raw prompt may stand in place of messages in a chat (mini-sglang).
+    takes_prompt: ClassVar[bool] = False
+    # Media of these kinds this host takes in bytes only: it fetches nothing.
+    only_bytes: ClassVar[frozenset[Kind]] = frozenset()
 
     rename: Mapping[str, str] = {}
     refuses: frozenset[str] = frozenset({"chat_template", "chat_template_kwargs", "mm_processor_kwargs", "guided_whitespace_pattern"})
@@ -68,6 +89,11 @@ class Provider:
         accepts = options.get("accepts", [])
         if not isinstance(accepts, list) or not all(isinstance(field, str) for field in accepts):  # pyright: ignore[reportUnknownVariableType]
             raise BadOption(f"Option accepts of provider {configured_as!r} must be a list of field names.")
+        dialects = options.get("dialects", [])
+        if not isinstance(dialects, list) or not PATHS.keys() | _AT_ROOT.keys() >= set(dialects):  # pyright: ignore[reportUnknownArgumentType]
+            known = ", ".join([*PATHS, *_AT_ROOT])
+            raise BadOption(f"Option dialects of provider {configured_as!r} must be a list of these: {known}.")
+        self._dialects: tuple[str, ...] = tuple(dialects)  # pyright: ignore[reportUnknownArgumentType]
         self.configured_as = configured_as
         self.options = options
         self.version = version
@@ -80,20 +106,30 @@ class Provider:
         """The same provider, speaking as this version of its engine does."""
         return type(self)(self.configured_as, self.options, version)
 
+    def dialects_at(self, base_url: str) -> tuple[str, ...]:
+        """Those spoken there, best first. OpenAI's own address speaks Responses too, which loses less of reasoning than chat does."""
+        if self._dialects:
+            return self._dialects
+        at_openai = self.name == "openai" and httpx.URL(base_url).host == "api.openai.com"
+        return ("openai_responses", *self.dialects) if at_openai else self.dialects
+
     def url(self, base_url: str, dialect: str) -> httpx.URL:
         """Where a dialect is spoken. `base_url` with or without its version segment (/v1) is understood."""
-        return httpx.URL(versioned(base_url) + "/chat/completions")
+        at_root = _AT_ROOT.get(dialect)
+        return httpx.URL(server_root(base_url) + at_root if at_root else versioned(base_url) + PATHS[dialect])
 
     def headers(self, credential: str | None) -> list[tuple[str, str]]:
         return [("authorization", f"Bearer {credential}")] if credential else []
 
-    def bend(self, body: Body, may_drop: Callable[[str], bool]) -> list[str]:
-        """Makes the caller's body what this host takes; gives the fields that were dropped.
+    def bend(self, body: Body, dialect: str, may_drop: Callable[[str], bool]) -> list[str]:
+        """Makes a body in a dialect of this host's what it takes; gives the fields that were dropped.
 
         Raises Unsupported for a field that the host cannot honour and the caller does not let go.
         """
         for key in _OURS & body.keys():
             del body[key]
+        if dialect not in _OPENAI_SHAPED:
+            return []
         dropped = self._drop(body, may_drop)
         if not _GUIDED.isdisjoint(body):
             self._guide(body, may_drop, dropped)

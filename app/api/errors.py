@@ -1,4 +1,7 @@
-"""What goes wrong outside the inference routes, in the same envelope: unknown routes, wrong methods, admin requests, our own faults."""
+"""What goes wrong outside the inference routes: unknown routes, wrong methods, admin requests, our own faults.
+
+In OpenAI's envelope, or in Anthropic's for a client of theirs.
+"""
 
 import logging
 from typing import Any
@@ -9,48 +12,53 @@ from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFou
 from app import uuid7
 from app.api.replies import error_headers, request_headers
 from app.store.away import AWAY
-from providers.dialects.openai_chat import OpenAIChat
+from providers.dialects.catalogue import DIALECTS
 from providers.errors import Malformed, NarthexError, Unavailable, UnknownRoute, WrongMethod
 from providers.told import masked
 
 log = logging.getLogger(__name__)
-_dialect = OpenAIChat()
 
 
-def _answer(error: NarthexError) -> Response[bytes]:
+def _answer(request: Request[Any, Any, Any], error: NarthexError) -> Response[bytes]:
     headers = {name.decode(): value.decode() for name, value in [*error_headers(error), *request_headers(uuid7.mint())]}
-    return Response(_dialect.write_error(error), status_code=error.status, media_type="application/json", headers=headers)
+    theirs = "anthropic_messages" if is_anthropics(request) else "openai_chat"
+    return Response(DIALECTS[theirs].write_error(error), status_code=error.status, media_type="application/json", headers=headers)
 
 
-def _ours(_: Request[Any, Any, Any], error: NarthexError) -> Response[bytes]:
-    return _answer(error)
+def is_anthropics(request: Request[Any, Any, Any]) -> bool:
+    """Whether a client of Anthropic's API asks: it says which version of it."""
+    return "anthropic-version" in request.headers or request.url.path.startswith("/v1/messages")
+
+
+def _ours(request: Request[Any, Any, Any], error: NarthexError) -> Response[bytes]:
+    return _answer(request, error)
 
 
 def _unknown_route(request: Request[Any, Any, Any], _: NotFoundException) -> Response[bytes]:
-    return _answer(UnknownRoute(f"There is nothing at {request.method} {request.url.path}. The routes are told at /docs."))
+    return _answer(request, UnknownRoute(f"There is nothing at {request.method} {request.url.path}. The routes are told at /docs."))
 
 
 def _wrong_method(request: Request[Any, Any, Any], fault: MethodNotAllowedException) -> Response[bytes]:
     allowed = (fault.headers or {}).get("Allow", "") or (fault.headers or {}).get("allow", "")
-    return _answer(WrongMethod(f"{request.method} is not for {request.url.path}{f': {allowed} is' if allowed else ''}.", allowed))
+    return _answer(request, WrongMethod(f"{request.method} is not for {request.url.path}{f': {allowed} is' if allowed else ''}.", allowed))
 
 
-def _litestars(_: Request[Any, Any, Any], fault: HTTPException) -> Response[bytes]:
+def _litestars(request: Request[Any, Any, Any], fault: HTTPException) -> Response[bytes]:
     if fault.status_code == 400:
-        return _answer(Malformed(f"{fault.detail}{f' {fault.extra}' if fault.extra else ''}"))
+        return _answer(request, Malformed(f"{fault.detail}{f' {fault.extra}' if fault.extra else ''}"))
     error = Malformed(fault.detail) if fault.status_code < 500 else NarthexError(fault.detail)
     error.status = fault.status_code
-    return _answer(error)
+    return _answer(request, error)
 
 
 def _bug(request: Request[Any, Any, Any], fault: Exception) -> Response[bytes]:
     log.error("a request failed in us", exc_info=fault, extra={"path": masked(request.url.path)})
-    return _answer(NarthexError("Something went wrong in the gateway; its log has more."))
+    return _answer(request, NarthexError("Something went wrong in the gateway; its log has more."))
 
 
-def _away(_: Request[Any, Any, Any], fault: Exception) -> Response[bytes]:
+def _away(request: Request[Any, Any, Any], fault: Exception) -> Response[bytes]:
     log.warning("the database could not be asked", extra={"fault": repr(fault)})
-    return _answer(Unavailable("The gateway's database cannot be asked at the moment.", retry_after_s=2))
+    return _answer(request, Unavailable("The gateway's database cannot be asked at the moment.", retry_after_s=2))
 
 
 HANDLERS: dict[int | type[Exception], Any] = {

@@ -3,6 +3,7 @@
 import math
 
 from app.api.call import Call, Header
+from app.api.rates import as_anthropic
 from app.gateway.underway import Underway
 from app.store.answers import Answer
 from providers.errors import LimitReached, NarthexError, WrongMethod
@@ -13,14 +14,14 @@ _JSON = b"content-type: application/json\r\n"
 _STREAM = b"content-type: text/event-stream; charset=utf-8\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
 
 
-def error_headers(error: NarthexError) -> list[Header]:
+def error_headers(error: NarthexError, *, anthropic: bool = False) -> list[Header]:
     headers: list[Header] = []
     if error.retry_after_s is not None:
         headers.append((b"retry-after", b"%d" % math.ceil(error.retry_after_s)))
     if isinstance(error, WrongMethod):
         headers.append((b"allow", error.allowed.encode("latin-1")))
     if isinstance(error, LimitReached):
-        headers += error.headers
+        headers += as_anthropic(error.headers) if anthropic else error.headers
     return headers
 
 
@@ -36,11 +37,12 @@ class Outgoing:
     `begun`: a status was sent, so there is no other.
     """
 
-    __slots__ = ("_call", "_underway", "begun", "more")
+    __slots__ = ("_anthropic", "_call", "_underway", "begun", "more")
 
     def __init__(self, call: Call, underway: Underway) -> None:
         self._call = call
         self._underway = underway
+        self._anthropic = underway.route.startswith("anthropic_")
         self.begun = False
         self.more = call.more
 
@@ -63,7 +65,7 @@ class Outgoing:
 
     async def refuse(self, error: NarthexError, body: bytes) -> None:
         self.begun = True
-        said = b"".join([b"%b: %b\r\n" % header for header in error_headers(error)])
+        said = b"".join([b"%b: %b\r\n" % header for header in error_headers(error, anthropic=self._anthropic)])
         await self._call.whole(error.status, _JSON + said + self._ours(), body)
 
     def _ours(self) -> bytes:
@@ -75,7 +77,8 @@ class Outgoing:
         if underway.dropped:
             fields += b"x-narthex-dropped: %b\r\n" % _told(", ".join(underway.dropped))
         if underway.ticket is not None:
-            fields += b"".join([b"%b: %b\r\n" % header for header in underway.ticket.headers])
+            left = underway.ticket.headers
+            fields += b"".join([b"%b: %b\r\n" % header for header in (as_anthropic(left) if self._anthropic else left)])
         return fields
 
     def _served(self) -> bytes:

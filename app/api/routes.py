@@ -7,21 +7,32 @@ from litestar import Request, Router
 from litestar.types import ControllerRouterHandler
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api import auth, limits, models, operations, usage
+from app.api import auth, limits, models, operations, responses, usage
 from app.api.admin import inferences, keys, teams
 from app.api.door import Door
 from app.gateway.serve import Gateway
 from providers.dialects.catalogue import DIALECTS
 
+ASKED_AT = {
+    "/v1/chat/completions": "openai_chat",
+    "/v1/completions": "openai_completions",
+    "/v1/responses": "openai_responses",
+    "/v1/embeddings": "openai_embeddings",
+    "/v1/messages": "anthropic_messages",
+    "/v1/messages/count_tokens": "anthropic_count_tokens",
+    "/inference/v1/generate": "vllm_generate",
+}
+
 
 def doors(gateway: Gateway) -> Mapping[str, Door]:
     """The inference routes. Litestar's layers would cost each inference a tenth of its processor time, and give it nothing."""
-    return {"/v1/chat/completions": Door(gateway, DIALECTS["openai_chat"])}
+    return {path: Door(gateway, DIALECTS[dialect]) for path, dialect in ASKED_AT.items()}
 
 
 def routes(gateway: Gateway, database: AsyncEngine) -> list[ControllerRouterHandler]:
     return [
         models.routes(gateway.live),
+        responses.routes(gateway.live, gateway.conversations),
         limits.routes(gateway),
         usage.routes(gateway.live, database),
         operations.routes(gateway),

@@ -7,8 +7,8 @@ import click
 
 from app.cli.conversation import Answered
 from app.cli.telling import printable
-from providers.chat import Part, Reasoning, Refusal, Text, ToolCall
-from providers.events import Counted, Delta, Event, Finished, Logprobs, Opened, Started
+from providers.chat import Opaque, Part, Reasoning, Refusal, Text, ToolCall
+from providers.events import Closed, Counted, Delta, Event, Finished, Logprobs, Opened, Started
 
 
 class Speaker:
@@ -28,7 +28,7 @@ class Speaker:
                 self._open(event.part)
             case Delta():
                 self._say(event.text)
-            case Started() | Logprobs() | Finished() | Counted():
+            case Started() | Closed() | Logprobs() | Finished() | Counted():
                 pass
             case _:
                 assert_never(event)
@@ -48,6 +48,8 @@ class Speaker:
                 self._say("Refused: " + part.text)
             case Text() | Reasoning():
                 self._say(part.text)
+            case Opaque():
+                pass  # nothing that a person can read
             case _:
                 assert_never(part)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import httpx
 from msgspec import Struct
@@ -12,16 +12,18 @@ from app.gateway import translate
 from app.gateway.bill import needed_of
 from app.gateway.fleet import Endpoint, Fleet
 from app.gateway.limits.limits import Limits
+from app.gateway.translate import Asked, Folding, Prepared
 from app.gateway.underway import Underway
 from app.settings import Settings
 from providers.answer_stream import AnswerStream, AnswerTooLarge
 from providers.credentials import NoCredential
-from providers.dialect import Ask, Dialect, Edited, Editor, Stamp
+from providers.dialect import Ask, Edited, Editor, Stamp
 from providers.errors import (
     CredentialRefused,
     CutShort,
     Garbled,
     LimitReached,
+    NotOffered,
     TimedOut,
     Unavailable,
     Unreachable,
@@ -76,18 +78,20 @@ class Attempts:
         # A whole answer's first byte is its last, or nearly.
         self._whole_timeout = {**common, **total, "first": settings.total_timeout_s, "read": settings.total_timeout_s}
 
-    async def serve(
-        self, ask: Ask, plan: Plan, dialect: Dialect, stamp: Stamp, underway: Underway, may_drop: Callable[[str], bool]
-    ) -> Edited | Streaming:
-        """The first answer that a target gives. Raises the last target's UpstreamError, or Unsupported if none can honour the ask."""
+    async def serve(self, asked: Asked, plan: Plan, stamp: Stamp, underway: Underway) -> Edited | Streaming:
+        """The first answer that a target gives. Raises the last target's UpstreamError; Unsupported if none can honour the ask, and
+
+        NotOffered if none has the API for it.
+        """
         failed: UpstreamError | None = None
         unsupported: Unsupported | None = None
+        not_offered: NotOffered | None = None
         limited: LimitReached | Unavailable | None = None
         reserved = {plan.name}
         for target, name in zip(plan.targets, plan.names, strict=True):
             if name not in reserved:
                 try:
-                    await self._reserve(ask, plan, name, underway)
+                    await self._reserve(asked.ask, plan, name, underway)
                 except (LimitReached, Unavailable) as refusal:
                     limited = limited or refusal
                     continue
@@ -96,18 +100,21 @@ class Attempts:
                 if len(underway.attempts) >= _MOST_ATTEMPTS:
                     break
                 try:
-                    prepared = translate.write_ask(ask, endpoint.provider, target, may_drop)
+                    prepared = await _prepare(asked, endpoint, target)
+                except NotOffered as reason:
+                    not_offered = not_offered or reason
+                    break
                 except Unsupported as reason:
                     unsupported = unsupported or reason
                     break
                 try:
                     try:
-                        answer = await self._try(endpoint, target, prepared, ask, dialect, stamp, underway)
+                        answer = await self._try(endpoint, target, prepared, asked, stamp, underway)
                     except CredentialRefused:
                         # It may have been replaced where it is kept: a rotation must cost no request.
                         if not endpoint.renew_credential():
                             raise
-                        answer = await self._try(endpoint, target, prepared, ask, dialect, stamp, underway)
+                        answer = await self._try(endpoint, target, prepared, asked, stamp, underway)
                 except UpstreamError as error:
                     self._fleet.blame(endpoint, error)
                     if not error.elsewhere:
@@ -123,7 +130,9 @@ class Attempts:
             raise unsupported
         if limited is not None:
             raise limited
-        raise Unreachable(f"No target of {ask.model!r} has an address to be reached at.")
+        if not_offered is not None:
+            raise not_offered
+        raise Unreachable(f"No target of {asked.ask.model!r} has an address to be reached at.")
 
     async def _reserve(self, ask: Ask, plan: Plan, name: str, underway: Underway) -> None:
         """What a fallback has rules of its own for. Raises LimitReached or Unavailable: another may have room."""
@@ -144,9 +153,8 @@ class Attempts:
         self,
         endpoint: Endpoint,
         target: Target,
-        prepared: translate.Prepared,
-        ask: Ask,
-        dialect: Dialect,
+        prepared: Prepared,
+        asked: Asked,
         stamp: Stamp,
         underway: Underway,
     ) -> Edited | Streaming:
@@ -156,7 +164,7 @@ class Attempts:
         told: str | None = None
         error: str | None = None
         try:
-            return await self._ask(upstream, prepared, ask, dialect, stamp, underway)
+            return await self._ask(upstream, prepared, asked, stamp, underway)
         except UpstreamError as fault:
             error, told = type(fault).__name__, fault.message
             await underway.let_go()
@@ -179,22 +187,21 @@ class Attempts:
             if error in (None, "HungUp", "Cut"):
                 underway.served = attempt
 
-    async def _ask(
-        self, upstream: Upstream, prepared: translate.Prepared, ask: Ask, dialect: Dialect, stamp: Stamp, underway: Underway
-    ) -> Edited | Streaming:
-        endpoint = upstream.endpoint
+    async def _ask(self, upstream: Upstream, prepared: Prepared, asked: Asked, stamp: Stamp, underway: Underway) -> Edited | Streaming:
+        endpoint, ours, theirs = upstream.endpoint, asked.dialect, prepared.dialect
         try:
-            request = endpoint.request(prepared.raw, self._stream_timeout if prepared.stream else self._whole_timeout)
+            timeout = self._stream_timeout if prepared.stream else self._whole_timeout
+            request = endpoint.request(theirs.name, prepared.raw, timeout, prepared.betas)
             response = upstream.response = await self._transport.handle_async_request(request)
             if response.status_code >= 300 or response.status_code < 200:
                 body = await _read(response, _ERROR_BODY_BYTES)
                 raise endpoint.provider.read_error(response.status_code, response.headers, body)
             streamed = _is_stream(response, prepared.stream)
-            if ask.stream:
-                return await self._begin(response, translate.editor(dialect, stamp, streamed=streamed), streamed, underway)
+            if asked.ask.stream:
+                return await self._begin(response, translate.editor(ours, theirs, stamp, streamed=streamed), streamed, underway)
             if streamed:
-                return await _fold(response, translate.Folding(dialect, stamp))
-            return dialect.edit(await _read(response, self._settings.max_reply_bytes), stamp)
+                return await _fold(response, translate.folding(ours, theirs, stamp), self._settings.max_reply_bytes)
+            return translate.whole(await _read(response, self._settings.max_reply_bytes), ours, theirs, stamp)
         except NoCredential as fault:
             raise CredentialRefused(str(fault)) from None
         except httpx.TransportError as fault:
@@ -224,8 +231,27 @@ class Attempts:
         return Streaming(b"", editor, blocks)
 
 
-async def _fold(response: httpx.Response, folding: translate.Folding) -> Edited:
+async def _prepare(asked: Asked, endpoint: Endpoint, target: Target) -> Prepared:
+    """In the best dialect of the endpoint that can say the ask. Raises Unsupported for what the best of all cannot say, or NotOffered."""
+    provider = endpoint.provider
+    unsupported: Unsupported | None = None
+    for dialect in asked.dialects(provider, endpoint.dialects if target.dialect is None else (target.dialect,)):
+        try:
+            edited = asked.edited(provider, target) if dialect is asked.dialect else None
+            return edited or await asked.crossed(dialect, provider, target)
+        except Unsupported as reason:
+            unsupported = unsupported or reason
+    assert unsupported is not None
+    raise unsupported
+
+
+async def _fold(response: httpx.Response, folding: Folding, limit_bytes: int) -> Edited:
+    """Raises Garbled over the limit."""
+    size_bytes = 0
     async for block in _blocks(response):
+        size_bytes += len(block)
+        if size_bytes > limit_bytes:
+            raise Garbled(f"The engine's answer is larger than {limit_bytes} bytes.")
         folding.feed(block)
         if folding.done:
             break

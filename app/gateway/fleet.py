@@ -16,53 +16,78 @@ from providers.provider import Provider, server_root
 
 log = logging.getLogger(__name__)
 
+Header = tuple[bytes, bytes]
+
+
+# Requests like the last are made from it; of headers that callers choose there may be as many as callers please.
+_MOST_LINES = 64
+
+
+class Line:
+    """Where one dialect is spoken at an endpoint, as whom, and a request of that kind to copy."""
+
+    def __init__(self, url: httpx.URL, headers: list[Header]) -> None:
+        self.standing = Standing(url, headers)
+        self.like = vars(httpx.Request("POST", url, headers=headers, stream=httpx.ByteStream(b"")))
+
 
 class Endpoint:
-    """One address of a provider. `in_flight` and the breaker are this worker's own view."""
+    """One address of a provider. `dialects`: those spoken there, best first. `in_flight` and the breaker are this worker's own view."""
 
     def __init__(self, config: ProviderConfig, provider: Provider, base_url: str) -> None:
         self.config = config
         self.provider = provider
         self.base_url = base_url
-        self.url = provider.url(base_url, provider.dialects[0])
+        self.dialects = provider.dialects_at(base_url)
         self.in_flight = 0
         self.faults = 0
         self.shut_until = 0.0
-        self._headers: list[tuple[bytes, bytes]] | None = None
-        self._like: dict[str, object] = {}
-        self._standing: Standing | None = None
+        self._headers: list[Header] | None = None
+        self._lines: dict[tuple[str, bytes], Line] = {}
 
-    def request(self, body: bytes, timeout: Mapping[str, float]) -> httpx.Request:
-        """A request with this body. Raises credentials.NoCredential if the one that is configured is not there."""
-        if self._headers is None:
-            self._renew()
+    def request(self, dialect: str, body: bytes, timeout: Mapping[str, float], betas: bytes = b"") -> httpx.Request:
+        """A request with this body. `betas`: the caller's own `anthropic-beta`.
+
+        Raises credentials.NoCredential if the one that is configured is not there.
+        """
+        line = self._lines.get((dialect, betas))
+        if line is None:
+            line = self._line(dialect, betas)
         # As one that was made already, but for the body: to make it anew, its URL and headers parsed again, would take three times as long.
         request = object.__new__(httpx.Request)
-        request.__dict__.update(self._like)
+        request.__dict__.update(line.like)
         request.stream = httpx.ByteStream(body)
-        request.extensions = {"standing": self._standing, "timeout": timeout}
+        request.extensions = {"standing": line.standing, "timeout": timeout}
         return request
 
     def renew_credential(self) -> bool:
         """After a refusal: whether another one lies now where it is kept. The next request goes with what is there."""
         refused, self._headers = self._headers, None
+        self._lines.clear()
         try:
-            self._renew()
+            self._headers = self._signed()
         except credentials.NoCredential:
             return False
         return self._headers != refused
 
-    def _renew(self) -> None:
+    def _line(self, dialect: str, betas: bytes) -> Line:
+        if self._headers is None:
+            self._headers = self._signed()
+        if len(self._lines) >= _MOST_LINES:
+            self._lines.clear()
+        headers = [*self._headers, (b"anthropic-beta", betas)] if betas else self._headers
+        line = self._lines[dialect, betas] = Line(self.provider.url(self.base_url, dialect), headers)
+        return line
+
+    def _signed(self) -> list[Header]:
         secret = credentials.read(self.config.credential)
         ours = {"content-type": "application/json", "accept": "application/json, text/event-stream", "user-agent": "narthex"}
-        headers = [(name.encode("ascii"), value.encode("ascii")) for name, value in [*ours.items(), *self.provider.headers(secret)]]
-        self._standing = Standing(self.url, headers)
-        self._like = vars(httpx.Request("POST", self.url, headers=headers, stream=httpx.ByteStream(b"")))
-        self._headers = headers
+        return [(name.encode("ascii"), value.encode("ascii")) for name, value in [*ours.items(), *self.provider.headers(secret)]]
 
     def learn(self, version: tuple[int, ...] | None) -> None:
         if version is not None and version != self.provider.version:
             self.provider = self.provider.at_version(version)
+            self.dialects = self.provider.dialects_at(self.base_url)
 
 
 class Fleet:

@@ -5,7 +5,7 @@
 3  plan        the name asked for becomes targets in order
 4  limits      what it will need is taken from every rule about it, or it is refused
 5  attempt     targets are tried until one serves
-6  translate   the engine's answer becomes the caller's: same dialect, an edit of the bytes
+6  translate   the engine's answer becomes the caller's: same dialect, an edit of the bytes; another, through its meaning
 8  relay       each block goes on at once; what ends the answer only when the exchange is in the spool
 9  the Door    (app/api/door.py again) ends whatever is left, however it ended
 """
@@ -23,10 +23,13 @@ from app import uuid7
 from app.domain import Caller, Outcome
 from app.gateway.attempt import Attempts, Streaming
 from app.gateway.bill import needed, spent
+from app.gateway.conversations import Conversations
 from app.gateway.fleet import Fleet
 from app.gateway.idempotency import HEADER, Idempotency
 from app.gateway.limits.limits import Limits
+from app.gateway.media import Media
 from app.gateway.plan import check_episode, plan
+from app.gateway.translate import Asked
 from app.gateway.underway import Underway
 from app.record.spool import Spool, SpoolFull
 from app.settings import Settings
@@ -36,6 +39,7 @@ from app.telemetry import Telemetry
 from providers.dialect import Ask, Dialect, Stamp
 from providers.errors import Malformed, Unavailable, UpstreamError
 from providers.estimate import text_tokens
+from providers.wire import Body
 
 _MOST_TAGS = 64
 _LONGEST_TAG = 512
@@ -70,6 +74,8 @@ class Gateway:
         spool: Spool,
         telemetry: Telemetry,
         idempotency: Idempotency,
+        media: Media,
+        conversations: Conversations,
     ) -> None:
         self.settings = settings
         self.live = live
@@ -79,6 +85,8 @@ class Gateway:
         self.spool = spool
         self.telemetry = telemetry
         self.idempotency = idempotency
+        self.media = media
+        self.conversations = conversations
         self.draining = False
 
     def close(self, underway: Underway, outcome: Outcome) -> None:
@@ -120,6 +128,10 @@ async def serve(
             await out.replay(begun)
             return
     ask = underway.ask = dialect.open(raw)
+    said = ask.body
+    if ask.previous is not None or ask.refers:
+        said = Body(ask.body)
+        await gateway.conversations.resume(ask, underway.caller)
     underway.episode_id = _episode(ask, headers, underway)
     underway.tags = tags_of(ask, headers)
     try:
@@ -132,22 +144,25 @@ async def serve(
     recorded = gateway.spool.open(underway.id, underway.caller.content)
     recorded.ask(raw)
     entry = underway.entry = recorded if underway.claim is None else underway.claim.over(recorded)
-    stamp = Stamp(underway.id, underway.episode_id, ask.model, underway.received_us // 1_000_000, ask.wants_usage)
-    answer = await gateway.attempts.serve(ask, planned, dialect, stamp, underway, _may_drop(headers))
+    stamp = Stamp(underway.id, underway.episode_id, ask.model, underway.received_us // 1_000_000, ask.wants_usage, said)
+    asked = Asked(ask, raw, dialect, gateway.media, _may_drop(headers), headers.get(b"anthropic-beta", b""))
+    answer = await gateway.attempts.serve(asked, planned, stamp, underway)
 
     underway.status = 200
     if isinstance(answer, Streaming):
-        await _relay(gateway, dialect, answer, underway, out)
+        await _relay(gateway, dialect, answer, raw, underway, out)
     else:
         await underway.let_go()
         underway.usage, underway.finish_reason = answer.usage, answer.finish_reason
         underway.written_tokens = text_tokens(len(answer.raw))
         entry.reply(answer.raw)
         await _keep(gateway, underway)
+        if ask.stores:
+            await gateway.conversations.keep(underway.id, underway.caller, raw, answer.raw)
         await out.whole(answer.raw)
 
 
-async def _relay(gateway: Gateway, dialect: Dialect, answer: Streaming, underway: Underway, out: Out) -> None:
+async def _relay(gateway: Gateway, dialect: Dialect, answer: Streaming, raw: bytes, underway: Underway, out: Out) -> None:
     """Sends each block on as it comes. The last frames wait until the exchange is kept."""
     editor, entry = answer.editor, underway.entry
     underway.editor = editor
@@ -174,6 +189,8 @@ async def _relay(gateway: Gateway, dialect: Dialect, answer: Streaming, underway
     underway.usage, underway.finish_reason = editor.usage, editor.finish_reason
     entry.reply(last)
     await _keep(gateway, underway)
+    if underway.ask is not None and underway.ask.stores and underway.caller is not None:
+        await gateway.conversations.keep(underway.id, underway.caller, raw, last)
     await out.end(last)
     with contextlib.suppress(TimeoutError, httpx.TransportError):
         async with asyncio.timeout(_END_OF_STREAM_S):

@@ -1,52 +1,160 @@
-"""Between the caller's dialect and the engine's. Same dialect: an edit of the bytes. Whole and stream: whichever the other side wants."""
+"""Between the caller's dialect and the engine's. The same: an edit of the bytes. Another: its meaning is read, and written anew.
 
-from collections.abc import Callable
+Whole and stream: whichever the other side wants.
+"""
+
+import functools
+import re
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.domain import Target
-from providers.chat import ChatResponse, Usage
-from providers.dialect import Ask, Dialect, Edited, Editor, Stamp
-from providers.errors import Garbled, UpstreamError
-from providers.estimate import text_tokens
-from providers.events import Fold, unfold
+from app.gateway.media import Media
+from providers import guided, media
+from providers.carrier import find_carrier
+from providers.chat import ChatRequest, ChatResponse, Usage
+from providers.dialect import Ask, ChatDialect, Concessions, Dialect, Edited, Editor, Stamp
+from providers.dialects.catalogue import CHAT_DIALECTS, DIALECTS
+from providers.errors import Garbled, Malformed, NotOffered, UpstreamError
+from providers.events import Counted, Delta, Event, Finished, Fold, unfold
 from providers.provider import Provider
-from providers.wire import Body, merged
+from providers.wire import Body
+
+_MOST_PLACES = 32
+_INDEX = re.compile(r"\[\d+\]")
+# An engine that says less than this in a token is rare.
+_BYTES_OF_TOKEN = 4
 
 
 class Prepared(Struct, frozen=True):
-    """What goes to the engine, whether it will be asked to stream, and which of the caller's fields do not go."""
+    """What goes to the engine, in which dialect, whether it will be asked to stream, and which of the caller's fields do not go.
+
+    `betas`: the caller's `anthropic-beta`, for an engine that speaks the same.
+    """
 
     raw: bytes
+    dialect: Dialect
     stream: bool
     dropped: list[str]
+    betas: bytes
 
 
-def write_ask(ask: Ask, provider: Provider, target: Target, may_drop: Callable[[str], bool]) -> Prepared:
-    """Raises Unsupported for what the provider cannot honour, Malformed for what it shows to be wrong."""
-    body = Body(ask.body)
-    dropped = provider.bend(body, may_drop)
-    body["model"] = target.model
-    stream = ask.stream if provider.streams == "both" else provider.streams == "only"
-    if stream:
-        body["stream"] = True
-        if provider.stream_usage:
-            body["stream_options"] = merged(body.get("stream_options"), {"include_usage": True})
+class Asked:
+    """A caller's ask, and its meaning once somebody wants it. `fetching` gets what a target must have in bytes, once."""
+
+    __slots__ = (
+        *("_betas", "_carries", "_chat", "_constrained", "_fetching", "_may_drop", "_speaks", "_words"),
+        *("ask", "dialect"),
+    )
+
+    def __init__(
+        self, ask: Ask, raw: bytes, dialect: Dialect, fetching: Media, may_drop: Callable[[str], bool], betas: bytes = b""
+    ) -> None:
+        self.ask = ask
+        self.dialect = dialect
+        self._may_drop = may_drop
+        self._betas = betas
+        self._fetching = fetching
+        self._speaks = CHAT_DIALECTS.get(dialect.name)
+        # What another dialect's engine sealed must be given back to it as its own, or left out: no engine reads our carriers.
+        self._carries = self._speaks is not None and _carries(ask, raw)
+        self._constrained = dialect.name != "openai_chat" and not guided.WORDS.isdisjoint(ask.body)
+        self._chat: ChatRequest | None = None
+        self._words: Mapping[str, str] = {}
+
+    def dialects(self, provider: Provider, spoken: Sequence[str]) -> Sequence[Dialect]:
+        """Of those spoken there, in which this may be asked, best first. Raises NotOffered if in none."""
+        own = self.dialect.name
+        if self.ask.raw_prompt:
+            spoken = [name for name in spoken if name == "openai_completions" or (provider.takes_prompt and name == own)]
+        elif own in spoken and not (self._constrained and "openai_chat" in spoken):
+            return (self.dialect,)
+        elif self._speaks is None or own == "openai_completions":
+            spoken = ()
         else:
-            body.pop("stream_options", None)
-    else:
-        body.pop("stream", None)
-        body.pop("stream_options", None)
-    return Prepared(body.write(), stream, dropped)
+            spoken = [name for name in spoken if name in CHAT_DIALECTS and name != "openai_completions"]
+        if not spoken:
+            what = "raw prompts" if self.ask.raw_prompt else f"such requests ({own})"
+            raise NotOffered(
+                f"{provider.configured_as} ({provider.name}), which serves {self.ask.model!r:.100}, has no API for {what}.", param="model"
+            )
+        return [DIALECTS[name] for name in spoken]
+
+    def edited(self, provider: Provider, target: Target) -> Prepared | None:
+        """An edit of the caller's bytes, for an engine that speaks the caller's dialect; None where that is not enough.
+
+        Raises Unsupported for what cannot be honoured there, Malformed for what shows to be wrong.
+        """
+        if self._carries or provider.only_bytes:
+            return None
+        return self._prepared(self.dialect, Body(self.ask.body), provider, target, [])
+
+    async def crossed(self, dialect: Dialect, provider: Provider, target: Target) -> Prepared:
+        """Raises as edited() does, and for media that cannot be fetched."""
+        ours, theirs = both(self.dialect, dialect)
+        if self._chat is None:
+            self._chat = constrained(ours.read_request(self.ask.body))
+            self._words = words_of(ours, self.ask.body)
+        only_bytes = provider.only_bytes | theirs.only_bytes
+        chat = self._chat
+        if wanted := media.addresses(chat, only_bytes):
+            chat = self._chat = media.inlined(chat, only_bytes, await self._fetching.fetch(wanted))
+        place = functools.partial(ours.place, self.ask.body)
+        concessions = Concessions(self._may_drop, self._words, f"{provider.configured_as} ({provider.name})", place)
+        body = theirs.write_request(chat, concessions)
+        return self._prepared(dialect, body, provider, target, _few(concessions.dropped))
+
+    def _prepared(self, dialect: Dialect, body: Body, provider: Provider, target: Target, dropped: list[str]) -> Prepared:
+        dropped += provider.bend(body, dialect.name, self._may_drop)
+        body["model"] = target.model
+        stream = self.ask.stream
+        if provider.streams != "both" and dialect.name in CHAT_DIALECTS:
+            stream = provider.streams == "only"
+        dialect.prepare(body, stream, tell_usage=provider.stream_usage)
+        betas = self._betas
+        if betas and dialect is not self.dialect:
+            dropped.append("anthropic-beta")
+            betas = b""
+        return Prepared(body.write(), dialect, stream, dropped, betas)
+
+
+def _carries(ask: Ask, raw: bytes) -> bool:
+    """What was said before an answer that the ask goes on from, or refers to, is in the ask alone."""
+    return find_carrier(raw) is not None or ((ask.previous is not None or ask.refers) and find_carrier(ask.body.write()) is not None)
+
+
+def _few(dropped: list[str]) -> list[str]:
+    """Of a long conversation, not each place by itself: clients bound the headers that they take."""
+    return dropped if len(dropped) <= _MOST_PLACES else sorted({_INDEX.sub("[]", each) for each in dropped})[:_MOST_PLACES]
+
+
+def words_of(ours: ChatDialect, body: Body) -> Mapping[str, str]:
+    """What the caller calls the meaning's fields: a constraint, by the word of those that it sent."""
+    constraint = min(guided.WORDS & body.keys(), default=None)
+    return ours.words if constraint is None else {**ours.words, "output": constraint}
+
+
+def constrained(chat: ChatRequest) -> ChatRequest:
+    """Engines' words for guided decoding, which callers of any dialect may send, as the output that they ask for."""
+    words = guided.WORDS & chat.extra.keys()
+    if not words:
+        return chat
+    output = guided.read_output(Body(chat.extra))
+    if output is not None and chat.output is not None:
+        raise Malformed("Two fields constrain the answer: send one of them.", param=min(words))
+    rest = {key: value for key, value in chat.extra.items() if key not in words}
+    return replace(chat, output=output or chat.output, extra=rest)
 
 
 class Folding:
     """A whole answer out of an engine's stream."""
 
-    def __init__(self, dialect: Dialect, stamp: Stamp) -> None:
-        self._dialect = dialect
+    def __init__(self, ours: ChatDialect, theirs: ChatDialect, stamp: Stamp) -> None:
+        self._ours = ours
         self._stamp = stamp
-        self._reader = dialect.reader()
+        self._reader = theirs.reader()
         self._fold = Fold()
 
     @property
@@ -60,38 +168,117 @@ class Folding:
     def end(self) -> Edited:
         for event in self._reader.end():
             self._fold.feed(event)
-        answer = self._fold.end()
-        return Edited(self._dialect.write_response(answer, self._stamp), answer.usage, _finish_reason(answer))
+        return _written(self._fold.end(), self._ours, self._stamp)
 
 
 class Unfolding:
     """A stream for the caller out of a whole answer of an engine. An Editor whose one block is the answer."""
 
-    def __init__(self, dialect: Dialect, stamp: Stamp) -> None:
+    def __init__(self, ours: ChatDialect, theirs: ChatDialect, stamp: Stamp) -> None:
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
         self.failure: UpstreamError | None = None
         self.done = False
         self.written_tokens = 0
-        self._dialect = dialect
-        self._writer = dialect.writer(stamp)
+        self._theirs = theirs
+        self._writer = ours.writer(stamp)
 
     def feed(self, block: bytes) -> bytes:
-        answer = self._dialect.read_response(block)
-        if not answer.choices or not all(choice.finish_reason for choice in answer.choices):
-            raise Garbled("The engine's answer has no choices, or none that is finished.")
-        self.written_tokens = text_tokens(len(block))
-        self.usage, self.finish_reason, self.done = answer.usage, _finish_reason(answer), True
+        answer = _finished(self._theirs.read_response(block))
+        self.written_tokens = len(block) // _BYTES_OF_TOKEN
+        self.usage, self.finish_reason, self.done = answer.usage, answer.choices[0].finish_reason, True
         return b"".join([self._writer.feed(event) for event in unfold(answer)])
 
     def end(self) -> bytes:
         return self._writer.end()
 
 
-def _finish_reason(answer: ChatResponse) -> str | None:
-    return answer.choices[0].finish_reason if answer.choices else None
+class Crossing:
+    """A stream for the caller out of an engine's stream in another dialect. See providers.dialect.Editor."""
+
+    def __init__(self, ours: ChatDialect, theirs: ChatDialect, stamp: Stamp) -> None:
+        self.usage: Usage | None = None
+        self.finish_reason: str | None = None
+        self.failure: UpstreamError | None = None
+        self.done = False
+        self._deltas = 0
+        self._characters = 0
+        self._reader = theirs.reader()
+        self._writer = ours.writer(stamp)
+
+    @property
+    def written_tokens(self) -> int:
+        return max(self._deltas, self._characters // _BYTES_OF_TOKEN)
+
+    def feed(self, block: bytes) -> bytes:
+        out: list[bytes] = []
+        try:
+            for event in self._reader.feed(block):
+                self._note(event)
+                out.append(self._writer.feed(event))
+        except UpstreamError as failure:
+            self.failure = failure
+        self.done = self._reader.done
+        return b"".join(out)
+
+    def end(self) -> bytes:
+        if self.failure is not None:
+            raise self.failure
+        out: list[bytes] = []
+        for event in self._reader.end():
+            self._note(event)
+            out.append(self._writer.feed(event))
+        out.append(self._writer.end())
+        return b"".join(out)
+
+    def _note(self, event: Event) -> None:
+        match event:
+            case Delta():
+                self._deltas += 1
+                self._characters += len(event.text)
+            case Finished():
+                if event.choice == 0 or self.finish_reason is None:
+                    self.finish_reason = event.reason
+            case Counted():
+                self.usage = event.usage
+            case _:
+                pass
 
 
-def editor(dialect: Dialect, stamp: Stamp, *, streamed: bool) -> Editor:
+def editor(ours: Dialect, theirs: Dialect, stamp: Stamp, *, streamed: bool) -> Editor:
     """What makes the engine's answer, streamed or whole, a stream of the caller's."""
-    return dialect.editor(stamp) if streamed else Unfolding(dialect, stamp)
+    if streamed and ours is theirs:
+        return ours.editor(stamp)
+    caller, engine = both(ours, theirs)
+    return Crossing(caller, engine, stamp) if streamed else Unfolding(caller, engine, stamp)
+
+
+def folding(ours: Dialect, theirs: Dialect, stamp: Stamp) -> Folding:
+    caller, engine = both(ours, theirs)
+    return Folding(caller, engine, stamp)
+
+
+def whole(raw: bytes, ours: Dialect, theirs: Dialect, stamp: Stamp) -> Edited:
+    """A whole answer made the caller's."""
+    if ours is theirs:
+        return ours.edit(raw, stamp)
+    caller, engine = both(ours, theirs)
+    return _written(_finished(engine.read_response(raw)), caller, stamp)
+
+
+def both(ours: Dialect, theirs: Dialect) -> tuple[ChatDialect, ChatDialect]:
+    """Raises Garbled for what is no chat: an engine streams what was to come whole, or the reverse."""
+    caller, engine = CHAT_DIALECTS.get(ours.name), CHAT_DIALECTS.get(theirs.name)
+    if caller is None or engine is None:
+        raise Garbled("The engine streamed an answer that was to come whole, or the reverse.")
+    return caller, engine
+
+
+def _finished(answer: ChatResponse) -> ChatResponse:
+    if not answer.choices or not all(choice.finish_reason for choice in answer.choices):
+        raise Garbled("The engine's answer has no choices, or none that is finished.")
+    return answer
+
+
+def _written(answer: ChatResponse, ours: ChatDialect, stamp: Stamp) -> Edited:
+    return Edited(ours.write_response(answer, stamp), answer.usage, answer.choices[0].finish_reason if answer.choices else None)

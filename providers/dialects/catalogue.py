@@ -2,7 +2,21 @@
 
 from collections.abc import Mapping
 
-from providers.dialect import Dialect
+from providers.dialect import ChatDialect, Dialect
+from providers.dialects.anthropic_count_tokens import AnthropicCountTokens
+from providers.dialects.anthropic_messages import AnthropicMessages
 from providers.dialects.openai_chat import OpenAIChat
+from providers.dialects.openai_completions import OpenAICompletions
+from providers.dialects.openai_embeddings import OpenAIEmbeddings
+from providers.dialects.openai_responses import OpenAIResponses
+from providers.dialects.vllm_generate import VLLMGenerate
 
-DIALECTS: Mapping[str, Dialect] = {each.name: each for each in (OpenAIChat(),)}
+# Those of which meaning can be read and written, so that a caller of one reaches an engine of another.
+CHAT_DIALECTS: Mapping[str, ChatDialect] = {
+    each.name: each for each in (OpenAIChat(), OpenAIResponses(), AnthropicMessages(), OpenAICompletions())
+}
+
+DIALECTS: Mapping[str, Dialect] = {
+    **CHAT_DIALECTS,
+    **{each.name: each for each in (OpenAIEmbeddings(), AnthropicCountTokens(), VLLMGenerate())},
+}

@@ -10,6 +10,10 @@ from providers.wire import Body
 
 class Sandbox(Provider):
     name: ClassVar[str] = "sandbox"
+    dialects: ClassVar[tuple[str, ...]] = (
+        *("openai_chat", "openai_completions", "openai_embeddings"),
+        *("anthropic_count_tokens", "vllm_generate"),
+    )
     default_base_url: ClassVar[str | None] = None
     probe_path: ClassVar[str | None] = "/version"
     known_options: ClassVar[Mapping[str, str]] = {}

@@ -13,6 +13,10 @@ from providers.wire import UNREADABLE, Body
 
 class VLLM(Provider):
     name: ClassVar[str] = "vllm"
+    dialects: ClassVar[tuple[str, ...]] = (
+        *("openai_chat", "openai_responses", "anthropic_messages", "openai_completions"),
+        *("openai_embeddings", "anthropic_count_tokens", "vllm_generate"),
+    )
     default_base_url: ClassVar[str | None] = None
     probe_path: ClassVar[str | None] = "/version"
     known_options: ClassVar[Mapping[str, str]] = {
@@ -37,9 +41,9 @@ class VLLM(Provider):
     def guide(self, output: guided.Output) -> dict[str, Any]:
         return guided.as_guided_fields(output) if self._old else guided.as_structured_outputs(output)
 
-    def bend(self, body: Body, may_drop: Callable[[str], bool]) -> list[str]:
-        dropped = super().bend(body, may_drop)
-        if _is_empty_list(body.get("tools")):
+    def bend(self, body: Body, dialect: str, may_drop: Callable[[str], bool]) -> list[str]:
+        dropped = super().bend(body, dialect, may_drop)
+        if dialect == "openai_chat" and _is_empty_list(body.get("tools")):
             del body["tools"]  # an empty list means none to OpenAI; vLLM answers it with 400 (seen on 0.32)
             if body.value("tool_choice") in ("auto", "none"):
                 del body["tool_choice"]  # says nothing without tools; vLLM answers it with 400 there

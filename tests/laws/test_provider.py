@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import Target
-from app.gateway.translate import write_ask
 from providers import guided
 from providers.catalogue import ADAPTERS, build
 from providers.dialects.openai_chat import OpenAIChat
@@ -17,6 +16,8 @@ from providers.engines.vllm import VLLM
 from providers.errors import Malformed, Unsupported
 from providers.provider import BadOption, Provider, server_root, versioned
 from providers.wire import Body
+from tests.laws.asking import everything, nothing
+from tests.laws.asking import sent as sent_for
 from tests.laws.chats import bounded
 
 OURS = {"episode_id": "01990000-0000-7000-8000-00000000000b", "tensorzero::episode_id": None, "tensorzero::tags": {"a": "b"}}
@@ -53,17 +54,9 @@ known = st.lists(st.sampled_from([*OURS, *HINTS, *BENT, *WORDS]), unique=True, m
 )
 
 
-def everything(_: str) -> bool:
-    return True
-
-
-def nothing(_: str) -> bool:
-    return False
-
-
 def bent(provider: Provider, fields: dict[str, Any], may_drop: Callable[[str], bool]) -> tuple[dict[str, Any], list[str]]:
     body = Body.read(json.dumps(fields).encode())
-    dropped = provider.bend(body, may_drop)
+    dropped = provider.bend(body, "openai_chat", may_drop)
     return json.loads(body.write()), dropped
 
 
@@ -161,7 +154,7 @@ def test_vllm_before_0_12_is_told_in_guided_fields(version: tuple[int, ...], wor
 def test_words_that_the_engine_obeys_stay_the_callers_bytes() -> None:
     raw = b'{"structured_outputs":{"json": { "maximum" : 1.50 }},"temperature":0.10}'
     body = Body.read(raw)
-    VLLM("v", {}, (0, 32)).bend(body, nothing)
+    VLLM("v", {}, (0, 32)).bend(body, "openai_chat", nothing)
     assert body.write() == raw
 
 
@@ -169,14 +162,14 @@ def test_words_that_the_engine_obeys_stay_the_callers_bytes() -> None:
 @pytest.mark.parametrize("choice", ['"auto"', '"none"', "null"])
 def test_no_tools_are_no_tools_to_vllm(tools: str, choice: str) -> None:
     body = Body.read(f'{{"tools":{tools},"tool_choice":{choice}}}'.encode())
-    VLLM("v", {}).bend(body, nothing)
+    VLLM("v", {}).bend(body, "openai_chat", nothing)
     assert body.write() == (b"{}" if choice != "null" else b'{"tool_choice":null}')
 
 
 def test_tools_and_what_is_required_of_none_are_left_to_vllm() -> None:
     for raw in (b'{"tools":[{"type":"function"}],"tool_choice":"auto"}', b'{"tools":null}', b'{"tool_choice":"required"}'):
         body = Body.read(raw)
-        VLLM("v", {}).bend(body, nothing)
+        VLLM("v", {}).bend(body, "openai_chat", nothing)
         assert body.write() == raw
 
 
@@ -212,7 +205,7 @@ def test_an_engine_is_asked_as_it_can_be(streamed: bool, streams: str, stream_us
     ask = OpenAIChat().open(json.dumps(asked).encode())
     before = json.dumps({key: bytes(value).decode() for key, value in ask.body.items()})
     provider = Provider("p", {"stream": streams, "stream_usage": stream_usage})
-    prepared = write_ask(ask, provider, Target("p", "theirs"), nothing)
+    prepared = sent_for(ask, provider, Target("p", "theirs"))
     sent = json.loads(prepared.raw)
     goes = streamed if streams == "both" else streams == "only"
     assert prepared.stream == goes

@@ -4,7 +4,7 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from providers.errors import Garbled
@@ -95,6 +95,7 @@ def test_a_reply_with_a_broken_key_is_read(raw: bytes) -> None:
 @bounded
 @given(st.binary(max_size=40))
 def test_a_reply_that_is_no_object_is_garbled(raw: bytes) -> None:
+    assume(raw.strip()[:1] != b"{")
     with pytest.raises(Garbled):
         Body.read_reply(raw)
 

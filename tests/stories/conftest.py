@@ -26,7 +26,8 @@ def service() -> Generator[Service]:
 @pytest.fixture(scope="session")
 async def engines(service: Service) -> AsyncGenerator[tuple[ScriptedEngine, ScriptedEngine]]:
     """Two scripted engines. Models: scripted (the first), pair (first, then second), backed (first, falling back to `second`),
-    vllm (the first, as a vLLM of today), old-vllm (as one of 0.11), only-streams and never-streams (the first)."""
+    vllm (the first, as a vLLM of today), old-vllm (as one of 0.11), only-streams and never-streams (the first); claude and responses
+    (the first, speaking Anthropic Messages or OpenAI Responses alone), pinned (a vLLM that is only to be asked by chat)."""
     first, second = ScriptedEngine(), ScriptedEngine()
     await first.start()
     await second.start()
@@ -40,6 +41,8 @@ async def engines(service: Service) -> AsyncGenerator[tuple[ScriptedEngine, Scri
         never = {{ adapter = "openai", base_url = "{one}", options = {{ stream = "never" }} }}
         vllm = {{ adapter = "vllm", base_url = "{one}" }}
         old = {{ adapter = "vllm", base_url = "{one}", options = {{ version = "0.11.0" }} }}
+        anthropic = {{ adapter = "anthropic", base_url = "{one}" }}
+        responses = {{ adapter = "openai", base_url = "{one}", options = {{ dialects = ["openai_responses"] }} }}
         nowhere = {{ adapter = "openai", base_url = "http://127.0.0.1:9" }}
         [models]
         scripted = {{ targets = [{{ provider = "first", model = "engine-model" }}] }}
@@ -51,6 +54,9 @@ async def engines(service: Service) -> AsyncGenerator[tuple[ScriptedEngine, Scri
         old-vllm = {{ targets = [{{ provider = "old", model = "engine-model" }}] }}
         only-streams = {{ targets = [{{ provider = "only", model = "engine-model" }}] }}
         never-streams = {{ targets = [{{ provider = "never", model = "engine-model" }}] }}
+        claude = {{ targets = [{{ provider = "anthropic", model = "engine-model" }}] }}
+        responses = {{ targets = [{{ provider = "responses", model = "engine-model" }}] }}
+        pinned = {{ targets = [{{ provider = "vllm", model = "engine-model", dialect = "openai_chat" }}] }}
         unreachable = {{ targets = [{{ provider = "nowhere", model = "engine-model" }}] }}
     """)
     yield first, second
