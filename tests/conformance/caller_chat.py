@@ -1,0 +1,125 @@
+"""A caller of OpenAI chat: the official SDK, and what its API promises of a stream."""
+
+import json
+from typing import Any, ClassVar
+
+import httpx2
+import openai
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.chat.chat_completion import Choice
+
+from tests.conformance.hearing import Heard, Recital, Spoken, datas, merged, sent_back
+from tests.conformance.situations import CHAT
+
+_HELLO: Any = [{"role": "user", "content": "Hello"}]
+
+
+class ChatCaller:
+    name = CHAT
+    ask: ClassVar[dict[str, Any]] = {"model": "a name", "messages": _HELLO, "logprobs": True, "stream_options": {"include_usage": True}}
+
+    def __init__(self) -> None:
+        self._recital = Recital()
+        client = httpx2.Client(transport=self._recital)
+        self._sdk = openai.OpenAI(api_key="key", base_url="http://narthex/v1", http_client=client, max_retries=0)
+
+    def take(self, body: bytes, *, streamed: bool) -> ChatCompletion:
+        if not streamed:
+            return _valid(json.loads(body))
+        self._recital.say(body)
+        chunks = list(self._sdk.chat.completions.create(model="a name", messages=_HELLO, stream=True))
+        if any(isinstance(getattr(call, "custom", None), dict) for chunk in chunks for call in _calls(chunk)):
+            return _by_hand(chunks)
+        _hold_to_promises(body)
+        state = ChatCompletionStreamState()
+        usage = None
+        for chunk in chunks:
+            told = chunk.model_dump(mode="json", exclude_unset=True)
+            state.handle_chunk(ChatCompletionChunk.model_validate({**told, "service_tier": told.get("service_tier") or None}))
+            usage = chunk.usage or usage
+        # Not get_final_completion(), which raises for an answer that was cut off.
+        told = state.current_completion_snapshot.model_dump(mode="json", exclude_unset=True)
+        return _valid({**told, "usage": None if usage is None else usage.model_dump(mode="json")})
+
+    def hear(self, answer: ChatCompletion) -> Heard:
+        choice = answer.choices[0]
+        told = answer.usage
+        cached = written = reasoning = None
+        if told is not None and told.prompt_tokens_details is not None:
+            cached, written = told.prompt_tokens_details.cached_tokens, told.prompt_tokens_details.cache_write_tokens
+        if told is not None and told.completion_tokens_details is not None:
+            reasoning = told.completion_tokens_details.reasoning_tokens
+        return Heard(
+            parts=merged(_parts(choice)),
+            finish=choice.finish_reason,
+            usage=None if told is None else (told.prompt_tokens, told.completion_tokens, cached or 0, reasoning or 0, written or 0),
+            urls=tuple(each.url_citation.url for each in choice.message.annotations or ()),
+            tokens=tuple(each.token for each in (choice.logprobs.content if choice.logprobs else None) or ()),
+            others=tuple(each.message.content or "" for each in answer.choices[1:]),
+        )
+
+    def next_ask(self, answer: ChatCompletion) -> dict[str, Any]:
+        """What the same caller asks next: the answer appended as it is, each call with a result."""
+        message = answer.choices[0].message
+        results = [{"role": "tool", "tool_call_id": call.id, "content": "done"} for call in message.tool_calls or ()]
+        said = {"role": "assistant", **sent_back(message)}
+        return {"model": "a name", "messages": [*_HELLO, said, *(results or [{"role": "user", "content": "Go on."}])]}
+
+
+def _parts(choice: Choice) -> list[Spoken]:
+    message = choice.message
+    parts: list[Spoken] = [("reasoning", getattr(message, "reasoning_content", None) or "")]
+    parts += [("text", message.content or ""), ("refusal", message.refusal or "")]
+    for call in message.tool_calls or ():
+        if call.type == "custom":
+            parts.append(("custom", call.id, call.custom.name, call.custom.input))
+        else:
+            parts.append(("call", call.id, call.function.name, call.function.arguments))
+    return parts
+
+
+def _calls(chunk: ChatCompletionChunk) -> list[Any]:
+    return [call for choice in chunk.choices for call in choice.delta.tool_calls or ()]
+
+
+def _by_hand(chunks: list[ChatCompletionChunk]) -> ChatCompletion:
+    """The SDK does not know calls of custom tools in streams (3.52); its users put them together as they do functions'."""
+    calls: dict[int, dict[str, Any]] = {}
+    for call in [call for chunk in chunks for call in _calls(chunk)]:
+        said = calls.setdefault(call.index, {"id": call.id, "type": "custom", "custom": {"name": "", "input": ""}})
+        for key, value in call.custom.items():
+            said["custom"][key] += value
+    (finish,) = [choice.finish_reason for chunk in chunks for choice in chunk.choices if choice.finish_reason]
+    (usage,) = [chunk.usage for chunk in chunks if chunk.usage]
+    message = {"role": "assistant", "content": None, "tool_calls": [calls[index] for index in sorted(calls)]}
+    choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": None}
+    head = {"id": chunks[0].id, "created": chunks[0].created, "model": chunks[0].model, "object": "chat.completion"}
+    return _valid({**head, "choices": [choice], "usage": usage})
+
+
+def _valid(answer: dict[str, Any]) -> ChatCompletion:
+    """By the SDK's own types, but for an empty service_tier: the hosted gateway whose callers ours are tells none so."""
+    return ChatCompletion.model_validate({**answer, "service_tier": answer.get("service_tier") or None})
+
+
+def _hold_to_promises(body: bytes) -> None:
+    """One id, [DONE] at the end and only there, each choice finished once and silent after, usage once, calls numbered as they come."""
+    chunks = datas(body)
+    assert body.endswith(b"data: [DONE]\n\n") and body.count(b"[DONE]") == 1
+    assert len({chunk["id"] for chunk in chunks}) == 1
+    assert len([chunk for chunk in chunks if chunk.get("usage")]) <= 1
+    finished: set[int] = set()
+    numbered: dict[int, int] = {}
+    for choice in [choice for chunk in chunks for choice in chunk["choices"]]:
+        delta = choice["delta"]
+        assert choice["index"] not in finished or not any(delta.get(key) for key in ("content", "reasoning_content", "tool_calls")), chunks
+        if choice.get("finish_reason"):
+            assert choice["index"] not in finished
+            finished.add(choice["index"])
+        for call in delta.get("tool_calls") or ():
+            new = call["index"] not in range(numbered.get(choice["index"], 0))
+            if new:
+                assert call["index"] == numbered.get(choice["index"], 0) and call["id"] and call["function"]["name"], call
+                numbered[choice["index"]] = call["index"] + 1
+    assert finished == {choice["index"] for chunk in chunks for choice in chunk["choices"]}

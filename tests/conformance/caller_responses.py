@@ -1,0 +1,123 @@
+"""A caller of OpenAI Responses: the official SDK, and what its API promises of a stream."""
+
+from typing import Any, ClassVar, get_args
+
+import httpx2
+import openai
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import BaseModel
+
+from tests.conformance.hearing import Heard, Recital, Spoken, datas, merged, names, sent_back
+from tests.conformance.situations import RESPONSES
+
+_HELLO: Any = [{"role": "user", "content": "Hello"}]
+_EVENTS: dict[str, type[BaseModel]] = {
+    get_args(each.model_fields["type"].annotation)[0]: each for each in get_args(get_args(ResponseStreamEvent)[0])
+}
+_INCLUDE: Any = ["message.output_text.logprobs", "reasoning.encrypted_content"]
+
+
+class ResponsesCaller:
+    name = RESPONSES
+    ask: ClassVar[dict[str, Any]] = {"model": "a name", "input": "Hello", "include": _INCLUDE, "store": False}
+
+    def __init__(self) -> None:
+        self._recital = Recital()
+        client = httpx2.Client(transport=self._recital)
+        self._sdk = openai.OpenAI(api_key="key", base_url="http://narthex/v1", http_client=client, max_retries=0)
+
+    def take(self, body: bytes, *, streamed: bool) -> Response:
+        if not streamed:
+            return Response.model_validate_json(body)
+        self._recital.say(body)
+        _hold_to_promises(body)
+        with self._sdk.responses.stream(model="a name", input="Hello") as stream:
+            last: Any = list(stream)[-1]
+        assert last.type in ("response.completed", "response.incomplete")
+        return Response.model_validate(last.response.model_dump(mode="json", exclude_unset=True))
+
+    def hear(self, answer: Response) -> Heard:
+        parts: list[Spoken] = []
+        urls: list[str] = []
+        tokens: list[str] = []
+        for item in answer.output:
+            match item.type:
+                case "message":
+                    for part in item.content:
+                        if part.type == "refusal":
+                            parts.append(("refusal", part.refusal))
+                            continue
+                        parts.append(("text", part.text))
+                        urls += [each.url for each in part.annotations if each.type == "url_citation"]
+                        tokens += [each.token for each in part.logprobs or ()]
+                case "reasoning":
+                    parts += [("reasoning", each.text) for each in item.content or item.summary]
+                case "function_call":
+                    parts.append(("call", item.call_id, item.name, item.arguments))
+                case "custom_tool_call":
+                    parts.append(("custom", item.call_id, item.name, item.input))
+                case "web_search_call":
+                    pass
+                case _:
+                    raise AssertionError(f"nobody said a {item.type}")
+        told = answer.usage
+        details = answer.incomplete_details
+        return Heard(
+            parts=merged(parts),
+            finish=(answer.status or "") + (f": {details.reason}" if details is not None else ""),
+            usage=None
+            if told is None
+            else (
+                told.input_tokens,
+                told.output_tokens,
+                told.input_tokens_details.cached_tokens,
+                told.output_tokens_details.reasoning_tokens,
+                told.input_tokens_details.cache_write_tokens,
+            ),
+            urls=tuple(urls),
+            tokens=tuple(tokens),
+        )
+
+    def next_ask(self, answer: Response) -> dict[str, Any]:
+        """What the same caller asks next: the output's items as they are, each call with a result."""
+        kinds = {"function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output"}
+        results = [
+            {"type": kinds[item.type], "call_id": item.call_id, "output": "done"}
+            for item in answer.output
+            if item.type == "function_call" or item.type == "custom_tool_call"
+        ]
+        said = [sent_back(item) for item in answer.output]
+        return {**self.ask, "input": [*_HELLO, *said, *(results or [{"role": "user", "content": "Go on."}])]}
+
+
+def _hold_to_promises(body: bytes) -> None:
+    """Numbered from 0 without a gap; created, in_progress, items, an end. What deltas add up to is what is called done, and answered."""
+    events = datas(body)
+    assert [each["sequence_number"] for each in events] == list(range(len(events)))
+    assert names(body) == [each["type"] for each in events]
+    for event in events:
+        _EVENTS[event["type"]].model_validate(event)
+    assert [each["type"] for each in events[:2]] == ["response.created", "response.in_progress"]
+    assert events[-1]["type"] in ("response.completed", "response.incomplete")
+    items: dict[int, dict[str, Any]] = {}
+    done: dict[int, dict[str, Any]] = {}
+    texts: dict[tuple[Any, ...], str] = {}
+    for event in events[2:-1]:
+        kind, at = event["type"].removeprefix("response."), event["output_index"]
+        if kind == "output_item.added":
+            assert at == len(items)
+            items[at] = event["item"]
+            continue
+        assert at in items and at not in done, event
+        if kind == "output_item.done":
+            assert event["item"]["id"] == items[at]["id"]
+            done[at] = event["item"]
+            continue
+        assert event["item_id"] == items[at]["id"]
+        place = (at, event.get("content_index"), event.get("summary_index"), kind.rpartition(".")[0])
+        if kind.endswith(".delta"):
+            texts[place] = texts.get(place, "") + event["delta"]
+        elif kind.endswith(("text.done", "arguments.done", "input.done", "refusal.done")):
+            told = next(event[key] for key in ("text", "arguments", "input", "refusal") if key in event)
+            assert texts.get(place, "") == told, event
+    assert [done[at] for at in sorted(items)] == events[-1]["response"]["output"]

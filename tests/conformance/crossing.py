@@ -1,0 +1,46 @@
+"""An engine's answer made a caller's, by the same functions as on the road, in each way in which either side may stream."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from app.gateway import translate
+from providers.dialect import Stamp
+from providers.dialects.catalogue import DIALECTS
+from providers.wire import Body
+from tests.conformance import engine_anthropic, engine_chat, engine_responses
+from tests.conformance.caller_anthropic import AnthropicCaller
+from tests.conformance.caller_chat import ChatCaller
+from tests.conformance.caller_responses import ResponsesCaller
+from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES
+
+ENGINES = {CHAT: engine_chat.speak, RESPONSES: engine_responses.speak, ANTHROPIC: engine_anthropic.speak}
+# Each hears what it took itself: an object of its own SDK.
+CALLERS: Mapping[str, Any] = {each.name: each for each in (ChatCaller(), ResponsesCaller(), AnthropicCaller())}
+
+
+def stamp(asked: Any) -> Stamp:
+    raw = msgspec.json.encode(asked)
+    return Stamp(
+        "01990000-0000-7000-8000-00000000000a", "01990000-0000-7000-8000-00000000000b", "a name", 1_790_000_000, True, Body.read(raw)
+    )
+
+
+def crossed(answer: bytes, target: str, caller: str, *, arrives_streamed: bool, streamed: bool) -> bytes:
+    """What the caller is sent for what the engine sent."""
+    return crossed_blocks([answer], target, caller, arrives_streamed=arrives_streamed, streamed=streamed)
+
+
+def crossed_blocks(blocks: Iterable[bytes], target: str, caller: str, *, arrives_streamed: bool, streamed: bool) -> bytes:
+    ours, theirs, stamped = DIALECTS[caller], DIALECTS[target], stamp(CALLERS[caller].ask)
+    if streamed:
+        editor = translate.editor(ours, theirs, stamped, streamed=arrives_streamed)
+        out = b"".join([editor.feed(block) for block in blocks])
+        return out + editor.end()
+    if not arrives_streamed:
+        return translate.whole(b"".join(blocks), ours, theirs, stamped).raw
+    folding = translate.folding(ours, theirs, stamped)
+    for block in blocks:
+        folding.feed(block)
+    return folding.end().raw

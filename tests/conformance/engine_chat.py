@@ -1,0 +1,123 @@
+"""An engine that speaks OpenAI chat, as its API documents it. Written apart from the dialect, which is tried with it.
+
+Source: https://platform.openai.com/docs/api-reference/chat-streaming, read 2026-11.
+"""
+
+import json
+from typing import Any
+
+import msgspec
+
+from providers.chat import Opaque, Reasoning, Refusal, Text, ToolCall
+from tests.conformance.situations import Situation, Turn, Wire, turns
+
+HEAD = {"id": "chatcmpl-engine", "created": 1_790_000_000, "model": "engine-model", "system_fingerprint": "fp_1"}
+
+
+def speak(situation: Situation) -> Wire:
+    return Wire(events(stream(situation)), json.dumps(whole(situation)).encode())
+
+
+def events(chunks: list[dict[str, Any]]) -> bytes:
+    return b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in chunks) + b"data: [DONE]\n\n"
+
+
+def chunk(delta: dict[str, Any], finish: str | None = None, at: int = 0, **more: Any) -> dict[str, Any]:
+    choice = {"index": at, "delta": delta, "logprobs": None, "finish_reason": finish, **more}
+    return {**HEAD, "object": "chat.completion.chunk", "choices": [choice], "usage": None}
+
+
+def counted(usage: dict[str, Any] | None) -> list[dict[str, Any]]:
+    return [] if usage is None else [{**HEAD, "object": "chat.completion.chunk", "choices": [], "usage": usage}]
+
+
+def stream(situation: Situation) -> list[dict[str, Any]]:
+    numbers = {at: number for number, at in enumerate(at for at, part in enumerate(situation.parts) if isinstance(part, ToolCall))}
+    chunks = [chunk({"role": "assistant", "content": ""})]
+    logprobs = situation.logprobs
+    for step in turns(situation):
+        for delta in _deltas(situation, step, numbers):
+            told: dict[str, Any] = {} if logprobs is None else {"logprobs": {"content": _plain(logprobs), "refusal": None}}
+            logprobs = None
+            chunks.append(chunk(delta, **told))
+    for at, text in enumerate(situation.more_choices, 1):
+        chunks += [chunk({"role": "assistant", "content": text}, at=at), chunk({}, "stop", at=at)]
+    return [*chunks, chunk({}, situation.finish), *counted(usage(situation))]
+
+
+def _deltas(situation: Situation, step: Turn, numbers: dict[int, int]) -> list[dict[str, Any]]:
+    part = situation.parts[step.at]
+    match part:
+        case Text():
+            annotations = {"annotations": _annotations(part)} if step.last and part.citations else {}
+            return [{"content": step.piece, **annotations}]
+        case Reasoning():
+            return [{"reasoning_content": step.piece}]
+        case Refusal():
+            return [{"refusal": step.piece}]
+        case ToolCall():
+            kind, field = ("custom", "input") if part.custom else ("function", "arguments")
+            index: dict[str, Any] = {"index": numbers[step.at]}
+            sealed = {} if part.seal is None else {"extra_content": {"google": {"thought_signature": part.seal.data}}}
+            first = {**index, "id": part.id, "type": kind, kind: {"name": part.name, field: ""}, **sealed}
+            grown: dict[str, Any] = {**index, kind: {field: step.piece}}
+            if part.custom:
+                grown["type"] = kind
+            return [{"tool_calls": [each]} for each in ([first] if step.first else []) + ([grown] if step.piece else [])]
+        case Opaque():
+            raise AssertionError("OpenAI chat has no such part")
+
+
+def whole(situation: Situation) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
+    calls: list[dict[str, Any]] = []
+    for part in situation.parts:
+        match part:
+            case Text():
+                message["content"] = (message["content"] or "") + part.text
+                if part.citations:
+                    message["annotations"] = _annotations(part)
+            case Reasoning():
+                message["reasoning_content"] = part.text
+            case Refusal():
+                message["refusal"] = part.text
+            case ToolCall(custom=True):
+                calls.append({"id": part.id, "type": "custom", "custom": {"name": part.name, "input": part.arguments}})
+            case ToolCall():
+                sealed = {} if part.seal is None else {"extra_content": {"google": {"thought_signature": part.seal.data}}}
+                calls.append({"id": part.id, "type": "function", "function": {"name": part.name, "arguments": part.arguments}, **sealed})
+            case Opaque():
+                raise AssertionError("OpenAI chat has no such part")
+    if calls:
+        message["tool_calls"] = calls
+    logprobs = None if situation.logprobs is None else {"content": _plain(situation.logprobs), "refusal": None}
+    choices: list[dict[str, Any]] = [{"index": 0, "message": message, "logprobs": logprobs, "finish_reason": situation.finish}]
+    for at, text in enumerate(situation.more_choices, 1):
+        said = {"role": "assistant", "content": text, "refusal": None}
+        choices.append({"index": at, "message": said, "logprobs": None, "finish_reason": "stop"})
+    body: dict[str, Any] = {**HEAD, "object": "chat.completion", "choices": choices, "usage": usage(situation)}
+    return {key: value for key, value in body.items() if key != "usage" or value is not None}
+
+
+def usage(situation: Situation) -> dict[str, Any] | None:
+    told = situation.usage
+    if told is None:
+        return None
+    body: dict[str, Any] = {
+        "prompt_tokens": told.input,
+        "completion_tokens": told.output,
+        "total_tokens": (told.input or 0) + (told.output or 0),
+    }
+    if told.cached is not None:
+        body["prompt_tokens_details"] = {"cached_tokens": told.cached, "audio_tokens": 0}
+    if told.reasoning is not None:
+        body["completion_tokens_details"] = {"reasoning_tokens": told.reasoning, "audio_tokens": 0}
+    return body
+
+
+def _annotations(text: Text) -> list[Any]:
+    return _plain(tuple(each.raw for each in text.citations))
+
+
+def _plain(raws: tuple[msgspec.Raw, ...]) -> list[Any]:
+    return [json.loads(bytes(raw)) for raw in raws]

@@ -1,0 +1,171 @@
+"""The tables of docs/dialects.md, made from what is tested (python -m tests.conformance.matrix); a test compares the two."""
+
+from collections.abc import Iterator, Mapping
+
+import click
+from msgspec import Struct
+
+from tests.conformance.asking import Asking, Carried, Refused, Reported
+from tests.conformance.asks import ASKS
+from tests.conformance.oddities import ODDITIES
+from tests.conformance.situations import ALL, ANTHROPIC, CHAT, RESPONSES, SITUATIONS
+
+SPOKEN = {CHAT: "Chat", RESPONSES: "Responses", ANTHROPIC: "Messages"}
+CROSSINGS = [(caller, target) for caller in ALL for target in ALL if caller != target]
+
+
+class Feature(Struct, frozen=True):
+    """Something that answers may hold. `shown_by`: the situations that test it. `told`: what callers get who cannot be told it so."""
+
+    name: str
+    shown_by: tuple[str, ...]
+    told: Mapping[str, str] = {}
+
+
+FEATURES = (
+    Feature("text, whole and streamed", ("text", "text in one piece", "text in many pieces", "empty answer")),
+    Feature("one call", ("one call", "one call in one piece", "one call in many pieces", "arguments beyond ASCII", "huge arguments")),
+    Feature("arguments cut anywhere", ("arguments cut within an escape", "arguments cut within a surrogate pair")),
+    Feature("parallel calls", ("parallel calls", "two calls of one name with equal arguments")),
+    Feature("parallel calls written in turns", ("parallel calls written in turns",), {ANTHROPIC: "carried, one after the other"}),
+    Feature(
+        "calls without arguments", ("call without arguments", "call with nothing for arguments", "first of two calls without arguments")
+    ),
+    Feature(
+        "order of texts, calls and reasoning",
+        ("call after text", "text after call", "text between calls", "reasoning between texts and calls"),
+        {CHAT: "converted: by kind, as chat tells it; the order comes back with a seal"},
+    ),
+    Feature("forced call that finishes with `stop`", ("forced call that finishes with stop",), {ANTHROPIC: "converted: `tool_use`"}),
+    Feature(
+        "call cut off by length",
+        ("call cut off by length",),
+        {ANTHROPIC: "carried in a stream; whole, as `_unparsed`, for input must be an object"},
+    ),
+    Feature("calls of custom tools", ("custom tool",)),
+    Feature("cut off by length", ("cut off by length", "context full"), {RESPONSES: "carried: `incomplete`"}),
+    Feature("content filter", ("content filter",), {RESPONSES: "carried: `incomplete`", ANTHROPIC: "converted: stop reason `refusal`"}),
+    Feature("refusal in its own part", ("refusal",), {ANTHROPIC: "converted: text, stop reason `refusal`"}),
+    Feature(
+        "refusal as a stop reason",
+        ("refused by Anthropic's words", "refused before a word"),
+        {CHAT: "converted: `content_filter`", RESPONSES: "converted: `incomplete`, `content_filter`"},
+    ),
+    Feature(
+        "stop sequence, and which", ("stop sequence",), {CHAT: "carried: `stop_reason` beside `stop`", RESPONSES: "converted: `completed`"}
+    ),
+    Feature("a pause", ("paused",), {CHAT: "converted: `stop`", RESPONSES: "converted: `completed`"}),
+    Feature(
+        "reasoning in words",
+        ("reasoning, then text", "reasoning, then text, then calls"),
+        {ANTHROPIC: "carried, with a signature of ours", RESPONSES: "carried: `reasoning_text`"},
+    ),
+    Feature(
+        "signed thinking (Anthropic's)",
+        ("sealed reasoning", "sealed reasoning before a call", "sealed reasoning without words"),
+        {CHAT: "carried: `reasoning_details`", RESPONSES: "carried: `encrypted_content`"},
+    ),
+    Feature(
+        "redacted thinking (Anthropic's)",
+        ("redacted reasoning", "redacted reasoning before a call"),
+        {CHAT: "carried: `reasoning_details`", RESPONSES: "carried: `encrypted_content`"},
+    ),
+    Feature(
+        "encrypted reasoning (OpenAI's)",
+        ("encrypted reasoning", "encrypted reasoning without words"),
+        {CHAT: "carried: `reasoning_details`", ANTHROPIC: "carried: the signature"},
+    ),
+    Feature(
+        "signed call (Gemini's, over chat)",
+        ("signed call",),
+        {RESPONSES: "carried: a reasoning item beside it", ANTHROPIC: "carried: a `redacted_thinking` block before it"},
+    ),
+    Feature(
+        "a tool that the host ran, and its result",
+        ("a tool that Anthropic ran", "a tool that OpenAI ran"),
+        {CHAT: "carried: `reasoning_details`", RESPONSES: "carried: `encrypted_content`", ANTHROPIC: "carried: `redacted_thinking`"},
+    ),
+    Feature("web page cited", tuple(f"a web page cited by {target}" for target in ALL)),
+    Feature(
+        "place in a document cited",
+        ("a document cited",),
+        {CHAT: "left out: it has no word for it", RESPONSES: "left out: it has no word for it"},
+    ),
+    Feature("logprobs", ("logprobs",), {ANTHROPIC: "never asked"}),
+    Feature("usage, cached and reasoning tokens", ("usage with cached and reasoning tokens", "usage with tokens written to a cache")),
+    Feature("usage that was not told", ("no usage",), {ANTHROPIC: "converted: zeros"}),
+    Feature("several choices", ("several choices",)),
+)
+
+
+def tables() -> str:
+    """Markdown."""
+    return "\n\n".join(
+        ["### Answers", *_answers(), "### Requests", *_requests(), "### What engines send although nobody documents it", _odd()]
+    )
+
+
+def _answers() -> Iterator[str]:
+    known = {each.name: each for each in SITUATIONS}
+    rows: list[list[str]] = []
+    for feature in FEATURES:
+        situations = [known[name] for name in feature.shown_by]
+        row = [feature.name]
+        for caller, target in CROSSINGS:
+            if not any(target in each.targets for each in situations):
+                row.append("never said")
+            elif not any(caller in each.callers for each in situations):
+                row.append("never asked")
+            else:
+                row.append(feature.told.get(caller, "carried"))
+        rows.append(row)
+    yield _table("Answer", [[name, "as it came", *cells] for name, *cells in rows])
+
+
+def _requests() -> Iterator[str]:
+    groups: dict[str, list[Asking]] = {}
+    for asking in ASKS:
+        groups.setdefault(asking.group, []).append(asking)
+    for group, askings in groups.items():
+        rows = [[each.feature, _same(each), *(_cell(each, caller, target) for caller, target in CROSSINGS)] for each in askings]
+        yield _table(f"Request: {group}", rows)
+
+
+def _same(asking: Asking) -> str:
+    """Of a caller and an engine that speak the same API."""
+    (told,) = {"as it came" if isinstance(asking.outcome(each, each), Carried) else _cell(asking, each, each) for each in asking.says}
+    return told
+
+
+def _cell(asking: Asking, caller: str, target: str) -> str:
+    match asking.outcome(caller, target):
+        case None:
+            return "never asked"
+        case Refused(param):
+            return f"refused (422): `{param}`"
+        case Reported(dropped):
+            return "reported: " + ", ".join(f"`{each}`" for each in dropped)
+        case Carried(_, converted, dropped):
+            told = f"converted: {converted}" if converted else "carried"
+            return told + (f"; reported: {', '.join(f'`{each}`' for each in dropped)}" if dropped else "")
+
+
+def _odd() -> str:
+    lines = ["| Engine's API | What it sends | Callers of other APIs | Callers of the same API |", "|---|---|---|---|"]
+    for odd in ODDITIES:
+        same = "the same" if odd.mended else "as it came"
+        lines.append(f"| {SPOKEN[odd.target]} | {odd.situation.name} | as documented | {same} |")
+    return "\n".join(lines)
+
+
+def _table(first: str, rows: list[list[str]]) -> str:
+    heads = [first, "same API", *(f"{SPOKEN[caller]} → {SPOKEN[target]}" for caller, target in CROSSINGS)]
+    return "\n".join(_line(each) for each in [heads, ["---"] * len(heads), *rows])
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+if __name__ == "__main__":
+    click.echo(tables())

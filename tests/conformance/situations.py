@@ -1,0 +1,233 @@
+"""What engines answer, each situation once: its meaning, who can say it, and how it is cut in a stream.
+
+engine_chat, engine_responses and engine_anthropic put a situation on the wire as those APIs document it; `odd` holds what real engines
+send instead, where they stray from it (tests/conformance/oddities.py).
+"""
+
+import json
+from collections.abc import Iterator
+
+from msgspec import Raw, Struct
+
+from providers.chat import Citation, Opaque, Part, Reasoning, Refusal, Seal, Text, ToolCall, Usage
+
+CHAT = "openai_chat"
+RESPONSES = "openai_responses"
+ANTHROPIC = "anthropic_messages"
+ALL = (CHAT, RESPONSES, ANTHROPIC)
+
+
+class Wire(Struct, frozen=True):
+    """An answer as an engine sends it: as a stream, and whole where its API has a word for it in a whole answer."""
+
+    stream: bytes
+    whole: bytes | None
+
+
+class Situation(Struct, frozen=True, kw_only=True):
+    """`whole`: the targets whose whole answers can say it too; streams alone keep some orders. `pieces`: how many each text is cut into.
+
+    `cut`: the pieces of the last part, where their places matter. `in_turns`: calls are written in turns, a fragment of each at a time.
+    """
+
+    name: str
+    parts: tuple[Part, ...] = ()
+    finish: str = "stop"
+    told: str | None = None
+    stop_sequence: str | None = None
+    usage: Usage | None = Usage(input=20, output=9)
+    logprobs: tuple[Raw, ...] | None = None
+    more_choices: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ALL
+    callers: tuple[str, ...] = ALL
+    whole: tuple[str, ...] = ALL
+    pieces: int = 3
+    cut: tuple[str, ...] = ()
+    in_turns: bool = False
+
+
+class Turn(Struct, frozen=True):
+    """One step of a stream: part `at` begins, grows by `piece`, or both; `last`: it is whole with this."""
+
+    at: int
+    piece: str
+    first: bool
+    last: bool
+
+
+def turns(situation: Situation) -> Iterator[Turn]:
+    """The steps in which the parts are streamed, one after the other, or calls in turns."""
+    queues = [_cut(situation, at) for at in range(len(situation.parts))]
+    steps = [
+        [Turn(at, piece, number == 0, number == len(queue) - 1) for number, piece in enumerate(queue)] for at, queue in enumerate(queues)
+    ]
+    if not situation.in_turns:
+        return (step for queue in steps for step in queue)
+    longest = max(len(queue) for queue in steps)
+    return (queue[number] for number in range(longest) for queue in steps if number < len(queue))
+
+
+def _cut(situation: Situation, at: int) -> list[str]:
+    if situation.cut and at == len(situation.parts) - 1:
+        return list(situation.cut)
+    text = said_by(situation.parts[at])
+    size = max(1, -(-len(text) // situation.pieces))
+    return [text[start : start + size] for start in range(0, len(text), size)] or [""]
+
+
+def said_by(part: Part) -> str:
+    match part:
+        case Text() | Reasoning() | Refusal():
+            return part.text
+        case ToolCall():
+            return part.arguments
+        case Opaque():
+            return ""
+
+
+def call(id: str, city: str) -> ToolCall:
+    return ToolCall(id, "get_weather", json.dumps({"city": city}, ensure_ascii=False))
+
+
+PARIS = call("call_paris", "Paris")
+ROME = call("call_rome", "Rome")
+OSLO = call("call_oslo", "Oslo")
+THOUGHT = Reasoning("The user wants the weather. I should look it up.")
+HELLO = Text("Hello! Let me see.")
+ESCAPED = ToolCall("call_1", "say", '{"text": "a\\ud83d\\ude00b\\n\\u00e9"}')
+SPOKEN = ToolCall("call_1", "say", '{"text": "😀 日本語 \\"quoted\\" \\\\ end", "more": ["é", null, 1.5e3]}')
+HUGE = ToolCall("call_1", "write_file", json.dumps({"path": "a.txt", "content": "line of text\n" * 8000}))
+QUERY = ToolCall("call_q", "run_sql", "SELECT * FROM t WHERE x = 'a\"b'", custom=True)
+
+ANTHROPIC_SEALED = Reasoning("Let me think about Paris.", Seal(ANTHROPIC, "EqQBCkYIBxgCKkD+sig/na=ture=="))
+ANTHROPIC_SEALED_AGAIN = Reasoning("And now about Rome.", Seal(ANTHROPIC, "RXJRCkYIsecond=="))
+ANTHROPIC_SILENT = Reasoning("", Seal(ANTHROPIC, "EqQBsilent=="))
+REDACTED = Opaque(ANTHROPIC, Raw(b'{"type":"redacted_thinking","data":"EmwKAhgBEgy3va3pzix/redacted=="}'))
+SEARCHED = (
+    Opaque(ANTHROPIC, Raw(b'{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"narthex"}}')),
+    Opaque(
+        ANTHROPIC,
+        Raw(
+            b'{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[{"type":"web_search_result",'
+            b'"url":"https://example.org","title":"T","encrypted_content":"Eo8","page_age":null}]}'
+        ),
+    ),
+)
+SEARCH_CALL = Opaque(
+    RESPONSES, Raw(b'{"type":"web_search_call","id":"ws_0","status":"completed","action":{"type":"search","query":"narthex"}}')
+)
+RESPONSES_SEALED = Reasoning("Weighing the options.", Seal(RESPONSES, "gAAAAABencrypted=="))
+RESPONSES_SILENT = Reasoning("", Seal(RESPONSES, "gAAAAABsilent=="))
+
+SIGNED_CALL = ToolCall("call_paris", "get_weather", '{"city": "Paris"}', seal=Seal("gemini", "CiQBthought+sig/nature=="))
+
+FOUND = Text("Narthex opened in 2026, the site says.")
+PAGE = "https://example.org/narthex"
+QUOTED = Text("The report says that sales fell.")
+
+LOGPROBS = tuple(
+    Raw(json.dumps({"token": token, "logprob": -0.25, "bytes": list(token.encode()), "top_logprobs": []}).encode())
+    for token in ("Yes", ".")
+)
+
+
+def cited(target: str) -> Text:
+    """A text with a web page as its source, as an engine of that dialect says so."""
+    end = len(FOUND.text)
+    annotation = {"type": "url_citation", "url": PAGE, "title": "Narthex", "start_index": 0, "end_index": end}
+    raw = {
+        CHAT: {"type": "url_citation", "url_citation": {key: value for key, value in annotation.items() if key != "type"}},
+        RESPONSES: annotation,
+        ANTHROPIC: {"type": "web_search_result_location", "url": PAGE, "title": "Narthex", "encrypted_index": "Eo8B", "cited_text": "2026"},
+    }[target]
+    return Text(FOUND.text, citations=(Citation(target, Raw(json.dumps(raw).encode()), url=PAGE, title="Narthex"),))
+
+
+def quoting() -> Text:
+    """A text with a place in a document of the caller's as its source: only Anthropic has such."""
+    raw = {
+        "type": "char_location",
+        "cited_text": "Sales fell by 3%.",
+        "document_index": 0,
+        "document_title": "Report",
+        "start_char_index": 0,
+        "end_char_index": 17,
+        "file_id": None,
+    }
+    return Text(QUOTED.text, citations=(Citation(ANTHROPIC, Raw(json.dumps(raw).encode()), title="Report", quote="Sales fell by 3%."),))
+
+
+SITUATIONS = (
+    Situation(name="text", parts=(HELLO,)),
+    Situation(name="text in one piece", parts=(HELLO,), pieces=1),
+    Situation(name="text in many pieces", parts=(Text("Grüße, 日本! 😀 " * 10),), pieces=40),
+    Situation(name="empty answer"),
+    Situation(name="cut off by length", parts=(Text("Once upon a"),), finish="length"),
+    Situation(name="content filter", parts=(Text("How to"),), finish="content_filter", targets=(CHAT, RESPONSES)),
+    Situation(name="refused by Anthropic's words", parts=(Text("I"),), finish="content_filter", told="refusal", targets=(ANTHROPIC,)),
+    Situation(name="refused before a word", finish="content_filter", told="refusal", targets=(ANTHROPIC,)),
+    Situation(name="refusal", parts=(Refusal("I cannot help with that."),), targets=(CHAT, RESPONSES)),
+    Situation(name="stop sequence", parts=(Text("One, two, "),), told="stop_sequence", stop_sequence="three", targets=(ANTHROPIC,)),
+    Situation(name="paused", parts=(Text("Searching on"),), told="pause_turn", targets=(ANTHROPIC,)),
+    Situation(name="context full", parts=(HELLO,), finish="length", told="model_context_window_exceeded", targets=(ANTHROPIC,)),
+    Situation(name="reasoning, then text", parts=(THOUGHT, HELLO), targets=(CHAT, RESPONSES)),
+    Situation(name="reasoning, then text, then calls", parts=(THOUGHT, HELLO, PARIS, ROME), finish="tool_calls", targets=(CHAT, RESPONSES)),
+    Situation(name="one call", parts=(PARIS,), finish="tool_calls"),
+    Situation(name="one call in one piece", parts=(PARIS,), finish="tool_calls", pieces=1),
+    Situation(name="one call in many pieces", parts=(PARIS,), finish="tool_calls", pieces=40),
+    Situation(name="parallel calls", parts=(PARIS, ROME, OSLO), finish="tool_calls"),
+    Situation(
+        name="parallel calls written in turns", parts=(PARIS, ROME, OSLO), finish="tool_calls", in_turns=True, targets=(CHAT, RESPONSES)
+    ),
+    Situation(name="two calls of one name with equal arguments", parts=(PARIS, call("call_again", "Paris")), finish="tool_calls"),
+    Situation(name="call after text", parts=(HELLO, PARIS), finish="tool_calls"),
+    Situation(name="text after call", parts=(PARIS, Text("I have asked.")), finish="tool_calls", whole=(RESPONSES, ANTHROPIC)),
+    Situation(name="text between calls", parts=(PARIS, HELLO, ROME), finish="tool_calls", whole=(RESPONSES, ANTHROPIC)),
+    Situation(name="call without arguments", parts=(ToolCall("call_1", "now", "{}"),), finish="tool_calls"),
+    Situation(name="call with nothing for arguments", parts=(ToolCall("call_1", "now", ""),), finish="tool_calls"),
+    Situation(name="first of two calls without arguments", parts=(ToolCall("call_1", "now", ""), PARIS), finish="tool_calls"),
+    Situation(
+        name="arguments cut within an escape",
+        parts=(ESCAPED,),
+        finish="tool_calls",
+        cut=('{"text": "a\\', "ud83", "d\\ude0", '0b\\n\\u00e9"}'),
+    ),
+    Situation(
+        name="arguments cut within a surrogate pair",
+        parts=(ESCAPED,),
+        finish="tool_calls",
+        cut=('{"text": "a\\ud83d', '\\ude00b\\n\\u00e9"}'),
+    ),
+    Situation(name="arguments beyond ASCII", parts=(SPOKEN,), finish="tool_calls", pieces=60),
+    Situation(name="huge arguments", parts=(HUGE,), finish="tool_calls", pieces=20),
+    Situation(name="forced call that finishes with stop", parts=(PARIS,), finish="stop", targets=(CHAT,)),
+    Situation(
+        name="call cut off by length", parts=(ToolCall("call_1", "get_weather", '{"city": "Par'),), finish="length", whole=(CHAT, RESPONSES)
+    ),
+    Situation(name="custom tool", parts=(QUERY,), finish="tool_calls", targets=(CHAT, RESPONSES), callers=(CHAT, RESPONSES)),
+    Situation(name="sealed reasoning", parts=(ANTHROPIC_SEALED, HELLO), targets=(ANTHROPIC,)),
+    Situation(name="sealed reasoning before a call", parts=(ANTHROPIC_SEALED, HELLO, PARIS), finish="tool_calls", targets=(ANTHROPIC,)),
+    Situation(
+        name="reasoning between texts and calls",
+        parts=(ANTHROPIC_SEALED, HELLO, ANTHROPIC_SEALED_AGAIN, Text("Then this."), PARIS),
+        finish="tool_calls",
+        targets=(ANTHROPIC,),
+    ),
+    Situation(name="sealed reasoning without words", parts=(ANTHROPIC_SILENT, PARIS), finish="tool_calls", targets=(ANTHROPIC,)),
+    Situation(name="redacted reasoning", parts=(REDACTED, HELLO), targets=(ANTHROPIC,)),
+    Situation(
+        name="redacted reasoning before a call", parts=(ANTHROPIC_SEALED, REDACTED, PARIS), finish="tool_calls", targets=(ANTHROPIC,)
+    ),
+    Situation(name="a tool that Anthropic ran", parts=(HELLO, *SEARCHED, Text("Found it.")), targets=(ANTHROPIC,)),
+    Situation(name="a tool that OpenAI ran", parts=(SEARCH_CALL, Text("Found it.")), targets=(RESPONSES,)),
+    Situation(name="encrypted reasoning", parts=(RESPONSES_SEALED, HELLO), targets=(RESPONSES,)),
+    Situation(name="encrypted reasoning without words", parts=(RESPONSES_SILENT, PARIS, ROME), finish="tool_calls", targets=(RESPONSES,)),
+    Situation(name="signed call", parts=(SIGNED_CALL,), finish="tool_calls", targets=(CHAT,)),
+    *(Situation(name=f"a web page cited by {target}", parts=(cited(target),), targets=(target,)) for target in ALL),
+    Situation(name="a document cited", parts=(quoting(),), targets=(ANTHROPIC,)),
+    Situation(name="logprobs", parts=(Text("Yes."),), logprobs=LOGPROBS, targets=(CHAT, RESPONSES)),
+    Situation(name="usage with cached and reasoning tokens", parts=(HELLO,), usage=Usage(100, 50, 64, 30, 0)),
+    Situation(name="usage with tokens written to a cache", parts=(HELLO,), usage=Usage(100, 50, 0, 0, 80), targets=(RESPONSES, ANTHROPIC)),
+    Situation(name="no usage", parts=(HELLO,), usage=None, targets=(CHAT, RESPONSES)),
+    Situation(name="several choices", parts=(HELLO,), more_choices=("Good day.", "Hi."), targets=(CHAT,), callers=(CHAT,)),
+)
