@@ -1,6 +1,6 @@
 # Every task of this project. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help up serve migrate test test-long test-engines check bench lock clean
+.PHONY: help up serve migrate test test-long test-engines test-clients check bench lock clean
 
 VENV := .venv/bin
 NARTHEX := $(VENV)/narthex
@@ -19,8 +19,8 @@ serve: installed  ## Start the gateway alone, with DATABASE_URL and REDIS_URL
 migrate: installed  ## Bring the database of DATABASE_URL (or of the running `make up`) to this version's tables
 	@$(NARTHEX) migrate
 
-test: installed-dev  ## Run the tests (minutes)
-	$(PYTEST) --ignore=tests/engines --ignore=tests/long $(ARGS)
+test: installed-dev  ## Run the tests, two at a time (minutes)
+	$(PYTEST) -n 2 --dist loadfile --ignore=tests/engines --ignore=tests/long --ignore=tests/clients $(ARGS)
 
 test-long: installed-dev  ## Follow the README in an empty folder, from the install on
 	$(PYTEST) tests/long $(ARGS)
@@ -28,6 +28,10 @@ test-long: installed-dev  ## Follow the README in an empty folder, from the inst
 test-engines: installed-dev  ## Run the adapters against real engines, which are installed first (gigabytes, many minutes)
 	$(VENV)/python -m tests.engines.install
 	$(PYTEST) tests/engines $(ARGS)
+
+test-clients: installed-dev  ## Run the SDKs and frameworks of application teams through the gateway; they are installed first (Node 20)
+	$(VENV)/python -m tests.clients.install
+	$(PYTEST) tests/clients $(ARGS)
 
 check: installed-dev  ## Look for mistakes without running anything: ruff and pyright
 	$(VENV)/ruff check

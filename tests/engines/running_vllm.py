@@ -10,6 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import httpx
 
@@ -32,7 +33,8 @@ FLAGS = {
     # xgrammar is what `auto` takes first; free whitespace between tokens is what a random model fills its budget with.
     "--structured-outputs-config": json.dumps({"backend": "xgrammar", "disable_any_whitespace": True}),
 }
-SWITCHES = ("--enforce-eager", "--enable-auto-tool-choice")
+# Without --enable-scale-out, /inference/v1/generate is a 403.
+SWITCHES = ("--enforce-eager", "--enable-auto-tool-choice", "--enable-scale-out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +68,11 @@ class Engine:
 
 
 @contextmanager
-def running_vllm(venv: Path) -> Generator[Engine]:
-    """Start the vLLM of this environment with a tiny random model, and end it and its children afterwards."""
+def running_vllm(venv: Path, runner: Literal["generate", "pooling"] = "generate") -> Generator[Engine]:
+    """Start the vLLM of this environment with a tiny random model, and end it and its children afterwards.
+
+    `runner`: one that writes, or one that embeds; a process is either.
+    """
     write_tiny_model(venv / "models" / "tiny", CONTEXT)
     port = free_port()
     address = ["--host", "127.0.0.1", "--port", str(port)]
@@ -78,8 +83,9 @@ def running_vllm(venv: Path) -> Generator[Engine]:
         *address,
         *SWITCHES,
         *(w for f in FLAGS.items() for w in f),
+        *("--runner", runner),
     ]
-    log = venv / "serve.log"
+    log = venv / f"{runner}.log"
     with (
         log.open("wb") as output,
         subprocess.Popen(command, env=_environment(venv), stdout=output, stderr=output, start_new_session=True) as process,

@@ -1,0 +1,34 @@
+"""What the clients are run against: the whole service, its sandbox, and engines that say what a table says, in every dialect."""
+
+import re
+import tomllib
+
+import httpx
+import pytest
+
+from tests.clients.install import LITELLM, NODE_MODULES, PYTHON_CLIENTS, is_installed
+from tests.clients.running import Runs
+from tests.stories.conftest import client, engine, engines, service
+from tests.stories.scripted import ScriptedEngine
+from tests.stories.service import Service
+
+__all__ = ["client", "engine", "engines", "service"]
+
+_ABORTED = re.compile(r'^sandbox_requests_total\{model="sandbox-slow",outcome="aborted"\} (\S+)$', re.MULTILINE)
+
+
+@pytest.fixture(scope="session")
+async def runs(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> Runs:
+    """Every client, each run once for a model."""
+    missing = [place.name for place in (PYTHON_CLIENTS, LITELLM, NODE_MODULES) if not is_installed(place)]
+    assert not missing, f"Not installed, or out of date: {', '.join(missing)}. `python -m tests.clients.install` makes them."
+    exported = service.run("export")
+    assert exported.returncode == 0, exported.stderr
+    sandbox = tomllib.loads(exported.stdout)["providers"]["sandbox"]["base_url"].removesuffix("/v1")
+
+    async def aborted() -> float:
+        async with httpx.AsyncClient(timeout=10) as client:
+            found = _ABORTED.search((await client.get(f"{sandbox}/metrics")).text)
+        return float(found[1]) if found else 0.0
+
+    return Runs(service, engines[0], aborted)

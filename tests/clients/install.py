@@ -1,0 +1,76 @@
+"""Installs the clients that tests/clients drives: `python -m tests.clients.install`. Takes a minute or two once, then no time.
+
+Each lives in a folder of its own, because its pins would drag ours along. Whatever is half done or out of date is made anew.
+"""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+HERE = Path(__file__).parent
+PYTHON_CLIENTS = HERE.parents[1] / ".venv-clients"
+LITELLM = HERE.parents[1] / ".venv-litellm"
+REQUIREMENTS = {PYTHON_CLIENTS: HERE / "requirements.txt", LITELLM: HERE / "requirements-litellm.txt"}
+NODE_MODULES = HERE / "node_modules"
+
+
+def main() -> None:
+    """Make every client what its lock says; ends with a sentence and status 1 where that cannot be."""
+    for venv, requirements in REQUIREMENTS.items():
+        if not is_installed(venv):
+            click.echo(f"Installing clients into {venv.name}: a minute, once.")
+            _install_python(venv, requirements)
+            _stamp(venv).write_text(_wanted(venv))
+    if not is_installed(NODE_MODULES):
+        click.echo(f"Installing clients into {NODE_MODULES.relative_to(HERE.parents[1])}, once.")
+        _install_javascript()
+        _stamp(NODE_MODULES).write_text(_wanted(NODE_MODULES))
+    click.echo("The clients are installed.")
+
+
+def is_installed(place: Path) -> bool:
+    """Whether a folder was completed with today's lock."""
+    return _stamp(place).is_file() and _stamp(place).read_text() == _wanted(place)
+
+
+def _install_python(venv: Path, requirements: Path) -> None:
+    shutil.rmtree(venv, ignore_errors=True)
+    _run([sys.executable, "-m", "venv", str(venv)], "Python could not make a virtual environment; Debian keeps that in python3-venv.")
+    _run(
+        [str(venv / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-deps", "-r", str(requirements)],
+        f"pip could not install {requirements.name}; what it says is above.",
+    )
+
+
+def _install_javascript() -> None:
+    if shutil.which("npm") is None:
+        sys.exit("npm is needed for the JavaScript clients: Node 20 or newer.")
+    _run(["npm", "ci", "--silent", "--no-audit", "--no-fund", "--prefix", str(HERE)], "npm could not install the JavaScript clients.")
+
+
+def _run(command: list[str], if_it_fails: str) -> None:
+    if subprocess.run(command, check=False).returncode:
+        sys.exit(if_it_fails)
+
+
+def _stamp(place: Path) -> Path:
+    return place / "installed"
+
+
+def _wanted(place: Path) -> str:
+    if place == NODE_MODULES:
+        return f"{_hash([HERE / 'package.json', HERE / 'package-lock.json'])}\n"
+    return f"{_hash([REQUIREMENTS[place]])} Python {sys.version}\n"
+
+
+def _hash(files: Iterable[Path]) -> str:
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""instructor, around the SDK of the API that SURFACE names."""
+
+# pyright: basic, reportMissingImports=false
+import anthropic
+import instructor
+import openai
+from report import API_KEY, BASE_URL, MODEL, PICTURE, SCENARIO, SURFACE, Person, refusals, report
+
+MODES = {
+    "openai_chat": [instructor.Mode.TOOLS, instructor.Mode.TOOLS_STRICT, instructor.Mode.JSON_SCHEMA],
+    "openai_responses": [instructor.Mode.RESPONSES_TOOLS],
+    "anthropic": [instructor.Mode.ANTHROPIC_TOOLS],
+}[SURFACE]
+
+
+def client(mode=MODES[0], key=API_KEY):
+    if SURFACE == "anthropic":
+        return instructor.from_anthropic(anthropic.Anthropic(base_url=BASE_URL, api_key=key, max_retries=0), mode=mode)
+    return instructor.from_openai(openai.OpenAI(base_url=f"{BASE_URL}/v1", api_key=key, max_retries=0), mode=mode)
+
+
+def create(asking=client, content: object = SCENARIO["person"], model=MODEL, key=API_KEY, mode=MODES[0], **more):
+    limit = {"max_tokens": 4000} if SURFACE == "anthropic" else {}
+    messages = [{"role": "user", "content": content}]
+    return asking(mode, key).chat.completions.create(model=model, messages=messages, response_model=Person, max_retries=0, **limit, **more)
+
+
+def partial():
+    limit = {"max_tokens": 4000} if SURFACE == "anthropic" else {}
+    messages = [{"role": "user", "content": SCENARIO["person"]}]
+    *_, last = client().chat.completions.create_partial(model=MODEL, messages=messages, response_model=Person, **limit)
+    return last.model_dump()
+
+
+def refused(**how):
+    try:
+        return create(**how)
+    except Exception as error:
+        # What a caller sees wraps the SDK's own error, which says what was wrong.
+        while error.__cause__ is not None and not hasattr(error, "status_code"):
+            error = error.__cause__
+        raise error from None
+
+
+report(
+    {
+        "structured": lambda: create().model_dump(),
+        **{f"structured_by_{mode.name.lower()}": lambda mode=mode: create(mode=mode).model_dump() for mode in MODES[1:]},
+        "structured_streamed": partial,
+        "image": lambda: create(content=[SCENARIO["picture"], instructor.Image.from_base64(PICTURE)]).model_dump(),
+        "errors": lambda: refusals(refused, **({"metadata": "none"} if SURFACE == "anthropic" else {"temperature": "hot"})),
+    }
+)

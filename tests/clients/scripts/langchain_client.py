@@ -1,0 +1,155 @@
+"""langchain-openai and langchain-anthropic, on the API that SURFACE names."""
+
+# pyright: basic, reportMissingImports=false
+from langchain_anthropic import ChatAnthropic
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI, OpenAIEmbeddings
+from report import API_KEY, BASE_URL, EMBEDDING_MODEL, MODEL, PICTURE, RESULTS, SCENARIO, SLOW_MODEL, SURFACE, Person, refusals, report
+
+
+def client(model=MODEL, key=API_KEY, thinking=False, **more):
+    if SURFACE == "anthropic":
+        considered = {"thinking": {"type": "enabled", "budget_tokens": 1024}} if thinking else {}
+        return ChatAnthropic(model=model, base_url=BASE_URL, api_key=key, max_tokens=4000, max_retries=0, **considered, **more)
+    common = {"model": model, "base_url": f"{BASE_URL}/v1", "api_key": key, "max_retries": 0, **more}
+    if SURFACE == "openai_responses":
+        considered = {"reasoning": {"effort": "low", "summary": "auto"}, "include": ["reasoning.encrypted_content"], "store": False}
+        return ChatOpenAI(use_responses_api=True, output_version="responses/v1", **common, **(considered if thinking else {}))
+    return ChatOpenAI(use_responses_api=False, stream_usage=True, **common, **({"reasoning_effort": "low"} if thinking else {}))
+
+
+@tool
+def get_weather(city: str) -> str:
+    """The weather in a city"""
+    return RESULTS["get_weather"]
+
+
+@tool
+def get_time(city: str) -> str:
+    """The time in a city"""
+    return RESULTS["get_time"]
+
+
+def whole(llm, messages):
+    return llm.invoke(messages)
+
+
+def streamed(llm, messages):
+    answer = None
+    for chunk in llm.stream(messages):
+        answer = chunk if answer is None else answer + chunk
+    return answer
+
+
+def usage(answer):
+    told = answer.usage_metadata or {}
+    return {"input": told.get("input_tokens"), "output": told.get("output_tokens")}
+
+
+def finish(answer):
+    told = answer.response_metadata
+    return told.get("finish_reason") or told.get("stop_reason") or told.get("status")
+
+
+def thoughts(answer):
+    """As langchain tells them in its own blocks; it does not read what chat engines call reasoning_content."""
+    return "".join(block.get("reasoning", "") for block in answer.content_blocks if block["type"] == "reasoning")
+
+
+def text():
+    answer = client().invoke([SystemMessage(SCENARIO["system"]), HumanMessage(SCENARIO["hello"])])
+    return {"text": str(answer.text), "finish": finish(answer), "usage": usage(answer)}
+
+
+def stream():
+    answer, pieces = None, 0
+    for chunk in client().stream(SCENARIO["hello"]):
+        pieces += bool(str(chunk.text))
+        answer = chunk if answer is None else answer + chunk
+    assert answer is not None
+    return {"text": str(answer.text), "finish": finish(answer), "usage": usage(answer), "pieces": pieces}
+
+
+def loop(ask, question, tools, thinking=False):
+    called, reasoning = [], ""
+    llm = client(thinking=thinking).bind_tools(tools)
+    messages: list[BaseMessage] = [HumanMessage(question)]
+    for _ in range(4):
+        answer = ask(llm, messages)
+        reasoning += thoughts(answer)
+        messages.append(answer)
+        if not answer.tool_calls:
+            return {"called": called, "text": str(answer.text), "usage": usage(answer), "reasoning": reasoning}
+        for call in answer.tool_calls:
+            called.append({"name": call["name"], "arguments": call["args"]})
+            messages.append(ToolMessage(RESULTS[call["name"]], tool_call_id=call["id"]))
+    raise AssertionError("the loop did not end")
+
+
+def thinking(ask):
+    llm = client(thinking=True)
+    first = ask(llm, [HumanMessage(SCENARIO["think"])])
+    second = ask(llm, [HumanMessage(SCENARIO["think"]), first, HumanMessage(SCENARIO["again"])])
+    return {"reasoning": thoughts(first), "text": str(first.text), "again": str(second.text)}
+
+
+def structured(ask, method):
+    answer = ask(client().with_structured_output(Person, method=method), SCENARIO["person"])
+    return answer.model_dump()
+
+
+def last(llm, messages):
+    *_, answer = llm.stream(messages)
+    return answer
+
+
+def image():
+    content = [{"type": "text", "text": SCENARIO["picture"]}, {"type": "image_url", "image_url": {"url": PICTURE}}]
+    return {"text": str(client().invoke([HumanMessage(content)]).text)}
+
+
+def embeddings():
+    client = OpenAIEmbeddings(model=EMBEDDING_MODEL, base_url=f"{BASE_URL}/v1", api_key=API_KEY, check_embedding_ctx_length=False)
+    return {"lengths": [len(each) for each in client.embed_documents(["one", "two"])], "input": None}
+
+
+def refused(schema=Person, **how):
+    return client(**how).with_structured_output(schema, method="json_schema").invoke(SCENARIO["person"])
+
+
+def abort():
+    pieces = 0
+    stream = client(SLOW_MODEL).stream(SCENARIO["long"])
+    for chunk in stream:
+        pieces += bool(str(chunk.text))
+        if pieces == 2:
+            stream.close()
+            break
+    return {"pieces": pieces}
+
+
+strange = {**Person.model_json_schema(), "properties": {"name": {"type": "strange"}}}
+bad = {"output_config": {"effort": "strange"}} if SURFACE == "anthropic" else {"schema": strange}
+
+report(
+    {
+        "text": text,
+        "stream": stream,
+        "tools": lambda: loop(whole, SCENARIO["weather"], [get_weather]),
+        "tools_streamed": lambda: loop(streamed, SCENARIO["weather"], [get_weather]),
+        "parallel": lambda: loop(whole, SCENARIO["weather_and_time"], [get_weather, get_time]),
+        "parallel_streamed": lambda: loop(streamed, SCENARIO["weather_and_time"], [get_weather, get_time]),
+        "structured": lambda: structured(whole, "json_schema"),
+        "structured_streamed": lambda: structured(last, "json_schema"),
+        "structured_by_tool": lambda: structured(whole, "function_calling"),
+        "reasoning": lambda: thinking(whole),
+        "reasoning_streamed": lambda: thinking(streamed),
+        "reasoning_over_tools": lambda: loop(whole, SCENARIO["weather"], [get_weather], True),
+        "reasoning_over_tools_streamed": lambda: loop(streamed, SCENARIO["weather"], [get_weather], True),
+        "image": image,
+        "errors": lambda: refusals(refused, **bad),
+        **({} if SURFACE == "anthropic" else {"embeddings": embeddings}),
+        "abort": abort,
+    }
+)

@@ -1,0 +1,156 @@
+"""litellm as a library, with the provider that SURFACE names."""
+
+# pyright: basic, reportMissingImports=false
+import asyncio
+import json
+
+import litellm
+from report import (
+    API_KEY,
+    BASE_URL,
+    DESCRIPTIONS,
+    EMBEDDING_MODEL,
+    MODEL,
+    PICTURE,
+    RESULTS,
+    SCENARIO,
+    SLOW_MODEL,
+    SURFACE,
+    Person,
+    refusals,
+    report,
+)
+
+ROOT = BASE_URL if SURFACE == "anthropic" else f"{BASE_URL}/v1"
+THINKING = (
+    {"thinking": {"type": "enabled", "budget_tokens": 1024}, "allowed_openai_params": ["thinking"]}
+    if SURFACE == "anthropic"
+    else {"reasoning_effort": "low", "allowed_openai_params": ["reasoning_effort"]}
+)
+PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}
+
+
+litellm.suppress_debug_info = True
+
+
+def completion(messages, model=MODEL, key=API_KEY, **more):
+    return litellm.completion(
+        model=f"{SURFACE}/{model}", api_base=ROOT, api_key=key, messages=messages, max_tokens=4000, num_retries=0, max_retries=0, **more
+    )
+
+
+def asking(content):
+    return [{"role": "user", "content": content}]
+
+
+def offered(names):
+    return [{"type": "function", "function": {"name": name, "description": DESCRIPTIONS[name], "parameters": PARAMETERS}} for name in names]
+
+
+def whole(messages, **more):
+    return completion(messages, **more)
+
+
+def streamed(messages, **more):
+    chunks = list(completion(messages, stream=True, stream_options={"include_usage": True}, **more))
+    return litellm.stream_chunk_builder(chunks, messages=messages)
+
+
+def usage(answer):
+    return {"input": answer.usage.prompt_tokens, "output": answer.usage.completion_tokens}
+
+
+def text():
+    answer = whole([{"role": "system", "content": SCENARIO["system"]}, *asking(SCENARIO["hello"])])
+    return {"text": answer.choices[0].message.content, "finish": answer.choices[0].finish_reason, "usage": usage(answer)}
+
+
+def stream():
+    pieces, finish, said, told = 0, None, "", {}
+    for chunk in completion(asking(SCENARIO["hello"]), stream=True, stream_options={"include_usage": True}):
+        if chunk.choices:
+            said += chunk.choices[0].delta.content or ""
+            pieces += bool(chunk.choices[0].delta.content)
+            finish = chunk.choices[0].finish_reason or finish
+        if getattr(chunk, "usage", None):
+            told = usage(chunk)
+    return {"text": said, "finish": finish, "usage": told, "pieces": pieces}
+
+
+def loop(ask, question, names, **more):
+    called, reasoning, messages = [], "", asking(question)
+    for _ in range(4):
+        answer = ask(messages, tools=offered(names), **more)
+        message = answer.choices[0].message
+        reasoning += getattr(message, "reasoning_content", None) or ""
+        messages.append(message)
+        if not message.tool_calls:
+            return {"called": called, "text": message.content, "usage": usage(answer), "reasoning": reasoning}
+        for call in message.tool_calls:
+            called.append({"name": call.function.name, "arguments": json.loads(call.function.arguments)})
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": RESULTS[call.function.name]})
+    raise AssertionError("the loop did not end")
+
+
+def thinking(ask):
+    first = ask(asking(SCENARIO["think"]), **THINKING).choices[0].message
+    second = ask([*asking(SCENARIO["think"]), first, *asking(SCENARIO["again"])], **THINKING).choices[0].message
+    return {"reasoning": getattr(first, "reasoning_content", None) or "", "text": first.content, "again": second.content}
+
+
+def structured(ask):
+    return json.loads(ask(asking(SCENARIO["person"]), response_format=Person).choices[0].message.content)
+
+
+def image():
+    content = [{"type": "text", "text": SCENARIO["picture"]}, {"type": "image_url", "image_url": {"url": PICTURE}}]
+    return {"text": whole(asking(content)).choices[0].message.content}
+
+
+def embeddings():
+    answer = litellm.embedding(model=f"openai/{EMBEDDING_MODEL}", api_base=ROOT, api_key=API_KEY, input=["one", "two"])
+    return {"lengths": [len(each["embedding"]) for each in answer.data], "input": answer.usage.prompt_tokens}
+
+
+def responses():
+    answer = litellm.responses(model=f"openai/{MODEL}", api_base=ROOT, api_key=API_KEY, input=SCENARIO["hello"])
+    said = "".join(part.text for item in answer.output if item.type == "message" for part in item.content)
+    return {"text": said, "usage": {"input": answer.usage.input_tokens, "output": answer.usage.output_tokens}}
+
+
+def abort():
+    async def run():
+        pieces = 0
+        stream = await litellm.acompletion(
+            model=f"{SURFACE}/{SLOW_MODEL}", api_base=ROOT, api_key=API_KEY, messages=asking(SCENARIO["long"]), stream=True
+        )
+        async for chunk in stream:
+            pieces += bool(chunk.choices[0].delta.content)
+            if pieces == 2:
+                break
+        await stream.aclose()
+        return {"pieces": pieces}
+
+    return asyncio.run(run())
+
+
+report(
+    {
+        "text": text,
+        "stream": stream,
+        "tools": lambda: loop(whole, SCENARIO["weather"], ["get_weather"]),
+        "tools_streamed": lambda: loop(streamed, SCENARIO["weather"], ["get_weather"]),
+        "parallel": lambda: loop(whole, SCENARIO["weather_and_time"], ["get_weather", "get_time"]),
+        "parallel_streamed": lambda: loop(streamed, SCENARIO["weather_and_time"], ["get_weather", "get_time"]),
+        "structured": lambda: structured(whole),
+        "structured_streamed": lambda: structured(streamed),
+        "reasoning": lambda: thinking(whole),
+        "reasoning_streamed": lambda: thinking(streamed),
+        "reasoning_over_tools": lambda: loop(whole, SCENARIO["weather"], ["get_weather"], **THINKING),
+        "reasoning_over_tools_streamed": lambda: loop(streamed, SCENARIO["weather"], ["get_weather"], **THINKING),
+        "image": image,
+        "errors": lambda: refusals(lambda **how: completion(asking(SCENARIO["hello"]), **how), temperature="hot"),
+        **({"embeddings": embeddings, "responses": responses} if SURFACE == "openai" else {}),
+        "abort": abort,
+    }
+)

@@ -1,0 +1,104 @@
+/** The npm package `openai` on the Responses API. */
+import OpenAI from 'openai'
+import { zodTextFormat } from 'openai/helpers/zod'
+import { z } from 'zod'
+import { API_KEY, BASE_URL, MODEL, SLOW_MODEL, picture, refusals, report, scenario, tools } from './report.mjs'
+
+const client = new OpenAI({ baseURL: `${BASE_URL}/v1`, apiKey: API_KEY, maxRetries: 0 })
+const usage = (told) => ({ input: told?.input_tokens, output: told?.output_tokens })
+const parameters = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'], additionalProperties: false }
+const offered = (names) => names.map((name) => ({ type: 'function', name, description: tools[name].description, parameters, strict: true }))
+const Person = z.object({ name: z.string(), age: z.number().int() })
+
+const whole = (body) => client.responses.create({ model: MODEL, ...body })
+const streamed = (body) => client.responses.stream({ model: MODEL, ...body }).finalResponse()
+
+async function loop(ask, text, names, more = {}) {
+  const called = []
+  let input = [{ role: 'user', content: text }]
+  let reasoning = ''
+  for (let turn = 0; turn < 4; turn++) {
+    const answer = await ask({ input, tools: offered(names), store: false, ...more })
+    const calls = answer.output.filter(({ type }) => type === 'function_call')
+    reasoning += summaries(answer)
+    if (!calls.length) return { called, text: answer.output_text, usage: usage(answer.usage), reasoning }
+    for (const call of calls) called.push({ name: call.name, arguments: JSON.parse(call.arguments) })
+    const results = calls.map(({ call_id, name }) => ({ type: 'function_call_output', call_id, output: tools[name].run() }))
+    input = [...input, ...answer.output, ...results]
+  }
+}
+
+const summaries = ({ output }) =>
+  output
+    .filter(({ type }) => type === 'reasoning')
+    .flatMap(({ summary, content }) => [...(summary ?? []), ...(content ?? [])])
+    .map(({ text }) => text)
+    .join('')
+
+async function thinking(ask) {
+  const more = { reasoning: { effort: 'low', summary: 'auto' }, include: ['reasoning.encrypted_content'], store: false }
+  const asked = [{ role: 'user', content: scenario.think }]
+  const first = await ask({ input: asked, ...more })
+  const second = await ask({ input: [...asked, ...first.output, { role: 'user', content: scenario.again }], ...more })
+  return { reasoning: summaries(first), text: first.output_text, again: second.output_text }
+}
+
+const reasoned = { reasoning: { effort: 'low', summary: 'auto' }, include: ['reasoning.encrypted_content'] }
+
+await report({
+  async text() {
+    const request = client.responses.create({ model: MODEL, instructions: scenario.system, input: scenario.hello })
+    const { data, response } = await request.withResponse()
+    return { text: data.output_text, finish: data.status, usage: usage(data.usage), id: response.headers.get('x-request-id') }
+  },
+  async stream() {
+    let pieces = 0
+    const stream = client.responses.stream({ model: MODEL, input: scenario.hello })
+    stream.on('response.output_text.delta', () => (pieces += 1))
+    const answer = await stream.finalResponse()
+    return { text: answer.output_text, finish: answer.status, usage: usage(answer.usage), pieces }
+  },
+  tools: () => loop(whole, scenario.weather, ['get_weather']),
+  tools_streamed: () => loop(streamed, scenario.weather, ['get_weather']),
+  parallel: () => loop(whole, scenario.weather_and_time, ['get_weather', 'get_time']),
+  parallel_streamed: () => loop(streamed, scenario.weather_and_time, ['get_weather', 'get_time']),
+  async structured() {
+    const text = { format: zodTextFormat(Person, 'person') }
+    return (await client.responses.parse({ model: MODEL, input: scenario.person, text })).output_parsed
+  },
+  async structured_streamed() {
+    const text = { format: zodTextFormat(Person, 'person') }
+    return (await client.responses.stream({ model: MODEL, input: scenario.person, text }).finalResponse()).output_parsed
+  },
+  reasoning: () => thinking(whole),
+  reasoning_streamed: () => thinking(streamed),
+  reasoning_over_tools: () => loop(whole, scenario.weather, ['get_weather'], reasoned),
+  reasoning_over_tools_streamed: () => loop(streamed, scenario.weather, ['get_weather'], reasoned),
+  async stored() {
+    const first = await whole({ input: scenario.hello })
+    const second = await whole({ input: scenario.again, previous_response_id: first.id })
+    const found = await client.responses.retrieve(first.id)
+    return { text: second.output_text, found: found.output_text === first.output_text }
+  },
+  async image() {
+    const content = [
+      { type: 'input_text', text: scenario.picture },
+      { type: 'input_image', image_url: picture, detail: 'auto' },
+    ]
+    return { text: (await whole({ input: [{ role: 'user', content }] })).output_text }
+  },
+  errors: () =>
+    refusals(
+      ({ key = API_KEY, ...how }) =>
+        client.withOptions({ apiKey: key }).responses.create({ model: MODEL, input: scenario.hello, ...how }),
+      (error) => ({ class: error.constructor.name, status: error.status, message: error.message, id: error.requestID }),
+    ),
+  async abort() {
+    let pieces = 0
+    const stream = await client.responses.create({ model: SLOW_MODEL, input: scenario.long, stream: true })
+    for await (const event of stream) {
+      if (event.type === 'response.output_text.delta' && ++pieces === 2) stream.controller.abort()
+    }
+    return { pieces }
+  },
+})

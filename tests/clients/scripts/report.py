@@ -1,0 +1,53 @@
+"""What the scripts of Python clients share: what they ask, and how they tell what they saw."""
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+BASE_URL, API_KEY, MODEL, SLOW_MODEL, EMBEDDING_MODEL = (
+    os.environ[name] for name in ("BASE_URL", "API_KEY", "MODEL", "SLOW_MODEL", "EMBEDDING_MODEL")
+)
+SURFACE = os.environ.get("SURFACE", "")
+SCENARIO: Mapping[str, str] = json.loads(Path(__file__).with_name("scenario.json").read_text())
+PICTURE = f"data:image/png;base64,{SCENARIO['png']}"
+DESCRIPTIONS = {"get_weather": "The weather in a city", "get_time": "The time in a city"}
+RESULTS = {"get_weather": SCENARIO["sunny"], "get_time": SCENARIO["noon"]}
+
+
+class Person(BaseModel):
+    name: str
+    age: int
+
+
+Ask = Callable[..., Any]
+
+
+def report(checks: Mapping[str, Callable[[], object]]) -> None:
+    """Runs each check by itself and prints {name: {saw} | {failed}} as the last line. Names as arguments: only those."""
+    told: dict[str, object] = {}
+    for name, check in checks.items():
+        if len(sys.argv) > 1 and name not in sys.argv:
+            continue
+        try:
+            told[name] = {"saw": check()}
+        except Exception:
+            told[name] = {"failed": traceback.format_exc()[-3000:]}
+    sys.stdout.write("\n" + json.dumps(told))
+
+
+def refusals(ask: Ask, **bad_request: object) -> dict[str, object]:
+    """The errors that users of a client get for a model that is not there, a key that is wrong, and a request that is."""
+    told: dict[str, object] = {}
+    for kind, how in (("unknown", {"model": "no-such-model"}), ("bad_key", {"key": "nx-wrong"}), ("bad_request", bad_request)):
+        try:
+            told[kind] = {"answered": str(ask(**how))}
+        except Exception as error:
+            status = getattr(error, "status_code", None)
+            told[kind] = {"class": type(error).__name__, "status": status, "message": str(error)}
+    return told
