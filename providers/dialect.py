@@ -1,5 +1,6 @@
 """What one wire format must be able to read and write. No I/O: bytes in, bytes or meaning out."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Protocol
 
@@ -62,11 +63,13 @@ class Edited(Struct, frozen=True):
     finish_reason: str | None
 
 
+_INDEX = re.compile(r"\[\d+\]")
 # Fields of one API alone that change how an answer is made, and not what may be in it.
 _HINTS = frozenset(
     {
         *("cache_control", "prompt_cache_breakpoint", "prompt_cache_options", "prompt_cache_retention"),
         *("context_management", "speed", "eager_input_streaming", "defer_loading", "client_metadata", "diagnostics", "metadata"),
+        *("include_obfuscation", "continuous_usage_stats", "do_preprocess", "phase"),
     }
 )
 # Values that ask for nothing. The last two are Anthropic's: only the model may call a tool, and a document need not be cited.
@@ -77,17 +80,29 @@ class Concessions:
     """What a target is asked to do without: refused, unless the caller lets it go; then it is dropped, and reported.
 
     `words`: the caller's own name for what the meaning calls otherwise; `place`: the caller's own path for one in the meaning's messages.
-    `who`: the target, as an error names it.
+    `most_places`: how many of them are looked for. `who`: the target, as an error names it.
     """
 
     def __init__(
-        self, may_drop: Callable[[str], bool], words: Mapping[str, str], who: str, place: Callable[[str], str] = lambda path: path
+        self,
+        may_drop: Callable[[str], bool],
+        words: Mapping[str, str],
+        who: str,
+        place: Callable[[str], str] = lambda path: path,
+        most_places: int = 32,
     ) -> None:
-        self.dropped: list[str] = []
+        self._dropped: dict[str, None] = {}
+        self._placed: dict[str, str] = {}
+        self._most_places = most_places
         self._may_drop = may_drop
         self._words = words
         self._who = who
         self._place = place
+
+    @property
+    def dropped(self) -> list[str]:
+        """In the order in which they went."""
+        return list(self._dropped)
 
     def without(self, field: str, why: str) -> None:
         """`field`: a name of ChatRequest, or a path in the caller's body. Raises Unsupported unless the caller lets it go."""
@@ -109,7 +124,7 @@ class Concessions:
         """
         if msgspec.json.decode(value) in _NO_DEMANDS:
             return
-        said = self._place(path) if path.startswith("messages[") else path
+        said = self._placed_at(path) if path.startswith("messages[") else path
         if path.rpartition(".")[2] in _HINTS:
             self._note(said)
         else:
@@ -120,11 +135,19 @@ class Concessions:
         self._note(self._told(field))
 
     def _told(self, field: str) -> str:
-        return self._place(field) if field.startswith("messages[") else self._words.get(field, field)
+        return self._placed_at(field) if field.startswith("messages[") else self._words.get(field, field)
+
+    def _placed_at(self, path: str) -> str:
+        """To find a place the body is read anew, and a body may have hints without end: then their kind is told, without numbers."""
+        said = self._placed.get(path)
+        if said is None:
+            if len(self._placed) >= self._most_places:
+                return _INDEX.sub("[]", path)
+            said = self._placed[path] = self._place(path)
+        return said
 
     def _note(self, said: str) -> None:
-        if said not in self.dropped:
-            self.dropped.append(said)
+        self._dropped[said] = None
 
 
 class Editor(Protocol):

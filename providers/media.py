@@ -1,6 +1,5 @@
 """Media in a chat: data URLs as bytes and back, and which addresses a target would have to be spared."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
@@ -8,15 +7,21 @@ from msgspec.structs import replace
 
 from providers.chat import Audio, ChatRequest, Content, File, Image, Inline, Source, ToolResult, Url
 
-Kind = Literal["image", "file", "audio"]
+# What stands before the comma of a data URL: a type and its parameters.
+_LONGEST_HEAD = 1024
 
-_DATA = re.compile(r"data:(?P<type>[^;,]*)(?:;[^;,]*)*?;base64,(?P<data>.*)", re.DOTALL | re.IGNORECASE)
+Kind = Literal["image", "file", "audio"]
 
 
 def read_url(url: str) -> Source:
     """A data URL in base64 as what it holds; any other stays a URL."""
-    found = _DATA.match(url) if url[:5].lower() == "data:" else None
-    return Inline(found["type"].lower() or "text/plain", found["data"]) if found else Url(url)
+    if url[:5].lower() != "data:":
+        return Url(url)
+    comma = url.find(",", 0, _LONGEST_HEAD)
+    head = url[5:comma].lower()
+    if comma < 0 or not head.endswith(";base64"):
+        return Url(url)
+    return Inline(head.partition(";")[0] or "text/plain", url[comma + 1 :])
 
 
 def write_url(source: Inline | Url) -> str:

@@ -20,9 +20,12 @@ from providers.dialects.catalogue import CHAT_DIALECTS, DIALECTS
 from providers.errors import Garbled, Malformed, NotOffered, UpstreamError
 from providers.events import Counted, Delta, Event, Finished, Fold, unfold
 from providers.provider import Provider
-from providers.wire import Body
+from providers.wire import UNREADABLE, Body
 
 _MOST_PLACES = 32
+# For places in a body, which is read anew for each: so many, and of so many bytes together.
+_LOOKS = 8
+_PLACED_BYTES = 4_000_000
 _INDEX = re.compile(r"\[\d+\]")
 # An engine that says less than this in a token is rare.
 _BYTES_OF_TOKEN = 4
@@ -45,7 +48,7 @@ class Asked:
     """A caller's ask, and its meaning once somebody wants it. `fetching` gets what a target must have in bytes, once."""
 
     __slots__ = (
-        *("_betas", "_carries", "_chat", "_constrained", "_fetching", "_may_drop", "_speaks", "_words"),
+        *("_betas", "_carries", "_chat", "_constrained", "_fetching", "_may_drop", "_most_places", "_speaks", "_words"),
         *("ask", "dialect"),
     )
 
@@ -56,6 +59,7 @@ class Asked:
         self.dialect = dialect
         self._may_drop = may_drop
         self._betas = betas
+        self._most_places = min(_LOOKS, 1 + _PLACED_BYTES // (len(raw) + 1))
         self._fetching = fetching
         self._speaks = CHAT_DIALECTS.get(dialect.name)
         # What another dialect's engine sealed must be given back to it as its own, or left out: no engine reads our carriers.
@@ -102,8 +106,13 @@ class Asked:
         if wanted := media.addresses(chat, only_bytes):
             chat = self._chat = media.inlined(chat, only_bytes, await self._fetching.fetch(wanted))
         place = functools.partial(ours.place, self.ask.body)
-        concessions = Concessions(self._may_drop, self._words, f"{provider.configured_as} ({provider.name})", place)
-        body = theirs.write_request(chat, concessions)
+        who = f"{provider.configured_as} ({provider.name})"
+        concessions = Concessions(self._may_drop, self._words, who, place, most_places=self._most_places)
+        try:
+            body = theirs.write_request(chat, concessions)
+        except UNREADABLE as fault:
+            # What came in a carrier, or beside what is checked, and is not what it says.
+            raise Malformed(f"Something in the request cannot be said to {who}: {fault}.") from None
         return self._prepared(dialect, body, provider, target, _few(concessions.dropped))
 
     def _prepared(self, dialect: Dialect, body: Body, provider: Provider, target: Target, dropped: list[str]) -> Prepared:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
-import msgspec
+from msgspec.structs import replace
 
 from app import uuid7
 from app.domain import Attempt, Caller, Exchange, Outcome, Plan
@@ -142,6 +142,9 @@ class Underway:
         usage, written = self.usage, self.written_tokens
         if self.editor is not None:
             usage, written = self.editor.usage, self.editor.written_tokens
+            if usage is not None and self.editor.finish_reason is None and (usage.output or 0) < written:
+                # What is counted before the end is not all (Anthropic begins with 1); it is all that a hang-up leaves.
+                usage = replace(usage, output=None)
         return charged(usage, self.ask.input_tokens if self.ask else 0, written)
 
     def _told_attempts(self) -> tuple[Attempt, ...]:
@@ -150,7 +153,7 @@ class Underway:
             return ()
         if self.caller is not None and self.caller.content == "full":
             return tuple(self.attempts)
-        return tuple(msgspec.structs.replace(attempt, message=None) for attempt in self.attempts)
+        return tuple(replace(attempt, message=None) for attempt in self.attempts)
 
     async def let_go(self) -> None:
         """Lets go of the engine: a request that still runs there is stopped."""

@@ -2,7 +2,10 @@
 
 import base64
 import json
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from providers.chat import Part, Reasoning, Seal, Text, ToolCall, Usage
@@ -19,7 +22,28 @@ SUNNY = "It is sunny in Paris."
 # As long as real ones are, and with what a client might mistake for the end of a word.
 SEAL = base64.b64encode(bytes(range(256)) * 4).decode()
 
+_ITEM_ID = re.compile(rb'"(msg|rs|fc)_(\d+)"')
+_FREE_TEXT = b'"text": {"format": {"type": "text"}}'
 _THINKS = {CHAT: "reasoning_effort", RESPONSES: "reasoning", ANTHROPIC: "thinking"}
+
+
+@dataclass
+class _AskedForResponse(Asked):
+    """Says as real engines do what clients of Responses look for: ids that no other answer has, and the shape that was asked for."""
+
+    number: int = 0
+
+    async def answer(self, status: int, body: bytes, headers: str = "content-type: application/json\r\n") -> None:
+        await super().answer(status, self._told(body), headers)
+
+    def piece(self, data: bytes) -> None:
+        super().piece(self._told(data))
+
+    def _told(self, said: bytes) -> bytes:
+        said = _ITEM_ID.sub(rb'"\1_%d_\2"' % self.number, said)
+        if "text" not in self.body:
+            return said
+        return said.replace(_FREE_TEXT, b'"text": ' + json.dumps(self.body["text"]).encode())
 
 
 class Replies:
@@ -27,6 +51,7 @@ class Replies:
 
     def __init__(self) -> None:
         self.returned: list[bool] = []
+        self._answered = count()
 
     async def script(self, asked: Asked) -> None:
         if not asked.body:  # the gateway asks now and then who it is
@@ -40,9 +65,12 @@ class Replies:
             self.returned.append(SEAL.encode() in asked.raw)
         parts = self._parts(asked, last)
         if thinks:
-            parts = (Reasoning(THOUGHT, None if dialect == CHAT else Seal(dialect, SEAL)), *parts)
+            sealed = dialect == ANTHROPIC or "reasoning.encrypted_content" in asked.body.get("include", ())
+            parts = (Reasoning(THOUGHT, Seal(dialect, SEAL) if sealed else None), *parts)
         calls = any(isinstance(part, ToolCall) for part in parts)
         usage = Usage(input=20, output=9)
+        if dialect == RESPONSES:
+            asked = _AskedForResponse(**vars(asked), number=next(self._answered))
         await speaking(Situation(name=last, parts=parts, finish="tool_calls" if calls else "stop", usage=usage))(asked)
 
     def _parts(self, asked: Asked, last: str) -> tuple[Part, ...]:

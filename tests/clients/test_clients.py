@@ -9,17 +9,14 @@ from tests.clients.running import Runs
 
 # Those whose engine speaks chat, chat, Responses and Anthropic Messages alone.
 MODELS = ("sandbox", "scripted", "responses", "claude")
-# It looks for the schema in the answer, where the scripted engine, unlike real ones, does not repeat it.
-BEYOND = {("langchain-openai_responses", "responses", "structured_streamed")}
 _REFUSED = {"unknown": 404, "bad_key": 401, "bad_request": 400}
 
 
 def each(*checks: str, models: tuple[str, ...] = MODELS) -> Any:
     """Every client that makes these checks, with every model."""
     asked = [(client, model, check) for client in CLIENTS for model in models for check in checks if check in client.checks]
-    cases = [(client, model, check) for client, model, check in asked if (str(client), model, check) not in BEYOND]
-    assert cases
-    return pytest.mark.parametrize(("client", "model", "check"), cases, ids=[f"{client}-{model}-{check}" for client, model, check in cases])
+    assert asked
+    return pytest.mark.parametrize(("client", "model", "check"), asked, ids=[f"{client}-{model}-{check}" for client, model, check in asked])
 
 
 def counted(usage: dict[str, Any]) -> bool:

@@ -65,7 +65,7 @@ def stands(body: dict[str, Any], path: str) -> bool:
 @given(body=bodies())
 def test_every_place_that_is_named_is_in_the_callers_json(target: str, body: dict[str, Any]) -> None:
     asked = Body.read(json.dumps(body).encode())
-    concessions = Concessions(lambda _: True, DIALECT.words, "a host", functools.partial(DIALECT.place, asked))
+    concessions = Concessions(lambda _: True, DIALECT.words, "a host", functools.partial(DIALECT.place, asked), most_places=10_000)
     CHAT_DIALECTS[target].write_request(DIALECT.read_request(asked), concessions)
     assert [path for path in concessions.dropped if path not in OF_HISTORY and not stands(body, path)] == []
 

@@ -36,7 +36,7 @@ def places_named(body: Body, target: ChatDialect) -> dict[str, str]:
         named[path] = DIALECT.place(body, path)
         return named[path]
 
-    target.write_request(DIALECT.read_request(body), Concessions(lambda _: True, DIALECT.words, "a target", place))
+    target.write_request(DIALECT.read_request(body), Concessions(lambda _: True, DIALECT.words, "a target", place, most_places=10_000))
     return named
 
 

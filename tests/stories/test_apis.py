@@ -1,5 +1,6 @@
 """Which API an engine is asked in, and what callers of each are told when something is wrong."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -129,3 +130,27 @@ async def test_limits_are_told_in_anthropics_words_on_its_routes(service: Servic
     assert second.status_code == 429 and second.json()["error"]["type"] == "rate_limit_error" and int(second.headers["retry-after"]) > 3000
     assert second.headers["anthropic-ratelimit-requests-limit"] == "1"
     assert second.headers["anthropic-ratelimit-requests-reset"].endswith("Z")
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/chat/completions"])
+async def test_who_hangs_up_pays_for_what_was_written_though_the_engine_had_counted_one(
+    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, path: str
+):
+    """Anthropic's streams begin with `output_tokens: 1`."""
+
+    async def on_and_on(asked: Asked) -> None:
+        asked.begin_stream()
+        asked.frame({"type": "message_start", "message": {**MESSAGE, "content": [], "usage": {"input_tokens": 7, "output_tokens": 1}}})
+        asked.frame({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
+        for _ in range(9):
+            asked.frame({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "on and "}})
+        await asked.writer.drain()
+        await asyncio.wait_for(asked.left.wait(), 5)
+
+    engine.script = on_and_on
+    async with client.stream("POST", path, json={**ASKED, "model": "claude", "stream": True}) as answer:
+        seen, lines = 0, answer.aiter_lines()
+        while seen < 9:
+            seen += "on and" in await anext(lines)
+    row = await service.recorded(answer.headers["x-request-id"])
+    assert row["outcome"] == "hung_up" and row["charged_input"] == 7 and row["charged_output"] >= 9

@@ -6,17 +6,20 @@ import { embedMany, generateObject, generateText, jsonSchema, stepCountIs, strea
 import { z } from 'zod'
 import { API_KEY, BASE_URL, EMBEDDING_MODEL, MODEL, SLOW_MODEL, picture, refusals, report, scenario, tools } from './report.mjs'
 
+const responses = {
+  provider: (apiKey) => createOpenAI({ baseURL: `${BASE_URL}/v1`, apiKey }),
+  model: (provider, name) => provider(name),
+}
+const considerate = { reasoningEffort: 'low', reasoningSummary: 'auto', forceReasoning: true }
 const surfaces = {
   openai_chat: {
     provider: (apiKey) => createOpenAI({ baseURL: `${BASE_URL}/v1`, apiKey }),
     model: (provider, name) => provider.chat(name),
     thinking: { openai: { reasoningEffort: 'low', forceReasoning: true } },
   },
-  openai_responses: {
-    provider: (apiKey) => createOpenAI({ baseURL: `${BASE_URL}/v1`, apiKey }),
-    model: (provider, name) => provider(name),
-    thinking: { openai: { reasoningEffort: 'low', reasoningSummary: 'auto', forceReasoning: true, store: false } },
-  },
+  openai_responses: { ...responses, thinking: { openai: { ...considerate, store: false } } },
+  // As it does unless told otherwise: it names what it got before by ids.
+  openai_responses_stored: { ...responses, thinking: { openai: considerate } },
   anthropic: {
     provider: (apiKey) => createAnthropic({ baseURL: `${BASE_URL}/v1`, apiKey }),
     model: (provider, name) => provider(name),

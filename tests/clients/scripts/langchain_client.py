@@ -13,8 +13,10 @@ def client(model=MODEL, key=API_KEY, thinking=False, **more):
         considered = {"thinking": {"type": "enabled", "budget_tokens": 1024}} if thinking else {}
         return ChatAnthropic(model=model, base_url=BASE_URL, api_key=key, max_tokens=4000, max_retries=0, **considered, **more)
     common = {"model": model, "base_url": f"{BASE_URL}/v1", "api_key": key, "max_retries": 0, **more}
-    if SURFACE == "openai_responses":
-        considered = {"reasoning": {"effort": "low", "summary": "auto"}, "include": ["reasoning.encrypted_content"], "store": False}
+    if SURFACE.startswith("openai_responses"):
+        considered = {"reasoning": {"effort": "low", "summary": "auto"}}
+        if SURFACE == "openai_responses":
+            considered |= {"include": ["reasoning.encrypted_content"], "store": False}
         return ChatOpenAI(use_responses_api=True, output_version="responses/v1", **common, **(considered if thinking else {}))
     return ChatOpenAI(use_responses_api=False, stream_usage=True, **common, **({"reasoning_effort": "low"} if thinking else {}))
 
