@@ -69,7 +69,7 @@ _HINTS = frozenset(
     {
         *("cache_control", "prompt_cache_breakpoint", "prompt_cache_options", "prompt_cache_retention"),
         *("context_management", "speed", "eager_input_streaming", "defer_loading", "client_metadata", "diagnostics", "metadata"),
-        *("include_obfuscation", "continuous_usage_stats", "do_preprocess", "phase"),
+        *("include_obfuscation", "continuous_usage_stats", "do_preprocess", "phase", "detail"),
     }
 )
 # Values that ask for nothing. The last two are Anthropic's: only the model may call a tool, and a document need not be cited.

@@ -13,6 +13,7 @@ from app import uuid7
 from app.api.auth import whose_scope
 from app.api.replies import request_headers
 from app.gateway.conversations import Conversations
+from app.gateway.turns import Listed
 from app.store.live import Live
 from providers.errors import Malformed
 
@@ -59,8 +60,9 @@ def routes(live: Live, conversations: Conversations) -> Router:
             raise Malformed("`order` may be asc or desc.", param="order")
         items = await conversations.inputs(id, caller)
         shown, has_more = page(items if order == "asc" else items[::-1], said.get("after"), limit)
-        first, last = (shown[0]["id"], shown[-1]["id"]) if shown else (None, None)
-        return _answer(msgspec.json.encode({"object": "list", "data": shown, "first_id": first, "last_id": last, "has_more": has_more}))
+        first, last = (shown[0].id, shown[-1].id) if shown else (None, None)
+        told = [item.told() for item in shown]
+        return _answer(msgspec.json.encode({"object": "list", "data": told, "first_id": first, "last_id": last, "has_more": has_more}))
 
     @post("/cancel")
     async def cancel_response(request: _Asked, id: str) -> None:
@@ -72,11 +74,11 @@ def routes(live: Live, conversations: Conversations) -> Router:
     return Router("/v1/responses/{id:str}", route_handlers=handlers)
 
 
-def page(items: Sequence[dict[str, Any]], after: str | None, limit: int) -> tuple[list[dict[str, Any]], bool]:
+def page(items: Sequence[Listed], after: str | None, limit: int) -> tuple[list[Listed], bool]:
     """The items after one, and whether there are more behind them. Raises Malformed if there is no such item."""
     start = 0
     if after is not None:
-        start = next((at for at, item in enumerate(items, 1) if item.get("id") == after), 0)
+        start = next((at for at, item in enumerate(items, 1) if item.id == after), 0)
         if not start:
             raise Malformed(f"There is no item with id '{after[:100]}' in this response's input.", param="after")
     return list(items[start : start + limit]), start + limit < len(items)

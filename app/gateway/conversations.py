@@ -14,7 +14,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Raw
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app import uuid7
 from app.domain import Caller
 from app.gateway.references import PREFIX, resolve, unresolved
-from app.gateway.turns import Stored, listed, said_up_to, turns_back_from
+from app.gateway.turns import Listed, Stored, listed, said_up_to, turns_back_from
 from app.settings import Settings
 from app.store.recorded_answers import RecordsAway
 from app.store.recorded_responses import RecordedResponse, delete_response, recorded_response
@@ -142,7 +142,7 @@ class Conversations:
             raise Unavailable(f"It is not known at the moment whether there is a response '{id}': try again.", retry_after_s=2)
         raise UnknownResponse(id)
 
-    async def inputs(self, id: str, caller: Caller) -> list[dict[str, Any]]:
+    async def inputs(self, id: str, caller: Caller) -> list[Listed]:
         """The items that an answer was made of, oldest first, those of the conversation that it went on from included, as far as that is
         still there. Raises as find() does.
         """

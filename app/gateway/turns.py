@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from providers.dialects.openai_responses.conversation import input_items, listed_items, output_items
+from providers.dialects.openai_responses.conversation import id_of, input_items, listed_id, listed_items, output_items
 from providers.errors import Malformed
 from providers.estimate import text_tokens
 from providers.wire import UNREADABLE, Body
@@ -63,14 +63,37 @@ async def turns_back_from(last: str, find: Find) -> AsyncGenerator[Stored]:
         wanted = turn.previous
 
 
-def listed(turns: Sequence[Stored]) -> list[dict[str, Any]]:
-    """What the last of these answers, oldest first, was made of, as OpenAI lists it."""
+class Listed(Struct, frozen=True):
+    """An item that an answer was made of. `at`: its place among those of the ask of `turn`; None: it was answered there.
+
+    Of a long conversation a page is told at a time, and only that is decoded.
+    """
+
+    raw: Raw
+    turn: str
+    at: int | None = None
+
+    @property
+    def id(self) -> str | None:
+        return id_of(self.raw) if self.at is None else listed_id(self.raw, self.turn, self.at)
+
+    def told(self) -> dict[str, Any]:
+        """As OpenAI lists it."""
+        return msgspec.json.decode(self.raw) if self.at is None else listed_items([self.raw], self.turn, self.at)[0]
+
+
+def listed(turns: Sequence[Stored]) -> list[Listed]:
+    """What the last of these answers, oldest first, was made of."""
     *earlier, last = turns
-    items: list[dict[str, Any]] = []
+    items: list[Listed] = []
     for turn in earlier:
-        items += listed_items(input_items(turn.asked), turn.id)
-        items += [msgspec.json.decode(item) for item in output_items(turn.response)]
-    return items + listed_items(input_items(last.asked), last.id)
+        items += _asked(turn)
+        items += [Listed(item, turn.id) for item in output_items(turn.response)]
+    return items + _asked(last)
+
+
+def _asked(turn: Stored) -> list[Listed]:
+    return [Listed(item, turn.id, at) for at, item in enumerate(input_items(turn.asked))]
 
 
 class _Counted(Struct):

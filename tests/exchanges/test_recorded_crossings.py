@@ -214,10 +214,15 @@ def said(chat: ChatRequest, target: str) -> dict[str, Any]:
         "schemas": [json.loads(bytes(each.parameters or b"{}")) for each in chat.tools if isinstance(each, Tool)],
         "tool_choice": chat.tool_choice,
         "parallel_calls": chat.parallel_calls,
-        "output": json.loads(bytes(output.schema)) if isinstance(output, JsonSchema) else output,
+        "output": _schema(output) if isinstance(output, JsonSchema) else output,
         "effort": chat.thinking.effort if chat.thinking else None,
         **{name: getattr(chat, name) for name in ("temperature", "top_p", "top_k", "stop", "seed", "user", "logprobs")},
     }
+
+
+def _schema(output: JsonSchema) -> dict[str, Any]:
+    """With its description, wherever that was said."""
+    return {**({"description": output.description} if output.description else {}), **json.loads(bytes(output.schema))}
 
 
 def _message(message: Message, target: str) -> list[Any]:

@@ -1,6 +1,7 @@
 """What chats of other dialects become at Anthropic's: what is said in its words, what is refused, and what is let go and reported."""
 
 import base64
+import time
 from typing import Any
 
 import pytest
@@ -199,6 +200,37 @@ def test_of_tools_that_may_be_called_only_those_are_sent() -> None:
     assert body["tools"] == [{"name": "g", "input_schema": {"type": "object", "properties": {}}}]
 
 
+def test_how_to_tell_reasoning_that_is_not_asked_for_is_a_hint() -> None:
+    assert "thinking" not in sent(chat(thinking=Thinking(summary="auto")), "thinking.summary")
+    assert sent(chat(thinking=Thinking("none", summary="auto")), "thinking.summary")["thinking"] == {"type": "disabled"}
+
+
+@pytest.mark.parametrize(
+    ("output", "schema", "dropped"),
+    [
+        (JsonSchema(raw({"type": "object"}), "n", "D", True), {"description": "D", "type": "object"}, ()),
+        (JsonSchema(raw({"description": "E"}), description="D"), {"description": "E"}, ("output",)),
+        (JsonSchema(raw({"type": "object"}), strict=False), {"type": "object"}, ("output.strict",)),
+    ],
+)
+def test_what_is_said_of_a_schema_is_said_in_it_or_reported(output: JsonSchema, schema: dict[str, Any], dropped: tuple[str, ...]) -> None:
+    assert sent(chat(output=output), *dropped)["output_config"] == {"format": {"type": "json_schema", "schema": schema}}
+
+
+def test_a_description_of_a_schema_that_is_no_object_is_reported() -> None:
+    concessions = Concessions(lambda _: False, {}, "a host")
+    DIALECT.write_request(chat(output=JsonSchema(Raw(b"true"), description="D")), concessions)
+    assert concessions.dropped == ["output"]
+
+
+def test_thousands_of_tools_are_picked_out_in_no_time() -> None:
+    names = tuple(str(at) for at in range(20_000))
+    request = chat(tools=tuple(Tool(name) for name in names), tool_choice=ToolChoice("auto", allowed=names))
+    begun = time.process_time()
+    DIALECT.write_request(request, Concessions(lambda _: False, {}, "a host"))
+    assert time.process_time() - begun < 1
+
+
 def test_instructions_at_the_head_are_the_systems_and_later_ones_stay() -> None:
     messages = [said("system", Text("A")), said("developer", Text("B")), said("user", Text("Hi")), said("developer", Text("C"))]
     body = sent(chat(*messages))
@@ -294,6 +326,11 @@ OF_ITS_OWN: list[dict[str, Any]] = [
     {"container": {"id": "c"}, "mcp_servers": [{"type": "url", "url": "u", "name": "n"}], "context_management": {"edits": []}},
     {"messages": [{"role": "user", "content": "Hi", "new": 1}]},
     {"tools": [{"name": "f", "input_schema": {}, "defer_loading": True, "input_examples": [{}]}]},
+    {"tool_choice": {"type": "auto", "new": 1}, "tools": [{"name": "f", "input_schema": {}}]},
+    {"output_config": {"format": {"type": "json_schema", "schema": {}, "new": 1}}},
+    {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "https://a/b", "new.er": 1}}]}]},
+    {"messages": [{"role": "user", "content": [{"type": "document", "source": {"type": "text", "data": "", "media_type": "text/html"}}]}]},
+    {"thinking": {"type": "between_tools"}, "thinking.new": 1},
 ]
 
 
@@ -302,6 +339,32 @@ def test_what_no_other_dialect_has_is_said_again_to_anthropic(asked: dict[str, A
     concessions = Concessions(lambda _: False, DIALECT.words, "a host")
     body = Body.read(DIALECT.write_request(read(asked), concessions).write())
     assert {key: body.value(key) for key in asked} == asked
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"thinking": {"type": "adaptive", "new": 1}}, "thinking.new"),
+        ({"tool_choice": {"type": "auto", "new": 1}}, "tool_choice.new"),
+        ({"output_config": {"format": {"type": "json_schema", "schema": {}, "new": 1}}}, "output_config.format.new"),
+        ({"output_format": {"type": "json_schema", "schema": {}, "new": 1}}, "output_format.new"),
+    ],
+)
+def test_unknown_keys_of_objects_that_are_understood_are_kept_by_their_paths(asked: dict[str, Any], field: str) -> None:
+    assert read(asked).extra == {field: Raw(b"1")}
+
+
+def test_unknown_keys_of_sources_are_kept_by_their_paths() -> None:
+    sources: list[dict[str, Any]] = [
+        {"type": "base64", "media_type": "image/png", "data": "AA=="},
+        {"type": "url", "url": "u"},
+        {"type": "file", "file_id": "f"},
+    ]
+    blocks = [{"type": kind, "source": {**source, "new": 1}} for kind in ("image", "document") for source in sources]
+    text = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Hi"}}
+    *parts, plain = read({"messages": [{"role": "user", "content": [*blocks, text]}]}).messages[0].parts
+    assert [getattr(part, "extra", None) for part in parts] == [{"source.new": Raw(b"1")}] * 6
+    assert getattr(plain, "extra", None) == {}
 
 
 def test_the_older_word_for_a_schema_is_understood() -> None:

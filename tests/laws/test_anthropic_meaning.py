@@ -1,6 +1,7 @@
 """Laws of Anthropic's Messages as meaning: what is written is read back the same, whole or streamed, and is what its SDK knows."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -234,3 +235,27 @@ def test_reasoning_that_is_only_a_seal_of_others_is_told_as_redacted() -> None:
     kinds = [block["type"] for block in json.loads(DIALECT.write_response(answer, STAMP))["content"]]
     streamed = [event["content_block"]["type"] for event in told(written(list(unfold(answer)))) if event["type"] == "content_block_start"]
     assert kinds == streamed == ["redacted_thinking", "thinking"]
+
+
+@pytest.mark.parametrize("piece", [" " * 99, "x" * 99, '{"a": ' * 20])
+def test_calls_that_wait_are_gathered_in_no_time(piece: str) -> None:
+    """Beside another part, and where what comes is not known to be an object."""
+    pieces = 40_000
+    events: list[Event] = [Started("m"), Opened(0, 0, Text("")), Opened(0, 1, ToolCall("c", "f", "")), Opened(0, 2, ToolCall("d", "f", ""))]
+    events += [Delta(0, at, piece) for _ in range(pieces) for at in (1, 2)]
+    begun = time.process_time()
+    writer = DIALECT.writer(STAMP)
+    out = b"".join([writer.feed(event) for event in [*events, Closed(0, 0), Closed(0, 1)]])
+    out += b"".join([writer.feed(Delta(0, 2, piece)) for _ in range(pieces)]) + writer.feed(Closed(0, 2)) + writer.end()
+    assert time.process_time() - begun < 1
+    assert out.count(b"content_block_stop\n") == 3
+
+
+def test_parts_without_number_that_wait_are_told_in_no_time() -> None:
+    count = 20_000
+    opened: list[Event] = [Opened(0, at, Text(str(at))) for at in range(count)]
+    begun = time.process_time()
+    events = told(written([Started("m"), *opened, *[Closed(0, at) for at in range(count)]]))
+    assert time.process_time() - begun < 4
+    texts = [event["delta"]["text"] for event in events if event["type"] == "content_block_delta"]
+    assert texts == [str(at) for at in range(count)]

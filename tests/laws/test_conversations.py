@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from app.api.responses import page
 from app.gateway.references import resolve, unresolved
-from app.gateway.turns import MOST_TURNS, Stored, said_up_to
+from app.gateway.turns import MOST_TURNS, Listed, Stored, listed, said_up_to
 from app.uuid7 import mint
 from providers.dialects.openai_responses.items import item_id
 from providers.errors import Malformed, Unavailable, UnknownResponse
@@ -120,20 +120,24 @@ async def test_a_turn_that_is_gone_is_named():
 @bounded
 @given(st.integers(0, 30), st.integers(1, 12))
 def test_pages_that_follow_each_other_hold_every_item_once(count: int, limit: int):
-    items = [{"id": f"item_{at}"} for at in range(count)]
-    shown: list[dict[str, Any]] = []
+    asked = Body({"input": Raw(json.dumps([user("a")] * count).encode())})
+    last = Stored("resp_2", asked, b"")
+    items = listed([Stored("resp_1", asked, json.dumps({"output": [assistant("b")]}).encode()), last])
+    assert len(items) == 2 * count + 1
+    shown: list[Listed] = []
     after, has_more = None, True
     while has_more:
         some, has_more = page(items, after, limit)
         shown += some
         assert len(some) == limit or not has_more
-        after = some[-1]["id"] if some else None
-    assert shown == items
+        after = some[-1].id if some else None
+    assert shown == items and len({item.id for item in items}) == len(items)
+    assert [item.told()["id"] for item in items] == [item.id for item in items]
 
 
 def test_a_page_after_an_item_that_is_not_there_is_none():
     with pytest.raises(Malformed, match="item_9"):
-        page([{"id": "item_1"}], "item_9", 20)
+        page([Listed(Raw(b'{"id":"item_1"}'), "resp_1")], "item_9", 20)
 
 
 class Index:

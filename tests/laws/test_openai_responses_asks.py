@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
+from msgspec.structs import replace
 from openai.pagination import SyncCursorPage
 from openai.types.responses import ResponseItem
 
 from providers.chat import Audio, ChatRequest, ChatResponse, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 from providers.dialect import Ask, Concessions
 from providers.dialects.openai_responses import OpenAIResponses, input_items, listed_items, output_items, referred, resumed, stateless
+from providers.dialects.openai_responses.conversation import listed_id
 from providers.errors import Malformed, NarthexError, Unsupported
 from providers.wire import Body
 from tests.laws.chats import STAMP, bounded
@@ -53,6 +55,14 @@ FAULTS: list[tuple[dict[str, Any], type[NarthexError], str]] = [
     ({"input": [{"type": "custom_tool_call_output", "call_id": "c", "output": [{}]}]}, Malformed, "input[0].output[0].type"),
     ({"input": [{"type": "item_reference"}]}, Malformed, "input[0].id"),
     ({"tools": [{"type": "function", "function": {"name": "f"}}]}, Malformed, "tools[0].name"),
+    ({"tools": [{"type": "custom", "name": "sql", "format": 7}]}, Malformed, "tools[0].format"),
+    ({"tools": [{"type": "custom", "name": "sql", "format": [[]]}]}, Malformed, "tools[0].format"),
+    ({"tools": [{"type": "custom", "name": "sql", "format": True}]}, Malformed, "tools[0].format"),
+    ({"tools": [{"type": "custom", "name": "sql", "format": 1.5}]}, Malformed, "tools[0].format"),
+    ({"tools": [{"type": "custom", "name": "sql", "format": {}}]}, Malformed, "tools[0].format"),
+    ({"tools": [{"type": "function", "name": "f", "parameters": []}]}, Malformed, "tools[0].parameters"),
+    ({"top_k": "many"}, Malformed, "top_k"),
+    ({"presence_penalty": []}, Malformed, "presence_penalty"),
     ({"tool_choice": "maybe"}, Malformed, "tool_choice"),
     ({"max_output_tokens": 0}, Malformed, "max_output_tokens"),
     ({"temperature": 3}, Malformed, "temperature"),
@@ -176,6 +186,50 @@ def test_what_has_no_name_of_ours_stays_as_it_was() -> None:
     }
 
 
+def test_what_has_no_name_of_ours_within_an_object_has_a_path_and_is_said_again() -> None:
+    asked: dict[str, Any] = {
+        "stream": True,
+        "stream_options": {"include_obfuscation": False, "include_usage": True},
+        "text": {"format": {"type": "text", "x_a": 1}, "x_b": 2},
+        "tools": [{"type": "function", "name": "f"}],
+        "tool_choice": {"type": "function", "name": "f", "x_c": 3},
+        "reasoning": {"x_d": 4},
+    }
+    chat = DIALECT.read_request(opened(**asked).body)
+    named = {"text.format.x_a": 1, "text.x_b": 2, "tool_choice.x_c": 3, "reasoning.x_d": 4}
+    assert {key: json.loads(bytes(value)) for key, value in chat.extra.items()} == {**named, "stream_options.include_obfuscation": False}
+    body = DIALECT.write_request(chat, UNYIELDING)
+    DIALECT.prepare(body, True, tell_usage=True)
+    told = json.loads(body.write())
+    assert {key: told[key] for key in asked} == {**asked, "stream_options": {"include_obfuscation": False}}
+    DIALECT.prepare(body, False, tell_usage=True)
+    assert DIALECT.read_request(DIALECT.open(body.write()).body).extra.keys() == named.keys()
+
+
+def test_a_choice_among_tools_that_says_more_of_them_stays_as_it_was() -> None:
+    choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f", "x_new": 1}]}
+    chat = DIALECT.read_request(opened(tool_choice=choice).body)
+    assert chat.tool_choice is None and json.loads(bytes(chat.extra["tool_choice"])) == choice
+
+
+def test_commentary_is_told_from_the_final_answer() -> None:
+    said = [
+        {"type": "message", "role": "assistant", "content": "I look.", "phase": "commentary"},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "message", "role": "assistant", "content": "Found.", "phase": "final_answer"},
+    ]
+    chat = DIALECT.read_request(opened(input=said).body)
+    assert [(len(message.parts), bytes(message.extra["phase"])) for message in chat.messages] == [
+        (2, b'"commentary"'),
+        (1, b'"final_answer"'),
+    ]
+    again = json.loads(DIALECT.write_request(chat, UNYIELDING).write())["input"]
+    assert [item.get("phase") for item in again] == ["commentary", None, "final_answer"]
+    asked = Concessions(lambda _: False, DIALECT.words, "a target")
+    DIALECT.write_request(replace(chat, origin="openai_chat"), asked)
+    assert asked.dropped == ["messages[0].phase", "messages[1].phase"]
+
+
 @pytest.mark.parametrize("format", [{"type": "grammar"}, {"type": "json_schema", "name": "x"}])
 def test_a_format_that_cannot_be_understood_is_refused(format: dict[str, Any]) -> None:
     with pytest.raises(Malformed):
@@ -230,7 +284,8 @@ def test_items_are_listed_as_the_sdk_reads_them(chat: ChatRequest, with_ids: boo
     if not with_ids:
         items = [Raw(json.dumps({key: value for key, value in json.loads(bytes(item)).items() if key != "id"}).encode()) for item in items]
     listed = listed_items(items, "resp_1")
-    assert listed == listed_items(items, "resp_1")
+    assert listed == [listed_items([item], "resp_1", at)[0] for at, item in enumerate(items)]
+    assert [each["id"] for each in listed] == [listed_id(item, "resp_1", at) for at, item in enumerate(items)]
     assert len({each["id"] for each in listed if each["type"] == "message"}) == sum(each["type"] == "message" for each in listed)
     page = SyncCursorPage[ResponseItem].model_validate({"data": listed, "has_more": False})
     assert [item.type for item in page.data] == [each["type"] for each in listed]

@@ -14,6 +14,7 @@ from providers.chat import (
     ChatRequest,
     ChatResponse,
     Choice,
+    HostTool,
     Message,
     Opaque,
     Part,
@@ -23,6 +24,7 @@ from providers.chat import (
     Thinking,
     Tool,
     ToolCall,
+    ToolChoice,
     ToolResult,
     Uploaded,
 )
@@ -179,6 +181,28 @@ def test_what_responses_cannot_say_is_refused_by_name(more: dict[str, object], p
     with pytest.raises(Unsupported) as refused:
         DIALECT.write_request(chat, Concessions(lambda _: False, {}, "a target"))
     assert refused.value.param == param
+
+
+@pytest.mark.parametrize("choice", [ToolChoice("required"), ToolChoice("named", "f")])
+def test_a_call_of_a_tool_that_is_not_there_cannot_be_demanded(choice: ToolChoice) -> None:
+    search = HostTool("anthropic_messages", "web_search_20250305", raw({"type": "web_search_20250305"}))
+    for tools in ((), (search,)):
+        chat = ChatRequest("anthropic_messages", "m", (Message("user", (Text("a"),)),), tools=tools, tool_choice=choice)
+        asked = Concessions(lambda field: field.startswith("tools"), {}, "a target")
+        with pytest.raises(Unsupported) as refused:
+            DIALECT.write_request(chat, asked)
+        assert refused.value.param == "tool_choice"
+        assert "tool_choice" not in DIALECT.write_request(chat, concessions(dropping=True))
+
+
+def test_how_much_to_think_cannot_be_left_to_the_model() -> None:
+    asked = concessions()
+    chat = ChatRequest("anthropic_messages", "m", (Message("user", (Text("a"),)),), thinking=Thinking(adaptive=True))
+    assert "reasoning" not in DIALECT.write_request(chat, asked)
+    assert asked.dropped == ["reasoning"]
+    asked = concessions()
+    DIALECT.write_request(replace(chat, thinking=Thinking("low", adaptive=True)), asked)
+    assert asked.dropped == []
 
 
 def test_no_demand_is_refused_for() -> None:

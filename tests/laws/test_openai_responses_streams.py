@@ -376,6 +376,27 @@ def test_an_engine_that_sends_no_deltas_is_read_all_the_same(answer: ChatRespons
     assert read(framed(list(events_without_deltas(answer)))).choices == answer.choices
 
 
+@pytest.mark.parametrize("place", [{"content_index": 300_000}, {"content_index": -1}, {"output_index": 300_000}, {"output_index": -1}])
+def test_a_place_far_from_all_others_is_garbled(place: dict[str, int]) -> None:
+    editor = DIALECT.editor(STAMP)
+    begun = editor.feed(framed([CREATED, DELTA]))
+    assert editor.feed(framed([{**DELTA, **place}, COMPLETED])) == b""
+    assert isinstance(editor.failure, Garbled) and told(begun)[-1]["type"] == "response.output_text.delta"
+
+
+def test_parts_that_an_engine_skipped_are_begun() -> None:
+    editor = DIALECT.editor(STAMP)
+    out = editor.feed(framed([CREATED, {**DELTA, "output_index": 2, "content_index": 3}]))
+    assert [event["content_index"] for event in told(out) if event["type"] == "response.content_part.added"] == [0, 1, 2, 3]
+
+
+@bounded
+@given(answers, st.booleans())
+def test_only_what_is_complete_says_when_it_was(answer: ChatResponse, streamed: bool) -> None:
+    response = told(written(answer, STAMP))[-1]["response"] if streamed else json.loads(DIALECT.write_response(answer, STAMP))
+    assert response["completed_at"] == (response["created_at"] if response["status"] == "completed" else None)
+
+
 def test_half_a_surrogate_pair_costs_one_character() -> None:
     stream = (
         framed([CREATED]) + b'data: {"type":"response.output_text.delta","output_index":0,"delta":"\\ud83d!"}\n\n' + framed([COMPLETED])

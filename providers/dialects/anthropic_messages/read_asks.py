@@ -4,7 +4,8 @@ Source: https://docs.claude.com/en/api/messages and the types of anthropic-pytho
 """
 
 import base64
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Raw
@@ -32,7 +33,7 @@ from providers.chat import (
     Url,
 )
 from providers.dialects.anthropic_messages.blocks import read_input
-from providers.dialects.anthropic_messages.seals import NAME, CallSeal, read_citation, read_redacted, read_seal, sealed
+from providers.dialects.anthropic_messages.seals import NAME, SOURCE, CallSeal, read_citation, read_redacted, read_seal, sealed
 from providers.errors import Malformed
 from providers.guided import JsonSchema
 from providers.wire import NULL, UNREADABLE, Body
@@ -43,11 +44,11 @@ _any = msgspec.json.Decoder()
 _list = msgspec.json.Decoder(list[Raw])
 _content = msgspec.json.Decoder(str | list[Raw])
 _object = msgspec.json.Decoder(Object)
-
-
 _objects = msgspec.json.Decoder(list[Object])
+_PLAIN = Raw(b'"text/plain"')
 
 # Handled by the road, or none of the chat's business.
+_CHOICES: Mapping[str, Literal["auto", "none", "required", "named"]] = {"auto": "auto", "none": "none", "any": "required", "tool": "named"}
 _NOT_MEANT = frozenset({"stream", "episode_id", "tensorzero::episode_id", "tensorzero::tags"})
 
 
@@ -69,11 +70,11 @@ class _Reading:
     def request(self) -> ChatRequest:
         take = self._take
         output_config: Object = _object.decode(self._left.pop("output_config", Raw(b"{}")))
-        output = _read_format(output_config, self._left)
+        output = self._format(output_config)
         thinking = self._thinking(output_config)
         self._left.update({f"output_config.{key}": value for key, value in _said(output_config).items()})
         user, metadata = self._metadata()
-        choice, parallel = _read_choice(take("tool_choice"))
+        choice, parallel = self._tool_choice()
         system = self._left.pop("system", None)
         messages = tuple(_read_message(each) for each in _objects.decode(self._left.pop("messages")))
         if system is not None:
@@ -131,31 +132,31 @@ class _Reading:
         self._left.update({f"thinking.{key}": value for key, value in _said(said).items()})
         return Thinking(effort, budget, kind == "adaptive", "auto" if display == "summarized" else display)
 
+    def _tool_choice(self) -> tuple[ToolChoice | None, bool | None]:
+        if "tool_choice" not in self._left:
+            return None, None
+        said = _object.decode(self._left.pop("tool_choice"))
+        mode: str = _any.decode(said.pop("type"))
+        disabled = _any.decode(said.pop("disable_parallel_tool_use", NULL))
+        name = _any.decode(said.pop("name", NULL)) if mode == "tool" else None
+        self._left.update({f"tool_choice.{key}": value for key, value in _said(said).items()})
+        return ToolChoice(_CHOICES[mode], name), None if disabled is None else not disabled
 
-def _read_format(output_config: Object, left: dict[str, Any]) -> JsonSchema | None:
-    """`output_format` is the word of the time before output_config."""
-    told = left.pop("output_format", NULL)
-    told = output_config.pop("format", told)
-    return None if told == NULL else JsonSchema(_object.decode(told)["schema"])
+    def _format(self, output_config: Object) -> JsonSchema | None:
+        """`output_format` is the word of the time before output_config, which says nothing beside that."""
+        older, newer = self._left.pop("output_format", NULL), output_config.pop("format", NULL)
+        path, told = ("output_format", older) if newer == NULL else ("output_config.format", newer)
+        if told == NULL:
+            return None
+        said = _object.decode(told)
+        schema = said.pop("schema")
+        self._left.update({f"{path}.{key}": value for key, value in _said(said).items() if key != "type"})
+        return JsonSchema(schema)
 
 
 def _read_tier(said: str | None) -> str | None:
     """In OpenAI's words; what neither has a word for stays as it is."""
     return "default" if said == "standard_only" else said
-
-
-def _read_choice(said: dict[str, Any] | None) -> tuple[ToolChoice | None, bool | None]:
-    if said is None:
-        return None, None
-    disabled = said.get("disable_parallel_tool_use")
-    parallel = None if disabled is None else not disabled
-    match said["type"]:
-        case "any":
-            return ToolChoice("required"), parallel
-        case "tool":
-            return ToolChoice("named", said.get("name")), parallel
-        case mode:
-            return ToolChoice(mode), parallel
 
 
 def _read_tool(raw: Raw) -> Tool | HostTool:
@@ -213,12 +214,12 @@ def _read_block(raw: Raw) -> Content | CallSeal:
         case "tool_result":
             return _read_result(left)
         case "image":
-            source = _read_source(left.pop("source"))
-            return Opaque(NAME, raw) if source is None else Image(source, extra=_said(left))
+            source, more = _read_source(left.pop("source"))
+            return Opaque(NAME, raw) if source is None else Image(source, extra={**_said(left), **more})
         case "document":
-            source = _read_source(left.pop("source"))
+            source, more = _read_source(left.pop("source"))
             title = _any.decode(left.pop("title", NULL))
-            return Opaque(NAME, raw) if source is None else File(source, title, _said(left))
+            return Opaque(NAME, raw) if source is None else File(source, title, {**_said(left), **more})
         case _:
             return Opaque(NAME, raw)
 
@@ -233,17 +234,25 @@ def _read_result(left: Object) -> ToolResult:
     return ToolResult(id, held, is_error, extra=_said(left))
 
 
-def _read_source(raw: Raw) -> Source | None:
-    """None for a document made of blocks, which no other dialect has."""
-    said: dict[str, Any] = _any.decode(raw)
-    match said["type"]:
+def _read_source(raw: Raw) -> tuple[Source | None, Object]:
+    """And what it says beside, by its path in the block. None for a document made of blocks, which no other dialect has."""
+    left = _object.decode(raw)
+
+    def take(key: str) -> Any:
+        return _any.decode(left.pop(key))
+
+    source: Source
+    match take("type"):
         case "base64":
-            return Inline(said["media_type"], said["data"])
+            source = Inline(take("media_type"), take("data"))
         case "text":
-            return Inline("text/plain", base64.b64encode(said["data"].encode()).decode())
+            if left.get("media_type") == _PLAIN:
+                del left["media_type"]
+            source = Inline("text/plain", base64.b64encode(take("data").encode()).decode())
         case "url":
-            return Url(said["url"])
+            source = Url(take("url"))
         case "file":
-            return Uploaded(NAME, said["file_id"])
+            source = Uploaded(NAME, take("file_id"))
         case _:
-            return None
+            return None, {}
+    return source, {f"{SOURCE}{key}": value for key, value in _said(left).items()}

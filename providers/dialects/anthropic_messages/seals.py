@@ -12,15 +12,19 @@ from msgspec import Raw, Struct
 
 from providers.carrier import PREFIX, carried, carry
 from providers.chat import Citation, Opaque, Reasoning, Seal, ToolCall
-from providers.wire import UNREADABLE
+from providers.wire import NULL, UNREADABLE
 
 NAME = "anthropic_messages"
+
+# Before the name of a key of a block's source, among the extra keys of the part.
+SOURCE = "source."
 
 # Reasoning that nobody sealed: its signature carries an empty seal, and is read back as none.
 _UNSEALED = carry(Seal("openai_chat", ""), through=NAME)
 
 P = TypeVar("P")
 
+_any = msgspec.json.Decoder()
 _object = msgspec.json.Decoder(dict[str, Raw])
 _encode = msgspec.json.encode
 
@@ -73,6 +77,7 @@ def read_citation(raw: Raw) -> Citation:
         seal = carried(index, through=NAME)
         try:
             foreign = _foreign.decode(seal.data)
+            _object.decode(foreign.raw)
         except UNREADABLE:
             pass
         else:
@@ -108,17 +113,23 @@ def read_redacted(data: str, raw: Raw) -> Opaque | Reasoning | CallSeal:
     seal = carried(data, through=NAME)
     if seal.origin == NAME:
         return Opaque(NAME, raw)
-    try:
-        held = _object.decode(seal.data)
-    except UNREADABLE:
-        return Reasoning("", seal)
-    if "type" in held:
-        return Opaque(seal.origin, Raw(seal.data.encode()))
+    held = Raw(seal.data.encode())
+    if kind_of(held):
+        return Opaque(seal.origin, held)
     try:
         told = _call_seal.decode(seal.data)
     except UNREADABLE:
         return Reasoning("", seal)
     return CallSeal(told.call, seal.origin, told.seal)
+
+
+def kind_of(raw: Raw) -> str:
+    """The type of a block, "" for what is none: whoever gives a carrier back may have made it up."""
+    try:
+        kind = _any.decode(_object.decode(raw).get("type", NULL))
+    except UNREADABLE:
+        return ""
+    return kind if isinstance(kind, str) else ""
 
 
 def write_opaque(part: Opaque) -> Any:

@@ -14,7 +14,7 @@ from providers.dialects.anthropic_messages.blocks import plain
 from providers.dialects.anthropic_messages.seals import NAME
 from providers.dialects.anthropic_messages.write_blocks import write_content
 from providers.guided import JsonSchema
-from providers.wire import Body
+from providers.wire import UNREADABLE, Body
 
 _object = msgspec.json.Decoder(dict[str, Raw])
 _NO_PARAMETERS = Raw(b'{"type":"object","properties":{}}')
@@ -23,6 +23,15 @@ _NO_PARAMETERS = Raw(b'{"type":"object","properties":{}}')
 _TIERS = {"auto": "auto", "default": "standard_only"}
 
 _CACHE = "cache_control"
+
+# Where the keys of an object are said again that it was read without, by what their names begin with among the extra ones.
+_OBJECTS = {
+    "output_config.format.": ("output_config", "format"),
+    "output_format.": ("output_config", "format"),
+    "output_config.": ("output_config",),
+    "thinking.": ("thinking",),
+    "tool_choice.": ("tool_choice",),
+}
 
 
 def write_request(chat: ChatRequest, concessions: Concessions) -> Body:
@@ -102,7 +111,8 @@ class _Writing:
         return {}
 
     def _tools(self) -> list[Any]:
-        allowed = self._chat.tool_choice.allowed if self._chat.tool_choice is not None else None
+        choice = self._chat.tool_choice
+        allowed = None if choice is None or choice.allowed is None else frozenset(choice.allowed)
         tools: list[Any] = []
         for index, tool in enumerate(self._chat.tools):
             path = f"tools[{index}]"
@@ -152,25 +162,41 @@ class _Writing:
         if output is None:
             return {}
         if isinstance(output, JsonSchema):
-            return {"format": {"type": "json_schema", "schema": output.schema}}
+            return {"format": {"type": "json_schema", "schema": self._schema(output)}}
         self._concessions.without("output", "it constrains answers by a JSON schema and by nothing else.")
         return {}
+
+    def _schema(self, output: JsonSchema) -> Raw:
+        """Its name only labels it. Anthropic keeps to every schema: not to is nothing that can be asked."""
+        if output.strict is False:
+            self._concessions.hint("output.strict")
+        if output.description is None:
+            return output.schema
+        try:
+            schema = _object.decode(output.schema)
+        except UNREADABLE:
+            schema = None
+        if schema is None or "description" in schema:
+            self._concessions.hint("output")
+            return output.schema
+        return Raw(msgspec.json.encode({"description": output.description, **schema}))
 
     def _thinking(self) -> dict[str, Any] | None:
         thinking = self._chat.thinking
         if thinking is None:
             return None
+        written: dict[str, Any] | None = None
         if thinking.effort == "none":
-            return {"type": "disabled"}
-        written: dict[str, Any]
-        if thinking.budget_tokens is not None:
+            written = {"type": "disabled"}
+        elif thinking.budget_tokens is not None:
             written = {"type": "enabled", "budget_tokens": thinking.budget_tokens}
         elif thinking.adaptive or (thinking.effort is not None and not self._own):
             written = {"type": "adaptive"}
-        else:
-            return None
         if thinking.summary is not None:
-            written["display"] = "omitted" if thinking.summary == "omitted" else "summarized"
+            if written is None or thinking.effort == "none":
+                self._concessions.hint("thinking.summary")
+            else:
+                written["display"] = "omitted" if thinking.summary == "omitted" else "summarized"
         return written
 
     def _temperature(self) -> float | None:
@@ -205,9 +231,10 @@ class _Writing:
             if not self._own:
                 self._concessions.extra(key, value, "it is a field of another API.")
                 continue
-            outer, _, inner = key.partition(".")
-            if inner and outer in ("output_config", "thinking"):
-                body[outer] = {**body.get(outer, {}), inner: value}
+            outer = next((outer for outer in _OBJECTS if key.startswith(outer)), None)
+            # An object that was not read stays whole: then a path into it is a mere name, which looks like one.
+            if outer is not None and _OBJECTS[outer][0] not in self._chat.extra:
+                _put(body, _OBJECTS[outer], key.removeprefix(outer), value)
             elif key == "metadata" and key in body:
                 body[key] = {**_object.decode(value), **body[key]}
             else:
@@ -233,6 +260,13 @@ class _Writing:
         for field in ("safety_identifier", "store", "cache_key"):
             if getattr(chat, field) is not None:
                 hint(field)
+
+
+def _put(body: Body, place: tuple[str, ...], key: str, value: Raw) -> None:
+    into: dict[str, Any] = body
+    for name in place:
+        into = into.setdefault(name, {})
+    into[key] = value
 
 
 def _choice(choice: ToolChoice | None) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, assert_never
 
-import msgspec
 from msgspec import Raw
 
 from providers.chat import (
@@ -28,7 +27,7 @@ from providers.chat import (
 )
 from providers.dialect import Concessions
 from providers.dialects.anthropic_messages.blocks import plain, write_input
-from providers.dialects.anthropic_messages.seals import NAME
+from providers.dialects.anthropic_messages.seals import NAME, SOURCE, kind_of
 
 Blocks = list[Any]
 
@@ -36,13 +35,6 @@ _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 # Reasoning that only its minter can read, by the type of its part in the dialects that have it.
 _SEALED = frozenset({"redacted_thinking", "reasoning", "reasoning.encrypted"})
-
-
-class _Typed(msgspec.Struct):
-    type: str = ""
-
-
-_typed = msgspec.json.Decoder(_Typed)
 
 
 def write_content(message: Message, path: str, concessions: Concessions, *, own: bool) -> Blocks:
@@ -171,17 +163,19 @@ class _Writing:
     def _opaque(self, part: Opaque, path: str) -> Raw | None:
         if part.origin == NAME:
             return part.raw
-        kind = _typed.decode(part.raw).type
+        kind = kind_of(part.raw)
         if kind in _SEALED:
             self._concessions.hint("reasoning.seal")
         else:
-            self._concessions.without(path, f"only {part.origin} has {kind or 'it'}.")
+            self._concessions.without(path, f"only {part.origin:.40} has {kind or 'it':.40}.")
         return None
 
     def _with_extra(self, block: dict[str, Any], extra: Mapping[str, Raw], path: str) -> dict[str, Any]:
         """Cache hints are Anthropic's own word, whoever says it."""
         for key, value in extra.items():
-            if self._own or key == "cache_control":
+            if self._own and key.startswith(SOURCE) and "source" in block:
+                block["source"][key.removeprefix(SOURCE)] = value
+            elif self._own or key == "cache_control":
                 block[key] = value
             elif self._given_back:
                 self._concessions.hint(f"{path}.{key}")

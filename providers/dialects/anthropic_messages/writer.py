@@ -3,6 +3,7 @@
 Source: https://docs.claude.com/en/docs/build-with-claude/streaming, read 2026-11.
 """
 
+from collections import deque
 from typing import Any, assert_never
 
 import msgspec
@@ -27,16 +28,21 @@ _encode = msgspec.json.encode
 
 
 class _Block:
-    """A part on its way out. `index`: of its block, once that has begun. `rest`: what came of it before it could be written."""
+    """A part on its way out.
 
-    __slots__ = ("closed", "head", "index", "part", "rest", "tail")
+    `index`: of its block, once that has begun. `rest`: what came of it before it could be written.
+    `whole`: none of it can, before its end.
+    """
+
+    __slots__ = ("closed", "head", "index", "part", "rest", "tail", "whole")
 
     def __init__(self, part: Part) -> None:
         self.part = part
         self.index = -1
         self.head = b""
         self.tail = b"}}\n\n"
-        self.rest = ""
+        self.rest: list[str] = []
+        self.whole = False
         self.closed: Closed | None = None
 
 
@@ -53,6 +59,7 @@ class EventWriter:
         self._begun = False
         self._blocks: dict[int, _Block] = {}
         self._current: _Block | None = None
+        self._waiting: deque[_Block] = deque()
         self._written = 0
         self._called = False
         self._refused = False
@@ -116,71 +123,72 @@ class EventWriter:
         self._called = self._called or isinstance(event.part, ToolCall)
         self._refused = self._refused or isinstance(event.part, Refusal)
         if self._current is not None:
+            self._waiting.append(block)
             return self._begin()
         self._current = block
         return self._begin() + self._start(block)
 
     def _grow(self, event: Delta) -> bytes:
         block = self._blocks[event.index]
-        if block is not self._current:
-            block.rest += event.text
-            return b""
-        if block.head:
+        if block is self._current and block.head:
             return block.head + _encode(event.text) + block.tail
-        block.rest += event.text
-        return self._head(block)
+        block.rest.append(event.text)
+        return self._head(block, event.text) if block is self._current and not block.whole else b""
 
     def _close(self, event: Closed) -> bytes:
-        block = self._blocks[event.index]
+        block = self._blocks.pop(event.index)
         block.closed = event
         if block is not self._current:
             return b""
-        out = self._stop(block, event)
-        del self._blocks[event.index]
+        out = [self._stop(block, event)]
         self._current = None
         # What waited goes on in the order in which it began.
-        for index, waiting in list(self._blocks.items()):
-            self._current = waiting
-            out += self._start(waiting) + (self._head(waiting) if waiting.rest and not waiting.head else b"")
+        while self._waiting and self._current is None:
+            waiting = self._waiting.popleft()
+            out.append(self._start(waiting))
             if waiting.closed is None:
-                return out
-            out += self._stop(waiting, waiting.closed)
-            del self._blocks[index]
-            self._current = None
-        return out
+                self._current = waiting
+            else:
+                out.append(self._stop(waiting, waiting.closed))
+        return b"".join(out)
 
     def _start(self, block: _Block) -> bytes:
         """Reasoning begins with its first text: that of which there is only a seal is a block of another type. So do calls, see _head."""
         part = block.part
         match part:
             case Text() | Refusal():
-                out = self._begin_block(block, {"type": "text", "text": ""}, "text_delta", "text")
-                if part.text:
-                    block.rest = part.text + block.rest
-                return out + (self._head(block) if block.rest else b"")
+                return self._begin_block(block, {"type": "text", "text": ""}, "text_delta", "text") + self._gathered(block, part.text)
             case Reasoning():
-                block.rest = part.text + block.rest
-                return self._head(block) if block.rest else b""
+                return self._gathered(block, part.text)
             case ToolCall():
                 carrier = b"" if part.seal is None else self._whole_block(write_call_seal(part.id, part.seal))
                 start: dict[str, Any] = {"type": "tool_use", "id": part.id, "name": part.name, "input": {}}
                 out = carrier + self._begin_block(block, start, "input_json_delta", "partial_json")
                 # Not yet: whether the arguments are an object has to be seen first.
                 block.head = b""
-                block.rest = part.arguments + block.rest
-                return out + self._head(block)
+                return out + self._gathered(block, part.arguments)
             case Opaque():
                 return b""
             case _:
                 assert_never(part)
 
-    def _head(self, block: _Block) -> bytes:
-        """Writes what a block has gathered, if it may be written now; from then on its deltas go straight through."""
+    def _gathered(self, block: _Block, first: str) -> bytes:
+        """`first`: what the part held when it began."""
+        text = "".join((first, *block.rest))
+        block.rest = [text] if text else []
+        return self._head(block, text) if text else b""
+
+    def _head(self, block: _Block, last: str) -> bytes:
+        """Writes what a block has gathered, if it may be written now; from then on its deltas go straight through.
+
+        `last`: what has been gathered last: before it came blanks alone.
+        """
         part = block.part
         if isinstance(part, ToolCall):
-            rest = block.rest.lstrip()
+            told = last.lstrip()[:1]
             # Arguments that are no object (its first character tells) wait for their end: see write_input.
-            if part.custom or rest[:1] != "{":
+            block.whole = part.custom or told not in ("", "{")
+            if block.whole or not told:
                 return b""
             block.head = _delta_head(block.index, "input_json_delta", "partial_json")
             out = b""
@@ -189,7 +197,7 @@ class EventWriter:
             out = self._begin_block(block, start, "thinking_delta", "thinking")
         else:
             out = b""
-        text, block.rest = block.rest, ""
+        text, block.rest = "".join(block.rest), []
         return out + block.head + _encode(text) + block.tail
 
     def _stop(self, block: _Block, closed: Closed) -> bytes:
@@ -211,8 +219,9 @@ class EventWriter:
                 return _signed(block.index, write_seal(seal))
             case ToolCall():
                 out = b""
-                if block.rest.strip():
-                    arguments = _encode(write_input(block.rest, part.custom)).decode()
+                rest = "".join(block.rest)
+                if rest.strip():
+                    arguments = _encode(write_input(rest, part.custom)).decode()
                     out = _delta_head(block.index, "input_json_delta", "partial_json") + _encode(arguments) + block.tail
                 out += _stop(block.index)
                 # The seal that came with the end stands after the call: its id says whose it is.

@@ -108,6 +108,7 @@ class ChunkWriter:
         written = self._written(event.choice)
         kept = written.parts[event.index]
         self._wraps.pop((event.choice, event.index), None)
+        kept.grows = False
         if event.seal is not None and isinstance(kept.part, Reasoning):
             kept.part = replace(kept.part, seal=event.seal)
         if event.seal is not None and isinstance(kept.part, ToolCall):
@@ -117,8 +118,10 @@ class ChunkWriter:
         if not isinstance(kept.part, Text):
             return b""
         annotations: list[dict[str, Any]] = []
-        for citation in (*kept.part.citations, *event.citations):
-            annotation = write_annotation(citation, written.before(event.index), kept.length)
+        citations = (*kept.part.citations, *event.citations)
+        before = written.before(event.index) if citations else 0
+        for citation in citations:
+            annotation = write_annotation(citation, before, kept.length)
             if annotation is not None:
                 annotations.append({**annotation, "index": written.annotations})
                 written.annotations += 1
@@ -172,11 +175,12 @@ def _more(call: ToolCall, text: str) -> dict[str, Any]:
 class _Kept:
     """A part as it is written: of a text how long it is, of reasoning all of it, for what is told of it at the end."""
 
-    __slots__ = ("_pieces", "length", "number", "part")
+    __slots__ = ("_pieces", "grows", "length", "number", "part")
 
     def __init__(self, part: Part) -> None:
         self.part = part
         self.number = 0
+        self.grows = isinstance(part, Text)
         self.length = len(part.text) if isinstance(part, Text) else 0
         self._pieces: list[str] | None = [part.text] if isinstance(part, Reasoning) else None
 
@@ -189,20 +193,32 @@ class _Kept:
         return replace(self.part, text="".join(self._pieces or ())) if isinstance(self.part, Reasoning) else self.part
 
 
+def _content(kept: _Kept) -> int:
+    return kept.length if isinstance(kept.part, Text) else 0
+
+
 class _Written:
     """A choice as it is written."""
 
-    __slots__ = ("annotations", "begun", "calls", "parts")
+    __slots__ = ("_settled", "_settled_length", "annotations", "begun", "calls", "parts")
 
     def __init__(self) -> None:
         self.begun = False
         self.calls = 0
         self.annotations = 0
         self.parts: dict[int, _Kept] = {}
+        # The parts below grow no more, and hold so many characters of content.
+        self._settled = 0
+        self._settled_length = 0
 
     def before(self, index: int) -> int:
         """The characters of content before a part."""
-        return sum(kept.length for at, kept in self.parts.items() if at < index and isinstance(kept.part, Text))
+        while self._settled < index and (kept := self.parts.get(self._settled)) is not None and not kept.grows:
+            self._settled_length += _content(kept)
+            self._settled += 1
+        if self._settled == index:
+            return self._settled_length
+        return self._settled_length + sum(_content(kept) for at, kept in self.parts.items() if self._settled <= at < index)
 
     def details(self) -> list[dict[str, Any]]:
         return write_details((kept.whole(), kept.length) for _, kept in sorted(self.parts.items()))

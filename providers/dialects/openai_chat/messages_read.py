@@ -24,6 +24,7 @@ from providers.chat import (
 from providers.dialects.openai_chat.calls import read_call
 from providers.dialects.openai_chat.citations import read_annotations
 from providers.dialects.openai_chat.details import put_together, read_details
+from providers.dialects.openai_chat.rest import rest_of
 from providers.dialects.openai_chat.shapes import Call, Function
 from providers.errors import Malformed
 from providers.media import read_url
@@ -37,6 +38,7 @@ _messages = msgspec.json.Decoder(list[dict[str, Raw]])
 _calls = msgspec.json.Decoder(list[Call])
 _call_keys = msgspec.json.Decoder(list[dict[str, Raw]])
 _function = msgspec.json.Decoder(Function)
+_object = msgspec.json.Decoder(dict[str, Raw])
 _parts = msgspec.json.Decoder(str | list[dict[str, Raw]])
 _any = msgspec.json.decode
 
@@ -45,8 +47,10 @@ _KNOWN_OF_ASSISTANT = _KNOWN | {
     *("refusal", "tool_calls", "function_call", "annotations"),
     *("reasoning_content", "reasoning", "reasoning_details"),
 }
-_KNOWN_OF_TOOL = frozenset({"role", "content", "tool_call_id"})
+# The name of a result is that of its call.
+_KNOWN_OF_TOOL = frozenset({"role", "content", "tool_call_id", "name"})
 _KNOWN_OF_CALL = frozenset({"id", "type", "function", "custom", "extra_content", "index"})
+_KNOWN_IN_CALL = (("function", ("name", "arguments")), ("custom", ("name", "input")))
 
 
 def read_messages(said: Any) -> tuple[Message, ...]:
@@ -131,10 +135,14 @@ class _Reading:
             for number, (call, said) in enumerate(zip(_calls.decode(told["tool_calls"]), keys, strict=True)):
                 call.id = call.id or f"call_{at}_{number}"
                 extra = {key: value for key, value in said.items() if key not in _KNOWN_OF_CALL and value != NULL}
+                for kind, known in _KNOWN_IN_CALL:
+                    if said.get(kind, NULL) != NULL:
+                        extra |= rest_of(_object.decode(said[kind]), kind, *known)
                 made.append(replace(read_call(call), extra=extra))
         if "function_call" in told:
             function = _function.decode(told["function_call"])
-            call = read_call(Call(id=f"call_{at}", function=function))
+            more = rest_of(_object.decode(told["function_call"]), "function", "name", "arguments")
+            call = replace(read_call(Call(id=f"call_{at}", function=function)), extra=more)
             self._unnamed[call.name] = call.id
             made.append(call)
         return made
@@ -180,16 +188,18 @@ def _image(said: Any, extra: dict[str, Raw], path: str) -> Image | File:
     said = {"url": said} if isinstance(said, str) else said
     source = read_url(said["url"])
     if isinstance(source, Inline) and source.media_type in ("application/pdf", "text/plain"):
-        return File(source, extra=extra)
+        return File(source, extra=extra | rest_of(said, "image_url", "url"))
     if isinstance(source, Inline) and not source.media_type.startswith("image/"):
         raise Malformed(f"`{path}.image_url` holds {source.media_type}, which is no image.", param=f"{path}.image_url")
-    more = {f"image_url.{key}": Raw(msgspec.json.encode(value)) for key, value in said.items() if key not in ("url", "detail")}
-    return Image(source, said.get("detail"), {**extra, **more})
+    return Image(source, said.get("detail"), extra | rest_of(said, "image_url", "url", "detail"))
 
 
 def _file(said: dict[str, Any], extra: dict[str, Raw], path: str) -> File:
     """`file_data` is a data URL, or for OpenRouter an address. Mere base64 is a PDF, the one kind that OpenAI reads."""
     data, id, name = said.get("file_data"), said.get("file_id"), said.get("filename")
+    extra |= rest_of(said, "file", "file_data", "file_id", "filename")
+    if data and id:
+        raise Malformed(f"`{path}.file` has `file_data` and `file_id`: send one of them.", param=f"{path}.file.file_id")
     if data:
         source = read_url(data) if ":" in data[:16] else Inline("application/pdf", data)
         return File(source, name, extra)
@@ -200,4 +210,4 @@ def _file(said: dict[str, Any], extra: dict[str, Raw], path: str) -> File:
 
 def _audio(said: dict[str, Any], extra: dict[str, Raw]) -> Audio:
     source = read_url(said["data"]) if said["data"].startswith("data:") else Inline(f"audio/{said.get('format') or 'wav'}", said["data"])
-    return Audio(source, extra)
+    return Audio(source, extra | rest_of(said, "input_audio", "data", "format"))

@@ -29,6 +29,7 @@ from providers.dialect import Concessions
 from providers.dialects.openai_chat.calls import write_call
 from providers.dialects.openai_chat.citations import write_annotation
 from providers.dialects.openai_chat.details import write_details
+from providers.dialects.openai_chat.rest import put
 from providers.media import write_url
 
 NAME = "openai_chat"
@@ -205,9 +206,7 @@ class _Writing:
         said: dict[str, Any] = {"url": write_url(source)}
         if image.detail is not None:
             said["detail"] = image.detail
-        outer = {key: value for key, value in image.extra.items() if not key.startswith("image_url.")}
-        self._extra({key.removeprefix("image_url."): value for key, value in image.extra.items() if key not in outer}, path, said)
-        return self._extra(outer, path, {"type": "image_url", "image_url": said})
+        return self._extra(image.extra, path, {"type": "image_url", "image_url": said})
 
     def _addressed(self, source: Source, path: str) -> Inline | Url | None:
         if isinstance(source, Uploaded):
@@ -227,7 +226,9 @@ class _Writing:
                 said["file_data"] = write_url(file.source)
         if file.name is not None:
             said["filename"] = file.name
-        return self._extra(file.extra, path, {"type": "file", "file": said})
+        # Of a document that came as an image, what was said of it as one asks for nothing here.
+        extra = {key: value for key, value in file.extra.items() if not (self._own and key.startswith("image_url."))}
+        return self._extra(extra, path, {"type": "file", "file": said})
 
     def _audio(self, audio: Audio, path: str) -> Any:
         source = self._addressed(audio.source, path)
@@ -241,7 +242,8 @@ class _Writing:
     def _extra(self, extra: Mapping[str, Raw], path: str, told: dict[str, Any], *, given_back: bool = False) -> dict[str, Any]:
         """What has no name in the meaning goes back to its own dialect alone. `given_back`: by an assistant, it asks for nothing."""
         if self._own:
-            told.update(extra)
+            for key, value in extra.items():
+                put(told, key, value, told.get("type"))
             return told
         for key, value in extra.items():
             if given_back:

@@ -12,8 +12,9 @@ from msgspec import Raw
 from providers import guided
 from providers.chat import ChatRequest, Effort, HostTool, Thinking, Tool, ToolChoice
 from providers.dialects.openai_chat.messages_read import read_messages
+from providers.dialects.openai_chat.output_read import read_format
+from providers.dialects.openai_chat.rest import as_raw, rest_of
 from providers.errors import Malformed
-from providers.guided import Output
 from providers.wire import NULL, UNREADABLE, Body
 
 NAME = "openai_chat"
@@ -26,13 +27,14 @@ WORDS: Mapping[str, str] = {
     "thinking.budget_tokens": "reasoning_effort",
     "cache_key": "prompt_cache_key",
     "reasoning.seal": "reasoning_details",
+    "output.strict": "response_format.json_schema.strict",
     "reasoning": "reasoning_content",
 }
 
 # Handled by the road, ours, or said otherwise in the meaning.
 _NOT_EXTRA = frozenset(
     {
-        *("model", "messages", "prompt", "do_preprocess", "stream", "stream_options"),
+        *("model", "messages", "prompt", "stream", "stream_options"),
         *("episode_id", "tensorzero::episode_id", "tensorzero::tags"),
         *("tools", "functions", "tool_choice", "function_call", "parallel_tool_calls", "response_format", "reasoning_effort", "verbosity"),
         *("max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "seed", "n", "stop"),
@@ -57,15 +59,18 @@ def read_request(body: Body) -> ChatRequest:
 
 def _read(body: Body) -> ChatRequest:
     extra = {key: as_raw(value) for key, value in body.items() if key not in _NOT_EXTRA and body.said(key)}
-    output = guided.read_output(body) or _read_format(body, extra)
     value = body.value
+    extra |= rest_of(value("stream_options") or {}, "stream_options", "include_usage")
+    output = guided.read_output(body)
+    if output is None and body.said("response_format"):
+        output = read_format(body["response_format"], extra)
     return ChatRequest(
         origin=NAME,
         model=value("model"),
         messages=read_messages(body["messages"]) if body.said("messages") else (),
         prompt=value("prompt"),
         tools=_read_tools(body),
-        tool_choice=_read_choice(body),
+        tool_choice=_read_choice(body, extra),
         parallel_calls=value("parallel_tool_calls"),
         output=output,
         thinking=_read_thinking(body, extra),
@@ -92,10 +97,6 @@ def _read(body: Body) -> ChatRequest:
     )
 
 
-def as_raw(value: Any) -> Raw:
-    return value if isinstance(value, Raw) else Raw(msgspec.json.encode(value))
-
-
 def _read_stop(said: str | list[str] | None) -> tuple[str, ...]:
     return (said,) if isinstance(said, str) else tuple(said or ())
 
@@ -109,46 +110,6 @@ def _read_thinking(body: Body, extra: dict[str, Raw]) -> Thinking | None:
         return Thinking(effort=effort)
     extra["reasoning_effort"] = as_raw(body["reasoning_effort"])
     return None
-
-
-def _read_format(body: Body, extra: dict[str, Raw]) -> Output | None:
-    """Besides OpenAI's own forms those of LMDeploy (regex_schema), TGI (json, regex) and llama.cpp (json_object with a schema)."""
-    if not body.said("response_format"):
-        return None
-    told = _object.decode(as_raw(body["response_format"]))
-    match msgspec.json.decode(told["type"]):
-        case "text":
-            return None
-        case "json_schema" if "json_schema" in told or "value" in told:
-            return _read_schema(told.get("json_schema") or told["value"])
-        case "json_object" | "json" if "schema" in told or "value" in told:
-            return guided.JsonSchema(told.get("schema") or told["value"])
-        case "json_object":
-            return guided.JsonObject()
-        case "structural_tag":
-            return guided.StructuralTag(bytes(as_raw(body["response_format"])).decode())
-        case "regex_schema" if "regex_schema" in told:
-            return guided.Regex(_string(told["regex_schema"], "response_format.regex_schema"))
-        case "regex" if "value" in told:
-            return guided.Regex(_string(told["value"], "response_format.value"))
-        case _:
-            extra["response_format"] = as_raw(body["response_format"])
-            return None
-
-
-def _read_schema(raw: Raw) -> Output:
-    named = _object.decode(raw)
-    if "schema" not in named:
-        raise Malformed("`response_format.json_schema.schema` is missing.", param="response_format.json_schema.schema")
-    name, description, strict = (msgspec.json.decode(named.get(key, b"null")) for key in ("name", "description", "strict"))
-    return guided.JsonSchema(named["schema"], name, description, strict)
-
-
-def _string(raw: Raw, path: str) -> str:
-    value = msgspec.json.decode(raw)
-    if not isinstance(value, str):
-        raise Malformed(f"`{path}` must be a string.", param=path)
-    return value
 
 
 def _read_tools(body: Body) -> tuple[Tool | HostTool, ...]:
@@ -171,6 +132,7 @@ def _read_tool(told: dict[str, Raw], path: str) -> Tool | HostTool:
     if kind == "function":
         return _read_function(rest, _object.decode(inner))
     custom = _object.decode(inner)
+    rest |= rest_of(custom, "custom", "name", "description", "format")
     name, description = _text(custom["name"]), _text(custom.get("description"))
     return Tool(name, description, custom=True, format=_flat(custom.get("format", NULL)), extra=rest)
 
@@ -187,7 +149,7 @@ def _flat(format: Raw) -> Raw | None:
 def _read_function(rest: dict[str, Raw], told: dict[str, Raw]) -> Tool:
     """Unknown keys of the inner object are kept under `function.`, for it to be written as it was."""
     known = {key: told.get(key) for key in ("name", "description", "parameters", "strict")}
-    inner = {f"function.{key}": value for key, value in told.items() if key not in known}
+    inner = rest_of(told, "function", *known)
     strict = None if known["strict"] is None else msgspec.json.decode(known["strict"])
     parameters = None if known["parameters"] == NULL else known["parameters"]
     return Tool(_text(known["name"]), _text(known["description"]), parameters, strict, extra={**rest, **inner})
@@ -197,7 +159,7 @@ def _text(raw: Raw | None) -> Any:
     return None if raw is None else msgspec.json.decode(raw)
 
 
-def _read_choice(body: Body) -> ToolChoice | None:
+def _read_choice(body: Body, extra: dict[str, Raw]) -> ToolChoice | None:
     said: Any = body.value("tool_choice")
     if said is None:
         said = body.value("function_call")
@@ -209,9 +171,15 @@ def _read_choice(body: Body) -> ToolChoice | None:
             return ToolChoice(said)
         case "any":  # Mistral's word
             return ToolChoice("required")
-        case {"type": "function", "function": {"name": str(name)}} | {"type": "custom", "custom": {"name": str(name)}}:
+        case {"type": "function" as kind, "function": {"name": str(name), **inner}, **rest} | {
+            "type": "custom" as kind,
+            "custom": {"name": str(name), **inner},
+            **rest,
+        }:
+            extra |= rest_of(rest, "tool_choice") | rest_of(inner, f"tool_choice.{kind}")
             return ToolChoice("named", name)
-        case {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required" as mode, "tools": [*tools]}}:
+        case {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required" as mode, "tools": [*tools], **inner}, **rest}:
+            extra |= rest_of(rest, "tool_choice") | rest_of(inner, "tool_choice.allowed_tools")
             return ToolChoice(mode, allowed=tuple(_allowed(tool) for tool in tools))
         case _:
             raise Malformed(f"`tool_choice` cannot be {said!r:.80}.", param="tool_choice")

@@ -12,12 +12,18 @@ from providers import guided
 from providers.chat import ENGINE_WORDS, ChatRequest, HostTool, Thinking, Tool, ToolChoice
 from providers.dialect import Concessions
 from providers.dialects.openai_chat.messages_write import write_messages
+from providers.dialects.openai_chat.rest import as_raw, put
+from providers.errors import Malformed
 from providers.guided import Output
-from providers.wire import Body
+from providers.wire import UNREADABLE, Body
 
 NAME = "openai_chat"
 
 _GRAMMAR = Raw(b'"grammar"')
+# Of these, what has no name in the meaning is kept by its path.
+_OBJECTS = ("stream_options", "tool_choice", "response_format")
+
+_object = msgspec.json.Decoder(dict[str, Raw])
 
 
 def write_request(chat: ChatRequest, concessions: Concessions) -> Body:
@@ -27,12 +33,15 @@ def write_request(chat: ChatRequest, concessions: Concessions) -> Body:
         body["messages"] = write_messages(chat, concessions)
     else:
         body["prompt"] = chat.prompt
-    if chat.tools:
-        tools = _write_tools(chat, concessions)
-        if tools:
-            body["tools"] = tools
-    if chat.tool_choice is not None and (chat.tools or chat.origin == NAME):
-        body["tool_choice"] = _write_choice(chat.tool_choice, chat)
+    own = chat.origin == NAME
+    tools = _write_tools(chat, concessions)
+    if tools:
+        body["tools"] = tools
+    if chat.tool_choice is not None:
+        if tools or own:
+            body["tool_choice"] = _write_choice(chat.tool_choice, chat)
+        elif chat.tool_choice.mode in ("required", "named"):
+            concessions.without("tool_choice", "there is no tool that it could call.")
     if chat.output is not None:
         body.update(write_output(chat.output))
     if chat.thinking is not None:
@@ -42,7 +51,7 @@ def write_request(chat: ChatRequest, concessions: Concessions) -> Body:
         concessions.hint("service_tier")
         service_tier = None
     said: dict[str, Any] = {
-        "parallel_tool_calls": chat.parallel_calls if chat.tools or chat.origin == NAME else None,
+        "parallel_tool_calls": chat.parallel_calls if tools or own else None,
         "verbosity": chat.verbosity,
         "max_completion_tokens": chat.max_tokens,
         "temperature": chat.temperature,
@@ -65,10 +74,14 @@ def write_request(chat: ChatRequest, concessions: Concessions) -> Body:
     }
     body.update({key: value for key, value in said.items() if value is not None})
     for key, value in chat.extra.items():
-        if chat.origin == NAME or key in ENGINE_WORDS:
+        if own:
+            put(body, key, value, *_OBJECTS)
+        elif key in ENGINE_WORDS:
             body[key] = value
         else:
             concessions.extra(key, value, "OpenAI's chat has no such field.")
+    if "stream_options" in body:
+        body["stream_options"] = as_raw(body["stream_options"])
     return body
 
 
@@ -95,6 +108,8 @@ def _write_thinking(thinking: Thinking, concessions: Concessions) -> dict[str, A
     if thinking.effort is not None:
         return {"reasoning_effort": thinking.effort}
     if thinking.budget_tokens is None:
+        if thinking.adaptive:
+            concessions.hint("thinking")
         return {}
     concessions.hint("thinking.budget_tokens")
     budget = thinking.budget_tokens
@@ -104,6 +119,7 @@ def _write_thinking(thinking: Thinking, concessions: Concessions) -> dict[str, A
 def _write_tools(chat: ChatRequest, concessions: Concessions) -> list[Any]:
     """Only OpenAI itself knows a choice among allowed tools: for a caller of another dialect only those are sent."""
     allowed = None if chat.tool_choice is None or chat.origin == NAME else chat.tool_choice.allowed
+    wanted = None if allowed is None else frozenset(allowed)
     tools: list[Any] = []
     for at, tool in enumerate(chat.tools):
         if isinstance(tool, HostTool):
@@ -111,33 +127,36 @@ def _write_tools(chat: ChatRequest, concessions: Concessions) -> list[Any]:
                 tools.append(tool.raw)
             else:
                 concessions.without(f"tools[{at}]", f"a tool of type {tool.kind!r} is run by hosts that speak {tool.origin} alone.")
-        elif allowed is None or tool.name in allowed:
+        elif wanted is None or tool.name in wanted:
             tools.append(_write_tool(tool, at, chat.origin == NAME, concessions))
     return tools
 
 
 def _write_tool(tool: Tool, at: int, own: bool, concessions: Concessions) -> dict[str, Any]:
-    outer: dict[str, Any] = {}
+    kind = "custom" if tool.custom else "function"
     inner: dict[str, Any] = {"name": tool.name}
+    told: dict[str, Any] = {"type": kind, kind: inner}
     for key, value in {
         "description": tool.description,
         "parameters": tool.parameters,
         "strict": tool.strict,
-        "format": None if tool.format is None else _nested(tool.format),
+        "format": None if tool.format is None else _nested(tool.format, f"tools[{at}].format"),
     }.items():
         if value is not None:
             inner[key] = value
     for key, value in tool.extra.items():
         if own:
-            (inner if key.startswith("function.") else outer)[key.removeprefix("function.")] = value
+            put(told, key, value, kind)
         else:
             concessions.extra(f"tools[{at}].{key}", value, "OpenAI's chat has no such field for tools.")
-    kind = "custom" if tool.custom else "function"
-    return {"type": kind, kind: inner, **outer}
+    return told
 
 
-def _nested(format: Raw) -> Any:
-    told = msgspec.json.decode(format, type=dict[str, Raw])
+def _nested(format: Raw, path: str) -> Any:
+    try:
+        told = _object.decode(format)
+    except UNREADABLE:
+        raise Malformed(f"`{path}` must be an object.", param=path) from None
     if told.get("type") != _GRAMMAR:
         return format
     return {"type": "grammar", "grammar": {key: value for key, value in told.items() if key != "type"}}

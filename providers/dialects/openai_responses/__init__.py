@@ -49,6 +49,7 @@ class OpenAIResponses:
         "logprobs": "include",
         "cache_key": "prompt_cache_key",
         "reasoning.seal": SEALED,
+        "output.strict": "text.format.strict",
     }
     only_bytes: ClassVar[frozenset[Kind]] = frozenset({"audio"})
 

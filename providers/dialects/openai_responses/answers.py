@@ -108,9 +108,13 @@ def write_response(answer: ChatResponse, stamp: Stamp) -> bytes:
 
 
 def end(head: dict[str, Any], reason: str | None) -> str:
-    """Says of a Response how it ended; gives its status."""
+    """Says of a Response how it ended; gives its status.
+
+    Of when it ended no more is known than that it was begun before: no clock is read here.
+    """
     why = INCOMPLETE.get(reason or "")
     head["status"] = "completed" if why is None else "incomplete"
+    head["completed_at"] = head["created_at"] if why is None else None
     head["incomplete_details"] = None if why is None else {"reason": why}
     return head["status"]
 

@@ -53,9 +53,18 @@ def is_text(body: Mapping[str, Any]) -> bool:
     return isinstance(said, Raw) and bytes(said).lstrip()[:1] == b'"'
 
 
-def listed_items(items: Iterable[Raw], response_id: str) -> list[dict[str, Any]]:
-    """Items as GET /v1/responses/{id}/input_items lists them: each with an id, the same each time, and messages spelled out."""
-    return [_listed(_item.decode(raw), f"{response_id}/{at}") for at, raw in enumerate(items)]
+def listed_items(items: Iterable[Raw], response_id: str, first: int = 0) -> list[dict[str, Any]]:
+    """Items as GET /v1/responses/{id}/input_items lists them: each with an id, the same each time, and messages spelled out.
+
+    `first`: how many of that answer's items are before these.
+    """
+    return [_listed(_item.decode(raw), f"{response_id}/{at}") for at, raw in enumerate(items, first)]
+
+
+def listed_id(item: Raw, response_id: str, at: int) -> str:
+    """Of the item at a place, as listed_items() tells it."""
+    told = _referring.decode(item)
+    return told.id or minted(told.type or "message", f"{response_id}/{at}")
 
 
 def _listed(item: dict[str, Any], place: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from msgspec import Raw, Struct
 from providers.dialect import Stamp
 from providers.dialects.openai_responses.conversation import PREFIXES
 from providers.dialects.openai_responses.items import item_id, message_item, refusal_content, text_content
+from providers.errors import Garbled
 from providers.wire import NULL, UNREADABLE, mended
 
 T = TypeVar("T")
@@ -59,6 +60,8 @@ _output = msgspec.json.Decoder(list[_Event] | None)
 _CONTENT: Mapping[str, str] = {"output_text": "output_text", "output_text.annotation": "output_text", "refusal": "refusal"}
 _CALLS: Mapping[str, str] = {"function_call_arguments": "arguments", "custom_tool_call_input": "input"}
 _CALL_ITEMS: Mapping[str, str] = {"function_call": "function_call_arguments", "custom_tool_call": "custom_tool_call_input"}
+# The most items, and parts of one, that an engine may leave out: what is left out is said for it.
+_MOST_SKIPPED = 64
 _THOUGHTS = frozenset({"reasoning_text", "reasoning_summary_text", "reasoning_summary_part"})
 
 
@@ -77,6 +80,7 @@ class Mending:
         self._stamp = stamp
         self._ids: dict[int, str] = {}
         self._places: dict[str, int] = {}
+        self._last = 0
         self._begun: set[_Place] = set()
         self._grown: set[_Place] = set()
 
@@ -86,6 +90,7 @@ class Mending:
         return at is not None and event.item_id is not None and (at, event.content_index or 0) in self._grown
 
     def mend(self, event: Told, data: bytes) -> Mended:
+        self._check(event.output_index)
         thing, _, happened = event.type.removeprefix("response.").rpartition(".")
         if thing == "output_item":
             return self._item(event, happened)
@@ -99,6 +104,10 @@ class Mending:
                 self._grown.add((at, event.content_index or 0))
             return Mended([*self._begin(at, event.item_id, "reasoning")], self._placed(event, at))
         return Mended()
+
+    def _check(self, at: int | None) -> None:
+        if at is not None and not 0 <= at <= self._last + _MOST_SKIPPED:
+            raise Garbled(f"The engine's event is of item {at}, and the last before it was {self._last}.")
 
     def complete(self, body: dict[str, Any]) -> list[_Event]:
         """What is to come before the Response that ends the stream: all of it, if nothing of it was told. Its items get their ids."""
@@ -217,11 +226,13 @@ class Mending:
     def _begin_part(self, place: _Place, kind: str) -> Iterator[_Event]:
         """And those before it: the SDKs count them."""
         at, last = place
-        for within in range(last + 1) if place not in self._begun else ():
-            if (at, within) not in self._begun:
-                self._begun.add((at, within))
-                empty = text_content("", []) if kind == "output_text" else refusal_content("")
-                yield self._event("content_part.added", at, item_id=self._ids[at], content_index=within, part=empty)
+        missing = [within for within in range(last + 1) if (at, within) not in self._begun] if place not in self._begun else []
+        if len(missing) > _MOST_SKIPPED or last < 0:
+            raise Garbled(f"The engine's event is of part {last} of item {at}, of which there are not that many.")
+        for within in missing:
+            self._begun.add((at, within))
+            empty = text_content("", []) if kind == "output_text" else refusal_content("")
+            yield self._event("content_part.added", at, item_id=self._ids[at], content_index=within, part=empty)
 
     def _grow(self, place: _Place, kind: str, text: str) -> Iterator[_Event]:
         at, within = place
@@ -242,6 +253,7 @@ class Mending:
 
     def _know(self, at: int, item: _Event) -> None:
         self._ids[at] = item["id"]
+        self._last = max(self._last, at)
         self._places[item["id"]] = at
 
     def _identified(self, at: int, item: _Event) -> _Event:

@@ -56,6 +56,8 @@ def read_request(body: Body) -> ChatRequest:
     extra: dict[str, Raw] = {key: value for key, value in body.items() if key not in _READ and value != NULL}
     if body.said("truncation") and body.value("truncation") != "disabled":
         extra["truncation"] = body["truncation"]
+    if body.said("stream_options"):
+        extra |= _inner("stream_options", _object.decode(body["stream_options"]), "include_usage")  # which is told anyway
     tool_choice = _read_tool_choice(body, extra)
     thinking = _read_thinking(body, extra)
     output, verbosity = _read_text(body, extra)
@@ -72,6 +74,11 @@ def read_request(body: Body) -> ChatRequest:
         extra=extra,
         **{name: body.value(key) for name, key in SAME.items() if body.said(key) and body[key] not in _NOTHING.get(name, ())},
     )
+
+
+def _inner(field: str, said: Object, *known: str) -> Object:
+    """What of an object has no name of ours, by its path."""
+    return {f"{field}.{key}": value for key, value in rest_of(said, *known).items()}
 
 
 def _read_tool(raw: Raw) -> Tool | HostTool:
@@ -101,13 +108,19 @@ def _read_tool_choice(body: Body, extra: dict[str, Raw]) -> ToolChoice | None:
         case "auto" | "none" | "required":
             return ToolChoice(said)
         case {"type": "function" | "custom", "name": str(name)}:
+            extra |= _inner("tool_choice", _object.decode(body["tool_choice"]), "name")
             return ToolChoice("named", name)
-        case {"type": "allowed_tools", "tools": [*tools]} if all(each.get("type") in ("function", "custom") for each in tools):
+        case {"type": "allowed_tools", "tools": [*tools]} if all(map(_is_by_name, tools)):
+            extra |= _inner("tool_choice", _object.decode(body["tool_choice"]), "mode", "tools")
             mode: Any = said.get("mode") or "auto"
             return ToolChoice(mode, allowed=tuple(each.get("name") or "" for each in tools))
         case _:
             extra["tool_choice"] = body["tool_choice"]
             return None
+
+
+def _is_by_name(tool: Mapping[str, Any]) -> bool:
+    return tool.get("type") in ("function", "custom") and tool.keys() <= {"type", "name"}
 
 
 def _read_thinking(body: Body, extra: dict[str, Raw]) -> Thinking | None:
@@ -127,12 +140,13 @@ def _read_text(body: Body, extra: dict[str, Raw]) -> tuple[Output | None, str | 
     if not body.said("text"):
         return None, None
     said = _object.decode(body["text"])
-    extra |= {f"text.{key}": value for key, value in rest_of(said, "format", "verbosity").items()}
+    extra |= _inner("text", said, "format", "verbosity")
     verbosity = text_of(said, "verbosity") or None
     raw = said_of(said, "format")
     if raw is None:
         return None, verbosity
     told = _object.decode(raw)
+    extra |= _inner("text.format", told, "name", "description", "schema", "strict")
     match text_of(told, "type"):
         case "text":
             return None, verbosity

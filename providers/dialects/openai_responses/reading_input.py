@@ -78,7 +78,7 @@ def read_placed(body: Body) -> Iterable[Placed]:
             item = _object.decode(raw)
             kind = text_of(item, "type") or "message"
             side, joins = _side(kind, item)
-            if role is not None and (side != role or not joins):
+            if role is not None and (side != role or not joins or _is_other_phase(item, parts, extra)):
                 yield _placed(role, items, parts, places, extra)
                 items, parts, places, extra = [], [], [], {}
             before = len(parts)
@@ -105,6 +105,12 @@ def _side(kind: str, item: Object) -> tuple[Role, bool]:
     return _SIDES.get(kind, "assistant"), True
 
 
+def _is_other_phase(item: Object, parts: list[Content], extra: Object) -> bool:
+    """Whether its text is commentary where that before it was the final answer, or the other way round: a message is one of them."""
+    is_text = (text_of(item, "type") or "message") == "message"
+    return is_text and text_of(item, "phase") != text_of(extra, "phase") and any(isinstance(part, Text | Refusal) for part in parts)
+
+
 def _placed(role: Role, items: list[int], parts: list[Content], places: list[tuple[int, int]], extra: dict[str, Raw]) -> Placed:
     if role == "assistant":
         _seal_calls(parts, places)
@@ -114,8 +120,7 @@ def _placed(role: Role, items: list[int], parts: list[Content], places: list[tup
 def _read_item(kind: str, item: Object, raw: Raw, parts: list[Content], extra: dict[str, Raw]) -> None:
     match kind:
         case "message":
-            # `phase`: whether a text is commentary or the final answer; only those who ask OpenAI in its own bytes can say it again.
-            extra |= rest_of(item, "role", "content", "phase")
+            extra |= rest_of(item, "role", "content")
             parts += _read_content(item["content"])
         case "function_call" | "custom_tool_call":
             said = "input" if kind == "custom_tool_call" else "arguments"

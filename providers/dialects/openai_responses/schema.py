@@ -47,12 +47,21 @@ class Item(Struct):
     encrypted_content: str | None = None
 
 
+class ToolFormat(Struct):
+    """What the input of a custom tool is: text, or what a grammar allows."""
+
+    type: str
+    syntax: str | None = None
+    definition: str | None = None
+
+
 class Tool(Struct):
     type: str
     name: str | None = None
     description: str | None = None
     parameters: Object | None = None
     strict: bool | None = None
+    format: ToolFormat | None = None
 
 
 class AllowedTool(Struct):
@@ -114,6 +123,10 @@ class Request(Struct):
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    top_k: int | None = None
+    seed: int | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
     truncation: Literal["auto", "disabled"] | None = None
     user: str | None = None
     safety_identifier: str | None = None

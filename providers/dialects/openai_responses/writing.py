@@ -16,6 +16,8 @@ from providers.wire import Body
 
 # Fields without a name of ours that OpenAI chat has too.
 _SHARED = frozenset({"prompt_cache_retention", "prompt_cache_options"})
+# Whose fields without a name of ours are in `extra` by their paths. Inner ones first.
+_OBJECTS = ("text.format", "text", "reasoning", "tool_choice", "stream_options")
 # A function without parameters. The field must be there.
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 # Fields that engines may take, and that this API does not have.
@@ -33,7 +35,7 @@ def write_request(chat: ChatRequest, concessions: Concessions) -> Body:
     writing.input.write(body)
     if chat.tools:
         body["tools"] = writing.tools()
-    if chat.tool_choice is not None:
+    if chat.tool_choice is not None and writing.can_choose(chat.tool_choice, body):
         body["tool_choice"] = writing.tool_choice(chat.tool_choice)
     text = writing.text(body)
     if text:
@@ -45,9 +47,9 @@ def write_request(chat: ChatRequest, concessions: Concessions) -> Body:
     body.update({key: chat.extra[key] for key in _SHARED & chat.extra.keys()})
     if writing.own:
         for key, value in chat.extra.items():
-            outer, _, inner = key.partition(".")
-            if inner and outer in ("reasoning", "text"):
-                body[outer] = {**body.get(outer, {}), inner: value}
+            outer = next((each for each in _OBJECTS if key.startswith(f"{each}.")), None)
+            if outer is not None:
+                _object_at(body, outer)[key.removeprefix(f"{outer}.")] = value
             elif key == "include":
                 include = [*msgspec.json.decode(value, type=list[str]), *include]
             else:
@@ -55,6 +57,13 @@ def write_request(chat: ChatRequest, concessions: Concessions) -> Body:
     body["store"] = False
     body["include"] = [*include, SEALED]
     return body
+
+
+def _object_at(body: Body, path: str) -> dict[str, Any]:
+    """Of an ask that is being written. Where nothing is said of a format, it is text."""
+    outer, _, inner = path.partition(".")
+    found = body.setdefault(outer, {})
+    return found.setdefault(inner, {"type": "text"}) if inner else found
 
 
 class _Writing:
@@ -102,6 +111,12 @@ class _Writing:
                 case _:
                     assert_never(tool)
         return told
+
+    def can_choose(self, choice: ToolChoice, body: Body) -> bool:
+        if self.own or body.get("tools") or choice.mode not in ("required", "named"):
+            return True
+        self.ask.without("tool_choice", "there is no tool that could be called.")
+        return False
 
     def tool_choice(self, choice: ToolChoice) -> Any:
         custom = {tool.name for tool in self.chat.tools if isinstance(tool, Tool) and tool.custom}
@@ -151,6 +166,8 @@ class _Writing:
         if thinking.budget_tokens is not None:
             self.ask.hint("thinking.budget_tokens")
             effort = effort or ("low" if thinking.budget_tokens <= 2048 else "medium" if thinking.budget_tokens <= 8192 else "high")
+        elif thinking.adaptive and effort is None:
+            self.ask.hint("thinking")
         told = {"effort": effort, "summary": thinking.summary}
         return {key: value for key, value in told.items() if value is not None}
 

@@ -1,0 +1,85 @@
+"""Carriers that callers made up: whatever is in them, a chat goes to Anthropic, or is refused, and nothing breaks."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from providers.carrier import carry
+from providers.chat import Opaque, Reasoning, Seal
+from providers.dialect import ChatDialect, Concessions
+from providers.dialects.anthropic_messages import AnthropicMessages
+from providers.dialects.openai_chat import OpenAIChat
+from providers.dialects.openai_responses import OpenAIResponses
+from providers.errors import Unsupported
+from providers.wire import Body
+from tests.laws.chats import bounded
+
+DIALECT = AnthropicMessages()
+HI = {"role": "user", "content": "Hi"}
+
+keys = st.sampled_from(["type", "call", "seal", "raw", "start"])
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["", "reasoning", "redacted_thinking", "x"]),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["type", "call", "seal", "raw", "start"]), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+held = values.map(json.dumps) | st.sampled_from(["", "{", "[" * 5000, '{"type":' + "[" * 5000, '{"a":' * 5000])
+origins = st.sampled_from(["openai_chat", "openai_responses", "anthropic_messages", "gemini", ""])
+
+
+def by_chat(data: str) -> tuple[ChatDialect, dict[str, Any]]:
+    detail = {"type": "reasoning.encrypted", "data": data}
+    return OpenAIChat(), {"messages": [HI, {"role": "assistant", "content": "Ho", "reasoning_details": [detail]}, HI]}
+
+
+def by_responses(data: str) -> tuple[ChatDialect, dict[str, Any]]:
+    item: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": data}
+    return OpenAIResponses(), {"input": [HI, item, {"role": "assistant", "content": "Ho"}, HI]}
+
+
+def by_messages(data: str) -> tuple[ChatDialect, dict[str, Any]]:
+    cited = {"type": "web_search_result_location", "url": "u", "title": "t", "cited_text": "c", "encrypted_index": data}
+    blocks = [
+        {"type": "thinking", "thinking": "", "signature": data},
+        {"type": "redacted_thinking", "data": data},
+        {"type": "text", "text": "Ho", "citations": [cited]},
+    ]
+    return DIALECT, {"max_tokens": 9, "messages": [HI, {"role": "assistant", "content": blocks}, HI]}
+
+
+@bounded
+@given(held, origins, st.sampled_from([by_chat, by_responses, by_messages]))
+def test_carriers_that_were_made_up_break_nothing(data: str, origin: str, by: Any) -> None:
+    caller, said = by(carry(Seal(origin, data), through="nobody"))
+    chat = caller.read_request(caller.open(json.dumps({"model": "m", **said}).encode()).body)
+    concessions = Concessions(lambda _: True, caller.words, "a host")
+    assert Body.read(DIALECT.write_request(chat, concessions).write()).said("messages")
+
+
+@pytest.mark.parametrize("block", ['{"type":5}', '{"type":["x"]}', '{"type":{"type":"x"}}'])
+def test_a_block_of_a_chat_whose_type_is_no_text_is_refused_or_let_go(block: str) -> None:
+    caller, said = by_chat(carry(Seal("openai_chat", block), through="nobody"))
+    chat = caller.read_request(caller.open(json.dumps({"model": "m", **said}).encode()).body)
+    concessions = Concessions(lambda _: True, caller.words, "a host")
+    DIALECT.write_request(chat, concessions)
+    assert len(concessions.dropped) == 1
+
+
+@pytest.mark.parametrize("data", ['{"type":5}', '{"type":null}', '{"type":""}', '[{"type":"x"}]', "5", '{"a":' * 5000])
+def test_only_what_has_a_type_is_a_block_of_another_dialect(data: str) -> None:
+    _, said = by_messages(carry(Seal("openai_chat", data), through=DIALECT.name))
+    parts = DIALECT.read_request(DIALECT.open(json.dumps({"model": "m", **said}).encode()).body).messages[1].parts
+    assert parts[1] == Reasoning("", Seal("openai_chat", data))
+
+
+def test_a_block_that_only_its_dialect_has_is_refused() -> None:
+    _, said = by_chat(carry(Seal("openai_responses", '{"type":"web_search_call"}'), through="nobody"))
+    chat = OpenAIChat().read_request(OpenAIChat().open(json.dumps({"model": "m", **said}).encode()).body)
+    assert any(isinstance(part, Opaque) for part in chat.messages[1].parts)
+    with pytest.raises(Unsupported):
+        DIALECT.write_request(chat, Concessions(lambda _: False, {}, "a host"))

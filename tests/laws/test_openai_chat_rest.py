@@ -1,0 +1,145 @@
+"""Laws of what objects of OpenAI chat hold beyond what is known: nothing is lost on the way to another dialect without a word."""
+
+import functools
+import json
+import time
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from providers.chat import ChatRequest, Citation, Text, Thinking, Tool, ToolChoice
+from providers.dialect import Concessions
+from providers.dialects.catalogue import CHAT_DIALECTS
+from providers.dialects.openai_chat import OpenAIChat
+from providers.errors import Malformed, Unsupported
+from providers.events import Closed, Delta, Finished, Opened
+from tests.laws.chats import STAMP
+
+DIALECT = OpenAIChat()
+OTHERS = ["openai_responses", "anthropic_messages"]
+HI = [{"role": "user", "content": "Hi"}]
+TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+def crossed(said: dict[str, Any], dialect: str, *, lets_go: bool = False) -> tuple[dict[str, Any], list[str]]:
+    body = DIALECT.open(json.dumps({"model": "m", "messages": HI, **said}).encode()).body
+    concessions = Concessions(lambda field: lets_go, DIALECT.words, "an engine", functools.partial(DIALECT.place, body))
+    out = CHAT_DIALECTS[dialect].write_request(DIALECT.read_request(body), concessions)
+    return json.loads(out.write()), concessions.dropped
+
+
+def user(part: dict[str, Any]) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": [part]}]}
+
+
+PDF = "data:application/pdf;base64,AAAA"
+FORMAT: dict[str, Any] = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
+CHOICE = {"type": "function", "function": {"name": "f"}}
+DEMANDS: list[tuple[dict[str, Any], str]] = [
+    (user({"type": "file", "file": {"file_data": PDF, "odd": 1}}), "messages[0].content[0].file.odd"),
+    (user({"type": "image_url", "image_url": {"url": "https://example.com/a.png", "odd": 1}}), "messages[0].content[0].image_url.odd"),
+    ({"tools": TOOLS, "tool_choice": {**CHOICE, "odd": 1}}, "tool_choice.odd"),
+    ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "f", "odd": 1}}}, "tool_choice.function.odd"),
+    ({"response_format": {**FORMAT, "odd": 1}}, "response_format.odd"),
+    ({"response_format": {"type": "json_schema", "json_schema": {**FORMAT["json_schema"], "odd": 1}}}, "response_format.json_schema.odd"),
+    ({"response_format": {"type": "text", "odd": 1}}, "response_format"),
+    ({"stream": True, "stream_options": {"odd": 1}}, "stream_options.odd"),
+    ({"tools": [{"type": "function", "function": {"name": "f", "odd": 1}}]}, "tools[0].function.odd"),
+]
+HINTS: list[tuple[dict[str, Any], str]] = [
+    ({"stream": True, "stream_options": {"include_obfuscation": False}}, "stream_options.include_obfuscation"),
+    ({"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}, "stream_options.continuous_usage_stats"),
+    ({"do_preprocess": True}, "do_preprocess"),
+    (
+        {"messages": [*HI, {"role": "assistant", "tool_calls": [{**CALL, "function": {"name": "f", "arguments": "{}", "odd": 1}}]}]},
+        "messages[1].tool_calls[0].function.odd",
+    ),
+]
+
+
+@pytest.mark.parametrize("dialect", OTHERS)
+@pytest.mark.parametrize(("said", "path"), DEMANDS, ids=[path for _, path in DEMANDS])
+def test_what_is_not_known_inside_an_object_is_refused_by_its_path(said: dict[str, Any], path: str, dialect: str) -> None:
+    with pytest.raises(Unsupported) as refused:
+        crossed(said, dialect)
+    assert refused.value.param == path
+    assert crossed(said, dialect, lets_go=True)[1] == [path]
+
+
+@pytest.mark.parametrize("dialect", OTHERS)
+@pytest.mark.parametrize(("said", "path"), HINTS, ids=[path for _, path in HINTS])
+def test_what_changes_no_answer_goes_and_is_reported(said: dict[str, Any], path: str, dialect: str) -> None:
+    assert crossed(said, dialect)[1] == [path]
+
+
+@pytest.mark.parametrize("said", [said for said, _ in (*DEMANDS, *HINTS)], ids=[path for _, path in (*DEMANDS, *HINTS)])
+def test_chat_says_again_what_it_held_where_it_stood(said: dict[str, Any]) -> None:
+    body, dropped = crossed(said, "openai_chat")
+    assert dropped == []
+    for key, value in said.items():
+        if key == "messages":
+            assert body[key] == [{"content": None, **each} for each in value]
+        elif key == "stream_options":
+            assert body[key] == {name: told for name, told in value.items() if name != "include_usage"}
+        elif key != "stream":
+            assert body[key] == value
+
+
+@pytest.mark.parametrize("dialect", OTHERS)
+@pytest.mark.parametrize("role", ["tool", "function"])
+def test_the_name_of_a_result_only_repeats_its_calls(role: str, dialect: str) -> None:
+    first = {"function_call": CALL["function"]} if role == "function" else {"tool_calls": [CALL]}
+    result = {"role": role, "name": "f", "content": "x", **({"tool_call_id": "a"} if role == "tool" else {})}
+    assert crossed({"messages": [*HI, {"role": "assistant", **first}, result]}, dialect)[1] == []
+
+
+def test_a_file_is_data_or_an_id() -> None:
+    with pytest.raises(Malformed) as refused:
+        crossed(user({"type": "file", "file": {"file_data": PDF, "file_id": "f1"}}), "openai_responses")
+    assert refused.value.param == "messages[0].content[0].file.file_id"
+
+
+def written(chat: ChatRequest) -> list[str]:
+    concessions = Concessions(lambda field: False, {}, "an engine")
+    DIALECT.write_request(chat, concessions)
+    return concessions.dropped
+
+
+@pytest.mark.parametrize("choice", [ToolChoice("required"), ToolChoice("named", "f")], ids=lambda choice: choice.mode)
+def test_a_call_without_tools_cannot_be_had(choice: ToolChoice) -> None:
+    with pytest.raises(Unsupported) as refused:
+        written(ChatRequest("anthropic_messages", "m", tool_choice=choice))
+    assert refused.value.param == "tool_choice"
+    assert written(ChatRequest("anthropic_messages", "m", tool_choice=ToolChoice("auto"))) == []
+
+
+def test_thinking_as_the_model_finds_right_is_reported_where_it_has_no_word() -> None:
+    assert written(ChatRequest("anthropic_messages", "m", thinking=Thinking(adaptive=True))) == ["thinking"]
+    assert written(ChatRequest("anthropic_messages", "m", thinking=Thinking("low", adaptive=True))) == []
+
+
+@pytest.mark.parametrize("format", [b"7", b"[]", b'"x"'])
+def test_a_format_that_is_no_object_is_malformed(format: bytes) -> None:
+    with pytest.raises(Malformed) as refused:
+        written(ChatRequest("openai_responses", "m", tools=(Tool("sql", custom=True, format=Raw(format)),)))
+    assert refused.value.param == "tools[0].format"
+
+
+def test_where_citations_stand_is_told_in_a_time_that_grows_with_their_number() -> None:
+    def spent(parts: int) -> float:
+        citation = Citation("anthropic_messages", Raw(b"{}"), url="https://example.com", start=0, end=1)
+        writer = DIALECT.writer(STAMP)
+        last = b""
+        began = time.process_time()
+        for at in range(parts):
+            writer.feed(Opened(0, at, Text("")))
+            writer.feed(Delta(0, at, "ab"))
+            last = writer.feed(Closed(0, at, citations=(citation,)))
+        told = json.loads(last.removeprefix(b"data: "))["choices"][0]["delta"]["annotations"][0]["url_citation"]
+        assert told["start_index"] == 2 * (parts - 1)
+        writer.feed(Finished(0, "stop"))
+        return time.process_time() - began
+
+    assert spent(6400) < 40 * spent(400)
