@@ -5,6 +5,8 @@ documented `reasoning_content`). What engines call a text completion in a chat i
 of tools are told as clients can put them together (strays.py).
 """
 
+import re
+
 import msgspec
 from msgspec import Raw
 
@@ -18,6 +20,9 @@ from providers.wire import NULL, UNREADABLE, Body
 
 _EMPTY = Raw(b'""')
 _ROLE = Raw(b'"assistant"')
+
+# Choices without one of these are as they are promised: one search costs half of three.
+_may_be_odd = re.compile(rb'"(?:text|reasoning|tool_calls)"').search
 
 _choices = msgspec.json.Decoder(list[dict[str, Raw]])
 _message = msgspec.json.Decoder(dict[str, Raw])
@@ -50,6 +55,8 @@ def edit(raw: bytes, stamp: Stamp) -> Edited:
 
 
 def _shaped_whole(choices: bytes) -> bytes:
+    if _may_be_odd(choices) is None:
+        return choices
     if b'"text"' in choices:
         choices = _as_chat(choices, "message")
     if b'"reasoning"' in choices:
@@ -72,6 +79,8 @@ class _Shaping:
         self._strays = Strays()
 
     def shaped(self, choices: bytes) -> bytes:
+        if _may_be_odd(choices) is None:
+            return choices
         if b'"text"' in choices:
             choices = _as_chat(choices, "delta")
         if b'"reasoning"' in choices:
