@@ -142,4 +142,5 @@ def test_where_citations_stand_is_told_in_a_time_that_grows_with_their_number() 
         writer.feed(Finished(0, "stop"))
         return time.process_time() - began
 
-    assert spent(6400) < 40 * spent(400)
+    # Sixteen times as many; with a look at each before it, more than a hundred times as long. The best of some: other tests run beside.
+    assert min(spent(6400) for _ in range(3)) < 60 * min(spent(400) for _ in range(5))
