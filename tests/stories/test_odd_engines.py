@@ -82,10 +82,15 @@ async def test_a_connection_is_kept_although_the_end_of_the_stream_comes_a_littl
         asked.end_stream()
 
     engine.script = script
-    for _ in range(5):
-        assert (await ask(client, stream=True)).text.endswith("data: [DONE]\n\n")
-        await asyncio.sleep(0.15)
-    assert len({id(asked.writer) for asked in chats(engine)}) < 3  # of five, were none kept; a busy machine may be late once
+    for _ in range(3):  # a machine that is busy with other tests may be late with an end
+        engine.asked.clear()
+        for _ in range(5):
+            assert (await ask(client, stream=True)).text.endswith("data: [DONE]\n\n")
+            await asyncio.sleep(0.15)
+        used = {id(asked.writer) for asked in chats(engine)}
+        if len(used) == 1:
+            break
+    assert len(used) == 1
 
 
 async def test_an_answer_goes_on_while_its_provider_is_configured_anew(
