@@ -1,5 +1,6 @@
 """Laws of the wire: frames come out as they went in, however cut; half surrogate pairs and broken UTF-8 never stop an answer."""
 
+import contextlib
 import json
 
 import msgspec
@@ -95,10 +96,8 @@ def test_a_reply_with_a_broken_key_is_read(raw: bytes) -> None:
 @bounded
 @given(st.binary(max_size=40))
 def test_a_reply_that_is_no_object_is_garbled(raw: bytes) -> None:
-    try:
+    with contextlib.suppress(ValueError):  # no JSON at all
         assume(not isinstance(json.loads(raw.decode("utf-8", "replace")), dict))
-    except ValueError:
-        pass  # no JSON at all
     with pytest.raises(Garbled):
         Body.read_reply(raw)
 

@@ -82,6 +82,7 @@ async def test_a_connection_is_kept_although_the_end_of_the_stream_comes_a_littl
         asked.end_stream()
 
     engine.script = script
+    used: set[int] = set()
     for _ in range(3):  # a machine that is busy with other tests may be late with an end
         engine.asked.clear()
         for _ in range(5):
