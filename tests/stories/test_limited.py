@@ -195,7 +195,8 @@ async def test_hanging_up_frees_the_place_and_is_charged_for(service: Service, c
     body = {"model": "only-places", "messages": HI, "stream": True}
     async with client.stream("POST", "/v1/chat/completions", json=body) as stream:
         id = stream.headers["x-narthex-inference-id"]
-        await anext(stream.aiter_bytes())
+        said = stream.aiter_bytes()  # kept: a dropped iterator closes the connection, as if its caller had hung up
+        await anext(said)
         refused = await ask(client, "only-places")
         assert (refused.status_code, refused.json()["error"]["code"]) == (429, "concurrency_limit_reached")
         assert refused.json()["error"]["details"]["retry_after_is"] == "estimate"
