@@ -18,6 +18,7 @@ from app.api.operations import keep_counting
 from app.api.routes import doors, routes
 from app.api.wire import corked
 from app.domain import Directory
+from app.gateway.checks import Checks
 from app.gateway.conversations import Conversations
 from app.gateway.fleet import Fleet
 from app.gateway.idempotency import Idempotency
@@ -69,7 +70,8 @@ def create_app(settings: Settings, turn: Turn, *, name: str) -> tuple[Litestar, 
     idempotency = Idempotency(settings, database)
     media = Media(settings)
     conversations = Conversations(settings, database)
-    gateway = Gateway(settings, live, fleet, limits, transport, spool, telemetry, idempotency, media, conversations)
+    checks = Checks()
+    gateway = Gateway(settings, live, fleet, limits, transport, spool, telemetry, idempotency, media, conversations, checks)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncGenerator[None, None]:

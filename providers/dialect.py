@@ -223,13 +223,33 @@ class Dialect(Protocol):
         ...
 
 
-class ChatDialect(Dialect, Protocol):
+class EngineDialect(Protocol):
+    """The half of a wire format for chats in which engines are asked: what it takes to reach one, whatever the caller speaks."""
+
+    name: ClassVar[str]
+    # Media of these kinds it can only say in bytes, not by an address.
+    only_bytes: ClassVar[frozenset[Kind]]
+
+    def prepare(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
+        """See Dialect.prepare."""
+        ...
+
+    def write_request(self, chat: ChatRequest, concessions: Concessions) -> Body:
+        """The ask for an engine of this dialect: no stream, and the model as the chat says it. Raises as `concessions` does."""
+        ...
+
+    def read_response(self, raw: bytes) -> ChatResponse:
+        """Raises the error that an engine told with status 200, or Garbled."""
+        ...
+
+    def reader(self) -> Reader: ...
+
+
+class ChatDialect(Dialect, EngineDialect, Protocol):
     """A wire format for chats, both ways, so that its callers reach engines that speak another."""
 
     # By names of ChatRequest, what this dialect calls them, where it says otherwise.
     words: ClassVar[Mapping[str, str]]
-    # Media of these kinds it can only say in bytes, not by an address.
-    only_bytes: ClassVar[frozenset[Kind]]
 
     def place(self, body: Body, path: str) -> str:
         """Where in an ask stands what ChatRequest has at a path that begins with `messages[`: `system[0]`, `input[3].content[1]`.
@@ -242,16 +262,6 @@ class ChatDialect(Dialect, Protocol):
         """What an opened ask means. Raises Malformed for what open() lets pass and cannot be understood, with its path."""
         ...
 
-    def write_request(self, chat: ChatRequest, concessions: Concessions) -> Body:
-        """The ask for an engine of this dialect: no stream, and the model as the chat says it. Raises as `concessions` does."""
-        ...
-
-    def read_response(self, raw: bytes) -> ChatResponse:
-        """Raises the error that an engine told with status 200, or Garbled."""
-        ...
-
     def write_response(self, answer: ChatResponse, stamp: Stamp) -> bytes: ...
-
-    def reader(self) -> Reader: ...
 
     def writer(self, stamp: Stamp) -> Writer: ...

@@ -25,6 +25,7 @@
         ├── Garbled           502 what it answered is not what its API promises
         ├── CutShort          502 it ended midway
         ├── CredentialRefused 502 it did not accept *our* credential: not the caller's 401
+        ├── NotObeyed         502 its answer is not of the form that it was asked for: nothing that the caller could use
         ├── Ignored           422 it answered, and not as it was asked to: another may
         └── Refused           4xx it says that the request is wrong: its own number is kept
             └── Missing       404 it does not have what the target names: another may
@@ -220,6 +221,19 @@ class CutShort(UpstreamError):
 
 class CredentialRefused(UpstreamError):
     fault = False
+
+
+class NotObeyed(UpstreamError):
+    """`said`: what it answered instead. `input_tokens`, `output_tokens`: what that took, which is charged for; None: not told."""
+
+    fault = False
+    code = "constraint_not_obeyed"
+
+    def __init__(self, message: str, *, param: str, said: str, input_tokens: int | None, output_tokens: int | None) -> None:
+        super().__init__(message, param=param)
+        self.said = said
+        self.input_tokens = input_tokens
+        self.output_tokens = output_tokens
 
 
 class Ignored(UpstreamError):

@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
 import httpx
+from msgspec import Struct
 
 from providers import guided
 from providers.errors import Unsupported, UpstreamError
+from providers.guided import Constraint, Guiding, Way
 from providers.media import Kind
 from providers.told import read_error
 from providers.wire import NULL, Body
@@ -42,11 +44,28 @@ _AT_ROOT: Mapping[str, str] = {"vllm_generate": "/inference/v1/generate"}
 # The dialects in which fields have OpenAI's names for them.
 _OPENAI_SHAPED = frozenset({"openai_chat", "openai_completions"})
 
-_GUIDED = guided.WORDS | {"guided_whitespace_pattern", "guided_decoding_backend"}
+_CONSTRAINING = guided.WORDS | {"response_format"}
+
+# OpenAI's own words, for a host that is trusted to obey them, and for one whose replies are looked at.
+OPENAI_ENFORCES: guided.Ways = {
+    "json_object": Way("enforced", guided.as_response_format, plain=True),
+    "json_schema": Way("enforced", guided.as_response_format, plain=True),
+}
+OPENAI_VALIDATED: guided.Ways = {
+    "json_object": Way("validated", guided.as_response_format, plain=True),
+    "json_schema": Way("validated", guided.as_response_format, plain=True),
+}
 
 
 class BadOption(ValueError):
     """A provider's configuration that its adapter cannot take; the message says what it may be."""
+
+
+class Bent(Struct):
+    """What became of a body: the fields that were dropped, and how what constrains the answer was asked for, if anything does."""
+
+    dropped: list[str]
+    guiding: Guiding | None
 
 
 class Provider:
@@ -64,6 +83,7 @@ class Provider:
         "stream": 'which answers the engine gives: "both" (default), "only" streams, or "never"',
         "stream_usage": "false: the engine refuses stream_options, so streams are not asked to tell usage",
         "accepts": "a list of fields that this engine honours although its adapter would refuse them",
+        "guided": 'whether this server obeys JSON schemas for sure: "validated" (default; replies are looked at) or "enforced"',
         "dialects": "a list of the dialects that this host speaks, best first, where they are not those of its adapter",
     }
     # Asked of each endpoint now and then, to learn what it is and whether it lives; None: it is never asked.
@@ -73,12 +93,24 @@ class Provider:
     # Media of these kinds this host takes in bytes only: it fetches nothing.
     only_bytes: ClassVar[frozenset[Kind]] = frozenset()
 
+    # In which of its dialects it can be asked for all that `guided` has; an ask with a constraint is said in one of them, if it can be.
+    # Of the others it is not known whether their own words for a schema are obeyed: replies are looked at.
+    guided_in: frozenset[str] = _OPENAI_SHAPED
+    # The words of OpenAI-shaped dialects in which it takes constraints just as callers say them.
+    own_words: frozenset[str] = frozenset()
+    # False: it takes `strict` of a tool, and does nothing about it.
+    strict_tools: ClassVar[bool] = True
+    # The field in which a request may be given an id of ours, by which abort() stops it where closing the connection does not.
+    id_field: ClassVar[str | None] = None
+
     rename: Mapping[str, str] = {}
     refuses: frozenset[str] = frozenset({"chat_template", "chat_template_kwargs", "mm_processor_kwargs", "guided_whitespace_pattern"})
     hints: frozenset[str] = frozenset({"guided_decoding_backend"})
 
-    def __init__(self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None) -> None:
-        """Raises BadOption."""
+    def __init__(
+        self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
+    ) -> None:
+        """`base_url` None: the adapter's own. Raises BadOption."""
         for key in options:
             if key not in self.known_options:
                 known = "; ".join(f"{name}: {meaning}" for name, meaning in self.known_options.items())
@@ -86,6 +118,8 @@ class Provider:
         stream = options.get("stream", "both")
         if stream not in ("both", "only", "never"):
             raise BadOption(f'Option stream={stream!r} of provider {configured_as!r} may be "both", "only" or "never".')
+        if options.get("guided", "validated") not in ("validated", "enforced"):
+            raise BadOption(f'Option guided of provider {configured_as!r} may be "validated" or "enforced".')
         accepts = options.get("accepts", [])
         if not isinstance(accepts, list) or not all(isinstance(field, str) for field in accepts):  # pyright: ignore[reportUnknownVariableType]
             raise BadOption(f"Option accepts of provider {configured_as!r} must be a list of field names.")
@@ -97,6 +131,7 @@ class Provider:
         self.configured_as = configured_as
         self.options = options
         self.version = version
+        self.base_url = base_url
         self.streams: Literal["both", "only", "never"] = stream
         self.stream_usage = bool(options.get("stream_usage", True))
         self.refuses = self.refuses.difference(accepts)  # pyright: ignore[reportUnknownArgumentType]
@@ -104,14 +139,14 @@ class Provider:
 
     def at_version(self, version: tuple[int, ...] | None) -> "Provider":
         """The same provider, speaking as this version of its engine does."""
-        return type(self)(self.configured_as, self.options, version)
+        return type(self)(self.configured_as, self.options, version, self.base_url)
 
-    def dialects_at(self, base_url: str) -> tuple[str, ...]:
-        """Those spoken there, best first. OpenAI's own address speaks Responses too, which loses less of reasoning than chat does."""
+    @property
+    def spoken(self) -> tuple[str, ...]:
+        """Its dialects, best first. OpenAI itself speaks Responses too, which loses less of reasoning than chat does."""
         if self._dialects:
             return self._dialects
-        at_openai = self.name == "openai" and httpx.URL(base_url).host == "api.openai.com"
-        return ("openai_responses", *self.dialects) if at_openai else self.dialects
+        return ("openai_responses", *self.dialects) if self.at_openai else self.dialects
 
     def url(self, base_url: str, dialect: str) -> httpx.URL:
         """Where a dialect is spoken. `base_url` with or without its version segment (/v1) is understood."""
@@ -121,59 +156,88 @@ class Provider:
     def headers(self, credential: str | None) -> list[tuple[str, str]]:
         return [("authorization", f"Bearer {credential}")] if credential else []
 
-    def bend(self, body: Body, dialect: str, may_drop: Callable[[str], bool]) -> list[str]:
-        """Makes a body in a dialect of this host's what it takes; gives the fields that were dropped.
+    @property
+    def guided(self) -> guided.Ways:
+        """How each kind of output is asked for in OpenAI-shaped dialects; a kind that is not there cannot be.
+
+        Whether any server that speaks OpenAI's dialect obeys a schema, nobody knows: so its replies are looked at.
+        """
+        return OPENAI_ENFORCES if self._trusted else OPENAI_VALIDATED
+
+    @property
+    def _trusted(self) -> bool:
+        return self.options.get("guided") == "enforced" or self.at_openai
+
+    @property
+    def at_openai(self) -> bool:
+        """Whether this is OpenAI itself."""
+        return self.name == "openai" and (self.base_url is None or httpx.URL(self.base_url).host == "api.openai.com")
+
+    def guiding(self, constraint: Constraint, dialect: str, *, as_said: bool) -> Guiding | None:
+        """How a constraint is asked for in a dialect of this host; None: nothing constrains the answer's text.
+
+        `as_said`: it stands in the body in one of `own_words`. Raises Unsupported where it can be neither asked for nor looked at.
+        """
+        output = constraint.output
+        if output is None:
+            return None
+        if dialect not in _OPENAI_SHAPED:
+            return Guiding("enforced" if dialect in self.guided_in else "validated", output)
+        way = self.guided.get(guided.kind_of(output))
+        if way is None:
+            raise self.unsupported(constraint.field, f"it has no way to hold an answer to a {guided.titled(output)}.")
+        if as_said or (way.plain and constraint.plain):
+            return Guiding(way.how, output, None, way.quoted)
+        try:
+            return Guiding(way.how, output, way.write(output), way.quoted)
+        except Unsupported as reason:
+            raise self.unsupported(constraint.field, reason.message) from None
+
+    def bend(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Bent:
+        """Makes a body in a dialect of this host's what it takes.
 
         Raises Unsupported for a field that the host cannot honour and the caller does not let go.
         """
         for key in _OURS & body.keys():
             del body[key]
+        bent = Bent([], None)
+        if dialect in _OPENAI_SHAPED:
+            self._drop(body, may_drop, bent.dropped)
+        if constraint is not None:
+            self._guide(body, dialect, may_drop, constraint, bent)
         if dialect not in _OPENAI_SHAPED:
-            return []
-        dropped = self._drop(body, may_drop)
-        if not _GUIDED.isdisjoint(body):
-            self._guide(body, may_drop, dropped)
+            return bent
         for theirs, ours in self.rename.items():
             if theirs in body:
                 body[ours] = body.pop(theirs)
-        return dropped
+        return bent
 
-    def _drop(self, body: Body, may_drop: Callable[[str], bool]) -> list[str]:
-        dropped: list[str] = []
+    def _drop(self, body: Body, may_drop: Callable[[str], bool], dropped: list[str]) -> None:
         if self.refuses.isdisjoint(body) and self.hints.isdisjoint(body):
-            return dropped
+            return
         for key in sorted((self.refuses | self.hints) & body.keys()):
             if body[key] != NULL:
                 if key not in self.hints and not may_drop(key):
                     raise self.unsupported(key, f"it does not honour `{key}`.")
                 dropped.append(key)
             del body[key]
-        return dropped
 
-    def _guide(self, body: Body, may_drop: Callable[[str], bool], dropped: list[str]) -> None:
-        output = guided.read_output(body)
-        words = sorted(guided.WORDS & body.keys())
-        said = [word for word in words if body.said(word)]
-        if self.native_words(body) or not words:
-            return
-        for word in words:
-            del body[word]
-        if output is None:
-            return
+    def _guide(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint, bent: Bent) -> None:
+        for path, _ in () if self.strict_tools else constraint.tools:
+            said = path.rpartition(".")[0] + ".strict"
+            if not (may_drop(said) or may_drop("tools")):
+                raise self.unsupported(said, "it does not hold the arguments of calls to their schema.")
+            bent.dropped.append(said)
         try:
-            body.update(self.guide(output))
-        except Unsupported as reason:
-            if not may_drop(said[0]):
-                raise self.unsupported(said[0], reason.message) from None
-            dropped.extend(said)
-
-    def native_words(self, body: Body) -> bool:
-        """Whether the engine obeys the caller's words for guided decoding as they stand: then they stay the caller's bytes."""
-        return False
-
-    def guide(self, output: guided.Output) -> dict[str, Any]:
-        """The engine's words for an output. Raises Unsupported where it has none."""
-        return guided.as_response_format(output)
+            bent.guiding = self.guiding(constraint, dialect, as_said=any(map(body.said, self.own_words)))
+        except Unsupported:
+            if not may_drop(constraint.field.partition(".")[0]) and not may_drop(constraint.field):
+                raise
+            bent.dropped.append(constraint.field)
+        if dialect in _OPENAI_SHAPED and (bent.guiding is None or bent.guiding.fields is not None):
+            for key in _CONSTRAINING & body.keys():
+                del body[key]
+            body.update({} if bent.guiding is None else bent.guiding.fields or {})
 
     def unsupported(self, field: str, why: str) -> Unsupported:
         return Unsupported(
@@ -184,6 +248,10 @@ class Provider:
 
     def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
         return read_error(status, headers, body)
+
+    def abort(self, base_url: str, id: str) -> tuple[httpx.URL, bytes] | None:
+        """Where, and with which body, the request that was given this id in `id_field` is stopped by POST; None: closing is enough."""
+        return None
 
     def read_version(self, probe: bytes) -> tuple[int, ...] | None:
         """The engine's version out of its answer to `probe_path`; None if it does not say."""

@@ -85,7 +85,9 @@ class Outgoing:
         served = self._underway.served
         if served is None:
             return self._ours()
-        return b"%bx-narthex-served: %b\r\n" % (self._ours(), _told(f"{served.provider}/{served.model}"))
+        guided = self._underway.guided
+        held = b"" if guided is None else b"x-narthex-guided: %b\r\n" % guided.encode("ascii")
+        return b"%b%bx-narthex-served: %b\r\n" % (self._ours(), held, _told(f"{served.provider}/{served.model}"))
 
 
 def _told(words: str) -> bytes:

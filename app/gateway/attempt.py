@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import httpx
 from msgspec import Struct
@@ -10,7 +10,9 @@ from msgspec import Struct
 from app.domain import Attempt, Plan, Target
 from app.gateway import translate
 from app.gateway.bill import needed_of
+from app.gateway.checks import Checks
 from app.gateway.fleet import Endpoint, Fleet
+from app.gateway.held import obeying
 from app.gateway.limits.limits import Limits
 from app.gateway.translate import Asked, Folding, Prepared
 from app.gateway.underway import Underway
@@ -23,6 +25,7 @@ from providers.errors import (
     CutShort,
     Garbled,
     LimitReached,
+    NotObeyed,
     NotOffered,
     TimedOut,
     Unavailable,
@@ -30,6 +33,7 @@ from providers.errors import (
     Unsupported,
     UpstreamError,
 )
+from providers.guided import Guiding
 
 log = logging.getLogger(__name__)
 
@@ -46,24 +50,36 @@ class Streaming(Struct):
 
 
 class Upstream:
-    """A request at an engine. release() ends it there, unless it has ended, and counts it out of the endpoint's load."""
+    """A request at an engine. release() ends it there, unless it has ended, and counts it out of the endpoint's load.
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    `abort`: asks an engine to stop, for those that go on after their caller has gone.
+    """
+
+    def __init__(self, endpoint: Endpoint, id: str, abort: Callable[[Endpoint, str], None]) -> None:
         self.endpoint = endpoint
         self.response: httpx.Response | None = None
+        self._id = id
+        self._abort = abort
         endpoint.in_flight += 1
 
     async def release(self) -> None:
         self.endpoint.in_flight -= 1
+        complete = False
         if self.response is not None:
-            await _stream(self.response).aclose()
+            stream = _stream(self.response)
+            complete = stream.answer.complete
+            await stream.aclose()
+        if not complete and self.endpoint.provider.id_field is not None:
+            self._abort(self.endpoint, self._id)
 
 
 class Attempts:
     """Serves plans: `fleet` tells which endpoints a target has, `transport` speaks to them."""
 
-    def __init__(self, settings: Settings, fleet: Fleet, limits: Limits, transport: httpx.AsyncBaseTransport) -> None:
+    def __init__(self, settings: Settings, fleet: Fleet, limits: Limits, checks: Checks, transport: httpx.AsyncBaseTransport) -> None:
         self._settings = settings
+        self._checks = checks
+        self._aborting: set[asyncio.Task[None]] = set()
         self._fleet = fleet
         self._limits = limits
         self._transport = transport
@@ -88,6 +104,7 @@ class Attempts:
         not_offered: NotOffered | None = None
         limited: LimitReached | Unavailable | None = None
         reserved = {plan.name}
+        repairs = 0
         for target, name in zip(plan.targets, plan.names, strict=True):
             if name not in reserved:
                 try:
@@ -96,7 +113,8 @@ class Attempts:
                     limited = limited or refusal
                     continue
                 reserved.add(name)
-            for endpoint in self._fleet.choose(target):
+            again = self._fleet.choose(target)
+            for endpoint in again:
                 if len(underway.attempts) >= _MOST_ATTEMPTS:
                     break
                 try:
@@ -115,6 +133,14 @@ class Attempts:
                         if not endpoint.renew_credential():
                             raise
                         answer = await self._try(endpoint, target, prepared, asked, stamp, underway)
+                except NotObeyed as error:
+                    failed = error
+                    underway.wasted(error, asked.ask.input_tokens)
+                    if repairs < asked.repairs:
+                        repairs += 1
+                        asked.repair(error)
+                        again.append(endpoint)
+                    continue
                 except UpstreamError as error:
                     self._fleet.blame(endpoint, error)
                     if not error.elsewhere:
@@ -123,6 +149,7 @@ class Attempts:
                     continue
                 self._fleet.praise(endpoint)
                 underway.dropped = prepared.dropped
+                underway.guided = None if prepared.guiding is None else prepared.guiding.how
                 return answer
         if failed is not None:
             raise failed
@@ -139,6 +166,22 @@ class Attempts:
         assert underway.caller is not None
         need = needed_of(ask, plan, name, self._settings.limits_output_tokens, underway.received_us / 1e6)
         underway.ticket = await self._limits.also(underway.ticket, underway.id, underway.caller, name, underway.tags, need)
+
+    def _stop(self, endpoint: Endpoint, id: str) -> None:
+        """Without waiting for it: whoever lets go has no time."""
+        told = endpoint.provider.abort(endpoint.base_url, id)
+        if told is None:
+            return
+        task = asyncio.create_task(self._tell(endpoint.told(*told)))
+        self._aborting.add(task)
+        task.add_done_callback(self._aborting.discard)
+
+    async def _tell(self, request: httpx.Request) -> None:
+        try:
+            response = await self._transport.handle_async_request(request)
+            await _stream(response).aclose()
+        except httpx.TransportError as fault:
+            log.info("an engine could not be told to stop a request", extra={"url": str(request.url), "fault": repr(fault)})
 
     def _who(self, underway: Underway) -> str:
         assert isinstance(underway.held, Upstream)
@@ -159,7 +202,7 @@ class Attempts:
         underway: Underway,
     ) -> Edited | Streaming:
         started_us = underway.now_us()
-        upstream = Upstream(endpoint)
+        upstream = Upstream(endpoint, underway.id, self._stop)
         underway.held = upstream
         told: str | None = None
         error: str | None = None
@@ -197,15 +240,45 @@ class Attempts:
                 body = await _read(response, _ERROR_BODY_BYTES)
                 raise endpoint.provider.read_error(response.status_code, response.headers, body)
             streamed = _is_stream(response, prepared.stream)
+            if prepared.guiding is not None and (prepared.guiding.how == "validated" or prepared.guiding.quoted):
+                return await self._hold(response, streamed, prepared.guiding, theirs, asked, stamp, underway)
             if asked.ask.stream:
                 return await self._begin(response, translate.editor(ours, theirs, stamp, streamed=streamed), streamed, underway)
             if streamed:
-                return await _fold(response, translate.folding(ours, theirs, stamp), self._settings.max_reply_bytes)
+                folding = translate.folding(ours, theirs, stamp)
+                await _fold(response, folding, self._settings.max_reply_bytes)
+                return folding.end()
             return translate.whole(await _read(response, self._settings.max_reply_bytes), ours, theirs, stamp)
         except NoCredential as fault:
             raise CredentialRefused(str(fault)) from None
         except httpx.TransportError as fault:
             raise _told(fault, endpoint) from fault
+
+    async def _hold(
+        self,
+        response: httpx.Response,
+        streamed: bool,
+        guiding: Guiding,
+        theirs: translate.AnyDialect,
+        asked: Asked,
+        stamp: Stamp,
+        underway: Underway,
+    ) -> Edited | Streaming:
+        """The answer once it is whole and known to obey. Raises NotObeyed."""
+        ours, engine = translate.both(asked.dialect, theirs)
+        assert asked.constraint is not None
+        if streamed:
+            folding = Folding(ours, engine, stamp)
+            await _fold(response, folding, self._settings.max_reply_bytes)
+            answer = folding.answer()
+        else:
+            answer = engine.read_response(await _read(response, self._settings.max_reply_bytes))
+        answer = await obeying(translate.finished(answer), guiding, asked.constraint, self._checks)
+        if not asked.ask.stream:
+            return translate.written(answer, ours, stamp)
+        underway.first_token_us = underway.now_us()
+        telling = translate.Unfolding(ours, engine, stamp)
+        return Streaming(telling.tell(answer), telling, _nothing())
 
     async def _begin(self, response: httpx.Response, editor: Editor, streamed: bool, underway: Underway) -> Streaming:
         """Reads on until there is something for the caller, or the engine shows that there will not be."""
@@ -245,7 +318,7 @@ async def _prepare(asked: Asked, endpoint: Endpoint, target: Target) -> Prepared
     raise unsupported
 
 
-async def _fold(response: httpx.Response, folding: Folding, limit_bytes: int) -> Edited:
+async def _fold(response: httpx.Response, folding: Folding, limit_bytes: int) -> None:
     """Raises Garbled over the limit."""
     size_bytes = 0
     async for block in _blocks(response):
@@ -255,7 +328,6 @@ async def _fold(response: httpx.Response, folding: Folding, limit_bytes: int) ->
         folding.feed(block)
         if folding.done:
             break
-    return folding.end()
 
 
 async def _read(response: httpx.Response, limit_bytes: int) -> bytes:

@@ -23,6 +23,7 @@ from app import uuid7
 from app.domain import Caller, Outcome
 from app.gateway.attempt import Attempts, Streaming
 from app.gateway.bill import needed, spent
+from app.gateway.checks import Checks
 from app.gateway.conversations import Conversations
 from app.gateway.fleet import Fleet
 from app.gateway.idempotency import HEADER, Idempotency
@@ -76,17 +77,19 @@ class Gateway:
         idempotency: Idempotency,
         media: Media,
         conversations: Conversations,
+        checks: Checks,
     ) -> None:
         self.settings = settings
         self.live = live
         self.fleet = fleet
         self.limits = limits
-        self.attempts = Attempts(settings, fleet, limits, transport)
+        self.attempts = Attempts(settings, fleet, limits, checks, transport)
         self.spool = spool
         self.telemetry = telemetry
         self.idempotency = idempotency
         self.media = media
         self.conversations = conversations
+        self.checks = checks
         self.draining = False
 
     def close(self, underway: Underway, outcome: Outcome) -> None:
@@ -139,13 +142,15 @@ async def serve(
     except SpoolFull as full:
         raise Unavailable(str(full), retry_after_s=5) from None
     planned = underway.plan = plan(gateway.live.directory, underway.caller, ask.model, underway.id)
+    constraint = await gateway.checks.constraint(ask)
     need = needed(ask, planned, gateway.settings.limits_output_tokens, underway.received_us / 1e6)
     underway.ticket = await gateway.limits.reserve(underway.id, underway.caller, planned.name, underway.tags, need)
     recorded = gateway.spool.open(underway.id, underway.caller.content)
     recorded.ask(raw)
     entry = underway.entry = recorded if underway.claim is None else underway.claim.over(recorded)
     stamp = Stamp(underway.id, underway.episode_id, ask.model, underway.received_us // 1_000_000, ask.wants_usage, said)
-    asked = Asked(ask, raw, dialect, gateway.media, _may_drop(headers), headers.get(b"anthropic-beta", b""))
+    betas = headers.get(b"anthropic-beta", b"")
+    asked = Asked(ask, raw, dialect, gateway.media, _may_drop(headers), betas, constraint, underway.id, _repairs(headers))
     answer = await gateway.attempts.serve(asked, planned, stamp, underway)
 
     underway.status = 200
@@ -242,6 +247,16 @@ def _may_drop(headers: Mapping[bytes, bytes]) -> Callable[[str], bool]:
         return _nothing
     named = {name.strip() for name in said.decode("latin-1").split(",")}
     return lambda field: "all" in named or field in named
+
+
+def _repairs(headers: Mapping[bytes, bytes]) -> int:
+    """How often the caller lets an answer that does not obey be asked for again."""
+    said = headers.get(b"x-narthex-guided-retries")
+    if said is None:
+        return 0
+    if said not in (b"0", b"1", b"2", b"3"):
+        raise Malformed("The header x-narthex-guided-retries may be 0, 1, 2 or 3.")
+    return int(said)
 
 
 def _nothing(field: str) -> bool:

@@ -14,11 +14,12 @@ from app.domain import Target
 from app.gateway.media import Media
 from providers import guided, media
 from providers.carrier import find_carrier
-from providers.chat import ChatRequest, ChatResponse, Usage
-from providers.dialect import Ask, ChatDialect, Concessions, Dialect, Edited, Editor, Stamp
-from providers.dialects.catalogue import CHAT_DIALECTS, DIALECTS
-from providers.errors import Garbled, Malformed, NotOffered, UpstreamError
+from providers.chat import ChatRequest, ChatResponse, Message, Text, Usage
+from providers.dialect import Ask, ChatDialect, Concessions, Dialect, Edited, Editor, EngineDialect, Stamp
+from providers.dialects.catalogue import CHAT_DIALECTS, ENGINE_DIALECTS
+from providers.errors import Garbled, Malformed, NotObeyed, NotOffered, UpstreamError
 from providers.events import Counted, Delta, Event, Finished, Fold, unfold
+from providers.guided import Constraint, Guiding
 from providers.provider import Provider
 from providers.wire import UNREADABLE, Body
 
@@ -31,29 +32,46 @@ _INDEX = re.compile(r"\[\d+\]")
 _BYTES_OF_TOKEN = 4
 
 
+# Those that engines alone are asked in are told by their half.
+AnyDialect = Dialect | EngineDialect
+
+
 class Prepared(Struct, frozen=True):
     """What goes to the engine, in which dialect, whether it will be asked to stream, and which of the caller's fields do not go.
 
-    `betas`: the caller's `anthropic-beta`, for an engine that speaks the same.
+    `betas`: the caller's `anthropic-beta`, for an engine that speaks the same. `guiding`: how what constrains the answer is asked for.
     """
 
     raw: bytes
-    dialect: Dialect
+    dialect: AnyDialect
     stream: bool
     dropped: list[str]
     betas: bytes
+    guiding: Guiding | None
 
 
 class Asked:
-    """A caller's ask, and its meaning once somebody wants it. `fetching` gets what a target must have in bytes, once."""
+    """A caller's ask, and its meaning once somebody wants it. `fetching` gets what a target must have in bytes, once.
+
+    `id`: the inference's. `repairs`: how often an answer that does not obey `constraint` may be asked for again.
+    """
 
     __slots__ = (
-        *("_betas", "_carries", "_chat", "_constrained", "_fetching", "_may_drop", "_most_places", "_speaks", "_words"),
-        *("ask", "dialect"),
+        *("_betas", "_carries", "_chat", "_fetching", "_foreign", "_id", "_repaired", "_may_drop", "_most_places", "_speaks", "_words"),
+        *("ask", "constraint", "dialect", "repairs"),
     )
 
     def __init__(
-        self, ask: Ask, raw: bytes, dialect: Dialect, fetching: Media, may_drop: Callable[[str], bool], betas: bytes = b""
+        self,
+        ask: Ask,
+        raw: bytes,
+        dialect: Dialect,
+        fetching: Media,
+        may_drop: Callable[[str], bool],
+        betas: bytes = b"",
+        constraint: Constraint | None = None,
+        id: str = "",
+        repairs: int = 0,
     ) -> None:
         self.ask = ask
         self.dialect = dialect
@@ -64,38 +82,51 @@ class Asked:
         self._speaks = CHAT_DIALECTS.get(dialect.name)
         # What another dialect's engine sealed must be given back to it as its own, or left out: no engine reads our carriers.
         self._carries = self._speaks is not None and _carries(ask, raw)
-        self._constrained = dialect.name != "openai_chat" and not guided.WORDS.isdisjoint(ask.body)
+        self.constraint = constraint
+        self.repairs = repairs
+        self._id = id
+        self._repaired = False
+        # Engines' words for guided decoding, in a dialect in which no engine reads them.
+        self._foreign = dialect.name in ("openai_responses", "anthropic_messages") and not guided.WORDS.isdisjoint(ask.body)
         self._chat: ChatRequest | None = None
         self._words: Mapping[str, str] = {}
 
-    def dialects(self, provider: Provider, spoken: Sequence[str]) -> Sequence[Dialect]:
+    def dialects(self, provider: Provider, spoken: Sequence[str]) -> Sequence[AnyDialect]:
         """Of those spoken there, in which this may be asked, best first. Raises NotOffered if in none."""
         own = self.dialect.name
+        constrained = self.constraint is not None and self.constraint.output is not None
         if self.ask.raw_prompt:
             spoken = [name for name in spoken if name == "openai_completions" or (provider.takes_prompt and name == own)]
-        elif own in spoken and not (self._constrained and "openai_chat" in spoken):
+        elif own in spoken and (
+            not constrained or provider.guided_in.isdisjoint(spoken) or (own in provider.guided_in and not self._foreign)
+        ):
             return (self.dialect,)
         elif self._speaks is None or own == "openai_completions":
             spoken = ()
         else:
-            spoken = [name for name in spoken if name in CHAT_DIALECTS and name != "openai_completions"]
+            spoken = [name for name in spoken if name in ENGINE_DIALECTS and name != "openai_completions"]
+            if constrained:
+                spoken.sort(key=lambda name: name not in provider.guided_in)
         if not spoken:
             what = "raw prompts" if self.ask.raw_prompt else f"such requests ({own})"
             raise NotOffered(
                 f"{provider.configured_as} ({provider.name}), which serves {self.ask.model!r:.100}, has no API for {what}.", param="model"
             )
-        return [DIALECTS[name] for name in spoken]
+        return [ENGINE_DIALECTS[name] for name in spoken]
+
+    def _is_obeyed_in(self, name: str, provider: Provider) -> bool:
+        return name in provider.guided_in and not self._foreign
 
     def edited(self, provider: Provider, target: Target) -> Prepared | None:
         """An edit of the caller's bytes, for an engine that speaks the caller's dialect; None where that is not enough.
 
         Raises Unsupported for what cannot be honoured there, Malformed for what shows to be wrong.
         """
-        if self._carries or provider.only_bytes:
+        if self._carries or self._foreign or self._repaired or provider.only_bytes:
             return None
-        return self._prepared(self.dialect, Body(self.ask.body), provider, target, [])
+        return self._prepared(self.dialect, Body(self.ask.body), provider, target, [], self.constraint)
 
-    async def crossed(self, dialect: Dialect, provider: Provider, target: Target) -> Prepared:
+    async def crossed(self, dialect: AnyDialect, provider: Provider, target: Target) -> Prepared:
         """Raises as edited() does, and for media that cannot be fetched."""
         ours, theirs = both(self.dialect, dialect)
         if self._chat is None:
@@ -113,20 +144,40 @@ class Asked:
         except UNREADABLE as fault:
             # What came in a carrier, or beside what is checked, and is not what it says.
             raise Malformed(f"Something in the request cannot be said to {who}: {fault}.") from None
-        return self._prepared(dialect, body, provider, target, _few(concessions.dropped))
+        constraint = self.constraint
+        if constraint is not None and isinstance(constraint.output, guided.JsonSchema | guided.JsonObject):
+            constraint = replace(constraint, plain=True)  # as it was written just now
+        return self._prepared(dialect, body, provider, target, _few(concessions.dropped), constraint)
 
-    def _prepared(self, dialect: Dialect, body: Body, provider: Provider, target: Target, dropped: list[str]) -> Prepared:
-        dropped += provider.bend(body, dialect.name, self._may_drop)
+    def repair(self, failed: NotObeyed) -> None:
+        """From now on the ask goes on from an answer that did not obey, with a word about that."""
+        if self._chat is None:
+            ours = CHAT_DIALECTS[self.dialect.name]
+            self._chat = constrained(ours.read_request(self.ask.body))
+            self._words = words_of(ours, self.ask.body)
+        if self._chat.prompt is not None:
+            return
+        told = Message("assistant", (Text(failed.said),)), Message("user", (Text(f"{failed.message} Answer again, and obey it."),))
+        self._chat = replace(self._chat, messages=(*self._chat.messages, *told))
+        self._repaired = True
+
+    def _prepared(
+        self, dialect: AnyDialect, body: Body, provider: Provider, target: Target, dropped: list[str], constraint: Constraint | None
+    ) -> Prepared:
+        bent = provider.bend(body, dialect.name, self._may_drop, constraint)
+        dropped += bent.dropped
         body["model"] = target.model
+        if provider.id_field is not None:
+            body[provider.id_field] = self._id
         stream = self.ask.stream
-        if provider.streams != "both" and dialect.name in CHAT_DIALECTS:
+        if provider.streams != "both" and dialect.name in ENGINE_DIALECTS:
             stream = provider.streams == "only"
         dialect.prepare(body, stream, tell_usage=provider.stream_usage)
         betas = self._betas
         if betas and dialect is not self.dialect:
             dropped.append("anthropic-beta")
             betas = b""
-        return Prepared(body.write(), dialect, stream, dropped, betas)
+        return Prepared(body.write(), dialect, stream, dropped, betas, bent.guiding)
 
 
 def _carries(ask: Ask, raw: bytes) -> bool:
@@ -160,7 +211,7 @@ def constrained(chat: ChatRequest) -> ChatRequest:
 class Folding:
     """A whole answer out of an engine's stream."""
 
-    def __init__(self, ours: ChatDialect, theirs: ChatDialect, stamp: Stamp) -> None:
+    def __init__(self, ours: ChatDialect, theirs: EngineDialect, stamp: Stamp) -> None:
         self._ours = ours
         self._stamp = stamp
         self._reader = theirs.reader()
@@ -175,15 +226,18 @@ class Folding:
             self._fold.feed(event)
 
     def end(self) -> Edited:
+        return written(self.answer(), self._ours, self._stamp)
+
+    def answer(self) -> ChatResponse:
         for event in self._reader.end():
             self._fold.feed(event)
-        return _written(self._fold.end(), self._ours, self._stamp)
+        return self._fold.end()
 
 
 class Unfolding:
     """A stream for the caller out of a whole answer of an engine. An Editor whose one block is the answer."""
 
-    def __init__(self, ours: ChatDialect, theirs: ChatDialect, stamp: Stamp) -> None:
+    def __init__(self, ours: ChatDialect, theirs: EngineDialect, stamp: Stamp) -> None:
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
         self.failure: UpstreamError | None = None
@@ -193,8 +247,11 @@ class Unfolding:
         self._writer = ours.writer(stamp)
 
     def feed(self, block: bytes) -> bytes:
-        answer = _finished(self._theirs.read_response(block))
         self.written_tokens = len(block) // _BYTES_OF_TOKEN
+        return self.tell(finished(self._theirs.read_response(block)))
+
+    def tell(self, answer: ChatResponse) -> bytes:
+        """All of an answer that is known already."""
         self.usage, self.finish_reason, self.done = answer.usage, answer.choices[0].finish_reason, True
         return b"".join([self._writer.feed(event) for event in unfold(answer)])
 
@@ -205,7 +262,7 @@ class Unfolding:
 class Crossing:
     """A stream for the caller out of an engine's stream in another dialect. See providers.dialect.Editor."""
 
-    def __init__(self, ours: ChatDialect, theirs: ChatDialect, stamp: Stamp) -> None:
+    def __init__(self, ours: ChatDialect, theirs: EngineDialect, stamp: Stamp) -> None:
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
         self.failure: UpstreamError | None = None
@@ -254,7 +311,7 @@ class Crossing:
                 pass
 
 
-def editor(ours: Dialect, theirs: Dialect, stamp: Stamp, *, streamed: bool) -> Editor:
+def editor(ours: Dialect, theirs: AnyDialect, stamp: Stamp, *, streamed: bool) -> Editor:
     """What makes the engine's answer, streamed or whole, a stream of the caller's."""
     if streamed and ours is theirs:
         return ours.editor(stamp)
@@ -262,32 +319,32 @@ def editor(ours: Dialect, theirs: Dialect, stamp: Stamp, *, streamed: bool) -> E
     return Crossing(caller, engine, stamp) if streamed else Unfolding(caller, engine, stamp)
 
 
-def folding(ours: Dialect, theirs: Dialect, stamp: Stamp) -> Folding:
+def folding(ours: Dialect, theirs: AnyDialect, stamp: Stamp) -> Folding:
     caller, engine = both(ours, theirs)
     return Folding(caller, engine, stamp)
 
 
-def whole(raw: bytes, ours: Dialect, theirs: Dialect, stamp: Stamp) -> Edited:
+def whole(raw: bytes, ours: Dialect, theirs: AnyDialect, stamp: Stamp) -> Edited:
     """A whole answer made the caller's."""
     if ours is theirs:
         return ours.edit(raw, stamp)
     caller, engine = both(ours, theirs)
-    return _written(_finished(engine.read_response(raw)), caller, stamp)
+    return written(finished(engine.read_response(raw)), caller, stamp)
 
 
-def both(ours: Dialect, theirs: Dialect) -> tuple[ChatDialect, ChatDialect]:
+def both(ours: Dialect, theirs: AnyDialect) -> tuple[ChatDialect, EngineDialect]:
     """Raises Garbled for what is no chat: an engine streams what was to come whole, or the reverse."""
-    caller, engine = CHAT_DIALECTS.get(ours.name), CHAT_DIALECTS.get(theirs.name)
+    caller, engine = CHAT_DIALECTS.get(ours.name), ENGINE_DIALECTS.get(theirs.name)
     if caller is None or engine is None:
         raise Garbled("The engine streamed an answer that was to come whole, or the reverse.")
     return caller, engine
 
 
-def _finished(answer: ChatResponse) -> ChatResponse:
+def finished(answer: ChatResponse) -> ChatResponse:
     if not answer.choices or not all(choice.finish_reason for choice in answer.choices):
         raise Garbled("The engine's answer has no choices, or none that is finished.")
     return answer
 
 
-def _written(answer: ChatResponse, ours: ChatDialect, stamp: Stamp) -> Edited:
+def written(answer: ChatResponse, ours: ChatDialect, stamp: Stamp) -> Edited:
     return Edited(ours.write_response(answer, stamp), answer.usage, answer.choices[0].finish_reason if answer.choices else None)

@@ -14,6 +14,8 @@ from app.gateway.limits.ticket import Ticket
 from app.store.answers import Answer
 from providers.chat import Usage
 from providers.dialect import Ask, Editor
+from providers.errors import NotObeyed
+from providers.estimate import text_tokens
 
 # A row is looked up and listed by its user; what was sent in full is in the ask.
 _LONGEST_USER = 512
@@ -61,6 +63,8 @@ class Underway:
         self.claim: Claim | None = None
         self.attempts: list[Attempt] = []
         self.dropped: list[str] = []
+        self.guided: str | None = None
+        self._wasted = Usage(0, 0)
         self.served: Attempt | None = None
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
@@ -84,6 +88,11 @@ class Underway:
     def failed(self, status: int, error: str, message: str) -> None:
         self.outcome, self.status, self.error, self.message = "failed", status, error, message
 
+    def wasted(self, answer: NotObeyed, estimated_input: int) -> None:
+        """An answer that nobody gets, and that was made: it is charged for, as one that broke off."""
+        used = charged(Usage(answer.input_tokens, answer.output_tokens), estimated_input, text_tokens(len(answer.said)))
+        self._wasted = Usage((self._wasted.input or 0) + (used.input or 0), (self._wasted.output or 0) + (used.output or 0))
+
     def replays(self, answer: Answer) -> None:
         """Stands for the inference whose answer is told again, and is no exchange of its own."""
         self.id, self.episode_id, self.dropped = answer.inference_id, answer.episode_id, list(answer.dropped)
@@ -104,6 +113,9 @@ class Underway:
         assert self.ask is not None and self.caller is not None and self.plan is not None and self.episode_id is not None
         served = self.served
         used = self._used()
+        if self._wasted.input or self._wasted.output:
+            input, output = (self._wasted.input or 0) + (used.input or 0), (self._wasted.output or 0) + (used.output or 0)
+            used = replace(used, input=input, output=output)
         return Exchange(
             id=self.id,
             episode_id=self.episode_id,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from providers.dialect import ChatDialect, Dialect
+from providers.dialect import ChatDialect, Dialect, EngineDialect
 from providers.dialects.anthropic_count_tokens import AnthropicCountTokens
 from providers.dialects.anthropic_messages import AnthropicMessages
 from providers.dialects.openai_chat import OpenAIChat
@@ -15,6 +15,9 @@ from providers.dialects.vllm_generate import VLLMGenerate
 CHAT_DIALECTS: Mapping[str, ChatDialect] = {
     each.name: each for each in (OpenAIChat(), OpenAIResponses(), AnthropicMessages(), OpenAICompletions())
 }
+
+# Those and the ones that only engines speak: no caller asks in them.
+ENGINE_DIALECTS: Mapping[str, EngineDialect] = {**CHAT_DIALECTS}
 
 DIALECTS: Mapping[str, Dialect] = {
     **CHAT_DIALECTS,

@@ -1,11 +1,13 @@
 """The sandbox engine of `narthex up`: it obeys every documented field, in the words of the hosted gateway's API."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar, get_args
 
 from providers import guided
+from providers.guided import Kind, Way
 from providers.provider import Provider
-from providers.wire import Body
+
+_WAYS: guided.Ways = {kind: Way("enforced", guided.as_guided_fields, plain=True) for kind in get_args(Kind)}
 
 
 class Sandbox(Provider):
@@ -14,6 +16,7 @@ class Sandbox(Provider):
         *("openai_chat", "openai_completions", "openai_embeddings"),
         *("anthropic_count_tokens", "vllm_generate"),
     )
+    guided_in = frozenset({"openai_chat", "openai_completions", "vllm_generate"})
     default_base_url: ClassVar[str | None] = None
     probe_path: ClassVar[str | None] = "/version"
     known_options: ClassVar[Mapping[str, str]] = {}
@@ -21,8 +24,8 @@ class Sandbox(Provider):
     refuses: frozenset[str] = frozenset()
     hints = frozenset({"guided_decoding_backend", "user", "store", "metadata", "service_tier"})
 
-    def native_words(self, body: Body) -> bool:
-        return True
+    own_words = guided.WORDS
 
-    def guide(self, output: guided.Output) -> dict[str, Any]:
-        return guided.as_guided_fields(output)
+    @property
+    def guided(self) -> guided.Ways:
+        return _WAYS

@@ -7,8 +7,16 @@ from typing import Any, ClassVar
 import msgspec
 
 from providers import guided
-from providers.provider import Provider
+from providers.guided import Constraint, Kind, Way
+from providers.provider import Bent, Provider
 from providers.wire import UNREADABLE, Body
+
+_KINDS: tuple[Kind, ...] = ("json_object", "json_schema", "regex", "choice", "grammar", "structural_tag")
+_JSON = ("json_object", "json_schema")
+_WORDS = frozenset({"structured_outputs"})
+_OLD_WORDS = frozenset({"guided_json", "guided_regex", "guided_choice", "guided_grammar"})
+_WAYS: guided.Ways = {kind: Way("enforced", guided.as_structured_outputs, plain=kind in _JSON) for kind in _KINDS}
+_OLD_WAYS: guided.Ways = {kind: Way("enforced", guided.as_guided_fields, plain=kind in _JSON) for kind in _KINDS}
 
 
 class VLLM(Provider):
@@ -17,6 +25,7 @@ class VLLM(Provider):
         *("openai_chat", "openai_responses", "anthropic_messages", "openai_completions"),
         *("openai_embeddings", "anthropic_count_tokens", "vllm_generate"),
     )
+    guided_in = frozenset({"openai_chat", "openai_completions", "vllm_generate"})
     default_base_url: ClassVar[str | None] = None
     probe_path: ClassVar[str | None] = "/version"
     known_options: ClassVar[Mapping[str, str]] = {
@@ -34,20 +43,21 @@ class VLLM(Provider):
         version = self.version or _numbers(str(self.options.get("version", "")))
         return version is not None and version < (0, 12)
 
-    def native_words(self, body: Body) -> bool:
-        said = {word for word in guided.WORDS if body.said(word)}
-        return said <= ({"guided_json", "guided_regex", "guided_choice", "guided_grammar"} if self._old else {"structured_outputs"})
+    @property
+    def own_words(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return _OLD_WORDS if self._old else _WORDS
 
-    def guide(self, output: guided.Output) -> dict[str, Any]:
-        return guided.as_guided_fields(output) if self._old else guided.as_structured_outputs(output)
+    @property
+    def guided(self) -> guided.Ways:
+        return _OLD_WAYS if self._old else _WAYS
 
-    def bend(self, body: Body, dialect: str, may_drop: Callable[[str], bool]) -> list[str]:
-        dropped = super().bend(body, dialect, may_drop)
+    def bend(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Bent:
+        bent = super().bend(body, dialect, may_drop, constraint)
         if dialect == "openai_chat" and _is_empty_list(body.get("tools")):
             del body["tools"]  # an empty list means none to OpenAI; vLLM answers it with 400 (seen on 0.32)
             if body.value("tool_choice") in ("auto", "none"):
                 del body["tool_choice"]  # says nothing without tools; vLLM answers it with 400 there
-        return dropped
+        return bent
 
     def read_version(self, probe: bytes) -> tuple[int, ...] | None:
         try:

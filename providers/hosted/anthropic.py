@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from providers.provider import BadOption, Provider
+from providers.guided import Constraint
+from providers.provider import BadOption, Bent, Provider
 from providers.wire import Body
 
 # What its older models could write at most, which every newer one can too.
@@ -23,9 +24,14 @@ class Anthropic(Provider):
         "anthropic_beta": "a list of beta features to ask for, in the header anthropic-beta",
     }
 
-    def __init__(self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None) -> None:
+    # Its schemas hold: https://docs.claude.com/en/docs/build-with-claude/structured-outputs, read 2026-11.
+    guided_in = frozenset({"anthropic_messages"})
+
+    def __init__(
+        self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
+    ) -> None:
         """Raises BadOption."""
-        super().__init__(configured_as, options, version)
+        super().__init__(configured_as, options, version, base_url)
         most = options.get("max_tokens", _MAX_TOKENS)
         if not isinstance(most, int) or isinstance(most, bool) or most < 1:
             raise BadOption(f"Option max_tokens of provider {configured_as!r} must be a number of tokens, at least 1.")
@@ -40,8 +46,8 @@ class Anthropic(Provider):
     def headers(self, credential: str | None) -> list[tuple[str, str]]:
         return [("x-api-key", credential), *self._headers] if credential else list(self._headers)
 
-    def bend(self, body: Body, dialect: str, may_drop: Callable[[str], bool]) -> list[str]:
-        dropped = super().bend(body, dialect, may_drop)
+    def bend(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Bent:
+        bent = super().bend(body, dialect, may_drop, constraint)
         if dialect == "anthropic_messages" and not body.said("max_tokens"):
             body["max_tokens"] = self._most
-        return dropped
+        return bent

@@ -8,6 +8,7 @@ from app.gateway.translate import Asked, Prepared
 from app.settings import Settings
 from providers.dialect import Ask
 from providers.dialects.catalogue import DIALECTS
+from providers.guided import read_constraint
 from providers.provider import Provider
 
 
@@ -21,6 +22,8 @@ def everything(_: str) -> bool:
 
 def sent(ask: Ask, provider: Provider, target: Target, may_drop: Callable[[str], bool] = nothing) -> Prepared:
     """In the ask's own dialect: an edit of its bytes."""
-    prepared = Asked(ask, b"", DIALECTS[ask.dialect], Media(Settings()), may_drop).edited(provider, target)
+    prepared = Asked(
+        ask, b"", DIALECTS[ask.dialect], Media(Settings()), may_drop, constraint=read_constraint(ask.dialect, ask.body)
+    ).edited(provider, target)
     assert prepared is not None
     return prepared

@@ -56,7 +56,7 @@ known = st.lists(st.sampled_from([*OURS, *HINTS, *BENT, *WORDS]), unique=True, m
 
 def bent(provider: Provider, fields: dict[str, Any], may_drop: Callable[[str], bool]) -> tuple[dict[str, Any], list[str]]:
     body = Body.read(json.dumps(fields).encode())
-    dropped = provider.bend(body, "openai_chat", may_drop)
+    dropped = provider.bend(body, "openai_chat", may_drop, guided.read_constraint("openai_chat", body)).dropped
     return json.loads(body.write()), dropped
 
 

@@ -24,10 +24,10 @@ from providers.chat import (
 from providers.dialects.openai_chat.calls import read_call
 from providers.dialects.openai_chat.citations import read_annotations
 from providers.dialects.openai_chat.details import put_together, read_details
-from providers.dialects.openai_chat.rest import rest_of
 from providers.dialects.openai_chat.shapes import Call, Function
 from providers.errors import Malformed
 from providers.media import read_url
+from providers.rest import rest_of
 from providers.wire import NULL
 
 NAME = "openai_chat"

@@ -29,8 +29,8 @@ from providers.dialect import Concessions
 from providers.dialects.openai_chat.calls import write_call
 from providers.dialects.openai_chat.citations import write_annotation
 from providers.dialects.openai_chat.details import write_details
-from providers.dialects.openai_chat.rest import put
 from providers.media import write_url
+from providers.rest import put
 
 NAME = "openai_chat"
 # Who keeps files that were uploaded for chat.

@@ -12,9 +12,9 @@ from msgspec import Raw
 from providers import guided
 from providers.chat import ChatRequest, Effort, HostTool, Thinking, Tool, ToolChoice
 from providers.dialects.openai_chat.messages_read import read_messages
-from providers.dialects.openai_chat.output_read import read_format
-from providers.dialects.openai_chat.rest import as_raw, rest_of
 from providers.errors import Malformed
+from providers.guided.formats import read_format
+from providers.rest import as_raw, rest_of
 from providers.wire import NULL, UNREADABLE, Body
 
 NAME = "openai_chat"

@@ -12,9 +12,9 @@ from providers import guided
 from providers.chat import ENGINE_WORDS, ChatRequest, HostTool, Thinking, Tool, ToolChoice
 from providers.dialect import Concessions
 from providers.dialects.openai_chat.messages_write import write_messages
-from providers.dialects.openai_chat.rest import as_raw, put
 from providers.errors import Malformed
 from providers.guided import Output
+from providers.rest import as_raw, put
 from providers.wire import UNREADABLE, Body
 
 NAME = "openai_chat"
@@ -43,7 +43,7 @@ def write_request(chat: ChatRequest, concessions: Concessions) -> Body:
         elif chat.tool_choice.mode in ("required", "named"):
             concessions.without("tool_choice", "there is no tool that it could call.")
     if chat.output is not None:
-        body.update(write_output(chat.output))
+        body.update(_write_output(chat.output))
     if chat.thinking is not None:
         body.update(_write_thinking(chat.thinking, concessions))
     service_tier = chat.service_tier
@@ -85,19 +85,10 @@ def write_request(chat: ChatRequest, concessions: Concessions) -> Body:
     return body
 
 
-def write_output(output: Output) -> dict[str, Any]:
-    """A schema without a name was not asked for in OpenAI's words: strict, as whoever asks for it so means to have it obeyed."""
+def _write_output(output: Output) -> dict[str, Any]:
     match output:
-        case guided.JsonObject():
-            return {"response_format": {"type": "json_object"}}
-        case guided.JsonSchema():
-            named: dict[str, Any] = {"name": output.name or "answer", "schema": output.schema}
-            if output.description is not None:
-                named["description"] = output.description
-            strict = True if output.strict is None and output.name is None else output.strict
-            if strict is not None:
-                named["strict"] = strict
-            return {"response_format": {"type": "json_schema", "json_schema": named}}
+        case guided.JsonObject() | guided.JsonSchema():
+            return guided.as_response_format(output)
         case _:
             return guided.as_structured_outputs(output)
 

@@ -1,49 +1,14 @@
-"""Guided decoding: what shape an answer must have, read from the words that callers use and written in those that engines obey."""
+"""Reading what callers ask for in the words that engines have had for guided decoding."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, assert_never
+from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from providers.errors import Malformed, Unsupported
+from providers.guided.output import Choice, Grammar, JsonObject, JsonSchema, Output, Regex, StructuralTag
 from providers.wire import Body
-
-
-class JsonObject(Struct, frozen=True):
-    """Any JSON object."""
-
-
-class JsonSchema(Struct, frozen=True):
-    """`name`, `description` and `strict`: as OpenAI lets callers say them of a schema."""
-
-    schema: Raw
-    name: str | None = None
-    description: str | None = None
-    strict: bool | None = None
-
-
-class Regex(Struct, frozen=True):
-    pattern: str
-
-
-class Choice(Struct, frozen=True):
-    options: tuple[str, ...]
-
-
-class Grammar(Struct, frozen=True):
-    """Lark, EBNF or GBNF, as the engine takes it."""
-
-    text: str
-
-
-class StructuralTag(Struct, frozen=True):
-    """The tag's JSON as text."""
-
-    text: str
-
-
-Output = JsonObject | JsonSchema | Regex | Choice | Grammar | StructuralTag
 
 # The words in which callers ask, apart from response_format, which every OpenAI-shaped engine reads as it is.
 WORDS = frozenset({"guided_json", "guided_regex", "guided_choice", "guided_grammar", "structural_tag", "structured_outputs"})
@@ -80,7 +45,7 @@ def _text(said: Any) -> str:
     return said if isinstance(said, str) else msgspec.json.encode(said).decode()
 
 
-def _structured(said: Any) -> list[tuple[str, Output]]:
+def read_structured(said: Any) -> list[tuple[str, Output]]:
     """vLLM's `structured_outputs`: one constraint under its own name, beside switches of which none would be obeyed."""
     told: list[tuple[str, Output]] = []
     for key, value in said.items():
@@ -118,64 +83,5 @@ _READERS: Mapping[str, Callable[[Any], list[tuple[str, Output]]]] = {
     "guided_choice": lambda said: [("guided_choice", Choice(tuple(said)))],
     "guided_grammar": lambda said: [("guided_grammar", Grammar(said))],
     "structural_tag": lambda said: [("structural_tag", StructuralTag(_text(said)))],
-    "structured_outputs": _structured,
+    "structured_outputs": read_structured,
 }
-
-
-def as_structured_outputs(output: Output) -> dict[str, Any]:
-    """vLLM since 0.12, where guided_* fields are ignored with 200. A structural tag must be a string (seen on 0.32)."""
-    match output:
-        case JsonObject():
-            told: dict[str, Any] = {"json_object": True}
-        case JsonSchema():
-            told = {"json": output.schema}
-        case Regex():
-            told = {"regex": output.pattern}
-        case Choice():
-            told = {"choice": output.options}
-        case Grammar():
-            told = {"grammar": output.text}
-        case StructuralTag():
-            told = {"structural_tag": output.text}
-        case _:
-            assert_never(output)
-    return {"structured_outputs": told}
-
-
-def as_guided_fields(output: Output) -> dict[str, Any]:
-    """vLLM before 0.12, and the sandbox."""
-    match output:
-        case JsonObject():
-            return {"response_format": {"type": "json_object"}}
-        case JsonSchema():
-            return {"guided_json": output.schema}
-        case Regex():
-            return {"guided_regex": output.pattern}
-        case Choice():
-            return {"guided_choice": output.options}
-        case Grammar():
-            return {"guided_grammar": output.text}
-        case StructuralTag():
-            try:
-                tag = msgspec.json.decode(output.text)
-            except msgspec.DecodeError as fault:
-                raise Malformed(f"`structural_tag` is not JSON: {fault}.", param="structural_tag") from None
-            if not isinstance(tag, dict):
-                raise Malformed("`structural_tag` must hold a JSON object.", param="structural_tag")
-            return {"response_format": {**tag, "type": "structural_tag"}}  # pyright: ignore[reportUnknownArgumentType]
-        case _:
-            assert_never(output)
-
-
-def as_response_format(output: Output) -> dict[str, Any]:
-    """OpenAI's own words, which know JSON alone. Strict: without it OpenAI promises nothing."""
-    match output:
-        case JsonObject():
-            return {"response_format": {"type": "json_object"}}
-        case JsonSchema():
-            return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": output.schema, "strict": True}}}
-        case Regex() | Choice() | Grammar() | StructuralTag():
-            what = type(output).__name__.lower().replace("structuraltag", "structural tag")
-            raise Unsupported(f"A {what} cannot be asked for in OpenAI's dialect, which knows JSON schemas and JSON objects alone.")
-        case _:
-            assert_never(output)

@@ -5,10 +5,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from providers import guided
-from providers.dialects.openai_chat.rest import as_raw, rest_of
 from providers.errors import Malformed
-from providers.guided import Output
+from providers.guided.output import JsonObject, JsonSchema, Output, Regex, StructuralTag
+from providers.rest import as_raw, rest_of
 
 _FORMAT = "response_format"
 
@@ -30,18 +29,18 @@ def read_format(said: Any, extra: dict[str, Raw]) -> Output | None:
         case "json_object" | "json" if "schema" in told or "value" in told:
             inside = "schema" if "schema" in told else "value"
             extra |= rest_of(told, _FORMAT, "type", inside)
-            return guided.JsonSchema(told[inside])
+            return JsonSchema(told[inside])
         case "json_object":
             extra |= rest_of(told, _FORMAT, "type")
-            return guided.JsonObject()
+            return JsonObject()
         case "structural_tag":
-            return guided.StructuralTag(bytes(as_raw(said)).decode())
+            return StructuralTag(bytes(as_raw(said)).decode())
         case "text" if not rest_of(told, _FORMAT, "type"):
             return None
         case "regex_schema" | "regex":
             inside = "value" if kind == "regex" else kind
             if inside in told and not rest_of(told, _FORMAT, "type", inside):
-                return guided.Regex(_string(told[inside], f"{_FORMAT}.{inside}"))
+                return Regex(_string(told[inside], f"{_FORMAT}.{inside}"))
         case _:
             pass
     extra[_FORMAT] = as_raw(said)
@@ -54,7 +53,7 @@ def _read_schema(raw: Raw, extra: dict[str, Raw]) -> Output:
         raise Malformed(f"`{_FORMAT}.json_schema.schema` is missing.", param=f"{_FORMAT}.json_schema.schema")
     extra |= rest_of(named, f"{_FORMAT}.json_schema", "schema", "name", "description", "strict")
     name, description, strict = (msgspec.json.decode(named.get(key, b"null")) for key in ("name", "description", "strict"))
-    return guided.JsonSchema(named["schema"], name, description, strict)
+    return JsonSchema(named["schema"], name, description, strict)
 
 
 def _string(raw: Raw, path: str) -> str:
