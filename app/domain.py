@@ -185,3 +185,4 @@ class Exchange(Struct, frozen=True, array_like=True):
     charged_input: int = 0
     charged_output: int = 0
     cost_microusd: int | None = None  # None: unknown, for want of a price
+    guided: str | None = None  # how what constrained the answer was obeyed; None: nothing did

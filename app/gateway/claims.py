@@ -224,6 +224,7 @@ class Overheard:
             served_model=exchange.served_model,
             dropped=exchange.dropped,
             status=exchange.status,
+            guided=exchange.guided,
         )
 
 

@@ -95,7 +95,8 @@ class Underway:
 
     def replays(self, answer: Answer) -> None:
         """Stands for the inference whose answer is told again, and is no exchange of its own."""
-        self.id, self.episode_id, self.dropped = answer.inference_id, answer.episode_id, list(answer.dropped)
+        self.id, self.episode_id = answer.inference_id, answer.episode_id
+        self.dropped, self.guided = list(answer.dropped), answer.guided
         if answer.served_provider is not None and answer.served_model is not None:
             self.served = Attempt(answer.served_provider, answer.served_model, "", 0, 0)
 
@@ -145,6 +146,7 @@ class Underway:
             charged_input=used.input or 0,
             charged_output=used.output or 0,
             cost_microusd=cost_of(self.plan, served.provider, served.model, used, self.received_us / 1e6) if served else 0,
+            guided=self.guided,
         )
 
     def _used(self) -> Usage:

@@ -62,6 +62,7 @@ def inference_row(exchange: Exchange) -> tuple[Any, ...]:
         _charge(exchange.charged_input, INT4_MAX),
         _charge(exchange.charged_output, INT4_MAX),
         None if exchange.cost_microusd is None else _charge(exchange.cost_microusd, MOST_MICROUSD),
+        _text(exchange.guided),
     )
 
 

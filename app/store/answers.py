@@ -121,6 +121,7 @@ class Answer(Struct, frozen=True, array_like=True):
     served_model: str | None = None
     dropped: tuple[str, ...] = ()
     status: int = 200
+    guided: str | None = None
 
 
 class Claiming(Struct):

@@ -33,7 +33,7 @@ async def recorded(database: AsyncEngine, id: str, most_bytes: int) -> Recorded 
     # More than PLAIN and the answer is more than what may be told again: such a reply is not even loaded.
     fits = func.length(content.reply) <= most_bytes + len(PLAIN)
     kept = inferences.outerjoin(inference_content, (content.id == of.id) & (content.policy == "full") & fits)
-    columns = (of.outcome, of.status, of.episode_id, of.streamed, of.served_provider, of.served_model, of.dropped, content.reply)
+    columns = (of.outcome, of.status, of.episode_id, of.streamed, of.served_provider, of.served_model, of.dropped, of.guided, content.reply)
     query = select(*columns).select_from(kept).where(of.id == id)
     try:
         async with asyncio.timeout(_PATIENCE_S), database.connect() as connection:
@@ -58,6 +58,7 @@ def _read(id: str, row: Row[*tuple[Any, ...]], most_bytes: int) -> Recorded:
         served_model=row.served_model,
         dropped=tuple(row.dropped or ()),
         status=row.status,
+        guided=row.guided,
     )
     return Recorded(True, answer)
 

@@ -174,6 +174,7 @@ inferences = Table(
     Column("charged_input", Integer),  # what limits counted in the end; None: of before there were any
     Column("charged_output", Integer),
     Column("cost_microusd", BigInteger),  # None: unknown
+    Column("guided", Text),  # enforced, converted or validated; None: nothing constrained the answer
     Index(None, "episode_id"),
     postgresql_partition_by="RANGE (id)",
 )
