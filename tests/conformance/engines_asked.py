@@ -94,7 +94,9 @@ ASKED: Mapping[str, tuple[Asking, ...]] = {
         _chat("`tool_choice` by name", tools=[_tool()], tool_choice={"type": "function", "function": {"name": "f"}}),
         _chat("`strict` tools", tools=[_tool(strict=True)]),
         _chat("`parallel_tool_calls: false`", tools=[_tool()], parallel_tool_calls=False),
-        _chat("tools and a schema", tools=[_tool()], response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": _SCHEMA}}),
+        _chat(
+            "tools and a schema", tools=[_tool()], response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": _SCHEMA}}
+        ),
         Asking(
             "results of calls",
             {
