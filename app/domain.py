@@ -53,6 +53,7 @@ class Target(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
     `weight` None in all targets of a model: tried in order; else drawn by weight. `endpoints` empty: the provider's base_url.
     `dialect`: which of the provider's is spoken with it; None: the caller's own if it is among them, else the best that can say the ask.
+    `lora`: the LoRA adapter of that model which serves the name.
     """
 
     provider: str
@@ -60,6 +61,7 @@ class Target(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     weight: float | None = None
     endpoints: tuple[str, ...] = ()
     dialect: str | None = None
+    lora: str | None = None
 
 
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -80,6 +80,7 @@ def create_app(settings: Settings, turn: Turn, *, name: str) -> tuple[Litestar, 
         fleet.start()
         idempotency.start()
         conversations.start()
+        checks.start()
         counting = asyncio.create_task(keep_counting(gateway))
         try:
             yield
@@ -88,6 +89,7 @@ def create_app(settings: Settings, turn: Turn, *, name: str) -> tuple[Litestar, 
             fleet.stop()
             await idempotency.stop()
             await conversations.stop()
+            await checks.stop()
             await media.aclose()
             await limits.stop()
             await transport.aclose()

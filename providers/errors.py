@@ -22,9 +22,11 @@
         ├── TimedOut          504 too slow to connect, to begin, between blocks, or in all
         ├── Overloaded    429/503 it says that it has too much to do
         ├── Failed            5xx it says that it failed; 501 and 503 are kept, other numbers become 502
+        │   └── Unparsed      502 it could not read what its own model wrote
         ├── Garbled           502 what it answered is not what its API promises
         ├── CutShort          502 it ended midway
         ├── CredentialRefused 502 it did not accept *our* credential: not the caller's 401
+        ├── NotServed         501 it was not started for the route, or its model is not
         ├── NotObeyed         502 its answer is not of the form that it was asked for: nothing that the caller could use
         ├── Ignored           422 it answered, and not as it was asked to: another may
         └── Refused           4xx it says that the request is wrong: its own number is kept
@@ -211,6 +213,12 @@ class Failed(UpstreamError):
         self.status = told if told in (501, 503) else 502
 
 
+class Unparsed(Failed):
+    """The engine is well, and another try may go better: its model wrote what is no call, though it began like one."""
+
+    fault = False
+
+
 class Garbled(UpstreamError):
     pass
 
@@ -220,6 +228,12 @@ class CutShort(UpstreamError):
 
 
 class CredentialRefused(UpstreamError):
+    fault = False
+
+
+class NotServed(UpstreamError):
+    status = 501
+    kind = "unsupported"
     fault = False
 
 

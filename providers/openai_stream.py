@@ -8,7 +8,7 @@ from msgspec import Raw, Struct
 
 from providers.chat import Usage
 from providers.dialect import Stamp
-from providers.errors import CutShort, Garbled, UpstreamError
+from providers.errors import CutShort, Failed, Garbled, UpstreamError
 from providers.openai_usage import groq_usage, read_usage
 from providers.told import error_in
 from providers.wire import NULL, UNREADABLE, Body, Frames, frame, merged
@@ -19,6 +19,16 @@ class Head(Struct):
 
     index: int | None = None
     finish_reason: str | None = None
+
+
+# Finish reasons of vLLM, SGLang, LMDeploy and OpenRouter for what is no answer.
+_GIVEN_UP = frozenset({"error", "abort", "parse_error"})
+
+
+def check_ending(reason: str | None) -> None:
+    """Raises Failed for a finish reason that says that what came before is no answer."""
+    if reason in _GIVEN_UP:
+        raise Failed(f"The engine gave its answer up midway (finish_reason {reason!r}).")
 
 
 read_heads = msgspec.json.Decoder(list[Head]).decode
@@ -183,6 +193,7 @@ class StreamEditor:
             if index in self._finished:
                 continue
             if head.finish_reason:
+                check_ending(head.finish_reason)
                 finishing = True
                 if index == 0 or self.finish_reason is None:
                     self.finish_reason = head.finish_reason

@@ -5,8 +5,9 @@ from typing import Any, ClassVar, Literal
 
 import httpx
 from msgspec import Struct
+from msgspec.structs import replace
 
-from providers import guided
+from providers import guided, lora
 from providers.errors import Unsupported, UpstreamError
 from providers.guided import Constraint, Guiding, Way
 from providers.media import Kind
@@ -39,7 +40,7 @@ PATHS: Mapping[str, str] = {
     "anthropic_messages": "/messages",
     "anthropic_count_tokens": "/messages/count_tokens",
 }
-_AT_ROOT: Mapping[str, str] = {"vllm_generate": "/inference/v1/generate"}
+_AT_ROOT: Mapping[str, str] = {"vllm_generate": "/inference/v1/generate", "ollama_chat": "/api/chat"}
 
 # The dialects in which fields have OpenAI's names for them.
 _OPENAI_SHAPED = frozenset({"openai_chat", "openai_completions"})
@@ -86,8 +87,6 @@ class Provider:
         "guided": 'whether this server obeys JSON schemas for sure: "validated" (default; replies are looked at) or "enforced"',
         "dialects": "a list of the dialects that this host speaks, best first, where they are not those of its adapter",
     }
-    # Asked of each endpoint now and then, to learn what it is and whether it lives; None: it is never asked.
-    probe_path: ClassVar[str | None] = None
     # Whether a raw prompt may stand in place of messages in a chat (mini-sglang).
     takes_prompt: ClassVar[bool] = False
     # Media of these kinds this host takes in bytes only: it fetches nothing.
@@ -132,6 +131,7 @@ class Provider:
         self.options = options
         self.version = version
         self.base_url = base_url
+        self.loras: lora.Known = None
         self.streams: Literal["both", "only", "never"] = stream
         self.stream_usage = bool(options.get("stream_usage", True))
         self.refuses = self.refuses.difference(accepts)  # pyright: ignore[reportUnknownArgumentType]
@@ -150,6 +150,8 @@ class Provider:
 
     def url(self, base_url: str, dialect: str) -> httpx.URL:
         """Where a dialect is spoken. `base_url` with or without its version segment (/v1) is understood."""
+        if dialect.startswith("/"):  # of a route (providers/routes), which is named for where it is
+            return httpx.URL(versioned(base_url) + dialect[3:] if dialect.startswith("/v1/") else server_root(base_url) + dialect)
         at_root = _AT_ROOT.get(dialect)
         return httpx.URL(server_root(base_url) + at_root if at_root else versioned(base_url) + PATHS[dialect])
 
@@ -201,6 +203,8 @@ class Provider:
         for key in _OURS & body.keys():
             del body[key]
         bent = Bent([], None)
+        if constraint is not None and constraint.spacing is not None:
+            constraint = self._spaced(body, dialect, may_drop, constraint, bent.dropped)
         if dialect in _OPENAI_SHAPED:
             self._drop(body, may_drop, bent.dropped)
         if constraint is not None:
@@ -222,14 +226,40 @@ class Provider:
                 dropped.append(key)
             del body[key]
 
+    def _spaced(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint, dropped: list[str]) -> Constraint:
+        """With the white space that the caller wants between JSON's parts: as a regex, for an engine that has no word for it that it obeys.
+
+        Raises Unsupported where there is no such regex, unless the caller lets it go.
+        """
+        assert constraint.spacing is not None
+        field, pattern = constraint.spacing
+        if dialect in _OPENAI_SHAPED and "guided_whitespace_pattern" not in self.refuses and any(map(body.said, {field} | self.own_words)):
+            return constraint
+        output = constraint.output
+        try:
+            if "regex" not in self.guided or dialect not in _OPENAI_SHAPED or not isinstance(output, guided.JsonSchema):
+                raise Unsupported("it obeys neither a pattern for white space nor a regex in its place.")
+            regex = guided.Regex(guided.schema_to_regex(output.schema, pattern))
+        except Unsupported as reason:
+            if not may_drop(field) and not may_drop(field.partition(".")[0]):
+                raise self.unsupported(field, reason.message) from None
+            dropped.append(field)
+            body.pop(field, None)
+            return replace(constraint, spacing=None)
+        body.pop(field, None)
+        return replace(constraint, output=regex, plain=False)
+
     def _guide(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint, bent: Bent) -> None:
         for path, _ in () if self.strict_tools else constraint.tools:
             said = path.rpartition(".")[0] + ".strict"
             if not (may_drop(said) or may_drop("tools")):
                 raise self.unsupported(said, "it does not hold the arguments of calls to their schema.")
             bent.dropped.append(said)
+        converted = constraint.spacing is not None and isinstance(constraint.output, guided.Regex)
         try:
-            bent.guiding = self.guiding(constraint, dialect, as_said=any(map(body.said, self.own_words)))
+            bent.guiding = self.guiding(constraint, dialect, as_said=not converted and any(map(body.said, self.own_words)))
+            if converted and bent.guiding is not None and bent.guiding.how == "enforced":
+                bent.guiding = replace(bent.guiding, how="converted")
         except Unsupported:
             if not may_drop(constraint.field.partition(".")[0]) and not may_drop(constraint.field):
                 raise
@@ -238,6 +268,19 @@ class Provider:
             for key in _CONSTRAINING & body.keys():
                 del body[key]
             body.update({} if bent.guiding is None else bent.guiding.fields or {})
+
+    @property
+    def takes_lora(self) -> bool:
+        """Whether a target of it may name a LoRA adapter."""
+        return self.name in lora.NAMINGS
+
+    def name_of(self, model: str, adapter: str, body: Body) -> str:
+        """What stands for a model with a LoRA adapter; what else names it is written into the body. Raises Missing, Unsupported."""
+        naming = lora.NAMINGS.get(self.name)
+        if naming is None:
+            raise self.unsupported("model", f"it cannot be asked for a LoRA adapter, as the target's {adapter!r:.100} is.")
+        lora.check(adapter, self.loras, self.configured_as)
+        return naming(model, adapter, body, self.loras)
 
     def unsupported(self, field: str, why: str) -> Unsupported:
         return Unsupported(
@@ -251,10 +294,6 @@ class Provider:
 
     def abort(self, base_url: str, id: str) -> tuple[httpx.URL, bytes] | None:
         """Where, and with which body, the request that was given this id in `id_field` is stopped by POST; None: closing is enough."""
-        return None
-
-    def read_version(self, probe: bytes) -> tuple[int, ...] | None:
-        """The engine's version out of its answer to `probe_path`; None if it does not say."""
         return None
 
 

@@ -22,6 +22,10 @@ _SUSPECTS = re.compile(
 # Capitals after small letters within a word, twice: rare in names, all but sure in keys.
 _JUMPS = re.compile(r"[a-z][A-Z].*[a-z][A-Z]")
 _LONGEST = 2000
+# LMDeploy's proxy tells with status 200 what its nodes refused, FastAPI's `detail` included, and its own errors by these codes.
+# Source: lmdeploy/serve/proxy/utils.py and proxy.py (0.16 and 0.18), read 2026-11.
+_PROXYS_OWN = ("error_code", "detail")
+_PROXYS_CODES: Mapping[int, int] = {10400: 404, 10401: 503, 10402: 504}
 _LONGEST_WAIT_S = 86_400.0
 
 
@@ -54,6 +58,12 @@ def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Upstream
             return CredentialRefused(f"The engine refused the gateway's own credential: {text}", told=status)
         case 404:
             return Missing(text, told=status, param=param)
+        case 424:
+            # TGI's own failing while it writes; nothing is wrong with what was asked.
+            return Failed(text, told=status, retry_after_s=retry_after_s)
+        case 499:
+            # An engine's own cancelling of a request (LMDeploy, Ollama): of nobody who waits here.
+            return Failed(text, told=status, retry_after_s=retry_after_s)
         case 408 | 504:
             return TimedOut(text, told=status, retry_after_s=retry_after_s)
         case 429 | 503 | 529:
@@ -68,7 +78,8 @@ def error_in(body: Mapping[str, Any]) -> UpstreamError | None:
     """The error that an answer with status 200 holds, in a frame of a stream or in its body; None if it holds none."""
     error = body.get("error")
     flat = body.get("object") == msgspec.Raw(b'"error"')
-    if not flat and (error is None or error == NULL):
+    of_proxy = "choices" not in body and any(body.get(key, NULL) != NULL for key in _PROXYS_OWN)
+    if not (flat or of_proxy) and (error is None or error == NULL):
         return None
     raw = msgspec.json.encode(body)
     code = _code(_decoded(raw))
@@ -99,6 +110,10 @@ def _code(said: Any) -> int:
             return code
         case {"code": str(code)} if len(code) == 3 and code.isdecimal():
             return int(code)
+        case {"error_code": int(code)}:
+            return _PROXYS_CODES.get(code, 0)
+        case {"detail": [*_]}:
+            return 422
         case _:
             return 0
 
@@ -135,7 +150,7 @@ def _message(said: Any) -> str:
             return _message(inner)
         case {"detail": inner} if inner:
             return _message(inner)
-        case {"msg": str(text)}:
+        case {"msg": str(text)} | {"error_code": int(), "text": str(text)}:
             return text
         case [first, *_]:
             return _message(first)

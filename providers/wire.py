@@ -55,7 +55,7 @@ class Body(dict[str, Any]):
         except UNREADABLE:
             pass
         try:
-            return cls(_decoder.decode(mended(raw)))
+            return cls(_decoder.decode(_out_of_string(mended(raw))))
         except UNREADABLE as fault:
             raise Garbled(f"The engine's answer is not the JSON object that its API promises: {fault}.") from None
 
@@ -73,6 +73,11 @@ class Body(dict[str, Any]):
         return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
 
 
+def _out_of_string(raw: bytes) -> bytes:
+    """JSON within a JSON string, as LMDeploy's proxy tells a model that it does not have (lmdeploy/serve/proxy/proxy.py, read 2026-11)."""
+    return msgspec.json.decode(raw, type=str).encode() if raw[:1] == b'"' else raw
+
+
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -81,6 +86,7 @@ class Frames:
 
     Comments, ids, event names and retry times are passed over: no dialect of chat needs them. Line ends may be LF, CRLF or CR.
     Data over several lines is given on one: it is JSON, where a line end is white space, and is sent on in one line.
+    A line that is itself the beginning of an object counts as data: LMDeploy's proxy tells its errors so, in the midst of a stream.
     Raises Garbled if one event grows over `limit_bytes`: an engine must not be able to fill our memory.
     Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, read 2026-11.
     """
@@ -99,6 +105,9 @@ class Frames:
             tail = b"\r" if block.endswith(b"\r") else b""
             block = block[: len(block) - len(tail)].replace(b"\r\n", b"\n").replace(b"\r", b"\n") + tail
         *whole, self._rest = block.split(b"\n\n")
+        if self._rest[:1] == b"{" and self._rest[-1:] == b"\n":
+            whole.append(self._rest)
+            self._rest = b""
         if len(self._rest) > self._limit:
             raise Garbled(f"The engine sent an event of more than {self._limit} bytes.")
         return [data for frame in whole if (data := _data(frame)) is not None]
@@ -118,7 +127,7 @@ def _data(frame: bytes) -> bytes | None:
         if is_data:
             return data or None
     lines = [line[5:].removeprefix(b" ") for line in frame.removeprefix(_BOM).split(b"\n") if line.startswith(b"data:")]
-    return b" ".join(line for line in lines if line) or None
+    return b" ".join(line for line in lines if line) or (on_one_line(frame) if frame[:1] == b"{" else None)
 
 
 def frame(data: bytes) -> bytes:

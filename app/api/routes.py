@@ -8,10 +8,11 @@ from litestar.types import ControllerRouterHandler
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.api import auth, limits, models, operations, responses, usage
-from app.api.admin import inferences, keys, teams
+from app.api.admin import engines, inferences, keys, teams
 from app.api.door import Door
 from app.gateway.serve import Gateway
 from providers.dialects.catalogue import DIALECTS
+from providers.routes.catalogue import PATHS
 
 ASKED_AT = {
     "/v1/chat/completions": "openai_chat",
@@ -21,6 +22,7 @@ ASKED_AT = {
     "/v1/messages": "anthropic_messages",
     "/v1/messages/count_tokens": "anthropic_count_tokens",
     "/inference/v1/generate": "vllm_generate",
+    **PATHS,
 }
 
 
@@ -44,6 +46,5 @@ def administration(gateway: Gateway, database: AsyncEngine) -> Router:
     async def admins_only(request: Request[Any, Any, Any]) -> None:
         await auth.admin(gateway.live, request.scope)
 
-    return Router(
-        "/admin/v1", route_handlers=[inferences.routes(database), keys.routes(database), teams.routes(database)], before_request=admins_only
-    )
+    handlers = [inferences.routes(database), keys.routes(database), teams.routes(database), engines.routes(gateway)]
+    return Router("/admin/v1", route_handlers=handlers, before_request=admins_only)

@@ -4,6 +4,7 @@ import click
 
 from app.cli.chat import chat
 from app.cli.configuration import apply, export, models, providers
+from app.cli.engines import engines
 from app.cli.keys import keys
 from app.cli.looking import doctor, status
 from app.cli.running import migrate, sandbox, serve, up, writer
@@ -31,4 +32,4 @@ def main() -> None:
 main.add_section("Run it", (up, serve, writer, sandbox, migrate))
 main.add_section("Say what there is", (apply, export, models, providers))
 main.add_section("Say who may ask", (keys, teams))
-main.add_section("Use it and look after it", (chat, status, doctor))
+main.add_section("Use it and look after it", (chat, engines, status, doctor))

@@ -25,6 +25,7 @@ from providers.errors import (
     CutShort,
     Garbled,
     LimitReached,
+    Missing,
     NotObeyed,
     NotOffered,
     TimedOut,
@@ -34,6 +35,8 @@ from providers.errors import (
     UpstreamError,
 )
 from providers.guided import Guiding
+from providers.routes.route import Route
+from providers.routes.way import Way
 
 log = logging.getLogger(__name__)
 
@@ -119,6 +122,9 @@ class Attempts:
                     break
                 try:
                     prepared = await _prepare(asked, endpoint, target)
+                except (Missing, Unreachable) as reason:  # a LoRA adapter that is known not to be there, or not known to be
+                    failed = reason
+                    continue
                 except NotOffered as reason:
                     not_offered = not_offered or reason
                     break
@@ -238,7 +244,8 @@ class Attempts:
             response = upstream.response = await self._transport.handle_async_request(request)
             if response.status_code >= 300 or response.status_code < 200:
                 body = await _read(response, _ERROR_BODY_BYTES)
-                raise endpoint.provider.read_error(response.status_code, response.headers, body)
+                error = endpoint.provider.read_error(response.status_code, response.headers, body)
+                raise theirs.told(error, endpoint.provider.configured_as) if isinstance(theirs, Way) else error
             streamed = _is_stream(response, prepared.stream)
             if prepared.guiding is not None and (prepared.guiding.how == "validated" or prepared.guiding.quoted):
                 return await self._hold(response, streamed, prepared.guiding, theirs, asked, stamp, underway)
@@ -259,7 +266,7 @@ class Attempts:
         response: httpx.Response,
         streamed: bool,
         guiding: Guiding,
-        theirs: translate.AnyDialect,
+        theirs: translate.Theirs,
         asked: Asked,
         stamp: Stamp,
         underway: Underway,
@@ -307,6 +314,8 @@ class Attempts:
 async def _prepare(asked: Asked, endpoint: Endpoint, target: Target) -> Prepared:
     """In the best dialect of the endpoint that can say the ask. Raises Unsupported for what the best of all cannot say, or NotOffered."""
     provider = endpoint.provider
+    if isinstance(asked.dialect, Route):
+        return asked.routed(asked.dialect, provider, target)
     unsupported: Unsupported | None = None
     for dialect in asked.dialects(provider, endpoint.dialects if target.dialect is None else (target.dialect,)):
         try:
@@ -352,7 +361,7 @@ def _is_stream(response: httpx.Response, wanted: bool) -> bool:
                 raise Garbled(f"The engine encoded its answer ({value.decode('latin-1'):.40}), which it was not asked to do.")
             case _:
                 pass
-    return kind.startswith(b"text/event-stream") or (wanted and not kind.startswith(b"application/"))
+    return kind.startswith((b"text/event-stream", b"application/x-ndjson")) or (wanted and not kind.startswith(b"application/"))
 
 
 def _blocks(response: httpx.Response) -> AsyncIterator[bytes]:

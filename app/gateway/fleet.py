@@ -3,21 +3,29 @@
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
 
 import httpx
 
 from app.domain import Directory, ProviderConfig, Target
 from app.settings import Settings
-from providers import catalogue, credentials
+from providers import catalogue, credentials, probing
+from providers.engines.versions import read_numbers
 from providers.errors import UpstreamError
 from providers.h1 import Standing
-from providers.provider import Provider, server_root
+from providers.probing import HABITS, Found, Told
+from providers.provider import BadOption, Provider, server_root
 
 log = logging.getLogger(__name__)
 
 Header = tuple[bytes, bytes]
 
+
+Health = Literal["unknown", "answers", "not_ready", "silent", "not_asked"]
+
+_PROBE_TIMEOUT = {"connect": 2.0, "first": 5.0, "read": 5.0, "total": 10.0}
+_PROBE_BYTES = 4 * 1024 * 1024
 
 # Requests like the last are made from it; of headers that callers choose there may be as many as callers please.
 _MOST_LINES = 64
@@ -32,7 +40,10 @@ class Line:
 
 
 class Endpoint:
-    """One address of a provider. `dialects`: those spoken there, best first. `in_flight` and the breaker are this worker's own view."""
+    """One address of a provider. `dialects`: those spoken there, best first. `in_flight` and the breaker are this worker's own view.
+
+    `found`: what probing found there; None: nothing yet. `answered_s`: when it last answered a probe, in Unix time.
+    """
 
     def __init__(self, config: ProviderConfig, provider: Provider, base_url: str) -> None:
         self.config = config
@@ -42,6 +53,9 @@ class Endpoint:
         self.in_flight = 0
         self.faults = 0
         self.shut_until = 0.0
+        self.found: Found | None = None
+        self.answered_s: float | None = None
+        self.health: Health = "unknown" if config.adapter in HABITS else "not_asked"
         self._headers: list[Header] | None = None
         self._lines: dict[tuple[str, bytes], Line] = {}
 
@@ -60,12 +74,19 @@ class Endpoint:
         request.extensions = {"standing": line.standing, "timeout": timeout}
         return request
 
-    def told(self, url: httpx.URL, body: bytes) -> httpx.Request:
-        """A request beside the dialects, by POST, for which nobody waits long. Raises credentials.NoCredential."""
+    def told(self, url: httpx.URL, body: bytes, method: str = "POST", timeout: Mapping[str, float] = _PROBE_TIMEOUT) -> httpx.Request:
+        """A request beside the dialects, for which nobody waits long unless `timeout` says so. Raises credentials.NoCredential."""
         if self._headers is None:
             self._headers = self._signed()
-        timeout = {"connect": 2.0, "first": 5.0, "read": 5.0, "total": 10.0}
-        return httpx.Request("POST", url, headers=self._headers, content=body, extensions={"timeout": timeout})
+        return httpx.Request(method, url, headers=self._headers, content=body, extensions={"timeout": timeout})
+
+    def probe(self, path: str) -> httpx.Request:
+        """With the credential, if it can be read: some engines tell of their models to those alone who may use them."""
+        url = httpx.URL(server_root(self.base_url) + path)
+        try:
+            return self.told(url, b"", "GET")
+        except credentials.NoCredential:
+            return httpx.Request("GET", url, headers=[("user-agent", "narthex")], extensions={"timeout": _PROBE_TIMEOUT})
 
     def renew_credential(self) -> bool:
         """After a refusal: whether another one lies now where it is kept. The next request goes with what is there."""
@@ -91,10 +112,33 @@ class Endpoint:
         ours = {"content-type": "application/json", "accept": "application/json, text/event-stream", "user-agent": "narthex"}
         return [(name.encode("ascii"), value.encode("ascii")) for name, value in [*ours.items(), *self.provider.headers(secret)]]
 
-    def learn(self, version: tuple[int, ...] | None) -> None:
-        if version is not None and version != self.provider.version:
-            self.provider = self.provider.at_version(version)
-            self.dialects = self.provider.spoken
+    def learn(self, found: Found) -> None:
+        """From now on it is spoken to as what it is, which may not be what it is configured as."""
+        self.found = found
+        version = read_numbers(found.version or "")
+        adapter = self.config.adapter if found.engine is None or found.engine not in catalogue.ADAPTERS else found.engine
+        provider = self.provider if adapter == self.provider.name else self._as(adapter)
+        if version != provider.version:
+            provider = provider.at_version(version)
+        provider.loras = found.loras
+        if provider is not self.provider:
+            self.provider, self.dialects = provider, provider.spoken
+            self._lines.clear()
+
+    def _as(self, adapter: str) -> Provider:
+        name, options = self.provider.configured_as, self.config.options
+        if adapter != self.config.adapter:
+            known = catalogue.ADAPTERS[adapter].known_options
+            # The version that is said there is another engine's.
+            options = {key: value for key, value in options.items() if key in known and key != "version"}
+            if self.config.adapter != "auto":
+                where = {"endpoint": self.base_url, "provider": name, "configured": self.config.adapter, "found": adapter}
+                log.warning("an endpoint is not what it is configured as, and is served as what it is", extra=where)
+        try:
+            return catalogue.build(adapter, name, options, self.base_url)
+        except BadOption as fault:
+            log.warning("an endpoint cannot be served as what it is", extra={"endpoint": self.base_url, "fault": str(fault)})
+            return catalogue.build(self.config.adapter, name, self.config.options, self.base_url)
 
 
 class Fleet:
@@ -102,7 +146,7 @@ class Fleet:
 
     def __init__(self, settings: Settings, transport: httpx.AsyncBaseTransport) -> None:
         self._settings = settings
-        self._transport = transport
+        self.transport = transport
         self._endpoints: Mapping[tuple[str, str], Endpoint] = {}
         self._of_target: dict[tuple[str, tuple[str, ...]], tuple[Endpoint, ...]] = {}
         self._probing: asyncio.Task[None] | None = None
@@ -137,6 +181,14 @@ class Fleet:
         now = time.monotonic()
         return sorted(endpoints, key=lambda endpoint: (endpoint.shut_until > now, endpoint.in_flight))
 
+    @property
+    def endpoints(self) -> Collection[Endpoint]:
+        return self._endpoints.values()
+
+    def of(self, target: Target) -> Sequence[Endpoint]:
+        """All endpoints of a target, in no order."""
+        return self._of_target.get((target.provider, target.endpoints), ())
+
     def praise(self, endpoint: Endpoint) -> None:
         endpoint.faults = 0
 
@@ -158,7 +210,7 @@ class Fleet:
     async def _probe_all(self) -> None:
         while True:
             self._new.clear()
-            asked = [endpoint for endpoint in self._endpoints.values() if endpoint.provider.probe_path is not None]
+            asked = [endpoint for endpoint in self._endpoints.values() if endpoint.config.adapter in HABITS]
             await asyncio.gather(*(self._probe(endpoint) for endpoint in asked))
             try:
                 async with asyncio.timeout(self._settings.probe_interval_s):
@@ -167,34 +219,65 @@ class Fleet:
                 pass
 
     async def _probe(self, endpoint: Endpoint) -> None:
-        """An answer closes the breaker and may tell a version; silence opens it, so that no request has to find out."""
+        """An answer closes the breaker and may tell what it is; silence opens it, so that no request has to find out."""
         try:
-            await self._ask(endpoint)
+            await self._look(endpoint)
         except Exception:  # whatever it answered: the others are to be asked again
             log.exception("an endpoint's answer to its probe cannot be read", extra={"endpoint": endpoint.base_url})
 
-    async def _ask(self, endpoint: Endpoint) -> None:
-        path = endpoint.provider.probe_path or "/"
-        request = httpx.Request(
-            "GET",
-            server_root(endpoint.base_url) + path,
-            headers=[("user-agent", "narthex")],
-            extensions={"timeout": {"connect": 2.0, "first": 5.0, "read": 5.0, "total": 10.0}},
-        )
+    async def _look(self, endpoint: Endpoint) -> None:
+        """Whether it lives and which models it has; what it is, at first, after a silence, and when its models change."""
+        found = endpoint.found
+        known = found is not None and endpoint.health != "silent"
+        # Of one that is not known the list of models: what is cheap for one engine is a generation for another.
+        path = HABITS[found.engine].alive if known and found is not None and found.engine is not None else probing.MODELS
         try:
-            response = await self._transport.handle_async_request(request)
-            try:
-                body = await response.aread()
-            finally:
-                await response.aclose()
+            alive = await self._get(endpoint, path)
         except httpx.TransportError as fault:
-            if endpoint.shut_until == 0.0:
+            if endpoint.health != "silent":
                 log.warning("an endpoint does not answer", extra={"endpoint": endpoint.base_url, "fault": repr(fault)})
-            endpoint.shut_until = time.monotonic() + max(self._settings.breaker_open_s, 2 * self._settings.probe_interval_s)
+            self._shut(endpoint, "silent")
             return
-        endpoint.shut_until = 0.0
-        if response.status_code == 200:
-            endpoint.learn(endpoint.provider.read_version(body))
+        endpoint.answered_s = time.time()
+        models = alive if path == probing.MODELS else await self._get_if_there(endpoint, probing.MODELS)
+        listed = probing.listed(models)
+        if not known or (found is not None and listed is not None and listed != found.models):
+            endpoint.learn(probing.recognise(await self._told(endpoint, {path: alive, probing.MODELS: models})))
+        if probing.is_ready(alive):
+            endpoint.health = "answers"
+            endpoint.shut_until = 0.0
+        else:
+            self._shut(endpoint, "not_ready")
+
+    async def _told(self, endpoint: Endpoint, told: dict[str, Told]) -> Mapping[str, Told]:
+        """All that recognise() wants to know."""
+        while paths := [path for path in probing.paths(told) if path not in told]:
+            answers = await asyncio.gather(*(self._get_if_there(endpoint, path) for path in paths))
+            told.update(zip(paths, answers, strict=True))
+        return told
+
+    async def _get_if_there(self, endpoint: Endpoint, path: str) -> Told:
+        try:
+            return await self._get(endpoint, path)
+        except httpx.TransportError:
+            return Told(0, b"")
+
+    async def _get(self, endpoint: Endpoint, path: str) -> Told:
+        response = await self.transport.handle_async_request(endpoint.probe(path))
+        try:
+            assert isinstance(response.stream, httpx.AsyncByteStream)
+            body = b""
+            async for block in response.stream:
+                body += block
+                if len(body) > _PROBE_BYTES:
+                    return Told(response.status_code, b"")
+            return Told(response.status_code, body)
+        finally:
+            await response.aclose()
+
+    def _shut(self, endpoint: Endpoint, health: Health) -> None:
+        endpoint.health = health
+        endpoint.shut_until = time.monotonic() + max(self._settings.breaker_open_s, 2 * self._settings.probe_interval_s)
 
 
 def _addresses(target: Target, config: ProviderConfig) -> tuple[str, ...]:

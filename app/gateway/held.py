@@ -11,6 +11,9 @@ from providers.errors import NotObeyed
 from providers.guided import Constraint, Guiding
 from providers.wire import UNREADABLE
 
+# Of a pair of escapes, as characters beyond the first 65536 are written, all but the last sign.
+_LONGEST_HALF = 11
+
 
 async def obeying(answer: ChatResponse, guiding: Guiding, constraint: Constraint, checks: Checks) -> ChatResponse:
     """The answer, out of its quotes if it came in some. Raises NotObeyed if one of its choices does not obey.
@@ -63,10 +66,10 @@ def _unquoted(choice: Choice) -> Choice:
 
 
 def _plain(said: str) -> str:
-    """What a JSON string says; of one that was cut off, as much as came."""
-    for ending in ("", '"'):
+    """What a JSON string says; of one that was cut off, as much as came whole: its last escape may be half."""
+    for beginning in (said, *(said[: len(said) - half] + '"' for half in range(min(_LONGEST_HALF, len(said)) + 1))):
         try:
-            return msgspec.json.decode(said + ending, type=str)
+            return msgspec.json.decode(beginning, type=str)
         except UNREADABLE:
             continue
     return said

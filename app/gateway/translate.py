@@ -21,6 +21,8 @@ from providers.errors import Garbled, Malformed, NotObeyed, NotOffered, Upstream
 from providers.events import Counted, Delta, Event, Finished, Fold, unfold
 from providers.guided import Constraint, Guiding
 from providers.provider import Provider
+from providers.routes.route import Route
+from providers.routes.way import Way
 from providers.wire import UNREADABLE, Body
 
 _MOST_PLACES = 32
@@ -34,6 +36,7 @@ _BYTES_OF_TOKEN = 4
 
 # Those that engines alone are asked in are told by their half.
 AnyDialect = Dialect | EngineDialect
+Theirs = AnyDialect | Way
 
 
 class Prepared(Struct, frozen=True):
@@ -43,7 +46,7 @@ class Prepared(Struct, frozen=True):
     """
 
     raw: bytes
-    dialect: AnyDialect
+    dialect: Theirs
     stream: bool
     dropped: list[str]
     betas: bytes
@@ -126,6 +129,20 @@ class Asked:
             return None
         return self._prepared(self.dialect, Body(self.ask.body), provider, target, [], self.constraint)
 
+    def routed(self, route: Route, provider: Provider, target: Target) -> Prepared:
+        """For a route that each engine has in its own way. Raises NotOffered and Unsupported."""
+        if target.dialect is not None:
+            raise NotOffered(
+                f"{provider.configured_as}, which serves {self.ask.model!r:.100}, is asked in {target.dialect} alone.", param="model"
+            )
+        body = Body(self.ask.body)
+        way, dropped = route.ask(body, provider, self.ask.model, target.model, self._may_drop)
+        if target.lora is not None and not route.free:
+            if not way.says_model:
+                raise provider.unsupported("model", f"its {way.name} cannot be asked for a LoRA adapter.")
+            body["model"] = provider.name_of(target.model, target.lora, body)
+        return Prepared(body.write(), way, False, dropped, b"", None)
+
     async def crossed(self, dialect: AnyDialect, provider: Provider, target: Target) -> Prepared:
         """Raises as edited() does, and for media that cannot be fetched."""
         ours, theirs = both(self.dialect, dialect)
@@ -166,7 +183,7 @@ class Asked:
     ) -> Prepared:
         bent = provider.bend(body, dialect.name, self._may_drop, constraint)
         dropped += bent.dropped
-        body["model"] = target.model
+        body["model"] = target.model if target.lora is None else provider.name_of(target.model, target.lora, body)
         if provider.id_field is not None:
             body[provider.id_field] = self._id
         stream = self.ask.stream
@@ -311,7 +328,7 @@ class Crossing:
                 pass
 
 
-def editor(ours: Dialect, theirs: AnyDialect, stamp: Stamp, *, streamed: bool) -> Editor:
+def editor(ours: Dialect, theirs: Theirs, stamp: Stamp, *, streamed: bool) -> Editor:
     """What makes the engine's answer, streamed or whole, a stream of the caller's."""
     if streamed and ours is theirs:
         return ours.editor(stamp)
@@ -319,20 +336,22 @@ def editor(ours: Dialect, theirs: AnyDialect, stamp: Stamp, *, streamed: bool) -
     return Crossing(caller, engine, stamp) if streamed else Unfolding(caller, engine, stamp)
 
 
-def folding(ours: Dialect, theirs: AnyDialect, stamp: Stamp) -> Folding:
+def folding(ours: Dialect, theirs: Theirs, stamp: Stamp) -> Folding:
     caller, engine = both(ours, theirs)
     return Folding(caller, engine, stamp)
 
 
-def whole(raw: bytes, ours: Dialect, theirs: AnyDialect, stamp: Stamp) -> Edited:
+def whole(raw: bytes, ours: Dialect, theirs: Theirs, stamp: Stamp) -> Edited:
     """A whole answer made the caller's."""
     if ours is theirs:
         return ours.edit(raw, stamp)
+    if isinstance(theirs, Way) and isinstance(ours, Route):
+        return ours.read(raw, theirs, stamp)
     caller, engine = both(ours, theirs)
     return written(finished(engine.read_response(raw)), caller, stamp)
 
 
-def both(ours: Dialect, theirs: AnyDialect) -> tuple[ChatDialect, EngineDialect]:
+def both(ours: Dialect, theirs: Theirs) -> tuple[ChatDialect, EngineDialect]:
     """Raises Garbled for what is no chat: an engine streams what was to come whole, or the reverse."""
     caller, engine = CHAT_DIALECTS.get(ours.name), ENGINE_DIALECTS.get(theirs.name)
     if caller is None or engine is None:

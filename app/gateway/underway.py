@@ -117,6 +117,8 @@ class Underway:
         if self._wasted.input or self._wasted.output:
             input, output = (self._wasted.input or 0) + (used.input or 0), (self._wasted.output or 0) + (used.output or 0)
             used = replace(used, input=input, output=output)
+        # What nobody got has its price too: that of whoever made it last.
+        paid = served or (self.attempts[-1] if self.attempts and (self._wasted.input or self._wasted.output) else None)
         return Exchange(
             id=self.id,
             episode_id=self.episode_id,
@@ -145,7 +147,7 @@ class Underway:
             end_user=self.ask.end_user and self.ask.end_user[:_LONGEST_USER],
             charged_input=used.input or 0,
             charged_output=used.output or 0,
-            cost_microusd=cost_of(self.plan, served.provider, served.model, used, self.received_us / 1e6) if served else 0,
+            cost_microusd=cost_of(self.plan, paid.provider, paid.model, used, self.received_us / 1e6) if paid else 0,
             guided=self.guided,
         )
 

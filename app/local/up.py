@@ -41,7 +41,7 @@ def up(settings: Settings, say: Callable[[str], None]) -> None:
         supervisor.wait()
         say(greeting.text(settings, key))
         known = ask(settings.database_url, beginnings.addresses)
-        for offer in neighbours.offers(neighbours.USUAL, besides={settings.port}, known=known):
+        for offer in neighbours.offers(neighbours.USUAL_PORTS, besides={settings.port}, known=known):
             say(offer)
         supervisor.run()
 

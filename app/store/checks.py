@@ -13,6 +13,7 @@ from app.store.price_checks import LONGEST_NAME
 from providers import catalogue
 from providers.credentials import check as check_credential
 from providers.dialects.catalogue import DIALECTS
+from providers.lora import NAMINGS
 
 
 def check(wanted: Directory) -> None:
@@ -65,6 +66,8 @@ def _check_model(name: str, model: ModelConfig, wanted: Directory) -> None:
             raise BadConfiguration(f"{place}.provider: there is no provider {target.provider!r}. There are: {known}.")
         if not target.model.strip() or not target.model.isprintable() or len(target.model) > LONGEST_NAME:
             raise BadConfiguration(f"{place}.model must be the engine's name for its model; {target.model!r:.100} is none.")
+        if target.lora is not None:
+            _check_lora(place, target.lora, wanted.providers[target.provider].adapter)
         if target.weight is not None and not 0 <= target.weight < float("inf"):
             raise BadConfiguration(f"{place}.weight must be 0 or more.")
         if target.dialect is not None and target.dialect not in DIALECTS:
@@ -78,6 +81,14 @@ def _check_model(name: str, model: ModelConfig, wanted: Directory) -> None:
             raise BadConfiguration(f"models.{name}.fallbacks: a model cannot fall back to itself.")
     if model.output_tokens is not None and model.output_tokens < 1:
         raise BadConfiguration(f"models.{name}.output_tokens must be 1 or more.")
+
+
+def _check_lora(place: str, lora: str, adapter: str) -> None:
+    if not lora.strip() or not lora.isprintable() or len(lora) > LONGEST_NAME:
+        raise BadConfiguration(f"{place}.lora must be the engine's name for a LoRA adapter; {lora!r:.100} is none.")
+    if adapter not in NAMINGS and adapter != "auto":
+        able = ", ".join(sorted(NAMINGS.keys() & catalogue.ADAPTERS.keys()))
+        raise BadConfiguration(f"{place}.lora: adapter {adapter!r} cannot be asked for a LoRA adapter. These can: {able}.")
 
 
 def _check_url(place: str, url: str) -> None:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
 
+from providers.routes.catalogue import PATHS
+
 # Where a key can be sent; one that may only go elsewhere could never be used, so it is refused.
 ROUTES = (
     *("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/responses/*", "/v1/embeddings"),
-    *("/v1/messages", "/v1/messages/count_tokens", "/inference/v1/generate"),
+    *("/v1/messages", "/v1/messages/count_tokens", "/inference/v1/generate", *PATHS),
     *("/v1/models", "/v1/models/*", "/v1/limits", "/v1/limits/preview", "/v1/usage", "/admin/v1/*"),
 )
 LONGEST = 200

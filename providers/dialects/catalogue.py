@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from providers.dialect import ChatDialect, Dialect, EngineDialect
 from providers.dialects.anthropic_count_tokens import AnthropicCountTokens
 from providers.dialects.anthropic_messages import AnthropicMessages
+from providers.dialects.ollama_chat import OllamaChat
 from providers.dialects.openai_chat import OpenAIChat
 from providers.dialects.openai_completions import OpenAICompletions
 from providers.dialects.openai_embeddings import OpenAIEmbeddings
 from providers.dialects.openai_responses import OpenAIResponses
 from providers.dialects.vllm_generate import VLLMGenerate
+from providers.routes.catalogue import ROUTES
 
 # Those of which meaning can be read and written, so that a caller of one reaches an engine of another.
 CHAT_DIALECTS: Mapping[str, ChatDialect] = {
@@ -17,9 +19,10 @@ CHAT_DIALECTS: Mapping[str, ChatDialect] = {
 }
 
 # Those and the ones that only engines speak: no caller asks in them.
-ENGINE_DIALECTS: Mapping[str, EngineDialect] = {**CHAT_DIALECTS}
+ENGINE_DIALECTS: Mapping[str, EngineDialect] = {**CHAT_DIALECTS, OllamaChat.name: OllamaChat()}
 
 DIALECTS: Mapping[str, Dialect] = {
     **CHAT_DIALECTS,
     **{each.name: each for each in (OpenAIEmbeddings(), AnthropicCountTokens(), VLLMGenerate())},
+    **ROUTES,
 }

@@ -18,13 +18,12 @@ class Sandbox(Provider):
     )
     guided_in = frozenset({"openai_chat", "openai_completions", "vllm_generate"})
     default_base_url: ClassVar[str | None] = None
-    probe_path: ClassVar[str | None] = "/version"
     known_options: ClassVar[Mapping[str, str]] = {}
 
     refuses: frozenset[str] = frozenset()
     hints = frozenset({"guided_decoding_backend", "user", "store", "metadata", "service_tier"})
 
-    own_words = guided.WORDS
+    own_words = guided.WORDS - {"regex", "ebnf", "grammar", "json_schema"}
 
     @property
     def guided(self) -> guided.Ways:

@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from providers.errors import Malformed
+from providers.errors import Malformed, Unsupported
 from providers.guided.formats import read_format
 from providers.guided.output import JsonObject, JsonSchema, Output
-from providers.guided.reading import WORDS, read_output, read_structured
+from providers.guided.patterns import is_spacing
+from providers.guided.reading import WORDS, read_output, read_spacing, read_structured
 from providers.rest import as_raw
 from providers.wire import NULL, UNREADABLE, Body
 
@@ -17,21 +18,25 @@ from providers.wire import NULL, UNREADABLE, Body
 class Constraint(Struct, frozen=True):
     """`field`: the caller's path of `output`. `plain`: it stands in response_format, in the form that OpenAI gave that.
 
-    `tools`: the paths and schemas of the parameters of tools that are to be strict.
+    `tools`: the paths and schemas of the parameters of tools that are to be strict. `spacing`: the white space that the JSON of `output`
+    may hold, as a regex, and the caller's path for it; None: whatever JSON allows.
     """
 
     output: Output | None
     field: str
     plain: bool = False
     tools: tuple[tuple[str, Raw], ...] = ()
+    spacing: tuple[str, str] | None = None
 
+
+_EVERYWHERE = WORDS | {"guided_whitespace_pattern"}
 
 # Where each dialect may say one, at the top level of its asks; beside them the words of engines, which all may send.
 PLACES: Mapping[str, frozenset[str]] = {
-    "openai_chat": WORDS | {"response_format"},
-    "openai_completions": WORDS | {"response_format"},
-    "openai_responses": WORDS | {"text"},
-    "anthropic_messages": WORDS | {"output_config", "output_format"},
+    "openai_chat": _EVERYWHERE | {"response_format"},
+    "openai_completions": _EVERYWHERE | {"response_format"},
+    "openai_responses": _EVERYWHERE | {"text"},
+    "anthropic_messages": _EVERYWHERE | {"output_config", "output_format"},
     "vllm_generate": frozenset({"sampling_params"}),
 }
 
@@ -46,17 +51,31 @@ def read_constraint(dialect: str, body: Body) -> Constraint | None:
     if said is None:
         return Constraint(None, "tools", tools=tools) if tools else None
     output, field, plain = said
-    return Constraint(output, field, plain, tools)
+    spacing = None if dialect == "vllm_generate" or not isinstance(output, JsonSchema | JsonObject) else _spacing(body)
+    return Constraint(output, field, plain, tools, spacing)
+
+
+def _spacing(body: Body) -> tuple[str, str] | None:
+    spacing = read_spacing(body)
+    if spacing is None:
+        return None
+    place, pattern = spacing
+    try:
+        if is_spacing(pattern):
+            return spacing
+    except Unsupported as reason:
+        raise Malformed(f"`{place}` cannot be obeyed: {reason.message}", param=place) from None
+    raise Malformed(f"`{place}` must be a regex of spaces, tabs and line ends alone, for nothing else may stand within JSON.", param=place)
 
 
 def _said(dialect: str, body: Body) -> tuple[Output, str, bool] | None:
     if dialect == "vllm_generate":
         params = _object(as_raw(body.get("sampling_params", Raw(b"{}"))))
         inner = params.get("structured_outputs", NULL)
-        told = [] if inner == NULL else read_structured(msgspec.json.decode(inner))
+        told = [] if inner == NULL else read_structured(msgspec.json.decode(inner), "sampling_params.structured_outputs")
         if len(told) > 1:
             raise _two(told[0][0], told[1][0])
-        return (told[0][1], f"sampling_params.{told[0][0]}", False) if told else None
+        return (told[0][1], told[0][0], False) if told else None
     output = read_output(body)
     word = next((word for word in sorted(WORDS & body.keys()) if body.said(word)), "")
     own = _of_own(dialect, body)

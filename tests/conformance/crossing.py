@@ -7,7 +7,7 @@ import msgspec
 
 from app.gateway import translate
 from providers.dialect import Stamp
-from providers.dialects.catalogue import DIALECTS
+from providers.dialects.catalogue import DIALECTS, ENGINE_DIALECTS
 from providers.wire import Body
 from tests.conformance import engine_anthropic, engine_chat, engine_responses
 from tests.conformance.caller_anthropic import AnthropicCaller
@@ -33,7 +33,7 @@ def crossed(answer: bytes, target: str, caller: str, *, arrives_streamed: bool, 
 
 
 def crossed_blocks(blocks: Iterable[bytes], target: str, caller: str, *, arrives_streamed: bool, streamed: bool) -> bytes:
-    ours, theirs, stamped = DIALECTS[caller], DIALECTS[target], stamp(CALLERS[caller].ask)
+    ours, theirs, stamped = DIALECTS[caller], ENGINE_DIALECTS[target], stamp(CALLERS[caller].ask)
     if streamed:
         editor = translate.editor(ours, theirs, stamped, streamed=arrives_streamed)
         out = b"".join([editor.feed(block) for block in blocks])

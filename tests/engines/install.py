@@ -1,6 +1,7 @@
-"""Installs the real vLLM that the engine tests talk to: `python -m tests.engines.install`. Takes minutes once, then no time.
+"""Installs the real engines that the engine tests talk to: `python -m tests.engines.install`. Takes minutes once, then no time.
 
-It lives in an environment of its own, because its pins would drag ours along. Whatever is half done or out of date is made anew.
+vLLM lives in an environment of its own, because its pins would drag ours along, and so do the others (installing.py). Whatever is half done
+or out of date is made anew.
 """
 
 import hashlib
@@ -12,12 +13,19 @@ from pathlib import Path
 
 import click
 
+from tests.engines.installing import install_all
+
 VENV = Path(__file__).parents[2] / ".venv-vllm"
 REQUIREMENTS = Path(__file__).with_name("requirements-vllm.txt")
 
 
 def main() -> None:
-    """Make VENV hold exactly REQUIREMENTS; ends with a sentence and status 1 where that cannot be."""
+    """Make VENV hold exactly REQUIREMENTS; ends with a sentence and status 1 where that cannot be. Then the smaller engines."""
+    _install_vllm()
+    install_all()
+
+
+def _install_vllm() -> None:
     if is_installed():
         click.echo(f"vLLM is installed in {VENV.name}.")
         return

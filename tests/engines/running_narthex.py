@@ -1,15 +1,17 @@
-"""`narthex up` with everything embedded, in front of one engine, for as long as a `with` block lasts."""
+"""`narthex up` with everything embedded, configured as a test says, for as long as a `with` block lasts."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -23,39 +25,49 @@ STOP_WITHIN_S = 60.0
 APPLY_WITHIN_S = 60.0
 
 CONFIGURATION = """\
-[providers.vllm]
-adapter = "vllm"
+[providers."{model}"]
+adapter = "{adapter}"
 base_url = "{base_url}"
+options = {{ {options} }}
 
-[models.{model}]
-targets = [{{ provider = "vllm", model = "{served}" }}]
+[models."{model}"]
+targets = [{{ provider = "{model}", model = "{served}" }}]
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """Where callers find a running gateway, and the key it gave them. MODEL is what they may ask for."""
+    """Where callers find a running gateway, and the key it gave them."""
 
     base_url: str
     key: str
 
 
+def serving(adapter: str, engine: Engine, model: str = MODEL, options: Mapping[str, Any] | None = None) -> str:
+    """The configuration of one engine as one model; such texts may stand one after another."""
+    told = ", ".join(f"{key} = {json.dumps(value)}" for key, value in (options or {}).items())
+    return CONFIGURATION.format(adapter=adapter, base_url=engine.base_url, served=engine.model, model=model, options=told)
+
+
 @contextmanager
-def running_narthex(engine: Engine) -> Generator[Gateway]:
-    """Start a gateway with a home of its own, make `engine` its MODEL; afterwards end it and remove the home."""
+def running_narthex(configuration: str, models: Sequence[str] = (MODEL,)) -> Generator[Gateway]:
+    """Start a gateway with a home of its own, and wait until it offers `models`; afterwards end it and remove the home.
+
+    `configuration`: as `narthex apply` takes it; serving() writes the usual one.
+    """
     with tempfile.TemporaryDirectory(prefix="narthex-engines-") as folder:
         # Under root the embedded servers run as another user, who must get to their data.
         Path(folder).chmod(0o711)
         home = Path(folder) / "home"
         try:
-            with _up(home, engine) as gateway:
+            with _up(home, configuration, models) as gateway:
                 yield gateway
         finally:
             erase(home)
 
 
 @contextmanager
-def _up(home: Path, engine: Engine) -> Generator[Gateway]:
+def _up(home: Path, configuration: str, models: Sequence[str]) -> Generator[Gateway]:
     port = free_port()
     own = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL")}
     environment = own | {"NARTHEX_HOME": str(home), "NARTHEX_PORT": str(port)}
@@ -67,17 +79,19 @@ def _up(home: Path, engine: Engine) -> Generator[Gateway]:
         try:
             address = f"http://127.0.0.1:{port}"
             _wait_until_ready(address, process, log)
-            _apply(home, engine, environment)
-            yield Gateway(f"{address}/v1", (home / "first-key").read_text().strip())
+            _apply(home, configuration, environment)
+            gateway = Gateway(f"{address}/v1", (home / "first-key").read_text().strip())
+            _wait_until_offered(gateway, models)
+            yield gateway
         finally:
             _end(process)
 
 
-def _apply(home: Path, engine: Engine, environment: dict[str, str]) -> None:
-    configuration = home.with_name("configuration.toml")
-    configuration.write_text(CONFIGURATION.format(base_url=engine.base_url, model=MODEL, served=engine.model))
+def _apply(home: Path, configuration: str, environment: dict[str, str]) -> None:
+    file = home.with_name("configuration.toml")
+    file.write_text(configuration)
     done = subprocess.run(
-        [str(NARTHEX), "apply", str(configuration), "--yes"],
+        [str(NARTHEX), "apply", str(file), "--yes"],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -99,6 +113,18 @@ def _wait_until_ready(address: str, process: subprocess.Popen[bytes], log: Path)
                 return
         time.sleep(0.2)
     raise RuntimeError(f"narthex up was not ready within {START_WITHIN_S:.0f} s:\n{log.read_text(errors='replace')}")
+
+
+def _wait_until_offered(gateway: Gateway, models: Sequence[str]) -> None:
+    deadline = time.monotonic() + APPLY_WITHIN_S
+    offered: set[str] = set()
+    while time.monotonic() < deadline:
+        answer = httpx.get(f"{gateway.base_url}/models", headers={"authorization": f"Bearer {gateway.key}"}, timeout=5)
+        offered = {card["id"] for card in answer.raise_for_status().json()["data"]}
+        if offered.issuperset(models):
+            return
+        time.sleep(0.2)
+    raise RuntimeError(f"The gateway offers {sorted(offered)}, and not all of {sorted(models)}.")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -14,7 +14,7 @@ import openai
 import pytest
 
 from tests.engines.install import VENV
-from tests.engines.running_narthex import MODEL, Gateway, running_narthex
+from tests.engines.running_narthex import MODEL, Gateway, running_narthex, serving
 from tests.engines.running_vllm import Engine, running_vllm
 
 pytestmark = pytest.mark.engines
@@ -149,7 +149,7 @@ def embedder() -> Iterator[Engine]:
 def embeds(narthex: Gateway, embedder: Engine) -> Iterator[openai.OpenAI]:
     """A gateway of its own before the engine that embeds; `narthex` is asked for so that the other one was found able to start."""
     with (
-        running_narthex(embedder) as gateway,
+        running_narthex(serving("vllm", embedder)) as gateway,
         openai.OpenAI(base_url=gateway.base_url, api_key=gateway.key, max_retries=0, timeout=120) as client,
     ):
         yield client

@@ -11,6 +11,7 @@ BEGIN, END, PAD = "<|begin|>", "<|end|>", "<|pad|>"
 ROLES = ("system", "developer", "user", "assistant", "tool")
 # Not "special": vLLM leaves special tokens out of the text, and its parsers look for these in the text.
 MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+SPECIAL = (PAD, BEGIN, END, *(f"<|{role}|>" for role in ROLES))
 CHAT_TEMPLATE = (
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content if m.content is string else '' }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% if thinking %}<think>{% endif %}{% endif %}"
@@ -19,13 +20,12 @@ CHAT_TEMPLATE = (
 
 def write_tiny_model(folder: Path, context: int) -> None:
     """Everything that `vllm serve folder --load-format dummy` reads."""
-    special = [PAD, BEGIN, END, *(f"<|{role}|>" for role in ROLES)]
-    vocabulary = {token: number for number, token in enumerate([*special, *MARKS, *_byte_names()])}
+    vocabulary = {token: number for number, token in enumerate([*SPECIAL, *MARKS, *byte_names()])}
     ids = {"bos_token_id": vocabulary[BEGIN], "eos_token_id": vocabulary[END], "pad_token_id": vocabulary[PAD]}
     added = [
-        {"id": vocabulary[token], "content": token, "special": token in special}
+        {"id": vocabulary[token], "content": token, "special": token in SPECIAL}
         | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-        for token in (*special, *MARKS)
+        for token in (*SPECIAL, *MARKS)
     ]
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
     folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,12 @@ _LLAMA: dict[str, object] = {
 }
 
 
-def _byte_names() -> list[str]:
+def token_id(mark: str) -> int:
+    """Of one of MARKS: by a bias towards it a test leads the model there."""
+    return (*SPECIAL, *MARKS).index(mark)
+
+
+def byte_names() -> list[str]:
     """GPT-2's spelling of the 256 bytes, in their order: printable ones as themselves, others as characters from U+0100 on."""
     printable = {*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)}
     others = iter(range(256, 512))

@@ -1,38 +1,164 @@
-"""The fleet: what one endpoint answers to its probe is no matter of the others'."""
+"""The fleet: what one endpoint answers to its probe is no matter of the others', and each is spoken to as what it is."""
 
 import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import httpx
+import pytest
 
 from app.domain import Directory, ModelConfig, ProviderConfig, Target
 from app.gateway.fleet import Endpoint, Fleet
 from app.settings import Settings
+from app.store.checks import check
+from app.store.file import BadConfiguration
+from providers.errors import Missing, Unsupported
+from providers.wire import Body
 
 ADDRESSES = ("http://odd:1", "http://whole:2")
 TARGET = Target("gpu", "m", endpoints=ADDRESSES)
 DIRECTORY = Directory(1, "h", {"gpu": ProviderConfig("vllm", ADDRESSES[0])}, {"m": ModelConfig((TARGET,))})
 
+MODELS = {"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 4096}]}
+VLLM: Mapping[str, Any] = {"/health": "", "/v1/models": MODELS, "/version": {"version": "0.11.0"}}
+SGLANG: Mapping[str, Any] = {
+    "/ready": "",
+    "/v1/models": {"data": [{"id": "m", "owned_by": "sglang", "max_model_len": 4096}]},
+    "/server_info": {"version": "0.5.23", "model_path": "m"},
+}
+
+
+def answering(told: Mapping[str, Any], asked: list[str] | None = None) -> Callable[[httpx.Request], httpx.Response]:
+    """A server that tells these by path; None: it is not there."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if asked is not None:
+            asked.append(request.url.path)
+        said = told.get(request.url.path)
+        if told.get("*") is not None:
+            raise httpx.ConnectError("nobody listens")
+        return httpx.Response(404 if said is None else 200, stream=httpx.ByteStream(json.dumps(said).encode()))
+
+    return answer
+
 
 def answered(request: httpx.Request) -> httpx.Response:
     if request.url.host == "whole":
-        return httpx.Response(200, content=b'{"version": "0.11.0"}')
+        return answering(VLLM)(request)
     return httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(b"not gzip"))
+
+
+def fleet_of(answer: Callable[[httpx.Request], httpx.Response], adapter: str = "vllm", **options: Any) -> tuple[Fleet, Endpoint]:
+    fleet = Fleet(Settings(probe_interval_s=0.01), httpx.MockTransport(answer))
+    target = Target("gpu", "m")
+    fleet.swap(Directory(1, "h", {"gpu": ProviderConfig(adapter, "http://one:1/v1", options=options)}, {"m": ModelConfig((target,))}))
+    (endpoint,) = fleet.choose(target)
+    return fleet, endpoint
+
+
+async def until(fleet: Fleet, holds: Callable[[], bool]) -> None:
+    fleet.start()
+    try:
+        async with asyncio.timeout(3):
+            while not holds():
+                await asyncio.sleep(0.005)
+    finally:
+        fleet.stop()
 
 
 async def test_an_answer_that_cannot_be_read_does_not_end_the_probing():
     fleet = Fleet(Settings(probe_interval_s=0.01), httpx.MockTransport(answered))
     fleet.swap(DIRECTORY)
+    whole = next(endpoint for endpoint in fleet.choose(TARGET) if endpoint.base_url == "http://whole:2")
+    for _ in range(3):  # asked again and again: the last one learns after the odd one was met several times
+        whole.found = None
+        whole.provider = whole.provider.at_version(None)
+        await until(fleet, lambda: whole.provider.version == (0, 11, 0))
+
+
+async def test_an_endpoint_is_spoken_to_as_what_it_is(caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.WARNING):
+        fleet, endpoint = fleet_of(answering(SGLANG), version="0.11.0", stream_usage=False)
+        await until(fleet, lambda: endpoint.health == "answers")
+    assert (endpoint.provider.name, endpoint.provider.version, endpoint.provider.configured_as) == ("sglang", (0, 5, 23), "gpu")
+    assert endpoint.provider.options == {"stream_usage": False} and endpoint.dialects == endpoint.provider.spoken
+    assert len([record for record in caplog.records if "not what it is configured as" in record.message]) == 1
+
+
+async def test_an_engine_that_nobody_named_is_found_without_a_warning(caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.WARNING):
+        fleet, endpoint = fleet_of(answering(VLLM), "auto")
+        assert endpoint.provider.guided["json_schema"].how == "validated"
+        await until(fleet, lambda: endpoint.health == "answers")
+    assert (endpoint.provider.name, endpoint.provider.version) == ("vllm", (0, 11, 0)) and not caplog.records
+
+
+async def test_what_no_engine_says_leaves_an_endpoint_as_it_is_configured():
+    fleet, endpoint = fleet_of(answering({"/health": "", "/v1/models": {"data": [{"id": "m", "owned_by": "acme"}]}}))
+    await until(fleet, lambda: endpoint.health == "answers")
+    assert (endpoint.provider.name, endpoint.provider.version) == ("vllm", None) and endpoint.found is not None
+
+
+@pytest.mark.parametrize("adapter", ["openai", "anthropic"])
+async def test_a_host_is_not_asked(adapter: str):
+    asked: list[str] = []
+    fleet, endpoint = fleet_of(answering(VLLM, asked), adapter)
     fleet.start()
-    try:
-        for _ in range(3):  # asked again and again: the last one learns after the odd one was met several times
-            whole = _endpoint(fleet, "http://whole:2")
-            whole.provider = whole.provider.at_version(None)
-            async with asyncio.timeout(2):
-                while whole.provider.version != (0, 11, 0):
-                    await asyncio.sleep(0.005)
-    finally:
-        fleet.stop()
+    await asyncio.sleep(0.05)
+    fleet.stop()
+    assert not asked and endpoint.health == "not_asked"
 
 
-def _endpoint(fleet: Fleet, address: str) -> Endpoint:
-    return next(endpoint for endpoint in fleet.choose(TARGET) if endpoint.base_url == address)
+async def test_once_it_is_known_only_little_is_asked():
+    asked: list[str] = []
+    fleet, endpoint = fleet_of(answering(SGLANG, asked), "sglang")
+    await until(fleet, lambda: endpoint.health == "answers" and len(asked) > 20)
+    assert asked.count("/server_info") == 1 and set(asked[4:]) == {"/ready", "/v1/models"} and "/health" not in asked
+
+
+async def test_after_a_silence_it_may_be_another_engine():
+    told = dict(VLLM)
+    fleet, endpoint = fleet_of(answering(told))
+    await until(fleet, lambda: endpoint.health == "answers")
+    told["*"] = "gone"
+    await until(fleet, lambda: endpoint.health == "silent" and endpoint.shut_until > 0)
+    told.clear()
+    told.update(SGLANG)
+    await until(fleet, lambda: endpoint.provider.name == "sglang" and endpoint.shut_until == 0)
+
+
+async def test_a_new_lora_adapter_is_found_while_it_runs():
+    told = dict(VLLM)
+    fleet, endpoint = fleet_of(answering(told))
+    await until(fleet, lambda: endpoint.provider.loras == {})
+    with pytest.raises(Missing, match=r"no LoRA adapter 'sql' at gpu\. There are: none"):
+        endpoint.provider.name_of("m", "sql", Body())
+    told["/v1/models"] = {"data": [*MODELS["data"], {"id": "sql", "owned_by": "vllm", "parent": "m"}]}
+    await until(fleet, lambda: endpoint.provider.loras == {"sql": None})
+    assert endpoint.provider.name_of("m", "sql", Body()) == "sql"
+
+
+async def test_an_engine_that_loads_or_sleeps_is_left_for_last():
+    fleet, endpoint = fleet_of(answering({"/health": {"status": "sleeping"}, "/v1/models": MODELS}), "lmdeploy")
+    await until(fleet, lambda: endpoint.health == "not_ready" and endpoint.shut_until > 0)
+
+
+def test_what_has_no_lora_adapters_refuses_them():
+    _, endpoint = fleet_of(answering({}), "sandbox")
+    with pytest.raises(Unsupported, match="LoRA"):
+        endpoint.provider.name_of("m", "sql", Body())
+
+
+@pytest.mark.parametrize(
+    ("adapter", "lora", "told"), [("sandbox", "sql", "These can: .*vllm"), ("vllm", " ", "engine's name"), ("vllm", "sql", None)]
+)
+def test_a_lora_adapter_is_applied_where_it_can_be_asked_for(adapter: str, lora: str, told: str | None):
+    model = ModelConfig((Target("gpu", "m", lora=lora),))
+    directory = Directory(1, "h", {"gpu": ProviderConfig(adapter, "http://one:1")}, {"m": model})
+    if told is None:
+        check(directory)
+        return
+    with pytest.raises(BadConfiguration, match=told):
+        check(directory)

@@ -36,6 +36,10 @@ ASKED: dict[str, Any] = {
     "guided_grammar": 'root ::= "a"',
     "structural_tag": {"format": {"type": "any_text"}},
     "structured_outputs": {"regex": "a"},
+    "regex": "[0-9]+",
+    "ebnf": 'root ::= "a"',
+    "grammar": 'root ::= "a"',
+    "json_schema": {"type": "object"},
 }
 
 
@@ -124,6 +128,13 @@ def test_a_schema_may_come_as_text() -> None:
     [
         ({"guided_json": "{no"}, "guided_json"),
         ({"guided_json": "5"}, "guided_json"),
+        ({"guided_regex": 5}, "guided_regex"),
+        ({"guided_choice": "a"}, "guided_choice"),
+        ({"regex": ["a"]}, "regex"),
+        ({"ebnf": {}}, "ebnf"),
+        ({"grammar": 1}, "grammar"),
+        ({"json_schema": [1]}, "json_schema"),
+        ({"structured_outputs": []}, "structured_outputs"),
         ({"structured_outputs": {"json": [1]}}, "structured_outputs.json"),
         ({"structured_outputs": {"regex": 5}}, "structured_outputs.regex"),
         ({"structured_outputs": {"choice": []}}, "structured_outputs.choice"),

@@ -131,68 +131,6 @@ def test_null_is_not_said_so_nothing_is_refused_or_reported(provider: Provider, 
     assert dropped == []
 
 
-# vLLM's words by version.
-@pytest.mark.parametrize("version", [(0, 12), (0, 32, 0), None, (1,)], ids=str)
-@pytest.mark.parametrize("word", WORDS)
-def test_vllm_since_0_12_is_told_in_structured_outputs(version: tuple[int, ...] | None, word: str) -> None:
-    sent, dropped = bent(VLLM("v", {}, version), {word: WORDS[word]}, nothing)
-    assert set(sent) == {"structured_outputs"}
-    assert dropped == []
-    body = Body.read(json.dumps({word: WORDS[word]}).encode())
-    assert guided.read_output(Body.read(json.dumps(sent).encode())) == guided.read_output(body)
-
-
-@pytest.mark.parametrize("version", [(0, 8, 5), (0, 11, 2)], ids=str)
-@pytest.mark.parametrize("word", WORDS)
-def test_vllm_before_0_12_is_told_in_guided_fields(version: tuple[int, ...], word: str) -> None:
-    sent, _ = bent(VLLM("v", {}, version), {word: WORDS[word]}, nothing)
-    assert "structured_outputs" not in sent
-    assert len(sent) == 1
-    assert set(sent) <= {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "response_format"}
-
-
-def test_words_that_the_engine_obeys_stay_the_callers_bytes() -> None:
-    raw = b'{"structured_outputs":{"json": { "maximum" : 1.50 }},"temperature":0.10}'
-    body = Body.read(raw)
-    VLLM("v", {}, (0, 32)).bend(body, "openai_chat", nothing)
-    assert body.write() == raw
-
-
-@pytest.mark.parametrize("tools", ["[]", "[ ]", "[\n]"])
-@pytest.mark.parametrize("choice", ['"auto"', '"none"', "null"])
-def test_no_tools_are_no_tools_to_vllm(tools: str, choice: str) -> None:
-    body = Body.read(f'{{"tools":{tools},"tool_choice":{choice}}}'.encode())
-    VLLM("v", {}).bend(body, "openai_chat", nothing)
-    assert body.write() == (b"{}" if choice != "null" else b'{"tool_choice":null}')
-
-
-def test_tools_and_what_is_required_of_none_are_left_to_vllm() -> None:
-    for raw in (b'{"tools":[{"type":"function"}],"tool_choice":"auto"}', b'{"tools":null}', b'{"tool_choice":"required"}'):
-        body = Body.read(raw)
-        VLLM("v", {}).bend(body, "openai_chat", nothing)
-        assert body.write() == raw
-
-
-@pytest.mark.parametrize(
-    ("told", "version"),
-    [
-        (b'{"version":"0.32.0"}', (0, 32, 0)),
-        (b'{"version":"0.11.2rc1+cpu"}', (0, 11, 2)),
-        (b'{"version":"0.12.0.dev5+gabc"}', (0, 12, 0)),
-        (b'{"version":"dev"}', None),
-        (b'{"version":null}', None),
-        (b"{}", None),
-        (b"[]", None),
-        (b"<html>", None),
-        (b'"\xff"', None),
-        (b'{"version":"\xff"}', None),
-    ],
-    ids=range(10),
-)
-def test_a_version_is_read_or_unknown(told: bytes, version: tuple[int, ...] | None) -> None:
-    assert VLLM("v", {}).read_version(told) == version
-
-
 # The whole of what goes to the engine.
 ASK: dict[str, Any] = {"model": "a name", "messages": [{"role": "user", "content": "Hi"}]}
 

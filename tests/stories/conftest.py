@@ -39,7 +39,7 @@ async def engines(service: Service) -> AsyncGenerator[tuple[ScriptedEngine, Scri
         unsure = {{ adapter = "openai", base_url = "{one}", options = {{ accepts = ["chat_template_kwargs"] }} }}
         only = {{ adapter = "openai", base_url = "{one}", options = {{ stream = "only" }} }}
         never = {{ adapter = "openai", base_url = "{one}", options = {{ stream = "never" }} }}
-        vllm = {{ adapter = "vllm", base_url = "{one}" }}
+        vllm = {{ adapter = "vllm", base_url = "{one}", options = {{ version = "0.32.0" }} }}
         old = {{ adapter = "vllm", base_url = "{one}", options = {{ version = "0.11.0" }} }}
         anthropic = {{ adapter = "anthropic", base_url = "{one}" }}
         responses = {{ adapter = "openai", base_url = "{one}", options = {{ dialects = ["openai_responses"] }} }}

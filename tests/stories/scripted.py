@@ -49,10 +49,15 @@ Script = Callable[[Asked], Awaitable[None]]
 
 
 class ScriptedEngine:
-    """`script` answers each request; `asked` are all that came since the test began."""
+    """`script` answers each request; `asked` are all that came since the test began.
+
+    But GET, by which engines are asked what they are: `told` answers it by path, and 404 for the rest; `got` are those that came.
+    """
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []
+        self.told: dict[str, Any] = {}
+        self.got: list[Asked] = []
         self.script: Script = Asked.whole
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
@@ -77,6 +82,10 @@ class ScriptedEngine:
                 headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
                 raw = await reader.readexactly(int(headers.get("content-length", 0)))
                 asked = Asked(head[0].split(" ")[1], headers, json.loads(raw) if raw else {}, raw, writer)
+                if head[0].startswith("GET "):
+                    self.got.append(asked)
+                    await self._tell(asked)
+                    continue
                 self.asked.append(asked)
                 watching = asyncio.create_task(self._watch(reader, asked))
                 await self.script(asked)
@@ -86,6 +95,11 @@ class ScriptedEngine:
         finally:
             self._writers.discard(writer)
             writer.close()
+
+    async def _tell(self, asked: Asked) -> None:
+        told = self.told.get(asked.path)
+        body = told if isinstance(told, bytes) else json.dumps({"detail": "Not Found"} if told is None else told).encode()
+        await asked.answer(404 if told is None else 200, body)
 
     async def _watch(self, reader: asyncio.StreamReader, asked: Asked) -> None:
         while not reader.at_eof() and reader.exception() is None:

@@ -299,7 +299,7 @@ class OllamaLike(BaseHTTPRequestHandler):
     """What an Ollama says of itself."""
 
     def do_GET(self) -> None:
-        told = {"/api/version": {"version": "0.12"}, "/v1/models": {"data": [{"id": 'llama"3:1b'}]}}.get(self.path)
+        told = {"/api/version": {"version": "0.12"}, "/v1/models": {"data": [{"id": 'llama"3:1b', "owned_by": "library"}]}}.get(self.path)
         self.send_response(200 if told else 404)
         self.end_headers()
         self.wfile.write(json.dumps(told).encode())
@@ -313,10 +313,7 @@ def test_an_engine_on_its_usual_port_is_offered_with_what_to_paste() -> None:
         answering = Thread(target=server.serve_forever)
         answering.start()
         port = server.server_port
-        usual = [
-            neighbours.Usual("Ollama", "ollama", port, "/api/version", "version"),
-            neighbours.Usual("Another", "vllm", port, "/no", "version"),
-        ]
+        usual = [port, 9]
         try:
             offered = neighbours.offers(usual, besides=(), known=())
             assert neighbours.offers(usual, besides={port}, known=()) == []

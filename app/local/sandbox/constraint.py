@@ -10,7 +10,7 @@ from llguidance import LLMatcher, grammar_from
 from app.local.sandbox.bodies import Generation, ResponseFormat, StructuredOutputs
 from app.local.sandbox.errors import Malformed, Unfit
 from app.local.sandbox.hints import endings_of, quoted_in
-from app.local.sandbox.tags import read_tags
+from providers.guided.tags import read_tags
 
 LONGEST_SOURCE = 262_144
 """Characters of a schema, regex or grammar. GBNF is translated in Python, in time that grows with its length."""

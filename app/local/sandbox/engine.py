@@ -1,13 +1,13 @@
 """The sandbox engine: an ASGI app that answers as OpenAI does, in the manner of its models and as its requests tell it to.
 
-Two routes are others' own: Anthropic's count of tokens, and vLLM's for token ids.
+Others' own are Anthropic's count of tokens, and of vLLM's: token ids in and out, tokenize and detokenize, rerank and score.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.metadata import version
-from typing import Literal
+from typing import Any, Literal, TypeVar
 from uuid import uuid4
 
 from msgspec import Struct
@@ -24,7 +24,9 @@ from app.local.sandbox.generate import GenerateBody, SamplingParams
 from app.local.sandbox.line import Header, HungUp, Line, Receive, Scope, Send, sleep_until
 from app.local.sandbox.meter import Meter
 from app.local.sandbox.models import MODELS, OWNER, find_model, find_model_for, write_model
+from app.local.sandbox.scoring import RerankBody, ScoreBody, rerank, score
 from app.local.sandbox.telling import Telling
+from app.local.sandbox.tokenizing import DetokenizeBody, TokenizeBody, detokenize, tokenize
 from app.local.sandbox.walk import Budget
 
 SLOTS = 256
@@ -33,6 +35,7 @@ SLOTS = 256
 FLAKY_FAILURES: Sequence[int | Literal["close"]] = (500, 503, "close")
 
 Outcome = Literal["finished", "died", "failed"]
+C = TypeVar("C", RerankBody, ScoreBody)
 Handler = Callable[[Line, bytes], Awaitable[Outcome]]
 
 
@@ -49,6 +52,10 @@ class Sandbox:
             "/v1/embeddings": self._embed,
             "/v1/messages/count_tokens": self._count_tokens,
             "/inference/v1/generate": self._generate,
+            "/tokenize": self._tokenize,
+            "/detokenize": self._detokenize,
+            **dict.fromkeys(("/rerank", "/v1/rerank"), self._rerank),
+            **dict.fromkeys(("/score", "/v1/score"), self._score),
         }
         self._gets: Mapping[str, Callable[[], object]] = {
             "/v1/models": lambda: {"object": "list", "data": [write_model(model) for model in MODELS.values()]},
@@ -172,6 +179,37 @@ class Sandbox:
         if await self._fails(line, telling):
             return "failed"
         return await telling.whole(line, {"input_tokens": count_tokens(body)}, 1, told_headers(raw, CountBody))
+
+    async def _tokenize(self, line: Line, raw: bytes) -> Outcome:
+        body = read_body(raw, TokenizeBody)
+        telling = self._telling(line, body.model, body.sandbox)
+        if await self._fails(line, telling):
+            return "failed"
+        return await telling.whole(line, tokenize(body), 1, told_headers(raw, TokenizeBody))
+
+    async def _detokenize(self, line: Line, raw: bytes) -> Outcome:
+        body = read_body(raw, DetokenizeBody)
+        telling = self._telling(line, body.model, body.sandbox)
+        if await self._fails(line, telling):
+            return "failed"
+        return await telling.whole(line, detokenize(body), 1, told_headers(raw, DetokenizeBody))
+
+    async def _rerank(self, line: Line, raw: bytes) -> Outcome:
+        body = read_body(raw, RerankBody)
+        return await self._compare(line, body, rerank, told_headers(raw, RerankBody))
+
+    async def _score(self, line: Line, raw: bytes) -> Outcome:
+        body = read_body(raw, ScoreBody)
+        return await self._compare(line, body, score, told_headers(raw, ScoreBody))
+
+    async def _compare(self, line: Line, body: C, compare: Callable[[C], dict[str, Any]], headers: Sequence[Header]) -> Outcome:
+        telling = self._telling(line, body.model, body.sandbox, embeddings=True)
+        if await self._fails(line, telling):
+            return "failed"
+        compared = await asyncio.to_thread(compare, body)
+        outcome = await telling.whole(line, compared, 1, headers)
+        self._count(outcome, compared["usage"]["prompt_tokens"], 0)
+        return outcome
 
     async def _generate(self, line: Line, raw: bytes) -> Outcome:
         body = read_body(raw, GenerateBody)

@@ -133,7 +133,7 @@ class _Growing:
         if said.tool_calls:
             for at, call in enumerate(said.tool_calls):
                 self._call(at if call.index is None else call.index, call, events)
-        if said.function_call is not None:
+        elif said.function_call is not None:  # llama-cpp-python tells a call under both names
             self._call(0, Call(function=said.function_call), events)
 
     def grow(self, kind: type[Text | Reasoning | Refusal], text: str, events: list[Event]) -> None:

@@ -13,7 +13,7 @@ from msgspec import Raw
 from providers.dialect import Edited, Stamp
 from providers.dialects.openai_chat.strays import MARK, Strays, cured
 from providers.errors import Garbled
-from providers.openai_stream import Head, StreamEditor, read_heads
+from providers.openai_stream import Head, StreamEditor, check_ending, read_heads
 from providers.openai_usage import groq_usage, read_usage
 from providers.told import error_in
 from providers.wire import NULL, UNREADABLE, Body
@@ -44,6 +44,8 @@ def edit(raw: bytes, stamp: Stamp) -> Edited:
         raise Garbled(f"The engine's answer is not a chat completion: {fault}.") from None
     if not heads:
         raise Garbled("The engine's answer has no choices.")
+    for head in heads:
+        check_ending(head.finish_reason)
     body["id"], body["episode_id"], body["model"] = stamp.id, stamp.episode_id, stamp.model
     body["object"] = "chat.completion"
     if not body.said("created"):

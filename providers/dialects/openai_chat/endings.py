@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from providers.dialects.openai_chat.shapes import ToldChoice
-from providers.errors import Failed
+from providers.openai_stream import check_ending
 from providers.wire import NULL, UNREADABLE
 
 _SAME = frozenset({"stop", "length", "tool_calls", "content_filter"})
@@ -20,8 +20,6 @@ _OTHERS: Mapping[str, str] = {
     "max_tokens": "length",
     "safety": "content_filter",
 }
-# vLLM, SGLang, LMDeploy, OpenRouter: what came before is no answer.
-_FAILED = frozenset({"error", "abort", "parse_error"})
 
 _TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
 
@@ -33,8 +31,7 @@ def read_ending(choice: ToldChoice) -> tuple[str | None, str | None, str | None]
     reason = choice.finish_reason
     if not reason:
         return None, None, None
-    if reason in _FAILED:
-        raise Failed(f"The engine gave its answer up midway (finish_reason {reason!r}).")
+    check_ending(reason)
     stopped_by = _text(choice.stop_reason) or _text(choice.matched_stop)
     if stopped_by is not None and reason in ("stop", "stop_sequence"):
         return "stop", "stop_sequence", stopped_by

@@ -24,6 +24,7 @@ WORDS: Mapping[str, str] = {
     "parallel_calls": "parallel_tool_calls",
     "output": "response_format",
     "thinking": "reasoning_effort",
+    "thinking.effort": "reasoning_effort",
     "thinking.budget_tokens": "reasoning_effort",
     "cache_key": "prompt_cache_key",
     "reasoning.seal": "reasoning_details",

@@ -11,8 +11,9 @@ from msgspec import Raw, Struct
 from providers.chat import ChatResponse, Choice, Text, Usage
 from providers.dialect import Stamp
 from providers.dialects.openai_completions.logprobs import read_logprobs, write_logprobs
-from providers.errors import Failed, Garbled
+from providers.errors import Garbled
 from providers.events import Started
+from providers.openai_stream import check_ending
 from providers.openai_usage import read_usage, write_usage
 from providers.told import error_in
 from providers.wire import NULL, UNREADABLE, Body, mended
@@ -63,8 +64,7 @@ def read_ending(choice: _Choice) -> tuple[str, str | None, str | None] | None:
     reason = choice.finish_reason
     if not reason:
         return None
-    if reason in ("error", "abort"):
-        raise Failed(f"The engine gave its answer up midway (finish_reason {reason!r}).")
+    check_ending(reason)
     stopped_by = _stopped_by(choice.stop_reason)
     if stopped_by is not None and reason == "stop":
         return reason, "stop_sequence", stopped_by

@@ -57,6 +57,10 @@ class Request(Struct):
     guided_regex: str | None = None
     guided_choice: Annotated[list[str], Meta(min_length=1)] | None = None
     guided_grammar: str | None = None
+    regex: str | None = None
+    ebnf: str | None = None
+    grammar: str | None = None
+    json_schema: Object | str | bool | None = None
     structural_tag: str | Object | None = None
     guided_decoding_backend: str | None = None
     guided_whitespace_pattern: str | None = None

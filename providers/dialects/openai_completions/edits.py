@@ -8,7 +8,7 @@ from msgspec import Raw, Struct
 
 from providers.dialect import Edited, Stamp
 from providers.errors import Garbled
-from providers.openai_stream import StreamEditor, read_heads
+from providers.openai_stream import StreamEditor, check_ending, read_heads
 from providers.openai_usage import read_usage
 from providers.told import error_in
 from providers.wire import NULL, UNREADABLE, Body
@@ -39,6 +39,8 @@ def edit(raw: bytes, stamp: Stamp) -> Edited:
         raise Garbled(f"The engine's answer is not a completion: {fault}.") from None
     if not heads:
         raise Garbled("The engine's answer has no choices.")
+    for head in heads:
+        check_ending(head.finish_reason)
     usage = read_usage(body["usage"]) if body.said("usage") else None
     body["id"], body["episode_id"], body["model"] = f"cmpl-{stamp.id}", stamp.episode_id, stamp.model
     body["object"] = _OBJECT

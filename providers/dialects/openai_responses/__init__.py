@@ -45,6 +45,7 @@ class OpenAIResponses:
         "output": "text.format",
         "verbosity": "text.verbosity",
         "thinking": "reasoning",
+        "thinking.effort": "reasoning.effort",
         "thinking.summary": "reasoning.summary",
         "logprobs": "include",
         "cache_key": "prompt_cache_key",

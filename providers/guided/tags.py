@@ -89,8 +89,11 @@ class StructuralTag(Struct):
     triggers: list[str] | None = None
 
 
-def read_tags(tag: str | dict[str, Any]) -> Tags:
-    """Raises ValueError (of which msgspec's errors are) with what is wrong or cannot be expressed."""
+def read_tags(tag: str | dict[str, Any], *, spaced: bool = False) -> Tags:
+    """`spaced`: JSON within may have white space.
+
+    Raises ValueError (of which msgspec's errors are) with what is wrong or cannot be expressed.
+    """
     read = msgspec.json.decode(tag, type=StructuralTag) if isinstance(tag, str) else msgspec.convert(tag, StructuralTag)
     if read.format is not None:
         node = read.format
@@ -99,7 +102,7 @@ def read_tags(tag: str | dict[str, Any]) -> Tags:
         node = TriggeredTags(read.triggers, tags)
     else:
         raise ValueError("a structural tag has either a `format`, or `structures` and `triggers`")
-    writer = _LarkWriter()
+    writer = _LarkWriter(spaced)
     start = writer.write(node, is_last=True)
     rules = "\n".join(writer.rules)
     return Tags(f"%llguidance {{}}\nstart: {start}\nTAG_TEXT: {TEXT}\n{rules}\n", tuple(writer.openers), tuple(writer.closers))
@@ -108,7 +111,8 @@ def read_tags(tag: str | dict[str, Any]) -> Tags:
 class _LarkWriter:
     """Writes each node as one Lark expression; what needs a rule of its own is put into `rules`."""
 
-    def __init__(self) -> None:
+    def __init__(self, spaced: bool) -> None:
+        self._spaced = spaced
         self.rules: list[str] = []
         self.openers: list[str] = []
         self.closers: list[str] = []
@@ -118,7 +122,7 @@ class _LarkWriter:
             case ConstString():
                 return literal(node.value)
             case Schema():
-                return inline_schema(node.json_schema)
+                return inline_schema(node.json_schema, self._spaced)
             case Pattern():
                 return f"/{regex_to_lark(node.pattern)}/"
             case AnyText():
@@ -179,5 +183,5 @@ def literal(text: str) -> str:
     return json.dumps(text, ensure_ascii=False) if text else ""
 
 
-def inline_schema(schema: dict[str, Any]) -> str:
-    return "%json " + json.dumps({**schema, "x-guidance": {"whitespace_flexible": False}}, ensure_ascii=False)
+def inline_schema(schema: dict[str, Any], spaced: bool) -> str:
+    return "%json " + json.dumps({**schema, "x-guidance": {"whitespace_flexible": spaced}}, ensure_ascii=False)

@@ -1,0 +1,148 @@
+"""Whether a JSON schema is one: by its meta-schema, with references that lead somewhere within it, and small enough to be obeyed.
+
+What llguidance merely cannot do (not, if/then, uniqueItems ...) is no fault: another engine may, and replies are looked at elsewhere.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn, Protocol
+from urllib.parse import unquote, urldefrag, urljoin
+
+import jsonschema_rs
+import msgspec
+from llguidance import LLMatcher
+
+from app.gateway.checking.faults import Fault, Heavy
+from app.gateway.checking.grammar import complaint
+
+_DRAFTS: Mapping[str, Any] = {
+    "json-schema.org/draft-04/schema": jsonschema_rs.Draft4Validator,
+    "json-schema.org/draft-06/schema": jsonschema_rs.Draft6Validator,
+    "json-schema.org/draft-07/schema": jsonschema_rs.Draft7Validator,
+    "json-schema.org/draft/2019-09/schema": jsonschema_rs.Draft201909Validator,
+    "json-schema.org/draft/2020-12/schema": jsonschema_rs.Draft202012Validator,
+    "json-schema.org/schema": jsonschema_rs.Draft202012Validator,
+}
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+# Under these stands what is no schema.
+_VALUES = frozenset({"const", "enum", "default", "examples", "example"})
+_TOO_LARGE = re.compile(r"too (large|big|many|complex)|limit|fuel|exceed", re.IGNORECASE)
+_UNSATISFIABLE = re.compile(r"Unsatisfiable schema: ([^\n]*)")
+
+Path = tuple[str | int, ...]
+
+
+class Validator(Protocol):
+    def validate(self, instance: Any) -> None: ...
+
+
+def check_schema(source: str) -> None:
+    """Raises Fault, or Heavy."""
+    schema = read_schema(source)
+    validator(schema)
+    told = complaint(LLMatcher.grammar_from_json_schema(source)) if isinstance(schema, dict) else ""
+    unsatisfiable = _UNSATISFIABLE.search(told)
+    if schema is False or unsatisfiable:
+        raise Fault(f"nothing satisfies it{': ' + unsatisfiable[1] if unsatisfiable else ''}")
+    if _TOO_LARGE.search(told):
+        raise Heavy(told)
+
+
+def read_schema(source: str) -> Any:
+    try:
+        schema = msgspec.json.decode(source)
+    except RecursionError:
+        raise Fault("it is nested too deeply") from None
+    if not isinstance(schema, dict | bool):
+        raise Fault("a JSON schema is an object, true or false")
+    return schema  # pyright: ignore[reportUnknownVariableType]
+
+
+def validator(schema: Any) -> Validator:
+    """By the draft that `$schema` names, else 2020-12. `format` is an assertion: callers who write it mean it, and engines enforce it.
+
+    Nothing is fetched. Raises Fault.
+    """
+    draft = _draft(schema)
+    try:
+        if isinstance(schema, dict):
+            _check_references(schema)  # pyright: ignore[reportUnknownArgumentType]
+        return draft(schema, validate_formats=True, ignore_unknown_formats=True, retriever=_fetch)
+    except jsonschema_rs.ValidationError as fault:
+        raise Fault(fault.message, tuple(fault.instance_path)) from None
+    except RecursionError:
+        raise Fault("it is nested too deeply") from None
+    except (ValueError, jsonschema_rs.ReferencingError) as fault:
+        raise Fault("it is nested too deeply" if "ecursion" in str(fault) else str(fault)) from None
+
+
+def _draft(schema: Any) -> Any:
+    said = schema.get("$schema") if isinstance(schema, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    if said is None:
+        return jsonschema_rs.Draft202012Validator
+    draft = _DRAFTS.get(re.sub(r"^https?://", "", said).rstrip("#")) if isinstance(said, str) else None
+    if draft is None:
+        raise Fault(f"{said!r:.100} is no draft of JSON Schema that is known here: https://{', https://'.join(_DRAFTS)}", ("$schema",))
+    return draft
+
+
+def _check_references(schema: Mapping[str, Any]) -> None:
+    known = {urldefrag(str(each["$id"]))[0] for _, each in _objects(schema) if isinstance(each.get("$id"), str)}
+    base = str(schema.get("$id", ""))
+    for path, each in _objects(schema):
+        for word in _REFERENCES:
+            place = each.get(word)
+            if isinstance(place, str) and not place.startswith("#") and not _is_known(place, base, known):
+                raise Fault(f"{place!r:.200} lies outside of the schema, and nothing is fetched: put it into $defs", (*path, word))
+        if _is_circle(schema, each):
+            raise Fault("it refers to itself and says nothing else", (*path, "$ref"))
+
+
+def _is_circle(schema: Mapping[str, Any], told: Any) -> bool:
+    """Whether its references lead round and round, without a step into what is said: engines follow them without end."""
+    seen: set[str] = set()
+    while isinstance(told, dict) and isinstance(place := told.get("$ref"), str) and place.startswith("#"):  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        if place in seen:
+            return True
+        seen.add(place)
+        told = _at(schema, place)
+    return False
+
+
+def _at(schema: Any, place: str) -> Any:
+    """None: nothing is there."""
+    told: Any = schema
+    for step in place[1:].split("/")[1:]:
+        name = unquote(step).replace("~1", "/").replace("~0", "~")
+        match told:
+            case {**inside}:
+                told = inside.get(name)
+            case [*items] if name.isdecimal() and int(name) < len(items):
+                told = items[int(name)]
+            case _:
+                return None
+    return told
+
+
+def _is_known(place: str, base: str, known: set[str]) -> bool:
+    address = urldefrag(place)[0]
+    return address in known or urljoin(base, address) in known or any(urljoin(each, address) in known for each in known)
+
+
+def _objects(schema: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    left: list[tuple[Path, Any]] = [((), schema)]
+    while left:
+        path, told = left.pop()
+        match told:
+            case {}:
+                inside: Mapping[str, Any] = told
+                yield path, inside
+                left.extend(((*path, key), value) for key, value in inside.items() if key not in _VALUES)
+            case [*items]:
+                left.extend(((*path, at), value) for at, value in enumerate(items))
+            case _:
+                pass
+
+
+def _fetch(address: str) -> NoReturn:
+    raise ValueError(f"{address!r:.200} lies outside of the schema, and nothing is fetched")

@@ -1,0 +1,164 @@
+"""Operations of engines: told to the endpoints of a model, each in its own engine's words."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import httpx
+import msgspec
+from msgspec import Struct
+
+from app.domain import Directory, Target
+from app.gateway.fleet import Endpoint, Fleet
+from providers.credentials import NoCredential
+from providers.errors import Malformed, NarthexError, NotOffered, TimedOut, UnknownModel, UnknownRoute, Unreachable
+from providers.operations.catalogue import NAMES, OFFERS, find
+from providers.operations.operation import Call, Operation, call
+from providers.provider import server_root
+from providers.wire import UNREADABLE
+
+_NO_ROUTE = (404, 405)
+
+Telling = tuple[Endpoint, Operation, Call]
+
+
+class Outcome(Struct, frozen=True):
+    """What came of it at one endpoint. `status` is the engine's own, or of what went wrong, which `error` says."""
+
+    endpoint: str
+    engine: str
+    status: int
+    answer: Any = None
+    error: str | None = None
+
+
+class Operations:
+    """`timeout_s`: how long one endpoint may take; `most_bytes`: of its answer."""
+
+    def __init__(self, fleet: Fleet, timeout_s: float, most_bytes: int) -> None:
+        self._fleet = fleet
+        self._timeout = {"connect": 5.0, "write": timeout_s, "pool": timeout_s, "first": timeout_s, "read": timeout_s, "total": timeout_s}
+        self._most_bytes = most_bytes
+
+    async def operate(self, directory: Directory, model: str, name: str, said: Mapping[str, Any], *, only_asks: bool) -> list[Outcome]:
+        """At the endpoint that `said` names, or at all of the model's. `only_asks`: nothing may be changed by it.
+
+        Raises UnknownModel; UnknownRoute for an operation that no engine has, or an endpoint that is not the model's; Malformed.
+        """
+        if model not in directory.models:
+            raise UnknownModel(f"There is no model {model!r:.100}.", param="model")
+        if name not in NAMES:
+            raise UnknownRoute(f"There is no operation {name!r:.60}. There are: {', '.join(sorted(NAMES))}.")
+        arguments = dict(said)
+        place, confirmed = arguments.pop("endpoint", None), arguments.pop("confirm", None)
+        there = {endpoint.base_url: (target, endpoint) for target, endpoint in _endpoints(self._fleet, directory, model)}
+        if place is not None and place not in there:
+            raise UnknownRoute(f"{place!r:.200} is no endpoint of {model!r:.100}. There are: {', '.join(there)}.")
+        asked = [there[place]] if place is not None else list(there.values())
+        offered = [(target, endpoint, _find(endpoint, name)) for target, endpoint in asked]
+        operations = [operation for _, _, operation in offered if isinstance(operation, Operation)]
+        if only_asks and any(operation.method != "GET" or operation.confirm for operation in operations):
+            raise Malformed(f"`{name}` is told by POST.")
+        if any(operation.confirm for operation in operations) and confirmed is not True:
+            raise Malformed(f"`{name}` cannot be taken back: send `confirm` with the value true.", param="confirm")
+        if operations and all(operation.once for operation in operations):
+            able = [each for each in offered if isinstance(each[2], Operation)]
+            offered = [min(able, key=lambda each: (each[1].shut_until, each[1].in_flight))]
+        # All calls are made up before the first is sent: of a slip in the arguments no endpoint is to know.
+        tellings: list[Telling] = []
+        refused: list[Outcome] = []
+        for target, endpoint, operation in offered:
+            if isinstance(operation, NotOffered):
+                refused.append(_failed(endpoint, operation))
+            else:
+                tellings.append((endpoint, operation, call(name, operation, arguments, target.model)))
+        return [*await asyncio.gather(*(self._tell(*each) for each in tellings)), *refused]
+
+    async def metrics(self, place: str) -> Outcome:
+        """An endpoint's own metrics, as it tells them. Raises UnknownRoute, NotOffered."""
+        endpoint = next((each for each in self._fleet.endpoints if each.base_url == place), None)
+        if endpoint is None:
+            raise UnknownRoute(f"There is no endpoint {place!r:.200}. GET /admin/v1/endpoints lists those there are.")
+        operation = find(endpoint.provider.name, "metrics")
+        return await self._tell(endpoint, operation, call("metrics", operation, {}, ""))
+
+    async def _tell(self, endpoint: Endpoint, operation: Operation, what: Call) -> Outcome:
+        try:
+            return Outcome(endpoint.base_url, endpoint.provider.name, *await self._ask(endpoint, operation, what))
+        except NarthexError as error:
+            return _failed(endpoint, error)
+        except NoCredential as fault:
+            return _failed(endpoint, Unreachable(str(fault)))
+        except httpx.TimeoutException as fault:
+            return _failed(endpoint, TimedOut(f"{endpoint.base_url} did not answer in time: {fault}."))
+        except httpx.TransportError as fault:
+            return _failed(endpoint, Unreachable(f"{endpoint.base_url} could not be asked: {fault or type(fault).__name__}."))
+
+    async def _ask(self, endpoint: Endpoint, operation: Operation, what: Call) -> tuple[int, Any]:
+        """The status and the answer of the first path that is there. Raises the engine's error, or NotOffered."""
+        status, headers, body = 404, httpx.Headers(), b""
+        for path in what.paths:
+            status, headers, body = await self._send(endpoint, path, what)
+            if not _is_no_route(status, body):
+                break
+        if 200 <= status < 300:
+            return status, _read(body)
+        if _is_no_route(status, body) or (status in operation.needs and status != 404):
+            how = operation.needs.get(404 if status == 405 else status, "its version, or what stands before it, has no such call")
+            raise NotOffered(f"{endpoint.base_url} ({endpoint.provider.name}) does not offer this: {how}.")
+        raise endpoint.provider.read_error(status, headers, body)
+
+    async def _send(self, endpoint: Endpoint, path: str, what: Call) -> tuple[int, httpx.Headers, bytes]:
+        request = endpoint.told(httpx.URL(server_root(endpoint.base_url) + path), what.body, what.method, self._timeout)
+        response = await self._fleet.transport.handle_async_request(request)
+        try:
+            assert isinstance(response.stream, httpx.AsyncByteStream)
+            blocks: list[bytes] = []
+            size_bytes = 0
+            async for block in response.stream:
+                blocks.append(block)
+                size_bytes += len(block)
+                if size_bytes > self._most_bytes:
+                    raise Unreachable(f"The answer of {endpoint.base_url} is larger than {self._most_bytes} bytes.")
+        finally:
+            await response.aclose()
+        return response.status_code, response.headers, b"".join(blocks)
+
+
+def worst(outcomes: list[Outcome]) -> int:
+    """The status that stands for all of them: 200, or the highest of those that failed."""
+    return max((outcome.status for outcome in outcomes if outcome.error is not None), default=200)
+
+
+def _endpoints(fleet: Fleet, directory: Directory, model: str) -> Iterator[tuple[Target, Endpoint]]:
+    for target in directory.models[model].targets:
+        for endpoint in fleet.of(target):
+            yield target, endpoint
+
+
+def _find(endpoint: Endpoint, name: str) -> Operation | NotOffered:
+    try:
+        return find(endpoint.provider.name, name)
+    except NotOffered as reason:
+        return reason
+
+
+def _failed(endpoint: Endpoint, error: NarthexError) -> Outcome:
+    return Outcome(endpoint.base_url, endpoint.provider.name, error.status, None, error.message)
+
+
+def _is_no_route(status: int, body: bytes) -> bool:
+    """What frameworks say where no route is; an engine that has no such adapter or model says more."""
+    return status in _NO_ROUTE and (not body.strip() or b"Not Found" in body or b"Method Not Allowed" in body)
+
+
+def _read(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body) if body.strip() else None
+    except UNREADABLE:
+        return body.decode("utf-8", "replace")
+
+
+def offered_by(engine: str) -> list[str]:
+    offer = OFFERS.get(engine)
+    return sorted(offer.operations) if offer else []

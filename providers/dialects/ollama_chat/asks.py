@@ -1,0 +1,179 @@
+"""A chat as a request to Ollama's /api/chat, and what it cannot say of it.
+
+Source: api/types.go (ChatRequest, Options) of ollama 0.33, by /reference/engines.md 1.6, 2 and 3, read 2026-11.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from providers.chat import ENGINE_WORDS, ChatRequest, HostTool, Thinking, Tool
+from providers.dialect import Concessions
+from providers.dialects.ollama_chat.formats import write_format
+from providers.dialects.ollama_chat.messages import write_messages
+from providers.errors import Unsupported
+from providers.wire import Body
+
+# Words of engines that it has too, and what it calls them.
+_OPTIONS: Mapping[str, str] = {"min_p": "min_p", "typical_p": "typical_p", "repetition_penalty": "repeat_penalty"}
+# Words of engines that ask for nothing with these values: it does so anyway.
+_NOTHING: Mapping[str, tuple[Any, ...]] = {
+    "top_a": (0,),
+    "tfs_z": (1,),
+    "length_penalty": (1,),
+    "no_repeat_ngram_size": (0,),
+    "min_tokens": (0,),
+    "ignore_eos": (False,),
+    "best_of": (1,),
+    "use_beam_search": (False,),
+    "include_stop_str_in_output": (False,),
+    "skip_special_tokens": (True,),
+    "spaces_between_special_tokens": (True,),
+    "add_generation_prompt": (True,),
+    "continue_final_message": (False,),
+    "separate_reasoning": (True,),
+    "priority": (0,),
+    "chat_template_kwargs": ({},),
+}
+# Its levels; models without levels take any of them for yes. `minimal` and `xhigh` it has not.
+_LEVELS: Mapping[str, bool | str] = {
+    "none": False,
+    "minimal": "low",
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "xhigh": "high",
+    "max": "max",
+}
+# What only makes an answer come sooner, or another way.
+_HINTS = frozenset({"prediction", "prompt_cache_retention", "guided_decoding_backend"})
+_WHY = "Ollama's chat has no such field."
+
+
+def write_request(chat: ChatRequest, concessions: Concessions) -> Body:
+    return _Writing(chat, concessions).body()
+
+
+class _Writing:
+    def __init__(self, chat: ChatRequest, concessions: Concessions) -> None:
+        self._chat = chat
+        self._concessions = concessions
+
+    def body(self) -> Body:
+        chat = self._chat
+        if chat.prompt is not None:
+            self._concessions.without("prompt", "its chat goes on with no text.")
+        body = Body(model=chat.model, messages=write_messages(chat, self._concessions))
+        format = self._format()
+        tools = self._tools(constrained=format is not None)
+        think = self._think(chat.thinking)
+        for key, value in {"tools": tools or None, "format": format, "think": think}.items():
+            if value is not None:
+                body[key] = value
+        if chat.logprobs:
+            body["logprobs"] = True
+            if chat.top_logprobs:
+                body["top_logprobs"] = chat.top_logprobs
+        options = self._options()
+        if options:
+            body["options"] = options
+        self._unsayable()
+        return body
+
+    def _format(self) -> Any:
+        if self._chat.output is None:
+            return None
+        try:
+            return write_format(self._chat.output)
+        except Unsupported as reason:
+            self._concessions.without("output", reason.message)
+            return None
+
+    def _tools(self, *, constrained: bool) -> list[Any]:
+        """A format holds from the first token on, so that no call could be written (ollama-python#546)."""
+        choice = self._chat.tool_choice
+        if choice is not None and choice.mode == "none":
+            return []
+        allowed = None if choice is None or choice.allowed is None else frozenset(choice.allowed)
+        wanted = [
+            (at, tool) for at, tool in enumerate(self._chat.tools) if allowed is None or (isinstance(tool, Tool) and tool.name in allowed)
+        ]
+        if wanted and constrained:
+            self._concessions.without("tools", "beside a constraint on its answer (format) it calls no tools.")
+            return []
+        if choice is not None and choice.mode in ("required", "named"):
+            self._concessions.without("tool_choice", "it ignores it: whether a tool is called is the model's to say.")
+        if wanted and self._chat.parallel_calls is False:
+            self._concessions.without("parallel_calls", "it cannot hold a model to one call.")
+        written = [self._tool(tool, f"tools[{at}]") for at, tool in wanted]
+        return [tool for tool in written if tool is not None]
+
+    def _tool(self, tool: Tool | HostTool, path: str) -> dict[str, Any] | None:
+        if isinstance(tool, HostTool):
+            self._concessions.without(path, f"`{tool.kind}` is a tool of another API's own, which only that knows.")
+            return None
+        if tool.custom:
+            self._concessions.without(path, "its tools take JSON, not free text.")
+            return None
+        for key, value in tool.extra.items():
+            self._concessions.extra(f"{path}.{key}", value, "it is a field of another API.")
+        function: dict[str, Any] = {"name": tool.name}
+        if tool.description is not None:
+            function["description"] = tool.description
+        function["parameters"] = tool.parameters or {"type": "object", "properties": {}}
+        return {"type": "function", "function": function}
+
+    def _think(self, thinking: Thinking | None) -> bool | str | None:
+        """None leaves it to the model."""
+        if thinking is None:
+            said = self._chat.extra.get("enable_thinking")
+            return None if said is None else bool(msgspec.json.decode(said))
+        if thinking.summary is not None:
+            self._concessions.hint("thinking.summary")
+        if thinking.effort is not None:
+            if thinking.effort in ("minimal", "xhigh"):
+                self._concessions.hint("thinking.effort")
+            return _LEVELS[thinking.effort]
+        if thinking.budget_tokens is not None:
+            self._concessions.hint("thinking.budget_tokens")
+            return True
+        return None
+
+    def _options(self) -> dict[str, Any]:
+        chat = self._chat
+        options: dict[str, Any] = {
+            "num_predict": chat.max_tokens,
+            "temperature": chat.temperature,
+            "top_p": chat.top_p,
+            # Others say -1 where all are to be looked at, llama.cpp 0.
+            "top_k": None if chat.top_k is None else max(0, chat.top_k),
+            "seed": chat.seed,
+            "stop": chat.stop or None,
+            "frequency_penalty": chat.frequency_penalty,
+            "presence_penalty": chat.presence_penalty,
+        }
+        options |= {ours: chat.extra[theirs] for theirs, ours in _OPTIONS.items() if theirs in chat.extra}
+        return {key: value for key, value in options.items() if value is not None}
+
+    def _unsayable(self) -> None:
+        chat, concessions = self._chat, self._concessions
+        if chat.n is not None and chat.n > 1:
+            concessions.without("n", "it gives one answer.")
+        if chat.logit_bias is not None and chat.logit_bias != Raw(b"{}"):
+            concessions.without("logit_bias", _WHY)
+        if chat.verbosity is not None:
+            concessions.without("verbosity", _WHY)
+        for field in ("user", "safety_identifier", "metadata", "service_tier", "store", "cache_key"):
+            if getattr(chat, field) is not None:
+                concessions.hint(field)
+        for key, value in chat.extra.items():
+            if key in _OPTIONS or key == "enable_thinking":
+                continue
+            if key in _HINTS:
+                concessions.hint(key)
+            elif key not in ENGINE_WORDS:
+                concessions.extra(key, value, _WHY)
+            elif msgspec.json.decode(value) not in (*_NOTHING.get(key, ()), None, [], ""):
+                concessions.without(key, _WHY)

@@ -1,0 +1,94 @@
+"""What an engine would ignore of a body: left out where it asks for nothing, and else refused, or dropped and reported."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from providers.guided import Constraint
+from providers.provider import Provider
+from providers.wire import Body
+
+Idle = Mapping[str, tuple[Any, ...]]
+"""Fields with their values that ask for nothing, besides null, which engines of a typed body refuse where a number is meant."""
+
+# Of UNKNOWN.
+IDLE: Idle = {
+    "best_of": (1,),
+    "suffix": ("",),
+    "use_beam_search": (False,),
+    "top_a": (0,),
+    "typical_p": (1,),
+    "tfs_z": (1,),
+    "length_penalty": (1,),
+    "no_repeat_ngram_size": (0,),
+    "bad_words": ([],),
+    "allowed_token_ids": ([],),
+    "add_generation_prompt": (True,),
+    "verbosity": ("medium",),
+    "modalities": (["text"],),
+    "functions": ([],),
+}
+
+# What neither SGLang nor LMDeploy has a field for: either reads bodies as pydantic does, and passes over what it does not know.
+UNKNOWN = frozenset(
+    {
+        *("top_a", "typical_p", "tfs_z", "length_penalty", "no_repeat_ngram_size", "bad_words", "truncate_prompt_tokens"),
+        *("allowed_token_ids", "best_of", "use_beam_search", "chat_template", "add_generation_prompt", "vllm_xargs", "suffix"),
+        *("guided_whitespace_pattern", "verbosity", "modalities", "audio", "web_search_options", "functions", "function_call"),
+        *("thinking_token_budget", "include_reasoning", "documents", "prompt_logprobs"),
+    }
+)
+
+# As UNKNOWN; but no answer is another without them.
+UNKNOWN_HINTS = frozenset(
+    {
+        *("user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"),
+        *("prediction", "guided_decoding_backend"),
+    }
+)
+
+
+class Losses:
+    """Of one body on its way to `provider`. `dropped`: what has gone by the caller's leave."""
+
+    def __init__(self, provider: Provider, body: Body, may_drop: Callable[[str], bool]) -> None:
+        self.dropped: list[str] = []
+        self._provider = provider
+        self._accepted: Sequence[str] = provider.options.get("accepts", ())
+        self._body = body
+        self._may_drop = may_drop
+
+    def leave_out(self, idle: Idle) -> None:
+        for field in [field for field in self._body if field in idle]:
+            said = self._body.value(field)
+            if said is None or said in idle[field]:
+                del self._body[field]
+
+    def without(self, field: str, why: str) -> None:
+        """Raises Unsupported unless the caller lets the field go, or the provider's options say that its engine takes it after all."""
+        if field in self._accepted:
+            return
+        self.part_with(field, why)
+        self._body.pop(field, None)
+
+    def part_with(self, path: str, why: str) -> None:
+        """As without(), of a path within a field: what stands there is for the caller of this to take out."""
+        if not (self._may_drop(path) or self._may_drop(path.partition("[")[0].partition(".")[0])):
+            raise self._provider.unsupported(path, why)
+        self.dropped.append(path)
+
+    def calls_or_obeys(self, constraint: Constraint | None) -> None:
+        """Refuses tools beside an output: in these engines it binds the whole answer, calls included, from the first token on.
+
+        SGLang answers 400 to it where a call is demanded, and else goes without the tools in silence; LMDeploy asks itself for a call
+        by a response_format. Sources: /reference/engines.md 2.2; SGLang 0.5.23, entrypoints/openai/protocol.py, read 2026-11.
+        """
+        body = self._body
+        if constraint is None or constraint.output is None or not body.value("tools"):
+            return
+        choice = body.value("tool_choice")
+        if choice == "none":
+            return
+        demanded = "" if choice in (None, "auto") else f" (and `tool_choice` demands {'one' if choice == 'required' else 'a certain one'})"
+        self.without("tools", f"it makes no calls{demanded} in an answer that `{constraint.field}` constrains.")
+        for field in ("tool_choice", "parallel_tool_calls"):
+            body.pop(field, None)

@@ -1,0 +1,12 @@
+"""Versions of engines as numbers that can be compared."""
+
+
+def read_numbers(version: str) -> tuple[int, ...] | None:
+    """The leading numbers of a version such as 0.11.2rc1+cpu; None if it starts with none (a development build)."""
+    numbers: list[int] = []
+    for part in version.removeprefix("v").split("+")[0].split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits or len(digits) > 9:  # what an engine says is anything: of a number of 5000 digits Python makes none
+            break
+        numbers.append(int(digits))
+    return tuple(numbers) or None

@@ -1,0 +1,104 @@
+"""An engine that speaks Ollama's own chat, as its API documents it. Written apart from the dialect, which is tried with it.
+
+Source: docs/api.md and api/types.go of ollama 0.33, by /reference/engines.md 1.6, read 2026-11.
+"""
+
+import json
+from typing import Any
+
+from providers.chat import Opaque, Reasoning, Refusal, Text, ToolCall
+from tests.conformance.situations import Situation, Turn, Wire, turns
+
+HEAD = {"model": "engine-model", "created_at": "2026-09-21T14:13:20.123456789Z"}
+
+
+def can_say(situation: Situation) -> bool:
+    """Texts, thinking and calls, each call whole and with an object for its arguments; one answer, and no cached tokens."""
+    for part in situation.parts:
+        match part:
+            case Text():
+                if part.citations:
+                    return False
+            case Reasoning():
+                if part.seal is not None:
+                    return False
+            case ToolCall():
+                if part.custom or part.seal is not None or not _is_object(part.arguments):
+                    return False
+            case Refusal() | Opaque():
+                return False
+    usage = situation.usage
+    plain = usage is None or (usage.cached is None and usage.reasoning is None and usage.cache_written is None)
+    called = any(isinstance(part, ToolCall) for part in situation.parts)
+    ends = situation.told is None and situation.finish in (("tool_calls",) if called else ("stop", "length"))
+    return plain and ends and not situation.more_choices
+
+
+def says_whole(situation: Situation) -> bool:
+    """A whole message tells its thinking, then its text, then its calls."""
+    kinds = [("Reasoning", "Text", "ToolCall").index(type(part).__name__) for part in situation.parts]
+    return kinds == sorted(kinds)
+
+
+def speak(situation: Situation) -> Wire:
+    lines = b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in stream(situation))
+    return Wire(lines, json.dumps(whole(situation)).encode() if says_whole(situation) else None)
+
+
+def stream(situation: Situation) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = []
+    logprobs = situation.logprobs
+    for step in turns(situation):
+        said = _said(situation, step)
+        if said is not None:
+            entries = {} if logprobs is None else {"logprobs": [json.loads(bytes(raw)) for raw in logprobs]}
+            logprobs = None
+            told.append({**HEAD, "message": {"role": "assistant", "content": "", **said}, "done": False, **entries})
+    return [*told, {**HEAD, "message": {"role": "assistant", "content": ""}, **_end(situation)}]
+
+
+def _said(situation: Situation, step: Turn) -> dict[str, Any] | None:
+    part = situation.parts[step.at]
+    match part:
+        case Text():
+            return {"content": step.piece}
+        case Reasoning():
+            return {"thinking": step.piece}
+        case ToolCall():
+            return {"tool_calls": [_call(part)]} if step.last else None
+        case _:
+            raise AssertionError("Ollama has no such part")
+
+
+def whole(situation: Situation) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": _texts(situation, Text)}
+    if any(isinstance(part, Reasoning) for part in situation.parts):
+        message["thinking"] = _texts(situation, Reasoning)
+    calls = [_call(part) for part in situation.parts if isinstance(part, ToolCall)]
+    if calls:
+        message["tool_calls"] = calls
+    entries = {} if situation.logprobs is None else {"logprobs": [json.loads(bytes(raw)) for raw in situation.logprobs]}
+    return {**HEAD, "message": message, **_end(situation), **entries}
+
+
+def _texts(situation: Situation, kind: type[Text | Reasoning]) -> str:
+    return "".join(part.text for part in situation.parts if isinstance(part, kind))
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "function": {"index": 0, "name": call.name, "arguments": json.loads(call.arguments)}}
+
+
+def _end(situation: Situation) -> dict[str, Any]:
+    """An answer with calls ends with `stop`, as any other does."""
+    usage = situation.usage
+    counts = {} if usage is None else {"prompt_eval_count": usage.input, "eval_count": usage.output}
+    reason = "length" if situation.finish == "length" else "stop"
+    return {"done": True, "done_reason": reason, "total_duration": 2_000_000_000, "load_duration": 1_000_000, **counts}
+
+
+def _is_object(arguments: str) -> bool:
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except ValueError:
+        return False

@@ -1,0 +1,128 @@
+"""Tools on the small engines: what is demanded is called, with arguments that the schema allows, whoever asks; what is not, is refused."""
+
+import json
+from typing import Any
+
+import anthropic
+import jsonschema
+import openai
+import pytest
+
+from tests.engines.running_vllm import Engine
+from tests.engines.shapes import BOOKING
+from tests.engines.small.said import HI
+
+pytestmark = pytest.mark.engines
+
+# What both converters of schemas obey.
+SEAT: dict[str, Any] = {
+    "type": "object",
+    "properties": {"row": {"type": "string", "pattern": r"^\d{2}$"}, "side": {"enum": ["left", "right"]}},
+    "required": ["row", "side"],
+    "additionalProperties": False,
+}
+NAMED = {"type": "function", "function": {"name": "seat"}}
+
+
+def tool(name: str, parameters: dict[str, Any] = SEAT, **more: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "description": "Does it.", "parameters": parameters, **more}}
+
+
+def flat(name: str) -> dict[str, Any]:
+    return {"type": "function", "name": name, "description": "Does it.", "parameters": SEAT, "strict": True}
+
+
+def is_seat(arguments: str) -> None:
+    jsonschema.validate(json.loads(arguments), SEAT)
+
+
+BOTH = pytest.mark.parametrize("engine", ["llamacpp", "llamacpp_python"])
+
+
+@BOTH
+@pytest.mark.parametrize("strict", [True, None], ids=["strict", "as it is"])
+def test_a_named_tool_is_called_and_no_other(request: pytest.FixtureRequest, caller: openai.OpenAI, engine: str, strict: bool | None):
+    request.getfixturevalue(engine)
+    tools = [tool("book", BOOKING), tool("seat", strict=strict)]
+    answer = caller.chat.completions.create(
+        model=engine, messages=HI, extra_body={"tools": tools, "tool_choice": NAMED, "max_tokens": 2000, "seed": 3}
+    )
+    calls: list[Any] = answer.choices[0].message.tool_calls or []
+    assert {call.function.name for call in calls} == {"seat"}
+    is_seat(calls[0].function.arguments)
+
+
+@BOTH
+def test_a_call_streams_so_that_a_client_can_put_it_together(request: pytest.FixtureRequest, caller: openai.OpenAI, engine: str):
+    request.getfixturevalue(engine)
+    said = {"tools": [tool("seat", strict=True)], "tool_choice": NAMED, "max_tokens": 2000, "seed": 3}
+    with caller.chat.completions.create(model=engine, messages=HI, stream=True, extra_body=said) as chunks:
+        pieces: list[Any] = [piece for chunk in chunks for choice in chunk.choices for piece in choice.delta.tool_calls or ()]
+    first = [piece for piece in pieces if piece.index == 0]
+    assert "".join(piece.function.name or "" for piece in first) == "seat"
+    is_seat("".join(piece.function.arguments or "" for piece in first))
+
+
+@BOTH
+def test_a_demanded_call_reaches_a_caller_of_responses(request: pytest.FixtureRequest, caller: openai.OpenAI, engine: str):
+    request.getfixturevalue(engine)
+    create: Any = caller.responses.create
+    answer = create(model=engine, input="hi", tools=[flat("seat")], tool_choice="required", max_output_tokens=2000)
+    [call, *_] = [item for item in answer.output if item.type == "function_call"]
+    assert call.name == "seat"
+    is_seat(call.arguments)
+
+
+@BOTH
+def test_a_demanded_call_reaches_a_caller_of_messages(request: pytest.FixtureRequest, anthropics: anthropic.Anthropic, engine: str):
+    request.getfixturevalue(engine)
+    create: Any = anthropics.messages.create
+    tools = [{"name": "seat", "description": "Does it.", "input_schema": SEAT, "strict": True}]
+    answer = create(model=engine, messages=HI, tools=tools, tool_choice={"type": "tool", "name": "seat"}, max_tokens=2000)
+    [call, *_] = [block for block in answer.content if block.type == "tool_use"]
+    jsonschema.validate(call.input, SEAT)
+
+
+def test_required_is_obeyed_by_llamacpp(llamacpp: Engine, caller: openai.OpenAI):
+    said = {"tools": [tool("seat"), tool("book", BOOKING, strict=True)], "tool_choice": "required", "max_tokens": 4000, "seed": 3}
+    calls: list[Any] = caller.chat.completions.create(model="llamacpp", messages=HI, extra_body=said).choices[0].message.tool_calls or []
+    assert calls
+    for call in calls:
+        jsonschema.validate(json.loads(call.function.arguments), {"seat": SEAT, "book": BOOKING}[call.function.name])
+
+
+OVER = {"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 7}}, "required": ["n"]}
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("llamacpp", {"tools": [tool("a", OVER, strict=True)]}, "tools[0].function.strict"),
+    ("llamacpp", {"tools": [tool("a")], "parallel_tool_calls": False}, "parallel_tool_calls"),
+    ("llamacpp", {"tools": [tool("a")], "guided_regex": "a"}, "tools"),
+    ("llamacpp", {"tools": [{"type": "custom", "custom": {"name": "a"}}]}, "tools[0]"),
+    ("llamacpp", {"n": 2, "min_tokens": 3}, "min_tokens"),
+    ("llamacpp_python", {"tools": [tool("a")]}, "tools"),
+    ("llamacpp_python", {"tools": [tool("a"), tool("b")], "tool_choice": "required"}, "tool_choice"),
+    ("llamacpp_python", {"tools": [tool("a", BOOKING, strict=True)], "tool_choice": "required"}, "tools[0].function.strict"),
+    ("llamacpp_python", {"n": 2}, "n"),
+    ("llamacpp_python", {"ignore_eos": True}, "ignore_eos"),
+    (
+        "llamacpp_python",
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]}]},
+        "messages[0].content[0]",
+    ),
+    ("transformers", {"tools": [tool("a")], "tool_choice": "required"}, "tool_choice"),
+    ("transformers", {"tools": [tool("a", strict=True)]}, "tools[0].function.strict"),
+    ("transformers", {"logprobs": True}, "logprobs"),
+    ("transformers", {"presence_penalty": 1}, "presence_penalty"),
+    ("transformers", {"ignore_eos": True}, "ignore_eos"),
+    ("transformers", {"a_word_of_nobody": 1}, "a_word_of_nobody"),
+]
+
+
+@pytest.mark.parametrize(("engine", "fields", "field"), REFUSED, ids=[f"{each[0]}-{each[2]}" for each in REFUSED])
+def test_what_an_engine_would_ignore_is_refused_by_name(
+    request: pytest.FixtureRequest, caller: openai.OpenAI, engine: str, fields: dict[str, Any], field: str
+):
+    request.getfixturevalue(engine)
+    with pytest.raises(openai.UnprocessableEntityError) as refused:
+        caller.chat.completions.create(model=engine, messages=HI, extra_body={"max_tokens": 4, **fields})
+    assert refused.value.param == field
+    assert "x-narthex-served" not in refused.value.response.headers

@@ -1,0 +1,45 @@
+"""Random weights for the model of tiny_model.py, for engines that make none themselves: model.safetensors, written by hand."""
+
+import json
+import random
+import struct
+from array import array
+from pathlib import Path
+
+
+def write_tiny_weights(folder: Path) -> None:
+    """Beside the config.json that is there. The same each time.
+
+    Format: https://huggingface.co/docs/safetensors (the length of a JSON head, the head, the numbers), read 2026-11.
+    """
+    config = json.loads((folder / "config.json").read_text())
+    chance = random.Random(1)
+    head: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    data = b""
+    for name, shape in _shapes(
+        config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"], config["vocab_size"]
+    ).items():
+        size = shape[0] * (shape[1] if len(shape) > 1 else 1)
+        numbers = array("f", [1.0] * size if len(shape) == 1 else [chance.gauss(0, 0.02) for _ in range(size)]).tobytes()
+        head[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(numbers)]}
+        data += numbers
+    told = json.dumps(head).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(told)) + told + data)
+
+
+def _shapes(width: int, inner: int, layers: int, vocabulary: int) -> dict[str, tuple[int, ...]]:
+    """The slowest dimension first."""
+    of_a_layer = {
+        "input_layernorm": (width,),
+        "self_attn.q_proj": (width, width),
+        "self_attn.k_proj": (width, width),
+        "self_attn.v_proj": (width, width),
+        "self_attn.o_proj": (width, width),
+        "post_attention_layernorm": (width,),
+        "mlp.gate_proj": (inner, width),
+        "mlp.up_proj": (inner, width),
+        "mlp.down_proj": (width, inner),
+    }
+    within = {f"model.layers.{layer}.{name}.weight": shape for layer in range(layers) for name, shape in of_a_layer.items()}
+    outside = {"model.embed_tokens.weight": (vocabulary, width), "model.norm.weight": (width,), "lm_head.weight": (vocabulary, width)}
+    return outside | within

@@ -1,0 +1,19 @@
+"""What a provider makes of a body in one of its dialects."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from providers.guided import Guiding, read_constraint
+from providers.provider import Provider
+from providers.wire import Body
+from tests.laws.asking import nothing
+
+
+def bent(
+    provider: Provider, fields: dict[str, Any], may_drop: Callable[[str], bool] = nothing, dialect: str = "openai_chat"
+) -> tuple[dict[str, Any], list[str], Guiding | None]:
+    """The body as it is sent, what was dropped of it, and how what constrains the answer was asked for."""
+    body = Body.read(json.dumps(fields).encode())
+    told = provider.bend(body, dialect, may_drop, read_constraint(dialect, body))
+    return json.loads(body.write()), told.dropped, told.guiding

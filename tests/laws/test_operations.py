@@ -1,0 +1,111 @@
+"""Engines' operations are data: whatever is said, a call has what was said, or a fault that names it."""
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from providers.errors import Malformed, NotOffered
+from providers.operations.catalogue import NAMES, OFFERS, find
+from providers.operations.manual import operations_manual
+from providers.operations.operation import Kind, Operation, call
+from providers.probing import HABITS
+from tests.laws.chats import bounded
+
+ALL = [(engine, name) for engine, offer in OFFERS.items() for name in offer.operations]
+OF_KIND: dict[Kind, st.SearchStrategy[Any]] = {
+    "string": st.text(max_size=20).filter(lambda text: "\x00" not in text),
+    "integer": st.integers(-(2**53), 2**53),
+    "number": st.floats(0, 100, allow_nan=False),
+    "boolean": st.booleans(),
+    "object": st.dictionaries(st.text(max_size=4), st.integers(0, 9), max_size=2),
+    "array": st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3),
+    "any": st.integers() | st.text(max_size=4),
+}
+
+
+def test_every_engine_that_can_be_found_has_an_offer():
+    assert set(OFFERS) == set(HABITS) - {"auto"}
+
+
+def test_no_operation_is_both_offered_and_not():
+    for offer in OFFERS.values():
+        assert not offer.operations.keys() & offer.without.keys()
+
+
+@bounded
+@given(st.sampled_from(ALL), st.data())
+def test_a_call_holds_what_was_said(one: tuple[str, str], data: st.DataObject):
+    engine, name = one
+    operation = find(engine, name)
+    given_ = {
+        key: data.draw(OF_KIND[argument.kind])
+        for key, argument in operation.arguments.items()
+        if argument.required or data.draw(st.booleans())
+    }
+    sent = call(name, operation, given_, "the-model")
+    in_query = {key for key, argument in operation.arguments.items() if argument.place == "query"} & given_.keys()
+    assert len(sent.paths) == len(operation.paths) and sent.method == operation.method
+    for path, plain in zip(sent.paths, operation.paths, strict=True):
+        assert urlsplit(path).path == plain
+        assert {key for key, _ in parse_qsl(urlsplit(path).query, keep_blank_values=True)} == in_query
+    if operation.method == "POST":
+        body = json.loads(sent.body)
+        assert {key: value for key, value in body.items() if key in given_} == {key: given_[key] for key in given_.keys() - in_query}
+        assert body.keys() - given_.keys() <= {*operation.fixed, operation.model_as}
+    else:
+        assert sent.body == b""
+
+
+@bounded
+@given(st.sampled_from([(engine, name) for engine, name in ALL if not find(engine, name).open]), st.text(min_size=1))
+def test_an_argument_that_the_engine_does_not_have_is_named(one: tuple[str, str], key: str):
+    operation = find(*one)
+    some: dict[Kind, Any] = {"object": {}, "array": [], "integer": 1}
+    needed = {name: some.get(argument.kind, "x") for name, argument in operation.arguments.items() if argument.required}
+    if key not in operation.arguments:
+        with pytest.raises(Malformed, match="no argument"):
+            call(one[1], operation, {**needed, key: 1}, "m")
+
+
+WRONG: dict[Kind, list[Any]] = {
+    "string": [1, True, [], {}],
+    "integer": ["1", 1.5, True, []],
+    "number": ["1", True],
+    "boolean": [1, "true"],
+    "object": [[], "x", 1],
+    "array": [{}, "x", 1],
+    "any": [],
+}
+
+
+@pytest.mark.parametrize(("engine", "name"), ALL)
+def test_an_argument_of_a_wrong_type_is_named(engine: str, name: str):
+    operation = find(engine, name)
+    for key, argument in operation.arguments.items():
+        for wrong in WRONG[argument.kind]:
+            with pytest.raises(Malformed) as refused:
+                call(name, Operation(operation.method, operation.paths, {key: argument}), {key: wrong}, "m")
+            assert refused.value.param == key
+
+
+@pytest.mark.parametrize("engine", [*OFFERS, "openai"])
+def test_what_is_not_offered_is_refused_with_a_reason(engine: str):
+    offer = OFFERS.get(engine)
+    for name in NAMES - (offer.operations.keys() if offer else set()):
+        with pytest.raises(NotOffered) as refused:
+            find(engine, name)
+        assert engine in refused.value.message and name in refused.value.message
+
+
+def test_only_what_ends_an_engine_needs_confirmation():
+    assert {name for engine, name in ALL if find(engine, name).confirm} == {"terminate"}
+
+
+def test_the_manual_holds_every_operation():
+    manual = (Path(__file__).parents[2] / "docs" / "engines" / "operations.md").read_text()
+    assert operations_manual() in manual, "write docs/engines/operations.md anew: operations_manual() tells its part"

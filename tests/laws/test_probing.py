@@ -1,0 +1,211 @@
+"""What an endpoint is, by what it answers: each engine is told from the others, and nothing that is said breaks the telling."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from providers.catalogue import ADAPTERS
+from providers.engines.versions import read_numbers
+from providers.probing import HABITS, MODELS, Found, Listed, Told, is_ready, listed, paths, recognise
+from tests.laws.chats import bounded
+
+
+def cards(owner: str, *more: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"object": "list", "data": [{"id": "m", "object": "model", "created": 1, "owned_by": owner, **fields}, *more]}
+
+
+# As the engines answer (the versions of /reference/engines.md 0), without what does not matter here.
+SERVERS: dict[str, tuple[dict[str, Any], Found]] = {
+    "vllm": (
+        {
+            MODELS: cards(
+                "vllm", {"id": "sql", "owned_by": "vllm", "root": "/a/sql", "parent": "m"}, root="m", parent=None, max_model_len=256
+            ),
+            "/version": {"version": "0.32.1rc1+cpu"},
+        },
+        Found("vllm", "0.32.1rc1+cpu", (Listed("m", 256), Listed("sql", None, "m")), loras={"sql": None}),
+    ),
+    "production-stack before vLLMs": (
+        {
+            MODELS: cards("vllm", root=None, parent=None),
+            "/version": {"version": "0.1.9"},
+            "/engines": [{"engine_id": "1", "serving_models": ["m"]}],
+        },
+        Found("vllm", None, (Listed("m"),), "production-stack", {}),
+    ),
+    "a router that nobody knows before vLLMs": (
+        {MODELS: cards("vllm"), "/version": {"version": "3.1"}},
+        Found("vllm", None, (Listed("m"),), "unknown", {}),
+    ),
+    "sglang": (
+        {
+            MODELS: cards("sglang", root="m", max_model_len=4096),
+            "/server_info": {"version": "0.5.23", "model_path": "m", "internal_states": []},
+        },
+        Found("sglang", "0.5.23", (Listed("m", 4096),)),
+    ),
+    "sglang of an older version": (
+        {MODELS: cards("sglang"), "/get_server_info": {"version": "0.4.9", "model_path": "m"}},
+        Found("sglang", "0.4.9", (Listed("m"),)),
+    ),
+    "sglang with adapters": (
+        {MODELS: cards("sglang", {"id": "sql", "owned_by": "sglang", "parent": "m", "max_model_len": None})},
+        Found("sglang", None, (Listed("m"), Listed("sql", None, "m")), loras={"sql": None}),
+    ),
+    "lmdeploy": (
+        {MODELS: cards("lmdeploy", {"id": "sql", "owned_by": "lmdeploy"})},
+        Found("lmdeploy", None, (Listed("m"), Listed("sql")), loras={"m": None, "sql": None}),
+    ),
+    "lmdeploy's proxy": (
+        {MODELS: cards("lmdeploy"), "/nodes/status": {"http://10.0.0.5:23333": {"models": ["m"], "role": 1}}},
+        Found("lmdeploy", None, (Listed("m"),), "lmdeploy-proxy", {"m": None}),
+    ),
+    "tgi": (
+        {
+            MODELS: cards("m"),
+            "/info": {
+                "model_id": "m",
+                "version": "3.3.6",
+                "max_total_tokens": 4096,
+                "max_input_tokens": 4095,
+                "router": "text-generation-router",
+            },
+        },
+        Found("tgi", "3.3.6", (Listed("m"),)),
+    ),
+    "llamacpp": (
+        {
+            MODELS: cards("llamacpp", meta={"n_ctx_train": 2048, "n_vocab": 300}),
+            "/props": {"default_generation_settings": {"n_ctx": 512}, "total_slots": 4, "build_info": "b6800-0c1e5709"},
+            "/lora-adapters": [{"id": 0, "path": "/adapters/sql.gguf", "scale": 0.0}],
+        },
+        Found("llamacpp", "b6800-0c1e5709", (Listed("m", 2048),), loras={"sql": 0}),
+    ),
+    "llamacpp_python": ({MODELS: cards("me", permissions=[])}, Found("llamacpp_python", None, (Listed("m"),))),
+    "ollama": (
+        {MODELS: cards("library"), "/api/version": {"version": "0.33.1"}},
+        Found("ollama", "0.33.1", (Listed("m"),)),
+    ),
+    "mini_sglang": ({MODELS: cards("mini-sglang", root="m"), "/v1": {"status": "ok"}}, Found("mini_sglang", None, (Listed("m"),))),
+    "transformers": (
+        {
+            MODELS: cards("somebody"),
+            "/health": {"status": "ok"},
+            "/openapi.json": {"paths": {"/v1/chat/completions": {}, "/load_model": {}, "/reset": {}}},
+        },
+        Found("transformers", None, (Listed("m"),)),
+    ),
+    "sandbox": (
+        {MODELS: cards("narthex-sandbox"), "/version": {"version": "0.1.0", "engine": "narthex-sandbox"}},
+        Found("sandbox", "0.1.0", (Listed("m"),)),
+    ),
+    "a server that says nothing": ({}, Found()),
+    "another vendor's": ({MODELS: cards("acme"), "/version": {"version": "9"}}, Found(None, None, (Listed("m"),))),
+    "two engines' models behind one address": (
+        {MODELS: cards("vllm", {"id": "n", "owned_by": "sglang"})},
+        Found(None, None, (Listed("m"), Listed("n"))),
+    ),
+}
+
+
+def asked(server: Mapping[str, Any]) -> dict[str, Told]:
+    """All that is wanted, as the fleet asks for it."""
+    told: dict[str, Told] = {}
+    while more := [path for path in paths(told) if path not in told]:
+        told |= {
+            path: Told(200, json.dumps(server[path]).encode()) if path in server else Told(404, b'{"detail":"Not Found"}') for path in more
+        }
+    return told
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_an_engine_is_known_by_its_answers(name: str):
+    server, found = SERVERS[name]
+    assert recognise(asked(server)) == found
+
+
+def test_an_engine_that_names_itself_is_asked_few_questions():
+    for name in ("vllm", "sglang", "lmdeploy", "llamacpp", "mini_sglang", "sandbox"):
+        assert len(asked(SERVERS[name][0])) <= 3
+    assert "/openapi.json" not in asked(SERVERS["ollama"][0])
+
+
+def test_every_engine_that_can_be_found_has_habits_and_no_host_has():
+    assert {found.engine for _, found in SERVERS.values() if found.engine} | {"auto"} == set(HABITS)
+    assert not {"openai", "anthropic"} & set(HABITS)
+
+
+def test_what_runs_a_generation_is_not_asked_whether_it_lives():
+    assert HABITS["sglang"].alive == "/ready" and HABITS["tgi"].alive == "/info"
+    assert not any("/health" in told for server, _ in (SERVERS["sglang"], SERVERS["tgi"]) for told in (asked(server),))
+
+
+@pytest.mark.parametrize(
+    ("told", "ready"),
+    [
+        (Told(200, b""), True),
+        (Told(200, b'{"status": "healthy"}'), True),
+        (Told(200, b'{"status": "sleeping"}'), False),
+        (Told(503, b""), False),
+        (Told(404, b""), True),
+        (Told(401, b'"sleeping"'), True),
+    ],
+)
+def test_what_sleeps_or_loads_is_not_ready(told: Told, ready: bool):
+    assert is_ready(told) is ready
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        ("0.11.2rc1+cpu", (0, 11, 2)),
+        ("0.12", (0, 12)),
+        ("v1.2.3", (1, 2, 3)),
+        ("dev", None),
+        ("", None),
+        ("9" * 5000, None),
+    ],
+)
+def test_a_version_is_its_leading_numbers(version: str, told: tuple[int, ...] | None):
+    assert read_numbers(version) == told
+
+
+keys = st.sampled_from(["data", "id", "owned_by", "parent", "meta", "version", "path", "paths"]) | st.text(max_size=4)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4),
+    max_leaves=12,
+)
+bodies = st.binary(max_size=40) | json_values.map(lambda value: json.dumps(value).encode())
+answers = st.dictionaries(
+    st.sampled_from(
+        sorted({MODELS, "/openapi.json", *(path for habits in HABITS.values() for path in (habits.alive, *habits.more)), "/server_info"})
+    ),
+    st.builds(Told, st.sampled_from([0, 200, 404, 500]), bodies),
+)
+
+
+@bounded
+@given(answers, st.sampled_from(sorted(SERVERS)))
+def test_nothing_that_is_answered_breaks_the_telling(told: dict[str, Told], name: str):
+    server = asked(SERVERS[name][0])
+    for mixed in (told, {**server, **told}):
+        found = recognise(mixed)
+        assert found.engine is None or found.engine in HABITS
+        assert msgspec.json.encode(found)
+        assert MODELS in paths(mixed)
+    assert listed(told.get(MODELS)) == recognise({MODELS: told[MODELS]}).models if MODELS in told else listed(None) is None
+
+
+def test_a_long_body_of_lists_is_no_engine():
+    assert recognise({MODELS: Told(200, b"[" * 100_000)}) == Found()
+
+
+def test_adapters_of_engines_that_are_probed_can_be_built():
+    for name in HABITS.keys() & ADAPTERS.keys():
+        assert ADAPTERS[name]("p", {}).name == name

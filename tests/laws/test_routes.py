@@ -1,0 +1,460 @@
+"""Laws of the routes beside chat: each engine is asked in its own words for what the caller said, and its answer is the caller's."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain import Target
+from app.gateway.media import Media
+from app.gateway.translate import Asked, whole
+from app.settings import Settings
+from providers.catalogue import ADAPTERS
+from providers.dialect import Edited, Stamp
+from providers.dialects.catalogue import DIALECTS
+from providers.errors import Failed, Garbled, Ignored, Malformed, Missing, NotOffered, NotServed, Refused, Unsupported
+from providers.provider import Provider
+from providers.routes.catalogue import PATHS, ROUTES
+from providers.routes.missing import as_missing
+from providers.told import read_error
+from providers.wire import Body
+from tests.laws.asking import everything, nothing
+from tests.laws.chats import STAMP, bounded
+
+MEDIA = Media(Settings())
+ENGINES = ("vllm", "sglang", "lmdeploy", "tgi", "llamacpp", "llamacpp_python", "sandbox", "openai")
+
+
+def engine(adapter: str) -> Provider:
+    """With the adapter's own class where there is one: what it does to other bodies must do nothing to these."""
+    kind = ADAPTERS.get(adapter) or type("Named", (Provider,), {"name": adapter})
+    return kind("it", {}, None, "http://engine:8000/v1")
+
+
+def ask(route: str, adapter: str, body: dict[str, Any], drop: bool = False) -> tuple[str, dict[str, Any], list[str], Any]:
+    """Where it is asked, with what, what was dropped; and a function that reads an answer."""
+    dialect = ROUTES[route]
+    opened = dialect.open(json.dumps({"model": "m", **body}).encode())
+    asked = Asked(opened, b"", dialect, MEDIA, everything if drop else nothing)
+    prepared = asked.routed(dialect, engine(adapter), Target("it", "theirs"))
+    stamp = Stamp(STAMP.id, STAMP.episode_id, "m", STAMP.created, True, Body(opened.body))
+    url = str(engine(adapter).url("http://engine:8000/v1", prepared.dialect.name)).removeprefix("http://engine:8000")
+
+    def read(told: Any) -> Edited:
+        return whole(json.dumps(told).encode(), dialect, prepared.dialect, stamp)
+
+    return url, json.loads(prepared.raw), prepared.dropped, read
+
+
+USAGE = {"prompt_tokens": 9, "total_tokens": 9}
+PROMPT = {"prompt": "Hi you"}
+HI = [{"role": "user", "content": "Hi"}]
+TOKENS = {"count": 2, "max_model_len": None, "tokens": [5, 6], "token_strs": None}
+RANK = {"query": "q", "documents": ["a", "b"]}
+RANKED = [{"index": 1, "relevance_score": 0.9, "document": {"text": "b"}}, {"index": 0, "relevance_score": 0.1, "document": {"text": "a"}}]
+VLLM_RANKED = [{**each, "document": {"text": "?", "multi_modal": None}} for each in RANKED]
+
+# route, engine, what the caller says, where the engine is asked, with what, what it answers, and what the caller gets of it.
+CASES: list[tuple[str, str, Any, str, Any, Any, Any]] = [
+    (
+        "tokenize",
+        "vllm",
+        PROMPT,
+        "/tokenize",
+        {**PROMPT, "model": "theirs"},
+        {**TOKENS, "max_model_len": 8},
+        {**TOKENS, "max_model_len": 8},
+    ),
+    (
+        *("tokenize", "vllm", {"messages": HI, "add_generation_prompt": False, "new_field": 1}, "/tokenize"),
+        {"messages": HI, "add_generation_prompt": False, "new_field": 1, "model": "theirs"},
+        *(TOKENS, TOKENS),
+    ),
+    (
+        *("tokenize", "sglang", {**PROMPT, "return_token_strs": False, "episode_id": STAMP.episode_id}, "/tokenize"),
+        {**PROMPT, "model": "theirs"},
+        {"tokens": [5, 6], "count": 2, "max_model_len": int(1e30)},
+        TOKENS,
+    ),
+    (
+        *("tokenize", "sglang", {"prompt": ["a", "b"]}, "/tokenize", {"prompt": ["a", "b"], "model": "theirs"}),
+        {"tokens": [[5], [6, 7]], "count": [1, 2], "max_model_len": 64},
+        {"tokens": [[5], [6, 7]], "count": [1, 2], "max_model_len": 64, "token_strs": None},
+    ),
+    (
+        *("tokenize", "lmdeploy", {**PROMPT, "add_special_tokens": False}, "/v1/encode"),
+        {"input": "Hi you", "add_bos": False, "do_preprocess": False},
+        *({"input_ids": [5, 6], "length": 2}, TOKENS),
+    ),
+    (
+        *("tokenize", "llamacpp", PROMPT, "/tokenize", {"content": "Hi you", "add_special": True, "model": "theirs"}),
+        *({"tokens": [5, 6]}, TOKENS),
+    ),
+    (
+        *("tokenize", "llamacpp", {**PROMPT, "return_token_strs": True, "add_special_tokens": False}, "/tokenize"),
+        {"content": "Hi you", "add_special": False, "with_pieces": True, "model": "theirs"},
+        {"tokens": [{"id": 5, "piece": "Hi"}, {"id": 6, "piece": [226, 130]}]},
+        {**TOKENS, "token_strs": ["Hi", "<0xE2><0x82>"]},
+    ),
+    (
+        *("tokenize", "tgi", {**PROMPT, "return_token_strs": True, "add_special_tokens": True}, "/tokenize"),
+        {"inputs": "Hi you", "model": "theirs"},
+        [{"id": 5, "text": "Hi", "start": 0, "stop": 2}, {"id": 6, "text": " you", "start": 2, "stop": 6}],
+        {**TOKENS, "token_strs": ["Hi", " you"]},
+    ),
+    (
+        *("tokenize", "tgi", {"messages": HI, "tools": [{"a": 1}]}, "/chat_tokenize"),
+        {"messages": HI, "tools": [{"a": 1}], "model": "theirs"},
+        {"tokenize_response": [{"id": 5, "text": "H"}, {"id": 6, "text": "i"}], "templated_text": "Hi"},
+        TOKENS,
+    ),
+    ("tokenize", "llamacpp_python", PROMPT, "/extras/tokenize", {"input": "Hi you", "model": "theirs"}, {"tokens": [5, 6]}, TOKENS),
+    ("detokenize", "vllm", {"tokens": [5]}, "/detokenize", {"tokens": [5], "model": "theirs"}, {"prompt": "a"}, {"prompt": "a"}),
+    (
+        *("detokenize", "sglang", {"tokens": [5]}, "/detokenize", {"tokens": [5], "skip_special_tokens": False, "model": "theirs"}),
+        *({"text": "a"}, {"text": "a", "prompt": "a"}),
+    ),
+    (
+        *("detokenize", "llamacpp", {"tokens": [5]}, "/detokenize", {"tokens": [5], "model": "theirs"}),
+        *({"content": "a"}, {"content": "a", "prompt": "a"}),
+    ),
+    (
+        *("detokenize", "llamacpp_python", {"tokens": [5]}, "/extras/detokenize", {"tokens": [5], "model": "theirs"}),
+        *({"text": "a"}, {"text": "a", "prompt": "a"}),
+    ),
+    (
+        *("encode", "lmdeploy", {"input": ["a", "b"], "do_preprocess": True}, "/v1/encode", {"input": ["a", "b"], "do_preprocess": True}),
+        *({"input_ids": [[5], [6]], "length": [1, 1]}, {"input_ids": [[5], [6]], "length": [1, 1]}),
+    ),
+    (
+        *("encode", "vllm", {"input": "a", "add_bos": False, "do_preprocess": False}, "/tokenize"),
+        {"prompt": "a", "add_special_tokens": False, "model": "theirs"},
+        *(TOKENS, {"input_ids": [5, 6], "length": 2}),
+    ),
+    (
+        *("encode", "tgi", {"input": "a", "add_bos": True}, "/tokenize", {"inputs": "a", "model": "theirs"}),
+        *([{"id": 5, "text": "a"}], {"input_ids": [5], "length": 1}),
+    ),
+    (
+        *("rerank", "vllm", {**RANK, "top_n": 1, "truncate_prompt_tokens": 9}, "/rerank"),
+        {**RANK, "truncate_prompt_tokens": 9, "model": "theirs"},
+        {"id": "x", "model": "theirs", "results": VLLM_RANKED, "usage": USAGE},
+        {"results": RANKED[:1], "usage": USAGE},
+    ),
+    (
+        *("rerank", "sglang", {**RANK, "instruction": "i"}, "/v1/rerank", {**RANK, "instruct": "i"}),
+        [
+            {"score": 0.1, "document": "a", "index": 0, "meta_info": {"prompt_tokens": 4}},
+            {"score": 0.9, "document": "b", "index": 1, "meta_info": {"prompt_tokens": 5}},
+        ],
+        {"results": RANKED, "usage": USAGE},
+    ),
+    (
+        *("rerank", "sglang", {**RANK, "return_documents": False, "documents": [{"text": "a"}, "b"]}, "/v1/rerank", RANK),
+        [{"score": 0.1, "index": 0}, {"score": 0.9, "index": 1}],
+        {"results": [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.1}]},
+    ),
+    (
+        *("rerank", "llamacpp", RANK, "/v1/rerank", {**RANK, "model": "theirs"}),
+        {
+            "object": "list",
+            "model": "x",
+            "usage": USAGE,
+            "results": [{k: each[k] for k in ("index", "relevance_score")} for each in RANKED],
+        },
+        {"object": "list", "results": RANKED, "usage": USAGE},
+    ),
+    (
+        *("score", "vllm", {"text_1": "a", "text_2": ["b", "c"]}, "/score", {"text_1": "a", "text_2": ["b", "c"], "model": "theirs"}),
+        {"object": "list", "data": [{"index": 0, "score": 1.5}, {"index": 1, "score": -2}], "usage": USAGE, "model": "theirs"},
+        {"object": "list", "data": [{"index": 0, "score": 1.5}, {"index": 1, "score": -2}], "usage": USAGE},
+    ),
+    (
+        *("classify", "sglang", {"input": "a", "add_special_tokens": True}, "/v1/classify", {"input": "a", "model": "theirs"}),
+        {"object": "list", "data": [{"index": 0, "label": "L", "probs": [1], "num_classes": 1}], "usage": USAGE},
+        {"object": "list", "data": [{"index": 0, "label": "L", "probs": [1], "num_classes": 1}], "usage": USAGE},
+    ),
+    (
+        *("pooling", "lmdeploy", {"input": "a", "encoding_format": "float"}, "/pooling", {"input": "a", "model": "theirs"}),
+        {"object": "list", "data": [{"index": 0, "object": "pooling", "data": [0.5]}], "usage": USAGE},
+        {"object": "list", "data": [{"index": 0, "object": "pooling", "data": [0.5]}], "usage": USAGE},
+    ),
+]
+COMMON = [pytest.param(*case, id=f"{case[0]}-{case[1]}-{at}") for at, case in enumerate(CASES)]
+
+
+@pytest.mark.parametrize(("route", "adapter", "said", "path", "sent", "told", "gets"), COMMON)
+def test_an_engine_is_asked_in_its_own_words_and_answers_in_the_callers(
+    route: str, adapter: str, said: Any, path: str, sent: Any, told: Any, gets: Any
+):
+    url, body, dropped, read = ask(route, adapter, said)
+    assert (url, body, dropped) == (path, sent, [])
+    edited = read(told)
+    answer = json.loads(edited.raw)
+    ours = {key: answer.pop(key) for key in ("id", "model") if key in answer and "id" not in gets}
+    assert answer == gets
+    if route in ("tokenize", "detokenize", "encode"):
+        assert (ours, edited.usage.input if edited.usage else None) == ({}, 0)
+    else:
+        assert ours["model"] == "m" and ours["id"].endswith(STAMP.id)
+        assert edited.usage is not None and (edited.usage.input, edited.usage.output) == (9 if "usage" in gets else None, 0)
+
+
+# An engine's own shape, which no other route has: it goes as it came, and so does the answer.
+OWN: list[tuple[str, str, Any, str, bool, Any]] = [
+    (
+        "tokenize",
+        "llamacpp",
+        {"content": ["a", 5], "with_pieces": True, "new": 1},
+        "/tokenize",
+        True,
+        {"tokens": [{"id": 5, "piece": "a"}]},
+    ),
+    ("tokenize", "tgi", {"inputs": "a", "parameters": {"truncate": 5}}, "/tokenize", True, [{"id": 5, "text": "a", "start": 0, "stop": 1}]),
+    ("tokenize", "llamacpp_python", {"input": "a"}, "/extras/tokenize", True, {"tokens": [5]}),
+    (
+        "rerank",
+        "llamacpp",
+        {"query": "q", "texts": ["a"], "return_text": True},
+        "/v1/rerank",
+        True,
+        [{"index": 0, "score": 1, "text": "a"}],
+    ),
+    (
+        *("score", "sglang", {"query": "q", "items": ["a"], "label_token_ids": [1, 2], "apply_softmax": True}, "/v1/score", True),
+        {"scores": [[0.1, 0.9]], "object": "scoring"},
+    ),
+    ("classify", "sglang", {"text": ["a"]}, "/classify", False, [{"embedding": [0.5], "meta_info": {"prompt_tokens": 9}}]),
+    ("sglang_encode", "sglang", {"text": "a"}, "/encode", False, {"embedding": [0.5], "meta_info": {"prompt_tokens": 9}}),
+    ("pooling", "vllm", {"data": {"any": "thing"}, "task": "plugin"}, "/pooling", True, {"request_id": "r", "data": [1]}),
+]
+
+
+@pytest.mark.parametrize(("route", "adapter", "said", "path", "names_model", "told"), OWN, ids=[f"{o[0]}-{o[1]}" for o in OWN])
+def test_an_engines_own_shape_goes_to_it_untouched_and_to_no_other(
+    route: str, adapter: str, said: Any, path: str, names_model: bool, told: Any
+):
+    url, body, dropped, read = ask(route, adapter, said)
+    assert (url, body, dropped) == (path, {**said, **({"model": "theirs"} if names_model else {})}, [])
+    assert json.loads(read(told).raw) == told
+    assert json.loads(read({"model": "theirs", "x": 1}).raw) == {"model": "m", "x": 1}
+    for other in {"vllm", "sglang", "llamacpp", "tgi", "openai"} - {adapter}:
+        with pytest.raises((Unsupported, NotOffered)) as refused:
+            ask(route, other, said)
+        assert refused.value.param in said or isinstance(refused.value, NotOffered)
+
+
+def test_usage_of_many_is_their_sum_and_of_some_is_none():
+    read = ask("classify", "sglang", {"text": ["a", "b"]})[3]
+    both = read([{"embedding": [1], "meta_info": {"prompt_tokens": 4}}, {"embedding": [1], "meta_info": {"prompt_tokens": 5}}])
+    assert both.usage is not None and both.usage.input == 9
+    one = read([{"embedding": [1], "meta_info": {"prompt_tokens": 4}}, {"embedding": [1]}])
+    assert one.usage is not None and one.usage.input is None
+
+
+# What an engine would take and do nothing about, or knows nothing of; and what may be left out because it asks for nothing.
+UNHEEDED: list[tuple[str, str, dict[str, Any], str, Any, Any]] = [
+    ("tokenize", "sglang", PROMPT, "return_token_strs", True, False),
+    ("tokenize", "sglang", {"messages": HI}, "add_generation_prompt", False, True),
+    ("tokenize", "sglang", {"messages": HI}, "add_special_tokens", True, False),
+    ("tokenize", "lmdeploy", PROMPT, "return_token_strs", True, None),
+    ("tokenize", "tgi", PROMPT, "add_special_tokens", False, True),
+    ("tokenize", "llamacpp_python", PROMPT, "add_special_tokens", False, True),
+    ("detokenize", "vllm", {"tokens": [1]}, "skip_special_tokens", True, False),
+    ("detokenize", "llamacpp", {"tokens": [1]}, "skip_special_tokens", True, False),
+    ("detokenize", "llamacpp_python", {"tokens": [1]}, "skip_special_tokens", False, True),
+    ("encode", "vllm", {"input": "a"}, "do_preprocess", True, False),
+    ("rerank", "vllm", RANK, "rank_fields", ["a"], None),
+    ("rerank", "llamacpp", RANK, "truncate_prompt_tokens", 5, None),
+    ("rerank", "sglang", RANK, "max_tokens_per_doc", 5, None),
+    ("pooling", "lmdeploy", {"input": "a"}, "encoding_format", "base64", "float"),
+    ("pooling", "lmdeploy", {"input": "a"}, "dimensions", 5, None),
+    ("classify", "sglang", {"input": "a"}, "use_activation", False, None),
+]
+
+
+@pytest.mark.parametrize(("route", "adapter", "said", "field", "asks", "asks_nothing"), UNHEEDED)
+def test_what_an_engine_ignores_is_refused_unless_it_asks_for_nothing_or_is_let_go(
+    route: str, adapter: str, said: dict[str, Any], field: str, asks: Any, asks_nothing: Any
+):
+    with pytest.raises(Unsupported, match=f"`{field}` cannot be honoured by it") as refused:
+        ask(route, adapter, {**said, field: asks})
+    assert refused.value.param == field
+    _, body, dropped, _ = ask(route, adapter, {**said, field: asks}, drop=True)
+    assert (field in body and body[field] == asks, dropped) == (False, [field])
+    _, without, dropped, _ = ask(route, adapter, {**said, field: asks_nothing})
+    assert (without, dropped) == (ask(route, adapter, said)[1], [])
+
+
+@pytest.mark.parametrize(
+    ("route", "adapter", "said", "field"),
+    [
+        ("tokenize", "vllm", {"prompt": ["a"]}, "prompt"),
+        ("tokenize", "llamacpp", {"messages": HI}, "messages"),
+        ("tokenize", "lmdeploy", {"messages": HI}, "messages"),
+        ("detokenize", "vllm", {"tokens": [[1]]}, "tokens"),
+        ("encode", "llamacpp", {"input": ["a"]}, "input"),
+        ("rerank", "llamacpp", {"query": "q", "documents": [{"content": [{"type": "text", "text": "a"}]}]}, "documents"),
+        ("score", "sglang", {"text_1": "a", "text_2": "b"}, "text_1"),
+        ("pooling", "lmdeploy", {"messages": HI}, "messages"),
+    ],
+)
+def test_what_an_engine_cannot_be_told_is_refused_and_named(route: str, adapter: str, said: Any, field: str):
+    with pytest.raises(Unsupported) as refused:
+        ask(route, adapter, said)
+    assert refused.value.param == field
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_an_engine_without_the_route_is_a_501_that_names_those_with_it(route: str):
+    mark = {"tokens": [1], "documents": ["a"], "text_1": "a"}.get(next(iter(ROUTES[route].shapes)), "a")
+    said = {next(iter(ROUTES[route].shapes)): mark, "query": "q", "text_2": "b"}
+    for adapter in sorted(ADAPTERS.keys() - ROUTES[route].ways.keys() - {"auto"} | {"anthropic"}):
+        with pytest.raises(NotOffered, match="These have: ") as refused:
+            ask(route, adapter, said)
+        assert refused.value.param == "model"
+    openai = ADAPTERS["openai"]("it", {}, None, None)
+    asked = Asked(ROUTES[route].open(json.dumps({"model": "m", **said}).encode()), b"", ROUTES[route], MEDIA, nothing)
+    with pytest.raises(NotOffered):
+        asked.routed(ROUTES[route], openai, Target("it", "theirs"))
+    with pytest.raises(NotOffered, match="alone"):
+        asked.routed(ROUTES[route], engine("vllm"), Target("it", "theirs", dialect="openai_chat"))
+
+
+def test_an_engine_that_has_not_said_what_it_is_is_asked_as_any_other():
+    for route, said in (("tokenize", PROMPT), ("rerank", RANK), ("pooling", {"input": "a"})):
+        assert ask(route, "auto", said)[:3] == ask(route, "openai", said)[:3]
+
+
+def test_every_way_is_of_an_engine_and_of_a_shape_that_its_route_has():
+    assert {adapter for route in ROUTES.values() for adapter in route.ways} == set(ENGINES)
+    for route in ROUTES.values():
+        assert [mark for ways in route.ways.values() for mark in ways if mark not in route.shapes] == []
+        assert DIALECTS[route.name] is route
+    assert {PATHS[path] for path in PATHS} == set(ROUTES)
+
+
+@pytest.mark.parametrize(
+    ("route", "body", "param"),
+    [
+        ("tokenize", {}, "prompt"),
+        ("tokenize", {"prompt": 5}, "prompt"),
+        ("tokenize", {"prompt": "a", "messages": HI}, "messages"),
+        ("tokenize", {"prompt": "a", "stream": True}, "stream"),
+        ("tokenize", {"prompt": "a", "add_special_tokens": "yes"}, "add_special_tokens"),
+        ("detokenize", {"tokens": [-1]}, "tokens[0]"),
+        ("detokenize", {"tokens": "a"}, "tokens"),
+        ("rerank", {"documents": ["a"]}, "query"),
+        ("rerank", {"query": "q", "documents": []}, "documents"),
+        ("rerank", {"query": "q", "documents": ["a", {"title": "t"}]}, "documents[1]"),
+        ("rerank", {"query": "q", "documents": ["a"], "top_n": -1}, "top_n"),
+        ("score", {"text_1": "a"}, "text_2"),
+        ("score", {"text_1": ["a", "b"], "text_2": "c"}, "text_1"),
+        ("score", {"queries": "a"}, "documents"),
+        ("score", {"queries": "a", "items": "b", "documents": "c"}, "items"),
+        ("pooling", {"input": []}, "input"),
+        ("pooling", {"input": "a", "encoding_format": "bytes"}, "encoding_format"),
+        ("classify", {"input": 5}, "input"),
+        ("sglang_encode", {}, "text"),
+    ],
+)
+def test_a_wrong_ask_is_refused_with_its_place(route: str, body: Any, param: str):
+    with pytest.raises(Malformed) as refused:
+        ROUTES[route].open(json.dumps({"model": "m", **body}).encode())
+    assert refused.value.param == param
+
+
+GARBLED: list[tuple[str, Any, Any]] = [
+    ("tokenize", PROMPT, {"count": 3, "tokens": [1, 2]}),
+    ("tokenize", PROMPT, {"tokens": "a"}),
+    ("tokenize", PROMPT, {"tokens": [[1], 2]}),
+    ("tokenize", PROMPT, [1]),
+    ("detokenize", {"tokens": [1]}, {"text": "a"}),
+    ("rerank", RANK, {"results": RANKED[:1]}),
+    ("rerank", RANK, {"results": [RANKED[0], RANKED[0]]}),
+    ("rerank", RANK, {"results": [{"index": 2, "relevance_score": 1}, RANKED[0]]}),
+    ("rerank", RANK, {"results": [{"index": 0}, RANKED[0]]}),
+    ("score", {"text_1": "a", "text_2": "b"}, {"data": []}),
+    ("score", {"text_1": "a", "text_2": ["b", "c"]}, {"data": [{"index": 1, "score": 1}, {"index": 0, "score": 1}]}),
+    ("pooling", {"input": ["a", "b"]}, {"data": [{}]}),
+    ("classify", {"input": [1, 2]}, {"data": [{}, {}]}),
+]
+
+
+@pytest.mark.parametrize(("route", "said", "told"), GARBLED)
+def test_an_answer_that_is_not_what_was_asked_for_is_garbled(route: str, said: Any, told: Any):
+    with pytest.raises(Garbled):
+        ask(route, "vllm", said)[3](told)
+
+
+def test_token_strings_that_do_not_come_are_an_error_and_not_a_null():
+    said = {**PROMPT, "return_token_strs": True}
+    assert json.loads(ask("tokenize", "vllm", said)[3]({"tokens": [1], "token_strs": ["a"]}).raw)["token_strs"] == ["a"]
+    with pytest.raises(Ignored) as ignored:
+        ask("tokenize", "vllm", said)[3]({"tokens": [1]})
+    assert (ignored.value.status, ignored.value.param) == (422, "return_token_strs")
+
+
+def test_hints_that_an_engine_throws_away_are_reported():
+    _, body, dropped, _ = ask("rerank", "vllm", {**RANK, "user": "u", "metadata": {"a": "b"}})
+    assert (body, dropped) == ({**RANK, "model": "theirs"}, ["metadata", "user"])
+    _, body, dropped, _ = ask("rerank", "llamacpp", {**RANK, "user": "u"})
+    assert (body, dropped) == ({**RANK, "model": "theirs"}, ["user"])
+
+
+def test_an_error_told_with_200_is_an_error():
+    for route, adapter, said in (("tokenize", "vllm", PROMPT), ("rerank", "sglang", RANK), ("tokenize", "tgi", {"inputs": "a"})):
+        with pytest.raises(Refused, match="too long"):
+            ask(route, adapter, said)[3]({"error": {"message": "too long", "code": 400}})
+
+
+@bounded
+@given(st.lists(st.floats(-9, 9), min_size=1, max_size=8), st.integers(0, 9), st.randoms())
+def test_the_best_of_all_come_best_first_in_whatever_order_they_are_told(scores: list[float], top_n: int, chance: Any):
+    documents = [f"d{at}" for at in range(len(scores))]
+    told = [{"index": at, "relevance_score": score} for at, score in enumerate(scores)]
+    chance.shuffle(told)
+    answer = json.loads(ask("rerank", "vllm", {"query": "q", "documents": documents, "top_n": top_n})[3]({"results": told}).raw)
+    said = [(each["relevance_score"], each["document"]["text"]) for each in answer["results"]]
+    assert [score for score, _ in said] == sorted(scores, reverse=True)[: top_n or None]
+    assert all(scores[int(text[1:])] == score for score, text in said) and len({text for _, text in said}) == len(said)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (404, b'{"detail":"Not Found"}', NotServed),
+        (404, b'{"error":{"code":404,"message":"File Not Found","type":"not_found_error"}}', NotServed),
+        (404, b"404 page not found\n", NotServed),
+        (404, b"", NotServed),
+        (405, b'{"detail":"Method Not Allowed"}', NotServed),
+        (501, b'{"error":{"message":"This server does not support reranking. Start it with `--reranking`"}}', NotServed),
+        (404, b'{"error":{"message":"The model `x` does not exist.","type":"NotFoundError"}}', Missing),
+        (400, b'{"detail":"Not Found"}', Refused),
+        (500, b"", Failed),
+    ],
+)
+def test_a_route_that_an_engine_was_not_started_for_is_told_as_that(status: int, body: bytes, kind: Any):
+    error = as_missing(read_error(status, {}, body), "/rerank", "it")
+    assert type(error) is kind
+    if kind is NotServed:
+        assert (error.status, error.fault, "it does not serve /rerank" in error.message) == (501, False, True)
+
+
+def test_what_is_free_needs_nothing_and_the_rest_what_it_says():
+    assert ROUTES["tokenize"].open(b'{"model":"m","prompt":"a long text"}').input_tokens == 0
+    each = ROUTES["rerank"].open(b'{"model":"m","query":"abc","documents":["abcdef","abc"]}')
+    assert (each.input_tokens, each.output_tokens) == (1 + 2 + 1 + 1, 0)
+    assert ROUTES["score"].open(b'{"model":"m","text_1":"abc","text_2":"abc"}').input_tokens > 0
+    assert ROUTES["pooling"].open(b'{"model":"m","input":"abcdef"}').input_tokens > 0
+
+
+@pytest.mark.parametrize(
+    "said", [{"queries": "a", "documents": ["b", "c"]}, {"queries": "a", "items": ["b", "c"]}, {"data_1": "a", "data_2": ["b", "c"]}]
+)
+def test_every_name_of_the_two_sides_is_understood(said: Any):
+    _, body, _, read = ask("score", "sandbox", said)
+    assert body == {"model": "theirs", "text_1": "a", "text_2": ["b", "c"]}
+    assert len(json.loads(read({"data": [{"index": 0, "score": 1}, {"index": 1, "score": 0}]}).raw)["data"]) == 2

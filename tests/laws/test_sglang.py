@@ -1,0 +1,259 @@
+"""Laws of SGLang's adapter: each kind of output in the words that it documents, what it would ignore by name, the rest as it came."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain import Target
+from providers.chat import ENGINE_WORDS
+from providers.dialects.openai_chat import OpenAIChat
+from providers.engines.sglang import SGLang
+from providers.errors import Failed, Missing, Overloaded, Refused, TimedOut, Unsupported
+from tests.laws.asking import everything
+from tests.laws.asking import sent as sent_for
+from tests.laws.bending import bent
+from tests.laws.chats import bounded
+
+ENGINE = SGLang("gpu", {})
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+GBNF = 'root ::= "a" | "b"'
+TAG = {"format": {"type": "tag", "begin": "<a>", "content": {"type": "any_text"}, "end": "</a>"}}
+LEGACY_TAG = {"structures": [{"begin": "<f>", "schema": SCHEMA, "end": "</f>"}], "triggers": ["<f"]}
+NAMED = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
+STRICT = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True}}
+TOOL = {"type": "function", "function": {"name": "f", "parameters": SCHEMA}}
+
+# As callers say it; as SGLang documents it; how that is told.
+OUTPUTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"response_format": NAMED}, {"response_format": NAMED}, "enforced"),
+    ({"response_format": {"type": "json_object"}}, {"response_format": {"type": "json_object"}}, "enforced"),
+    ({"guided_json": SCHEMA}, {"response_format": STRICT}, "enforced"),
+    ({"guided_json": json.dumps(SCHEMA)}, {"response_format": STRICT}, "enforced"),
+    (
+        {"guided_json": True},
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": {}, "strict": True}}},
+        "enforced",
+    ),
+    ({"structured_outputs": {"json": SCHEMA}}, {"response_format": STRICT}, "enforced"),
+    ({"structured_outputs": {"json_object": True}}, {"response_format": {"type": "json_object"}}, "enforced"),
+    ({"response_format": {"type": "json_object", "schema": SCHEMA}}, {"response_format": STRICT}, "enforced"),
+    ({"guided_regex": "[a-z]+"}, {"regex": "[a-z]+"}, "enforced"),
+    ({"structured_outputs": {"regex": "a|b"}}, {"regex": "a|b"}, "enforced"),
+    ({"response_format": {"type": "regex_schema", "regex_schema": "a{2}"}}, {"regex": "a{2}"}, "enforced"),
+    ({"regex": "[a-z]+"}, {"regex": "[a-z]+"}, "enforced"),
+    ({"ebnf": GBNF}, {"ebnf": GBNF}, "enforced"),
+    ({"guided_choice": ["yes", "no"]}, {"regex": "(yes|no)"}, "converted"),
+    ({"guided_grammar": GBNF}, {"ebnf": GBNF}, "enforced"),
+    ({"structural_tag": TAG}, {"response_format": {**TAG, "type": "structural_tag"}}, "enforced"),
+    ({"structural_tag": json.dumps(TAG)}, {"response_format": {**TAG, "type": "structural_tag"}}, "enforced"),
+    ({"structural_tag": LEGACY_TAG}, {"response_format": {**LEGACY_TAG, "type": "structural_tag"}}, "enforced"),
+]
+
+
+@pytest.mark.parametrize("dialect", ["openai_chat", "openai_completions"])
+@pytest.mark.parametrize(("said", "written", "how"), OUTPUTS, ids=range(len(OUTPUTS)))
+def test_each_output_is_said_in_its_own_words(said: dict[str, Any], written: dict[str, Any], how: str, dialect: str) -> None:
+    sent, dropped, guiding = bent(ENGINE, {"model": "m", **said}, dialect=dialect)
+    assert guiding is not None
+    assert (sent, dropped, guiding.how, guiding.quoted) == ({"model": "m", **written}, [], how, False)
+
+
+@pytest.mark.parametrize(("said", "named"), [({"guided_grammar": 'start: "a"'}, "guided_grammar"), ({"guided_json": False}, "guided_json")])
+def test_what_it_cannot_be_asked_is_refused_or_dropped_by_name(said: dict[str, Any], named: str) -> None:
+    with pytest.raises(Unsupported, match=named):
+        bent(ENGINE, said)
+    assert bent(ENGINE, said, everything) == ({}, [named], None)
+
+
+# Of each field that it ignores: a value that asks for something, and one that does not, if there is any.
+IGNORED: list[tuple[str, Any, Any]] = [
+    ("top_a", 0.2, 0),
+    ("typical_p", 0.9, 1.0),
+    ("tfs_z", 0.9, 1),
+    ("length_penalty", 1.2, 1.0),
+    ("no_repeat_ngram_size", 3, 0),
+    ("bad_words", ["x"], []),
+    ("truncate_prompt_tokens", 5, None),
+    ("allowed_token_ids", [1], []),
+    ("best_of", 3, 1),
+    ("use_beam_search", True, False),
+    ("spaces_between_special_tokens", False, True),
+    ("add_generation_prompt", False, True),
+    ("chat_template", "{{ x }}", None),
+    ("mm_processor_kwargs", {"a": 1}, None),
+    ("vllm_xargs", {"a": 1}, None),
+    ("guided_whitespace_pattern", "[ ]?", None),
+    ("suffix", "end", ""),
+    ("verbosity", "low", "medium"),
+    ("modalities", ["text", "audio"], ["text"]),
+    ("audio", {"voice": "x"}, None),
+    ("web_search_options", {}, None),
+    ("functions", [{"name": "f"}], []),
+    ("function_call", "auto", None),
+    ("thinking_token_budget", 5, None),
+    ("top_logprobs", 3, 0),
+]
+HINTS = ("user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "prediction", "guided_decoding_backend")
+
+
+@pytest.mark.parametrize(("field", "asking", "idle"), IGNORED, ids=[each[0] for each in IGNORED])
+def test_what_it_would_ignore_is_refused_by_name_and_reported_when_dropped(field: str, asking: Any, idle: Any) -> None:
+    with pytest.raises(Unsupported) as refused:
+        bent(ENGINE, {"model": "m", field: asking})
+    assert refused.value.param == field
+    assert bent(ENGINE, {"model": "m", field: asking}, everything)[:2] == ({"model": "m"}, [field])
+    for nothing_said in (idle, None):
+        sent, dropped, _ = bent(ENGINE, {"model": "m", field: nothing_said})
+        assert dropped == [] and sent.keys() <= {"model", "top_logprobs"}
+
+
+@pytest.mark.parametrize("field", HINTS)
+def test_hints_are_dropped_and_reported(field: str) -> None:
+    assert bent(ENGINE, {"model": "m", field: "x"})[:2] == ({"model": "m"}, [field])
+
+
+# Of its protocol (0.5.23): read and obeyed in chat.
+KNOWN: dict[str, Any] = {
+    **{"temperature": 0.1, "top_p": 0.5, "top_k": 5, "min_p": 0.1, "min_tokens": 2, "repetition_penalty": 1.1, "seed": 7, "n": 2},
+    **{"frequency_penalty": 0.5, "presence_penalty": -0.5, "logit_bias": {"5": 1.0}, "logprobs": True, "top_logprobs": 3, "stop": ["a"]},
+    **{"stop_token_ids": [1], "stop_regex": "a+", "ignore_eos": True, "skip_special_tokens": False, "no_stop_trim": True},
+    **{"max_tokens": 5, "max_completion_tokens": 6, "chat_template_kwargs": {"a": 1}, "continue_final_message": True},
+    **{"separate_reasoning": False, "stream_reasoning": False, "reasoning_effort": "max", "lora_path": "l", "session_id": "s"},
+    **{
+        "cache_salt": "c",
+        "priority": 3,
+        "parallel_tool_calls": False,
+        "tools": [TOOL],
+        "tool_choice": "required",
+        "custom_params": {"a": 1},
+    },
+}
+
+
+@bounded
+@given(st.lists(st.sampled_from(sorted(KNOWN)), unique=True))
+def test_what_it_knows_goes_as_it_came(fields: list[str]) -> None:
+    asked = {"model": "m", "x-unknown": 1, **{field: KNOWN[field] for field in fields}}
+    if "logprobs" not in fields:
+        asked.pop("top_logprobs", None)
+    assert bent(ENGINE, asked) == (asked, [], None)
+
+
+def test_every_engine_word_is_known_renamed_or_refused() -> None:
+    told = KNOWN.keys() | {each[0] for each in IGNORED} | set(HINTS) | SGLang.rename.keys() | {"enable_thinking"}
+    assert told >= ENGINE_WORDS
+
+
+@pytest.mark.parametrize(
+    ("said", "sent"),
+    [
+        ({"include_stop_str_in_output": True}, {"no_stop_trim": True}),
+        ({"min_new_tokens": 3}, {"min_tokens": 3}),
+        ({"top_k": 0}, {"top_k": -1}),
+        ({"top_k": -1}, {"top_k": -1}),
+        ({"enable_thinking": False}, {"chat_template_kwargs": {"thinking": False, "enable_thinking": False}}),
+        (
+            {"enable_thinking": True, "chat_template_kwargs": {"enable_thinking": False, "x": 1}},
+            {"chat_template_kwargs": {"thinking": True, "enable_thinking": False, "x": 1}},
+        ),
+        ({"logprobs": None, "n": None, "parallel_tool_calls": None, "presence_penalty": None}, {}),
+        (
+            {"messages": [{"role": "assistant", "reasoning": "r", "content": "a"}, {"role": "user", "content": "reasoning"}]},
+            {"messages": [{"role": "assistant", "reasoning_content": "r", "content": "a"}, {"role": "user", "content": "reasoning"}]},
+        ),
+    ],
+    ids=range(8),
+)
+def test_what_it_calls_otherwise_is_said_in_its_words(said: dict[str, Any], sent: dict[str, Any]) -> None:
+    assert bent(ENGINE, said) == (sent, [], None)
+
+
+def test_its_completions_have_their_own_words() -> None:
+    asked = {"prompt": "p", "max_completion_tokens": 7, "top_k": None, "logprobs": 0, "echo": True, "stop": "x"}
+    assert bent(ENGINE, asked, dialect="openai_completions")[0] == {
+        "prompt": "p",
+        "max_tokens": 7,
+        "logprobs": 0,
+        "echo": True,
+        "stop": "x",
+    }
+    chat_alone: dict[str, Any] = {"reasoning_effort": "low", "chat_template_kwargs": {}, "tools": [TOOL], "enable_thinking": True}
+    for field, value in chat_alone.items():
+        with pytest.raises(Unsupported) as refused:
+            bent(ENGINE, {"prompt": "p", field: value}, dialect="openai_completions")
+        assert refused.value.param == field
+        assert bent(ENGINE, {"prompt": "p", field: value}, everything, "openai_completions")[:2] == ({"prompt": "p"}, [field])
+
+
+@pytest.mark.parametrize("choice", [None, "auto", "required", {"type": "function", "function": {"name": "f"}}], ids=str)
+@pytest.mark.parametrize("said", [each[0] for each in OUTPUTS[:1] + OUTPUTS[8:9]], ids=["response_format", "guided_regex"])
+def test_calls_and_a_constraint_exclude_each_other_and_both_are_named(said: dict[str, Any], choice: Any) -> None:
+    asked = {"tools": [TOOL], "parallel_tool_calls": False, **({} if choice is None else {"tool_choice": choice}), **said}
+    with pytest.raises(Unsupported) as refused:
+        bent(ENGINE, asked)
+    assert "`tools`" in refused.value.message and f"`{next(iter(said))}`" in refused.value.message
+    assert ("`tool_choice`" in refused.value.message) == (choice not in (None, "auto"))
+    sent, dropped, guiding = bent(ENGINE, asked, everything)
+    assert (sent.keys(), dropped, guiding is not None) == ({"response_format"} if "response_format" in said else {"regex"}, ["tools"], True)
+
+
+def test_no_calls_and_a_constraint_go_together() -> None:
+    asked = {"tools": [TOOL], "tool_choice": "none", "response_format": NAMED}
+    assert bent(ENGINE, asked)[0] == asked
+    assert bent(ENGINE, {"tools": [], "response_format": NAMED})[1] == []
+
+
+def test_strict_tools_stay_strict() -> None:
+    strict = {"tools": [{"type": "function", "function": {"name": "f", "parameters": SCHEMA, "strict": True}}]}
+    assert bent(ENGINE, strict)[:2] == (strict, [])
+
+
+def test_a_document_is_refused_by_its_place_or_dropped() -> None:
+    text, file = {"type": "text", "text": '"file"'}, {"type": "file", "file": {"file_data": "x"}}
+    asked = {"messages": [{"role": "user", "content": "x"}, {"role": "user", "content": [text, file]}]}
+    with pytest.raises(Unsupported) as refused:
+        bent(ENGINE, asked)
+    assert refused.value.param == "messages[1].content[1]"
+    sent, dropped, _ = bent(ENGINE, asked, everything)
+    assert (sent["messages"][1]["content"], dropped) == ([text], ["messages[1].content[1]"])
+
+
+def test_a_request_has_an_id_by_which_it_is_aborted() -> None:
+    ask = OpenAIChat().open(b'{"model":"m","messages":[{"role":"user","content":"Hi"}]}')
+    assert "rid" in json.loads(sent_for(ask, ENGINE, Target("gpu", "theirs")).raw)
+    for base in ("http://h:1", "http://h:1/v1", "http://h:1/v1/"):
+        told = ENGINE.abort(base, "abc")
+        assert told is not None
+        assert (str(told[0]), json.loads(told[1])) == ("http://h:1/abort_request", {"rid": "abc"})
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "told"),
+    [
+        (503, {"object": "error", "message": "The request queue is full.", "type": "x", "param": None, "code": 503}, Overloaded, 503),
+        (400, {"object": "error", "message": "bad", "type": "BadRequest", "param": "top_k", "code": 400}, Refused, 400),
+        (404, {"object": "error", "message": "no", "type": "NotFound", "param": None, "code": 404}, Missing, 404),
+        (408, {"error": {"type": "Request Timeout", "code": "queue_timeout", "message": "waited"}}, Overloaded, 503),
+        (429, {"error": {"type": "Too Many Requests", "code": "queue_full", "message": "full"}}, Overloaded, 429),
+        (503, {"error": {"type": "Service Unavailable", "code": "no_available_workers", "message": "none"}}, Overloaded, 503),
+        (502, {"error": {"type": "Bad Gateway", "code": "worker_error", "message": "worker"}}, Failed, 502),
+        (504, {"error": {"type": "Gateway Timeout", "code": "request_timeout", "message": "slow"}}, TimedOut, 504),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_errors_of_it_and_of_its_routers_are_told_apart(status: int, body: dict[str, Any], kind: type, told: int) -> None:
+    error = ENGINE.read_error(status, {"x-smg-error-code": "x", "retry-after": "2"}, json.dumps(body).encode())
+    assert (type(error), error.status) == (kind, told)
+    assert error.message == (body["message"] if "message" in body else body["error"]["message"])
+    assert error.elsewhere == (kind is not Refused)
+    if kind is Overloaded:
+        assert (error.fault, error.retry_after_s) == (False, 2)
+
+
+def test_a_field_that_its_server_honours_after_all_is_sent() -> None:
+    engine = SGLang("gpu", {"accepts": ["mm_processor_kwargs", "top_logprobs"]})
+    asked = {"mm_processor_kwargs": {"a": 1}, "top_logprobs": 2}
+    assert bent(engine, asked)[:2] == (asked, [])

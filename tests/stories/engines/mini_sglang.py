@@ -1,0 +1,105 @@
+"""mini-sglang as a scripted engine: a chat that is always streamed, in frames of a text completion, without usage.
+
+Sources: /reference/engines.md; its API's documentation; sgl-project/mini-sglang, python/minisgl/server/api_server.py, read 2026-11.
+"""
+
+import asyncio
+import json
+from typing import Any
+
+from tests.stories.scripted import Asked, ScriptedEngine
+
+_TYPES: dict[str, Any] = {
+    "model": (str,),
+    "prompt": (str, type(None)),
+    "messages": (list, type(None)),
+    "max_tokens": (int,),
+    "temperature": (int, float),
+    "top_k": (int,),
+    "top_p": (int, float),
+    "n": (int,),
+    "stream": (bool,),
+    "stop": (list,),
+    "presence_penalty": (int, float),
+    "frequency_penalty": (int, float),
+    "ignore_eos": (bool,),
+}
+# Fields that it has, of which nothing is made.
+_UNUSED = frozenset({"n", "stop", "presence_penalty", "frequency_penalty"})
+
+
+class ScriptedMiniSGLang:
+    """`words`: what it would say, a token each; by itself it says 16. `ignored`: fields that came and that nothing was made of.
+
+    `breaks`: it fails within. `slow`: it never ends.
+    """
+
+    def __init__(self) -> None:
+        self.server = ScriptedEngine()
+        self.fresh()
+
+    def fresh(self) -> None:
+        self.server.asked.clear()
+        self.server.script = self.answer
+        self.words = ["Hel", "lo."]
+        self.breaks = self.slow = False
+        self.bodies: list[dict[str, Any]] = []
+        self.ignored: set[str] = set()
+        self.left = asyncio.Event()
+
+    async def answer(self, asked: Asked) -> None:
+        match asked.path:
+            case "/v1":
+                await asked.answer(200, b'{"status":"ok"}')
+            case "/v1/models":
+                await asked.answer(200, b'{"object":"list","data":[{"id":"engine-model","object":"model","owned_by":"mini-sglang"}]}')
+            case "/v1/chat/completions":
+                await self._chat(asked)
+            case _:
+                await asked.answer(404, b'{"detail":"Not Found"}')
+
+    async def _chat(self, asked: Asked) -> None:
+        body = asked.body
+        self.bodies.append(body)
+        self.ignored |= (body.keys() - _TYPES.keys()) | (body.keys() & _UNUSED)
+        fault = _fault(body)
+        if fault is not None:
+            await asked.answer(422, json.dumps({"detail": [fault]}).encode())
+        elif self.breaks or not (body.get("messages") or body.get("prompt")):
+            await asked.answer(500, b"Internal Server Error", "content-type: text/plain; charset=utf-8\r\n")
+        else:
+            await self._say(asked, self.words[: body.get("max_tokens", 16)])
+
+    async def _say(self, asked: Asked, words: list[str]) -> None:
+        asked.begin_stream()
+        for at, word in enumerate(words):
+            asked.frame(_chunk({"content": word} if at else {"role": "assistant", "content": word}))
+            await asked.writer.drain()
+            if self.slow:
+                await asyncio.wait_for(asked.left.wait(), 5)
+                self.left.set()
+                return
+        asked.frame(_chunk({}, "stop"))
+        asked.frame(b"[DONE]")
+        asked.end_stream()
+
+
+def _chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+    return {"id": "cmpl-7", "object": "text_completion.chunk", "choices": [{"delta": delta, "index": 0, "finish_reason": finish}]}
+
+
+def _fault(body: dict[str, Any]) -> dict[str, Any] | None:
+    for field, value in body.items():
+        if field in _TYPES and not isinstance(value, _TYPES[field]):
+            return {"type": "type_error", "loc": ["body", field], "msg": "Input should be a valid value", "input": value}
+    messages: list[dict[str, Any]] = body.get("messages") or []
+    for at, message in enumerate(messages):
+        if message["role"] not in ("system", "user", "assistant"):
+            return {
+                "type": "literal_error",
+                "loc": ["body", "messages", at, "role"],
+                "msg": "Input should be 'system', 'user' or 'assistant'",
+            }
+        if not isinstance(message.get("content"), str):
+            return {"type": "string_type", "loc": ["body", "messages", at, "content"], "msg": "Input should be a valid string"}
+    return None

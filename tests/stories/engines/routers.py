@@ -1,0 +1,163 @@
+"""Routers that companies put before vLLM, as scripted engines: what they tell of themselves, and how each says that it cannot serve.
+
+Seen running before a real vLLM 0.32: vllm-router 0.1.17 and smg 1.13.0 (2026-11). Read: vllm-project/production-stack,
+src/vllm_router/services/request_service/request.py and routers/main_router.py; llm-d/llm-d-router, pkg/common/error/error.go; 2026-11.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from tests.stories.scripted import Asked, ScriptedEngine
+
+
+class Said(NamedTuple):
+    """An error, and what it means: by the name of one of ours. `body`: text as it is, else JSON."""
+
+    status: int
+    body: str | dict[str, Any]
+    means: Literal["Overloaded", "Missing", "Refused", "Failed", "CredentialRefused"]
+    headers: Mapping[str, str] = {}
+
+
+class Router(NamedTuple):
+    """`tells`: by GET, besides 404. `tells_vllm`: whether that says which vLLM is behind it."""
+
+    tells: Mapping[str, Any]
+    errors: Mapping[str, Said]
+    tells_vllm: bool = False
+
+
+def _models(**more: Any) -> dict[str, Any]:
+    return {"object": "list", "data": [{"id": "engine-model", "object": "model", "created": 1750000000, **more}]}
+
+
+def _told(message: str, kind: str, code: Any, param: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+_REASON = "x-llm-d-request-dropped-reason"
+_CODE = "x-smg-error-code"
+# Envoy with llm-d's endpoint picker. Its routes decide whether what is no inference gets to a vLLM; here /version does not.
+_LLM_D = Router(
+    {"/v1/models": _models(owned_by="vllm", max_model_len=4096)},
+    {
+        "saturated": Said(
+            429,
+            "inference error: ResourceExhausted - system saturated, sheddable request dropped",
+            "Overloaded",
+            {_REASON: "rejected-saturated", "retry-after": "2"},
+        ),
+        "waited too long": Said(
+            503, "inference error: ServiceUnavailable - request TTL expired", "Overloaded", {_REASON: "rejected-ttl-expired"}
+        ),
+        "evicted": Said(429, "inference error: ResourceExhausted - evicted", "Overloaded", {_REASON: "evicted"}),
+        "no pods": Said(503, "inference error: ServiceUnavailable - failed to find candidate pods", "Overloaded"),
+        "a model it does not know": Said(404, "inference error: NotFound - model engine-model not found", "Missing"),
+        "a body it cannot read": Said(400, "inference error: BadRequest - prompt not found in body", "Refused"),
+        "its own fault": Said(500, "inference error: Internal - scheduler failed", "Failed"),
+    },
+)
+# Its /version is its own, and is not vLLM's.
+_PRODUCTION_STACK = Router(
+    {
+        "/v1/models": _models(owned_by="vllm"),
+        "/version": {"version": "0.1.11.dev3+g1a2b3c4d5"},
+        "/engines": [{"engine_id": "a", "serving_models": ["engine-model"], "created": 1750000000}],
+    },
+    {
+        "a model it does not know": Said(
+            404, {"error": "Model 'engine-model' not found. Available models can be listed at /v1/models."}, "Missing"
+        ),
+        "a model scaled to zero": Said(
+            503, {"error": "Model 'engine-model' is temporarily unavailable. Please try again later."}, "Overloaded"
+        ),
+        "no model": Said(400, {"error": "Invalid request: missing 'model' in request body."}, "Refused"),
+        "an engine that is gone": Said(500, "Internal Server Error", "Failed"),
+        "its prefiller": Said(500, _told("Prefiller error: x", "prefiller_error", 500), "Failed"),
+    },
+)
+# Its /version is that of one of its workers.
+_VLLM_ROUTER = Router(
+    {"/v1/models": _models(owned_by="vllm", max_model_len=4096), "/version": {"version": "0.32.0"}},
+    {
+        "all breakers open": Said(503, "No available workers (all circuits open or unhealthy)", "Overloaded"),
+        "a worker that is gone": Said(500, "Request failed: error sending request for url (http://10.0.0.7:8000/v1/x)", "Failed"),
+        "a body it cannot read": Said(422, "Failed to deserialize the JSON body into the target type: unknown variant", "Refused"),
+        "a worker's overload": Said(
+            503, _told("The request queue is full.", "ServiceUnavailableError", 503), "Overloaded", {"retry-after": "7"}
+        ),
+        "a worker's refusal": Said(400, _told("temperature must be in [0, 2]", "BadRequestError", 400, "temperature"), "Refused"),
+        "a worker's key": Said(401, {"error": "Unauthorized"}, "CredentialRefused"),
+    },
+    tells_vllm=True,
+)
+# Heir of sgl-router; it tells neither its own version nor vLLM's.
+_SMG = Router(
+    {"/v1/models": _models(owned_by="self_hosted")},
+    {
+        "a model it does not know": Said(
+            404, _told("No worker available for model", "invalid_request_error", "model_not_found"), "Missing", {_CODE: "model_not_found"}
+        ),
+        "a worker that is gone": Said(
+            500,
+            _told("error sending request for url (http://10.0.0.7:8000)", "server_error", "call_upstream_connection_failed"),
+            "Failed",
+            {_CODE: "call_upstream_connection_failed"},
+        ),
+        "its queue is full": Said(429, _told("Queue is full", "rate_limit_error", "queue_full"), "Overloaded", {_CODE: "queue_full"}),
+        "waited too long": Said(408, _told("Waited too long", "timeout_error", "queue_timeout"), "Overloaded"),
+        "a value out of range": Said(
+            400, _told("temperature: Validation error", "invalid_request_error", "decimal_above_max_value", "temperature"), "Refused"
+        ),
+    },
+)
+# LiteLLM and its like: OpenAI's envelope around what a host said, with statuses in digits.
+_LITELLM = Router(
+    {"/v1/models": _models(owned_by="openai")},
+    {
+        "a host's limit": Said(
+            429, _told("litellm.RateLimitError: slow down", "throttling_error", "429"), "Overloaded", {"retry-after": "3"}
+        ),
+        "a model it does not know": Said(400, _told("Invalid model name passed in model=x", "None", "400", "None"), "Refused"),
+        "a key it does not know": Said(401, _told("Authentication Error", "auth_error", "401", "None"), "CredentialRefused"),
+    },
+)
+ROUTERS: Mapping[str, Router] = {
+    "llm-d": _LLM_D,
+    "production-stack": _PRODUCTION_STACK,
+    "vllm-router": _VLLM_ROUTER,
+    "smg": _SMG,
+    "litellm": _LITELLM,
+}
+
+
+class ScriptedRouter:
+    """One of ROUTERS, with a vLLM behind it."""
+
+    def __init__(self) -> None:
+        self.server = ScriptedEngine()
+
+    def become(self, name: str) -> Router:
+        self.server.asked.clear()
+        self.server.told = dict(ROUTERS[name].tells)
+        self.says("Hello.")
+        return ROUTERS[name]
+
+    def says(self, text: str) -> None:
+        """The vLLM behind it."""
+
+        async def script(asked: Asked) -> None:
+            await asked.whole(text)
+
+        self.server.script = script
+
+    def fails(self, said: Said) -> None:
+        is_text = isinstance(said.body, str)
+        headers = {"content-type": "text/plain" if is_text else "application/json", **said.headers}
+        body = said.body if is_text else json.dumps(said.body)
+
+        async def script(asked: Asked) -> None:
+            await asked.answer(said.status, str(body).encode(), "".join(f"{name}: {value}\r\n" for name, value in headers.items()))
+
+        self.server.script = script

@@ -1,0 +1,177 @@
+"""Engines' routes beside chat, by callers with an ordinary key: against engines that do as they are told, and in the sandbox."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+import pytest
+
+from app import uuid7
+from providers.routes.catalogue import PATHS
+from tests.stories.scripted import Asked, ScriptedEngine
+from tests.stories.service import Service
+
+RANK = {"query": "a red fox", "documents": ["the stock market", "a red fox runs", "the red house"]}
+USAGE = {"prompt_tokens": 7, "total_tokens": 7}
+RANKED = {"results": [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.2}, {"index": 2, "relevance_score": 0.5}]}
+# By the path that an engine is asked at, what it tells.
+TELLS: Mapping[str, Any] = {
+    "/tokenize": {"tokens": [5, 6], "count": 2, "max_model_len": 64},
+    "/detokenize": {"prompt": "Hi you"},
+    "/rerank": {**RANKED, "usage": USAGE},
+    "/score": {"object": "list", "data": [{"index": 0, "object": "score", "score": 0.5}], "usage": USAGE},
+    "/pooling": {"object": "list", "data": [{"index": 0, "object": "pooling", "data": [0.5]}], "usage": USAGE},
+    "/classify": {"object": "list", "data": [{"index": 0, "label": "L", "probs": [1.0], "num_classes": 1}], "usage": USAGE},
+}
+SAYS: Mapping[str, Any] = {
+    "tokenize": {"prompt": "Hi you"},
+    "detokenize": {"tokens": [5, 6]},
+    "encode": {"input": "Hi you"},
+    "rerank": RANK,
+    "score": {"text_1": "a", "text_2": "b"},
+    "pooling": {"input": "a"},
+    "classify": {"input": "a"},
+}
+
+
+def tells(engine: ScriptedEngine, body: Any = None, status: int = 200) -> None:
+    async def script(asked: Asked) -> None:
+        await asked.answer(status, json.dumps(TELLS[asked.path] if body is None else body).encode())
+
+    engine.script = script
+
+
+def error_of(answer: httpx.Response) -> tuple[int, str, Any, str]:
+    error = answer.json()["error"]
+    return answer.status_code, error["type"], error["param"], error["message"]
+
+
+@pytest.mark.parametrize("path", [path for path, route in PATHS.items() if route in SAYS])
+async def test_each_path_reaches_the_engine_and_its_record_tells_what_was_used(
+    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, path: str
+):
+    route = PATHS[path]
+    tells(engine)
+    episode = uuid7.mint()
+    answer = await client.post(path, json={"model": "vllm", **SAYS[route], "episode_id": episode, "user": "u"})
+    assert answer.status_code == 200, answer.text
+    assert (answer.headers["x-narthex-served"], answer.headers["x-narthex-episode-id"]) == ("vllm/engine-model", episode)
+    [asked] = [asked for asked in engine.asked if asked.path != "/version"]
+    assert (asked.body["model"], "episode_id" in asked.body) == ("engine-model", False)
+    row = await service.recorded(answer.headers["x-narthex-inference-id"])
+    used = 0 if route in ("tokenize", "detokenize", "encode") else 7
+    assert (row["model"], row["route"], row["input_tokens"], row["output_tokens"]) == ("vllm", route, used, 0)
+    if "model" in answer.json():
+        assert answer.json()["model"] == "vllm"
+
+
+async def test_in_the_sandbox_text_goes_to_tokens_and_back(client: httpx.AsyncClient):
+    text = "Grüß dich"
+    told = (await client.post("/v1/tokenize", json={"model": "sandbox", "prompt": text, "return_token_strs": True})).json()
+    assert told["tokens"] == list(text.encode()) and told["count"] == len(told["tokens"]) == len(told["token_strs"])
+    assert (told["token_strs"][0], told["max_model_len"] > 1000) == ("G", True)
+    assert (await client.post("/detokenize", json={"model": "sandbox", "tokens": told["tokens"]})).json() == {"prompt": text}
+    encoded = (await client.post("/v1/encode", json={"model": "sandbox", "input": "Hi"})).json()
+    assert encoded == {"input_ids": [72, 105], "length": 2}
+    chat = {"model": "sandbox", "messages": [{"role": "user", "content": "Hi"}]}
+    whole = bytes((await client.post("/tokenize", json=chat)).json()["tokens"]).decode()
+    open_ended = bytes((await client.post("/tokenize", json={**chat, "continue_final_message": True})).json()["tokens"]).decode()
+    assert (whole, open_ended) == ("user: Hi\nassistant: ", "user: Hi")
+
+
+async def test_in_the_sandbox_what_is_near_is_ranked_first(service: Service, client: httpx.AsyncClient):
+    answer = await client.post("/v2/rerank", json={"model": "sandbox-embed", **RANK, "top_n": 2})
+    told = answer.json()
+    assert [each["document"]["text"] for each in told["results"]] == ["a red fox runs", "the red house"]
+    assert (told["model"], told["id"]) == ("sandbox-embed", f"rerank-{answer.headers['x-narthex-inference-id']}")
+    row = await service.recorded(answer.headers["x-narthex-inference-id"])
+    assert row["input_tokens"] == told["usage"]["prompt_tokens"] > 0
+    pairs = {"model": "sandbox-embed", "queries": RANK["query"], "documents": RANK["documents"]}
+    scores = [each["score"] for each in (await client.post("/score", json=pairs)).json()["data"]]
+    assert scores[1] == told["results"][0]["relevance_score"] == max(scores)
+    plain = await client.post("/rerank", json={"model": "sandbox-embed", **RANK, "return_documents": False})
+    assert [set(each) for each in plain.json()["results"]] == [{"index", "relevance_score"}] * 3
+
+
+async def test_what_goes_wrong_is_told_in_openais_envelope(client: httpx.AsyncClient, engine: ScriptedEngine):
+    wrong = error_of(await client.post("/tokenize", json={"model": "vllm", "prompt": 5}))
+    assert wrong[:3] == (400, "invalid_request_error", "prompt")
+    nameless = error_of(await client.post("/tokenize", json={"prompt": "a"}))
+    assert nameless[:3] == (400, "invalid_request_error", "model")
+    unknown = error_of(await client.post("/rerank", json={"model": "no-such-model", **RANK}))
+    assert unknown[:2] == (404, "not_found_error")
+    foreign = error_of(await client.post("/tokenize", json={"model": "vllm", "content": "a"}))
+    assert foreign[:3] == (422, "unsupported", "content") and "`prompt`" in foreign[3]
+    nowhere = error_of(await client.post("/rerank", json={"model": "claude", **RANK}))
+    assert nowhere[:2] == (501, "unsupported") and "anthropic" in nowhere[3] and "vllm" in nowhere[3]
+    pinned = error_of(await client.post("/tokenize", json={"model": "pinned", "prompt": "a"}))
+    assert pinned[:2] == (501, "unsupported")
+    assert not [asked for asked in engine.asked if asked.path != "/version"]
+    assert (await client.get("/tokenize")).status_code == 405
+    no_key = httpx.AsyncClient(base_url=client.base_url)
+    assert (await no_key.post("/tokenize", json={"model": "vllm", "prompt": "a"})).status_code == 401
+    await no_key.aclose()
+
+
+async def test_a_route_that_the_engine_was_not_started_for_is_told_as_that(client: httpx.AsyncClient, engine: ScriptedEngine):
+    tells(engine, {"detail": "Not Found"}, 404)
+    status, kind, _, message = error_of(await client.post("/rerank", json={"model": "vllm", **RANK}))
+    assert (status, kind, "vllm does not serve /rerank" in message) == (501, "unsupported", True)
+    tells(engine, {"error": {"message": "The model `engine-model` does not exist.", "type": "NotFoundError", "code": 404}}, 404)
+    assert error_of(await client.post("/rerank", json={"model": "vllm", **RANK}))[:2] == (404, "not_found_error")
+    tells(engine, {"object": "error", "message": "too many documents", "type": "BadRequestError", "code": 400}, 400)
+    assert error_of(await client.post("/rerank", json={"model": "vllm", **RANK}))[3] == "too many documents"
+    tells(engine, {"results": []})
+    assert error_of(await client.post("/rerank", json={"model": "vllm", **RANK}))[:2] == (502, "backend_error")
+
+
+async def test_another_target_answers_where_the_first_has_no_such_route(
+    client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
+):
+    tells(engine, {"detail": "Not Found"}, 404)
+    tells(second_engine, {"tokens": [1]})
+    answer = await client.post("/tokenize", json={"model": "pair", "prompt": "a"})
+    assert (answer.json()["tokens"], answer.headers["x-narthex-served"]) == ([1], "second/other-model")
+
+
+async def test_what_is_let_go_is_reported(client: httpx.AsyncClient, engine: ScriptedEngine):
+    tells(engine)
+    said = {"model": "vllm", **RANK, "rank_fields": ["text"]}
+    assert error_of(await client.post("/rerank", json=said))[:3] == (422, "unsupported", "rank_fields")
+    dropped = await client.post("/rerank", json=said, headers={"x-narthex-drop": "rank_fields"})
+    assert (dropped.status_code, dropped.headers["x-narthex-dropped"]) == (200, "rank_fields")
+    assert "rank_fields" not in engine.asked[-1].body
+
+
+async def test_limits_count_what_the_engine_tells_and_nothing_for_tokens(
+    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, engines: Any
+):
+    await asyncio.to_thread(
+        service.apply,
+        """
+        [models]
+        only-routes = { targets = [{ provider = "vllm", model = "engine-model" }] }
+        [[limits]]
+        name = "a hundred tokens an hour for routes"
+        scope = { model = "only-routes" }
+        resource = "tokens"
+        amount = 100
+        per = "hour"
+        """,
+    )
+
+    async def left() -> float:
+        return (await client.get("/v1/limits", params={"model": "only-routes"})).json()["data"][0]["remaining"]
+
+    tells(engine)
+    assert (await client.post("/tokenize", json={"model": "only-routes", "prompt": "a long text " * 100})).status_code == 200
+    assert await left() == 100
+    assert (await client.post("/rerank", json={"model": "only-routes", **RANK})).status_code == 200
+    assert await left() == 93
+    tells(engine, RANKED)
+    assert (await client.post("/rerank", json={"model": "only-routes", "query": "abc", "documents": ["abc"] * 3})).status_code == 200
+    assert await left() == 87  # nothing was told: the estimate, in which the query counts with each document
+    assert (await client.post("/rerank", json={"model": "only-routes", "query": "q", "documents": ["x" * 270]})).status_code == 429
+    assert (await client.post("/rerank", json={"model": "only-routes", "query": "q", "documents": ["x" * 900]})).status_code == 400

@@ -1,0 +1,241 @@
+"""Stories of guided decoding: what cannot be obeyed costs no engine anything, and what was not obeyed reaches no caller."""
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.stories.scripted import HELLO, Asked, ScriptedEngine, chunk, completion, streaming
+from tests.stories.service import Service
+
+HI = [{"role": "user", "content": "Hello"}]
+PERSON = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"], "additionalProperties": False}
+BOMB = {"allOf": [{"anyOf": [{"properties": {f"a{a}{b}": {"const": b}}} for b in range(6)]} for a in range(12)]}
+ROUTES: dict[str, tuple[str, dict[str, Any]]] = {
+    "chat": ("/v1/chat/completions", {"messages": HI}),
+    "responses": ("/v1/responses", {"input": "Hello"}),
+    "messages": ("/v1/messages", {"messages": HI, "max_tokens": 50}),
+}
+
+
+def in_chat(schema: Any) -> dict[str, Any]:
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "person", "schema": schema}}}
+
+
+def in_responses(schema: Any) -> dict[str, Any]:
+    return {"text": {"format": {"type": "json_schema", "name": "person", "schema": schema}}}
+
+
+def in_messages(schema: Any) -> dict[str, Any]:
+    return {"output_config": {"format": {"type": "json_schema", "schema": schema}}}
+
+
+SCHEMAS = {"chat": in_chat, "responses": in_responses, "messages": in_messages}
+
+
+@pytest.fixture(scope="module", autouse=True)
+async def obeying(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> AsyncGenerator[None]:
+    """Two models of the first engine: guarded, of which nobody knows whether it obeys schemas, and obedient, of which it is said."""
+    one = f"http://127.0.0.1:{engines[0].port}"
+    service.apply(f"""
+        [[prices]]
+        provider = "guarded"
+        model = "engine-model"
+        input = 2.0
+        output = 10.0
+        [providers]
+        guarded = {{ adapter = "openai", base_url = "{one}" }}
+        obedient = {{ adapter = "openai", base_url = "{one}", options = {{ guided = "enforced" }} }}
+        guided-vllm = {{ adapter = "vllm", base_url = "{one}", options = {{ version = "0.33.0" }} }}
+        [models]
+        guarded = {{ targets = [{{ provider = "guarded", model = "engine-model" }}] }}
+        obedient = {{ targets = [{{ provider = "obedient", model = "engine-model" }}] }}
+        guided-vllm = {{ targets = [{{ provider = "guided-vllm", model = "engine-model" }}] }}
+    """)
+    yield
+
+
+def message_of(route: str, body: dict[str, Any]) -> str:
+    """In the caller's shape."""
+    if route == "messages":
+        assert body["type"] == "error"
+    else:
+        assert {"message", "type", "code", "param"} <= body["error"].keys()
+    return body["error"]["message"]
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize(
+    ("schema", "fault"),
+    [
+        ({"properties": {"a": {"type": "strin"}}}, "properties.a.type"),
+        ({"$ref": "https://elsewhere.test/person.json"}, "nothing is fetched"),
+        ({"pattern": "(a"}, "pattern"),
+        (BOMB, "too large"),
+    ],
+    ids=["a type that is none", "a reference to elsewhere", "a bad pattern", "a bomb"],
+)
+async def test_a_bad_schema_is_told_before_any_engine_works(
+    client: httpx.AsyncClient, engine: ScriptedEngine, route: str, schema: Any, fault: str
+) -> None:
+    path, body = ROUTES[route]
+    for model in ("guarded", "obedient", "guided-vllm"):
+        answer = await client.post(path, json={"model": model, **body, **SCHEMAS[route](schema)})
+        assert answer.status_code == 400, answer.text
+        assert fault in message_of(route, answer.json())
+    assert engine.asked == []
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"guided_regex": "(a"},
+        {"regex": r"(a)\1"},
+        {"guided_regex": ""},
+        {"structured_outputs": {"regex": "a\0"}},
+        {"guided_grammar": "start: nowhere"},
+        {"ebnf": 'root ::= "a" nowhere'},
+        {"grammar": "no grammar"},
+        {"json_schema": {"type": "strin"}},
+        {"guided_choice": ["a", ""]},
+        {"structural_tag": {"nothing": 1}},
+        {"guided_regex": "a", "guided_choice": ["a"]},
+        {"guided_json": PERSON, "guided_whitespace_pattern": "[a-z]"},
+    ],
+    ids=str,
+)
+async def test_a_bad_constraint_in_engines_words_is_told_before_any_engine_works(
+    client: httpx.AsyncClient, engine: ScriptedEngine, route: str, fields: dict[str, Any]
+) -> None:
+    path, body = ROUTES[route]
+    answer = await client.post(path, json={"model": "guided-vllm", **body, **fields})
+    assert answer.status_code == 400, answer.text
+    assert any(field in message_of(route, answer.json()) for field in fields)
+    assert engine.asked == []
+
+
+async def test_schemas_of_strict_tools_are_checked_too(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+    tool = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "strin"}}}
+    answer = await client.post(ROUTES["chat"][0], json={"model": "obedient", "messages": HI, "tools": [tool]})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "tools[0].function.parameters.type"
+    assert engine.asked == []
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize(("model", "how"), [("guarded", "validated"), ("obedient", "enforced")])
+async def test_callers_are_told_how_it_was_held(
+    client: httpx.AsyncClient, engine: ScriptedEngine, route: str, model: str, how: str
+) -> None:
+    engine.script = lambda asked: asked.whole('{"name": "Ada"}')
+    path, body = ROUTES[route]
+    for _ in range(2):  # the second time it is known
+        answer = await client.post(path, json={"model": model, **body, **SCHEMAS[route](PERSON)})
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["x-narthex-guided"] == how
+        assert '{\\"name\\": \\"Ada\\"}' in answer.text
+    free = await client.post(path, json={"model": "guarded", **body})
+    assert "x-narthex-guided" not in free.headers
+
+
+async def test_white_space_is_held_by_a_regex_where_the_engine_obeys_those(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+    fields = {"guided_json": PERSON, "guided_whitespace_pattern": "[ ]?"}
+    answer = await client.post(ROUTES["chat"][0], json={"model": "guided-vllm", "messages": HI, **fields})
+    assert answer.headers["x-narthex-guided"] == "converted"
+    [asked] = engine.asked
+    assert asked.body.keys() & {"guided_json", "guided_whitespace_pattern"} == set()
+    assert asked.body["structured_outputs"]["regex"].startswith('\\{(?:[ ]?)"name"')
+    refused = await client.post(ROUTES["chat"][0], json={"model": "obedient", "messages": HI, **fields})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (422, "guided_whitespace_pattern")
+    let_go = {"x-narthex-drop": "guided_whitespace_pattern"}
+    dropped = await client.post(ROUTES["chat"][0], json={"model": "obedient", "messages": HI, **fields}, headers=let_go)
+    assert (dropped.status_code, dropped.headers["x-narthex-dropped"]) == (200, "guided_whitespace_pattern")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("route", ROUTES)
+async def test_an_answer_that_does_not_obey_reaches_nobody_and_is_charged_for(
+    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, route: str, stream: bool
+) -> None:
+    engine.script = says("I'd rather not.")
+    path, body = ROUTES[route]
+    answer = await client.post(path, json={"model": "guarded", **body, **SCHEMAS[route](PERSON), "stream": stream})
+    assert answer.status_code == 502, answer.text
+    assert "rather" not in answer.text
+    assert "did not" in message_of(route, answer.json())
+    assert len(engine.asked) == 1
+    recorded = await service.recorded(answer.headers["x-narthex-inference-id"])
+    assert (recorded["charged_input"], recorded["charged_output"]) == (3, 2)
+    assert recorded["cost_microusd"] == 3 * 2 + 2 * 10
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("route", ROUTES)
+async def test_a_caller_may_have_it_asked_for_again(client: httpx.AsyncClient, engine: ScriptedEngine, route: str, stream: bool) -> None:
+    async def better_the_second_time(asked: Asked) -> None:
+        await says("I'd rather not." if len(engine.asked) == 1 else '{"name": "Ada"}')(asked)
+
+    engine.script = better_the_second_time
+    path, body = ROUTES[route]
+    fields = {"model": "guarded", **body, **SCHEMAS[route](PERSON), "stream": stream}
+    answer = await client.post(path, json=fields, headers={"x-narthex-guided-retries": "1"})
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["x-narthex-guided"] == "validated"
+    assert "rather" not in answer.text
+    assert "Ada" in answer.text
+    first, second = engine.asked
+    assert second.body["messages"][: len(first.body["messages"])] == first.body["messages"]
+    failed, complaint = second.body["messages"][-2:]
+    assert (failed["role"], complaint["role"]) == ("assistant", "user")
+    assert "rather" in json.dumps(failed["content"])
+    assert "not JSON" in json.dumps(complaint["content"])
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_a_stream_that_is_looked_at_is_told_whole_in_the_callers_frames(
+    client: httpx.AsyncClient, engine: ScriptedEngine, route: str
+) -> None:
+    engine.script = says('{"name": "Ada"}')
+    path, body = ROUTES[route]
+    answer = await client.post(path, json={"model": "guarded", **body, **SCHEMAS[route](PERSON), "stream": True})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.headers["x-narthex-guided"] == "validated"
+    ending = {"chat": "[DONE]", "responses": "response.completed", "messages": "message_stop"}[route]
+    assert ending in answer.text
+    assert "Ada" in answer.text
+
+
+async def test_an_answer_that_was_cut_off_may_be_a_beginning(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+    async def cut(asked: Asked) -> None:
+        told = completion('{"name": "A')
+        told["choices"][0]["finish_reason"] = "length"
+        await asked.answer(200, json.dumps(told).encode())
+
+    engine.script = cut
+    answer = await client.post(ROUTES["chat"][0], json={"model": "guarded", "messages": HI, **in_chat(PERSON)})
+    assert answer.json()["choices"][0]["finish_reason"] == "length"
+
+
+async def test_a_call_is_another_answer_than_the_one_that_was_constrained(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    engine.script = lambda asked: asked.answer(200, json.dumps(completion(None, tool_calls=[call])).encode())
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    answer = await client.post(ROUTES["chat"][0], json={"model": "guarded", "messages": HI, "tools": tools, **in_chat(PERSON)})
+    assert answer.json()["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def says(text: str) -> Any:
+    """Whole or as a stream, as it is asked."""
+
+    async def script(asked: Asked) -> None:
+        if not asked.body.get("stream"):
+            await asked.whole(text)
+            return
+        half = len(text) // 2
+        pieces = (HELLO[0], chunk({"content": text[:half]}), chunk({"content": text[half:]}), *HELLO[-2:])
+        await streaming(*pieces)(asked)
+
+    return script

@@ -1,0 +1,117 @@
+"""An endpoint is spoken to as what it answers that it is, whatever it is configured as."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+
+from tests.stories.scripted import Asked, ScriptedEngine
+from tests.stories.service import Service
+
+CHAT = "/v1/chat/completions"
+HELLO: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}]}
+SECRET = "a-credential-of-ours"
+
+
+def of(owner: str, **more: Any) -> dict[str, Any]:
+    return {"data": [{"id": "base", "object": "model", "owned_by": owner, **more}]}
+
+
+class Pool(NamedTuple):
+    """Engines by the names of our models that they serve: an SGLang that is configured as a vLLM, production-stack, and two vLLMs."""
+
+    sglang: ScriptedEngine
+    stack: ScriptedEngine
+    lacking: ScriptedEngine
+    having: ScriptedEngine
+
+
+@pytest.fixture(scope="module")
+async def started(service: Service, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Pool]:
+    """Models: wrong (the SGLang), stack, tuned (a LoRA adapter of both vLLMs, which neither lists), guarded (a vLLM with a credential)."""
+    pool = Pool(*(ScriptedEngine() for _ in Pool._fields))
+    pool.sglang.told = {"/ready": b"", "/v1/models": of("sglang"), "/server_info": {"version": "0.5.23", "model_path": "base"}}
+    pool.stack.told = {"/health": {"status": "healthy"}, "/v1/models": of("vllm"), "/version": {"version": "0.1.9"}, "/engines": []}
+    for engine in pool:
+        await engine.start()
+    secret = _credential(tmp_path_factory)
+    one, two, three, four = (f"http://127.0.0.1:{engine.port}" for engine in pool)
+    service.apply(f"""
+        [providers]
+        wrong = {{ adapter = "vllm", base_url = "{one}", options = {{ version = "0.11.0" }}, credential = "file:{secret}" }}
+        stack = {{ adapter = "vllm", base_url = "{two}" }}
+        tuned = {{ adapter = "vllm", base_url = "{three}" }}
+        [models]
+        wrong = {{ targets = [{{ provider = "wrong", model = "base" }}] }}
+        stack = {{ targets = [{{ provider = "stack", model = "base" }}] }}
+        tuned = {{ targets = [{{ provider = "tuned", model = "base", lora = "sql", endpoints = ["{three}", "{four}"] }}] }}
+    """)
+    await _until_found(service, "sglang", "vllm")
+    yield pool
+    for engine in pool:
+        await engine.stop()
+
+
+def _credential(folders: pytest.TempPathFactory) -> Path:
+    place = folders.mktemp("credential") / "secret"
+    place.write_text(SECRET)
+    return place
+
+
+async def _until_found(service: Service, *engines: str) -> None:
+    """By both workers: whichever is asked, many times in a row."""
+    in_a_row = 0
+    async with asyncio.timeout(15):
+        while in_a_row < 12:
+            async with httpx.AsyncClient(base_url=service.url, headers={"authorization": f"Bearer {service.admin_key}"}) as fresh:
+                told = {each["provider"]: each["engine"] for each in (await fresh.get("/admin/v1/endpoints")).json()["data"]}
+            in_a_row = in_a_row + 1 if (told.get("wrong"), told.get("stack")) == engines else 0
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def pool(started: Pool) -> Pool:
+    for engine in started:
+        engine.asked.clear()
+        engine.script = Asked.whole
+    return started
+
+
+async def test_an_engine_of_another_kind_is_asked_in_its_own_words(pool: Pool, client: httpx.AsyncClient):
+    answer = await client.post(CHAT, json={**HELLO, "model": "wrong", "guided_regex": "[A-Z].*"})
+    assert answer.status_code == 200 and answer.headers["x-narthex-guided"] == "enforced", answer.text
+    sent = pool.sglang.asked[-1].body
+    assert "regex" in sent and not {"guided_regex", "structured_outputs"} & sent.keys()
+
+
+async def test_probes_go_with_the_credential(pool: Pool):
+    asked = {asked.path for asked in pool.sglang.got}
+    assert asked >= {"/v1/models", "/server_info"} and "/health" not in asked  # which would run a generation there
+    assert {asked.headers.get("authorization") for asked in pool.sglang.got} == {f"Bearer {SECRET}"}
+    assert not any("authorization" in asked.headers for asked in pool.stack.got)
+
+
+async def test_a_routers_version_is_not_its_engines(pool: Pool, client: httpx.AsyncClient):
+    """0.1.9 would be a vLLM of the time of guided_regex, which today's answers with 200 and does not obey."""
+    answer = await client.post(CHAT, json={**HELLO, "model": "stack", "guided_regex": "[A-Z].*"})
+    assert answer.status_code == 200, answer.text
+    assert pool.stack.asked[-1].body["structured_outputs"] == {"regex": "[A-Z].*"}
+
+
+async def test_an_adapter_that_one_endpoint_says_it_lacks_is_asked_of_another(pool: Pool, client: httpx.AsyncClient):
+    async def lacking(asked: Asked) -> None:
+        error = {"message": "The model `sql` does not exist.", "type": "NotFoundError", "param": "model", "code": 404}
+        await asked.answer(404, json.dumps({"error": error}).encode())
+
+    pool.lacking.script = lacking
+    for _ in range(4):
+        answer = await client.post(CHAT, json={**HELLO, "model": "tuned"})
+        assert answer.status_code == 200, answer.text
+    assert {asked.body["model"] for engine in (pool.lacking, pool.having) for asked in engine.asked} == {"sql"}
+    pool.having.script = lacking
+    answer = await client.post(CHAT, json={**HELLO, "model": "tuned"})
+    assert answer.status_code == 404 and "`sql` does not exist" in answer.json()["error"]["message"]
