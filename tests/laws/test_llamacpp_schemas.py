@@ -1,0 +1,119 @@
+"""Laws of what llama.cpp's converters of schemas are told: patterns mean the same, and no keyword that they pass over is promised."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from providers.engines.llamacpp_patterns import write_length, write_pattern
+from providers.engines.llamacpp_schemas import CPP, PYTHON, write_schema
+from providers.errors import Unsupported
+from tests.laws.chats import bounded
+
+PATTERNS = [
+    "ab",
+    "^a",
+    "b$",
+    "^a.c$",
+    r"^\d{2,}$",
+    r"\w@\w",
+    r"^[^a-c]+$",
+    '"',
+    r"\\",
+    r"^\n?$",
+    "^$",
+    "",
+    "^a$|^bc?$",
+    "(a|b){2}-",
+    "^é|[語🜁]",
+]
+# What an answer in JSON may hold without being cut in two: the rest JSON says by codes, which are not promised.
+TEXTS = st.text(st.characters(exclude_categories=("Cc", "Cs"))) | st.text(st.sampled_from('abc-1@"\\\n\té語🜁'), max_size=6)
+
+
+def in_json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@bounded
+@given(text=TEXTS)
+def test_a_pattern_allows_in_json_what_it_finds_in_the_text(pattern: str, text: str) -> None:
+    found = re.search(pattern.replace("$", r"\Z"), text, re.ASCII) is not None
+    assert (re.fullmatch(write_pattern(pattern), in_json(text)) is not None) is found
+
+
+@bounded
+@given(text=TEXTS, least=st.integers(0, 4), more=st.none() | st.integers(0, 4))
+def test_a_length_counts_characters_and_not_their_escapes(text: str, least: int, more: int | None) -> None:
+    most = None if more is None else least + more
+    fits = len(text) >= least and (most is None or len(text) <= most)
+    assert (re.fullmatch(write_length(least, most), in_json(text)) is not None) is fits
+
+
+@pytest.mark.parametrize("pattern", ["(?=a)", r"(a)\1", r"\bword", "a^b", "^a{3000}$", r"^\x01$"])
+def test_a_pattern_that_they_cannot_do_is_not_said(pattern: str) -> None:
+    with pytest.raises(Unsupported):
+        write_pattern(pattern)
+    written = write_schema(Raw(json.dumps({"type": "string", "pattern": pattern}).encode()), CPP)
+    assert (written.schema, written.obeyed, written.said) == ({"type": "string"}, False, False)
+
+
+OBEYED: list[dict[str, Any]] = [
+    {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"], "additionalProperties": False},
+    {"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 2},
+    {"type": "string", "pattern": r"^\d+$"},
+    {"type": "string", "minLength": 1, "maxLength": 3},
+    {"type": "string", "format": "date", "title": "When", "description": "day"},
+    {"enum": ["a", 1, None]},
+    {"type": "string", "enum": ["a", "b"]},
+    {"const": {"a": [1]}},
+    {"anyOf": [{"type": "null"}, {"type": "number"}]},
+    {"$ref": "#/$defs/a", "$defs": {"a": {"type": "boolean"}}},
+    {"type": ["integer", "null"]},
+]
+NOT_OBEYED: list[dict[str, Any]] = [
+    {"type": "integer", "multipleOf": 7},
+    {"type": "integer", "not": {"const": 1}},
+    {"type": "number", "minimum": 5},
+    {"type": "string", "pattern": "^a+$", "maxLength": 3},
+    {"type": "string", "format": "ipv4"},
+    {"type": "string", "enum": ["a", 5]},
+    {"type": "array", "items": {"type": "null"}, "uniqueItems": True},
+    {"type": "array", "contains": {"const": 1}},
+    {"type": "object", "patternProperties": {"^a$": {}}},
+    {"type": "object", "minProperties": 1},
+    {"type": "object", "properties": {"a": {}}, "required": ["b"]},
+    {"type": "object", "properties": {"a": {"type": "integer", "multipleOf": 2}}},
+    {"oneOf": [{"type": "integer"}, {"type": "number"}]},
+    {"$ref": "#/$defs/a", "maxLength": 1, "$defs": {"a": {"type": "string"}}},
+    {"if": {"const": 1}, "then": {"const": 2}},
+]
+
+
+@pytest.mark.parametrize("schema", OBEYED, ids=str)
+def test_what_both_hold_to_is_promised(schema: dict[str, Any]) -> None:
+    for converter in (CPP, PYTHON):
+        assert write_schema(Raw(json.dumps(schema).encode()), converter).obeyed
+
+
+@pytest.mark.parametrize("schema", NOT_OBEYED, ids=str)
+def test_what_they_pass_over_is_not_promised(schema: dict[str, Any]) -> None:
+    for converter in (CPP, PYTHON):
+        assert not write_schema(Raw(json.dumps(schema).encode()), converter).obeyed
+
+
+def test_llamacpp_alone_holds_to_bounds_and_to_any_object() -> None:
+    for schema in ({"type": "integer", "minimum": 1, "exclusiveMaximum": 9}, {"type": "object"}, {}):
+        raw = Raw(json.dumps(schema).encode())
+        assert (write_schema(raw, CPP).obeyed, write_schema(raw, PYTHON).obeyed) == (True, False)
+
+
+def test_a_free_string_is_said_to_llama_cpp_python_as_a_pattern() -> None:
+    """Its own rule lets control characters stand in a string as they are."""
+    written = write_schema(Raw(b'{"type":"string","maxLength":3}'), PYTHON)
+    assert (written.schema, written.obeyed) == ({"type": "string", "pattern": write_length(0, 3)}, True)
