@@ -123,7 +123,7 @@ async def each_us(look: Callable[[], Awaitable[Any] | Any]) -> float:
 
 
 async def known(checks: Checks) -> None:
-    tools = [{"type": "function", "function": {"name": "f", "description": "x" * 4000, "parameters": {}}}]
+    tools: list[dict[str, Any]] = [{"type": "function", "function": {"name": "f", "description": "x" * 4000, "parameters": {}}}]
     asks = {
         "no constraint": asked(),
         "tools, none strict (4 kB)": asked(tools=tools),

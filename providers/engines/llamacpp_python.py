@@ -170,9 +170,9 @@ class LlamaCppPython(Provider):
         if body.said("tools"):
             self._bend_choice(body, losses)
         bend_strict(body, losses, constraint, PYTHON)
-        bend_tools(body, losses, PYTHON)
-        if body.value("tools") and body.value("tool_choice") == "required":
-            body["tool_choice"] = {"type": "function", "function": {"name": body.value("tools")[0]["function"]["name"]}}
+        names = bend_tools(body, losses, PYTHON)
+        if names and body.value("tool_choice") == "required":
+            body["tool_choice"] = {"type": "function", "function": {"name": names[0]}}
 
     def _bend_choice(self, body: Body, losses: Losses) -> None:
         """A named tool is called, once; nothing else is, whatever is asked, unless its chat_format does that."""

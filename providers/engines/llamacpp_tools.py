@@ -24,20 +24,24 @@ def bend_strict(body: Body, losses: Losses, constraint: Constraint | None, conve
             losses.part_with(path.rpartition(".")[0] + ".strict", "of this schema it holds the arguments of a call to a part alone.")
 
 
-def bend_tools(body: Body, losses: Losses, converter: Converter) -> None:
-    """A choice that is an object is `auto` to llama.cpp, without a word: a named tool is asked for by sending no other, and `required`."""
+def bend_tools(body: Body, losses: Losses, converter: Converter) -> list[str]:
+    """A choice that is an object is `auto` to llama.cpp, without a word: a named tool is asked for by sending no other, and `required`.
+
+    Gives the names of those that are sent.
+    """
     if not body.said("tools"):
-        return
+        return []
     try:
         tools = _tools(as_raw(body["tools"]))
     except UNREADABLE:
-        return
+        return []
     kept = [tool for at, tool in enumerate(tools) if _is_function(tool, at, losses)]
     mode, names = read_choice(body.value("tool_choice"))
     if names is not None:
         kept = [tool for tool in kept if _name(tool) in names]
         body["tool_choice"] = mode
     body["tools"] = [_with_patterns(tool, converter) for tool in kept]
+    return [_name(tool) for tool in kept]
 
 
 def read_choice(said: Any) -> tuple[str, frozenset[str] | None]:

@@ -133,7 +133,7 @@ def test_lark_goes_only_where_it_would_not_end_the_process() -> None:
                 bent(engine, {"guided_grammar": text})
 
 
-OTHER = {"type": "function", "function": {"name": "other", "parameters": {}}}
+OTHER: dict[str, Any] = {"type": "function", "function": {"name": "other", "parameters": {}}}
 
 
 def test_a_named_tool_is_the_only_one_that_llamacpp_is_sent() -> None:
