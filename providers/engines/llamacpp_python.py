@@ -60,6 +60,8 @@ _UNKNOWN: Idle = {
     "modalities": (["text"],),
     "audio": (),
     "web_search_options": (),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
     "guided_whitespace_pattern": (),
 }
 _IDLE: Idle = {

@@ -24,7 +24,7 @@ TOOL: dict[str, Any] = {"type": "function", "function": {"name": "now", "paramet
 ASKED: Mapping[str, Any] = {
     "audio": {"voice": "alloy", "format": "wav"},
     "frequency_penalty": 0.5,
-    "function_call": "auto",
+    "function_call": {"name": "now"},
     "functions": [{"name": "now"}],
     "logit_bias": {"1": 5},
     "logprobs": True,

@@ -216,7 +216,11 @@ def test_llama_cpp_python_gets_messages_as_it_reads_them() -> None:
             "messages": [
                 {"role": "developer", "content": [{"type": "text", "text": "Be "}, {"type": "text", "text": "brief."}]},
                 *HI,
-                {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f"}}]},
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+                },
             ]
         },
     )
