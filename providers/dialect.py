@@ -44,7 +44,7 @@ class Stamp(Struct, frozen=True):
     """What we write over an engine's answer: our ids, the name asked for, and whether a stream shall tell usage.
 
     `id`: the inference's bare UUID. `created`: Unix seconds, for engines that tell none. `asked`: the caller's body, of which some
-    dialects repeat a part in the answer.
+    dialects repeat a part in the answer. `stops_after_calls`: the engine says `stop` where an answer ends with calls of tools.
     """
 
     id: str
@@ -53,6 +53,7 @@ class Stamp(Struct, frozen=True):
     created: int
     wants_usage: bool
     asked: Mapping[str, Any] = {}
+    stops_after_calls: bool = False
 
 
 class Edited(Struct, frozen=True):

@@ -172,6 +172,7 @@ class StreamEditor:
                 body["choices"] = _without(shaped, again)
             elif shaped is not raw:
                 body["choices"] = Raw(shaped)
+                heads = read_heads(shaped)
         finishing, going_on = self._note(heads)
         self._named(body)
         if self._held and not finishing and not going_on:

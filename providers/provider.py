@@ -101,6 +101,11 @@ class Provider:
     strict_tools: ClassVar[bool] = True
     # The field in which a request may be given an id of ours, by which abort() stops it where closing the connection does not.
     id_field: ClassVar[str | None] = None
+    # It says that it stopped where it made calls of tools, to all but Anthropic's and Responses' callers, who are told of calls anyway.
+    stops_after_calls: ClassVar[bool] = False
+    # What asks its completions to go on for as long as a chat would, where a raw prompt came as a chat: OpenAI's default there is 16 tokens,
+    # and null is none to vLLM, LMDeploy and llama-cpp-python. None: nothing does.
+    no_limit: ClassVar[Mapping[str, Any] | None] = {"max_tokens": None}
 
     rename: Mapping[str, str] = {}
     refuses: frozenset[str] = frozenset({"chat_template", "chat_template_kwargs", "mm_processor_kwargs", "guided_whitespace_pattern"})
@@ -185,6 +190,8 @@ class Provider:
             return None
         if dialect not in _OPENAI_SHAPED:
             return Guiding("enforced" if dialect in self.guided_in else "validated", output)
+        if dialect == "openai_completions" and dialect not in self.guided_in:
+            raise self.unsupported(constraint.field, "its completions have no field for it; its chat has.")
         way = self.guided.get(guided.kind_of(output))
         if way is None:
             raise self.unsupported(constraint.field, f"it has no way to hold an answer to a {guided.titled(output)}.")
@@ -291,6 +298,10 @@ class Provider:
 
     def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
         return read_error(status, headers, body)
+
+    def enquiry(self, raw: bytes) -> bytes | None:
+        """What is asked in the place of a stream that ended before its first byte, so that the engine says why; None: it told all it does."""
+        return None
 
     def abort(self, base_url: str, id: str) -> tuple[httpx.URL, bytes] | None:
         """Where, and with which body, the request that was given this id in `id_field` is stopped by POST; None: closing is enough."""

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 
 import httpx
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.domain import Attempt, Plan, Target
 from app.gateway import translate
@@ -55,10 +56,10 @@ class Streaming(Struct):
 class Upstream:
     """A request at an engine. release() ends it there, unless it has ended, and counts it out of the endpoint's load.
 
-    `abort`: asks an engine to stop, for those that go on after their caller has gone.
+    `id`: by which the engine knows it, if it does. `abort`: asks an engine to stop, for those that go on after their caller has gone.
     """
 
-    def __init__(self, endpoint: Endpoint, id: str, abort: Callable[[Endpoint, str], None]) -> None:
+    def __init__(self, endpoint: Endpoint, id: str | None, abort: Callable[[Endpoint, str], None]) -> None:
         self.endpoint = endpoint
         self.response: httpx.Response | None = None
         self._id = id
@@ -72,7 +73,7 @@ class Upstream:
             stream = _stream(self.response)
             complete = stream.answer.complete
             await stream.aclose()
-        if not complete and self.endpoint.provider.id_field is not None:
+        if not complete and self._id is not None:
             self._abort(self.endpoint, self._id)
 
 
@@ -208,7 +209,7 @@ class Attempts:
         underway: Underway,
     ) -> Edited | Streaming:
         started_us = underway.now_us()
-        upstream = Upstream(endpoint, underway.id, self._stop)
+        upstream = Upstream(endpoint, prepared.id, self._stop)
         underway.held = upstream
         told: str | None = None
         error: str | None = None
@@ -238,6 +239,8 @@ class Attempts:
 
     async def _ask(self, upstream: Upstream, prepared: Prepared, asked: Asked, stamp: Stamp, underway: Underway) -> Edited | Streaming:
         endpoint, ours, theirs = upstream.endpoint, asked.dialect, prepared.dialect
+        if endpoint.provider.stops_after_calls:
+            stamp = replace(stamp, stops_after_calls=True)
         try:
             timeout = self._stream_timeout if prepared.stream else self._whole_timeout
             request = endpoint.request(theirs.name, prepared.raw, timeout, prepared.betas)
@@ -256,10 +259,28 @@ class Attempts:
                 await _fold(response, folding, self._settings.max_reply_bytes)
                 return folding.end()
             return translate.whole(await _read(response, self._settings.max_reply_bytes), ours, theirs, stamp)
+        except CutShort as fault:
+            raise await self._asked_why(upstream, prepared) or fault from None
         except NoCredential as fault:
             raise CredentialRefused(str(fault)) from None
         except httpx.TransportError as fault:
             raise _told(fault, endpoint) from fault
+
+    async def _asked_why(self, upstream: Upstream, prepared: Prepared) -> UpstreamError | None:
+        """Why a stream ended before its first byte, where the engine tells it to those alone who ask for a whole answer."""
+        endpoint, response = upstream.endpoint, upstream.response
+        if response is None or _stream(response).answer.body_begun:
+            return None
+        raw = endpoint.provider.enquiry(prepared.raw)
+        if raw is None:
+            return None
+        try:
+            request = endpoint.request(prepared.dialect.name, raw, self._stream_timeout, prepared.betas)
+            answer = await self._transport.handle_async_request(request)
+            body = await _read(answer, _ERROR_BODY_BYTES)
+        except (httpx.TransportError, Garbled):
+            return None
+        return endpoint.provider.read_error(answer.status_code, answer.headers, body) if answer.status_code >= 300 else None
 
     async def _hold(
         self,

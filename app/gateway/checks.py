@@ -23,9 +23,10 @@ PROCESSOR_S = 0.05
 MOST_S = 0.25
 REPLY_S = 0.5
 LONGEST = 500_000
-"""Characters of a constraint."""
+"""Characters of a constraint; bytes of the field that it stands in."""
 
 _DEADLINE_S = 2.0
+_REPLY_DEADLINE_S = 5.0
 _MOST_KNOWN = 2_048
 _MOST_KNOWN_BYTES = 32_000_000
 _LONGEST_REPLY = 4_000_000
@@ -67,8 +68,9 @@ class Checks:
         self._checker.start()
 
     async def stop(self) -> None:
-        await asyncio.gather(*self._looking.values(), *self._judging, return_exceptions=True)
+        """Who still waits is told that there is no answer."""
         await self._checker.stop()
+        await asyncio.gather(*self._looking.values(), *self._judging, return_exceptions=True)
 
     @property
     def pid(self) -> int | None:
@@ -83,10 +85,14 @@ class Checks:
         places = _LOOKED.get(ask.dialect)
         if places is None or places.isdisjoint(ask.body):
             return None
-        said = [(place, bytes(as_raw(ask.body[place]))) for place in places if place in ask.body]
+        body = ask.body
+        said = [(place, bytes(as_raw(body[place]))) for place in body if place in places]
         said = [(place, raw) for place, raw in said if _may_constrain(place, raw)]
         if not said:
             return None
+        for place, raw in said:
+            if len(raw) > LONGEST and place != "tools":  # of which each schema is looked at by itself
+                raise Malformed(f"`{place}` has {len(raw)} bytes; {LONGEST} can be checked.", param=place)
         content = ask.dialect.encode() + b"".join([b"\0%b\0%b" % (place.encode(), raw) for place, raw in said])
         found = self._known.get(content)
         if found is None:
@@ -106,6 +112,8 @@ class Checks:
         try:
             constraint = guided.read_constraint(dialect, Body((place, Raw(raw)) for place, raw in said))
             found = Found(constraint) if constraint is None else await self._looked_at(constraint)
+        except RecursionError:
+            found = Found(fault=(Malformed, "What constrains the answer is nested deeper than can be read.", said[0][0]))
         except (Malformed, Unsupported) as fault:
             found = Found(fault=(type(fault), fault.message, fault.param))
         self._known.put(content, found)
@@ -147,8 +155,8 @@ class Checks:
         self._judging.add(judging)
         judging.add_done_callback(self._judging.discard)
         try:
-            verdict = await asyncio.shield(judging)
-        except NoAnswer:
+            verdict = await asyncio.wait_for(asyncio.shield(judging), _REPLY_DEADLINE_S)
+        except (NoAnswer, TimeoutError):
             return "whether the answer obeys could not be checked in time."
         match verdict.outcome:
             case "fits":

@@ -34,6 +34,9 @@ _INDEX = re.compile(r"\[\d+\]")
 _BYTES_OF_TOKEN = 4
 
 
+# OpenAI's first words for tools, by which a caller who says them is told what cannot be.
+_OF_OLD: Mapping[str, str] = {"functions": "tools", "function_call": "tool_choice"}
+
 # Those that engines alone are asked in are told by their half.
 AnyDialect = Dialect | EngineDialect
 Theirs = AnyDialect | Way
@@ -43,6 +46,7 @@ class Prepared(Struct, frozen=True):
     """What goes to the engine, in which dialect, whether it will be asked to stream, and which of the caller's fields do not go.
 
     `betas`: the caller's `anthropic-beta`, for an engine that speaks the same. `guiding`: how what constrains the answer is asked for.
+    `id`: that by which the engine knows the request, if it is one that takes it.
     """
 
     raw: bytes
@@ -51,6 +55,7 @@ class Prepared(Struct, frozen=True):
     dropped: list[str]
     betas: bytes
     guiding: Guiding | None
+    id: str | None = None
 
 
 class Asked:
@@ -60,8 +65,8 @@ class Asked:
     """
 
     __slots__ = (
-        *("_betas", "_carries", "_chat", "_fetching", "_foreign", "_id", "_repaired", "_may_drop", "_most_places", "_speaks", "_words"),
-        *("ask", "constraint", "dialect", "repairs"),
+        *("_betas", "_carries", "_chat", "_fetching", "_foreign", "_id", "_ids", "_repaired", "_may_drop", "_most_places", "_speaks"),
+        *("_words", "ask", "constraint", "dialect", "repairs"),
     )
 
     def __init__(
@@ -88,6 +93,7 @@ class Asked:
         self.constraint = constraint
         self.repairs = repairs
         self._id = id
+        self._ids = 0
         self._repaired = False
         # Engines' words for guided decoding, in a dialect in which no engine reads them.
         self._foreign = dialect.name in ("openai_responses", "anthropic_messages") and not guided.WORDS.isdisjoint(ask.body)
@@ -100,9 +106,7 @@ class Asked:
         constrained = self.constraint is not None and self.constraint.output is not None
         if self.ask.raw_prompt:
             spoken = [name for name in spoken if name == "openai_completions" or (provider.takes_prompt and name == own)]
-        elif own in spoken and (
-            not constrained or provider.guided_in.isdisjoint(spoken) or (own in provider.guided_in and not self._foreign)
-        ):
+        elif own in spoken and (not constrained or own == "openai_completions" or self._is_obeyed_in(own, provider, spoken)):
             return (self.dialect,)
         elif self._speaks is None or own == "openai_completions":
             spoken = ()
@@ -117,8 +121,9 @@ class Asked:
             )
         return [ENGINE_DIALECTS[name] for name in spoken]
 
-    def _is_obeyed_in(self, name: str, provider: Provider) -> bool:
-        return name in provider.guided_in and not self._foreign
+    def _is_obeyed_in(self, own: str, provider: Provider, spoken: Sequence[str]) -> bool:
+        """Or as well as in any other."""
+        return provider.guided_in.isdisjoint(spoken) or (own in provider.guided_in and not self._foreign)
 
     def edited(self, provider: Provider, target: Target) -> Prepared | None:
         """An edit of the caller's bytes, for an engine that speaks the caller's dialect; None where that is not enough.
@@ -161,6 +166,11 @@ class Asked:
         except UNREADABLE as fault:
             # What came in a carrier, or beside what is checked, and is not what it says.
             raise Malformed(f"Something in the request cannot be said to {who}: {fault}.") from None
+        if chat.prompt is not None and chat.max_tokens is None and ours.name != theirs.name == "openai_completions":
+            if provider.no_limit is None:
+                concessions.without("max_tokens", "its completions need one: it writes 16 tokens where nobody says how many.")
+            else:
+                body.update(provider.no_limit)
         constraint = self.constraint
         if constraint is not None and isinstance(constraint.output, guided.JsonSchema | guided.JsonObject):
             constraint = replace(constraint, plain=True)  # as it was written just now
@@ -184,8 +194,9 @@ class Asked:
         bent = provider.bend(body, dialect.name, self._may_drop, constraint)
         dropped += bent.dropped
         body["model"] = target.model if target.lora is None else provider.name_of(target.model, target.lora, body)
+        id = self._next_id() if provider.id_field is not None else None
         if provider.id_field is not None:
-            body[provider.id_field] = self._id
+            body[provider.id_field] = id
         stream = self.ask.stream
         if provider.streams != "both" and dialect.name in ENGINE_DIALECTS:
             stream = provider.streams == "only"
@@ -194,7 +205,15 @@ class Asked:
         if betas and dialect is not self.dialect:
             dropped.append("anthropic-beta")
             betas = b""
-        return Prepared(body.write(), dialect, stream, dropped, betas, bent.guiding)
+        return Prepared(body.write(), dialect, stream, dropped, betas, bent.guiding, id)
+
+    def _next_id(self) -> str:
+        """Another for each attempt, of which none begins with another: SGLang refuses one that it still works on, and aborts by prefix.
+
+        Source: managers/tokenizer_manager.py and scheduler.py of SGLang 0.5.23, read 2026-11.
+        """
+        self._ids += 1
+        return self._id if self._ids == 1 else f"{self._ids}-{self._id}"
 
 
 def _carries(ask: Ask, raw: bytes) -> bool:
@@ -208,9 +227,12 @@ def _few(dropped: list[str]) -> list[str]:
 
 
 def words_of(ours: ChatDialect, body: Body) -> Mapping[str, str]:
-    """What the caller calls the meaning's fields: a constraint, by the word of those that it sent."""
+    """What the caller calls the meaning's fields: a constraint, by the word of those that it sent; tools, by the one of old if it did."""
     constraint = min(guided.WORDS & body.keys(), default=None)
-    return ours.words if constraint is None else {**ours.words, "output": constraint}
+    if constraint is None and _OF_OLD.keys().isdisjoint(body):
+        return ours.words
+    old = {now: once for once, now in _OF_OLD.items() if body.said(once) and not body.said(now)}
+    return {**ours.words, **old, **({} if constraint is None else {"output": constraint})}
 
 
 def constrained(chat: ChatRequest) -> ChatRequest:

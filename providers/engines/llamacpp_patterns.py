@@ -64,7 +64,7 @@ def _characters(node: Characters) -> str:
         escaped.insert(0, ranges if len(ranges) == 1 and ranges.isascii() else f"[{ranges}]")
     if not escaped:
         raise Unsupported("a pattern that needs a control character cannot be said to it.")
-    return escaped[0] if len(escaped) == 1 else f"({'|'.join(escaped)})"
+    return escaped[0] if plain and len(escaped) == 1 else f"({'|'.join(escaped)})"
 
 
 def _point(point: int) -> str:

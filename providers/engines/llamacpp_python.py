@@ -187,6 +187,12 @@ class LlamaCppPython(Provider):
             body.pop("tool_choice", None)
         body.pop("parallel_tool_calls", None)  # it makes one call
 
+    def enquiry(self, raw: bytes) -> bytes | None:
+        """Where a stream is refused (a prompt too long), it is a 200 that ends; the same whole, of one token, is told the reason."""
+        body = Body.read(raw)
+        body["stream"], body["max_tokens"] = False, 1
+        return body.write()
+
     def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
         told = read_error(status, headers, body)
         if status == 500 and any(said in told.message for said in _ASKED_WRONG):

@@ -7,6 +7,7 @@ from msgspec import Raw
 
 from providers.engines.llamacpp_schemas import Converter, write_schema
 from providers.engines.losses import Losses
+from providers.errors import Malformed
 from providers.guided import Constraint
 from providers.rest import as_raw
 from providers.wire import UNREADABLE, Body
@@ -27,17 +28,22 @@ def bend_strict(body: Body, losses: Losses, constraint: Constraint | None, conve
 def bend_tools(body: Body, losses: Losses, converter: Converter) -> list[str]:
     """A choice that is an object is `auto` to llama.cpp, without a word: a named tool is asked for by sending no other, and `required`.
 
-    Gives the names of those that are sent.
+    Gives the names of those that are sent. Raises Malformed for a call demanded of a tool that is not there: they would pass over it.
     """
+    mode, names = read_choice(body.value("tool_choice"))
     if not body.said("tools"):
+        if mode == "required":
+            raise Malformed("`tool_choice` demands a call, and there are no `tools`.", param="tool_choice")
         return []
     try:
         tools = _tools(as_raw(body["tools"]))
     except UNREADABLE:
         return []
     kept = [tool for at, tool in enumerate(tools) if _is_function(tool, at, losses)]
-    mode, names = read_choice(body.value("tool_choice"))
     if names is not None:
+        missing = names - {_name(tool) for tool in kept}
+        if missing:
+            raise Malformed(f"`tool_choice` names {', '.join(sorted(map(repr, missing)))}, of which `tools` has none.", param="tool_choice")
         kept = [tool for tool in kept if _name(tool) in names]
         body["tool_choice"] = mode
     body["tools"] = [_with_patterns(tool, converter) for tool in kept]

@@ -19,7 +19,7 @@ from providers.engines.losses import IDLE, UNKNOWN, UNKNOWN_HINTS, Idle, Losses
 from providers.engines.thoughts import drop_parts, name_reasoning
 from providers.engines.versions import read_numbers
 from providers.errors import Unsupported
-from providers.guided import Constraint, Guiding, JsonSchema, Kind, Output, Regex, Way
+from providers.guided import Constraint, JsonSchema, Kind, Output, Regex, Way
 from providers.provider import BadOption, Bent, Provider
 from providers.wire import Body
 
@@ -91,6 +91,7 @@ class LMDeploy(Provider):
     name: ClassVar[str] = "lmdeploy"
     dialects: ClassVar[tuple[str, ...]] = ("openai_chat", "openai_completions")
     default_base_url: ClassVar[str | None] = None
+    guided_in = frozenset({"openai_chat"})
     strict_tools: ClassVar[bool] = False
     known_options: ClassVar[Mapping[str, str]] = {
         **Provider.known_options,
@@ -118,11 +119,6 @@ class LMDeploy(Provider):
     @property
     def guided(self) -> guided.Ways:
         return _WAYS if self._today or self._pytorch or self._trusted else _UNSURE
-
-    def guiding(self, constraint: Constraint, dialect: str, *, as_said: bool) -> Guiding | None:
-        if dialect == "openai_completions" and constraint.output is not None:
-            raise self.unsupported(constraint.field, "its completions have no response_format; its chat has.")
-        return super().guiding(constraint, dialect, as_said=as_said)
 
     def bend(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Bent:
         losses = Losses(self, body, may_drop)

@@ -50,8 +50,7 @@ _IDLE: Idle = {
 class Ollama(Provider):
     name: ClassVar[str] = "ollama"
     dialects: ClassVar[tuple[str, ...]] = (_OWN, "openai_completions", "openai_embeddings")
-    # So that a constraint on a raw prompt is refused by its name: its completions read none.
-    guided_in = frozenset({_OWN, "openai_completions"})
+    guided_in = frozenset({_OWN})
     default_base_url: ClassVar[str | None] = None
     only_bytes: ClassVar[frozenset[Kind]] = frozenset({"image"})
     strict_tools: ClassVar[bool] = False

@@ -85,6 +85,7 @@ class SGLang(Provider):
     dialects: ClassVar[tuple[str, ...]] = ("openai_chat", "openai_completions", "openai_embeddings", "anthropic_count_tokens")
     default_base_url: ClassVar[str | None] = None
     id_field: ClassVar[str | None] = "rid"
+    no_limit: ClassVar[Mapping[str, Any] | None] = None
 
     # `mm_processor_kwargs` is read for one family of models alone (option `accepts`).
     refuses = UNKNOWN | {"mm_processor_kwargs", "spaces_between_special_tokens"}

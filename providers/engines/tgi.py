@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from providers import guided
 from providers.engines.losses import IDLE, UNKNOWN, UNKNOWN_HINTS, Idle, Losses
 from providers.engines.thoughts import drop_parts
-from providers.guided import Constraint, Guiding, Output, Way
+from providers.guided import Constraint, Output, Way
 from providers.provider import Bent, Provider
 from providers.wire import Body
 
@@ -84,11 +84,12 @@ _TRUSTED: guided.Ways = {**_WAYS, "json_schema": Way("enforced", _as_value)}
 class TGI(Provider):
     name: ClassVar[str] = "tgi"
     dialects: ClassVar[tuple[str, ...]] = (_CHAT, _COMPLETIONS)
-    # So that a constraint on a raw prompt is refused by its name: its completions read none.
-    guided_in = frozenset({_CHAT, _COMPLETIONS})
+    guided_in = frozenset({_CHAT})
     default_base_url: ClassVar[str | None] = None
     # Arguments are bound to their schema in any case, but by outlines, as far as that goes.
     strict_tools: ClassVar[bool] = False
+
+    stops_after_calls: ClassVar[bool] = True
 
     rename: Mapping[str, str] = {"max_completion_tokens": "max_tokens"}
     refuses = UNKNOWN.difference({"suffix"}) | _NEITHER
@@ -97,11 +98,6 @@ class TGI(Provider):
     @property
     def guided(self) -> guided.Ways:
         return _TRUSTED if self._trusted else _WAYS
-
-    def guiding(self, constraint: Constraint, dialect: str, *, as_said: bool) -> Guiding | None:
-        if dialect == _COMPLETIONS and constraint.output is not None:
-            raise self.unsupported(constraint.field, "its completions have no field for it; its chat has.")
-        return super().guiding(constraint, dialect, as_said=as_said)
 
     def bend(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Bent:
         losses = Losses(self, body, may_drop)

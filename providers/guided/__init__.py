@@ -6,7 +6,7 @@ from providers.guided.grammars import grammar_language
 from providers.guided.guiding import Guiding, How, Way, Ways
 from providers.guided.output import Choice, Grammar, JsonObject, JsonSchema, Kind, Output, Regex, StructuralTag, kind_of
 from providers.guided.reading import WORDS, read_output
-from providers.guided.regexes import anchored, choice_to_regex
+from providers.guided.regexes import anchored, choice_to_regex, unrolled
 from providers.guided.schemas import schema_to_regex
 from providers.guided.words import as_guided_fields, as_response_format, as_structured_outputs, titled
 
@@ -39,4 +39,5 @@ __all__ = [
     "regex_to_gbnf",
     "schema_to_regex",
     "titled",
+    "unrolled",
 ]

@@ -11,6 +11,7 @@ from providers.guided.formats import read_format
 from providers.guided.output import JsonObject, JsonSchema, Output
 from providers.guided.patterns import is_spacing
 from providers.guided.reading import WORDS, read_output, read_spacing, read_structured
+from providers.guided.regexes import unrolled
 from providers.rest import as_raw
 from providers.wire import NULL, UNREADABLE, Body
 
@@ -29,6 +30,7 @@ class Constraint(Struct, frozen=True):
     spacing: tuple[str, str] | None = None
 
 
+_LONGEST_SPACING = 1_000
 _EVERYWHERE = WORDS | {"guided_whitespace_pattern"}
 
 # Where each dialect may say one, at the top level of its asks; beside them the words of engines, which all may send.
@@ -60,6 +62,8 @@ def _spacing(body: Body) -> tuple[str, str] | None:
     if spacing is None:
         return None
     place, pattern = spacing
+    if len(pattern) > _LONGEST_SPACING or unrolled(pattern) > _LONGEST_SPACING:
+        raise Malformed(f"`{place}` stands for more than {_LONGEST_SPACING} characters of white space in one place.", param=place)
     try:
         if is_spacing(pattern):
             return spacing
@@ -98,9 +102,11 @@ def _of_own(dialect: str, body: Body) -> tuple[Output, str, bool] | None:
             return _flat(text.get("format"), "text.format")
         case "anthropic_messages":
             config: dict[str, Any] = body.value("output_config") or {}
-            if config.get("format") is not None:
-                return _flat(config["format"], "output_config.format")
-            return _flat(body.value("output_format"), "output_format")
+            if config.get("format") is None:
+                return _flat(body.value("output_format"), "output_format")
+            if body.said("output_format"):
+                raise _two("output_config.format", "output_format")
+            return _flat(config["format"], "output_config.format")
         case _:
             if not body.said("response_format"):
                 return None
@@ -116,6 +122,8 @@ def _flat(said: Any, field: str) -> tuple[Output, str, bool] | None:
             return JsonSchema(Raw(msgspec.json.encode(schema)), name, said.get("description"), strict), field, False
         case {"type": "json_object"}:
             return JsonObject(), field, False
+        case {"type": "json_schema"}:
+            raise Malformed(f"`{field}.schema` is missing.", param=f"{field}.schema")
         case _:
             return None
 
@@ -134,7 +142,7 @@ def _is_plain(output: Output, said: Any) -> bool:
 def _strict_tools(body: Body) -> list[tuple[str, Raw]]:
     """Tools of chat, of Responses and of Messages; what is none of these is passed over here, and told by its dialect."""
     raw = body.get("tools", NULL)
-    if raw == NULL or b'"strict"' not in bytes(as_raw(raw)):
+    if raw == NULL:
         return []
     found: list[tuple[str, Raw]] = []
     try:

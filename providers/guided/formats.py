@@ -26,6 +26,8 @@ def read_format(said: Any, extra: dict[str, Raw]) -> Output | None:
             inside = "json_schema" if "json_schema" in told else "value"
             extra |= rest_of(told, _FORMAT, "type", inside)
             return _read_schema(told[inside], extra)
+        case "json_schema" if not rest_of(told, _FORMAT, "type"):
+            raise Malformed(f"`{_FORMAT}.json_schema` is missing.", param=f"{_FORMAT}.json_schema")
         case "json_object" | "json" if "schema" in told or "value" in told:
             inside = "schema" if "schema" in told else "value"
             extra |= rest_of(told, _FORMAT, "type", inside)

@@ -8,7 +8,7 @@ from msgspec import Raw
 
 from providers.errors import Malformed, Unsupported
 from providers.guided.output import Choice, Grammar, JsonObject, JsonSchema, Output, Regex, StructuralTag
-from providers.wire import Body
+from providers.wire import UNREADABLE, Body
 
 # The words in which callers ask, apart from response_format, which every OpenAI-shaped engine reads as it is: vLLM's, old and new, then
 # those of SGLang's chat (regex, ebnf) and of llama.cpp's (grammar, json_schema).
@@ -40,7 +40,7 @@ def _json(word: str, said: Any) -> Output:
     if isinstance(said, str):
         try:
             said = msgspec.json.decode(said)
-        except msgspec.DecodeError as fault:
+        except UNREADABLE as fault:
             raise Malformed(f"`{word}` is a string that is not JSON: {fault}.", param=word) from None
     if not isinstance(said, dict | bool):
         raise Malformed(f"`{word}` must be a JSON schema: an object, not {said!r:.40}.", param=word)

@@ -6,6 +6,7 @@ import msgspec
 
 from providers.errors import Malformed, Unsupported
 from providers.guided.output import Choice, Grammar, JsonObject, JsonSchema, Output, Regex, StructuralTag, kind_of
+from providers.wire import UNREADABLE
 
 
 def as_structured_outputs(output: Output) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def as_guided_fields(output: Output) -> dict[str, Any]:
         case StructuralTag():
             try:
                 tag = msgspec.json.decode(output.text)
-            except msgspec.DecodeError as fault:
+            except UNREADABLE as fault:
                 raise Malformed(f"`structural_tag` is not JSON: {fault}.", param="structural_tag") from None
             if not isinstance(tag, dict):
                 raise Malformed("`structural_tag` must hold a JSON object.", param="structural_tag")

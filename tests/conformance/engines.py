@@ -84,9 +84,16 @@ def _tables() -> Iterator[str]:
         yield ""
 
 
+def proofs() -> str:
+    """Which tests hold each engine to the tables."""
+    rows = (_row([engine.title, " ".join(f"`tests/{test}`" for test in engine.proved)]) for engine in ENGINES)
+    return "\n".join([_row(["", "shown by"]), _row(["---"] * 2), *rows, ""])
+
+
 def _row(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
 if __name__ == "__main__":
     click.echo(tables())
+    click.echo(proofs())

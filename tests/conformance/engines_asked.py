@@ -24,19 +24,29 @@ class Asking(Struct, frozen=True):
     dialect: str = "openai_chat"
 
 
+_SMALL = tuple(f"engines/small/test_{what}_through_narthex.py" for what in ("guided", "tools", "chat"))
+
 ENGINES = (
-    Engine("vLLM", "vllm", ("engines/test_vllm_through_narthex.py", "stories/test_engine_vllm.py"), (0, 32, 0)),
-    Engine("vLLM < 0.12", "vllm", ("stories/test_engine_vllm.py",), (0, 11, 0)),
-    Engine("vLLM of unknown version", "vllm", ("stories/test_engine_routers.py",)),
-    Engine("SGLang", "sglang", ("stories/test_engine_sglang.py",), (0, 5, 23)),
-    Engine("LMDeploy", "lmdeploy", ("stories/test_engine_lmdeploy.py",), (0, 18, 0)),
-    Engine("TGI", "tgi", ("stories/test_engine_tgi.py",), (3, 3, 6)),
-    Engine("llama.cpp", "llamacpp", ("engines/test_llamacpp_through_narthex.py",)),
-    Engine("llama-cpp-python", "llamacpp_python", ("engines/test_llamacpp_python_through_narthex.py",)),
-    Engine("Ollama", "ollama", ("stories/test_engine_ollama.py",)),
-    Engine("mini-sglang", "mini_sglang", ("stories/test_engine_mini_sglang.py",)),
-    Engine("transformers serve", "transformers", ("engines/test_transformers_through_narthex.py",), (5, 23, 0)),
-    Engine("any OpenAI-compatible", "openai", ("stories/test_guided.py",)),
+    Engine(
+        "vLLM",
+        "vllm",
+        (
+            *("engines/test_vllm_through_narthex_guided.py", "engines/test_vllm_through_narthex.py", "engines/test_vllm_routes.py"),
+            *("stories/test_engine_vllm.py", "laws/test_vllm_words.py"),
+        ),
+        (0, 32, 0),
+    ),
+    Engine("vLLM < 0.12", "vllm", ("stories/test_engine_vllm.py", "laws/test_vllm_words.py"), (0, 11, 0)),
+    Engine("vLLM of unknown version", "vllm", ("stories/test_engine_routers.py", "laws/test_vllm_words.py")),
+    Engine("SGLang", "sglang", ("stories/test_engine_sglang.py", "laws/test_sglang.py"), (0, 5, 23)),
+    Engine("LMDeploy", "lmdeploy", ("stories/test_engine_lmdeploy.py", "laws/test_lmdeploy.py"), (0, 18, 0)),
+    Engine("TGI", "tgi", ("stories/test_engine_tgi.py", "laws/test_tgi.py"), (3, 3, 6)),
+    Engine("llama.cpp", "llamacpp", (*_SMALL, "laws/test_llamacpp.py")),
+    Engine("llama-cpp-python", "llamacpp_python", (*_SMALL, "laws/test_llamacpp.py")),
+    Engine("Ollama", "ollama", ("stories/test_engine_ollama.py", "laws/test_ollama.py")),
+    Engine("mini-sglang", "mini_sglang", ("stories/test_engine_mini_sglang.py", "laws/test_mini_sglang.py")),
+    Engine("transformers serve", "transformers", (*_SMALL, "laws/test_transformers.py"), (5, 23, 0)),
+    Engine("any OpenAI-compatible", "openai", ("stories/test_guided.py", "laws/test_provider.py")),
 )
 
 _HI = {"messages": [{"role": "user", "content": "hi"}]}

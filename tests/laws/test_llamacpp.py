@@ -8,7 +8,7 @@ import pytest
 
 from providers.engines.llamacpp import LlamaCpp
 from providers.engines.llamacpp_python import LlamaCppPython
-from providers.errors import CredentialRefused, Failed, Overloaded, Refused, Unparsed, Unsupported
+from providers.errors import Malformed, CredentialRefused, Failed, Overloaded, Refused, Unparsed, Unsupported
 from providers.provider import BadOption, Provider
 from tests.laws.asking import everything
 from tests.laws.bending import bent
@@ -277,3 +277,20 @@ def test_images_go_to_llama_cpp_python_where_it_can_see() -> None:
     with pytest.raises(Unsupported) as refused:
         bent(PYTHON, asked)
     assert refused.value.param == "messages[0].content[0]"
+
+
+@pytest.mark.parametrize("engine", BOTH, ids=["llamacpp", "python"])
+@pytest.mark.parametrize("said", [{"tools": [TOOL]}, {"tools": []}, {}], ids=["another", "none", "unsaid"])
+def test_a_call_of_a_tool_that_is_not_there_is_malformed(engine: Provider, said: dict[str, Any]) -> None:
+    """Either engine would answer without one."""
+    with pytest.raises(Malformed) as refused:
+        sent(engine, {**said, "tool_choice": {"type": "function", "function": {"name": "elsewhere"}}})
+    assert refused.value.param == "tool_choice"
+
+
+def test_why_a_stream_is_refused_llama_cpp_python_is_asked_with_one_token() -> None:
+    raw = b'{"model":"m","messages":[],"stream":true,"max_tokens":900,"top_k":3}'
+    asked = PYTHON.enquiry(raw)
+    assert asked is not None
+    assert json.loads(asked) == {"model": "m", "messages": [], "stream": False, "max_tokens": 1, "top_k": 3}
+    assert CPP.enquiry(raw) is None

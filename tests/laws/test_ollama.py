@@ -51,7 +51,6 @@ VERDICTS: Mapping[str, Mapping[str, Any] | str] = {
     ),
     "prompt_cache_retention": "hint",
     "prediction": "hint",
-    "function_call": "spared",  # `auto`, without a function
 }
 
 

@@ -37,9 +37,11 @@ _GENERATION: Mapping[str, Mapping[str, Any]] = {
     "no_repeat_ngram_size": {"no_repeat_ngram_size": 3},
     "min_tokens": {"min_new_tokens": 3},
 }
+# Laws of their own are below.
+_ELSEWHERE = frozenset({"temperature", "top_p", "logit_bias", "top_logprobs"})
 
 
-@pytest.mark.parametrize("field", [field for field in ASKED if field not in {*_GENERATION, "temperature", "top_p", "logit_bias"}])
+@pytest.mark.parametrize("field", [field for field in ASKED if field not in {*_GENERATION, *_ELSEWHERE}])
 def test_every_field_is_said_or_refused(field: str) -> None:
     check(ENGINE, field, "sent" if field in _SENT else "hint" if field in _HINTS else "refused")
 
@@ -61,6 +63,14 @@ def test_sampling_is_switched_on_for_who_asks_for_it(field: str) -> None:
 def test_with_a_generation_config_of_ours_an_answer_is_as_long_as_without() -> None:
     """Its own defaults are not read then, and transformers' is 20 tokens."""
     assert json.loads(sent(ENGINE, {"top_k": 5})[0]["generation_config"])["max_new_tokens"] == 1024
+
+
+def test_it_tells_no_logprobs_however_many_are_wanted() -> None:
+    for said in ({"top_logprobs": 2}, {"logprobs": True, "top_logprobs": 2}):
+        with pytest.raises(Unsupported) as refused:
+            sent(ENGINE, said)
+        assert refused.value.param == next(iter(said))
+        assert sent(ENGINE, said, drop=True) == (sent(ENGINE, {})[0], list(said))
 
 
 def test_a_callers_own_generation_config_is_kept() -> None:

@@ -70,4 +70,7 @@ async def everything_stored(service: Service) -> str:
 def _text(value: Any) -> str:
     if not isinstance(value, bytes):
         return str(value)
-    return (zlib.decompress(value) if value[:1] == b"\x78" else value).decode("utf-8", "replace")
+    try:
+        return zlib.decompress(value).decode("utf-8", "replace")
+    except zlib.error:  # a hash, or an id
+        return value.decode("utf-8", "replace")

@@ -51,7 +51,8 @@ Script = Callable[[Asked], Awaitable[None]]
 class ScriptedEngine:
     """`script` answers each request; `asked` are all that came since the test began.
 
-    But GET, by which engines are asked what they are: `told` answers it by path, and 404 for the rest; `got` are those that came.
+    But GET, by which engines are asked what they are: `told` answers it by path, with what is JSON or by a script, and 404 for the rest;
+    `got` are those that came.
     """
 
     def __init__(self) -> None:
@@ -98,6 +99,8 @@ class ScriptedEngine:
 
     async def _tell(self, asked: Asked) -> None:
         told = self.told.get(asked.path)
+        if callable(told):
+            return await told(asked)
         body = told if isinstance(told, bytes) else json.dumps({"detail": "Not Found"} if told is None else told).encode()
         await asked.answer(404 if told is None else 200, body)
 

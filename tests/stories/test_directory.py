@@ -132,7 +132,7 @@ async def test_without_prune_nothing_is_removed(database: str):
         ('[providers.r]\nadapter = "openai"\nbase_uri = "http://h"', "unknown field `base_uri` at `providers.r`"),
         ('[providers.r]\nbase_url = "http://h"', "missing required field `adapter` at `providers.r`"),
         ("[providers.r]\nadapter = 5", "Expected `str`, got `int` at `providers.r.adapter`"),
-        ('[providers.r]\nadapter = "vlm"\nbase_url = "http://h"', "there is no adapter 'vlm'. There are: anthropic, openai, "),
+        ('[providers.r]\nadapter = "vlm"\nbase_url = "http://h"', "there is no adapter 'vlm'. There are: anthropic, auto, llamacpp, "),
         ('[providers.r]\nadapter = "openai"\noptions = { regoin = "x" }', "'regoin'"),
         ('[providers.r]\nadapter = "openai"\noptions = { stream = "sometimes" }', '"both", "only" or "never"'),
         ('[providers.r]\nadapter = "vllm"', "providers.r.base_url is needed"),

@@ -51,7 +51,7 @@ async def test_each_engine_is_asked_with_its_credential_for_what_it_has() -> Non
             await asked.answer(200, b'{"data": [{"id": "here"}, {"id": "there"}]}')
 
     engine = ScriptedEngine()
-    engine.script = models
+    engine.told["/v1/models"] = models
     await engine.start()
     address = f"http://127.0.0.1:{engine.port}"
     providers = {
@@ -75,7 +75,7 @@ async def test_each_engine_is_asked_with_its_credential_for_what_it_has() -> Non
     finally:
         await engine.stop()
     assert {each.provider: each.status for each in facts.endpoints} == {"good": 200, "bare": 401, "unset": 401, "gone": None}
-    assert {asked.path for asked in engine.asked} == {"/v1/models"}
+    assert {asked.path for asked in engine.got} == {"/v1/models"}
     told = {(each.severity, each.message.partition(" on ")[0].partition(":")[0]) for each in engines.judge(facts, directory)}
     assert told == {
         ("wrong", "Provider unset"),  # once, for want of its credential

@@ -55,10 +55,12 @@ async def test_an_answer_is_heard_whole_and_streamed(tgi: ScriptedTGI, caller: C
 
 
 async def test_a_call_is_heard_whole_and_streamed(tgi: ScriptedTGI, caller: Caller):
-    """It ends with `stop`, which callers of chat are told as it came."""
+    """It ends with `stop`, which every caller is told as the end with calls that it is."""
     tgi.saying = Saying(calls=(("weather", '{"city": "Paris"}'),))
     for heard in (await caller.ask("tgi", tools=caller.tools), await caller.stream("tgi", tools=caller.tools)):
-        assert heard.calls == (("weather", '{"city": "Paris"}'),)
+        assert (heard.calls, heard.finish) == ((("weather", '{"city": "Paris"}'),), "tool_calls")
+    tgi.saying = Saying(calls=(("weather", '{"city": "Pa'),), finish="length")
+    assert (await caller.ask("tgi", tools=caller.tools)).finish in ("length", "incomplete", "tool_calls")
     assert tgi.ignored == set()
 
 

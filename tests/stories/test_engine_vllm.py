@@ -21,7 +21,7 @@ VALID = '{"a": 1}'
 
 @pytest.fixture(scope="module")
 async def running(service: Service) -> AsyncGenerator[dict[str, ScriptedVLLM]]:
-    """Each tells its version itself; they are models of the names in VERSIONS, `backed` the first with the other to fall back to."""
+    """Each tells its version itself; they are models of the names in VERSIONS, `vllm-backed` the first with the other to fall back to."""
     engines = {name: ScriptedVLLM(version) for name, version in VERSIONS.items()}
     lines: list[str] = []
     for name, engine in engines.items():
@@ -30,7 +30,7 @@ async def running(service: Service) -> AsyncGenerator[dict[str, ScriptedVLLM]]:
             f'[providers.vllm-{name}]\nadapter = "vllm"\nbase_url = "http://127.0.0.1:{engine.server.port}"',
             f'[models.{name}]\ntargets = [{{ provider = "vllm-{name}", model = "engine-model" }}]',
         ]
-    lines.append('[models.backed]\ntargets = [{ provider = "vllm-now", model = "engine-model" }]\nfallbacks = ["old"]')
+    lines.append('[models.vllm-backed]\ntargets = [{ provider = "vllm-now", model = "engine-model" }]\nfallbacks = ["old"]')
     service.apply("\n".join(lines))
     async with service.client() as client:
         await _until_known(client, engines["now"])
@@ -175,5 +175,5 @@ async def test_a_full_queue_is_an_overload_that_another_may_take(client: httpx.A
     engines["now"].full = True
     alone = await client.post("/v1/chat/completions", json={"model": "now", "messages": HI})
     assert (alone.status_code, alone.json()["error"]["type"]) == (503, "rate_limit_exceeded")
-    assert (await client.post("/v1/chat/completions", json={"model": "backed", "messages": HI})).status_code == 200
+    assert (await client.post("/v1/chat/completions", json={"model": "vllm-backed", "messages": HI})).status_code == 200
     assert len(engines["old"].asked) == 1

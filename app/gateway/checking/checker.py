@@ -33,16 +33,20 @@ class Checker:
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._starting: asyncio.Task[None] | None = None
+        self._stopped = False
 
     def start(self) -> None:
         self._starting = asyncio.create_task(self._ready())
 
     async def stop(self) -> None:
+        """After the order that is looked at. Those that wait get no answer."""
+        self._stopped = True
         if self._starting is not None:
             self._starting.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._starting
-        await self._let_go()
+        async with self._turn:
+            await self._let_go(_FAREWELL_S)
 
     @property
     def pid(self) -> int | None:
@@ -55,6 +59,8 @@ class Checker:
         self._waiting += 1
         try:
             async with self._turn:
+                if self._stopped:
+                    raise NoAnswer("no more is looked at")
                 return await self._judge(order)
         finally:
             self._waiting -= 1
@@ -71,7 +77,7 @@ class Checker:
                     return msgspec.msgpack.decode(await process.stdout.readexactly(int.from_bytes(head, "big")), type=Verdict)
             except (OSError, asyncio.IncompleteReadError, TimeoutError, msgspec.DecodeError) as fault:
                 log.warning("the process that checks constraints failed", extra={"fault": repr(fault)})
-                await self._let_go()
+                await self._let_go(0)
                 if last or isinstance(fault, TimeoutError):
                     raise NoAnswer(repr(fault)) from None
         raise AssertionError
@@ -88,15 +94,16 @@ class Checker:
             self._process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment)
         return self._process
 
-    async def _let_go(self) -> None:
+    async def _let_go(self, farewell_s: float) -> None:
         process, self._process = self._process, None
         if process is None:
             return
         assert process.stdin is not None
         process.stdin.close()
         try:
-            async with asyncio.timeout(_FAREWELL_S):
+            async with asyncio.timeout(farewell_s):
                 await process.wait()
         except TimeoutError:
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
             await process.wait()

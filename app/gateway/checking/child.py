@@ -21,6 +21,9 @@ from app.gateway.checking.tasks import HEAD_BYTES, Order, Verdict, framed
 MEMORY_BYTES = 100_000_000
 """Beyond what the process itself has."""
 
+# Of the clock. The worker has given up by then: this ends a fork that hangs without computing, which nothing else would.
+_LAST_S = 5.0
+
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _DEATHS: Mapping[int, str] = {signal.SIGPROF: "time", signal.SIGABRT: "memory", signal.SIGKILL: "memory", signal.SIGSEGV: "depth"}
 
@@ -30,6 +33,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     orders, answers = sys.stdin.buffer, sys.stdout.fileno()
     gc.collect()
@@ -52,6 +56,7 @@ def _obey(raw: bytes, answers: int) -> None:
         most = _size_bytes() + MEMORY_BYTES
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
         signal.setitimer(signal.ITIMER_PROF, order.processor_s)
+        signal.setitimer(signal.ITIMER_REAL, _LAST_S)
         verdict = judged(order)
         signal.setitimer(signal.ITIMER_PROF, 0)
         _write(answers, verdict)

@@ -1,7 +1,7 @@
 """Whether regexes, grammars and structural tags compile: in the words of llguidance, which several engines obey them with."""
 
 import re
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
@@ -10,12 +10,21 @@ from app.gateway.checking.faults import Fault, Heavy
 from providers.errors import Unsupported
 from providers.guided.grammars import grammar_language
 from providers.guided.lark import gbnf_to_lark
+from providers.guided.regexes import unrolled
 from providers.guided.tags import read_tags
 
 BYTES = LLTokenizer("byte")
 
 _REGEX_ERROR = re.compile(r"^error: (.*)$", re.MULTILINE)
-_TOO_LARGE = re.compile(r"too (large|big|many|complex)|limit|fuel|exceed", re.IGNORECASE)
+# What llguidance 1.9.1 says of bounds; its other messages quote the source, which may say anything.
+_TOO_LARGE = re.compile(
+    r"(schema|class) too large|too big \(limit|too many (expressions|states|items)|fuel (exhausted|exceeded)|regex exceeds size limit"
+    r"|exceed the maximum number of nested",
+    re.IGNORECASE,
+)
+_NO_ANSWER = "NoExtension"
+_MOST_REPEATED = 65_536
+_TEXT = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 
 
 def limits() -> LLParserLimits:
@@ -30,8 +39,25 @@ def limits() -> LLParserLimits:
 
 
 def complaint(grammar: str) -> str:
-    """What llguidance has against it; empty: nothing."""
-    return LLMatcher.validate_grammar(grammar, BYTES, limits=limits())
+    """What llguidance has against it; empty: nothing. Raises Fault for one that no answer can so much as begin, as of a rule that is itself."""
+    matcher = LLMatcher(BYTES, grammar, log_level=0, limits=limits())
+    if matcher.is_error():
+        return matcher.get_error()
+    matcher.compute_bitmask()
+    if matcher.is_error() and _NO_ANSWER in matcher.get_error():
+        raise Fault("no answer can obey it: it has no first character")
+    return ""
+
+
+def is_too_large(told: str) -> bool:
+    return _TOO_LARGE.search(told) is not None
+
+
+def check_repetition(pattern: str) -> None:
+    """llguidance counts; engines that write repetitions out, as automata or rules, are filled by them. Raises Fault."""
+    size = unrolled(pattern) if "{" in pattern else 0
+    if size > len(pattern) + _MOST_REPEATED:
+        raise Fault(f"with its repetitions written out it has {size} parts, and {_MOST_REPEATED} are what engines can hold")
 
 
 def regex_grammar(pattern: str) -> str:
@@ -40,6 +66,7 @@ def regex_grammar(pattern: str) -> str:
 
 def check_regex(pattern: str) -> None:
     """What llguidance refuses here (look-around, back-references, word boundaries) no engine of those that obey regexes can do."""
+    check_repetition(pattern)
     told = complaint(regex_grammar(pattern))
     if told:
         _refuse(told, _of_regex(told))
@@ -55,7 +82,9 @@ def text_grammar(text: str) -> str:
 
 
 def check_grammar(text: str) -> None:
-    told = complaint(text_grammar(text))
+    grammar = text_grammar(text)
+    check_repetition(_TEXT.sub("a", text))
+    told = complaint(grammar)
     if told:
         _refuse(told, _first_line(told))
 
@@ -92,12 +121,12 @@ def check_tag(source: str) -> None:
     """As a whole; its schemas and regexes are looked at one by one before."""
     grammar = tag_grammar(source)
     told = complaint(grammar) if grammar is not None else ""
-    if _TOO_LARGE.search(told):
+    if is_too_large(told):
         raise Heavy(told)
 
 
-def _refuse(told: str, said: str) -> None:
-    if _TOO_LARGE.search(told):
+def _refuse(told: str, said: str) -> NoReturn:
+    if is_too_large(told):
         raise Heavy(said)
     raise Fault(said)
 

@@ -13,7 +13,7 @@ import msgspec
 from llguidance import LLMatcher
 
 from app.gateway.checking.faults import Fault, Heavy
-from app.gateway.checking.grammar import complaint
+from app.gateway.checking.grammar import check_repetition, complaint, is_too_large
 
 _DRAFTS: Mapping[str, Any] = {
     "json-schema.org/draft-04/schema": jsonschema_rs.Draft4Validator,
@@ -24,9 +24,15 @@ _DRAFTS: Mapping[str, Any] = {
     "json-schema.org/schema": jsonschema_rs.Draft202012Validator,
 }
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-# Under these stands what is no schema.
+# Under these stands what is no schema, and under those what has names of the schema's own.
 _VALUES = frozenset({"const", "enum", "default", "examples", "example"})
-_TOO_LARGE = re.compile(r"too (large|big|many|complex)|limit|fuel|exceed", re.IGNORECASE)
+_NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
+# What is said by these is said of the same value.
+_SAME_VALUE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")
+_COUNTS = (
+    *("minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains", "minProperties", "maxProperties"),
+)
+_MOST_COUNTED = 100_000
 _UNSATISFIABLE = re.compile(r"Unsatisfiable schema: ([^\n]*)")
 
 Path = tuple[str | int, ...]
@@ -40,11 +46,13 @@ def check_schema(source: str) -> None:
     """Raises Fault, or Heavy."""
     schema = read_schema(source)
     validator(schema)
+    if isinstance(schema, dict):
+        _check_size(schema)  # pyright: ignore[reportUnknownArgumentType]
     told = complaint(LLMatcher.grammar_from_json_schema(source)) if isinstance(schema, dict) else ""
     unsatisfiable = _UNSATISFIABLE.search(told)
     if schema is False or unsatisfiable:
         raise Fault(f"nothing satisfies it{': ' + unsatisfiable[1] if unsatisfiable else ''}")
-    if _TOO_LARGE.search(told):
+    if is_too_large(told):
         raise Heavy(told)
 
 
@@ -94,23 +102,58 @@ def _check_references(schema: Mapping[str, Any]) -> None:
             place = each.get(word)
             if isinstance(place, str) and not place.startswith("#") and not _is_known(place, base, known):
                 raise Fault(f"{place!r:.200} lies outside of the schema, and nothing is fetched: put it into $defs", (*path, word))
-        if _is_circle(schema, each):
-            raise Fault("it refers to itself and says nothing else", (*path, "$ref"))
+    _check_circles(schema)
 
 
-def _is_circle(schema: Mapping[str, Any], told: Any) -> bool:
-    """Whether its references lead round and round, without a step into what is said: engines follow them without end."""
-    seen: set[str] = set()
-    while isinstance(told, dict) and isinstance(place := told.get("$ref"), str) and place.startswith("#"):  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        if place in seen:
-            return True
-        seen.add(place)
-        told = _at(schema, place)
-    return False
+def _check_circles(schema: Mapping[str, Any]) -> None:
+    """References that lead back to where they stand, with no step into an object or a list between: engines follow them without end."""
+    objects = list(_objects(schema))
+    paths = {id(each): path for path, each in objects}
+    anchors = {str(each["$anchor"]): each for _, each in objects if "$anchor" in each}
+    seen: set[int] = set()
+    under_way: set[int] = set()
+
+    def follow(each: Any) -> None:
+        if not isinstance(each, dict) or id(each) in seen:  # pyright: ignore[reportUnknownArgumentType]
+            return
+        seen.add(id(each))  # pyright: ignore[reportUnknownArgumentType]
+        under_way.add(id(each))  # pyright: ignore[reportUnknownArgumentType]
+        place: Any = each.get("$ref")  # pyright: ignore[reportUnknownMemberType]
+        if isinstance(place, str) and place.startswith("#"):
+            named = _at(schema, place, anchors)
+            if id(named) in under_way:
+                raise Fault("it refers to itself: what it says is never said", (*paths.get(id(each), ()), "$ref"))  # pyright: ignore[reportUnknownArgumentType]
+            follow(named)
+        for word in _SAME_VALUE:
+            inside: Any = each.get(word)  # pyright: ignore[reportUnknownMemberType]
+            for one in inside if isinstance(inside, list) else (inside,):  # pyright: ignore[reportUnknownVariableType]
+                follow(one)
+        under_way.discard(id(each))  # pyright: ignore[reportUnknownArgumentType]
+
+    for _, each in objects:
+        follow(each)
 
 
-def _at(schema: Any, place: str) -> Any:
+def _check_size(schema: Mapping[str, Any]) -> None:
+    for path, each in _objects(schema):
+        for word in _COUNTS:
+            count = each.get(word)
+            if isinstance(count, int | float) and count > _MOST_COUNTED:
+                way_out = "leave it out if it is to be no bound"
+                raise Fault(f"{count} is more than engines can count to: {_MOST_COUNTED} is the most, and {way_out}", (*path, word))
+        inside = each.get("patternProperties")
+        for place, pattern in (("pattern",), each.get("pattern")), *((("patternProperties", name), name) for name in inside or ()):
+            if isinstance(pattern, str):
+                try:
+                    check_repetition(pattern)
+                except Fault as fault:
+                    raise Fault(fault.message, (*path, *place)) from None
+
+
+def _at(schema: Any, place: str, anchors: Mapping[str, Any]) -> Any:
     """None: nothing is there."""
+    if place != "#" and not place.startswith("#/"):
+        return anchors.get(place[1:])
     told: Any = schema
     for step in place[1:].split("/")[1:]:
         name = unquote(step).replace("~1", "/").replace("~0", "~")
@@ -137,7 +180,11 @@ def _objects(schema: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any
             case {}:
                 inside: Mapping[str, Any] = told
                 yield path, inside
-                left.extend(((*path, key), value) for key, value in inside.items() if key not in _VALUES)
+                for key, value in inside.items():
+                    if key in _NAMED and isinstance(value, dict):
+                        left.extend(((*path, key, name), each) for name, each in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+                    elif key not in _VALUES:
+                        left.append(((*path, key), value))
             case [*items]:
                 left.extend(((*path, at), value) for at, value in enumerate(items))
             case _:

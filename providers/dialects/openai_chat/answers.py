@@ -81,7 +81,7 @@ def write_response(answer: ChatResponse, stamp: Stamp) -> bytes:
         "object": "chat.completion",
         "created": answer.created or stamp.created,
         "model": stamp.model,
-        "choices": [_write_choice(index, choice) for index, choice in enumerate(answer.choices)],
+        "choices": [_write_choice(index, choice, stamp) for index, choice in enumerate(answer.choices)],
         "system_fingerprint": answer.system_fingerprint or "",
         "service_tier": write_service_tier(answer.service_tier) or "",
     }
@@ -90,9 +90,10 @@ def write_response(answer: ChatResponse, stamp: Stamp) -> bytes:
     return msgspec.json.encode(body)
 
 
-def _write_choice(index: int, choice: Choice) -> dict[str, Any]:
+def _write_choice(index: int, choice: Choice, stamp: Stamp) -> dict[str, Any]:
     logprobs = None if choice.logprobs is None else {"content": choice.logprobs}
-    ending = write_ending(choice.finish_reason, choice.stop_sequence)
+    called = stamp.stops_after_calls and any(isinstance(part, ToolCall) for part in choice.parts)
+    ending = write_ending(choice.finish_reason, choice.stop_sequence, called=called)
     return {"index": index, "message": write_message(choice.parts), **ending, "logprobs": logprobs}
 
 

@@ -35,6 +35,7 @@ class ChunkWriter:
             "episode_id": stamp.episode_id,
         }
         self._wants_usage = stamp.wants_usage
+        self._stops_after_calls = stamp.stops_after_calls
         self._choices: dict[int, _Written] = {}
         # By choice and part: what stands before and after a delta's text, and where its pieces are kept.
         self._wraps: dict[tuple[int, int], tuple[bytes, bytes, _Kept]] = {}
@@ -129,9 +130,11 @@ class ChunkWriter:
 
     def _finish(self, event: Finished) -> bytes:
         before = self._release()
-        details = self._written(event.choice).details()
+        written = self._written(event.choice)
+        details = written.details()
         delta = {"reasoning_details": details} if details else {}
-        self._held = self._body(event.choice, delta, **write_ending(event.reason, event.stop_sequence))
+        called = self._stops_after_calls and written.calls > 0
+        self._held = self._body(event.choice, delta, **write_ending(event.reason, event.stop_sequence, called=called))
         return before
 
     def _written(self, choice: int) -> "_Written":

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from providers.dialect import Edited, Stamp
-from providers.dialects.openai_chat.strays import MARK, Strays, cured
+from providers.dialects.openai_chat.strays import MARK, Strays, calling, cured
 from providers.errors import Garbled
 from providers.openai_stream import Head, StreamEditor, check_ending, read_heads
 from providers.openai_usage import groq_usage, read_usage
@@ -20,6 +20,7 @@ from providers.wire import NULL, UNREADABLE, Body
 
 _EMPTY = Raw(b'""')
 _ROLE = Raw(b'"assistant"')
+_STOP, _CALLS = Raw(b'"stop"'), Raw(b'"tool_calls"')
 
 # Choices without one of these are as they are promised: one search costs half of three.
 _may_be_odd = re.compile(rb'"(?:text|reasoning|tool_calls)"').search
@@ -39,7 +40,10 @@ def edit(raw: bytes, stamp: Stamp) -> Edited:
         heads = read_heads(choices)
         told = body["usage"] if body.said("usage") else groq_usage(body.get("x_groq", NULL))
         usage = None if told is None else read_usage(told)
-        body["choices"] = Raw(_shaped_whole(bytes(choices)))
+        shaped = _shaped_whole(bytes(choices), stops_after_calls=stamp.stops_after_calls)
+        if stamp.stops_after_calls:
+            heads = read_heads(shaped)
+        body["choices"] = Raw(shaped)
     except UNREADABLE as fault:
         raise Garbled(f"The engine's answer is not a chat completion: {fault}.") from None
     if not heads:
@@ -56,14 +60,16 @@ def edit(raw: bytes, stamp: Stamp) -> Edited:
     return Edited(body.write(), usage, min(heads, key=_index).finish_reason)
 
 
-def _shaped_whole(choices: bytes) -> bytes:
+def _shaped_whole(choices: bytes, *, stops_after_calls: bool) -> bytes:
     if _may_be_odd(choices) is None:
         return choices
     if b'"text"' in choices:
         choices = _as_chat(choices, "message")
     if b'"reasoning"' in choices:
         choices = _with_reasoning_named(choices, "message")
-    return cured(choices) if MARK in choices else choices
+    if MARK not in choices:
+        return choices
+    return _ended(cured(choices), calling(choices, "message")) if stops_after_calls else cured(choices)
 
 
 def _index(head: Head) -> int:
@@ -71,16 +77,25 @@ def _index(head: Head) -> int:
 
 
 def chunk_editor(stamp: Stamp) -> StreamEditor:
-    return StreamEditor(stamp, stamp.id, "chat.completion.chunk", _Shaping().shaped)
+    return StreamEditor(stamp, stamp.id, "chat.completion.chunk", _Shaping(stops_after_calls=stamp.stops_after_calls).shaped)
 
 
 class _Shaping:
     """The choices of each chunk of one stream as they are promised: the same bytes where they are so already."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, stops_after_calls: bool) -> None:
         self._strays = Strays()
+        self._stops_after_calls = stops_after_calls
+        self._calling: frozenset[int] = frozenset()
 
     def shaped(self, choices: bytes) -> bytes:
+        if self._stops_after_calls:
+            if MARK in choices:
+                self._calling |= calling(choices, "delta")
+            return _ended(self._shaped(choices), self._calling)
+        return self._shaped(choices)
+
+    def _shaped(self, choices: bytes) -> bytes:
         if _may_be_odd(choices) is None:
             return choices
         if b'"text"' in choices:
@@ -88,6 +103,17 @@ class _Shaping:
         if b'"reasoning"' in choices:
             choices = _with_reasoning_named(choices, "delta")
         return self._strays.cured(choices) if MARK in choices else choices
+
+
+def _ended(choices: bytes, calling: frozenset[int]) -> bytes:
+    """With the finish reason that OpenAI gives of choices that have made calls."""
+    if not calling or b'"stop"' not in choices:
+        return choices
+    told = _choices.decode(choices)
+    for choice in told:
+        if choice.get("finish_reason") == _STOP and (msgspec.json.decode(choice.get("index", NULL)) or 0) in calling:
+            choice["finish_reason"] = _CALLS
+    return msgspec.json.encode(told)
 
 
 def _as_chat(choices: bytes, inside: str) -> bytes:

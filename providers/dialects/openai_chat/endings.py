@@ -55,6 +55,11 @@ def write_service_tier(told: str | None) -> str | None:
     return told if told in _TIERS else "default" if told == "standard" else None
 
 
-def write_ending(reason: str | None, stop_sequence: str | None) -> dict[str, Any]:
-    """`stop_reason`, as vLLM tells it, where a stop sequence is known: OpenAI has no word for that."""
+def write_ending(reason: str | None, stop_sequence: str | None, *, called: bool) -> dict[str, Any]:
+    """`stop_reason`, as vLLM tells it, where a stop sequence is known: OpenAI has no word for that.
+
+    `called`: it ended with calls, of an engine that says `stop` then.
+    """
+    if called and reason == "stop":
+        reason = "tool_calls"
     return {"finish_reason": reason} if stop_sequence is None else {"finish_reason": reason, "stop_reason": stop_sequence}

@@ -5,7 +5,7 @@ whatever clients would append to what they have: an id or a name told again. All
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -73,6 +73,16 @@ def cured(choices: bytes) -> bytes:
             if outer or function:
                 cures[number, at] = _Cure(outer, function)
     return _written(choices, "message", cures) if cures else choices
+
+
+def calling(choices: bytes, inside: Literal["message", "delta"]) -> frozenset[int]:
+    """Which of the choices make a call here, by their index."""
+    try:
+        told = _typed(choices)
+    except msgspec.ValidationError:
+        return frozenset()
+    said = ((choice.index or 0, choice.message if inside == "message" else choice.delta) for choice in told)
+    return frozenset(index for index, each in said if each is not None and each.tool_calls)
 
 
 class _Known(Struct):

@@ -108,10 +108,37 @@ def test_stop_ends_the_answer(caller: openai.OpenAI, engine: str):
     assert len(cut.message.content or "") < len(whole or "")
 
 
-@pytest.mark.parametrize("engine", ["llamacpp"])
-def test_a_context_too_long_is_a_400(caller: openai.OpenAI, engine: str):
-    with pytest.raises(openai.BadRequestError, match="context"):
-        caller.chat.completions.create(model=engine, messages=[{"role": "user", "content": "x" * (CONTEXT + 1000)}], max_tokens=4)
+LONG = "x" * (CONTEXT + 1000)
+
+
+@pytest.mark.parametrize("engine", ["llamacpp", "llamacpp_python"])
+def test_a_context_too_long_is_a_400_for_every_caller(caller: openai.OpenAI, anthropics: anthropic.Anthropic, engine: str):
+    """And the engine's words, which llama-cpp-python does not say in a stream."""
+    create: Any = caller.responses.create
+    said: list[Any] = [{"role": "user", "content": LONG}]
+    for stream in (False, True):
+        with pytest.raises(openai.BadRequestError, match="context"):
+            caller.chat.completions.create(model=engine, messages=said, max_tokens=4, stream=stream)
+        with pytest.raises(openai.BadRequestError, match="context"):
+            caller.completions.create(model=engine, prompt=LONG, max_tokens=4, stream=stream)
+        with pytest.raises(openai.BadRequestError, match="context"):
+            create(model=engine, input=LONG, max_output_tokens=16, stream=stream)
+        with pytest.raises(anthropic.BadRequestError, match="context"):
+            anthropics.messages.create(model=engine, messages=said, max_tokens=4, stream=stream)
+    assert caller.chat.completions.create(model=engine, messages=HI, max_tokens=4).choices
+
+
+@pytest.mark.parametrize("engine", ["llamacpp", "llamacpp_python"])
+@pytest.mark.parametrize("tops", [0, 2])
+def test_logprobs_are_told_whole_and_streamed(caller: openai.OpenAI, engine: str, tops: int):
+    asked: dict[str, Any] = {"model": engine, "messages": HI, "logprobs": True, "top_logprobs": tops, "extra_body": GREEDY}
+    whole = caller.chat.completions.create(**asked).choices[0].logprobs
+    assert whole is not None and whole.content is not None
+    with caller.chat.completions.create(**asked, stream=True) as chunks:
+        choices: list[Any] = [choice for chunk in chunks for choice in chunk.choices]
+    streamed = [token for choice in choices if choice.logprobs for token in choice.logprobs.content]
+    assert [token.token for token in streamed] == [token.token for token in whole.content] and len(streamed) == GREEDY["max_tokens"]
+    assert all(token.logprob <= 0 and len(token.top_logprobs) >= tops for token in (*streamed, *whole.content))
 
 
 def for_ever(engine: str) -> dict[str, Any]:

@@ -32,6 +32,8 @@ TICKET: dict[str, Any] = {
 LOOKED_AT: dict[str, Any] = {"type": "integer", "multipleOf": 1}
 # Two anchored halves, of which neither converter knows what to make.
 AS_A_REGEX: dict[str, Any] = {"type": "string", "pattern": "^a$|^b{2}$"}
+# What JSON says by an escape, and a quote.
+ESCAPED: dict[str, Any] = {"type": "string", "pattern": r'^\n?"[\t\\]x?$'}
 OBJECT: dict[str, Any] = {"type": "object"}
 
 
@@ -59,6 +61,7 @@ CLAIMS: list[Claim] = [
     ("llamacpp", schema(BOOKING), valid(BOOKING), "enforced"),
     ("llamacpp", schema(TICKET), valid(TICKET), "enforced"),
     ("llamacpp", schema(AS_A_REGEX), valid(AS_A_REGEX), "enforced"),
+    ("llamacpp", schema(ESCAPED), valid(ESCAPED), "enforced"),
     ("llamacpp", schema(LOOKED_AT), valid(LOOKED_AT), "validated"),
     ("llamacpp", {"response_format": {"type": "json_object"}}, valid(OBJECT), "enforced"),
     ("llamacpp", {"guided_json": BOOKING}, valid(BOOKING), "enforced"),
@@ -67,6 +70,9 @@ CLAIMS: list[Claim] = [
     ("llamacpp", {"guided_grammar": EBNF}, matches(ROOM), "enforced"),
     ("llamacpp", {"grammar": EBNF}, matches(ROOM), "enforced"),
     ("llamacpp_python", schema(TICKET), valid(TICKET), "enforced"),
+    ("llamacpp_python", schema(ESCAPED), valid(ESCAPED), "enforced"),
+    ("llamacpp_python", schema(AS_A_REGEX), valid(AS_A_REGEX), "enforced"),
+    ("llamacpp_python", {"response_format": {"type": "json_object"}}, valid(OBJECT), "validated"),
     ("llamacpp_python", schema(LOOKED_AT), valid(LOOKED_AT), "validated"),
     ("llamacpp_python", {"guided_json": TICKET}, valid(TICKET), "enforced"),
     ("llamacpp_python", {"guided_regex": REGEX}, matches(REGEX), "converted"),

@@ -117,6 +117,16 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
+@BOTH
+def test_a_tool_that_is_not_there_is_not_demanded_in_vain(request: pytest.FixtureRequest, caller: openai.OpenAI, engine: str):
+    request.getfixturevalue(engine)
+    wrong: list[dict[str, Any]] = [{"tools": [tool("a")], "tool_choice": NAMED}, {"tool_choice": NAMED}, {"tool_choice": "required"}]
+    for said in wrong:
+        with pytest.raises(openai.BadRequestError) as refused:
+            caller.chat.completions.create(model=engine, messages=HI, extra_body={"max_tokens": 4, **said})
+        assert refused.value.param == "tool_choice"
+
+
 @pytest.mark.parametrize(("engine", "fields", "field"), REFUSED, ids=[f"{each[0]}-{each[2]}" for each in REFUSED])
 def test_what_an_engine_would_ignore_is_refused_by_name(
     request: pytest.FixtureRequest, caller: openai.OpenAI, engine: str, fields: dict[str, Any], field: str
