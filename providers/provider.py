@@ -103,8 +103,8 @@ class Provider:
     id_field: ClassVar[str | None] = None
     # It says that it stopped where it made calls of tools, to all but Anthropic's and Responses' callers, who are told of calls anyway.
     stops_after_calls: ClassVar[bool] = False
-    # What asks its completions to go on for as long as a chat would, where a raw prompt came as a chat: OpenAI's default there is 16 tokens,
-    # and null is none to vLLM, LMDeploy and llama-cpp-python. None: nothing does.
+    # What asks its completions to go on for as long as a chat would, where a raw prompt came as a chat: OpenAI's default there is 16
+    # tokens, and null is none to vLLM, LMDeploy and llama-cpp-python. None: nothing does.
     no_limit: ClassVar[Mapping[str, Any] | None] = {"max_tokens": None}
 
     rename: Mapping[str, str] = {}
@@ -219,8 +219,9 @@ class Provider:
         if dialect not in _OPENAI_SHAPED:
             return bent
         for theirs, ours in self.rename.items():
-            if theirs in body:
-                body[ours] = body.pop(theirs)
+            said = body.pop(theirs, NULL)
+            if said != NULL:
+                body[ours] = said
         return bent
 
     def _drop(self, body: Body, may_drop: Callable[[str], bool], dropped: list[str]) -> None:
@@ -300,7 +301,7 @@ class Provider:
         return read_error(status, headers, body)
 
     def enquiry(self, raw: bytes) -> bytes | None:
-        """What is asked in the place of a stream that ended before its first byte, so that the engine says why; None: it told all it does."""
+        """What is asked in the place of a stream that ended before its first byte, so that the engine says why; None: nothing is."""
         return None
 
     def abort(self, base_url: str, id: str) -> tuple[httpx.URL, bytes] | None:

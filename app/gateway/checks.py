@@ -15,7 +15,7 @@ from providers.dialect import Ask
 from providers.errors import AskError, Malformed, Unavailable, Unsupported
 from providers.guided import Choice, Constraint, Grammar, JsonObject, JsonSchema, Output, Regex, StructuralTag
 from providers.rest import as_raw
-from providers.wire import Body
+from providers.wire import UNREADABLE, Body
 
 PROCESSOR_S = 0.05
 """For a constraint. With several (strict tools) so much for each, and no more than MOST_S for all."""
@@ -112,8 +112,8 @@ class Checks:
         try:
             constraint = guided.read_constraint(dialect, Body((place, Raw(raw)) for place, raw in said))
             found = Found(constraint) if constraint is None else await self._looked_at(constraint)
-        except RecursionError:
-            found = Found(fault=(Malformed, "What constrains the answer is nested deeper than can be read.", said[0][0]))
+        except UNREADABLE as fault:
+            found = Found(fault=(Malformed, f"`{said[0][0]}` cannot be read: {fault}.", said[0][0]))
         except (Malformed, Unsupported) as fault:
             found = Found(fault=(type(fault), fault.message, fault.param))
         self._known.put(content, found)

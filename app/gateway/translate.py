@@ -130,7 +130,8 @@ class Asked:
 
         Raises Unsupported for what cannot be honoured there, Malformed for what shows to be wrong.
         """
-        if self._carries or self._foreign or self._repaired or provider.only_bytes:
+        holds_media = self._speaks is not None and self.dialect.name != "openai_completions"
+        if self._carries or self._foreign or self._repaired or (holds_media and provider.only_bytes):
             return None
         return self._prepared(self.dialect, Body(self.ask.body), provider, target, [], self.constraint)
 

@@ -3,7 +3,7 @@
 Asked by chat and completions alone, although it speaks Responses and Messages too: its Responses never say incomplete and number no
 events, and of both it is not known what they ignore. Counting the tokens of a message is the same either way.
 Stopping: closing the connection is enough; it looks between two tokens, and after each batch of the prompt.
-Seen on b11549 (xllamacpp 2026.10.11549), 2026-11; tests/engines/test_llamacpp_direct.py says it again, docs/engines/llamacpp.md in words.
+Seen on b11549 (xllamacpp 2026.10.11549), 2026-11; tests/engines/small/test_llamacpp_direct.py says it again.
 """
 
 from collections.abc import Callable, Mapping

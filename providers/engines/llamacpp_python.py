@@ -3,7 +3,7 @@
 It serves one request at a time. By default a new one cuts the stream before it short, with [DONE] and no finish reason, which its caller is
 told as an error: start it with `--interrupt_requests false`, and requests wait. A whole answer is computed to its end whoever has gone, so
 it is asked for streams alone. A grammar that it cannot read ends its process, so every grammar here is one of ours, or was read before.
-Seen on 0.3.36, 2026-11; tests/engines/test_llamacpp_python_direct.py says it again, docs/engines/llamacpp_python.md in words.
+Seen on 0.3.36, 2026-11; tests/engines/small/test_llamacpp_python_direct.py says it again.
 """
 
 from collections.abc import Callable, Mapping

@@ -24,7 +24,7 @@ _NOT_IN_COMPLETIONS = frozenset(
         *("n", "echo", "logit_bias", "top_k", "min_p", "repetition_penalty", "min_tokens", "ignore_eos", "stop_token_ids"),
         *("include_stop_str_in_output", "skip_special_tokens", "spaces_between_special_tokens", "priority", "cache_salt"),
         *("lora_path", "session_id", "separate_reasoning", "enable_thinking", "chat_template_kwargs", "mm_processor_kwargs"),
-        *("continue_final_message",),
+        *("continue_final_message", "tools", "tool_choice", "parallel_tool_calls", "top_logprobs", "reasoning_effort"),
     }
 )
 _IDLE: Idle = {
@@ -44,6 +44,8 @@ _IDLE: Idle = {
     "priority": (0,),
     "separate_reasoning": (True,),
     "continue_final_message": (False,),
+    "tools": ([],),
+    "parallel_tool_calls": (True, False),
 }
 
 
@@ -61,6 +63,7 @@ class Ollama(Provider):
         "truncate": "true: a conversation longer than the context loses its beginning in silence; false (default): it is refused",
     }
 
+    rename: Mapping[str, str] = {"max_completion_tokens": "max_tokens"}
     refuses = _NOT_IN_COMPLETIONS | UNKNOWN.difference({"suffix"})
     hints = UNKNOWN_HINTS
 

@@ -20,7 +20,7 @@ from providers.errors import Overloaded, Unsupported, UpstreamError
 from providers.guided import Constraint, Grammar, JsonSchema, Output, Regex, Way
 from providers.provider import Bent, Provider, server_root
 from providers.told import read_error
-from providers.wire import Body
+from providers.wire import NULL, Body
 
 # Typed there, so that null, which means not said to callers, would be a 400.
 _NOT_NULL = (
@@ -107,8 +107,9 @@ class SGLang(Provider):
         elif dialect == "openai_completions":
             for field in sorted(_CHAT_ALONE & body.keys()):
                 losses.without(field, "its completions have no such field.")
-            if "max_completion_tokens" in body:
-                body["max_tokens"] = body.pop("max_completion_tokens")
+            most = body.pop("max_completion_tokens", NULL)
+            if most != NULL:
+                body["max_tokens"] = most
         bent = super().bend(body, dialect, may_drop, constraint)
         bent.dropped[:0] = losses.dropped
         return bent
@@ -119,7 +120,10 @@ class SGLang(Provider):
         return Overloaded(error.message, told=status, retry_after_s=error.retry_after_s) if status == 408 else error
 
     def abort(self, base_url: str, id: str) -> tuple[httpx.URL, bytes] | None:
-        """Up to 0.5.2x requests went on to their last token after the connection closed (sgl-project/sglang#36333, #36475)."""
+        """Up to 0.5.2x requests went on to their last token after the connection closed (sgl-project/sglang#36333, #36475).
+
+        Of several prompts or choices in one request it knows each by an id of its own: those are stopped by closing alone.
+        """
         return httpx.URL(server_root(base_url) + "/abort_request"), msgspec.json.encode({"rid": id})
 
 

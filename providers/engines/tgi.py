@@ -25,7 +25,7 @@ _NEITHER = frozenset(
         *("reasoning_effort", "presence_penalty"),
     }
 )
-_NOT_IN_COMPLETIONS = frozenset({"logprobs", "echo"})
+_NOT_IN_COMPLETIONS = frozenset({"logprobs", "echo", "tools", "tool_choice", "parallel_tool_calls", "top_logprobs"})
 _IDLE: Idle = {
     **IDLE,
     "n": (1,),

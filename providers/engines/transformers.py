@@ -3,7 +3,7 @@
 It answers 422 to a field that it has not heard of, and passes over many that it has, with a line in its log. Sampling beyond
 temperature and top_p goes in the string `generation_config`; without `do_sample` in that, temperature and top_p change nothing either.
 Asked by chat and completions alone: its Responses stream unless told not to, and have times that strict clients refuse.
-Seen on 5.23.0, 2026-11, whose cli/serving was read too; tests/engines/test_transformers_direct.py says it again.
+Seen on 5.23.0, 2026-11, whose cli/serving was read too; tests/engines/small/test_transformers_direct.py says it again.
 """
 
 from collections.abc import Callable, Mapping

@@ -16,6 +16,8 @@ from providers.engines.losses import Losses
 from providers.engines.thoughts import drop_parts, name_reasoning
 from providers.engines.versions import read_numbers
 from providers.engines.vllm_fields import ASKS_NOTHING, CHAT_PARTS, UNREAD, UNREAD_HINTS, UNREAD_IN
+from providers.engines.vllm_patterns import write_pattern
+from providers.engines.vllm_schemas import is_obeyed
 from providers.engines.vllm_tools import bend_tools, excludes, give_up_tools
 from providers.errors import Overloaded, UpstreamError
 from providers.guided import Constraint, Guiding, Kind, Way
@@ -87,6 +89,20 @@ class VLLM(Provider):
         return frozenset({"openai_chat", "openai_completions", "vllm_generate"}) | native
 
     def guiding(self, constraint: Constraint, dialect: str, *, as_said: bool) -> Guiding | None:
+        """What xgrammar does not hold an answer to is looked at. (Of token ids, which vllm_generate answers, nothing can be.)"""
+        told = self._guiding(constraint, dialect, as_said=as_said)
+        if told is None or told.how != "enforced" or dialect == "vllm_generate":
+            return told
+        match told.output:
+            case guided.JsonSchema(schema) if not is_obeyed(schema):
+                return replace(told, how="validated")
+            case guided.Regex(pattern) if write_pattern(pattern) != pattern:
+                written = guided.Regex(write_pattern(pattern))
+                return replace(told, how="converted", fields=self.guided["regex"].write(written))
+            case _:
+                return told
+
+    def _guiding(self, constraint: Constraint, dialect: str, *, as_said: bool) -> Guiding | None:
         """Completions before 0.11 have no response_format but for json_object, and before 0.12 no structural tag."""
         told = super().guiding(constraint, dialect, as_said=as_said)
         if told is None or dialect != "openai_completions" or self._is_since(_NEW_WORDS_SINCE):

@@ -5,7 +5,7 @@ engines make them too, and no others than those named; strings and names are wri
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,9 +14,12 @@ from msgspec import Raw
 from providers.errors import Unsupported
 from providers.guided import patterns
 from providers.guided.patterns import Characters, Either, Node, Repeat, others, read_anchored, sequence, unanchored
-from providers.guided.regexes import escaped
+from providers.guided.regexes import escaped, unrolled
 
+_LONGEST_SCHEMA = 150_000
 _LONGEST = 50_000
+# With its repetitions written out, as engines write them.
+_MOST_PARTS = 100_000
 _DEEPEST = 24
 _SAYS_NOTHING = frozenset(
     {
@@ -37,8 +40,14 @@ _SAYS_NOTHING = frozenset(
 _PLAIN = r'[^"\\\x00-\x1f]'
 _PLAIN_RANGES = others(((0, 31), (34, 34), (92, 92)))
 _INTEGER = "-?(0|[1-9][0-9]*)"
+_FOURTH = "(0[48]|[2468][048]|[13579][26])"
+_DAYS = (
+    "(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])",
+    "(0[469]|11)-(0[1-9]|[12][0-9]|30)",
+    "02-(0[1-9]|1[0-9]|2[0-8])",
+)
 _FORMATS: Mapping[str, str] = {
-    "date": r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])",
+    "date": f"([0-9]{{4}}-({'|'.join(_DAYS)})|([0-9]{{2}}{_FOURTH}|{_FOURTH}00)-02-29)",
     "uuid": r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}",
 }
 _SCALARS: Mapping[str, str] = {
@@ -54,8 +63,13 @@ _ANY_TEXT = Repeat(Characters(_PLAIN_RANGES), 0, None)
 
 def schema_to_regex(schema: Raw, whitespace: str | None) -> str:
     """`whitespace` None: at most one space, as outlines has it. Raises Unsupported."""
+    if len(bytes(schema)) > _LONGEST_SCHEMA:
+        raise Unsupported(f"a schema of more than {_LONGEST_SCHEMA} bytes has no regex here.")
     told = msgspec.json.decode(schema)
-    return _Writer(told, r"[ ]?" if whitespace is None else f"(?:{whitespace})").write(told, 0)
+    pattern = _Writer(told, r"[ ]?" if whitespace is None else f"(?:{whitespace})").write(told, 0)
+    if unrolled(pattern) > _MOST_PARTS:
+        raise Unsupported(f"the schema's regex repeats so much that it would have more than {_MOST_PARTS} parts.")
+    return pattern
 
 
 class _Writer:
@@ -71,8 +85,7 @@ class _Writer:
             raise Unsupported("a schema that allows anything, or nothing, has no regex.")
         said: dict[str, Any] = {key: value for key, value in schema.items() if key not in _SAYS_NOTHING}  # pyright: ignore[reportUnknownVariableType]
         told = self._told(said, depth)
-        if len(told) > _LONGEST:
-            raise Unsupported(f"the schema's regex is longer than {_LONGEST} characters.")
+        _bound(len(told))
         return told
 
     def _told(self, said: dict[str, Any], depth: int) -> str:
@@ -116,10 +129,13 @@ class _Writer:
             raise Unsupported("additionalProperties other than false have no regex here.")
         if not properties or not properties.keys() >= set(required):
             raise Unsupported("an object of properties that are not named has no regex here.")
-        pairs = [
-            (f"{escaped(_json(name))}{self._gap}:{self._gap}{self.write(value, depth + 1)}", name in required)
-            for name, value in properties.items()
-        ]
+        pairs: list[tuple[str, bool]] = []
+        length = 0
+        for name, value in properties.items():
+            pairs.append((f"{escaped(_json(name))}{self._gap}:{self._gap}{self.write(value, depth + 1)}", name in required))
+            # Where any may come first, each is said once for each of those before it.
+            length += len(pairs[-1][0]) * (1 if required else len(pairs))
+            _bound(length)
         return rf"\{{{self._gap}{self._members(pairs)}{self._gap}\}}"
 
     def _members(self, pairs: Sequence[tuple[str, bool]]) -> str:
@@ -155,14 +171,25 @@ class _Writer:
         return found  # pyright: ignore[reportUnknownVariableType]
 
 
+def _bound(length: int) -> None:
+    if length > _LONGEST:
+        raise Unsupported(f"the schema's regex is longer than {_LONGEST} characters.")
+
+
 def _only(said: Mapping[str, Any], *known: str) -> None:
     unknown = sorted(said.keys() - set(known))
     if unknown:
         raise Unsupported(f"{', '.join(unknown)} (beside {known[0]}) cannot be said by a regex here.")
 
 
-def _any(told: Any) -> str:
-    return f"({'|'.join(told)})"
+def _any(told: Iterable[str]) -> str:
+    parts: list[str] = []
+    length = 0
+    for part in told:
+        parts.append(part)
+        length += len(part) + 1
+        _bound(length)
+    return f"({'|'.join(parts)})"
 
 
 def _literals(values: list[Any], said: Mapping[str, Any]) -> str:

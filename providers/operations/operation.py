@@ -10,11 +10,11 @@ from msgspec import Struct
 from providers.errors import Malformed
 
 Kind = Literal["string", "integer", "number", "boolean", "object", "array", "any"]
-Place = Literal["body", "query"]
+Place = Literal["body", "query", "nowhere"]
 
 
 class Argument(NamedTuple):
-    """An argument that a caller may give, by the engine's own name for it."""
+    """An argument that a caller may give, by the engine's own name for it; one that goes nowhere has no name there."""
 
     kind: Kind = "any"
     required: bool = False
@@ -26,7 +26,8 @@ class Operation(Struct, frozen=True):
 
     `open`: takes fields that are not among `arguments`, for a call that has very many. `model_as`: the field for the target's model.
     `needs`: with what the engine must be started, by the status with which it says that it was not; 404 counts where no route is there.
-    `once`: asked of one endpoint. `confirm`: must be confirmed, for it cannot be taken back.
+    `once`: asked of one endpoint. `confirm`: must be confirmed, for it cannot be taken back. `either`: of these one must say something,
+    and one alone: true, or what is not empty; the others are not sent.
     """
 
     method: Literal["GET", "POST"]
@@ -38,6 +39,7 @@ class Operation(Struct, frozen=True):
     needs: Mapping[int, str] = {}
     once: bool = False
     confirm: bool = False
+    either: tuple[str, ...] = ()
 
 
 class Call(NamedTuple):
@@ -86,10 +88,12 @@ _TYPES: Mapping[Kind, tuple[type, ...]] = {
 
 
 def call(name: str, operation: Operation, said: Mapping[str, Any], model: str) -> Call:
-    """The call with these arguments. Raises Malformed for those that are missing, unknown or of a wrong type."""
+    """The call with these arguments. Raises Malformed for those that are missing, unknown or of a wrong type, and for a stream."""
     for key, argument in operation.arguments.items():
         if argument.required and said.get(key) is None:
             raise Malformed(f"`{name}` needs `{key}`.", param=key)
+    if operation.open and said.get("stream"):
+        raise Malformed(f"`{name}` is answered whole: leave `stream` out.", param="stream")
     body: dict[str, Any] = dict(operation.fixed)
     query: list[tuple[str, str]] = []
     for key, value in said.items():
@@ -101,10 +105,14 @@ def call(name: str, operation: Operation, said: Mapping[str, Any], model: str) -
             continue
         if not _is_of(value, argument.kind):
             raise Malformed(f"`{key}` of `{name}` must be of type {argument.kind}.", param=key[:60])
+        if argument.place == "nowhere" or (key in operation.either and not value):
+            continue
         if argument.place == "body":
             body[key] = value
         else:
             query += [(key, _word(each)) for each in cast("list[object]", value if isinstance(value, list) else [value])]
+    if operation.either and len([key for key in operation.either if said.get(key)]) != 1:
+        raise Malformed(f"`{name}` needs one of these, and one alone: {', '.join(operation.either)}.", param=operation.either[0])
     if operation.model_as is not None:
         body.setdefault(operation.model_as, model)
     tail = f"?{urlencode(query)}" if query else ""

@@ -13,12 +13,14 @@ _SCALE_OUT = "start vLLM with --enable-scale-out"
 OFFER = Offer(
     {
         "metrics": Operation("GET", ("/metrics",)),
-        # Without request_ids the first of them aborts all, the second refuses.
+        # Without request_ids, or with none in it, the first of them aborts all, and the second refuses, or does nothing: all must be asked
+        # for. `abort_all` is our word, as other engines have it.
         "abort": Operation(
             "POST",
             ("/abort_requests", "/inference/v1/abort_requests"),
-            {"request_ids": items()},
+            {"request_ids": items(), "abort_all": flag(place="nowhere")},
             needs={403: _ABORT, 404: _ABORT},
+            either=("request_ids", "abort_all"),
         ),
         "sleep": Operation("POST", ("/sleep",), {"level": integer(place="query"), "mode": string(place="query")}, needs={404: _DEV}),
         "wake": Operation("POST", ("/wake_up",), {"tags": items(place="query")}, needs={404: _DEV}),

@@ -166,6 +166,59 @@ WORDS: dict[str, tuple[dict[str, Any], Callable[[str], None]]] = {
     "structured_outputs.structural_tag": ({"structured_outputs": {"structural_tag": json.dumps(TAG)}}, is_tagged),
 }
 
+# As BOOKING, without bounds of numbers, which no regex says.
+ROOMY: dict[str, Any] = {**BOOKING, "properties": {**BOOKING["properties"], "nights": {"enum": [1, 7, 14]}}}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"guided_json": ROOMY, "guided_whitespace_pattern": "[ ]{1,2}"},
+        {"structured_outputs": {"json": ROOMY, "whitespace_pattern": "[ ]{1,2}"}},
+    ],
+    ids=["guided_whitespace_pattern", "structured_outputs"],
+)
+@EACH_CALLER
+@STREAMED
+def test_white_space_is_as_it_was_asked_for(client: httpx.Client, caller: Caller, fields: dict[str, Any], stream: bool):
+    heard = caller.hear(client, stream, **fields)
+    is_booking(heard.text)
+    assert heard.text.startswith("{ ")
+    assert re.search('" {1,2}: {1,2}(true|false) {1,2}}$', heard.text)
+    assert heard.how == "converted"
+
+
+@EACH_CALLER
+@STREAMED
+def test_any_object_is_one(client: httpx.Client, caller: Caller, stream: bool):
+    heard = caller.hear(client, stream, structured_outputs={"json_object": True})
+    assert heard.how == "enforced"
+    assert heard.text.startswith("{")
+
+
+@EACH_CALLER
+@STREAMED
+def test_a_dot_is_never_the_end_of_a_line(client: httpx.Client, caller: Caller, stream: bool):
+    heard = caller.hear(client, stream, guided_regex=".{100}<end>")
+    assert heard.text.endswith("<end>")
+    assert "\n" not in heard.text
+    assert heard.how == "converted"
+
+
+@EACH_CALLER
+@STREAMED
+def test_what_the_engine_passes_over_in_a_schema_is_looked_at_before_a_caller_sees_it(client: httpx.Client, caller: Caller, stream: bool):
+    schema = {"type": "integer", "minimum": 1, "maximum": 3, "not": {"enum": [1]}}
+    # Some of these answers obey, and some do not.
+    told = [caller.ask(client, stream, guided_json=schema, temperature=0.8 + each / 100) for each in range(12)]
+    assert {answer.status_code for answer in told} == {200, 502}
+    for answer in told:
+        if answer.status_code == 200:
+            assert answer.headers["x-narthex-guided"] == "validated"
+            assert json.loads(_READERS[caller.path](_events(answer) if stream else [answer.json()])[0]) in (2, 3)
+        else:
+            assert "constraint_not_obeyed" in answer.text or answer.json()["type"] == "error"
+
 
 @pytest.mark.parametrize("word", WORDS)
 @EACH_CALLER

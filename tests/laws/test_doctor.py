@@ -183,6 +183,17 @@ ILL = {
         "Name a model",
     ),
     "too many slow engines": (engines.judge(EngineFacts((GPU, SPARE), {}, 7), DIRECTORY), "warning", "7 endpoint(s)", "look again"),
+    "a LoRA adapter that is not loaded": (
+        engines.judge(
+            EngineFacts((msgspec.structs.replace(GPU, loras=frozenset({"sql"})), SPARE), {}),
+            msgspec.structs.replace(
+                DIRECTORY, models={"terse": ModelConfig((Target("gpu", "Small-1", lora="poems"),)), **DIRECTORY.models}
+            ),
+        ),
+        "warning",
+        "Model terse: gpu on http://10.0.0.5:8000 has no LoRA adapter 'poems': callers of it are refused (404). It has: sql.",
+        "load_lora",
+    ),
     "no credential": (of_engines(GPU, SPARE, gpu="There is none."), "wrong", "Provider gpu: There is none.", "environment"),
     "nothing configured": (engines.judge(EngineFacts((), {}), Directory(0, "", {}, {})), "warning", "No provider", "narthex apply"),
     "a limit that no request meets": (of_limits(Limit("tiny", {"all": "each"}, "tokens", 3, "minute")), "warning", "tiny", "narthex apply"),

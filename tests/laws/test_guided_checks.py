@@ -1,11 +1,13 @@
 """Laws of checks: what nothing could obey is refused with its place, whatever it is made of; a known one costs next to nothing."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import time
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +15,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
+from app.gateway.checking.checker import Checker, NoAnswer
 from app.gateway.checking.known import Known
+from app.gateway.checking.tasks import Order, Task
 from app.gateway.checks import Checks
 from providers.dialect import Ask
 from providers.dialects.catalogue import DIALECTS
-from providers.errors import AskError, Malformed
+from providers.errors import AskError, Malformed, Unavailable
 from providers.guided import Choice, Constraint, Grammar, JsonObject, JsonSchema, Output, Regex, StructuralTag, kind_of
 
 few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -77,8 +81,11 @@ GOOD: dict[str, Any] = {
     "50 kB": wide(600),
     "references that fan out": references(20, "anyOf"),
     "100 references one after the other": references(100, "allOf"),
-    "very long strings": {"type": "string", "maxLength": 10**9},
-    "very many items": {"type": "array", "items": {"type": "array", "items": {"type": "string", "minLength": 1000}, "minItems": 10**6}},
+    "long strings": {"type": "string", "maxLength": 100_000},
+    "a property that is called as a keyword": {"properties": {"maxLength": {"type": "integer"}, "enum": {"type": "null"}}},
+    "a reference by an anchor": {"$defs": {"n": {"$anchor": "node", "type": "null"}}, "$ref": "#node"},
+    "a reference to itself within": {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}},
+    "a pattern that looks ahead for bounds": {"type": "string", "pattern": "^(?=limit exceeded)"},
     "a pattern that backtracks": {"type": "string", "pattern": "^(a+)+$"},
     "a pattern that looks ahead": {"type": "string", "pattern": "^(?=a).*$"},
     "what llguidance cannot do": {"not": {"type": "null"}, "if": {"type": "string"}, "then": {"minLength": 2}, "uniqueItems": True},
@@ -95,6 +102,21 @@ BAD: dict[str, tuple[Any, str]] = {
     "a reference to elsewhere": ({"properties": {"a": {"$ref": "https://elsewhere.test/b"}}}, ".properties.a.$ref"),
     "a draft that nobody knows": ({"$schema": "https://elsewhere.test/draft"}, ".$schema"),
     "a reference to itself": ({"$ref": "#"}, ".$ref"),
+    "a reference to itself by another": (
+        {"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"allOf": [{"$ref": "#/$defs/a"}]}}},
+        ".$defs.b.allOf[0].$ref",
+    ),
+    "a reference to elsewhere, in a property called as a keyword": (
+        {"properties": {"default": {"$ref": "https://elsewhere.test"}}},
+        ".properties.default.$ref",
+    ),
+    "very long strings": ({"properties": {"a": {"type": "string", "maxLength": 10**9}}}, ".properties.a.maxLength"),
+    "very many items": ({"type": "array", "items": {"type": "array", "minItems": 10**6}}, ".items.minItems"),
+    "very many repetitions": ({"pattern": "^(?:a|[b-z]{1,400}){1,400}$"}, ".pattern"),
+    "very many repetitions in a name": (
+        {"patternProperties": {"^(?:a|[b-z]{1,400}){1,400}$": {}}},
+        ".patternProperties.^(?:a|[b-z]{1,400}){1,400}$",
+    ),
     "nothing satisfies it": ({"type": "string", "minLength": 3, "maxLength": 2}, ""),
     "nothing at all": (False, ""),
     "alternatives that multiply": (
@@ -163,7 +185,25 @@ async def test_a_schema_that_nothing_can_obey_is_refused_with_its_place(checks: 
         ("openai_chat", {"regex": r"(a)\1"}, "regex"),
         ("openai_chat", {"guided_regex": ""}, "guided_regex"),
         ("openai_chat", {"guided_regex": "a\0"}, "guided_regex"),
-        ("openai_chat", {"structured_outputs": {"regex": "a" * 600_000}}, "structured_outputs.regex"),
+        ("openai_chat", {"structured_outputs": {"regex": "a" * 600_000}}, "structured_outputs"),
+        ("openai_chat", {"guided_regex": "[a-z]{1,100000}"}, "guided_regex"),
+        ("openai_chat", {"guided_regex": "((a{1,100}){1,100}){1,100}"}, "guided_regex"),
+        ("openai_chat", {"guided_regex": "(" * 9000 + ")" * 9000}, "guided_regex"),
+        ("openai_chat", {"guided_regex": r"[^\s\S]"}, "guided_regex"),
+        ("openai_chat", {"guided_grammar": 'root ::= ("a"{1000}){1000}'}, "guided_grammar"),
+        ("openai_chat", {"guided_grammar": "root ::= a\na ::= b\nb ::= a"}, "guided_grammar"),
+        ("openai_chat", {"guided_json": "[" * 9000}, "guided_json"),
+        ("openai_chat", {"guided_json": PERSON, "guided_whitespace_pattern": "[ ]{0,100000}"}, "guided_whitespace_pattern"),
+        ("openai_chat", {"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+        ("openai_responses", {"text": {"format": {"type": "json_schema", "name": "a"}}}, "text.format.schema"),
+        (
+            "anthropic_messages",
+            {
+                "output_config": {"format": {"type": "json_schema", "schema": PERSON}},
+                "output_format": {"type": "json_schema", "schema": PERSON},
+            },
+            "output_format",
+        ),
         ("openai_chat", {"guided_grammar": "start: nowhere"}, "guided_grammar"),
         ("openai_chat", {"guided_grammar": "no grammar"}, "guided_grammar"),
         ("openai_chat", {"ebnf": 'root ::= "a" nowhere'}, "ebnf"),
@@ -267,6 +307,7 @@ def named(told: Output | str | bool) -> str:
         (JsonSchema(Raw(b'{"not":{"type":"null"},"uniqueItems":true}')), "[1, 1]", False, False),
         (JsonObject(), '{"a": [1]}', True, True),
         (JsonObject(), '{"a": [1', False, True),
+        (JsonSchema(Raw(b'{"type":"integer","minimum":100}')), "12", False, True),
         (JsonObject(), "[1]", False, False),
         (Regex("[a-z]{3}"), "abc", True, True),
         (Regex("^[a-z]{3}$"), "ab", False, True),
@@ -322,6 +363,49 @@ async def test_checks_go_on_when_their_process_is_killed() -> None:
     finally:
         await checks.stop()
     assert checks.pid is None
+
+
+async def test_a_process_that_hangs_is_given_up_and_the_next_order_has_another() -> None:
+    checker = Checker(0.3)
+    order = Order((Task("regex", "a"),), 0.05)
+    try:
+        while True:
+            with contextlib.suppress(NoAnswer):  # while it starts
+                await checker.judge(order)
+                break
+        hanging = checker.pid
+        assert hanging is not None
+        os.kill(hanging, signal.SIGSTOP)
+        with pytest.raises(NoAnswer):
+            await checker.judge(order)
+        assert not is_running(hanging)
+    finally:
+        await checker.stop()
+    with pytest.raises(NoAnswer):
+        await checker.judge(order)
+    assert checker.pid is None
+
+
+async def test_the_process_that_checks_holds_no_secrets_and_ends_with_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NARTHEX_SECRET", "hidden")
+    checks = Checks()
+    await checks.constraint(ask(guided_regex="a"))
+    pid = checks.pid
+    assert pid is not None
+    assert b"hidden" not in environment_of(pid)
+    late = asyncio.create_task(checks.constraint(ask(guided_regex="b")))
+    await asyncio.sleep(0)
+    await checks.stop()
+    assert isinstance((await asyncio.gather(late, return_exceptions=True))[0], Constraint | Unavailable)
+    assert not is_running(pid)
+
+
+def is_running(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def environment_of(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/environ").read_bytes()
 
 
 async def test_what_is_known_costs_a_fraction_of_what_is_new(checks: Checks) -> None:

@@ -2,9 +2,11 @@
 
 import json
 import re
+import zlib
 from typing import Any
 
 import jsonschema
+import jsonschema_rs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -141,6 +143,74 @@ def test_any_text_is_a_regex_or_refused(pattern: str) -> None:
     assert gbnf.startswith("root ::= ")
 
 
+class Said:
+    """A piece of GBNF and the regex that means the same; `rules` are what it refers to."""
+
+    def __init__(self, gbnf: str, pattern: str, rules: tuple[str, ...] = ()) -> None:
+        self.gbnf, self.pattern, self.rules = gbnf, pattern, rules
+
+
+signs = st.sampled_from('ab"\\\n\t-]^[é/.')
+NAMED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "]": "\\]", "[": "\\[", "-": "\\-", "^": "\\^"}
+by_code = st.sampled_from(["\\x{:02x}", "\\u{:04X}", "\\U{:08x}"])
+
+
+def told(sign: str, code: str | None) -> str:
+    return NAMED.get(sign, sign) if code is None else code.format(ord(sign))
+
+
+letters_said = st.tuples(signs, st.none() | by_code)
+literals = st.lists(letters_said, max_size=3).map(
+    lambda each: Said('"' + "".join(told(*one) for one in each) + '"', "".join(re.escape(sign) for sign, _ in each))
+)
+classes = st.tuples(st.sampled_from(["", "^"]), st.lists(letters_said, min_size=1, max_size=3), st.sampled_from(["", "a-c", "-"])).map(
+    lambda each: Said(
+        f"[{each[0]}{''.join(told(*one) for one in each[1])}{each[2]}]",
+        f"[{each[0]}{''.join(re.escape(sign) for sign, _ in each[1])}{each[2].replace('-', '-' if len(each[2]) > 1 else chr(92) + '-')}]",
+    )
+)
+counted = st.sampled_from([("*", "*"), ("+", "+"), ("?", "?"), ("{2}", "{2}"), (" { 1 , 2 }", "{1,2}"), ("{1,}", "{1,}"), (" *", "*")])
+gaps = st.sampled_from([" ", "  ", "\n  ", " # a comment: root ::= x\n  "])
+
+
+def together(inner: st.SearchStrategy[Said]) -> st.SearchStrategy[Said]:
+    return st.one_of(
+        st.tuples(st.lists(inner, min_size=1, max_size=3), gaps).map(
+            lambda each: Said(
+                "(" + each[1].join(one.gbnf for one in each[0]) + ")",
+                "".join(f"(?:{one.pattern})" for one in each[0]),
+                sum((one.rules for one in each[0]), ()),
+            )
+        ),
+        st.tuples(st.lists(inner, min_size=1, max_size=3), gaps).map(
+            lambda each: Said(
+                "(" + f"{each[1]}|{each[1]}".join(one.gbnf for one in each[0]) + ")",
+                "|".join(f"(?:{one.pattern})" for one in each[0]),
+                sum((one.rules for one in each[0]), ()),
+            )
+        ),
+        st.tuples(inner, counted).map(
+            lambda each: Said(f"({each[0].gbnf}){each[1][0]}", f"(?:{each[0].pattern}){each[1][1]}", each[0].rules)
+        ),
+        inner.map(
+            lambda one: Said(
+                f"part-{len(one.rules)}x{zlib.crc32(one.gbnf.encode())}",
+                one.pattern,
+                (*one.rules, f"part-{len(one.rules)}x{zlib.crc32(one.gbnf.encode())} ::= {one.gbnf}"),
+            )
+        ),
+    )
+
+
+@bounded
+@given(st.recursive(literals | classes, together, max_leaves=4), st.lists(st.text(signs, max_size=4), max_size=5), st.data())
+def test_gbnf_said_in_lark_accepts_the_same(said: Said, others: list[str], data: st.DataObject) -> None:
+    gbnf = "\n".join([f"root ::= {said.gbnf}", *dict.fromkeys(said.rules)])
+    obeying = data.draw(st.from_regex(said.pattern, fullmatch=True, alphabet=st.sampled_from('abc"\\\n\t-]^[é/.z')))
+    for answer in [obeying, *others]:
+        assert by_gbnf(gbnf, answer) == (re.fullmatch(said.pattern, answer) is not None), (gbnf, said.pattern, answer)
+
+
 nasty = st.text(st.sampled_from("ab.|()[]{}*+?^$\\\"'-#& \n\té/"), min_size=1, max_size=6)
 
 
@@ -163,6 +233,25 @@ def test_anchors_hold_all_of_a_pattern_and_are_put_once(pattern: str, others: li
     assert guided.anchored(held) == held
     for answer in others:
         assert (re.search(held.removesuffix("$") + r"\Z", answer) is not None) == (re.fullmatch(pattern, answer) is not None)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "size"),
+    [
+        *(("", 0), ("a", 1), ("a{3}", 3), ("(ab){3}c", 7), ("((a{10}){10}){10}", 1000), ("[a{99}]{2}", 2), (r"\p{L}{4}x", 5), ("a|b*", 2)),
+        *(
+            ("(?:a{2}|b){2,}", 6),
+            ("(?P<x>a){7}", 7),
+            (r"\{9\}", 3),
+            ("(?i:a{5})", 5),
+            (")a{9}", 9),
+            ("a{1,100000}", 100_000),
+            ("[a" * 9, 1),
+        ),
+    ],
+)
+def test_a_regex_unrolled(pattern: str, size: int) -> None:
+    assert guided.unrolled(pattern) == size
 
 
 @pytest.mark.parametrize(("pattern", "held"), [("^a$", "^a$"), ("a", "^(?:a)$"), ("^a|b$", "^(?:^a|b$)$"), (r"^a\$", r"^(?:^a\$)$")])
@@ -222,9 +311,86 @@ def test_a_schemas_regex_holds_the_schema_and_the_white_space(person: dict[str, 
     assert by_regex(pattern, said) == obeys
 
 
+names = st.sampled_from(["a", "b c", "é.", "$ref"])
+scalars: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    st.sampled_from(["integer", "number", "boolean", "null", "string"]).map(lambda kind: {"type": kind}),
+    st.tuples(st.integers(0, 3), st.integers(0, 3)).map(lambda two: {"type": "string", "minLength": min(two), "maxLength": max(two)}),
+    st.sampled_from(["date", "uuid"]).map(lambda name: {"type": "string", "format": name}),
+    st.sampled_from(["^a+$", "b", "^[^a]{1,2}", r"\d$", "^(x|yz)?$"]).map(lambda pattern: {"type": "string", "pattern": pattern}),
+    st.lists(st.sampled_from(["a.b", 1, None, True, 'q"']), min_size=1, max_size=3).map(lambda values: {"enum": values}),
+    st.sampled_from(["a|b", -3, False]).map(lambda value: {"const": value}),
+    st.lists(st.sampled_from(["integer", "null", "string"]), min_size=1, max_size=2, unique=True).map(lambda kinds: {"type": kinds}),
+)
+schemas = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.dictionaries(names, inner, min_size=1, max_size=3).flatmap(
+            lambda inside: st.lists(st.sampled_from(sorted(inside)), unique=True).map(
+                lambda required: {"type": "object", "properties": inside, "required": required}
+            )
+        ),
+        st.tuples(inner, st.integers(0, 2), st.integers(0, 2)).map(
+            lambda each: {"type": "array", "items": each[0], "minItems": min(each[1:]), "maxItems": max(each[1:])}
+        ),
+        st.tuples(inner, st.integers(0, 2)).map(lambda each: {"type": "array", "items": each[0], "minItems": each[1]}),
+        st.lists(inner, min_size=1, max_size=3).map(lambda branches: {"anyOf": branches}),
+    ),
+    max_leaves=4,
+)
+
+
+words = st.sampled_from(["", "a", "aa", "b", "ab", "x", "yz", "q1", "2026-11-21", "2026-02-30", "12345678-1234-1234-1234-1234567890ab"])
+others_said: list[Any] = [0, -3, 10**9, 1.5, True, False, None, "a.b", "a|b", [], {}]
+anything: st.SearchStrategy[Any] = words | st.sampled_from(others_said)
+
+
+def nearly(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
+    """Values that obey a schema more often than not, their properties in its order."""
+    match schema:
+        case {"properties": {**inside}}:
+            return st.fixed_dictionaries({}, optional={name: nearly(each) for name, each in inside.items()}).map(
+                lambda told: {name: told[name] for name in inside if name in told}
+            )
+        case {"items": item}:
+            return st.lists(nearly(item), max_size=3)
+        case {"anyOf": branches}:
+            return st.one_of(*map(nearly, branches))
+        case {"enum": values}:
+            return st.sampled_from(values) | anything
+        case _:
+            return anything
+
+
+@bounded
+@given(schemas.flatmap(lambda schema: st.tuples(st.just(schema), nearly(schema))), st.sampled_from(["", " ", "\n"]), st.integers(0, 40))
+def test_a_schemas_regex_accepts_what_obeys_the_schema_and_nothing_else(told: tuple[dict[str, Any], Any], gap: str, at: int) -> None:
+    schema, value = told
+    pattern = guided.schema_to_regex(Raw(json.dumps(schema).encode()), r"[ \n]?")
+    judge = jsonschema_rs.Draft202012Validator(schema, validate_formats=True)
+    said = json.dumps(value, ensure_ascii=False, separators=(f"{gap},{gap}", f"{gap}:{gap}"))
+    assert (re.fullmatch(pattern, said) is not None) == judge.is_valid(value)
+    assert by_regex(pattern, said) == judge.is_valid(value)
+    broken = said[:at] + said[at + 1 :]
+    assert re.fullmatch(pattern, broken) is None or judge.is_valid(json.loads(broken))
+
+
+@pytest.mark.parametrize(
+    ("date", "is_one"),
+    [("2026-11-21", True), ("2024-02-29", True), ("2000-02-29", True), ("1900-02-29", False), ("2026-02-30", False), ("2026-04-31", False)],
+)
+def test_a_date_is_one_of_the_calendar(date: str, is_one: bool) -> None:
+    pattern = guided.schema_to_regex(Raw(b'{"type":"string","format":"date"}'), None)
+    assert (re.fullmatch(pattern, f'"{date}"') is not None) == is_one
+
+
 @pytest.mark.parametrize(
     "schema",
     [
+        *(
+            {"type": "string", "maxLength": 10**9},
+            {"type": "array", "maxItems": 1000, "items": {"type": "string", "maxLength": 1000}},
+            {"type": "object", "properties": {f"p{at}": {"type": "integer"} for at in range(3000)}},
+        ),
         *(True, {}, {"type": "object"}, {"type": "array"}, {"type": "integer", "minimum": 3}, {"type": "number", "multipleOf": 2}),
         *({"type": "array", "items": {"type": "null"}, "uniqueItems": True}, {"not": {"type": "null"}}, {"oneOf": [{"type": "null"}]}),
         *({"allOf": [{"type": "null"}]}, {"type": "string", "pattern": "^a$", "maxLength": 3}, {"type": "string", "format": "ipv4"}),
@@ -241,7 +407,7 @@ def test_a_schemas_regex_holds_the_schema_and_the_white_space(person: dict[str, 
             {"type": "object", "properties": {}, "required": ["a"]},
         ),
     ],
-    ids=str,
+    ids=lambda schema: f"{schema!s:.60}",
 )
 def test_a_keyword_that_a_regex_cannot_say_is_refused_and_never_passed_over(schema: Any) -> None:
     with pytest.raises(Unsupported):

@@ -8,7 +8,7 @@ import pytest
 
 from providers.engines.llamacpp import LlamaCpp
 from providers.engines.llamacpp_python import LlamaCppPython
-from providers.errors import Malformed, CredentialRefused, Failed, Overloaded, Refused, Unparsed, Unsupported
+from providers.errors import CredentialRefused, Failed, Malformed, Overloaded, Refused, Unparsed, Unsupported
 from providers.provider import BadOption, Provider
 from tests.laws.asking import everything
 from tests.laws.bending import bent

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from providers.errors import Malformed, NotOffered
@@ -47,7 +47,11 @@ def test_a_call_holds_what_was_said(one: tuple[str, str], data: st.DataObject):
         for key, argument in operation.arguments.items()
         if argument.required or data.draw(st.booleans())
     }
+    if operation.either:
+        assume(sum(bool(given_.get(key)) for key in operation.either) == 1)
+        given_ = {key: value for key, value in given_.items() if value or key not in operation.either}
     sent = call(name, operation, given_, "the-model")
+    given_ = {key: value for key, value in given_.items() if operation.arguments[key].place != "nowhere"}
     in_query = {key for key, argument in operation.arguments.items() if argument.place == "query"} & given_.keys()
     assert len(sent.paths) == len(operation.paths) and sent.method == operation.method
     for path, plain in zip(sent.paths, operation.paths, strict=True):
@@ -70,6 +74,30 @@ def test_an_argument_that_the_engine_does_not_have_is_named(one: tuple[str, str]
     if key not in operation.arguments:
         with pytest.raises(Malformed, match="no argument"):
             call(one[1], operation, {**needed, key: 1}, "m")
+
+
+@pytest.mark.parametrize("engine", sorted(engine for engine, name in ALL if name == "generate"))
+def test_a_stream_which_would_come_as_one_text_is_refused_by_name(engine: str):
+    generate, needed = find(engine, "generate"), {"inputs": "x"} if engine == "tgi" else {}
+    with pytest.raises(Malformed) as refused:
+        call("generate", generate, {**needed, "stream": True}, "m")
+    assert refused.value.param == "stream"
+    if generate.open:
+        assert json.loads(call("generate", generate, {"stream": False}, "m").body)["stream"] is False
+
+
+@pytest.mark.parametrize(
+    "said", [{}, {"request_ids": []}, {"request_ids": None}, {"abort_all": False}, {"request_ids": ["a"], "abort_all": True}], ids=str
+)
+def test_vllm_is_told_to_abort_all_only_where_just_that_is_asked_for(said: dict[str, Any]):
+    with pytest.raises(Malformed, match="request_ids, abort_all"):
+        call("abort", find("vllm", "abort"), said, "m")
+
+
+def test_what_vllm_is_to_abort_is_all_or_what_is_named():
+    abort = find("vllm", "abort")
+    assert json.loads(call("abort", abort, {"request_ids": ["a"], "abort_all": False}, "m").body) == {"request_ids": ["a"]}
+    assert json.loads(call("abort", abort, {"request_ids": [], "abort_all": True}, "m").body) == {}
 
 
 WRONG: dict[Kind, list[Any]] = {

@@ -1,5 +1,6 @@
 """The doctor at real servers that are ill: a Valkey that forgets, engines that are away, refuse us, or lack the model."""
 
+import json
 from typing import Any
 
 from app.domain import Directory, ModelConfig, ProviderConfig, Target
@@ -48,7 +49,9 @@ async def test_each_engine_is_asked_with_its_credential_for_what_it_has() -> Non
         if asked.headers.get("authorization") != "Bearer secret":
             await asked.answer(401, b'{"error": "who?"}')
         else:
-            await asked.answer(200, b'{"data": [{"id": "here"}, {"id": "there"}]}')
+            cards = [{"id": "here", "owned_by": "vllm"}, {"id": "there", "owned_by": "vllm"}]
+            cards.append({"id": "sql", "owned_by": "vllm", "parent": "here"})
+            await asked.answer(200, json.dumps({"data": cards}).encode())
 
     engine = ScriptedEngine()
     engine.told["/v1/models"] = models
@@ -69,6 +72,7 @@ async def test_each_engine_is_asked_with_its_credential_for_what_it_has() -> Non
         "mute": ("unset", "x"),
     }
     models_of = {name: ModelConfig((Target(provider, model),)) for name, (provider, model) in targets.items()}
+    models_of |= {name: ModelConfig((Target("good", "here", lora=lora),)) for name, lora in {"adapted": "sql", "unloaded": "poems"}.items()}
     directory = Directory(1, "hash", providers, models_of)
     try:
         facts = await engines.look(directory, {"ENGINE_KEY": " secret\n"})
@@ -83,5 +87,6 @@ async def test_each_engine_is_asked_with_its_credential_for_what_it_has() -> Non
         ("wrong", "Provider gone"),
         ("wrong", "No target answers of model lost."),
         ("warning", "Model misfit"),
+        ("warning", "Model unloaded"),
     }
     assert "secret" not in str(facts)

@@ -150,3 +150,9 @@ async def test_hanging_up_closes_its_connection(ollama: ScriptedOllama, client: 
 async def test_a_raw_prompt_goes_to_its_completions(ollama: ScriptedOllama, sdk: openai.AsyncOpenAI):
     answer = await sdk.completions.create(model="ollama", prompt="Once upon", seed=3)
     assert answer.choices[0].text == "Hello." and ollama.bodies == [{"model": "engine-model", "prompt": "Once upon", "seed": 3}]
+
+
+async def test_its_embeddings_are_asked_for_in_openais_words(ollama: ScriptedOllama, client: httpx.AsyncClient):
+    answer = await client.post("/v1/embeddings", json={"model": "ollama", "input": "Hello.", "encoding_format": "float"})
+    assert (answer.status_code, answer.json()["data"][0]["embedding"]) == (200, [0.5, 0.25])
+    assert ollama.bodies == [{"model": "engine-model", "input": "Hello.", "encoding_format": "float"}]

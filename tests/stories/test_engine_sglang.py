@@ -29,8 +29,10 @@ async def running(service: Service) -> AsyncGenerator[ScriptedSGLang]:
     service.apply(f"""
         [providers]
         sglang = {{ adapter = "sglang", base_url = "http://127.0.0.1:{engine.server.port}" }}
+        again = {{ adapter = "sglang", base_url = "http://127.0.0.1:{engine.server.port}/v1" }}
         [models]
         sglang = {{ targets = [{{ provider = "sglang", model = "engine-model" }}] }}
+        sglang-again = {{ targets = [{{ provider = "sglang", model = "engine-model" }}, {{ provider = "again", model = "engine-model" }}] }}
     """)
     yield engine
     await engine.server.stop()
@@ -217,6 +219,26 @@ async def test_a_refused_request_is_not_aborted_either(client: httpx.AsyncClient
     answer = await client.post("/v1/chat/completions", json={"model": "sglang", "messages": HI})
     await asyncio.sleep(0.1)
     assert (answer.status_code, sglang.aborted) == (503, [])
+
+
+async def test_another_attempt_at_the_same_engine_has_another_id_and_the_first_is_aborted(
+    client: httpx.AsyncClient, sglang: ScriptedSGLang
+):
+    async def break_once(asked: Asked) -> None:
+        if asked.path != "/v1/chat/completions" or sglang.bodies:
+            return await sglang.answer(asked)
+        sglang.bodies.append(asked.body)
+        asked.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{")
+        await asked.writer.drain()
+        asked.cut()
+
+    sglang.server.script = break_once
+    answer = await client.post("/v1/chat/completions", json={"model": "sglang-again", "messages": HI})
+    assert answer.status_code == 200
+    first, second = (body["rid"] for body in sglang.bodies)
+    assert first == answer.headers["x-narthex-inference-id"] and not second.startswith(first)
+    await until(lambda: sglang.aborted != [])
+    assert sglang.aborted == [first]
 
 
 async def until(holds: Any, within_s: float = 5) -> None:

@@ -281,7 +281,7 @@ async def test_an_engine_is_ended_only_when_that_is_confirmed(gpus: Engines):
     ("engine", "operation", "arguments", "script", "why"),
     [
         ("vllm", "sleep", {}, answering("/sleep"), "VLLM_SERVER_DEV_MODE=1"),
-        ("vllm", "abort", {}, answering("/abort_requests", "/inference/v1/abort_requests"), "--enable-scale-out"),
+        ("vllm", "abort", {"abort_all": True}, answering("/abort_requests", "/inference/v1/abort_requests"), "--enable-scale-out"),
         ("vllm", "generate", {}, answering("/inference/v1/generate"), "--enable-scale-out"),
         ("vllm", "unload_lora", {"lora_name": "sql"}, answering("/v1/unload_lora_adapter"), "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"),
         ("lmdeploy", "abort", {}, answering(abort_request=501), "--enable-abort-handling"),

@@ -32,6 +32,14 @@ def in_messages(schema: Any) -> dict[str, Any]:
     return {"output_config": {"format": {"type": "json_schema", "schema": schema}}}
 
 
+def deep(levels: int) -> Any:
+    schema: Any = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+FIELDS = {"chat": "response_format.json_schema.schema", "responses": "text.format.schema", "messages": "output_config.format.schema"}
 SCHEMAS = {"chat": in_chat, "responses": in_responses, "messages": in_messages}
 
 
@@ -74,8 +82,12 @@ def message_of(route: str, body: dict[str, Any]) -> str:
         ({"$ref": "https://elsewhere.test/person.json"}, "nothing is fetched"),
         ({"pattern": "(a"}, "pattern"),
         (BOMB, "too large"),
+        (deep(200), "nested too deeply"),
+        ({"type": "string", "maxLength": 10**9}, "maxLength"),
+        ({"type": "string", "pattern": "^(?:a|[b-z]{1,400}){1,400}$"}, "pattern"),
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "null"}]}}}, "refers to itself"),
     ],
-    ids=["a type that is none", "a reference to elsewhere", "a bad pattern", "a bomb"],
+    ids=["type", "reference", "pattern", "products", "depth", "length", "repetition", "circle"],
 )
 async def test_a_bad_schema_is_told_before_any_engine_works(
     client: httpx.AsyncClient, engine: ScriptedEngine, route: str, schema: Any, fault: str
@@ -85,6 +97,7 @@ async def test_a_bad_schema_is_told_before_any_engine_works(
         answer = await client.post(path, json={"model": model, **body, **SCHEMAS[route](schema)})
         assert answer.status_code == 400, answer.text
         assert fault in message_of(route, answer.json())
+        assert FIELDS[route] in message_of(route, answer.json())
     assert engine.asked == []
 
 
@@ -102,10 +115,14 @@ async def test_a_bad_schema_is_told_before_any_engine_works(
         {"json_schema": {"type": "strin"}},
         {"guided_choice": ["a", ""]},
         {"structural_tag": {"nothing": 1}},
+        {"guided_regex": "[a-z]{1,100000}"},
+        {"guided_grammar": "root ::= root"},
+        {"guided_grammar": 'root ::= ("a"{1000}){1000}'},
+        {"guided_json": "[" * 9000},
         {"guided_regex": "a", "guided_choice": ["a"]},
         {"guided_json": PERSON, "guided_whitespace_pattern": "[a-z]"},
     ],
-    ids=str,
+    ids=lambda fields: f"{fields!s:.60}",
 )
 async def test_a_bad_constraint_in_engines_words_is_told_before_any_engine_works(
     client: httpx.AsyncClient, engine: ScriptedEngine, route: str, fields: dict[str, Any]
@@ -114,6 +131,19 @@ async def test_a_bad_constraint_in_engines_words_is_told_before_any_engine_works
     answer = await client.post(path, json={"model": "guided-vllm", **body, **fields})
     assert answer.status_code == 400, answer.text
     assert any(field in message_of(route, answer.json()) for field in fields)
+    assert engine.asked == []
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_two_constraints_at_once_are_refused_by_both_their_names(
+    client: httpx.AsyncClient, engine: ScriptedEngine, route: str
+) -> None:
+    path, body = ROUTES[route]
+    answer = await client.post(path, json={"model": "guided-vllm", **body, **SCHEMAS[route](PERSON), "guided_regex": "a"})
+    assert answer.status_code == 400, answer.text
+    message = message_of(route, answer.json())
+    assert "guided_regex" in message
+    assert FIELDS[route].partition(".")[0] in message
     assert engine.asked == []
 
 
@@ -166,6 +196,8 @@ async def test_an_answer_that_does_not_obey_reaches_nobody_and_is_charged_for(
     assert answer.status_code == 502, answer.text
     assert "rather" not in answer.text
     assert "did not" in message_of(route, answer.json())
+    if route != "messages":  # whose errors have no code
+        assert answer.json()["error"]["code"] == "constraint_not_obeyed"
     assert len(engine.asked) == 1
     recorded = await service.recorded(answer.headers["x-narthex-inference-id"])
     assert (recorded["charged_input"], recorded["charged_output"]) == (3, 2)
@@ -194,6 +226,57 @@ async def test_a_caller_may_have_it_asked_for_again(client: httpx.AsyncClient, e
     assert "not JSON" in json.dumps(complaint["content"])
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("route", ROUTES)
+async def test_a_retry_of_the_request_is_told_how_it_was_held_and_so_is_the_record(
+    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, route: str, stream: bool
+) -> None:
+    engine.script = says('{"name": "Ada"}')
+    path, body = ROUTES[route]
+    fields = {"model": "guarded", **body, **SCHEMAS[route](PERSON), "stream": stream}
+    headers = {"idempotency-key": f"held-{route}-{stream}"}
+    first, again = [await client.post(path, json=fields, headers=headers) for _ in range(2)]
+    assert (first.status_code, again.status_code, again.headers.get("x-narthex-replayed")) == (200, 200, "true")
+    assert (first.headers["x-narthex-guided"], again.headers["x-narthex-guided"]) == ("validated", "validated")
+    assert again.content == first.content
+    assert len(engine.asked) == 1
+    assert (await service.recorded(first.headers["x-narthex-inference-id"]))["guided"] == "validated"
+
+
+async def test_each_of_several_answers_is_looked_at(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+    texts = ['{"name": "Ada"}', '{"name": 1}']
+
+    async def two(asked: Asked) -> None:
+        told = completion(texts[0])
+        other = completion(texts[1])["choices"][0]
+        told["choices"].append({**other, "index": 1})
+        await asked.answer(200, json.dumps(told).encode())
+
+    engine.script = two
+    fields = {"model": "guarded", "messages": HI, "n": 2, **in_chat(PERSON)}
+    assert (await client.post(ROUTES["chat"][0], json=fields)).status_code == 502
+    texts[1] = '{"name": "Eve"}'
+    answer = await client.post(ROUTES["chat"][0], json=fields)
+    assert [choice["message"]["content"] for choice in answer.json()["choices"]] == texts
+
+
+async def test_an_ask_that_goes_on_from_an_answer_is_held_to_its_own_constraint(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+    engine.script = says('{"name": "Ada"}')
+    path, body = ROUTES["responses"]
+    first = await client.post(path, json={"model": "guarded", **body, **in_responses(PERSON)})
+    onward = {"model": "guarded", "input": "And again?", "previous_response_id": first.json()["id"]}
+    asked = len(engine.asked)
+    refused = await client.post(path, json={**onward, **in_responses({"type": "strin"})})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "text.format.schema.type")
+    assert len(engine.asked) == asked
+    held = await client.post(path, json={**onward, **in_responses(PERSON)})
+    assert (held.status_code, held.headers["x-narthex-guided"]) == (200, "validated")
+    engine.script = says("I'd rather not.")
+    assert (await client.post(path, json={**onward, **in_responses(PERSON)})).status_code == 502
+    free = await client.post(path, json=onward)
+    assert (free.status_code, free.headers.get("x-narthex-guided")) == (200, None)
+
+
 @pytest.mark.parametrize("route", ROUTES)
 async def test_a_stream_that_is_looked_at_is_told_whole_in_the_callers_frames(
     client: httpx.AsyncClient, engine: ScriptedEngine, route: str
@@ -208,15 +291,19 @@ async def test_a_stream_that_is_looked_at_is_told_whole_in_the_callers_frames(
     assert "Ada" in answer.text
 
 
-async def test_an_answer_that_was_cut_off_may_be_a_beginning(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
-    async def cut(asked: Asked) -> None:
-        told = completion('{"name": "A')
-        told["choices"][0]["finish_reason"] = "length"
-        await asked.answer(200, json.dumps(told).encode())
-
-    engine.script = cut
-    answer = await client.post(ROUTES["chat"][0], json={"model": "guarded", "messages": HI, **in_chat(PERSON)})
-    assert answer.json()["choices"][0]["finish_reason"] == "length"
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("route", ROUTES)
+async def test_an_answer_that_was_cut_off_may_be_a_beginning_and_says_that_it_was_cut_off(
+    client: httpx.AsyncClient, engine: ScriptedEngine, route: str, stream: bool
+) -> None:
+    engine.script = says('{"name": "A', "length")
+    path, body = ROUTES[route]
+    fields = {"model": "guarded", **body, **SCHEMAS[route](PERSON), "stream": stream}
+    answer = await client.post(path, json=fields)
+    assert answer.status_code == 200, answer.text
+    assert {"chat": '"length"', "responses": '"max_output_tokens"', "messages": '"max_tokens"'}[route] in answer.text
+    engine.script = says("Of course: {", "length")
+    assert (await client.post(path, json=fields)).status_code == 502
 
 
 async def test_a_call_is_another_answer_than_the_one_that_was_constrained(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
@@ -227,15 +314,17 @@ async def test_a_call_is_another_answer_than_the_one_that_was_constrained(client
     assert answer.json()["choices"][0]["finish_reason"] == "tool_calls"
 
 
-def says(text: str) -> Any:
+def says(text: str, reason: str = "stop") -> Any:
     """Whole or as a stream, as it is asked."""
 
     async def script(asked: Asked) -> None:
         if not asked.body.get("stream"):
-            await asked.whole(text)
+            told = completion(text)
+            told["choices"][0]["finish_reason"] = reason
+            await asked.answer(200, json.dumps(told).encode())
             return
         half = len(text) // 2
-        pieces = (HELLO[0], chunk({"content": text[:half]}), chunk({"content": text[half:]}), *HELLO[-2:])
+        pieces = (HELLO[0], chunk({"content": text[:half]}), chunk({"content": text[half:]}), chunk({}, reason), HELLO[-1])
         await streaming(*pieces)(asked)
 
     return script

@@ -39,14 +39,17 @@ def limits() -> LLParserLimits:
 
 
 def complaint(grammar: str) -> str:
-    """What llguidance has against it; empty: nothing. Raises Fault for one that no answer can so much as begin, as of a rule that is itself."""
+    """What llguidance has against it; empty: nothing."""
+    return LLMatcher.validate_grammar(grammar, BYTES, limits=limits())
+
+
+def check_beginning(grammar: str) -> None:
+    """Raises Fault for what no answer can begin with, as a rule that is itself: engines look for its end in vain."""
     matcher = LLMatcher(BYTES, grammar, log_level=0, limits=limits())
-    if matcher.is_error():
-        return matcher.get_error()
-    matcher.compute_bitmask()
-    if matcher.is_error() and _NO_ANSWER in matcher.get_error():
-        raise Fault("no answer can obey it: it has no first character")
-    return ""
+    if not matcher.is_error():
+        matcher.compute_bitmask()
+        if matcher.is_error() and _NO_ANSWER in matcher.get_error():
+            raise Fault("no answer can obey it: it has no first character")
 
 
 def is_too_large(told: str) -> bool:
@@ -67,9 +70,11 @@ def regex_grammar(pattern: str) -> str:
 def check_regex(pattern: str) -> None:
     """What llguidance refuses here (look-around, back-references, word boundaries) no engine of those that obey regexes can do."""
     check_repetition(pattern)
-    told = complaint(regex_grammar(pattern))
+    grammar = regex_grammar(pattern)
+    told = complaint(grammar)
     if told:
         _refuse(told, _of_regex(told))
+    check_beginning(grammar)
 
 
 def text_grammar(text: str) -> str:
@@ -87,6 +92,7 @@ def check_grammar(text: str) -> None:
     told = complaint(grammar)
     if told:
         _refuse(told, _first_line(told))
+    check_beginning(grammar)
 
 
 def tag_grammar(source: str) -> str | None:

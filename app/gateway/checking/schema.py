@@ -4,7 +4,7 @@ What llguidance merely cannot do (not, if/then, uniqueItems ...) is no fault: an
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 from urllib.parse import unquote, urldefrag, urljoin
 
@@ -29,13 +29,15 @@ _VALUES = frozenset({"const", "enum", "default", "examples", "example"})
 _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 # What is said by these is said of the same value.
 _SAME_VALUE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")
-_COUNTS = (
-    *("minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains", "minProperties", "maxProperties"),
+_COUNTS = frozenset(
+    {"minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains", "minProperties", "maxProperties"},
 )
+_PATTERNS = frozenset({"pattern", "patternProperties"})
 _MOST_COUNTED = 100_000
 _UNSATISFIABLE = re.compile(r"Unsatisfiable schema: ([^\n]*)")
 
 Path = tuple[str | int, ...]
+Objects = Sequence[tuple[Path, Mapping[str, Any]]]
 
 
 class Validator(Protocol):
@@ -45,9 +47,9 @@ class Validator(Protocol):
 def check_schema(source: str) -> None:
     """Raises Fault, or Heavy."""
     schema = read_schema(source)
-    validator(schema)
     if isinstance(schema, dict):
-        _check_size(schema)  # pyright: ignore[reportUnknownArgumentType]
+        _check_places(schema, source)  # pyright: ignore[reportUnknownArgumentType]
+    validator(schema)
     told = complaint(LLMatcher.grammar_from_json_schema(source)) if isinstance(schema, dict) else ""
     unsatisfiable = _UNSATISFIABLE.search(told)
     if schema is False or unsatisfiable:
@@ -73,8 +75,6 @@ def validator(schema: Any) -> Validator:
     """
     draft = _draft(schema)
     try:
-        if isinstance(schema, dict):
-            _check_references(schema)  # pyright: ignore[reportUnknownArgumentType]
         return draft(schema, validate_formats=True, ignore_unknown_formats=True, retriever=_fetch)
     except jsonschema_rs.ValidationError as fault:
         raise Fault(fault.message, tuple(fault.instance_path)) from None
@@ -94,53 +94,79 @@ def _draft(schema: Any) -> Any:
     return draft
 
 
-def _check_references(schema: Mapping[str, Any]) -> None:
-    known = {urldefrag(str(each["$id"]))[0] for _, each in _objects(schema) if isinstance(each.get("$id"), str)}
+def _check_places(schema: Mapping[str, Any], source: str) -> None:
+    """What the meta-schema does not tell: where references lead, and how much is counted to."""
+    objects = list(_objects(schema))
+    _check_size(objects)
+    if 'ef"' not in source and "\\u" not in source:
+        return
+    _check_references(schema, objects)
+    try:
+        _check_circles(schema, objects)
+    except RecursionError:
+        raise Fault("it is nested too deeply") from None
+
+
+def _check_references(schema: Mapping[str, Any], objects: Objects) -> None:
+    known = {urldefrag(str(each["$id"]))[0] for _, each in objects if isinstance(each.get("$id"), str)}
     base = str(schema.get("$id", ""))
-    for path, each in _objects(schema):
+    for path, each in objects:
         for word in _REFERENCES:
             place = each.get(word)
             if isinstance(place, str) and not place.startswith("#") and not _is_known(place, base, known):
                 raise Fault(f"{place!r:.200} lies outside of the schema, and nothing is fetched: put it into $defs", (*path, word))
-    _check_circles(schema)
 
 
-def _check_circles(schema: Mapping[str, Any]) -> None:
+def _check_circles(schema: Mapping[str, Any], objects: Objects) -> None:
     """References that lead back to where they stand, with no step into an object or a list between: engines follow them without end."""
-    objects = list(_objects(schema))
     paths = {id(each): path for path, each in objects}
     anchors = {str(each["$anchor"]): each for _, each in objects if "$anchor" in each}
     seen: set[int] = set()
     under_way: set[int] = set()
 
-    def follow(each: Any) -> None:
-        if not isinstance(each, dict) or id(each) in seen:  # pyright: ignore[reportUnknownArgumentType]
+    def follow(each: Mapping[str, Any]) -> None:
+        if id(each) in seen:
             return
-        seen.add(id(each))  # pyright: ignore[reportUnknownArgumentType]
-        under_way.add(id(each))  # pyright: ignore[reportUnknownArgumentType]
-        place: Any = each.get("$ref")  # pyright: ignore[reportUnknownMemberType]
+        seen.add(id(each))
+        under_way.add(id(each))
+        place = each.get("$ref")
         if isinstance(place, str) and place.startswith("#"):
-            named = _at(schema, place, anchors)
-            if id(named) in under_way:
-                raise Fault("it refers to itself: what it says is never said", (*paths.get(id(each), ()), "$ref"))  # pyright: ignore[reportUnknownArgumentType]
-            follow(named)
+            for named in _directly(_at(schema, place, anchors)):
+                if id(named) in under_way:
+                    raise Fault("it refers to itself: what it says is never said", (*paths.get(id(each), ()), "$ref"))
+                follow(named)
         for word in _SAME_VALUE:
-            inside: Any = each.get(word)  # pyright: ignore[reportUnknownMemberType]
-            for one in inside if isinstance(inside, list) else (inside,):  # pyright: ignore[reportUnknownVariableType]
-                follow(one)
-        under_way.discard(id(each))  # pyright: ignore[reportUnknownArgumentType]
+            for inside in _directly(each.get(word)):
+                follow(inside)
+        under_way.discard(id(each))
 
     for _, each in objects:
         follow(each)
 
 
-def _check_size(schema: Mapping[str, Any]) -> None:
-    for path, each in _objects(schema):
-        for word in _COUNTS:
-            count = each.get(word)
+def _directly(told: Any) -> Iterator[Mapping[str, Any]]:
+    """An object, or those of a list."""
+    match told:
+        case {}:
+            inside: Mapping[str, Any] = told
+            yield inside
+        case [*items]:
+            for each in items:
+                if isinstance(each, dict):
+                    yield each
+        case _:
+            pass
+
+
+def _check_size(objects: Objects) -> None:
+    for path, each in objects:
+        for word in _COUNTS & each.keys():
+            count = each[word]
             if isinstance(count, int | float) and count > _MOST_COUNTED:
                 way_out = "leave it out if it is to be no bound"
                 raise Fault(f"{count} is more than engines can count to: {_MOST_COUNTED} is the most, and {way_out}", (*path, word))
+        if _PATTERNS.isdisjoint(each):
+            continue
         inside = each.get("patternProperties")
         for place, pattern in (("pattern",), each.get("pattern")), *((("patternProperties", name), name) for name in inside or ()):
             if isinstance(pattern, str):
@@ -181,14 +207,22 @@ def _objects(schema: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any
                 inside: Mapping[str, Any] = told
                 yield path, inside
                 for key, value in inside.items():
-                    if key in _NAMED and isinstance(value, dict):
-                        left.extend(((*path, key, name), each) for name, each in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+                    if key in _NAMED:
+                        left.extend(((*path, key, name), each) for name, each in _items(value))
                     elif key not in _VALUES:
                         left.append(((*path, key), value))
             case [*items]:
                 left.extend(((*path, at), value) for at, value in enumerate(items))
             case _:
                 pass
+
+
+def _items(told: Any) -> Iterator[tuple[str, Any]]:
+    match told:
+        case {**inside}:
+            yield from inside.items()
+        case _:
+            pass
 
 
 def _fetch(address: str) -> NoReturn:

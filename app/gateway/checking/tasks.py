@@ -10,6 +10,10 @@ from providers.guided import Kind
 
 HEAD_BYTES = 4
 
+# Of what an error names: a hostile source has paths as long as itself.
+_LONGEST_STEP = 80
+_MOST_STEPS = 30
+
 
 class Task(Struct, frozen=True, array_like=True):
     """`source`: a schema's JSON, a pattern, a grammar, a tag's JSON. `reply` None: the constraint itself is to be looked at.
@@ -46,4 +50,4 @@ def framed(told: Order | Verdict) -> bytes:
 
 def dotted(place: str, path: Sequence[str | int]) -> str:
     """A path within a caller's field, as errors name it."""
-    return place + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return place + "".join(f"[{step}]" if isinstance(step, int) else f".{step:.{_LONGEST_STEP}}" for step in path[:_MOST_STEPS])

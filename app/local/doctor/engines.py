@@ -13,6 +13,7 @@ from msgspec import Struct
 from app.domain import Directory, ProviderConfig
 from app.local.doctor.finding import Finding, Findings
 from providers import catalogue, credentials
+from providers.probing import MODELS, Told, recognise
 from providers.provider import BadOption, versioned
 from providers.transport import Transport
 from providers.wire import UNREADABLE
@@ -24,13 +25,17 @@ _MOST_BYTES = 4 * 1024 * 1024
 
 
 class EndpointFacts(Struct, frozen=True):
-    """What GET /v1/models of one endpoint gave. `status` None: no answer, and `fault` says why. `models` None: it did not list them."""
+    """What GET /v1/models of one endpoint gave. `status` None: no answer, and `fault` says why. `models` None: it did not list them.
+
+    `loras`: the LoRA adapters among them; None: it does not tell them there.
+    """
 
     provider: str
     address: str
     status: int | None
     models: frozenset[str] | None = None
     fault: str | None = None
+    loras: frozenset[str] | None = None
 
 
 class EngineFacts(Struct, frozen=True):
@@ -100,6 +105,7 @@ def judge(facts: EngineFacts, directory: Directory) -> list[Finding]:
 def _judge_models(facts: EngineFacts, directory: Directory, found: Findings) -> None:
     silent = {(each.provider, each.address) for each in facts.endpoints if each.status is None}
     listed = {(each.provider, each.address): each.models for each in facts.endpoints if each.models is not None}
+    loras = {(each.provider, each.address): each.loras for each in facts.endpoints if each.loras is not None}
     unserved: list[str] = []
     for name, model in directory.models.items():
         served = [(each, place) for each in model.targets for place in addresses(each.endpoints, directory.providers[each.provider])]
@@ -112,6 +118,13 @@ def _judge_models(facts: EngineFacts, directory: Directory, found: Findings) -> 
                     f"Model {name}: {target.provider} on {place} does not list {target.model!r} among its models"
                     f" ({', '.join(sorted(has)[:5]) or 'none'}{' ...' if len(has) > 5 else ''}).",
                     "Name a model that it has, unless it serves some that it does not list.",
+                )
+            adapters = loras.get((target.provider, place))
+            if target.lora is not None and adapters is not None and target.lora not in adapters:
+                found.warn(
+                    f"Model {name}: {target.provider} on {place} has no LoRA adapter {target.lora!r}: callers of it are refused (404)."
+                    f" It has: {', '.join(sorted(adapters)[:5]) or 'none'}{' ...' if len(adapters) > 5 else ''}.",
+                    f"Load it (`narthex engines run {name} load_lora`, where the engine takes that), or name one that is there.",
                 )
     if unserved:
         found.wrong(
@@ -173,7 +186,10 @@ async def _ask(transport: Transport, question: _Question) -> EndpointFacts:
             await response.aclose()
     except httpx.TransportError as fault:
         return EndpointFacts(name, address, None, fault=str(fault) or type(fault).__name__)
-    return EndpointFacts(name, address, response.status_code, _models(body) if response.status_code == 200 else None)
+    if response.status_code != 200:
+        return EndpointFacts(name, address, response.status_code)
+    loras = recognise({MODELS: Told(200, body)}).loras
+    return EndpointFacts(name, address, 200, _models(body), loras=None if loras is None else frozenset(loras))
 
 
 async def _read(response: httpx.Response) -> bytes:

@@ -131,10 +131,10 @@ def test_a_context_too_long_is_a_400_for_every_caller(caller: openai.OpenAI, ant
 @pytest.mark.parametrize("engine", ["llamacpp", "llamacpp_python"])
 @pytest.mark.parametrize("tops", [0, 2])
 def test_logprobs_are_told_whole_and_streamed(caller: openai.OpenAI, engine: str, tops: int):
+    create: Any = caller.chat.completions.create
     asked: dict[str, Any] = {"model": engine, "messages": HI, "logprobs": True, "top_logprobs": tops, "extra_body": GREEDY}
-    whole = caller.chat.completions.create(**asked).choices[0].logprobs
-    assert whole is not None and whole.content is not None
-    with caller.chat.completions.create(**asked, stream=True) as chunks:
+    whole: Any = create(**asked).choices[0].logprobs
+    with create(**asked, stream=True) as chunks:
         choices: list[Any] = [choice for chunk in chunks for choice in chunk.choices]
     streamed = [token for choice in choices if choice.logprobs for token in choice.logprobs.content]
     assert [token.token for token in streamed] == [token.token for token in whole.content] and len(streamed) == GREEDY["max_tokens"]

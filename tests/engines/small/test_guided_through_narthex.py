@@ -10,6 +10,7 @@ import jsonschema
 import openai
 import pytest
 
+from tests.engines.running_vllm import Engine
 from tests.engines.shapes import BOOKING, CHOICE, EBNF, LARK, REGEX, ROOM
 from tests.engines.small.said import CALLERS, HI, Caller
 
@@ -72,7 +73,6 @@ CLAIMS: list[Claim] = [
     ("llamacpp_python", schema(TICKET), valid(TICKET), "enforced"),
     ("llamacpp_python", schema(ESCAPED), valid(ESCAPED), "enforced"),
     ("llamacpp_python", schema(AS_A_REGEX), valid(AS_A_REGEX), "enforced"),
-    ("llamacpp_python", {"response_format": {"type": "json_object"}}, valid(OBJECT), "validated"),
     ("llamacpp_python", schema(LOOKED_AT), valid(LOOKED_AT), "validated"),
     ("llamacpp_python", {"guided_json": TICKET}, valid(TICKET), "enforced"),
     ("llamacpp_python", {"guided_regex": REGEX}, matches(REGEX), "converted"),
@@ -97,6 +97,16 @@ def test_a_constraint_is_obeyed(
     text, told = ask(caller, anthropics, engine, fields)
     check(text)
     assert told == how
+
+
+@pytest.mark.parametrize("ask", ["chat", "stream", "responses"])
+def test_any_object_of_llama_cpp_python_is_looked_at(
+    llamacpp_python: Engine, caller: openai.OpenAI, anthropics: anthropic.Anthropic, ask: str
+):
+    """Messages have no word for it."""
+    text, how = CALLERS[ask](caller, anthropics, "llamacpp_python", {"response_format": {"type": "json_object"}})
+    valid(OBJECT)(text)
+    assert how == "validated"
 
 
 TAG = {"type": "structural_tag", "format": {"type": "const_string", "value": "a"}}

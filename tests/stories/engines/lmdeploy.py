@@ -52,8 +52,6 @@ class ScriptedLMDeploy:
 
     async def answer(self, asked: Asked) -> None:
         match asked.path:
-            case "/health":
-                await asked.answer(200, b'{"status":"healthy"}')
             case "/v1/chat/completions" | "/v1/completions":
                 await self._serve(asked, is_chat=asked.path == "/v1/chat/completions")
             case _:

@@ -49,10 +49,6 @@ class ScriptedMiniSGLang:
 
     async def answer(self, asked: Asked) -> None:
         match asked.path:
-            case "/v1":
-                await asked.answer(200, b'{"status":"ok"}')
-            case "/v1/models":
-                await asked.answer(200, b'{"object":"list","data":[{"id":"engine-model","object":"model","owned_by":"mini-sglang"}]}')
             case "/v1/chat/completions":
                 await self._chat(asked)
             case _:

@@ -43,10 +43,6 @@ class ScriptedOllama:
 
     async def answer(self, asked: Asked) -> None:
         match asked.path:
-            case "/api/version":
-                await asked.answer(200, b'{"version":"0.33.1"}')
-            case "/v1/models":
-                await asked.answer(200, b'{"object":"list","data":[{"id":"engine-model","object":"model","owned_by":"library"}]}')
             case "/api/chat":
                 await self._chat(asked)
             case "/v1/completions":
@@ -54,6 +50,11 @@ class ScriptedOllama:
                 told = completion()
                 told["choices"] = [{"index": 0, "text": self.saying.text, "finish_reason": "stop", "logprobs": None}]
                 await asked.answer(200, json.dumps({**told, "object": "text_completion"}).encode())
+            case "/v1/embeddings":
+                self.bodies.append(asked.body)
+                vectors = [{"object": "embedding", "index": 0, "embedding": [0.5, 0.25]}]
+                told = {"object": "list", "data": vectors, "model": "engine-model", "usage": {"prompt_tokens": 2, "total_tokens": 2}}
+                await asked.answer(200, json.dumps(told).encode())
             case _:
                 await asked.answer(404, b"404 page not found", "content-type: text/plain\r\n")
 

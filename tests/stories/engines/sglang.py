@@ -50,12 +50,11 @@ class ScriptedSGLang:
 
     async def answer(self, asked: Asked) -> None:
         match asked.path:
-            case "/server_info":
-                await asked.answer(200, b'{"version":"0.5.23"}')
             case "/abort_request":
                 self.aborted.append(asked.body["rid"])
-                if asked.body["rid"] in self._running:
-                    self._running[asked.body["rid"]].set()
+                for rid, stopped in self._running.items():
+                    if rid.startswith(asked.body["rid"]):
+                        stopped.set()
                 await asked.answer(200, b"", "")
             case "/v1/chat/completions":
                 await self._chat(asked)

@@ -39,10 +39,6 @@ class ScriptedTGI:
 
     async def answer(self, asked: Asked) -> None:
         match asked.path:
-            case "/info":
-                await asked.answer(200, b'{"model_id":"engine-model","max_total_tokens":4096,"version":"3.3.6-dev0"}')
-            case "/v1/models":
-                await asked.answer(200, b'{"object":"list","data":[{"id":"engine-model","object":"model","owned_by":"engine-model"}]}')
             case "/v1/chat/completions":
                 await self._chat(asked)
             case _:

@@ -1,0 +1,125 @@
+"""What xgrammar, in the version that vLLM comes with, holds an answer to: what is_heeded() stands on."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from providers.guided.heeded import is_heeded
+from tests.engines.install import VENV, is_installed
+
+pytestmark = pytest.mark.engines
+
+# Takes lines of [schema, text], and says of each whether the grammar of the schema lets the text through, or what was wrong with it.
+_ASK = """
+import json, sys
+import xgrammar
+tokens = [bytes([each]) for each in range(256)] + [b"<end>"]
+compiler = xgrammar.GrammarCompiler(xgrammar.TokenizerInfo(tokens, vocab_type=xgrammar.VocabType.RAW, stop_token_ids=[256]))
+for schema, text in map(json.loads, sys.stdin):
+    try:
+        matcher = xgrammar.GrammarMatcher(compiler.compile_json_schema(json.dumps(schema)))
+        passes = all(map(matcher.accept_token, text.encode())) and matcher.accept_token(256)
+    except RuntimeError as fault:
+        passes = str(fault)
+    print(json.dumps(passes))
+"""
+
+INTEGER = {"type": "integer"}
+A = {"a": INTEGER}
+TEXTS = [
+    *("0", "1", "2", "3", "4", "5", "6", "-1", "0.0005", "3.5", "1.0", "1e5", "2e5", "-0", "01", "1.", "true", "null", '""', '"a"', '"b"'),
+    *('"A"', '"aa"', '"abc"', '"ab1"', '"\x01"', '"\n"', '"\\"', '"""', '"\\q"', '"\\n"', '"2026-11-21"', '"2026-13-01"'),
+    *('"2026-11-21T12:00:00Z"', '"2026-11-21T25:00:00Z"', '"25:00:00Z"'),
+]
+SCHEMAS: list[dict[str, Any]] = [
+    {},
+    *({"type": kind} for kind in ("object", "array", "string", "integer", "number", "boolean", "null")),
+    {"type": ["integer", "null"]},
+    *({"type": "string", "pattern": each} for each in ("^[a-z]+$", "b", "^.$", "^[^a]$", r"^\w\d?$", r"^\D$", r"^[ -~]\.?$", "^(?:a|b)$")),
+    *({"type": "string", "format": each} for each in ("date", "time", "date-time", "uuid")),
+    *({"type": "integer", key: 3} for key in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")),
+    *({"type": "number", key: value} for key in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum") for value in (3, 3.5, 0)),
+    {"type": "integer", "minimum": 2, "exclusiveMaximum": 5},
+    {"enum": ["a", 1, None, {"a": [1, 2]}]},
+    {"type": "string", "enum": ["a", "b"]},
+    {"const": {"a": 1}},
+    {"anyOf": [INTEGER, {"type": "null"}]},
+    {"type": "object", "properties": A},
+    {"type": "object", "properties": A, "required": ["a"]},
+    {"type": "object", "properties": A, "required": ["a"], "additionalProperties": False},
+    {"type": "object", "properties": A, "additionalProperties": True},
+    {"type": "object", "properties": A, "additionalProperties": INTEGER},
+    {"type": "object", "additionalProperties": INTEGER},
+    {"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}, "required": ["a"], "$defs": {"x": INTEGER}},
+    {"type": "object", "properties": {"a": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}, "required": ["a"]},
+    {"type": "array", "items": INTEGER},
+    {"type": "array", "items": INTEGER, "minItems": 2},
+    {"type": "array", "items": INTEGER, "maxItems": 1},
+    {"type": "array", "maxItems": 1},
+    {"type": "array", "items": False},
+    {"type": "array", "prefixItems": [INTEGER], "items": {"type": "string"}},
+    {"type": "array", "prefixItems": [INTEGER], "items": False, "minItems": 1},
+]
+# Of each of these it lets something through that is not valid, or no JSON.
+PASSED_OVER: list[tuple[dict[str, Any], str]] = [
+    ({"type": "string", "maxLength": 3}, '"\x01"'),
+    ({"type": "string", "minLength": 1}, '"\x01"'),
+    ({"type": "string", "pattern": '^"$'}, '"""'),
+    ({"type": "string", "pattern": r"^\\$"}, '"\\"'),
+    ({"type": "string", "pattern": r"^\n$"}, '"\n"'),
+    ({"type": "string", "pattern": "(?=a)b"}, '"b"'),
+    ({"type": "string", "pattern": "a^b"}, '"ab"'),
+    ({"type": "integer", "enum": ["a", 1]}, '"a"'),
+    ({"const": 1, "type": "string"}, "1"),
+    ({"anyOf": [INTEGER, {"type": "null"}], "type": "integer"}, "null"),
+    ({"oneOf": [INTEGER, {"type": "number"}]}, "1"),
+    ({"allOf": [{"type": "integer", "minimum": 3}, {"maximum": 4}]}, "9"),
+    ({"$ref": "#/$defs/a", "maximum": 3, "$defs": {"a": INTEGER}}, "5"),
+    ({"type": "object", "required": ["b"]}, "{}"),
+    ({"type": "object", "properties": A, "required": ["b"]}, '{"a": 1}'),
+    ({"type": "boolean", "not": {"const": True}}, "true"),
+    ({"if": INTEGER, "then": {"minimum": 3}}, "2"),
+    ({"minimum": 3}, "2"),
+    ({"maxLength": 1}, '"aa"'),
+]
+
+
+@pytest.fixture(scope="module")
+def passes() -> Iterator[Any]:
+    if not is_installed():
+        pytest.skip(f"No xgrammar here: {VENV.name} is missing or out of date. `python -m tests.engines.install` makes it.")
+
+    def ask(pairs: list[tuple[dict[str, Any], str]]) -> list[bool | str]:
+        lines = "".join(json.dumps(pair) + "\n" for pair in pairs)
+        command = [str(VENV / "bin" / "python"), "-c", _ASK]
+        told = subprocess.run(command, input=lines, capture_output=True, text=True, check=True).stdout
+        return [json.loads(line) for line in told.splitlines()]
+
+    yield ask
+
+
+def test_what_counts_as_heeded_lets_nothing_through_that_is_not_valid(passes: Any):
+    assert [schema for schema in SCHEMAS if not is_heeded(schema)] == []
+    pairs = [(schema, text) for schema in SCHEMAS for text in TEXTS]
+    answers = passes(pairs)
+    assert not any(isinstance(answer, str) for answer in answers)
+    assert [pair for pair, let in zip(pairs, answers, strict=True) if let and not is_valid(*pair)] == []
+    assert sum(answers) > 100
+
+
+def test_what_does_not_lets_something_through(passes: Any):
+    assert [schema for schema, _ in PASSED_OVER if is_heeded(schema)] == []
+    assert passes(PASSED_OVER) == [True] * len(PASSED_OVER)
+    assert [pair for pair in PASSED_OVER if is_valid(*pair)] == []
+
+
+def is_valid(schema: dict[str, Any], text: str) -> bool:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return False
+    return jsonschema_rs.Draft202012Validator(schema, validate_formats=True).is_valid(value)
