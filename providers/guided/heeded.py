@@ -1,9 +1,9 @@
 """Whether engines' grammars hold an answer to all that a JSON schema says: of what they do not know they pass over most without a word.
 
 Known to be held by xgrammar, which vLLM, SGLang and LMDeploy use unless they are told otherwise; all else counts as passed over: not, if,
-oneOf, uniqueItems, dependentRequired, formats without a fixed shape, anything beside a $ref or an anyOf, ... And where a string has a
+oneOf, uniqueItems, dependentRequired, formats (dates and times may be such as there are none), anything beside a $ref or an anyOf, ... And where a string has a
 length, or its pattern says a quote, a backslash or a line end, these grammars let through what is no JSON.
-Source: xgrammar 0.2.8, asked for each in 2026-11 (tests/engines/test_xgrammar_direct.py). A date may be one that its month does not have.
+Source: xgrammar 0.2.8, asked for each in 2026-11 (tests/engines/test_xgrammar_direct.py).
 """
 
 import re
@@ -23,7 +23,7 @@ _NAMES: Mapping[type, str] = {
     dict: "object",
 }
 _BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
-_FORMATS = frozenset({"date", "time", "date-time", "uuid"})
+_FORMATS = frozenset({"uuid"})
 _PATTERN = re.compile(r'\^?(?:[^"\\^$(\x00-\x1f]|\\[dDwWsS]|\\[^\w\s"\\]|\((?!\?)|\(\?:|\[\^)*\$?')
 
 

@@ -4,18 +4,61 @@ import json
 from typing import Any
 
 import jsonschema
-import msgspec
 import pytest
 
-from providers.engines.vllm_schemas import is_obeyed
+from providers.guided.heeded import is_heeded
 from tests.engines.asking import ask
 from tests.engines.running_vllm import Engine
-from tests.engines.schemas_seen import OBEYED, PASSED_OVER
 from tests.engines.shapes import ENOUGH_TOKENS
 
 pytestmark = pytest.mark.engines
 
 SAMPLES = 8
+YES: dict[str, Any] = {"type": "boolean"}
+XY: dict[str, Any] = {"enum": ["x", "y"]}
+
+
+def obj(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def two(**more: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"a": YES, "b": YES}, "additionalProperties": False, **more}
+
+
+OBEYED: dict[str, dict[str, Any]] = {
+    "a plain pattern": {"type": "string", "pattern": "^[A-Z]{2}(-|_)\\d{3}x?$"},
+    "a pattern without anchors": {"type": "string", "pattern": "q"},
+    "bounds of integers": {"type": "integer", "minimum": -3, "maximum": 17},
+    "open bounds of integers": {"type": "integer", "exclusiveMinimum": 3, "exclusiveMaximum": 5},
+    "bounds of numbers": {"type": "number", "minimum": -1.25, "maximum": 0.5},
+    "open bounds of numbers": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    "counts of items": {"type": "array", "items": YES, "minItems": 2, "maxItems": 3},
+    "a tuple": {"type": "array", "prefixItems": [YES, XY], "items": False, "minItems": 2},
+    "a tuple with a tail": {"type": "array", "prefixItems": [YES], "items": XY, "minItems": 3, "maxItems": 3},
+    "some that are required": two(required=["b"]),
+    "anyOf": {"anyOf": [YES, {"const": 4}], "description": "One of both."},
+    "values of all types": {"enum": [1, 'a"b\\', None, True, [1], {"b": "é"}]},
+    "a value": {"const": {"a": [1, None, "é"]}},
+    "names with quotes": obj(**{'a"b': YES, "c\\d": YES, "é": YES}),
+    "a reference": {**obj(a={"$ref": "#/$defs/n", "title": "A"}), "$defs": {"n": YES}},
+    "recursion": obj(v=YES, n={"anyOf": [{"type": "null"}, {"$ref": "#"}]}),
+    "uuid": {"type": "string", "format": "uuid"},
+}
+PASSED_OVER: dict[str, dict[str, Any]] = {
+    "a bounded length": {"type": "string", "minLength": 20, "maxLength": 20},
+    "a pattern of quotes": {"type": "string", "pattern": '^["\\\\]{2}$'},
+    "a value and its bounds": {"type": "integer", "enum": [1, 9], "minimum": 5},
+    "a value and another type": {"type": "string", "enum": ["a", 1]},
+    "not": {"type": "boolean", "not": {"const": True}},
+    "if": {**two(required=["a"]), "if": {"properties": {"a": {"const": True}}}, "then": {"required": ["b"]}},
+    "oneOf that overlap": {"oneOf": [{"type": "integer", "minimum": 0, "maximum": 3}, {"type": "integer", "minimum": 2, "maximum": 5}]},
+    "beside anyOf": {"anyOf": [{"minimum": 8}], "type": "integer", "maximum": 9},
+    "beside a reference": {"$defs": {"n": {"type": "integer", "minimum": 0, "maximum": 9}}, "$ref": "#/$defs/n", "minimum": 5},
+    "bounds without a type": {"minimum": 5, "maximum": 6},
+    "an anchor": {**obj(a={"$ref": "#n"}), "$defs": {"n": {"$anchor": "n", "type": "boolean"}}},
+    "ipv4": {"type": "string", "format": "ipv4"},
+}
 
 
 def faults(vllm: Engine, schema: dict[str, Any]) -> list[bool]:
@@ -37,11 +80,11 @@ def is_fault(text: str, schema: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("what", OBEYED)
 def test_a_schema_of_which_we_promise_it_holds_every_answer(vllm: Engine, what: str):
-    assert is_obeyed(msgspec.Raw(msgspec.json.encode(OBEYED[what])))
+    assert is_heeded(OBEYED[what])
     assert not any(faults(vllm, OBEYED[what]))
 
 
 @pytest.mark.parametrize("what", PASSED_OVER)
 def test_a_schema_of_which_we_look_at_the_answer_does_not_hold_every_one(vllm: Engine, what: str):
-    assert not is_obeyed(msgspec.Raw(msgspec.json.encode(PASSED_OVER[what])))
+    assert not is_heeded(PASSED_OVER[what])
     assert any(faults(vllm, PASSED_OVER[what]))
