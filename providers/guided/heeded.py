@@ -1,8 +1,8 @@
 """Whether engines' grammars hold an answer to all that a JSON schema says: of what they do not know they pass over most without a word.
 
 Known to be held by xgrammar, which vLLM, SGLang and LMDeploy use unless they are told otherwise; all else counts as passed over: not, if,
-oneOf, uniqueItems, dependentRequired, formats (dates and times may be such as there are none), anything beside a $ref or an anyOf, ... And where a string has a
-length, or its pattern says a quote, a backslash or a line end, these grammars let through what is no JSON.
+oneOf, uniqueItems, dependentRequired, formats (of dates it allows such as there are none), anything beside a $ref or an anyOf, ...
+And where a string has a length, or its pattern says a quote, a backslash or a line end, these grammars let through what is no JSON.
 Source: xgrammar 0.2.8, asked for each in 2026-11 (tests/engines/test_xgrammar_direct.py).
 """
 
