@@ -90,7 +90,7 @@ async def first(checks: Checks, schema: Any, number: int) -> tuple[float, str]:
     ask = opened(asked(guided_json={"title": f"{number}", **schema}))
     began = time.perf_counter()
     try:
-        await checks.constraint(ask)
+        await checks.constraint(ask, "key")
         found = "passes"
     except Malformed as refused:
         found = refused.message
@@ -98,7 +98,7 @@ async def first(checks: Checks, schema: Any, number: int) -> tuple[float, str]:
 
 
 async def firsts(checks: Checks) -> None:
-    await checks.constraint(opened(asked(guided_regex="a")))
+    await checks.constraint(opened(asked(guided_regex="a")), "key")
     assert checks.pid is not None
     print("A first check\n\n| schema | kB | processor ms (mean of 9) | clock ms (median) | found |\n|---|---|---|---|---|")
     for name, schema in SCHEMAS.items():
@@ -143,10 +143,10 @@ async def known(checks: Checks) -> None:
     for name, raw in asks.items():
         ask = opened(raw)
         try:
-            await checks.constraint(ask)
+            await checks.constraint(ask, "key")
         except Malformed:
             continue
-        check = await each_us(lambda ask=ask: checks.constraint(ask))
+        check = await each_us(lambda ask=ask: checks.constraint(ask, "key"))
         opening = await each_us(lambda raw=raw: opened(raw))
         print(f"| {name} | {check:.2f} | {opening:.1f} |")
     print(f"\n(An empty coroutine: {empty:.2f}.)")

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from providers import guided, lora
 from providers.errors import Unsupported, UpstreamError
-from providers.guided import Constraint, Guiding, Way
+from providers.guided import Constraint, Guiding, JsonSchema, Output, Way
 from providers.media import Kind
 from providers.told import read_error
 from providers.wire import NULL, Body
@@ -136,6 +136,8 @@ class Provider:
         self.options = options
         self.version = version
         self.base_url = base_url
+        if self.at_openai:
+            self.guided_in |= {"openai_responses"}
         self.loras: lora.Known = None
         self.streams: Literal["both", "only", "never"] = stream
         self.stream_usage = bool(options.get("stream_usage", True))
@@ -169,11 +171,12 @@ class Provider:
 
         Whether any server that speaks OpenAI's dialect obeys a schema, nobody knows: so its replies are looked at.
         """
-        return OPENAI_ENFORCES if self._trusted else OPENAI_VALIDATED
+        return OPENAI_ENFORCES if self.vouched or self.at_openai else OPENAI_VALIDATED
 
     @property
-    def _trusted(self) -> bool:
-        return self.options.get("guided") == "enforced" or self.at_openai
+    def vouched(self) -> bool:
+        """Whether the operator says that this server obeys schemas."""
+        return self.options.get("guided") == "enforced"
 
     @property
     def at_openai(self) -> bool:
@@ -189,18 +192,28 @@ class Provider:
         if output is None:
             return None
         if dialect not in _OPENAI_SHAPED:
-            return Guiding("enforced" if dialect in self.guided_in else "validated", output)
+            return Guiding("enforced" if dialect in self.guided_in and self._is_held(output) else "validated", output)
         if dialect == "openai_completions" and dialect not in self.guided_in:
             raise self.unsupported(constraint.field, "its completions have no field for it; its chat has.")
         way = self.guided.get(guided.kind_of(output))
         if way is None:
             raise self.unsupported(constraint.field, f"it has no way to hold an answer to a {guided.titled(output)}.")
+        how = way.how if self._is_held(output) else "validated"
         if as_said or (way.plain and constraint.plain):
-            return Guiding(way.how, output, None, way.quoted)
+            return Guiding(how, output, None, way.quoted)
         try:
-            return Guiding(way.how, output, way.write(output), way.quoted)
+            return Guiding(how, output, way.write(output), way.quoted)
         except Unsupported as reason:
             raise self.unsupported(constraint.field, reason.message) from None
+
+    def _is_held(self, output: Output) -> bool:
+        """OpenAI holds to schemas that are strict; unnamed ones, which are asked for in engines' words, it is told as strict ones.
+
+        Source: https://platform.openai.com/docs/guides/structured-outputs, read 2026-11.
+        """
+        if not self.at_openai or not isinstance(output, JsonSchema):
+            return True
+        return output.strict is True or (output.strict is None and output.name is None)
 
     def bend(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Bent:
         """Makes a body in a dialect of this host's what it takes.
@@ -245,7 +258,7 @@ class Provider:
             return constraint
         output = constraint.output
         try:
-            if "regex" not in self.guided or dialect not in _OPENAI_SHAPED or not isinstance(output, guided.JsonSchema):
+            if "regex" not in self.guided or dialect not in _OPENAI_SHAPED or not isinstance(output, JsonSchema):
                 raise Unsupported("it obeys neither a pattern for white space nor a regex in its place.")
             regex = guided.Regex(guided.schema_to_regex(output.schema, pattern))
         except Unsupported as reason:

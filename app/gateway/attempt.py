@@ -292,21 +292,27 @@ class Attempts:
         stamp: Stamp,
         underway: Underway,
     ) -> Edited | Streaming:
-        """The answer once it is whole and known to obey. Raises NotObeyed."""
+        """The answer once it is whole and known to obey: as it came, unless it came in quotes. Raises NotObeyed."""
         ours, engine = translate.both(asked.dialect, theirs)
         assert asked.constraint is not None
         if streamed:
             folding = Folding(ours, engine, stamp)
-            await _fold(response, folding, self._settings.max_reply_bytes)
+            raw = await _fold(response, folding, self._settings.max_reply_bytes)
             answer = folding.answer()
         else:
-            answer = engine.read_response(await _read(response, self._settings.max_reply_bytes))
+            raw = await _read(response, self._settings.max_reply_bytes)
+            answer = engine.read_response(raw)
         answer = await obeying(translate.finished(answer), guiding, asked.constraint, self._checks)
         if not asked.ask.stream:
-            return translate.written(answer, ours, stamp)
+            if streamed or guiding.quoted:
+                return translate.written(answer, ours, stamp)
+            return translate.whole(raw, asked.dialect, theirs, stamp)
         underway.first_token_us = underway.now_us()
-        telling = translate.Unfolding(ours, engine, stamp)
-        return Streaming(telling.tell(answer), telling, _nothing())
+        if guiding.quoted:
+            telling = translate.Unfolding(ours, engine, stamp)
+            return Streaming(telling.tell(answer), telling, _nothing())
+        editor = translate.editor(asked.dialect, theirs, stamp, streamed=streamed)
+        return Streaming(editor.feed(raw), editor, _nothing())
 
     async def _begin(self, response: httpx.Response, editor: Editor, streamed: bool, underway: Underway) -> Streaming:
         """Reads on until there is something for the caller, or the engine shows that there will not be."""
@@ -348,16 +354,19 @@ async def _prepare(asked: Asked, endpoint: Endpoint, target: Target) -> Prepared
     raise unsupported
 
 
-async def _fold(response: httpx.Response, folding: Folding, limit_bytes: int) -> None:
-    """Raises Garbled over the limit."""
+async def _fold(response: httpx.Response, folding: Folding, limit_bytes: int) -> bytes:
+    """All that came. Raises Garbled over the limit."""
+    blocks: list[bytes] = []
     size_bytes = 0
     async for block in _blocks(response):
         size_bytes += len(block)
         if size_bytes > limit_bytes:
             raise Garbled(f"The engine's answer is larger than {limit_bytes} bytes.")
+        blocks.append(block)
         folding.feed(block)
         if folding.done:
             break
+    return b"".join(blocks)
 
 
 async def _read(response: httpx.Response, limit_bytes: int) -> bytes:

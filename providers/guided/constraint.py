@@ -20,7 +20,8 @@ class Constraint(Struct, frozen=True):
     """`field`: the caller's path of `output`. `plain`: it stands in response_format, in the form that OpenAI gave that.
 
     `tools`: the paths and schemas of the parameters of tools that are to be strict. `spacing`: the white space that the JSON of `output`
-    may hold, as a regex, and the caller's path for it; None: whatever JSON allows.
+    may hold, as a regex, and the caller's path for it; None: whatever JSON allows. `loose`: of `field` and the paths of `tools` those whose
+    schemas say what engines' grammars are not known to hold to (heeded.py).
     """
 
     output: Output | None
@@ -28,6 +29,7 @@ class Constraint(Struct, frozen=True):
     plain: bool = False
     tools: tuple[tuple[str, Raw], ...] = ()
     spacing: tuple[str, str] | None = None
+    loose: frozenset[str] = frozenset()
 
 
 _LONGEST_SPACING = 1_000

@@ -138,7 +138,7 @@ async def checks() -> AsyncGenerator[Checks]:
 
 @pytest.mark.parametrize("name", GOOD)
 async def test_a_schema_that_an_engine_may_obey_passes(checks: Checks, name: str) -> None:
-    found = await checks.constraint(ask(guided_json=GOOD[name]))
+    found = await checks.constraint(ask(guided_json=GOOD[name]), "key")
     assert found is not None
     assert isinstance(found.output, JsonSchema)
     assert json.loads(bytes(found.output.schema)) == GOOD[name]
@@ -148,7 +148,7 @@ async def test_a_schema_that_an_engine_may_obey_passes(checks: Checks, name: str
 async def test_a_schema_that_nothing_can_obey_is_refused_with_its_place(checks: Checks, name: str) -> None:
     schema, path = BAD[name]
     with pytest.raises(Malformed) as refused:
-        await checks.constraint(ask(guided_json=schema))
+        await checks.constraint(ask(guided_json=schema), "key")
     assert refused.value.param == f"guided_json{path}"
 
 
@@ -221,7 +221,7 @@ async def test_a_schema_that_nothing_can_obey_is_refused_with_its_place(checks: 
 )
 async def test_a_fault_is_told_by_the_callers_own_path(checks: Checks, dialect: str, fields: dict[str, Any], place: str) -> None:
     with pytest.raises(Malformed) as refused:
-        await checks.constraint(ask(dialect, **fields))
+        await checks.constraint(ask(dialect, **fields), "key")
     assert refused.value.param == place
 
 
@@ -239,7 +239,7 @@ async def test_a_fault_is_told_by_the_callers_own_path(checks: Checks, dialect: 
     ids=str,
 )
 async def test_what_an_engine_may_obey_passes(checks: Checks, fields: dict[str, Any], kind: type) -> None:
-    found = await checks.constraint(ask(**fields))
+    found = await checks.constraint(ask(**fields), "key")
     assert found is not None
     assert isinstance(found.output, kind)
 
@@ -248,8 +248,8 @@ async def test_what_constrains_nothing_is_none(checks: Checks) -> None:
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "x"}}}]
     nothing: list[dict[str, Any]] = [{}, {"tools": tools}, {"guided_json": None}, {"response_format": {"type": "text"}}]
     for fields in [*nothing, {"guided_whitespace_pattern": " "}]:
-        assert await checks.constraint(ask(**fields)) is None
-    assert await checks.constraint(ask("openai_responses", text={"verbosity": "low"})) is None
+        assert await checks.constraint(ask(**fields), "key") is None
+    assert await checks.constraint(ask("openai_responses", text={"verbosity": "low"}), "key") is None
 
 
 names = st.sampled_from(
@@ -284,7 +284,7 @@ async def test_hostile_constraints_are_answered_and_the_second_answer_is_the_fir
 
 async def told(checks: Checks, fields: dict[str, Any]) -> Any:
     try:
-        return await checks.constraint(ask(**fields))
+        return await checks.constraint(ask(**fields), "key")
     except AskError as fault:
         return type(fault), fault.message, fault.param
 
@@ -344,7 +344,7 @@ async def test_a_reply_that_takes_too_long_to_check_is_not_known_to_obey(checks:
 
 async def test_asks_of_one_content_share_a_check_and_those_that_leave_spoil_it_for_nobody(checks: Checks) -> None:
     asks = [ask(guided_json=wide(200)) for _ in range(8)]
-    waiting = [asyncio.create_task(checks.constraint(each)) for each in asks]
+    waiting = [asyncio.create_task(checks.constraint(each, "key")) for each in asks]
     await asyncio.sleep(0)
     waiting[0].cancel()
     found = await asyncio.gather(*waiting, return_exceptions=True)
@@ -356,10 +356,10 @@ async def test_checks_go_on_when_their_process_is_killed() -> None:
     checks = Checks()
     checks.start()
     try:
-        assert await checks.constraint(ask(guided_regex="first")) is not None
+        assert await checks.constraint(ask(guided_regex="first"), "key") is not None
         assert checks.pid is not None
         os.kill(checks.pid, signal.SIGKILL)
-        assert await checks.constraint(ask(guided_regex="second")) is not None
+        assert await checks.constraint(ask(guided_regex="second"), "key") is not None
     finally:
         await checks.stop()
     assert checks.pid is None
@@ -389,11 +389,11 @@ async def test_a_process_that_hangs_is_given_up_and_the_next_order_has_another()
 async def test_the_process_that_checks_holds_no_secrets_and_ends_with_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NARTHEX_SECRET", "hidden")
     checks = Checks()
-    await checks.constraint(ask(guided_regex="a"))
+    await checks.constraint(ask(guided_regex="a"), "key")
     pid = checks.pid
     assert pid is not None
     assert b"hidden" not in environment_of(pid)
-    late = asyncio.create_task(checks.constraint(ask(guided_regex="b")))
+    late = asyncio.create_task(checks.constraint(ask(guided_regex="b"), "key"))
     await asyncio.sleep(0)
     await checks.stop()
     assert isinstance((await asyncio.gather(late, return_exceptions=True))[0], Constraint | Unavailable)
@@ -410,11 +410,11 @@ def environment_of(pid: int) -> bytes:
 
 async def test_what_is_known_costs_a_fraction_of_what_is_new(checks: Checks) -> None:
     large = ask(guided_json=wide(600))
-    await checks.constraint(large)
+    await checks.constraint(large, "key")
     times: list[int] = []
     for _ in range(50):
         began = time.process_time_ns()
-        await checks.constraint(large)
+        await checks.constraint(large, "key")
         times.append(time.process_time_ns() - began)
     assert min(times) < 1_000_000
 
@@ -433,3 +433,48 @@ def test_what_is_known_is_bounded_and_never_another(said: list[tuple[int, int]])
             assert known.get(content) == content
         assert len(known) <= 5
         assert known.size_bytes <= 50_000
+
+
+async def test_one_caller_does_not_take_the_process_from_the_others(checks: Checks) -> None:
+    hers = [asyncio.create_task(checks.constraint(ask(guided_regex=f"hers{at}"), "hers")) for at in range(40)]
+    await asyncio.sleep(0)
+    assert await checks.constraint(ask(guided_regex="his"), "his") is not None
+    found = await asyncio.gather(*hers, return_exceptions=True)
+    assert sum(isinstance(each, Unavailable) for each in found) == 8
+    assert await checks.constraint(ask(guided_regex="hers again"), "hers") is not None
+
+
+LENGTH: dict[str, Any] = {"type": "string", "minLength": 1}
+TAGGED: dict[str, Any] = {"type": "tag", "begin": "<", "content": {"type": "json_schema", "json_schema": LENGTH}, "end": ">"}
+
+
+def strict(schema: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": "f", "strict": True, "parameters": schema}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "loose"),
+    [
+        ({"guided_json": {"type": "string", "maxLength": 9}}, {"guided_json"}),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"not": {}, "type": "null"}}}},
+            {"response_format"},
+        ),
+        ({"guided_json": {"type": "integer", "minimum": 9}}, set[str]()),
+        ({"tools": [strict({"type": "object"}), strict({"type": "object", "minProperties": 1})]}, {"tools[1].function.parameters"}),
+        (
+            {
+                "structural_tag": {
+                    "format": {"type": "tag", "begin": "<", "content": {"type": "json_schema", "json_schema": LENGTH}, "end": ">"}
+                }
+            },
+            {"structural_tag"},
+        ),
+    ],
+)
+async def test_what_grammars_are_not_known_to_hold_to_is_told_of_a_constraint(
+    checks: Checks, fields: dict[str, Any], loose: set[str]
+) -> None:
+    found = await checks.constraint(ask(**fields), "key")
+    assert found is not None
+    assert found.loose == loose

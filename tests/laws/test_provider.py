@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -196,3 +197,24 @@ def test_a_field_that_an_engine_accepts_is_sent() -> None:
     sent, dropped = bent(build("openai", "mine", {"accepts": list(fields)}), fields, nothing)
     assert (sent, dropped) == (fields, [])
     assert str(build("openai", "other", {}).at_version((1, 2)).version) == "(1, 2)"
+
+
+@pytest.mark.parametrize(
+    ("schema", "how"),
+    [
+        ({"name": "n", "strict": True}, "enforced"),
+        ({"name": "n", "strict": False}, "validated"),
+        ({"name": "n"}, "validated"),
+        ({}, "enforced"),  # in engines' words: it is sent as strict
+    ],
+)
+@pytest.mark.parametrize("dialect", ["openai_chat", "openai_responses"])
+def test_openai_itself_is_believed_where_it_promises(dialect: str, schema: dict[str, Any], how: str):
+    output = guided.JsonSchema(msgspec.Raw(b"{}"), **schema)
+    guiding = Provider("openai", {}).guiding(guided.Constraint(output, "f"), dialect, as_said=False)
+    assert guiding is not None and guiding.how == how
+
+
+def test_only_openai_itself_obeys_the_words_of_responses():
+    assert "openai_responses" in Provider("openai", {}).guided_in
+    assert "openai_responses" not in Provider("other", {}, base_url="http://10.0.0.1").guided_in

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 
 @dataclass
@@ -100,7 +100,7 @@ class ScriptedEngine:
     async def _tell(self, asked: Asked) -> None:
         told = self.told.get(asked.path)
         if callable(told):
-            return await told(asked)
+            return await cast("Script", told)(asked)
         body = told if isinstance(told, bytes) else json.dumps({"detail": "Not Found"} if told is None else told).encode()
         await asked.answer(404 if told is None else 200, body)
 

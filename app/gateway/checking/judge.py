@@ -12,15 +12,19 @@ from app.gateway.checking.grammar import BYTES, check_grammar, check_regex, chec
 from app.gateway.checking.schema import check_schema, read_schema, validator
 from app.gateway.checking.tasks import Order, Task, Verdict
 from providers.guided import Kind
+from providers.guided.heeded import is_heeded
 
 _LONGEST_MESSAGE = 400
 
 
 def judged(order: Order) -> Verdict:
+    loose: list[int] = []
     for at, task in enumerate(order.tasks):
         try:
             if task.reply is None:
                 check(task)
+                if _is_loose(task):
+                    loose.append(at)
             else:
                 check_reply(task, task.reply)
         except Fault as fault:
@@ -31,7 +35,7 @@ def judged(order: Order) -> Verdict:
             return Verdict("heavy", "memory", at)
         except RecursionError:
             return Verdict("heavy", "depth", at)
-    return Verdict("fits")
+    return Verdict("fits", loose=tuple(loose))
 
 
 def check(task: Task) -> None:
@@ -53,6 +57,17 @@ def check(task: Task) -> None:
             check_tag(task.source)
         case "json_object" | "choice":
             pass
+
+
+def _is_loose(task: Task) -> bool:
+    match task.kind:
+        case "json_schema":
+            return not is_heeded(msgspec.json.decode(task.source))
+        case "structural_tag":
+            within = _within(msgspec.json.decode(task.source))
+            return any(kind == "json_schema" and not is_heeded(msgspec.json.decode(source)) for _, kind, source in within)
+        case _:
+            return False
 
 
 _CHECKS: Mapping[str, Callable[[str], None]] = {"json_schema": check_schema, "regex": check_regex}

@@ -35,12 +35,16 @@ class Order(Struct, frozen=True, array_like=True):
 
 
 class Verdict(Struct, frozen=True, array_like=True):
-    """fits: no task shows a fault. faulty: the task `at` does, at `path` within its source. heavy: looking took more than it may."""
+    """fits: no task shows a fault. faulty: the task `at` does, at `path` within its source. heavy: looking took more than it may.
+
+    `loose`: the tasks with a schema to which engines' grammars are not known to hold in full.
+    """
 
     outcome: Literal["fits", "faulty", "heavy"]
     message: str = ""
     at: int = 0
     path: tuple[str | int, ...] = ()
+    loose: tuple[int, ...] = ()
 
 
 def framed(told: Order | Verdict) -> bytes:
