@@ -178,7 +178,7 @@ async def test_an_item_that_is_not_there_is_told_and_reaches_no_engine(
             await client.responses.create(model="scripted", input=[{"type": "item_reference", "id": id}])
         assert (refused.value.param, refused.value.type) == ("input", "invalid_request_error")
 
-    for id in ("msg_1", _id(ours)[:-1] + "f", "x" * 300, *(_id(each) for each in (gone, *unstored))):
+    for id in ("msg_of_nobody", _id(ours)[:-1] + "f", "x" * 300, *(_id(each) for each in (gone, *unstored))):
         await assert_not_found(sdk, id)
     for answer in (ours, native):
         await assert_not_found(others, _id(answer))
