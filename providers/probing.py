@@ -99,10 +99,12 @@ def recognise(told: Mapping[str, Told]) -> Found:
     return Found(engine, version, models, router, _loras(engine, models, told))
 
 
-def listed(told: Told | None) -> tuple[Listed, ...] | None:
-    """The models of an answer to the list of models; None if it is none."""
-    cards = _cards({} if told is None else {MODELS: told})
-    return None if cards is None else tuple(_listed(card) for card in cards)
+def is_other(found: Found, models: Told) -> bool:
+    """Whether the list of models is not as it was, or another engine's."""
+    cards = _cards({MODELS: models})
+    if cards is None:
+        return False
+    return tuple(_listed(card) for card in cards) != found.models or _owner(cards) not in (None, found.engine)
 
 
 def is_ready(told: Told) -> bool:

@@ -26,6 +26,10 @@ Health = Literal["unknown", "answers", "not_ready", "silent", "not_asked"]
 
 _PROBE_TIMEOUT = {"connect": 2.0, "first": 5.0, "read": 5.0, "total": 10.0}
 _PROBE_BYTES = 4 * 1024 * 1024
+# Who is replaced without a pause, by another with the same models, is found out after so long.
+_ANEW_S = 60.0
+# For what was just told to an engine to show.
+_LOOK_AGAIN_S = 3.0
 
 # Requests like the last are made from it; of headers that callers choose there may be as many as callers please.
 _MOST_LINES = 64
@@ -42,7 +46,8 @@ class Line:
 class Endpoint:
     """One address of a provider. `dialects`: those spoken there, best first. `in_flight` and the breaker are this worker's own view.
 
-    `found`: what probing found there; None: nothing yet. `answered_s`: when it last answered a probe, in Unix time.
+    `found`: what probing found there; None: nothing yet. `learned`: when that was, by the monotonic clock; None: to be found anew.
+    `answered_s`: when it last answered a probe, in Unix time.
     """
 
     def __init__(self, config: ProviderConfig, provider: Provider, base_url: str) -> None:
@@ -54,6 +59,7 @@ class Endpoint:
         self.faults = 0
         self.shut_until = 0.0
         self.found: Found | None = None
+        self.learned: float | None = None
         self.answered_s: float | None = None
         self.health: Health = "unknown" if config.adapter in HABITS else "not_asked"
         self._headers: list[Header] | None = None
@@ -115,8 +121,11 @@ class Endpoint:
     def learn(self, found: Found) -> None:
         """From now on it is spoken to as what it is, which may not be what it is configured as."""
         self.found = found
+        self.learned = time.monotonic()
         version = read_numbers(found.version or "")
-        adapter = self.config.adapter if found.engine is None or found.engine not in catalogue.ADAPTERS else found.engine
+        adapter = found.engine if found.engine in catalogue.ADAPTERS else self.config.adapter
+        if adapter == "auto":  # it has answered, as none that we know: so it will be no other
+            adapter = "openai"
         provider = self.provider if adapter == self.provider.name else self._as(adapter)
         if version != provider.version:
             provider = provider.at_version(version)
@@ -150,6 +159,7 @@ class Fleet:
         self._endpoints: Mapping[tuple[str, str], Endpoint] = {}
         self._of_target: dict[tuple[str, tuple[str, ...]], tuple[Endpoint, ...]] = {}
         self._probing: asyncio.Task[None] | None = None
+        self._looking: dict[Endpoint, asyncio.Task[None]] = {}
         self._new = asyncio.Event()
 
     def swap(self, directory: Directory) -> None:
@@ -204,50 +214,77 @@ class Fleet:
         self._probing = asyncio.create_task(self._probe_all())
 
     def stop(self) -> None:
-        if self._probing is not None:
-            self._probing.cancel()
+        for task in (self._probing, *self._looking.values()):
+            if task is not None:
+                task.cancel()
+
+    async def look_again(self, endpoint: Endpoint) -> None:
+        """At all that it tells, for it was told to do something; returns when this worker knows, or after a few seconds."""
+        if endpoint.config.adapter not in HABITS:
+            return
+        async with asyncio.timeout(_LOOK_AGAIN_S):
+            if (before := self._looking.get(endpoint)) is not None:
+                await asyncio.wait((before,))
+            endpoint.learned = None
+            await asyncio.wait((self._probe(endpoint),))
 
     async def _probe_all(self) -> None:
         while True:
             self._new.clear()
-            asked = [endpoint for endpoint in self._endpoints.values() if endpoint.config.adapter in HABITS]
-            await asyncio.gather(*(self._probe(endpoint) for endpoint in asked))
+            for endpoint in self._endpoints.values():
+                if endpoint.config.adapter in HABITS:
+                    self._probe(endpoint)
             try:
                 async with asyncio.timeout(self._settings.probe_interval_s):
                     await self._new.wait()
             except TimeoutError:
                 pass
 
-    async def _probe(self, endpoint: Endpoint) -> None:
-        """An answer closes the breaker and may tell what it is; silence opens it, so that no request has to find out."""
+    def _probe(self, endpoint: Endpoint) -> asyncio.Task[None]:
+        """Each by itself, and one at a time: that one is slow is no matter of the others'."""
+        task = self._looking.get(endpoint)
+        if task is None:
+            task = self._looking[endpoint] = asyncio.create_task(self._look_safely(endpoint))
+            task.add_done_callback(lambda _: self._looking.pop(endpoint, None))
+        return task
+
+    async def _look_safely(self, endpoint: Endpoint) -> None:
         try:
             await self._look(endpoint)
-        except Exception:  # whatever it answered: the others are to be asked again
-            log.exception("an endpoint's answer to its probe cannot be read", extra={"endpoint": endpoint.base_url})
-
-    async def _look(self, endpoint: Endpoint) -> None:
-        """Whether it lives and which models it has; what it is, at first, after a silence, and when its models change."""
-        found = endpoint.found
-        known = found is not None and endpoint.health != "silent"
-        # Of one that is not known the list of models: what is cheap for one engine is a generation for another.
-        path = HABITS[found.engine].alive if known and found is not None and found.engine is not None else probing.MODELS
-        try:
-            alive = await self._get(endpoint, path)
         except httpx.TransportError as fault:
             if endpoint.health != "silent":
                 log.warning("an endpoint does not answer", extra={"endpoint": endpoint.base_url, "fault": repr(fault)})
             self._shut(endpoint, "silent")
-            return
+        except Exception:  # whatever it answered: it is to be asked again
+            log.exception("an endpoint's answer to its probe cannot be read", extra={"endpoint": endpoint.base_url})
+
+    async def _look(self, endpoint: Endpoint) -> None:
+        """Which models it has, what it is, where that may have changed, and whether it lives. Raises httpx.TransportError.
+
+        The models first: what is cheap for one engine is a generation for another, and they say whether it is still the same one.
+        """
+        models = await self._get(endpoint, probing.MODELS)
+        if models.status in (401, 403) and endpoint.renew_credential():
+            models = await self._get(endpoint, probing.MODELS)
         endpoint.answered_s = time.time()
-        models = alive if path == probing.MODELS else await self._get_if_there(endpoint, probing.MODELS)
-        listed = probing.listed(models)
-        if not known or (found is not None and listed is not None and listed != found.models):
-            endpoint.learn(probing.recognise(await self._told(endpoint, {path: alive, probing.MODELS: models})))
+        told = {probing.MODELS: models}
+        # One that is starting, or what stands before it, says nothing about what it is.
+        if models.status < 500 and self._is_to_learn(endpoint, models):
+            endpoint.learn(probing.recognise(await self._told(endpoint, told)))
+        found = endpoint.found
+        path = probing.MODELS if found is None or found.engine is None else HABITS[found.engine].alive
+        alive = told.get(path) or await self._get(endpoint, path)
         if probing.is_ready(alive):
             endpoint.health = "answers"
             endpoint.shut_until = 0.0
         else:
             self._shut(endpoint, "not_ready")
+
+    def _is_to_learn(self, endpoint: Endpoint, models: Told) -> bool:
+        """At first, after a silence or a fault, once a minute, and when its models show that it is not the one that it was."""
+        if endpoint.found is None or endpoint.learned is None or endpoint.health == "silent" or endpoint.faults:
+            return True
+        return time.monotonic() - endpoint.learned > _ANEW_S or probing.is_other(endpoint.found, models)
 
     async def _told(self, endpoint: Endpoint, told: dict[str, Told]) -> Mapping[str, Told]:
         """All that recognise() wants to know."""

@@ -97,9 +97,9 @@ async def test_probes_go_with_the_credential(pool: Pool):
 
 async def test_a_routers_version_is_not_its_engines(pool: Pool, client: httpx.AsyncClient):
     """0.1.9 would be a vLLM of the time of guided_regex, which today's answers with 200 and does not obey."""
-    answer = await client.post(CHAT, json={**HELLO, "model": "stack", "guided_regex": "[A-Z][a-z]*"})
+    answer = await client.post(CHAT, json={**HELLO, "model": "stack", "guided_regex": "[A-Z].*"})
     assert answer.status_code == 200, answer.text
-    assert pool.stack.asked[-1].body["structured_outputs"] == {"regex": "[A-Z][a-z]*"}
+    assert pool.stack.asked[-1].body["structured_outputs"] == {"regex": "[A-Z].*"}
 
 
 async def test_an_adapter_that_one_endpoint_says_it_lacks_is_asked_of_another(pool: Pool, client: httpx.AsyncClient):
