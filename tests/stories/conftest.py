@@ -2,11 +2,13 @@
 
 from collections.abc import AsyncGenerator, Generator
 
+import anthropic
 import httpx
 import openai
 import pytest
 
 from tests.stories import service as services
+from tests.stories.engines.callers import Caller, Chat, Messages, Responses
 from tests.stories.scripted import Asked, ScriptedEngine
 from tests.stories.service import Service
 
@@ -90,3 +92,16 @@ async def client(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
 async def sdk(service: Service) -> AsyncGenerator[openai.AsyncOpenAI]:
     async with openai.AsyncOpenAI(base_url=service.url + "/v1", api_key=service.key, max_retries=0) as sdk:
         yield sdk
+
+
+@pytest.fixture(scope="session")
+async def claude(service: Service) -> AsyncGenerator[anthropic.AsyncAnthropic]:
+    """Anthropic's own, with the same key."""
+    async with anthropic.AsyncAnthropic(base_url=service.url, api_key=service.key, max_retries=0) as own:
+        yield own
+
+
+@pytest.fixture(params=["chat", "responses", "messages"])
+def caller(request: pytest.FixtureRequest, sdk: openai.AsyncOpenAI, claude: anthropic.AsyncAnthropic) -> Caller:
+    """One who asks in each of three APIs."""
+    return {"chat": Chat(sdk), "responses": Responses(sdk), "messages": Messages(claude)}[request.param]

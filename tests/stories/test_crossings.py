@@ -1,7 +1,6 @@
 """Conversations through unmodified SDKs with an engine of another dialect: what only that engine understands comes back to it."""
 
 import json
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import anthropic
@@ -27,7 +26,6 @@ from tests.conformance.situations import (
     Situation,
 )
 from tests.stories.scripted import ScriptedEngine
-from tests.stories.service import Service
 from tests.stories.speaking_engines import MODELS, speaking
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -52,12 +50,6 @@ PLAIN = (
     Situation(name="second", parts=(Reasoning("Then Rome."), ROME), finish="tool_calls"),
     DONE,
 )
-
-
-@pytest.fixture
-async def claude(service: Service) -> AsyncGenerator[anthropic.AsyncAnthropic]:
-    async with anthropic.AsyncAnthropic(base_url=service.url, api_key=service.key, max_retries=0) as sdk:
-        yield sdk
 
 
 async def converse_in_chat(sdk: openai.AsyncOpenAI, model: str, *, streamed: bool) -> str:

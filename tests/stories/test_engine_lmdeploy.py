@@ -11,7 +11,7 @@ import httpx
 import openai
 import pytest
 
-from tests.stories.engines.callers import HI, PARAMETERS, Caller, Chat, Heard, Messages, Responses
+from tests.stories.engines.callers import HI, PARAMETERS, Caller, Chat, Heard
 from tests.stories.engines.lmdeploy import ScriptedLMDeploy, ScriptedProxy
 from tests.stories.engines.telling import Saying
 from tests.stories.service import Service
@@ -51,23 +51,6 @@ def lmdeploy(running: tuple[ScriptedLMDeploy, ScriptedProxy]) -> ScriptedLMDeplo
 def proxy(running: tuple[ScriptedLMDeploy, ScriptedProxy]) -> ScriptedProxy:
     running[1].fresh()
     return running[1]
-
-
-@pytest.fixture(scope="module")
-async def claude(service: Service) -> AsyncGenerator[anthropic.AsyncAnthropic]:
-    async with anthropic.AsyncAnthropic(base_url=service.url, api_key=service.key, max_retries=0) as sdk:
-        yield sdk
-
-
-@pytest.fixture(params=["chat", "responses", "messages"])
-def caller(request: pytest.FixtureRequest, sdk: openai.AsyncOpenAI, claude: anthropic.AsyncAnthropic) -> Caller:
-    match request.param:
-        case "messages":
-            return Messages(claude)
-        case "responses":
-            return Responses(sdk)
-        case _:
-            return Chat(sdk)
 
 
 async def tell(caller: Caller, stream: bool, model: str = "lmdeploy", **more: Any) -> Heard:

@@ -5,12 +5,11 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import anthropic
 import httpx
 import openai
 import pytest
 
-from tests.stories.engines.callers import HI, Caller, Chat, Messages, Responses
+from tests.stories.engines.callers import HI, Caller, Chat
 from tests.stories.engines.ollama import ScriptedOllama
 from tests.stories.engines.telling import Saying
 from tests.stories.service import Service
@@ -38,17 +37,6 @@ async def running(service: Service) -> AsyncGenerator[ScriptedOllama]:
 def ollama(running: ScriptedOllama) -> ScriptedOllama:
     running.fresh()
     return running
-
-
-@pytest.fixture(scope="module")
-async def claude(service: Service) -> AsyncGenerator[anthropic.AsyncAnthropic]:
-    async with anthropic.AsyncAnthropic(base_url=service.url, api_key=service.key, max_retries=0) as sdk:
-        yield sdk
-
-
-@pytest.fixture(params=["chat", "responses", "messages"])
-def caller(request: pytest.FixtureRequest, sdk: openai.AsyncOpenAI, claude: anthropic.AsyncAnthropic) -> Caller:
-    return {"chat": Chat(sdk), "responses": Responses(sdk), "messages": Messages(claude)}[request.param]
 
 
 async def test_an_answer_is_heard_whole_and_streamed(ollama: ScriptedOllama, caller: Caller):

@@ -11,7 +11,7 @@ import httpx
 import openai
 import pytest
 
-from tests.stories.engines.callers import HI, PARAMETERS, Caller, Chat, Heard, Messages, Responses
+from tests.stories.engines.callers import HI, PARAMETERS, Caller, Chat, Heard
 from tests.stories.engines.sglang import TOKENS, ScriptedSGLang
 from tests.stories.engines.telling import Saying
 from tests.stories.scripted import Asked
@@ -42,23 +42,6 @@ async def running(service: Service) -> AsyncGenerator[ScriptedSGLang]:
 def sglang(running: ScriptedSGLang) -> ScriptedSGLang:
     running.fresh()
     return running
-
-
-@pytest.fixture(scope="module")
-async def claude(service: Service) -> AsyncGenerator[anthropic.AsyncAnthropic]:
-    async with anthropic.AsyncAnthropic(base_url=service.url, api_key=service.key, max_retries=0) as sdk:
-        yield sdk
-
-
-@pytest.fixture(params=["chat", "responses", "messages"])
-def caller(request: pytest.FixtureRequest, sdk: openai.AsyncOpenAI, claude: anthropic.AsyncAnthropic) -> Caller:
-    match request.param:
-        case "messages":
-            return Messages(claude)
-        case "responses":
-            return Responses(sdk)
-        case _:
-            return Chat(sdk)
 
 
 async def tell(caller: Caller, stream: bool, **more: Any) -> Heard:

@@ -10,7 +10,7 @@ import httpx
 import openai
 import pytest
 
-from tests.stories.engines.callers import HI, Caller, Chat, Heard, Messages, Responses
+from tests.stories.engines.callers import HI, Caller, Heard
 from tests.stories.engines.vllm import ScriptedVLLM
 from tests.stories.service import Service
 
@@ -55,15 +55,6 @@ def engines(running: dict[str, ScriptedVLLM]) -> dict[str, ScriptedVLLM]:
     for engine in running.values():
         engine.fresh()
     return running
-
-
-@pytest.fixture(params=["chat", "responses", "messages"])
-async def caller(request: pytest.FixtureRequest, service: Service, sdk: openai.AsyncOpenAI) -> AsyncGenerator[Caller]:
-    if request.param == "messages":
-        async with anthropic.AsyncAnthropic(base_url=service.url, api_key=service.key, max_retries=0) as claude:
-            yield Messages(claude)
-    else:
-        yield Chat(sdk) if request.param == "chat" else Responses(sdk)
 
 
 async def tell(caller: Caller, stream: bool, model: str, **more: Any) -> Heard:
