@@ -1,5 +1,6 @@
 """What an endpoint is: which paths to ask by GET, and what their answers say. No I/O."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple, cast
@@ -96,7 +97,7 @@ def recognise(told: Mapping[str, Told]) -> Found:
     models = None if cards is None else tuple(_listed(card) for card in cards)
     router = _router(told, engine, models)
     version = None if router or engine is None else _VERSIONS.get(engine, _no_version)(told)
-    return Found(engine, version, models, router, _loras(engine, models, told))
+    return Found(engine, version, models, router, _loras(engine, models, router, told))
 
 
 def is_other(found: Found, models: Told) -> bool:
@@ -196,26 +197,31 @@ _VERSIONS: Mapping[str, Callable[[Mapping[str, Told]], str | None]] = {
 }
 
 
-def _loras(engine: str | None, models: tuple[Listed, ...] | None, told: Mapping[str, Told]) -> Mapping[str, int | None] | None:
+def _loras(
+    engine: str | None, models: tuple[Listed, ...] | None, router: str | None, told: Mapping[str, Told]
+) -> Mapping[str, int | None] | None:
     """SGLang lists them among its models in later versions only; TGI does not; LMDeploy does not say which models are adapters."""
     if engine == "llamacpp":
         return _numbered(told.get("/lora-adapters"))
     if models is None or engine not in ("vllm", "sglang", "lmdeploy"):
         return None
     adapters: dict[str, int | None] = {model.id: None for model in models if engine == "lmdeploy" or model.parent is not None}
-    return None if engine == "sglang" and not adapters else adapters
+    # Routers tell of an engine's models in words of their own, and not all say which are adapters.
+    return None if not adapters and (engine == "sglang" or router is not None) else adapters
 
 
 def _numbered(told: Told | None) -> dict[str, int | None] | None:
-    """llama.cpp tells of each its number and its file: an adapter's name is the file's, without its ending."""
+    """llama.cpp tells of each its number and its file: an adapter's name is the file's, without its ending, or the whole path."""
     if not _is_list(told):
         return None
-    found: dict[str, int | None] = {}
+    files: dict[str, int] = {}
     for each in cast("list[object]", _read(told)):
         said = cast("dict[str, Any]", each) if isinstance(each, dict) else {}
         if isinstance(said.get("path"), str) and type(said.get("id")) is int:
-            found[PurePosixPath(said["path"]).stem] = said["id"]
-    return found
+            files[said["path"]] = said["id"]
+    # Of two files of one name it is not known which is meant.
+    met = Counter(PurePosixPath(path).stem for path in files)
+    return {**files, **{name: number for path, number in files.items() if met[name := PurePosixPath(path).stem] == 1}}
 
 
 def _listed(card: dict[str, Any]) -> Listed:

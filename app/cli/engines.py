@@ -66,6 +66,7 @@ def run(model: str, operation: str, arguments: tuple[str, ...], as_json: bool) -
 
     \b
     Examples:
+      narthex engines run sandbox metrics --json
       narthex engines run my-model sleep level=1
       narthex engines run my-model load_lora lora_name=sql lora_path=/adapters/sql
       narthex engines run my-model terminate confirm=true endpoint=http://10.0.0.5:23333
@@ -133,5 +134,5 @@ def _engine(told: Mapping[str, Any]) -> str:
 
 
 def _short(answer: Any) -> str:
-    told = answer if isinstance(answer, str) else "" if answer is None else msgspec.json.encode(answer).decode()
+    told = " ".join(answer.split()) if isinstance(answer, str) else "" if answer is None else msgspec.json.encode(answer).decode()
     return told if len(told) <= 200 else told[:199] + "…"

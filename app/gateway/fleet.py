@@ -123,7 +123,7 @@ class Endpoint:
         self.found = found
         self.learned = time.monotonic()
         version = read_numbers(found.version or "")
-        adapter = found.engine if found.engine in catalogue.ADAPTERS else self.config.adapter
+        adapter = found.engine or self.config.adapter
         if adapter == "auto":  # it has answered, as none that we know: so it will be no other
             adapter = "openai"
         provider = self.provider if adapter == self.provider.name else self._as(adapter)
@@ -222,11 +222,10 @@ class Fleet:
         """At all that it tells, for it was told to do something; returns when this worker knows, or after a few seconds."""
         if endpoint.config.adapter not in HABITS:
             return
-        async with asyncio.timeout(_LOOK_AGAIN_S):
-            if (before := self._looking.get(endpoint)) is not None:
-                await asyncio.wait((before,))
-            endpoint.learned = None
-            await asyncio.wait((self._probe(endpoint),))
+        if (before := self._looking.get(endpoint)) is not None:
+            await asyncio.wait((before,), timeout=_LOOK_AGAIN_S)
+        endpoint.learned = None
+        await asyncio.wait((self._probe(endpoint),), timeout=_LOOK_AGAIN_S)
 
     async def _probe_all(self) -> None:
         while True:

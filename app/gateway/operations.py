@@ -1,7 +1,8 @@
 """Operations of engines: told to the endpoints of a model, each in its own engine's words."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -15,9 +16,11 @@ from providers.errors import Malformed, NarthexError, NotOffered, TimedOut, Unkn
 from providers.operations.catalogue import NAMES, OFFERS, find
 from providers.operations.operation import Call, Operation, call
 from providers.provider import server_root
-from providers.wire import UNREADABLE
+from providers.wire import UNREADABLE, Body
 
 _NO_ROUTE = (404, 405)
+# After which an endpoint is not what it was.
+_CHANGING = frozenset({"load_lora", "unload_lora", "sleep", "wake", "update_weights", "terminate"})
 
 Telling = tuple[Endpoint, Operation, Call]
 
@@ -51,10 +54,11 @@ class Operations:
             raise UnknownRoute(f"There is no operation {name!r:.60}. There are: {', '.join(sorted(NAMES))}.")
         arguments = dict(said)
         place, confirmed = arguments.pop("endpoint", None), arguments.pop("confirm", None)
-        there = {endpoint.base_url: (target, endpoint) for target, endpoint in _endpoints(self._fleet, directory, model)}
-        if place is not None and place not in there:
-            raise UnknownRoute(f"{place!r:.200} is no endpoint of {model!r:.100}. There are: {', '.join(there)}.")
-        asked = [there[place]] if place is not None else list(there.values())
+        there = [(target, endpoint) for target in directory.models[model].targets for endpoint in self._fleet.of(target)]
+        asked = [(target, endpoint) for target, endpoint in there if place is None or endpoint.base_url == place]
+        if place is not None and not asked:
+            known = ", ".join(dict.fromkeys(endpoint.base_url for _, endpoint in there))
+            raise UnknownRoute(f"{place!r:.200} is no endpoint of {model!r:.100}. There are: {known}.")
         offered = [(target, endpoint, _find(endpoint, name)) for target, endpoint in asked]
         operations = [operation for _, _, operation in offered if isinstance(operation, Operation)]
         if only_asks and any(operation.method != "GET" or operation.confirm for operation in operations):
@@ -63,23 +67,36 @@ class Operations:
             raise Malformed(f"`{name}` cannot be taken back: send `confirm` with the value true.", param="confirm")
         if operations and all(operation.once for operation in operations):
             able = [each for each in offered if isinstance(each[2], Operation)]
-            offered = [min(able, key=lambda each: (each[1].shut_until, each[1].in_flight))]
-        # All calls are made up before the first is sent: of a slip in the arguments no endpoint is to know.
-        tellings: list[Telling] = []
-        refused: list[Outcome] = []
+            now = time.monotonic()
+            offered = [min(able, key=lambda each: (each[1].shut_until > now, each[1].in_flight))]
+        # All calls are made up before the first is sent: of a slip in the arguments no endpoint is to know. And by address: an endpoint
+        # that serves the model as two targets is told the same only once.
+        tellings: dict[tuple[str, Call], Telling] = {}
+        refused: dict[str, Outcome] = {}
         for target, endpoint, operation in offered:
-            if isinstance(operation, NotOffered):
-                refused.append(_failed(endpoint, operation))
-            else:
-                tellings.append((endpoint, operation, call(name, operation, arguments, target.model)))
-        return [*await asyncio.gather(*(self._tell(*each) for each in tellings)), *refused]
+            try:
+                if isinstance(operation, NarthexError):
+                    raise operation
+                what = call(name, operation, arguments, _model_of(target, endpoint, name, operation))
+                tellings.setdefault((endpoint.base_url, what), (endpoint, operation, what))
+            except Malformed:
+                raise
+            except NarthexError as reason:
+                refused.setdefault(endpoint.base_url, _failed(endpoint, reason))
+        outcomes = await asyncio.gather(*(self._tell(*each) for each in tellings.values()))
+        if name in _CHANGING:
+            # What failed may have come through all the same.
+            await asyncio.gather(*(self._fleet.look_again(endpoint) for endpoint, _, _ in tellings.values()))
+        return [*outcomes, *refused.values()]
 
     async def metrics(self, place: str) -> Outcome:
-        """An endpoint's own metrics, as it tells them. Raises UnknownRoute, NotOffered."""
+        """An endpoint's own metrics, as it tells them. Raises UnknownRoute."""
         endpoint = next((each for each in self._fleet.endpoints if each.base_url == place), None)
         if endpoint is None:
             raise UnknownRoute(f"There is no endpoint {place!r:.200}. GET /admin/v1/endpoints lists those there are.")
-        operation = find(endpoint.provider.name, "metrics")
+        operation = _find(endpoint, "metrics")
+        if isinstance(operation, NarthexError):
+            return _failed(endpoint, operation)
         return await self._tell(endpoint, operation, call("metrics", operation, {}, ""))
 
     async def _tell(self, endpoint: Endpoint, operation: Operation, what: Call) -> Outcome:
@@ -130,17 +147,25 @@ def worst(outcomes: list[Outcome]) -> int:
     return max((outcome.status for outcome in outcomes if outcome.error is not None), default=200)
 
 
-def _endpoints(fleet: Fleet, directory: Directory, model: str) -> Iterator[tuple[Target, Endpoint]]:
-    for target in directory.models[model].targets:
-        for endpoint in fleet.of(target):
-            yield target, endpoint
-
-
-def _find(endpoint: Endpoint, name: str) -> Operation | NotOffered:
+def _find(endpoint: Endpoint, name: str) -> Operation | NarthexError:
+    if endpoint.provider.name == "auto":
+        return Unreachable(f"Which engine is at {endpoint.base_url} is not known yet: it has not answered.")
     try:
         return find(endpoint.provider.name, name)
     except NotOffered as reason:
         return reason
+
+
+def _model_of(target: Target, endpoint: Endpoint, name: str, operation: Operation) -> str:
+    """What the engine calls the target. Raises as name_of() does, and NotOffered where one that computes names no LoRA adapter."""
+    if target.lora is None or not operation.once:
+        return target.model
+    if operation.model_as is None:
+        raise NotOffered(
+            f"The `{name}` of {endpoint.provider.name} is not told the model, and so not its LoRA adapter {target.lora!r:.100}: "
+            "tell a model that has none, and name the adapter in the engine's own words."
+        )
+    return endpoint.provider.name_of(target.model, target.lora, Body())
 
 
 def _failed(endpoint: Endpoint, error: NarthexError) -> Outcome:

@@ -28,6 +28,7 @@ _TITLES: Mapping[str, str] = {
 USUAL_PORTS = (8000, 8080, 3000, 30000, 1919, 23333, 11434)
 _PATIENCE_S = 0.4
 _PATIENCE_IN_ALL_S = 1.2
+_MOST_BYTES = 4 * 1024 * 1024
 _MOST_MODELS = 3
 
 
@@ -69,10 +70,20 @@ def _told(address: str) -> Mapping[str, Told]:
                 if time.monotonic() > until:
                     return told
                 try:
-                    answer = client.get(address + path)
-                    told[path] = Told(answer.status_code, answer.content)
+                    told[path] = _get(client, address + path, until)
                 except httpx.HTTPError:
                     if path == probing.MODELS:
                         return {}
                     told[path] = Told(0, b"")
     return told
+
+
+def _get(client: httpx.Client, url: str, until: float) -> Told:
+    """Of an answer that has no end, or comes too late, nothing: any program may listen on these ports."""
+    body = b""
+    with client.stream("GET", url) as answer:
+        for block in answer.iter_bytes():
+            body += block
+            if len(body) > _MOST_BYTES or time.monotonic() > until:
+                return Told(answer.status_code, b"")
+    return Told(answer.status_code, body)

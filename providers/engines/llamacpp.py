@@ -156,7 +156,10 @@ class LlamaCpp(Provider):
         return bent
 
     def _bend_chat(self, body: Body, losses: Losses, constraint: Constraint | None) -> None:
-        if body.value("parallel_tool_calls") is False:
+        losses.lone_top_logprobs()
+        if body.value("parallel_tool_calls") is False and not (body.value("tools") and body.value("tool_choice") != "none"):
+            del body["parallel_tool_calls"]
+        elif body.value("parallel_tool_calls") is False:
             losses.without("parallel_tool_calls", "it makes several calls at once all the same.")
         if body.value("tools") and body.said("logprobs") and body.value("stream"):
             losses.without("logprobs", "beside tools it tells none in a stream.")

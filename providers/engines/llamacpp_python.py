@@ -76,6 +76,8 @@ _IDLE: Idle = {
     "temperature": (),
     "top_p": (),
     "repetition_penalty": (),
+    # Typed there, so that null, which means not said to callers, would be a 500.
+    **dict.fromkeys(("top_k", "min_p", "min_tokens", "mirostat_mode", "mirostat_tau", "mirostat_eta"), ()),
     "logit_bias": ({},),
 }
 
@@ -153,6 +155,9 @@ class LlamaCppPython(Provider):
             return super().bend(body, dialect, may_drop, constraint)
         losses = Losses(self, body, may_drop)
         losses.leave_out(_IDLE)
+        top_k = body.value("top_k")
+        if isinstance(top_k, int) and top_k < 0:
+            body["top_k"] = 0  # off; it answers negative numbers with 500, and left out would mean 40
         if body.said("max_completion_tokens"):
             body.pop("max_tokens", None)
         if dialect == "openai_chat":
@@ -166,6 +171,7 @@ class LlamaCppPython(Provider):
             del body["parallel_tool_calls"]
         if body.value("logprobs") is True and not body.value("top_logprobs"):
             body["top_logprobs"] = 1  # for none it tells no logprobs at all
+        losses.lone_top_logprobs()
         drop_parts(body, _PARTS if self.options.get("vision") else {**_PARTS, **_IMAGES}, losses)
         _plain_messages(body)
         losses.calls_or_obeys(constraint)

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from providers import guided
 from providers.engines.losses import IDLE, UNKNOWN, UNKNOWN_HINTS, Idle, Losses
-from providers.engines.thoughts import drop_parts, name_reasoning
+from providers.engines.thoughts import drop_parts, name_reasoning, name_system
+from providers.engines.tools import choose_among_allowed, drop_foreign
 from providers.engines.versions import read_numbers
 from providers.engines.xgrammar import honest
 from providers.errors import Unsupported
@@ -145,19 +146,27 @@ class LMDeploy(Provider):
         return bent
 
     def _bend_chat(self, body: Body, losses: Losses, constraint: Constraint | None) -> None:
+        losses.lone_top_logprobs()
         if body.value("logprobs") is False:
             del body["logprobs"]
         if "n" in body and not self._today:
             losses.without("n", "before 0.18 it gives one answer, whatever `n` says (its option `version` tells which it is).")
         if "logit_bias" in body and not self._pytorch:
             losses.without("logit_bias", "of its backends PyTorch alone honours it (option `backend`).")
-        if body.value("parallel_tool_calls") is False and not self._today:
+        if not self._today:
+            choose_among_allowed(body)
+        if body.said("tools"):
+            drop_foreign(body, "openai_chat", losses)
+        if body.value("parallel_tool_calls") is False and not (body.value("tools") and body.value("tool_choice") != "none"):
+            del body["parallel_tool_calls"]
+        elif body.value("parallel_tool_calls") is False and not self._today:
             losses.without("parallel_tool_calls", "before 0.18 it makes several calls at once all the same (option `version`).")
         if body.said("reasoning_effort"):
             self._bend_effort(body, losses)
         if body.said("tool_choice"):
             self._bend_choice(body, losses)
         name_reasoning(body)
+        name_system(body)
         drop_parts(body, _PARTS, losses)
         losses.calls_or_obeys(constraint)
 

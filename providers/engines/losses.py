@@ -26,6 +26,7 @@ IDLE: Idle = {
     "verbosity": ("medium",),
     "modalities": (["text"],),
     "functions": ([],),
+    "function_call": ("none", "auto"),
 }
 
 # What neither SGLang nor LMDeploy has a field for: either reads bodies as pydantic does, and passes over what it does not know.
@@ -75,6 +76,14 @@ class Losses:
         if not (self._may_drop(path) or self._may_drop(path.partition("[")[0].partition(".")[0])):
             raise self._provider.unsupported(path, why)
         self.dropped.append(path)
+
+    def lone_top_logprobs(self) -> None:
+        """`top_logprobs` without `logprobs`: of 0 it asks for nothing, of more for what is not told."""
+        if "top_logprobs" in self._body and self._body.value("logprobs") is not True:
+            if self._body.value("top_logprobs"):
+                self.without("top_logprobs", "it tells none without `logprobs`.")
+            else:
+                del self._body["top_logprobs"]
 
     def calls_or_obeys(self, constraint: Constraint | None) -> None:
         """Refuses tools beside an output: in these engines it binds the whole answer, calls included, from the first token on.

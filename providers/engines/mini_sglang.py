@@ -118,7 +118,7 @@ class _Messages:
             for field in message.keys() - {"role", "content"}:
                 if message[field] is not None and message[field] != []:
                     self._field(f"{path}.{field}", field, given_back=role == "assistant")
-            content = self._text(message.get("content"), path)
+            content = self._text(message.get("content"), path, given_back=role == "assistant")
             if content is not None:
                 told.append({"role": role, "content": content})
         self._body["messages"] = told
@@ -130,9 +130,10 @@ class _Messages:
         else:
             self._losses.part_with(path, "its messages hold a text and nothing else.")
 
-    def _text(self, content: Any, path: str) -> str | None:
+    def _text(self, content: Any, path: str, *, given_back: bool) -> str | None:
+        """Of who said nothing, an empty text: without any message it answers 500."""
         if content is None or isinstance(content, str):
-            return content
+            return "" if content is None and not given_back else content
         texts: list[str] = []
         for at, part in enumerate(content):
             if part.get("type") == "text":

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from providers import guided
 from providers.engines.losses import IDLE, UNKNOWN, UNKNOWN_HINTS, Idle, Losses
-from providers.engines.thoughts import drop_parts, name_reasoning
+from providers.engines.thoughts import drop_parts, name_reasoning, name_system
+from providers.engines.tools import bend_functions
 from providers.engines.xgrammar import bend_strict, honest
 from providers.errors import Overloaded, Unsupported, UpstreamError
 from providers.guided import Constraint, Grammar, Guiding, JsonSchema, Output, Regex, Way
@@ -137,8 +138,15 @@ def _bend_chat(body: Body, losses: Losses, constraint: Constraint | None) -> Non
         # Templates look for either name; SGLang itself sets both by reasoning_effort.
         said = body.pop("enable_thinking")
         body["chat_template_kwargs"] = {"thinking": said, "enable_thinking": said, **(body.value("chat_template_kwargs") or {})}
-    if body.value("top_logprobs") and not body.value("logprobs"):
-        losses.without("top_logprobs", "it tells none without `logprobs`.")
+    losses.lone_top_logprobs()
+    bend_functions(body, losses)
     name_reasoning(body)
+    name_system(body)
     drop_parts(body, _PARTS, losses)
     losses.calls_or_obeys(constraint)
+    if body.value("parallel_tool_calls") is False:
+        if body.value("tools") and body.value("tool_choice") != "none":
+            # Of its parsers few have a grammar that says so; for the others it goes without (function_call/function_call_parser.py).
+            losses.without("parallel_tool_calls", "with most of its tool parsers it makes several calls at once all the same.")
+        else:
+            del body["parallel_tool_calls"]

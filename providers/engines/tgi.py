@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from providers import guided
 from providers.engines.losses import IDLE, UNKNOWN, UNKNOWN_HINTS, Idle, Losses
-from providers.engines.thoughts import drop_parts
+from providers.engines.thoughts import drop_parts, name_system
+from providers.engines.tools import bend_functions
 from providers.guided import Constraint, Output, Way
 from providers.provider import Bent, Provider
 from providers.wire import Body
@@ -104,6 +105,9 @@ class TGI(Provider):
         losses.leave_out(_IDLE_IN_CHAT if dialect == _CHAT else _IDLE)
         if dialect == _CHAT:
             drop_parts(body, _PARTS, losses)
+            name_system(body)
+            losses.lone_top_logprobs()
+            bend_functions(body, losses)
             if body.said("suffix"):
                 losses.without("suffix", "its chat has no such field.")
             constraint = self._calls_or_obeys(body, losses, may_drop, constraint)

@@ -1,4 +1,4 @@
-"""Messages as an engine reads them: reasoning goes back under the name that it has for that, and parts are of kinds that it knows."""
+"""Messages as an engine reads them: roles and reasoning by the names that it has for them, and parts of kinds that it knows."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -8,9 +8,10 @@ from msgspec import Raw
 
 from providers.engines.losses import Losses
 from providers.rest import as_raw
-from providers.wire import UNREADABLE, Body
+from providers.wire import NULL, UNREADABLE, Body
 
 _messages = msgspec.json.Decoder(list[dict[str, Raw]]).decode
+_DEVELOPER, _SYSTEM = Raw(b'"developer"'), Raw(b'"system"')
 _parts = msgspec.json.Decoder(list[dict[str, Raw]]).decode
 
 
@@ -25,11 +26,29 @@ def name_reasoning(body: Body, theirs: Literal["reasoning", "reasoning_content"]
         return
     renamed = False
     for message in messages:
-        if other in message and theirs not in message:
+        if message.get(other, NULL) != NULL and message.get(theirs, NULL) == NULL:
             message[theirs] = message.pop(other)
             renamed = True
     if renamed:
         body["messages"] = messages
+
+
+def name_system(body: Body) -> None:
+    """`developer`, OpenAI's newer name for the system, as `system`: of most models' templates it is passed over in silence, or refused.
+
+    One with tools of its own stays: it is for templates that know it (DeepSeek's). Sources: sgl-project/sglang#40082,
+    vllm-project/vllm#43590, ggml-org/llama.cpp#20215; read 2026-11.
+    """
+    if not body.said("messages") or b'"developer"' not in bytes(as_raw(body["messages"])):
+        return
+    try:
+        messages = _messages(as_raw(body["messages"]))
+    except UNREADABLE:
+        return
+    for message in messages:
+        if message.get("role") == _DEVELOPER and message.get("tools", NULL) == NULL:
+            message["role"] = _SYSTEM
+    body["messages"] = messages
 
 
 def drop_parts(body: Body, kinds: Mapping[bytes, str], losses: Losses) -> None:

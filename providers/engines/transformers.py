@@ -13,7 +13,8 @@ import msgspec
 
 from providers import guided
 from providers.engines.losses import Idle, Losses
-from providers.engines.thoughts import drop_parts
+from providers.engines.thoughts import drop_parts, name_system
+from providers.engines.tools import bend_functions
 from providers.errors import Malformed
 from providers.guided import Constraint
 from providers.provider import Bent, Provider
@@ -46,7 +47,7 @@ _IDLE: Idle = {
     "echo": (False,),
     "suffix": ("",),
     "logprobs": (False,),
-    "top_logprobs": (),
+    "top_logprobs": (0,),
     "presence_penalty": (0,),
     "frequency_penalty": (0,),
     "logit_bias": ({},),
@@ -54,7 +55,8 @@ _IDLE: Idle = {
     "tool_choice": ("auto",),
     "tools": ([],),
     "functions": ([],),
-    "function_call": (),
+    "function_call": ("none", "auto"),
+    **dict.fromkeys(guided.WORDS, ()),
     "stream_options": (),
     "response_format": ({"type": "text"},),
     "modalities": (["text"],),
@@ -142,7 +144,9 @@ class Transformers(Provider):
         losses.leave_out(_IDLE)
         if dialect == "openai_chat":
             self._bend_choice(body)
+            bend_functions(body, losses)
             drop_parts(body, _PARTS, losses)
+            name_system(body)
         if body.said("logit_bias") and dialect == "openai_chat":
             # Whole numbers are a 500 there (seen on 5.23).
             body["logit_bias"] = {id: float(bias) for id, bias in body.value("logit_bias").items()}

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from providers import guided
 from providers.engines.losses import Losses
-from providers.engines.thoughts import drop_parts, name_reasoning
+from providers.engines.thoughts import drop_parts, name_reasoning, name_system
 from providers.engines.versions import read_numbers
 from providers.engines.vllm_fields import ASKS_NOTHING, CHAT_PARTS, UNREAD, UNREAD_HINTS, UNREAD_IN
 from providers.engines.vllm_tools import bend_tools, excludes, give_up_tools
@@ -124,6 +124,7 @@ class VLLM(Provider):
             bend_strict(losses, constraint, vouched=self.vouched)
         if dialect == "openai_chat":
             name_reasoning(body, "reasoning")
+            name_system(body)
             drop_parts(body, CHAT_PARTS, losses)
         either = self._is_since(_EITHER_SINCE) and self._no_strict() is None
         if constraint is not None and excludes(body, constraint, either=either) and give_up_tools(body, constraint.field, may_drop, losses):

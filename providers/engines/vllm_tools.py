@@ -1,24 +1,15 @@
 """Tools as vLLM takes them: functions alone, at least one, and a choice among all of them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from msgspec import Raw
 
 from providers.engines.losses import Losses
+from providers.engines.tools import choose_among_allowed, drop_foreign, kind_of
 from providers.guided import Constraint
 from providers.rest import as_raw
-from providers.wire import UNREADABLE, Body
-
-# Types of tools that are functions of the caller's, by dialect; Messages need not say one.
-_FUNCTIONS: Mapping[str, tuple[bytes, ...]] = {
-    "openai_chat": (b'"function"',),
-    "openai_responses": (b'"function"',),
-    "anthropic_messages": (b"null", b'"custom"'),
-}
-
-_tools = msgspec.json.Decoder(list[dict[str, Raw]]).decode
+from providers.wire import Body
 
 
 def bend_tools(body: Body, dialect: str, losses: Losses, constraint: Constraint | None, *, strict: str | None, runs_tools: bool) -> None:
@@ -28,7 +19,7 @@ def bend_tools(body: Body, dialect: str, losses: Losses, constraint: Constraint 
     """
     if "tools" not in body and "tool_choice" not in body:
         return
-    _choose_among_allowed(body)
+    choose_among_allowed(body)
     if dialect == "openai_chat" and _is_empty_list(body.get("tools")):
         del body["tools"]  # an empty list means none to OpenAI; vLLM answers it with 400 (seen on 0.32)
         if body.value("tool_choice") in ("auto", "none"):
@@ -36,7 +27,7 @@ def bend_tools(body: Body, dialect: str, losses: Losses, constraint: Constraint 
     if not body.said("tools"):
         return
     if not runs_tools:
-        _drop_foreign(body, dialect, losses)
+        drop_foreign(body, dialect, losses)  # its Responses would pass over them in silence (seen on 0.32)
     if strict is not None and constraint is not None and is_free(body.value("tool_choice")):
         for path, _ in constraint.tools:
             losses.part_with(path.rpartition(".")[0] + ".strict", strict)
@@ -50,7 +41,7 @@ def excludes(body: Body, constraint: Constraint, *, either: bool) -> bool:
     if constraint.output is None or not body.value("tools"):
         return False
     choice = body.value("tool_choice")
-    return _kind(choice) != "none" and not (either and constraint.tools and is_free(choice))
+    return kind_of(choice) != "none" and not (either and constraint.tools and is_free(choice))
 
 
 def give_up_tools(body: Body, field: str, may_drop: Callable[[str], bool], losses: Losses) -> bool:
@@ -71,56 +62,9 @@ def give_up_tools(body: Body, field: str, may_drop: Callable[[str], bool], losse
     return False
 
 
-def _choose_among_allowed(body: Body) -> None:
-    """`allowed_tools`, which vLLM has not: the same is said by sending those alone."""
-    choice = body.value("tool_choice")
-    if _kind(choice) != "allowed_tools" or not body.said("tools"):
-        return
-    allowed = choice.get("allowed_tools", choice)
-    names = {_name(tool) for tool in allowed.get("tools", ())}
-    body["tools"] = [tool for tool in body.value("tools") if _name(tool) in names]
-    body["tool_choice"] = allowed.get("mode", "auto")
-
-
-def _name(tool: Any) -> Any:
-    return tool.get("function", tool).get("name", tool.get("type"))
-
-
-def _drop_foreign(body: Body, dialect: str, losses: Losses) -> None:
-    """Tools that a host runs, and those that take free text: vLLM's Responses pass over them in silence (seen on 0.32), unless it has a
-
-    server of tools (--tool-server), which it asks for gpt-oss alone.
-    """
-    functions = _FUNCTIONS.get(dialect)
-    raw = bytes(as_raw(body["tools"]))
-    if functions is None or (dialect == "openai_chat" and b'"custom"' not in raw):
-        return
-    try:
-        tools = _tools(raw)
-    except UNREADABLE:
-        return
-    kept: list[dict[str, Raw]] = []
-    for at, tool in enumerate(tools):
-        kind = bytes(tool.get("type", b"null"))
-        if kind in functions:
-            kept.append(tool)
-        else:
-            losses.part_with(f"tools[{at}]", "it calls functions of the caller's alone.")
-    if len(kept) == len(tools):
-        return
-    body["tools"] = kept
-    if not kept:
-        for field in ("tools", "tool_choice", "parallel_tool_calls"):
-            body.pop(field, None)
-
-
 def is_free(choice: Any) -> bool:
     """Whether the model may call a tool, and need not."""
-    return _kind(choice) in (None, "auto")
-
-
-def _kind(choice: Any) -> Any:
-    return choice.get("type") if isinstance(choice, dict) else choice  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return kind_of(choice) in (None, "auto")
 
 
 def _is_empty_list(value: Any) -> bool:

@@ -16,6 +16,7 @@ OFFER = Offer(
             ("/abort_request",),
             {"session_id": integer(), "abort_all": flag(), "abort_message": string(), "finished_reason": table()},
             needs={501: "start LMDeploy with --enable-abort-handling"},
+            either=("session_id", "abort_all"),
         ),
         "sleep": Operation("POST", ("/sleep",), {"level": integer(place="query")}),
         "wake": Operation("POST", ("/wakeup",), {"tags": items(place="query")}),

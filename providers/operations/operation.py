@@ -105,13 +105,16 @@ def call(name: str, operation: Operation, said: Mapping[str, Any], model: str) -
             continue
         if not _is_of(value, argument.kind):
             raise Malformed(f"`{key}` of `{name}` must be of type {argument.kind}.", param=key[:60])
-        if argument.place == "nowhere" or (key in operation.either and not value):
+        if argument.place == "nowhere" or (key in operation.either and not _says(value)):
             continue
         if argument.place == "body":
             body[key] = value
         else:
-            query += [(key, _word(each)) for each in cast("list[object]", value if isinstance(value, list) else [value])]
-    if operation.either and len([key for key in operation.either if said.get(key)]) != 1:
+            words = cast("list[object]", value if isinstance(value, list) else [value])
+            if not all(isinstance(each, str | int | float) for each in words):
+                raise Malformed(f"`{key}` of `{name}` must be a list of words.", param=key[:60])
+            query += [(key, _word(each)) for each in words]
+    if operation.either and len([key for key in operation.either if _says(said.get(key))]) != 1:
         raise Malformed(f"`{name}` needs one of these, and one alone: {', '.join(operation.either)}.", param=operation.either[0])
     if operation.model_as is not None:
         body.setdefault(operation.model_as, model)
@@ -123,6 +126,11 @@ def call(name: str, operation: Operation, said: Mapping[str, Any], model: str) -
 def _is_of(value: Any, kind: Kind) -> bool:
     types = _TYPES.get(kind)
     return types is None or (isinstance(value, types) and (kind == "boolean" or not isinstance(value, bool)))
+
+
+def _says(value: Any) -> bool:
+    """A number does, 0 too."""
+    return bool(value) or type(value) is int
 
 
 def _word(value: Any) -> str:

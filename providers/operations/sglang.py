@@ -14,8 +14,12 @@ _AFTER: Mapping[str, Argument] = {"flush_cache": flag(), "abort_all_requests": f
 OFFER = Offer(
     {
         "metrics": Operation("GET", ("/metrics",), needs={404: _METRICS}),
+        # A rid stops all requests that begin with it, and without one it is the empty one.
         "abort": Operation(
-            "POST", ("/abort_request",), {"rid": string(), "abort_all": flag(), "finished_reason": table(), "abort_message": string()}
+            "POST",
+            ("/abort_request",),
+            {"rid": string(), "abort_all": flag(), "finished_reason": table(), "abort_message": string()},
+            either=("rid", "abort_all"),
         ),
         "sleep": Operation("POST", ("/release_memory_occupation",), {"tags": items()}),
         "wake": Operation("POST", ("/resume_memory_occupation",), {"tags": items()}),

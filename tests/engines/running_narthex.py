@@ -37,10 +37,11 @@ targets = [{{ provider = "{model}", model = "{served}" }}]
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """Where callers find a running gateway, and the key it gave them."""
+    """Where callers find a running gateway, the key it gave them, and the administrator's."""
 
     base_url: str
     key: str
+    admin_key: str
 
 
 def serving(adapter: str, engine: Engine, model: str = MODEL, options: Mapping[str, Any] | None = None) -> str:
@@ -80,7 +81,8 @@ def _up(home: Path, configuration: str, models: Sequence[str]) -> Generator[Gate
             address = f"http://127.0.0.1:{port}"
             _wait_until_ready(address, process, log)
             _apply(home, configuration, environment)
-            gateway = Gateway(f"{address}/v1", (home / "first-key").read_text().strip())
+            key, admin_key = ((home / name).read_text().strip() for name in ("first-key", "admin-key"))
+            gateway = Gateway(f"{address}/v1", key, admin_key)
             _wait_until_offered(gateway, models)
             yield gateway
         finally:

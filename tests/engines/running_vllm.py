@@ -6,10 +6,11 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 import httpx
@@ -68,10 +69,15 @@ class Engine:
 
 
 @contextmanager
-def running_vllm(venv: Path, runner: Literal["generate", "pooling"] = "generate") -> Generator[Engine]:
+def running_vllm(
+    venv: Path,
+    runner: Literal["generate", "pooling"] = "generate",
+    switches: Sequence[str] = (),
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> Generator[Engine]:
     """Start the vLLM of this environment with a tiny random model, and end it and its children afterwards.
 
-    `runner`: one that writes, or one that embeds; a process is either.
+    `runner`: one that writes, or one that embeds; a process is either. `switches` and `environment`: what else it is started with.
     """
     write_tiny_model(venv / "models" / "tiny", CONTEXT)
     port = free_port()
@@ -84,11 +90,12 @@ def running_vllm(venv: Path, runner: Literal["generate", "pooling"] = "generate"
         *SWITCHES,
         *(w for f in FLAGS.items() for w in f),
         *("--runner", runner),
+        *switches,
     ]
     log = venv / f"{runner}.log"
     with (
         log.open("wb") as output,
-        subprocess.Popen(command, env=_environment(venv), stdout=output, stderr=output, start_new_session=True) as process,
+        subprocess.Popen(command, env={**_environment(venv), **environment}, stdout=output, stderr=output, start_new_session=True) as process,
     ):
         try:
             engine = Engine(f"http://127.0.0.1:{port}", SERVED_NAME)

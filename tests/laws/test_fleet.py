@@ -4,17 +4,19 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from msgspec import Raw
 
 from app.domain import Directory, ModelConfig, ProviderConfig, Target
 from app.gateway.fleet import Endpoint, Fleet
 from app.settings import Settings
 from app.store.checks import check
 from app.store.file import BadConfiguration
-from providers.errors import Missing, Unsupported
+from providers.errors import Missing, Unreachable, Unsupported
 from providers.wire import Body
 
 ADDRESSES = ("http://odd:1", "http://whole:2")
@@ -116,6 +118,7 @@ async def test_once_it_is_known_only_little_is_asked():
     fleet, endpoint = fleet_of(answering(SGLANG, asked), "sglang")
     await until(fleet, lambda: endpoint.health == "answers" and len(asked) > 20)
     assert asked.count("/server_info") == 1 and set(asked[4:]) == {"/ready", "/v1/models"} and "/health" not in asked
+    assert abs(asked.count("/ready") - asked.count("/v1/models")) <= 1  # two questions each time
 
 
 async def test_after_a_silence_it_may_be_another_engine():
@@ -133,11 +136,107 @@ async def test_a_new_lora_adapter_is_found_while_it_runs():
     told = dict(VLLM)
     fleet, endpoint = fleet_of(answering(told))
     await until(fleet, lambda: endpoint.provider.loras == {})
-    with pytest.raises(Missing, match=r"no LoRA adapter 'sql' at gpu\. There are: none"):
+    with pytest.raises(Missing, match=r"gpu has no LoRA adapter 'sql'\."):
         endpoint.provider.name_of("m", "sql", Body())
     told["/v1/models"] = {"data": [*MODELS["data"], {"id": "sql", "owned_by": "vllm", "parent": "m"}]}
     await until(fleet, lambda: endpoint.provider.loras == {"sql": None})
     assert endpoint.provider.name_of("m", "sql", Body()) == "sql"
+
+
+async def test_who_takes_its_place_without_a_pause_is_never_asked_for_a_generation():
+    """SGLang's /health, which is vLLM's cheap path, runs one."""
+    told, asked = dict(VLLM), list[str]()
+    fleet, endpoint = fleet_of(answering(told, asked))
+    await until(fleet, lambda: endpoint.provider.name == "vllm" and endpoint.health == "answers")
+    told.clear()
+    told.update(SGLANG)
+    asked.clear()
+    await until(fleet, lambda: endpoint.provider.name == "sglang" and len(asked) > 12)
+    assert "/health" not in asked
+
+
+@pytest.mark.parametrize("doubt", ["a minute", "a fault", "told to do something"])
+async def test_another_version_with_the_same_models_is_found_without_a_pause(doubt: str):
+    told = dict(VLLM)
+    fleet, endpoint = fleet_of(answering(told))
+    await until(fleet, lambda: endpoint.provider.version == (0, 11, 0))
+    told["/version"] = {"version": "0.32.0"}
+    if doubt == "told to do something":
+        await fleet.look_again(endpoint)
+        assert endpoint.provider.version == (0, 32, 0)
+    elif doubt == "a fault":
+        fleet.blame(endpoint, Unreachable("It broke off."))
+    else:
+        assert endpoint.learned is not None
+        endpoint.learned -= 61.0
+    await until(fleet, lambda: endpoint.provider.version == (0, 32, 0))
+
+
+async def test_one_that_is_slow_to_answer_does_not_keep_the_others_from_being_asked():
+    asked: list[str] = []
+    slow = asyncio.Event()
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.host == "odd":
+            await slow.wait()
+        return answering(VLLM, asked)(request)
+
+    fleet = Fleet(Settings(probe_interval_s=0.01), httpx.MockTransport(answer))
+    fleet.swap(DIRECTORY)
+    await until(fleet, lambda: asked.count("/v1/models") > 5)
+
+
+async def test_what_starts_or_stands_before_it_says_nothing_about_an_engine():
+    told, down = dict(SGLANG), list[int]()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(503, stream=httpx.ByteStream(b"<html>")) if down else answering(told)(request)
+
+    fleet, endpoint = fleet_of(answer, "auto")
+    await until(fleet, lambda: endpoint.health == "answers")
+    down.append(1)
+    endpoint.learned = None
+    await until(fleet, lambda: endpoint.health == "not_ready")
+    assert endpoint.provider.name == "sglang" and endpoint.found is not None and endpoint.found.engine == "sglang"
+
+
+async def test_a_credential_that_was_replaced_is_used_by_probes_too(tmp_path: Path):
+    place = tmp_path / "secret"
+    place.write_text("old")
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        good = request.headers["authorization"] == "Bearer new"
+        return answering(VLLM)(request) if good else httpx.Response(401, stream=httpx.ByteStream(b'{"error":"Unauthorized"}'))
+
+    fleet = Fleet(Settings(probe_interval_s=0.01), httpx.MockTransport(answer))
+    target = Target("gpu", "m")
+    config = ProviderConfig("vllm", "http://one:1/v1", f"file:{place}")
+    fleet.swap(Directory(1, "h", {"gpu": config}, {"m": ModelConfig((target,))}))
+    (endpoint,) = fleet.choose(target)
+    await until(fleet, lambda: endpoint.health == "answers")
+    assert endpoint.provider.version is None
+    place.write_text("new")
+    await until(fleet, lambda: endpoint.provider.version == (0, 11, 0))
+
+
+async def test_a_lora_adapter_of_an_engine_that_is_not_found_yet_is_not_refused_for_good():
+    fleet, endpoint = fleet_of(answering({"/v1/models": {"data": [{"id": "m", "owned_by": "acme"}]}}), "auto")
+    with pytest.raises(Unreachable, match="not known yet"):
+        endpoint.provider.name_of("m", "sql", Body())
+    await until(fleet, lambda: endpoint.health == "answers")
+    with pytest.raises(Unsupported, match="LoRA"):
+        endpoint.provider.name_of("m", "sql", Body())
+    assert endpoint.provider.name == "openai" and endpoint.provider.guided["json_schema"].how == "validated"
+
+
+def test_what_does_not_write_is_not_asked_of_a_numbered_adapter():
+    """llama.cpp reads no `lora` there, and would answer by the base."""
+    _, endpoint = fleet_of(answering({}), "llamacpp")
+    endpoint.provider.loras = {"sql": 1}
+    with pytest.raises(Unsupported, match="writes"):
+        endpoint.provider.name_of("m", "sql", Body({"input": Raw(b'"x"')}))
+    body = Body({"messages": Raw(b"[]")})
+    assert endpoint.provider.name_of("m", "sql", body) == "m" and json.loads(body.write())["lora"] == [{"id": 1, "scale": 1.0}]
 
 
 async def test_an_engine_that_loads_or_sleeps_is_left_for_last():

@@ -1,19 +1,25 @@
 """Engines' operations are data: whatever is said, a call has what was said, or a fault that names it."""
 
 import json
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
+import httpx
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from app.domain import Directory, ModelConfig, ProviderConfig, Target
+from app.gateway.fleet import Fleet
+from app.gateway.operations import Operations, Outcome
+from app.settings import Settings
 from providers.errors import Malformed, NotOffered
 from providers.operations.catalogue import NAMES, OFFERS, find
 from providers.operations.manual import operations_manual
 from providers.operations.operation import Kind, Operation, call
-from providers.probing import HABITS
+from providers.probing import HABITS, Found
 from tests.laws.chats import bounded
 
 ALL = [(engine, name) for engine, offer in OFFERS.items() for name in offer.operations]
@@ -48,8 +54,8 @@ def test_a_call_holds_what_was_said(one: tuple[str, str], data: st.DataObject):
         if argument.required or data.draw(st.booleans())
     }
     if operation.either:
-        assume(sum(bool(given_.get(key)) for key in operation.either) == 1)
-        given_ = {key: value for key, value in given_.items() if value or key not in operation.either}
+        assume(sum(bool(given_.get(key)) or type(given_.get(key)) is int for key in operation.either) == 1)
+        given_ = {key: value for key, value in given_.items() if value or type(value) is int or key not in operation.either}
     sent = call(name, operation, given_, "the-model")
     given_ = {key: value for key, value in given_.items() if operation.arguments[key].place != "nowhere"}
     in_query = {key for key, argument in operation.arguments.items() if argument.place == "query"} & given_.keys()
@@ -98,6 +104,108 @@ def test_what_vllm_is_to_abort_is_all_or_what_is_named():
     abort = find("vllm", "abort")
     assert json.loads(call("abort", abort, {"request_ids": ["a"], "abort_all": False}, "m").body) == {"request_ids": ["a"]}
     assert json.loads(call("abort", abort, {"request_ids": [], "abort_all": True}, "m").body) == {}
+
+
+@pytest.mark.parametrize(("engine", "one"), [("sglang", "rid"), ("lmdeploy", "session_id")])
+def test_who_does_not_say_what_to_abort_aborts_nothing(engine: str, one: str):
+    """SGLang stops all requests whose id begins with the `rid`, so that an empty one is all of them."""
+    abort = find(engine, "abort")
+    for said in ({}, {one: None}, {"abort_all": False}, {"abort_message": "no"}):
+        with pytest.raises(Malformed, match=f"{one}, abort_all"):
+            call("abort", abort, said, "m")
+    assert json.loads(call("abort", find("lmdeploy", "abort"), {"session_id": 0}, "m").body) == {"session_id": 0}
+
+
+@pytest.mark.parametrize("tags", [[{"a": 1}], [None], [["weights"]]], ids=str)
+def test_what_is_no_word_is_not_put_into_a_query(tags: list[Any]):
+    with pytest.raises(Malformed, match="words") as refused:
+        call("wake", find("vllm", "wake"), {"tags": tags}, "m")
+    assert refused.value.param == "tags"
+
+
+class Gpu(NamedTuple):
+    """An engine that has what it was told; what each call to it was; and whoever tells it."""
+
+    cards: list[dict[str, Any]]
+    asked: list[tuple[str, str, Any]]
+    fleet: Fleet
+    tell: Callable[..., Awaitable[list[Outcome]]]
+
+
+def gpu(owner: str, *targets: Target) -> Gpu:
+    cards: list[dict[str, Any]] = [{"id": "base", "owned_by": owner, "max_model_len": 99}]
+    asked: list[tuple[str, str, Any]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content or b"null")
+        asked.append((request.method, request.url.path, body))
+        if request.url.path.endswith("load_lora_adapter"):
+            cards.append({"id": body["lora_name"], "owned_by": owner, "parent": "base"})
+        told = {"data": cards} if request.url.path == "/v1/models" else {"version": "0.32.0"}
+        return httpx.Response(200, stream=httpx.ByteStream(json.dumps(told).encode()))
+
+    fleet = Fleet(Settings(probe_interval_s=3600.0), httpx.MockTransport(answer))
+    providers = {name: ProviderConfig("auto", "http://one:1/v1") for name in {target.provider for target in targets}}
+    directory = Directory(1, "h", providers, {"m": ModelConfig(targets)})
+    fleet.swap(directory)
+    operations = Operations(fleet, 5.0, 10_000)
+
+    async def tell(name: str, **said: Any) -> list[Outcome]:
+        asked.clear()
+        return await operations.operate(directory, "m", name, said, only_asks=False)
+
+    return Gpu(cards, asked, fleet, tell)
+
+
+async def found(gpu: Gpu) -> None:
+    for endpoint in gpu.fleet.endpoints:
+        await gpu.fleet.look_again(endpoint)
+
+
+async def test_an_adapter_that_was_loaded_is_known_when_that_is_answered():
+    vllm = gpu("vllm", Target("gpu", "base", lora="sql"))
+    await found(vllm)
+    (endpoint,) = vllm.fleet.endpoints
+    assert endpoint.provider.loras == {}
+    (outcome,) = await vllm.tell("load_lora", lora_name="sql", lora_path="/sql")
+    assert outcome.status == 200 and endpoint.provider.loras == {"sql": None}
+
+
+async def test_an_endpoint_of_two_targets_is_told_once():
+    vllm = gpu("vllm", Target("gpu", "base"), Target("gpu", "base", lora="sql"), Target("other", "base"))
+    await found(vllm)
+    assert [outcome.status for outcome in await vllm.tell("flush_cache")] == [200]
+    assert vllm.asked == [("POST", "/reset_prefix_cache", {})]
+    assert [outcome.status for outcome in await vllm.tell("terminate", confirm=True)] == [501]
+
+
+async def test_models_of_one_endpoint_are_each_put_to_sleep():
+    ollama = gpu("library", Target("gpu", "small"), Target("gpu", "large"))
+    (endpoint,) = ollama.fleet.endpoints
+    endpoint.learn(Found("ollama"))
+    assert len(await ollama.tell("sleep")) == 2
+    assert [body["model"] for _, path, body in ollama.asked if path == "/api/generate"] == ["small", "large"]
+
+
+async def test_generate_is_asked_of_the_lora_adapter_or_not_at_all():
+    vllm = gpu("vllm", Target("gpu", "base", lora="sql"))
+    await found(vllm)
+    assert [outcome.status for outcome in await vllm.tell("generate", token_ids=[1])] == [404] and not vllm.asked
+    await vllm.tell("load_lora", lora_name="sql", lora_path="/sql")
+    await vllm.tell("generate", token_ids=[1])
+    assert vllm.asked == [("POST", "/inference/v1/generate", {"token_ids": [1], "model": "sql"})]
+    sglang = gpu("sglang", Target("gpu", "base", lora="sql"))
+    await found(sglang)
+    (outcome,) = await sglang.tell("generate", text="Hi")
+    assert outcome.status == 501 and "'sql'" in str(outcome.error) and not sglang.asked
+
+
+async def test_an_engine_that_is_not_found_yet_is_not_one_without_operations():
+    vllm = gpu("vllm", Target("gpu", "base"))
+    (outcome,) = await vllm.tell("sleep")
+    assert outcome.status == 502 and "not known yet" in str(outcome.error) and not vllm.asked
+    await found(vllm)
+    assert [outcome.status for outcome in await vllm.tell("sleep")] == [200]
 
 
 WRONG: dict[Kind, list[Any]] = {

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from providers.catalogue import ADAPTERS
 from providers.engines.versions import read_numbers
-from providers.probing import HABITS, MODELS, Found, Listed, Told, is_ready, listed, paths, recognise
+from providers.probing import HABITS, MODELS, Found, Listed, Told, is_other, is_ready, paths, recognise
 from tests.laws.chats import bounded
 
 
@@ -36,11 +36,15 @@ SERVERS: dict[str, tuple[dict[str, Any], Found]] = {
             "/version": {"version": "0.1.9"},
             "/engines": [{"engine_id": "1", "serving_models": ["m"]}],
         },
-        Found("vllm", None, (Listed("m"),), "production-stack", {}),
+        Found("vllm", None, (Listed("m"),), "production-stack"),
     ),
     "a router that nobody knows before vLLMs": (
         {MODELS: cards("vllm"), "/version": {"version": "3.1"}},
-        Found("vllm", None, (Listed("m"),), "unknown", {}),
+        Found("vllm", None, (Listed("m"),), "unknown"),
+    ),
+    "a router that says which are adapters": (
+        {MODELS: cards("vllm", {"id": "sql", "owned_by": "vllm", "parent": "m"}), "/version": {"version": "3.1"}},
+        Found("vllm", None, (Listed("m"), Listed("sql", None, "m")), "unknown", {"sql": None}),
     ),
     "sglang": (
         {
@@ -82,9 +86,17 @@ SERVERS: dict[str, tuple[dict[str, Any], Found]] = {
         {
             MODELS: cards("llamacpp", meta={"n_ctx_train": 2048, "n_vocab": 300}),
             "/props": {"default_generation_settings": {"n_ctx": 512}, "total_slots": 4, "build_info": "b6800-0c1e5709"},
-            "/lora-adapters": [{"id": 0, "path": "/adapters/sql.gguf", "scale": 0.0}],
+            "/lora-adapters": [
+                {"id": 0, "path": "/adapters/sql.gguf", "scale": 0.0},
+                {"id": 1, "path": "/old/law.gguf", "scale": 0.0},
+                {"id": 2, "path": "/new/law.gguf", "scale": 0.0},
+            ],
         },
-        Found("llamacpp", "b6800-0c1e5709", (Listed("m", 2048),), loras={"sql": 0}),
+        # Two files are `law`: which is meant is not known, so that they have their paths alone.
+        Found(
+            *("llamacpp", "b6800-0c1e5709", (Listed("m", 2048),)),
+            loras={"sql": 0, "/adapters/sql.gguf": 0, "/old/law.gguf": 1, "/new/law.gguf": 2},
+        ),
     ),
     "llamacpp_python": ({MODELS: cards("me", permissions=[])}, Found("llamacpp_python", None, (Listed("m"),))),
     "ollama": (
@@ -199,7 +211,14 @@ def test_nothing_that_is_answered_breaks_the_telling(told: dict[str, Told], name
         assert found.engine is None or found.engine in HABITS
         assert msgspec.json.encode(found)
         assert MODELS in paths(mixed)
-    assert listed(told.get(MODELS)) == recognise({MODELS: told[MODELS]}).models if MODELS in told else listed(None) is None
+        assert not is_other(found, mixed.get(MODELS, Told(404, b"")))
+
+
+@pytest.mark.parametrize("name", ["sglang", "lmdeploy", "llamacpp", "mini_sglang", "ollama"])
+def test_another_engine_with_the_same_models_is_another(name: str):
+    found = recognise(asked({MODELS: cards("vllm"), "/version": {"version": "0.32.0"}}))
+    assert is_other(found, asked(SERVERS[name][0])[MODELS]) is (name != "ollama")  # which says of its models what vLLM's card may say too
+    assert not is_other(found, Told(200, b"<html>"))
 
 
 def test_a_long_body_of_lists_is_no_engine():

@@ -36,6 +36,7 @@ _NOTHING: Mapping[str, tuple[Any, ...]] = {
     "separate_reasoning": (True,),
     "priority": (0,),
     "chat_template_kwargs": ({},),
+    "modalities": (["text"],),
 }
 # Its levels; models without levels take any of them for yes. `minimal` and `xhigh` it has not.
 _LEVELS: Mapping[str, bool | str] = {
@@ -76,6 +77,8 @@ class _Writing:
             body["logprobs"] = True
             if chat.top_logprobs:
                 body["top_logprobs"] = chat.top_logprobs
+        elif chat.top_logprobs:
+            self._concessions.without("top_logprobs", "it tells none without `logprobs`.")
         options = self._options()
         if options:
             body["options"] = options
@@ -163,7 +166,7 @@ class _Writing:
             concessions.without("n", "it gives one answer.")
         if chat.logit_bias is not None and chat.logit_bias != Raw(b"{}"):
             concessions.without("logit_bias", _WHY)
-        if chat.verbosity is not None:
+        if chat.verbosity not in (None, "medium"):
             concessions.without("verbosity", _WHY)
         for field in ("user", "safety_identifier", "metadata", "service_tier", "store", "cache_key"):
             if getattr(chat, field) is not None:
@@ -173,6 +176,8 @@ class _Writing:
                 continue
             if key in _HINTS:
                 concessions.hint(key)
+            elif key in _NOTHING and msgspec.json.decode(value) in _NOTHING[key]:
+                continue
             elif key not in ENGINE_WORDS:
                 concessions.extra(key, value, _WHY)
             elif msgspec.json.decode(value) not in (*_NOTHING.get(key, ()), None, [], ""):

@@ -63,6 +63,8 @@ class _Writing:
             else:
                 rest.append((at, part))
         role = "system" if message.role == "developer" else message.role
+        if not message.parts:
+            self._tell(role, [""], [])  # without any message it only loads the model, and answers nothing
         self._said(role, [(part, f"{path}.content[{at}]") for at, part in rest])
 
     def _said(self, role: str, parts: Iterable[tuple[Content, str]]) -> None:
