@@ -285,6 +285,11 @@ class Provider:
             if not may_drop(constraint.field.partition(".")[0]) and not may_drop(constraint.field):
                 raise
             bent.dropped.append(constraint.field)
+        if bent.guiding is not None and (bent.guiding.how == "validated" or bent.guiding.quoted) and body.value("echo") is True:
+            if not may_drop("echo"):
+                raise self.unsupported("echo", "the prompt would stand before the answer that is looked at.")
+            bent.dropped.append("echo")
+            del body["echo"]
         if dialect in _OPENAI_SHAPED and (bent.guiding is None or bent.guiding.fields is not None):
             for key in _CONSTRAINING & body.keys():
                 del body[key]

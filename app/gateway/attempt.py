@@ -143,10 +143,11 @@ class Attempts:
                 except NotObeyed as error:
                     failed = error
                     underway.wasted(error, asked.ask.input_tokens)
-                    if repairs < asked.repairs:
-                        repairs += 1
-                        asked.repair(error)
-                        again.append(endpoint)
+                    if repairs == asked.repairs:
+                        break  # its other endpoints serve the same model: to ask them is a second try, which the caller did not allow
+                    repairs += 1
+                    asked.repair(error)
+                    again.append(endpoint)
                     continue
                 except UpstreamError as error:
                     self._fleet.blame(endpoint, error)
@@ -209,6 +210,7 @@ class Attempts:
         underway: Underway,
     ) -> Edited | Streaming:
         started_us = underway.now_us()
+        underway.usage, underway.written_tokens = None, 0
         upstream = Upstream(endpoint, prepared.id, self._stop)
         underway.held = upstream
         told: str | None = None
@@ -256,7 +258,7 @@ class Attempts:
                 return await self._begin(response, translate.editor(ours, theirs, stamp, streamed=streamed), streamed, underway)
             if streamed:
                 folding = translate.folding(ours, theirs, stamp)
-                await _fold(response, folding, self._settings.max_reply_bytes)
+                await _fold(response, folding, self._settings.max_reply_bytes, underway)
                 return folding.end()
             return translate.whole(await _read(response, self._settings.max_reply_bytes), ours, theirs, stamp)
         except CutShort as fault:
@@ -297,11 +299,12 @@ class Attempts:
         assert asked.constraint is not None
         if streamed:
             folding = Folding(ours, engine, stamp)
-            raw = await _fold(response, folding, self._settings.max_reply_bytes)
+            raw = await _fold(response, folding, self._settings.max_reply_bytes, underway)
             answer = folding.answer()
         else:
             raw = await _read(response, self._settings.max_reply_bytes)
             answer = engine.read_response(raw)
+        underway.usage = answer.usage
         answer = await obeying(translate.finished(answer), guiding, asked.constraint, self._checks)
         if not asked.ask.stream:
             if streamed or guiding.quoted:
@@ -312,7 +315,10 @@ class Attempts:
             telling = translate.Unfolding(ours, engine, stamp)
             return Streaming(telling.tell(answer), telling, _nothing())
         editor = translate.editor(asked.dialect, theirs, stamp, streamed=streamed)
-        return Streaming(editor.feed(raw), editor, _nothing())
+        first = editor.feed(raw)
+        if editor.failure is not None:
+            raise editor.failure
+        return Streaming(first, editor, _nothing())
 
     async def _begin(self, response: httpx.Response, editor: Editor, streamed: bool, underway: Underway) -> Streaming:
         """Reads on until there is something for the caller, or the engine shows that there will not be."""
@@ -346,7 +352,7 @@ async def _prepare(asked: Asked, endpoint: Endpoint, target: Target) -> Prepared
     unsupported: Unsupported | None = None
     for dialect in asked.dialects(provider, endpoint.dialects if target.dialect is None else (target.dialect,)):
         try:
-            edited = asked.edited(provider, target) if dialect is asked.dialect else None
+            edited = await asked.unhurried(asked.edited, provider, target) if dialect is asked.dialect else None
             return edited or await asked.crossed(dialect, provider, target)
         except Unsupported as reason:
             unsupported = unsupported or reason
@@ -354,8 +360,8 @@ async def _prepare(asked: Asked, endpoint: Endpoint, target: Target) -> Prepared
     raise unsupported
 
 
-async def _fold(response: httpx.Response, folding: Folding, limit_bytes: int) -> bytes:
-    """All that came. Raises Garbled over the limit."""
+async def _fold(response: httpx.Response, folding: Folding, limit_bytes: int, underway: Underway) -> bytes:
+    """All that came; who hangs up meanwhile pays for what there is of it. Raises Garbled over the limit."""
     blocks: list[bytes] = []
     size_bytes = 0
     async for block in _blocks(response):
@@ -364,6 +370,7 @@ async def _fold(response: httpx.Response, folding: Folding, limit_bytes: int) ->
             raise Garbled(f"The engine's answer is larger than {limit_bytes} bytes.")
         blocks.append(block)
         folding.feed(block)
+        underway.written_tokens = folding.written_tokens
         if folding.done:
             break
     return b"".join(blocks)

@@ -139,7 +139,7 @@ class Checks:
     async def _looked_at(self, constraint: Constraint) -> Found:
         tasks: list[tuple[str, Task]] = [(path, Task("json_schema", bytes(schema).decode())) for path, schema in constraint.tools]
         if constraint.output is not None:
-            place = _place(constraint)
+            place = constraint.place or constraint.field
             task = _task(constraint.output, place)
             if task is not None:
                 tasks.insert(0, (place, task))
@@ -191,19 +191,6 @@ def _may_constrain(place: str, raw: bytes) -> bool:
     need = _NEEDS.get(place)
     # A single byte is looked for far faster than two.
     return raw != b"null" and (need is None or need in raw or (b"\\" in raw and b"\\u" in raw))
-
-
-def _place(constraint: Constraint) -> str:
-    """Where the source itself stands."""
-    if constraint.field == "structured_outputs" and constraint.output is not None:
-        kind = guided.kind_of(constraint.output)
-        return f"{constraint.field}.{'json' if kind == 'json_schema' else kind}"
-    if isinstance(constraint.output, JsonSchema):
-        if constraint.field == "response_format" and constraint.plain:
-            return "response_format.json_schema.schema"
-        if constraint.field in ("text.format", "output_config.format", "output_format"):
-            return f"{constraint.field}.schema"
-    return constraint.field
 
 
 def _source(output: Output) -> str:

@@ -95,14 +95,19 @@ class Endpoint:
             return httpx.Request("GET", url, headers=[("user-agent", "narthex")], extensions={"timeout": _PROBE_TIMEOUT})
 
     def renew_credential(self) -> bool:
-        """After a refusal: whether another one lies now where it is kept. The next request goes with what is there."""
-        refused, self._headers = self._headers, None
-        self._lines.clear()
+        """After a refusal: whether another one lies now where it is kept, with which the next request goes.
+
+        If none does, what is under way can still be stopped with the one that it went with.
+        """
         try:
-            self._headers = self._signed()
+            headers = self._signed()
         except credentials.NoCredential:
             return False
-        return self._headers != refused
+        if headers == self._headers:
+            return False
+        self._headers = headers
+        self._lines.clear()
+        return True
 
     def _line(self, dialect: str, betas: bytes) -> Line:
         if self._headers is None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import httpx
@@ -33,6 +33,17 @@ class Outcome(Struct, frozen=True):
     status: int
     answer: Any = None
     error: str | None = None
+
+
+class _Once(httpx.AsyncByteStream):
+    """A body that the transport cannot send again: an engine that was ended, or did as it was told, is not told so twice."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._body:
+            yield self._body
 
 
 class Operations:
@@ -127,6 +138,8 @@ class Operations:
 
     async def _send(self, endpoint: Endpoint, path: str, what: Call) -> tuple[int, httpx.Headers, bytes]:
         request = endpoint.told(httpx.URL(server_root(endpoint.base_url) + path), what.body, what.method, self._timeout)
+        request.headers["content-length"] = str(len(what.body))
+        request.stream = _Once(what.body)
         response = await self._fleet.transport.handle_async_request(request)
         try:
             assert isinstance(response.stream, httpx.AsyncByteStream)

@@ -3,9 +3,11 @@
 Whole and stream: whichever the other side wants.
 """
 
+import asyncio
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import ParamSpec, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,6 +26,9 @@ from providers.provider import Provider
 from providers.routes.route import Route
 from providers.routes.way import Way
 from providers.wire import UNREADABLE, Body
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _MOST_PLACES = 32
 # For places in a body, which is read anew for each: so many, and of so many bytes together.
@@ -175,7 +180,13 @@ class Asked:
         constraint = self.constraint
         if constraint is not None and isinstance(constraint.output, guided.JsonSchema | guided.JsonObject):
             constraint = replace(constraint, plain=True)  # as it was written just now
-        return self._prepared(dialect, body, provider, target, _few(concessions.dropped), constraint)
+        return await self.unhurried(self._prepared, dialect, body, provider, target, _few(concessions.dropped), constraint)
+
+    async def unhurried(self, prepare: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """On a thread where the constraint is one whose conversion takes long: others are to be served meanwhile."""
+        if self.constraint is None or not self.constraint.slow:
+            return prepare(*args, **kwargs)
+        return await asyncio.to_thread(prepare, *args, **kwargs)
 
     def repair(self, failed: NotObeyed) -> None:
         """From now on the ask goes on from an answer that did not obey, with a word about that."""
@@ -248,6 +259,23 @@ def constrained(chat: ChatRequest) -> ChatRequest:
     return replace(chat, output=output or chat.output, extra=rest)
 
 
+class Written:
+    """About how many tokens a stream has brought: an engine that says more than one in an event is told by its characters."""
+
+    def __init__(self) -> None:
+        self._deltas = 0
+        self._characters = 0
+
+    @property
+    def tokens(self) -> int:
+        return max(self._deltas, self._characters // _BYTES_OF_TOKEN)
+
+    def note(self, event: Event) -> None:
+        if isinstance(event, Delta):
+            self._deltas += 1
+            self._characters += len(event.text)
+
+
 class Folding:
     """A whole answer out of an engine's stream."""
 
@@ -256,13 +284,19 @@ class Folding:
         self._stamp = stamp
         self._reader = theirs.reader()
         self._fold = Fold()
+        self._written = Written()
 
     @property
     def done(self) -> bool:
         return self._reader.done
 
+    @property
+    def written_tokens(self) -> int:
+        return self._written.tokens
+
     def feed(self, block: bytes) -> None:
         for event in self._reader.feed(block):
+            self._written.note(event)
             self._fold.feed(event)
 
     def end(self) -> Edited:
@@ -307,14 +341,13 @@ class Crossing:
         self.finish_reason: str | None = None
         self.failure: UpstreamError | None = None
         self.done = False
-        self._deltas = 0
-        self._characters = 0
+        self._written = Written()
         self._reader = theirs.reader()
         self._writer = ours.writer(stamp)
 
     @property
     def written_tokens(self) -> int:
-        return max(self._deltas, self._characters // _BYTES_OF_TOKEN)
+        return self._written.tokens
 
     def feed(self, block: bytes) -> bytes:
         out: list[bytes] = []
@@ -340,8 +373,7 @@ class Crossing:
     def _note(self, event: Event) -> None:
         match event:
             case Delta():
-                self._deltas += 1
-                self._characters += len(event.text)
+                self._written.note(event)
             case Finished():
                 if event.choice == 0 or self.finish_reason is None:
                     self.finish_reason = event.reason

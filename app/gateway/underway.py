@@ -64,7 +64,7 @@ class Underway:
         self.attempts: list[Attempt] = []
         self.dropped: list[str] = []
         self.guided: str | None = None
-        self._wasted = Usage(0, 0)
+        self._wasted: list[tuple[Attempt, Usage]] = []
         self.served: Attempt | None = None
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
@@ -91,7 +91,8 @@ class Underway:
     def wasted(self, answer: NotObeyed, estimated_input: int) -> None:
         """An answer that nobody gets, and that was made: it is charged for, as one that broke off."""
         used = charged(Usage(answer.input_tokens, answer.output_tokens), estimated_input, text_tokens(len(answer.said)))
-        self._wasted = Usage((self._wasted.input or 0) + (used.input or 0), (self._wasted.output or 0) + (used.output or 0))
+        self._wasted.append((self.attempts[-1], used))
+        self.usage = None
 
     def replays(self, answer: Answer) -> None:
         """Stands for the inference whose answer is told again, and is no exchange of its own."""
@@ -114,11 +115,12 @@ class Underway:
         assert self.ask is not None and self.caller is not None and self.plan is not None and self.episode_id is not None
         served = self.served
         used = self._used()
-        if self._wasted.input or self._wasted.output:
-            input, output = (self._wasted.input or 0) + (used.input or 0), (self._wasted.output or 0) + (used.output or 0)
-            used = replace(used, input=input, output=output)
-        # What nobody got has its price too: that of whoever made it last.
-        paid = served or (self.attempts[-1] if self.attempts and (self._wasted.input or self._wasted.output) else None)
+        cost = self._cost(served, used) if served else 0
+        # What nobody got has its price too: that of whoever made it.
+        for maker, wasted in self._wasted:
+            used = replace(used, input=(used.input or 0) + (wasted.input or 0), output=(used.output or 0) + (wasted.output or 0))
+            its = self._cost(maker, wasted)
+            cost = None if cost is None or its is None else cost + its
         return Exchange(
             id=self.id,
             episode_id=self.episode_id,
@@ -147,9 +149,13 @@ class Underway:
             end_user=self.ask.end_user and self.ask.end_user[:_LONGEST_USER],
             charged_input=used.input or 0,
             charged_output=used.output or 0,
-            cost_microusd=cost_of(self.plan, paid.provider, paid.model, used, self.received_us / 1e6) if paid else 0,
+            cost_microusd=cost,
             guided=self.guided,
         )
+
+    def _cost(self, maker: Attempt, used: Usage) -> int | None:
+        assert self.plan is not None
+        return cost_of(self.plan, maker.provider, maker.model, used, self.received_us / 1e6)
 
     def _used(self) -> Usage:
         """What is charged: nothing for what no engine did. One that was stopped, or broke off, has read the ask."""

@@ -43,6 +43,8 @@ _STRICT_SINCE = (0, 22, 1)
 _NATIVE_SINCE = (0, 32)
 # The first that was seen to let an answer be a call of a strict tool's, or obey a constraint; 0.29 does not.
 _EITHER_SINCE = (0, 32)
+# The first that was seen to tell a developer's messages as the system's by itself, where the model's template does not know them.
+_DEVELOPERS_SINCE = (0, 32)
 
 
 class VLLM(Provider):
@@ -88,9 +90,12 @@ class VLLM(Provider):
         return frozenset({"openai_chat", "openai_completions", "vllm_generate"}) | native
 
     def guiding(self, constraint: Constraint, dialect: str, *, as_said: bool) -> Guiding | None:
-        """What xgrammar, which it takes first, does not hold an answer to is looked at. (Of token ids, vllm_generate's, nothing can be.)"""
+        """What xgrammar, which it takes first, does not hold an answer to is looked at, or refused where answers are token ids."""
         told = self._guiding(constraint, dialect, as_said=as_said)
-        return told if dialect == "vllm_generate" else honest(told, constraint, self.guided, vouched=self.vouched)
+        held = honest(told, constraint, self.guided, vouched=self.vouched)
+        if dialect == "vllm_generate" and held is not told:
+            raise self.unsupported(constraint.field, "it holds answers to a part of this alone, and token ids cannot be looked at.")
+        return held
 
     def _guiding(self, constraint: Constraint, dialect: str, *, as_said: bool) -> Guiding | None:
         """Completions before 0.11 have no response_format but for json_object, and before 0.12 no structural tag."""
@@ -124,7 +129,8 @@ class VLLM(Provider):
             bend_strict(losses, constraint, vouched=self.vouched)
         if dialect == "openai_chat":
             name_reasoning(body, "reasoning")
-            name_system(body)
+            if not self._is_since(_DEVELOPERS_SINCE):
+                name_system(body)
             drop_parts(body, CHAT_PARTS, losses)
         either = self._is_since(_EITHER_SINCE) and self._no_strict() is None
         if constraint is not None and excludes(body, constraint, either=either) and give_up_tools(body, constraint.field, may_drop, losses):

@@ -7,8 +7,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from providers.errors import Malformed, Unsupported
-from providers.guided.formats import read_format
-from providers.guided.output import JsonObject, JsonSchema, Output
+from providers.guided.formats import place_of, read_format
+from providers.guided.output import JsonObject, JsonSchema, Output, kind_of
 from providers.guided.patterns import is_spacing
 from providers.guided.reading import WORDS, read_output, read_spacing, read_structured
 from providers.guided.regexes import unrolled
@@ -17,11 +17,12 @@ from providers.wire import NULL, UNREADABLE, Body
 
 
 class Constraint(Struct, frozen=True):
-    """`field`: the caller's path of `output`. `plain`: it stands in response_format, in the form that OpenAI gave that.
+    """`field`: the caller's path of `output`; `place`: of the schema, the pattern ... within. `plain`: it stands in response_format, in the
+    form that OpenAI gave that.
 
     `tools`: the paths and schemas of the parameters of tools that are to be strict. `spacing`: the white space that the JSON of `output`
     may hold, as a regex, and the caller's path for it; None: whatever JSON allows. `loose`: of `field` and the paths of `tools` those whose
-    schemas say what engines' grammars are not known to hold to (heeded.py).
+    schemas say what engines' grammars are not known to hold to (heeded.py). `slow`: to say it otherwise may take some milliseconds.
     """
 
     output: Output | None
@@ -30,9 +31,12 @@ class Constraint(Struct, frozen=True):
     tools: tuple[tuple[str, Raw], ...] = ()
     spacing: tuple[str, str] | None = None
     loose: frozenset[str] = frozenset()
+    place: str = ""
+    slow: bool = False
 
 
 _LONGEST_SPACING = 1_000
+_SLOW_FROM_BYTES = 10_000
 _EVERYWHERE = WORDS | {"guided_whitespace_pattern"}
 
 # Where each dialect may say one, at the top level of its asks; beside them the words of engines, which all may send.
@@ -56,7 +60,21 @@ def read_constraint(dialect: str, body: Body) -> Constraint | None:
         return Constraint(None, "tools", tools=tools) if tools else None
     output, field, plain = said
     spacing = None if dialect == "vllm_generate" or not isinstance(output, JsonSchema | JsonObject) else _spacing(body)
-    return Constraint(output, field, plain, tools, spacing)
+    slow = spacing is not None or sum(len(bytes(as_raw(body[key]))) for key in PLACES[dialect] & body.keys()) > _SLOW_FROM_BYTES
+    return Constraint(output, field, plain, tools, spacing, place=_place(output, field, body), slow=slow)
+
+
+def _place(output: Output, field: str, body: Body) -> str:
+    match field:
+        case "response_format":
+            return place_of(body[field])
+        case "structured_outputs":
+            kind = kind_of(output)
+            return f"{field}.{'json' if kind == 'json_schema' else kind}"
+        case "text.format" | "output_config.format" | "output_format" if isinstance(output, JsonSchema):
+            return f"{field}.schema"
+        case _:
+            return field
 
 
 def _spacing(body: Body) -> tuple[str, str] | None:
@@ -113,6 +131,8 @@ def _of_own(dialect: str, body: Body) -> tuple[Output, str, bool] | None:
             if not body.said("response_format"):
                 return None
             output = read_format(body["response_format"], {})
+            if output is None and _object(as_raw(body["response_format"]))["type"] != Raw(b'"text"'):
+                raise Malformed("`response_format` is of no form that is known here.", param="response_format")
             return None if output is None else (output, "response_format", _is_plain(output, body["response_format"]))
 
 

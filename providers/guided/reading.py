@@ -66,6 +66,7 @@ def _text(said: Any) -> str:
 def read_structured(said: Any, within: str = "structured_outputs") -> list[tuple[str, Output]]:
     """vLLM's `structured_outputs`: one constraint under its own name, beside switches; read_spacing() reads those about white space."""
     told: list[tuple[str, Output]] = []
+    spacing: str | None = None
     try:
         fields = msgspec.convert(said, dict[str, Any])
     except msgspec.ValidationError:
@@ -93,7 +94,7 @@ def read_structured(said: Any, within: str = "structured_outputs") -> list[tuple
             case "json_object" | "regex" | "choice" | "grammar", _:
                 raise Malformed(f"`{word}` cannot be {value!r:.40}.", param=word)
             case ("whitespace_pattern", str()) | ("disable_any_whitespace", True) if not within.startswith("sampling"):
-                pass
+                spacing = word
             case "whitespace_pattern" | "disable_any_whitespace" | "disable_additional_properties" | "disable_fallback", _:
                 # vLLM accepts them and does not act on them: they are settings of its server.
                 raise Unsupported(
@@ -101,6 +102,8 @@ def read_structured(said: Any, within: str = "structured_outputs") -> list[tuple
                 )
             case _:
                 raise Malformed(f"`{word}` is not known: json, json_object, regex, choice, grammar and structural_tag are.", param=word)
+    if spacing is not None and not told:
+        raise Malformed(f"`{spacing}` is about the white space of JSON, which `{within}` does not ask for.", param=spacing)
     return told
 
 

@@ -3,10 +3,13 @@
 Source: its OpenAPI description; lmdeploy/serve/openai/endpoints and serve/proxy (0.18), read 2026-11.
 """
 
+from collections.abc import Mapping
+
 from providers.operations.operation import Argument, Offer, Operation, flag, integer, items, string, table
 
 _AT_START = "LMDeploy takes adapters at its start alone: --adapters NAME=PATH."
 _PROXY = "this is a call of LMDeploy's proxy, started with --serving-strategy DistServe"
+_PYTORCH: Mapping[int, str] = {501: "start LMDeploy with --backend pytorch, on CUDA"}
 
 OFFER = Offer(
     {
@@ -26,6 +29,11 @@ OFFER = Offer(
             ("/update_weights",),
             {"serialized_named_tensors": Argument("any", required=True), "load_format": string(), "finished": flag()},
         ),
+        # Since 0.18, of its PyTorch backend alone, which says 501 otherwise; what each takes the engine checks.
+        "init_weights": Operation("POST", ("/init_weights_update_group",), open=True, needs=_PYTORCH),
+        "update_weights_from_distributed": Operation("POST", ("/update_weights_from_distributed",), open=True, needs=_PYTORCH),
+        "update_weights_from_ipc": Operation("POST", ("/update_weights_from_ipc",), open=True, needs=_PYTORCH),
+        "finish_weights": Operation("POST", ("/destroy_weights_update_group",), open=True, needs=_PYTORCH),
         "terminate": Operation("GET", ("/terminate",), needs={400: "start LMDeploy with --allow-terminate-by-client"}, confirm=True),
         "generate": Operation("POST", ("/generate",), open=True, once=True),
         "engine_info": Operation("GET", ("/distserve/engine_info",)),

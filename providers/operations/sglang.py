@@ -41,6 +41,19 @@ OFFER = Offer(
                 "manifest": table(),
             },
         ),
+        "init_weights": Operation(
+            "POST",
+            ("/init_weights_update_group",),
+            {
+                "master_address": string(required=True),
+                "master_port": integer(required=True),
+                "rank_offset": integer(required=True),
+                "world_size": integer(required=True),
+                "group_name": string(),
+                "backend": string(),
+            },
+        ),
+        "finish_weights": Operation("POST", ("/destroy_weights_update_group",), {"group_name": string()}),
         "update_weights_from_tensor": Operation(
             "POST", ("/update_weights_from_tensor",), {"serialized_named_tensors": items(required=True), "load_format": string(), **_AFTER}
         ),

@@ -93,9 +93,10 @@ def running_vllm(
         *switches,
     ]
     log = venv / f"{runner}.log"
+    own = {**_environment(venv), **environment}
     with (
         log.open("wb") as output,
-        subprocess.Popen(command, env={**_environment(venv), **environment}, stdout=output, stderr=output, start_new_session=True) as process,
+        subprocess.Popen(command, env=own, stdout=output, stderr=output, start_new_session=True) as process,
     ):
         try:
             engine = Engine(f"http://127.0.0.1:{port}", SERVED_NAME)

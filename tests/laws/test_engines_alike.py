@@ -26,6 +26,12 @@ def test_a_developer_is_the_system_for_templates_pass_over_the_one(adapter: str)
     assert body["messages"] == [{"role": "system", "content": "Rhyme."}, *HI] and dropped == []
 
 
+def test_vllm_since_0_32_knows_by_itself_what_to_make_of_a_developer() -> None:
+    asked = {"messages": [{"role": "developer", "content": "Rhyme."}, *HI]}
+    assert sent(engine("vllm").at_version((0, 32, 0)), asked)[0]["messages"] == asked["messages"]
+    assert sent(engine("vllm").at_version((0, 31, 9)), asked)[0]["messages"][0]["role"] == "system"
+
+
 @pytest.mark.parametrize("adapter", OF_TEMPLATES)
 def test_a_developer_with_tools_stays_one_for_only_its_templates_know_those(adapter: str) -> None:
     developer = {"role": "developer", "content": "Rhyme.", "tools": [TOOL]}

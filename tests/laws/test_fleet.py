@@ -200,6 +200,19 @@ async def test_what_starts_or_stands_before_it_says_nothing_about_an_engine():
     assert endpoint.provider.name == "sglang" and endpoint.found is not None and endpoint.found.engine == "sglang"
 
 
+@pytest.mark.parametrize("status", [301, 307, 308])
+async def test_a_probe_that_is_sent_elsewhere_does_not_go_there(status: int):
+    hosts: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        hosts.append(request.url.host)
+        return httpx.Response(status, headers={"location": "http://elsewhere:1/v1/models"}, stream=httpx.ByteStream(b""))
+
+    fleet, endpoint = fleet_of(answer)
+    await until(fleet, lambda: len(hosts) > 8)
+    assert set(hosts) == {"one"} and endpoint.provider.name == "vllm"
+
+
 async def test_a_credential_that_was_replaced_is_used_by_probes_too(tmp_path: Path):
     place = tmp_path / "secret"
     place.write_text("old")
@@ -217,6 +230,9 @@ async def test_a_credential_that_was_replaced_is_used_by_probes_too(tmp_path: Pa
     assert endpoint.provider.version is None
     place.write_text("new")
     await until(fleet, lambda: endpoint.provider.version == (0, 11, 0))
+    place.unlink()
+    assert not endpoint.renew_credential()
+    assert endpoint.told(httpx.URL("http://one:1/abort_request"), b"{}").headers["authorization"] == "Bearer new"
 
 
 async def test_a_lora_adapter_of_an_engine_that_is_not_found_yet_is_not_refused_for_good():

@@ -103,6 +103,8 @@ COMPLETIONS: dict[str, Any] = {
 @given(st.lists(st.sampled_from(sorted(CHAT)), unique=True), st.sampled_from([UNKNOWN, TODAY, OLD, PYTORCH]))
 def test_documented_fields_of_its_chat_go_as_they_came(fields: list[str], engine: LMDeploy) -> None:
     asked = {"model": "m", "x-unknown": [1], **{field: CHAT[field] for field in fields}}
+    if "logprobs" not in fields:
+        asked.pop("top_logprobs", None)
     assert bent(engine, asked) == (asked, [], None)
 
 
@@ -120,7 +122,6 @@ IGNORED: list[tuple[str, Any, Any]] = [
     ("n", 2, 1),
     ("logit_bias", {"5": 1}, {}),
     ("do_preprocess", False, True),
-    ("parallel_tool_calls", False, True),
     ("stop_token_ids", [1], []),
     ("separate_reasoning", False, True),
     ("continue_final_message", True, False),
@@ -172,6 +173,13 @@ def test_hints_are_dropped_and_reported(field: str) -> None:
     assert bent(UNKNOWN, {"model": "m", field: "x"})[:2] == ({"model": "m"}, [field])
 
 
+def test_one_call_at_a_time_is_refused_before_it_knew_it() -> None:
+    with pytest.raises(Unsupported) as refused:
+        bent(UNKNOWN, {"tools": [TOOL], "parallel_tool_calls": False})
+    assert refused.value.param == "parallel_tool_calls"
+    assert bent(UNKNOWN, {"tools": [TOOL], "parallel_tool_calls": False}, everything)[:2] == ({"tools": [TOOL]}, ["parallel_tool_calls"])
+
+
 def test_every_engine_word_is_known_renamed_or_refused() -> None:
     assert CHAT.keys() | {each[0] for each in IGNORED} | set(HINTS) | LMDeploy.rename.keys() >= ENGINE_WORDS
 
@@ -196,7 +204,8 @@ def test_what_its_completions_would_ignore_is_refused_by_name(field: str) -> Non
         (UNKNOWN, {"min_tokens": 0}, {}),
         (UNKNOWN, {"reasoning_effort": "none"}, {"chat_template_kwargs": {"enable_thinking": False}}),
         (TODAY, {"reasoning_effort": "max"}, {"reasoning_effort": "max"}),
-        (TODAY, {"n": 2, "parallel_tool_calls": False}, {"n": 2, "parallel_tool_calls": False}),
+        (TODAY, {"n": 2, "parallel_tool_calls": False}, {"n": 2}),
+        (TODAY, {"tools": [TOOL], "parallel_tool_calls": False}, {"tools": [TOOL], "parallel_tool_calls": False}),
         (TODAY, {"tool_choice": "required", "tools": [TOOL, OTHER]}, {"tool_choice": "required", "tools": [TOOL, OTHER]}),
         (OLD, {"tool_choice": "required", "tools": [TOOL]}, {"tool_choice": NAMED_CHOICE, "tools": [TOOL]}),
         (OLD, {"tool_choice": "auto", "tools": [TOOL]}, {"tool_choice": "auto", "tools": [TOOL]}),
@@ -208,7 +217,7 @@ def test_what_its_completions_would_ignore_is_refused_by_name(field: str) -> Non
             {"messages": [{"role": "assistant", "reasoning_content": "r", "content": "a"}]},
         ),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_what_it_calls_otherwise_is_said_in_its_words(engine: LMDeploy, said: dict[str, Any], sent: dict[str, Any]) -> None:
     assert bent(engine, said) == (sent, [], None)

@@ -124,15 +124,16 @@ def test_what_is_no_word_is_not_put_into_a_query(tags: list[Any]):
 
 
 class Gpu(NamedTuple):
-    """An engine that has what it was told; what each call to it was; and whoever tells it."""
+    """An engine that has what it was told; what each call to it was; and whoever tells it. `huge`: what it answers, if it is there."""
 
-    cards: list[dict[str, Any]]
+    huge: list[bytes]
     asked: list[tuple[str, str, Any]]
     fleet: Fleet
     tell: Callable[..., Awaitable[list[Outcome]]]
 
 
 def gpu(owner: str, *targets: Target) -> Gpu:
+    huge: list[bytes] = []
     cards: list[dict[str, Any]] = [{"id": "base", "owned_by": owner, "max_model_len": 99}]
     asked: list[tuple[str, str, Any]] = []
 
@@ -142,7 +143,7 @@ def gpu(owner: str, *targets: Target) -> Gpu:
         if request.url.path.endswith("load_lora_adapter"):
             cards.append({"id": body["lora_name"], "owned_by": owner, "parent": "base"})
         told = {"data": cards} if request.url.path == "/v1/models" else {"version": "0.32.0"}
-        return httpx.Response(200, stream=httpx.ByteStream(json.dumps(told).encode()))
+        return httpx.Response(200, stream=httpx.ByteStream(huge[0] if huge else json.dumps(told).encode()))
 
     fleet = Fleet(Settings(probe_interval_s=3600.0), httpx.MockTransport(answer))
     providers = {name: ProviderConfig("auto", "http://one:1/v1") for name in {target.provider for target in targets}}
@@ -154,7 +155,7 @@ def gpu(owner: str, *targets: Target) -> Gpu:
         asked.clear()
         return await operations.operate(directory, "m", name, said, only_asks=False)
 
-    return Gpu(cards, asked, fleet, tell)
+    return Gpu(huge, asked, fleet, tell)
 
 
 async def found(gpu: Gpu) -> None:
@@ -198,6 +199,14 @@ async def test_generate_is_asked_of_the_lora_adapter_or_not_at_all():
     await found(sglang)
     (outcome,) = await sglang.tell("generate", text="Hi")
     assert outcome.status == 501 and "'sql'" in str(outcome.error) and not sglang.asked
+
+
+async def test_an_answer_that_is_too_large_is_not_kept():
+    vllm = gpu("vllm", Target("gpu", "base"))
+    await found(vllm)
+    vllm.huge.append(b"x" * 20_000)
+    (outcome,) = await vllm.tell("metrics")
+    assert outcome.status == 502 and "larger than 10000 bytes" in str(outcome.error) and outcome.answer is None
 
 
 async def test_an_engine_that_is_not_found_yet_is_not_one_without_operations():

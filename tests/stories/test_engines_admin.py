@@ -215,6 +215,28 @@ TABLE: list[tuple[str, str, dict[str, Any], str, dict[str, Any]]] = [
         {"serialized_named_tensors": "x", "finished": True},
     ),
     ("lmdeploy", "generate", {"prompt": "Hi"}, "/generate", {"prompt": "Hi"}),
+    *(
+        (engine, operation, {"group_name": "g", **more}, path, {"group_name": "g", **more})
+        for engine in ("sglang", "lmdeploy")
+        for operation, path, more in (
+            (
+                *("init_weights", "/init_weights_update_group"),
+                {"master_address": "10.0.0.9", "master_port": 29500, "rank_offset": 1, "world_size": 2},
+            ),
+            (
+                *("update_weights_from_distributed", "/update_weights_from_distributed"),
+                {"names": ["w"], "dtypes": ["bfloat16"], "shapes": [[2, 2]]},
+            ),
+            ("finish_weights", "/destroy_weights_update_group", dict[str, Any]()),
+        )
+    ),
+    (
+        "lmdeploy",
+        "update_weights_from_ipc",
+        {"zmq_handles": {"GPU-1": "ipc:x"}},
+        "/update_weights_from_ipc",
+        {"zmq_handles": {"GPU-1": "ipc:x"}},
+    ),
     (
         *("lmdeploy", "p2p_connect"),
         {"protocol": 2, "remote_engine_id": "b", "remote_engine_endpoint_info": {"zmq": "x"}, "remote_kvtransfer_endpoint_info": []},
@@ -286,6 +308,7 @@ async def test_an_engine_is_ended_only_when_that_is_confirmed(gpus: Engines):
         ("vllm", "unload_lora", {"lora_name": "sql"}, answering("/v1/unload_lora_adapter"), "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"),
         ("lmdeploy", "abort", {"abort_all": True}, answering(abort_request=501), "--enable-abort-handling"),
         ("lmdeploy", "gc", {}, answering("/distserve/gc"), "proxy"),
+        ("lmdeploy", "init_weights", {}, answering(init_weights_update_group=501), "--backend pytorch"),
         ("lmdeploy", "load_lora", {"lora_name": "sql"}, answering(), "--adapters"),
         ("llamacpp", "sleep", {}, answering(), "--sleep-idle-seconds"),
         ("llamacpp", "metrics", {}, answering(), "--metrics"),

@@ -45,8 +45,11 @@ SCHEMAS = {"chat": in_chat, "responses": in_responses, "messages": in_messages}
 
 @pytest.fixture(scope="module", autouse=True)
 async def obeying(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> AsyncGenerator[None]:
-    """Two models of the first engine: guarded, of which nobody knows whether it obeys schemas, and obedient, of which it is said."""
-    one = f"http://127.0.0.1:{engines[0].port}"
+    """Models of the first engine: guarded, of which nobody knows whether it obeys schemas, and obedient, of which it is said; twice (both
+
+    engines, guarded) and caught (guarded, falling back to one at another price).
+    """
+    one, two = (f"http://127.0.0.1:{engine.port}" for engine in engines)
     service.apply(f"""
         [[prices]]
         provider = "guarded"
@@ -57,7 +60,17 @@ async def obeying(service: Service, engines: tuple[ScriptedEngine, ScriptedEngin
         guarded = {{ adapter = "openai", base_url = "{one}" }}
         obedient = {{ adapter = "openai", base_url = "{one}", options = {{ guided = "enforced" }} }}
         guided-vllm = {{ adapter = "vllm", base_url = "{one}", options = {{ version = "0.33.0" }} }}
+        cheap = {{ adapter = "openai", base_url = "{one}" }}
+        [[prices]]
+        provider = "cheap"
+        model = "engine-model"
+        input = 1.0
+        output = 1.0
         [models]
+        twice = {{ targets = [{{ provider = "guarded", model = "engine-model", endpoints = ["{one}", "{two}"] }}] }}
+        caught = {{ targets = [{{ provider = "guarded", model = "engine-model" }}], fallbacks = ["cheap"] }}
+        left = {{ targets = [{{ provider = "guarded", model = "engine-model" }}] }}
+        cheap = {{ targets = [{{ provider = "cheap", model = "engine-model" }}] }}
         guarded = {{ targets = [{{ provider = "guarded", model = "engine-model" }}] }}
         obedient = {{ targets = [{{ provider = "obedient", model = "engine-model" }}] }}
         guided-vllm = {{ targets = [{{ provider = "guided-vllm", model = "engine-model" }}] }}
@@ -224,6 +237,101 @@ async def test_a_caller_may_have_it_asked_for_again(client: httpx.AsyncClient, e
     assert (failed["role"], complaint["role"]) == ("assistant", "user")
     assert "rather" in json.dumps(failed["content"])
     assert "not JSON" in json.dumps(complaint["content"])
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+async def test_no_more_answers_are_made_than_the_caller_allows(
+    client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, retries: int
+) -> None:
+    engine.script = second_engine.script = says("I'd rather not.")
+    headers = {"x-narthex-guided-retries": str(retries)}
+    answer = await client.post(ROUTES["chat"][0], json={"model": "twice", "messages": HI, **in_chat(PERSON)}, headers=headers)
+    assert answer.status_code == 502
+    assert len(engine.asked) + len(second_engine.asked) == 1 + retries
+
+
+async def test_what_was_not_obeyed_is_paid_to_whoever_made_it_and_another_target_is_tried(
+    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine
+) -> None:
+    async def better_the_second_time(asked: Asked) -> None:
+        await says("I'd rather not." if len(engine.asked) == 1 else '{"name": "Ada"}')(asked)
+
+    engine.script = better_the_second_time
+    answer = await client.post(ROUTES["chat"][0], json={"model": "caught", "messages": HI, **in_chat(PERSON)})
+    assert (answer.status_code, answer.headers["x-narthex-served"]) == (200, "cheap/engine-model")
+    recorded = await service.recorded(answer.headers["x-narthex-inference-id"])
+    assert (recorded["charged_input"], recorded["charged_output"]) == (6, 4)
+    assert recorded["cost_microusd"] == (3 * 2 + 2 * 10) + (3 + 2)
+
+
+async def test_who_hangs_up_on_an_answer_that_is_held_pays_for_what_was_written(
+    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine
+) -> None:
+    async def on_and_on(asked: Asked) -> None:
+        asked.begin_stream()
+        asked.frame(HELLO[0])
+        for _ in range(20):
+            asked.frame(chunk({"content": '"'}))
+        await asked.left.wait()
+
+    engine.script = on_and_on
+    with pytest.raises(httpx.ReadTimeout):
+        await client.post(ROUTES["chat"][0], json={"model": "left", "messages": HI, "stream": True, **in_chat(PERSON)}, timeout=0.5)
+    async with httpx.AsyncClient(base_url=service.url, headers={"authorization": f"Bearer {service.admin_key}"}) as admin:
+        rows: list[Any] = []
+        while not rows:
+            rows = (await admin.get("/admin/v1/inferences?model=left")).json()["data"]
+    assert (rows[0]["outcome"], rows[0]["charged_output"]) == ("hung_up", 20)
+
+
+@pytest.mark.parametrize(
+    ("form", "fault"),
+    [
+        ({"type": "json_schema", "name": "person", "strict": True, "schema": {"type": "strin"}}, "response_format.schema.type"),
+        ({"type": "json_object", "schema": {"type": "strin"}}, "response_format.schema.type"),
+        ({"type": "json", "value": {"type": "strin"}}, "response_format.value.type"),
+        ({"type": "json_schema", "value": {"schema": {"type": "strin"}}}, "response_format.value.schema.type"),
+        ({"type": "regex", "value": "(a"}, "response_format.value"),
+        ({"type": "regex_schema", "regex_schema": "(a"}, "response_format.regex_schema"),
+        ({"type": "form"}, "response_format"),
+        ({"type": "regex_schema"}, "response_format"),
+    ],
+    ids=str,
+)
+async def test_every_form_of_a_response_format_is_read_or_refused(
+    client: httpx.AsyncClient, engine: ScriptedEngine, form: dict[str, Any], fault: str
+) -> None:
+    answer = await client.post(ROUTES["chat"][0], json={"model": "guarded", "messages": HI, "response_format": form})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, fault)
+    assert engine.asked == []
+
+
+async def test_a_schema_beside_its_type_is_asked_for_in_openais_words(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+    engine.script = says('{"name": "Ada"}')
+    form = {"type": "json_schema", "name": "person", "strict": True, "schema": PERSON}
+    answer = await client.post(ROUTES["chat"][0], json={"model": "guarded", "messages": HI, "response_format": form})
+    assert (answer.status_code, answer.headers["x-narthex-guided"]) == (200, "validated")
+    [asked] = engine.asked
+    named = {"name": "person", "schema": PERSON, "strict": True}
+    assert asked.body["response_format"] == {"type": "json_schema", "json_schema": named}
+
+
+async def test_an_answer_that_begins_with_its_prompt_is_not_promised(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+    engine.script = says('{"name": "Ada"}')
+    fields = {"model": "guarded", "prompt": "Who?", "echo": True, "guided_json": PERSON}
+    refused = await client.post("/v1/completions", json=fields)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (422, "echo")
+    assert engine.asked == []
+
+
+@pytest.mark.parametrize(("said", "fault"), [({"json": {"not": {}}}, "json"), ({"regex": "a.b"}, "regex")], ids=str)
+async def test_what_an_engine_holds_in_part_and_nobody_can_look_at_is_refused(
+    client: httpx.AsyncClient, engine: ScriptedEngine, said: dict[str, Any], fault: str
+) -> None:
+    fields = {"model": "guided-vllm", "token_ids": [1, 2], "sampling_params": {"max_tokens": 5, "structured_outputs": said}}
+    refused = await client.post("/inference/v1/generate", json=fields)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (422, f"sampling_params.structured_outputs.{fault}")
+    assert engine.asked == []
 
 
 @pytest.mark.parametrize("stream", [False, True])

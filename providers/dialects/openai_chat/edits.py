@@ -13,6 +13,7 @@ from msgspec import Raw
 from providers.dialect import Edited, Stamp
 from providers.dialects.openai_chat.strays import MARK, Strays, calling, cured
 from providers.errors import Garbled
+from providers.openai_endings import PLAIN, with_plain_endings
 from providers.openai_stream import Head, StreamEditor, check_ending, read_heads
 from providers.openai_usage import groq_usage, read_usage
 from providers.told import error_in
@@ -23,7 +24,7 @@ _ROLE = Raw(b'"assistant"')
 _STOP, _CALLS = Raw(b'"stop"'), Raw(b'"tool_calls"')
 
 # Choices without one of these are as they are promised: one search costs half of three.
-_may_be_odd = re.compile(rb'"(?:text|reasoning|tool_calls)"').search
+_may_be_odd = re.compile(rb'"(?:text|reasoning|tool_calls|%s)"' % "|".join(PLAIN).encode()).search
 
 _choices = msgspec.json.Decoder(list[dict[str, Raw]])
 _message = msgspec.json.Decoder(dict[str, Raw])
@@ -40,8 +41,9 @@ def edit(raw: bytes, stamp: Stamp) -> Edited:
         heads = read_heads(choices)
         told = body["usage"] if body.said("usage") else groq_usage(body.get("x_groq", NULL))
         usage = None if told is None else read_usage(told)
-        shaped = _shaped_whole(bytes(choices), stops_after_calls=stamp.stops_after_calls)
-        if stamp.stops_after_calls:
+        whole = bytes(choices)
+        shaped = _shaped_whole(whole, stops_after_calls=stamp.stops_after_calls)
+        if shaped is not whole:
             heads = read_heads(shaped)
         body["choices"] = Raw(shaped)
     except UNREADABLE as fault:
@@ -67,6 +69,7 @@ def _shaped_whole(choices: bytes, *, stops_after_calls: bool) -> bytes:
         choices = _as_chat(choices, "message")
     if b'"reasoning"' in choices:
         choices = _with_reasoning_named(choices, "message")
+    choices = with_plain_endings(choices)
     if MARK not in choices:
         return choices
     return _ended(cured(choices), calling(choices, "message")) if stops_after_calls else cured(choices)
@@ -102,6 +105,7 @@ class _Shaping:
             choices = _as_chat(choices, "delta")
         if b'"reasoning"' in choices:
             choices = _with_reasoning_named(choices, "delta")
+        choices = with_plain_endings(choices)
         return self._strays.cured(choices) if MARK in choices else choices
 
 
@@ -132,7 +136,7 @@ def _with_reasoning_named(choices: bytes, inside: str) -> bytes:
     renamed = _choices.decode(choices)
     for choice in renamed:
         said = _message.decode(choice[inside]) if inside in choice and choice[inside] != NULL else {}
-        if "reasoning" in said and "reasoning_content" not in said:
+        if "reasoning" in said and said.pop("reasoning_content", NULL) == NULL:
             choice[inside] = Raw(
                 msgspec.json.encode({("reasoning_content" if key == "reasoning" else key): value for key, value in said.items()})
             )

@@ -7,19 +7,13 @@ import msgspec
 from msgspec import Raw
 
 from providers.dialects.openai_chat.shapes import ToldChoice
+from providers.openai_endings import PLAIN
 from providers.openai_stream import check_ending
 from providers.wire import NULL, UNREADABLE
 
 _SAME = frozenset({"stop", "length", "tool_calls", "content_filter"})
-# TGI, Mistral, and OpenAI's own word for calls before there were several.
-_OTHERS: Mapping[str, str] = {
-    "function_call": "tool_calls",
-    "eos_token": "stop",
-    "stop_sequence": "stop",
-    "model_length": "length",
-    "max_tokens": "length",
-    "safety": "content_filter",
-}
+# OpenAI's own word for calls before there were several, and those of engines.
+_OTHERS: Mapping[str, str] = {"function_call": "tool_calls", **PLAIN}
 
 _TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
 

@@ -8,6 +8,7 @@ from msgspec import Raw, Struct
 
 from providers.dialect import Edited, Stamp
 from providers.errors import Garbled
+from providers.openai_endings import with_plain_endings
 from providers.openai_stream import StreamEditor, check_ending, read_heads
 from providers.openai_usage import read_usage
 from providers.told import error_in
@@ -33,8 +34,9 @@ def edit(raw: bytes, stamp: Stamp) -> Edited:
         raise error
     choices = body.get("choices", NULL)
     try:
-        heads = read_heads(choices)
-        body["choices"] = Raw(_with_text(bytes(choices)))
+        shaped = _shaped(bytes(choices))
+        heads = read_heads(shaped)
+        body["choices"] = Raw(shaped)
     except UNREADABLE as fault:
         raise Garbled(f"The engine's answer is not a completion: {fault}.") from None
     if not heads:
@@ -50,7 +52,11 @@ def edit(raw: bytes, stamp: Stamp) -> Edited:
 
 
 def chunk_editor(stamp: Stamp) -> StreamEditor:
-    return StreamEditor(stamp, f"cmpl-{stamp.id}", _OBJECT, _with_text)
+    return StreamEditor(stamp, f"cmpl-{stamp.id}", _OBJECT, _shaped)
+
+
+def _shaped(choices: bytes) -> bytes:
+    return with_plain_endings(_with_text(choices))
 
 
 def _with_text(choices: bytes) -> bytes:
