@@ -120,6 +120,7 @@ def _ask(dialect: str, raw: bytes, body: Body, request: Counted, end_user: str |
         input_tokens=_input_tokens(raw, request),
         output_tokens=output_tokens,
         choices=1,
+        strict=any([tool.strict for tool in request.tools or ()]),
     )
 
 

@@ -21,6 +21,7 @@ class Ask(Struct):
     `output_tokens`: the most that the caller lets be written, all choices together; None: not said. `choices`: how many are wanted.
     `previous`: the answer that this one goes on from (previous_response_id). `stores`: the caller may ask for the answer again.
     `refers`: to items of earlier answers, by their ids. `raw_prompt`: not a chat but a text to go on with, though it came as one.
+    `strict`: whether one of its tools is to be; None: it was not looked whether.
     """
 
     dialect: str
@@ -38,6 +39,7 @@ class Ask(Struct):
     refers: bool = False
     stores: bool = False
     raw_prompt: bool = False
+    strict: bool | None = None
 
 
 class Stamp(Struct, frozen=True):

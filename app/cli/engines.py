@@ -62,7 +62,7 @@ def run(model: str, operation: str, arguments: tuple[str, ...], as_json: bool) -
     """Tell the engines of MODEL to do OPERATION.
 
     ARGUMENTS are NAME=VALUE, by the engine's own names; a VALUE is JSON, or text where it is none. endpoint=ADDRESS: this one alone.
-    Exit status 1 if it failed at any endpoint.
+    Exit status 1 if it failed at any endpoint. A long answer is cut short; with --json it is whole.
 
     \b
     Examples:

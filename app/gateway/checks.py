@@ -87,7 +87,7 @@ class Checks:
 
         Raises Unavailable where that could not be found out in time. `who` asks: of one caller few may wait.
         """
-        places = _LOOKED.get(ask.dialect)
+        places = (guided.PLACES if ask.strict is False else _LOOKED).get(ask.dialect)
         if places is None or places.isdisjoint(ask.body):
             return None
         body = ask.body

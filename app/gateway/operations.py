@@ -19,6 +19,7 @@ from providers.provider import server_root
 from providers.wire import UNREADABLE, Body
 
 _NO_ROUTE = (404, 405)
+_ANSWER_S = 15.0
 # After which an endpoint is not what it was.
 _CHANGING = frozenset({"load_lora", "unload_lora", "sleep", "wake", "update_weights", "terminate"})
 
@@ -47,11 +48,11 @@ class _Once(httpx.AsyncByteStream):
 
 
 class Operations:
-    """`timeout_s`: how long one endpoint may take; `most_bytes`: of its answer."""
+    """`timeout_s`: how long one endpoint may take to do something; to tell something it has _ANSWER_S. `most_bytes`: of its answer."""
 
     def __init__(self, fleet: Fleet, timeout_s: float, most_bytes: int) -> None:
         self._fleet = fleet
-        self._timeout = {"connect": 5.0, "write": timeout_s, "pool": timeout_s, "first": timeout_s, "read": timeout_s, "total": timeout_s}
+        self._timeouts = {"GET": _timeout(min(_ANSWER_S, timeout_s)), "POST": _timeout(timeout_s)}
         self._most_bytes = most_bytes
 
     async def operate(self, directory: Directory, model: str, name: str, said: Mapping[str, Any], *, only_asks: bool) -> list[Outcome]:
@@ -60,7 +61,8 @@ class Operations:
         Raises UnknownModel; UnknownRoute for an operation that no engine has, or an endpoint that is not the model's; Malformed.
         """
         if model not in directory.models:
-            raise UnknownModel(f"There is no model {model!r:.100}.", param="model")
+            there = ", ".join(directory.models) or "none"
+            raise UnknownModel(f"There is no model {model!r:.100}. There are: {there}.", param="model")
         if name not in NAMES:
             raise UnknownRoute(f"There is no operation {name!r:.60}. There are: {', '.join(sorted(NAMES))}.")
         arguments = dict(said)
@@ -137,7 +139,7 @@ class Operations:
         raise endpoint.provider.read_error(status, headers, body)
 
     async def _send(self, endpoint: Endpoint, path: str, what: Call) -> tuple[int, httpx.Headers, bytes]:
-        request = endpoint.told(httpx.URL(server_root(endpoint.base_url) + path), what.body, what.method, self._timeout)
+        request = endpoint.told(httpx.URL(server_root(endpoint.base_url) + path), what.body, what.method, self._timeouts[what.method])
         request.headers["content-length"] = str(len(what.body))
         request.stream = _Once(what.body)
         response = await self._fleet.transport.handle_async_request(request)
@@ -153,6 +155,10 @@ class Operations:
         finally:
             await response.aclose()
         return response.status_code, response.headers, b"".join(blocks)
+
+
+def _timeout(each_s: float) -> dict[str, float]:
+    return {"connect": 5.0, **dict.fromkeys(("write", "pool", "first", "read", "total"), each_s)}
 
 
 def worst(outcomes: list[Outcome]) -> int:

@@ -1,5 +1,6 @@
 """Stories of guided decoding: what cannot be obeyed costs no engine anything, and what was not obeyed reaches no caller."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -279,8 +280,10 @@ async def test_who_hangs_up_on_an_answer_that_is_held_pays_for_what_was_written(
         await client.post(ROUTES["chat"][0], json={"model": "left", "messages": HI, "stream": True, **in_chat(PERSON)}, timeout=0.5)
     async with httpx.AsyncClient(base_url=service.url, headers={"authorization": f"Bearer {service.admin_key}"}) as admin:
         rows: list[Any] = []
-        while not rows:
-            rows = (await admin.get("/admin/v1/inferences?model=left")).json()["data"]
+        async with asyncio.timeout(15):
+            while not rows:
+                await asyncio.sleep(0.1)
+                rows = (await admin.get("/admin/v1/inferences?model=left")).json()["data"]
     assert (rows[0]["outcome"], rows[0]["charged_output"]) == ("hung_up", 20)
 
 

@@ -87,7 +87,7 @@ def _answer(name: str, outcomes: list[Outcome]) -> Response[Any]:
         worst_of_all = next(outcome for outcome in failed if outcome.status == status)
         of = f"{len(failed)} of {len(outcomes)} endpoints failed. " if len(outcomes) > 1 else ""
         kind = "unsupported" if status == 501 else "invalid_request_error" if status < 500 else "backend_error"
-        body["error"] = {"message": f"{of}{worst_of_all.error}", "type": kind, "code": None, "param": None}
+        body["error"] = {"message": f"{of}{worst_of_all.error}", "type": kind, "code": status, "param": None}
     headers = {key.decode(): value.decode() for key, value in request_headers(uuid7.mint())}
     return Response(body, status_code=status, headers={**headers, "cache-control": "no-store"})
 

@@ -206,6 +206,7 @@ def open_ask(raw: bytes) -> Ask:
         output_tokens=None if most is None else most * choices,
         choices=choices,
         raw_prompt=raw_prompt,
+        strict=any([tool.function is not None and tool.function.strict for tool in request.tools or ()]),
     )
 
 

@@ -63,6 +63,7 @@ def open_ask(raw: bytes) -> Ask:
         previous=request.previous_response_id,
         refers=refers,
         stores=request.store is not False,
+        strict=any([tool.strict for tool in request.tools or ()]),
     )
 
 
