@@ -9,6 +9,7 @@ from msgspec import Raw, Struct
 from providers.chat import Usage
 from providers.dialect import Stamp
 from providers.errors import CutShort, Failed, Garbled, UpstreamError
+from providers.openai_endings import PLAIN, with_plain_endings
 from providers.openai_usage import groq_usage, read_usage
 from providers.told import error_in
 from providers.wire import NULL, UNREADABLE, Body, Frames, frame, merged
@@ -167,7 +168,8 @@ class StreamEditor:
             return b""
         if heads:
             raw = bytes(choices)
-            shaped = self._shaped(raw)
+            ends_otherwise = any([head.finish_reason in PLAIN for head in heads])
+            shaped = self._shaped(with_plain_endings(raw) if ends_otherwise else raw)
             if again:
                 body["choices"] = _without(shaped, again)
             elif shaped is not raw:

@@ -2,7 +2,8 @@
 
 Asked by chat and completions alone, although it speaks Responses and Messages too: its Responses never say incomplete and number no
 events, and of both it is not known what they ignore. Counting the tokens of a message is the same either way.
-Stopping: closing the connection is enough; it looks between two tokens, and after each batch of the prompt.
+Stopping: closing the connection ends a stream at once. That the caller of a whole answer has gone it sees only after a second in which it
+wrote nothing for anybody, so it is asked for streams alone.
 Seen on b11549 (xllamacpp 2026.10.11549), 2026-11; tests/engines/small/test_llamacpp_direct.py says it again.
 """
 
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, assert_never
 
 from providers import guided
-from providers.engines.llamacpp_schemas import CPP, write_schema
+from providers.engines.llamacpp_schemas import CPP, as_object, write_schema
 from providers.engines.llamacpp_tools import bend_strict, bend_tools
 from providers.engines.losses import Idle, Losses
 from providers.engines.thoughts import drop_parts, name_reasoning
@@ -70,6 +71,7 @@ _HINTS = frozenset(
 
 _PARTS = {b'"file"': "it reads no documents.", b'"refusal"': "it has no part of that kind."}
 _LLGUIDANCE = "%llguidance"
+_COUNTS_ONE = "of several answers it tells the tokens of one alone, so that the others would not be counted."
 
 
 class LlamaCpp(Provider):
@@ -92,6 +94,8 @@ class LlamaCpp(Provider):
         if not isinstance(options.get("llguidance", False), bool):
             raise BadOption(f"Option llguidance of provider {configured_as!r} may be true or false.")
         self._lark = bool(options.get("llguidance"))
+        if "stream" not in options:
+            self.streams = "only"
 
     @property
     def guided(self) -> guided.Ways:
@@ -108,7 +112,10 @@ class LlamaCpp(Provider):
         output = constraint.output
         if not isinstance(output, JsonSchema) or dialect not in self.guided_in:
             return super().guiding(constraint, dialect, as_said=as_said)
-        written = write_schema(output.schema, CPP)
+        try:
+            written = write_schema(as_object(output.schema), CPP)
+        except Unsupported as reason:
+            raise self.unsupported(constraint.field, reason.message) from None
         fields = {"json_schema": written.schema}
         if written.obeyed:
             return Guiding("enforced", output, fields)
@@ -147,6 +154,10 @@ class LlamaCpp(Provider):
             return super().bend(body, dialect, may_drop, constraint)
         losses = Losses(self, body, may_drop)
         losses.leave_out(_IDLE)
+        if body.said("n"):
+            losses.without("n", _COUNTS_ONE)
+        if dialect == "openai_completions":
+            losses.one_prompt(_COUNTS_ONE)
         if dialect == "openai_chat":
             self._bend_chat(body, losses, constraint)
         elif body.said("logprobs"):
@@ -161,8 +172,8 @@ class LlamaCpp(Provider):
             del body["parallel_tool_calls"]
         elif body.value("parallel_tool_calls") is False:
             losses.without("parallel_tool_calls", "it makes several calls at once all the same.")
-        if body.value("tools") and body.said("logprobs") and body.value("stream"):
-            losses.without("logprobs", "beside tools it tells none in a stream.")
+        if body.value("tools") and body.said("logprobs") and (self.streams == "only" or body.value("stream")):
+            losses.without("logprobs", "beside tools it tells none in a stream, which is how it is asked.")
             body.pop("top_logprobs", None)
         if body.said("logprobs") and body.value("top_logprobs") == 0:
             body["top_logprobs"] = 1  # for none it leaves out those of the tokens themselves, too

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from providers import guided
-from providers.engines.llamacpp_schemas import PYTHON, write_schema
+from providers.engines.llamacpp_schemas import PYTHON, as_object, write_schema
 from providers.engines.llamacpp_tools import bend_strict, bend_tools, read_choice
 from providers.engines.losses import Idle, Losses
 from providers.engines.thoughts import drop_parts
@@ -139,7 +139,10 @@ class LlamaCppPython(Provider):
             raise self.unsupported(constraint.field, "its completions have no response_format; its chat has.")
         if not isinstance(output, JsonSchema) or dialect not in self.guided_in:
             return super().guiding(constraint, dialect, as_said=as_said)
-        written = write_schema(output.schema, PYTHON)
+        try:
+            written = write_schema(as_object(output.schema), PYTHON)
+        except Unsupported as reason:
+            raise self.unsupported(constraint.field, reason.message) from None
         fields = {"response_format": {"type": "json_object", "schema": written.schema}}
         if written.obeyed and dialect == "openai_chat":
             return Guiding("enforced", output, fields)
@@ -160,6 +163,8 @@ class LlamaCppPython(Provider):
             body["top_k"] = 0  # off; it answers negative numbers with 500, and left out would mean 40
         if body.said("max_completion_tokens"):
             body.pop("max_tokens", None)
+        if dialect == "openai_completions":
+            losses.one_prompt("it answers several with a 500.")
         if dialect == "openai_chat":
             self._bend_chat(body, losses, constraint)
         bent = super().bend(body, dialect, may_drop, constraint)

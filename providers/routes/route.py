@@ -5,15 +5,16 @@ from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from providers.chat import Usage
 from providers.dialect import Ask, Edited, Editor, Stamp
 from providers.envelope import openai_error
-from providers.errors import Garbled, Malformed, NarthexError, NotOffered
+from providers.errors import Garbled, Malformed, NarthexError, NotOffered, NotServed
 from providers.opening import one_episode, opened
 from providers.provider import Provider
 from providers.routes.replies import read_told, usage_told
-from providers.routes.way import Way
+from providers.routes.way import Way, cannot
 from providers.wire import Body, frame
 
 
@@ -36,6 +37,7 @@ _head = msgspec.json.Decoder(Head)
 
 # An engine that nobody has named, and that has not said yet what it is.
 _AS: Mapping[str, str] = {"auto": "openai"}
+_GUESSED = ("auto", "openai")
 
 
 class Route:
@@ -106,14 +108,24 @@ class Route:
         mark = next(mark for mark in self.shapes if body.said(mark))
         way = ways.get(mark)
         if way is None:
-            raise provider.unsupported(mark, f"it is asked with {' or '.join(f'`{each}`' for each in ways)} instead.")
-        return way
+            raise cannot(provider, mark, f"it is asked with {' or '.join(f'`{each}`' for each in ways)} instead.")
+        return replace(way, guessed=True) if provider.name in _GUESSED else way
 
     def read(self, raw: bytes, way: Way, stamp: Stamp) -> Edited:
-        """What an engine answered that was asked in this way. Raises Garbled, or the error it told."""
+        """What an engine answered that was asked in this way. Raises Garbled, NotServed, or the error it told."""
         if way.own:
             return Route.edit(self, raw, stamp)
-        return self.edit(raw if way.read is None else way.read(raw, Body(stamp.asked)), stamp)
+        try:
+            return self.edit(raw if way.read is None else way.read(raw, Body(stamp.asked)), stamp)
+        except Garbled as fault:
+            if not way.guessed:
+                raise
+            # No fault of a server that has another route of this name, or passes over what it does not know.
+            raise NotServed(
+                f"The engine does not serve {way.name} as vLLM does: {fault.message} "
+                "If it is one that Narthex knows, its provider should name the adapter of that.",
+                told=200,
+            ) from None
 
     def edit(self, raw: bytes, stamp: Stamp) -> Edited:
         """As it came, but for the name asked for. A route with a common shape makes sure that it is one."""

@@ -17,7 +17,8 @@ from providers.routes.route import Route, Shape
 from providers.routes.way import Way
 from providers.wire import Body
 
-TokenId = Annotated[int, Meta(ge=0)]
+# Engines hold them in 32 bits: llama.cpp takes what is larger for another (2**33 for 0), and others fail.
+TokenId = Annotated[int, Meta(ge=0, lt=2**31)]
 _LARGEST = 2**53
 
 
@@ -92,6 +93,16 @@ def _ids_as(ids: str, count: str | None = None, strings: str | None = None) -> A
     return read
 
 
+def _read_counted(raw: bytes, asked: Body) -> bytes:
+    """Of an engine that is not known: llama.cpp, for one, passes over `prompt` and `messages` and tells no tokens, with 200."""
+    told = read_object(raw)
+    if not told.said("count"):
+        raise Garbled("it told no `count` of tokens.")
+    if not told.value("tokens") and any(asked.value(field) for field in ("prompt", "messages", "input")):
+        raise Garbled("it told no tokens.")
+    return raw
+
+
 def _read_pieces(raw: bytes, asked: Body) -> bytes:
     """llama.cpp's {"tokens": [1, ...]}, or with pieces [{"id": 1, "piece": "a" or [226]}]: bytes that are no text of their own."""
     told = read_object(raw)
@@ -162,7 +173,7 @@ class Tokenize(Route):
     ways: ClassVar[Mapping[str, Mapping[str, Way]]] = {
         "vllm": {"prompt": _VLLM, "messages": Way(name="/tokenize")},
         "sandbox": {"prompt": Way(name="/tokenize", words=_OWN_FIELDS | _SANDBOXES, misfits=_ONE), "messages": _SANDBOX_CHAT},
-        "openai": {"prompt": Way(name="/tokenize"), "messages": Way(name="/tokenize")},
+        "openai": {"prompt": Way(name="/tokenize", read=_read_counted), "messages": Way(name="/tokenize", read=_read_counted)},
         "sglang": {
             "prompt": Way(name="/tokenize", words=_OWN_FIELDS, nothing=_NO_STRINGS),
             # With messages it throws add_special_tokens away, and its template always opens the answer.

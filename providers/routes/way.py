@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from providers.errors import UpstreamError
+from providers.errors import Refused, Unsupported, UpstreamError
 from providers.provider import HINTS, Provider
 from providers.routes.missing import as_missing
 from providers.wire import NULL, Body
@@ -24,6 +24,7 @@ class Way(Struct, frozen=True, kw_only=True):
     `says`: what must be said where the caller leaves it out. `says_model`: whether a body names the model.
     `read`: its answer made one of the route's common shape, by what was asked; None: it is one. `own`: it was asked in its own shape, and
     its answer goes back as it is.
+    `asked_wrong`: what its 500s say that are the caller's doing. `guessed`: which engine it is, nobody has said.
     """
 
     name: str
@@ -36,6 +37,8 @@ class Way(Struct, frozen=True, kw_only=True):
     says_model: bool = True
     read: Callable[[bytes, Body], bytes] | None = None
     own: bool = False
+    asked_wrong: tuple[str, ...] = ()
+    guessed: bool = False
 
     def write(self, body: Body, provider: Provider, model: str, may_drop: Callable[[str], bool]) -> list[str]:
         """Makes a caller's body the engine's, and tells what was dropped. Raises Unsupported for what it cannot say."""
@@ -47,7 +50,7 @@ class Way(Struct, frozen=True, kw_only=True):
                 misfit = self.misfits.get(field)
                 why = misfit(body.value(field)) if misfit is not None else None
                 if why is not None:
-                    raise provider.unsupported(field, why)
+                    raise cannot(provider, field, why)
                 continue
             if body[field] != NULL and not (field in self.nothing and body.value(field) == self.nothing[field]):
                 if field not in HINTS and not may_drop(field):
@@ -72,4 +75,14 @@ class Way(Struct, frozen=True, kw_only=True):
 
     def told(self, error: UpstreamError, who: str) -> UpstreamError:
         """The error that an engine told, made plain where it says no more than that it has no such route."""
+        if error.told == 500 and any(said in error.message for said in self.asked_wrong):
+            return Refused(error.message, told=400)
         return as_missing(error, self.name, who)
+
+
+def cannot(provider: Provider, field: str, why: str) -> Unsupported:
+    """For what an ask is all about, which there is no going without."""
+    return Unsupported(
+        f"`{field}` cannot be honoured by {provider.configured_as} ({provider.name}): {why} Ask otherwise, or choose another model.",
+        param=field,
+    )

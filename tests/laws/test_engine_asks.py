@@ -28,7 +28,7 @@ def test_a_raw_prompt_of_a_chat_goes_on_for_as_long_as_a_chat_would(adapter: str
     """Completions of vLLM, LMDeploy and llama-cpp-python write 16 tokens where nobody says how many."""
     provider = build(adapter, adapter, {}, AT)
     sent = json.loads(prepare(provider, "openai_chat", raw()).raw)
-    assert {**PROMPT, "max_tokens": None}.items() <= sent.items() and sent.keys() <= {*PROMPT, "max_tokens", "stream"}
+    assert {**PROMPT, "max_tokens": None}.items() <= sent.items() and sent.keys() <= {*PROMPT, "max_tokens", "stream", "stream_options"}
     assert json.loads(prepare(provider, "openai_chat", raw(max_tokens=7)).raw)["max_tokens"] == 7
     assert "max_tokens" not in json.loads(prepare(provider, "openai_completions", raw()).raw)
 

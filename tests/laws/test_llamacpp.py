@@ -30,7 +30,7 @@ _REFUSED = frozenset(
         *("no_repeat_ngram_size", "stop_token_ids", "bad_words", "include_stop_str_in_output", "skip_special_tokens"),
         *("spaces_between_special_tokens", "truncate_prompt_tokens", "allowed_token_ids", "best_of", "use_beam_search", "chat_template"),
         *("mm_processor_kwargs", "vllm_xargs", "lora_path", "separate_reasoning", "enable_thinking", "guided_whitespace_pattern"),
-        *("structural_tag", "parallel_tool_calls"),
+        *("structural_tag", "parallel_tool_calls", "n"),
     }
 )
 _HINTS = frozenset(
@@ -60,7 +60,7 @@ _OF_CPP: Mapping[str, Mapping[str, Any] | str] = {
 _IN_JSON = {"response_format": {"type": "json_object", "schema": {"type": "object"}}}
 _OF_PYTHON: Mapping[str, Mapping[str, Any] | str] = {
     **_OF_CPP,
-    **dict.fromkeys(("ignore_eos", "typical_p", "n", "reasoning_effort", "chat_template_kwargs", "add_generation_prompt"), "refused"),
+    **dict.fromkeys(("ignore_eos", "typical_p", "reasoning_effort", "chat_template_kwargs", "add_generation_prompt"), "refused"),
     **dict.fromkeys(("continue_final_message", "tools"), "refused"),
     **dict.fromkeys(("response_format", "guided_json", "structured_outputs", "json_schema"), _IN_JSON),
     "max_completion_tokens": {"max_tokens": 7},
@@ -203,10 +203,54 @@ def test_tools_and_a_constraint_exclude_each_other(engine: Provider) -> None:
 
 def test_llamacpp_tells_no_logprobs_in_a_stream_with_tools() -> None:
     asked = {"tools": [TOOL], "logprobs": True, "top_logprobs": 2}
-    assert bent(CPP, asked)[0] == asked
-    with pytest.raises(Unsupported) as refused:
-        bent(CPP, {**asked, "stream": True})
-    assert refused.value.param == "logprobs"
+    either = LlamaCpp("box", {"stream": "both"})
+    assert bent(either, asked)[0] == asked
+    for engine, said in ((CPP, asked), (either, {**asked, "stream": True})):
+        with pytest.raises(Unsupported) as refused:
+            bent(engine, said)
+        assert refused.value.param == "logprobs"
+
+
+def test_llamacpp_is_asked_for_streams_alone_and_for_usage_in_them() -> None:
+    """It does not see in time that the caller of a whole answer has gone."""
+    told, _ = sent(CPP, {})
+    assert (told["stream"], told["stream_options"]) == (True, {"include_usage": True})
+    assert "stream" not in sent(LlamaCpp("box", {"stream": "both"}), {})[0]
+
+
+def test_of_several_answers_llamacpp_counts_one_so_that_no_more_are_asked_of_it() -> None:
+    for said, field, dialect in (({"n": 2}, "n", "openai_chat"), ({"n": 2, "prompt": "a"}, "n", "openai_completions")):
+        with pytest.raises(Unsupported, match="tokens of one alone") as refused:
+            bent(CPP, said, dialect=dialect)
+        assert refused.value.param == field
+        assert bent(LlamaCpp("box", {"accepts": ["n"]}), said, dialect=dialect)[0] == said
+
+
+@pytest.mark.parametrize("engine", BOTH, ids=["llamacpp", "python"])
+def test_several_prompts_at_once_are_refused_and_not_to_be_gone_without(engine: Provider) -> None:
+    """llama.cpp tells the tokens of one of them, llama-cpp-python answers 500."""
+    for prompt in (["a", "b"], [[1], [2]]):
+        with pytest.raises(Unsupported, match="Ask for each by itself") as refused:
+            bent(engine, {"prompt": prompt}, everything, dialect="openai_completions")
+        assert (refused.value.param, "x-narthex-drop" in refused.value.message) == ("prompt", False)
+    for prompt in ("a", ["a"], [1, 2]):
+        assert bent(engine, {"prompt": prompt}, dialect="openai_completions")[0] == {"prompt": prompt}
+
+
+def test_a_schema_that_is_no_object_is_said_as_one_or_refused() -> None:
+    """To llama.cpp `true` and `false` are no schema at all, to llama-cpp-python either is any object."""
+    any_object: dict[str, Any] = {}
+    ways: list[tuple[Provider, dict[str, Any], str]] = [
+        (CPP, {"json_schema": any_object}, "enforced"),
+        (PYTHON, {"response_format": {"type": "json_object", "schema": any_object}}, "validated"),
+    ]
+    for engine, told, how in ways:
+        said, _, guiding = bent(engine, {"guided_json": True})
+        assert guiding is not None
+        assert (said, guiding.how) == (told, how)
+        with pytest.raises(Unsupported, match="no answer is valid") as refused:
+            bent(engine, {"guided_json": False})
+        assert refused.value.param == "guided_json"
 
 
 def test_llama_cpp_python_gets_messages_as_it_reads_them() -> None:

@@ -1,6 +1,7 @@
 """Laws of providers: a body is bent to what its host takes, nothing else of it is touched, and nothing is lost without a word."""
 
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,12 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import Target
+from app.gateway.media import Media
+from app.gateway.translate import Asked
+from app.settings import Settings
 from providers import guided
 from providers.catalogue import ADAPTERS, build
+from providers.dialects.catalogue import CHAT_DIALECTS
 from providers.dialects.openai_chat import OpenAIChat
+from providers.engines.auto import Auto
 from providers.engines.vllm import VLLM
-from providers.errors import Malformed, Unsupported
-from providers.provider import BadOption, Provider, server_root, versioned
+from providers.errors import Malformed, Unreachable, Unsupported
+from providers.guided import Constraint, read_constraint
+from providers.provider import BadOption, Bent, Provider, server_root, versioned
 from providers.wire import Body
 from tests.laws.asking import everything, nothing
 from tests.laws.asking import sent as sent_for
@@ -218,3 +225,30 @@ def test_openai_itself_is_believed_where_it_promises(dialect: str, schema: dict[
 def test_only_openai_itself_obeys_the_words_of_responses():
     assert "openai_responses" in Provider("openai", {}).guided_in
     assert "openai_responses" not in Provider("other", {}, base_url="http://10.0.0.1").guided_in
+
+
+@pytest.mark.parametrize(("fields", "aside"), [({"guided_choice": ["a" * 20_000]}, True), ({"guided_choice": ["a"]}, False)], ids=str)
+async def test_a_constraint_that_is_slow_to_say_otherwise_holds_up_nobody(fields: dict[str, Any], aside: bool) -> None:
+    threads: list[int] = []
+
+    class Slow(Provider):
+        def bend(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Bent:
+            threads.append(threading.get_ident())
+            return Bent([], None)
+
+    chat = CHAT_DIALECTS["openai_chat"]
+    raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}], **fields}).encode()
+    ask = chat.open(raw)
+    asked = Asked(ask, raw, chat, Media(Settings()), lambda _: False, constraint=read_constraint(ask.dialect, ask.body))
+    slow = Slow("p", {})
+    await asked.unhurried(asked.edited, slow, Target("p", "m"))
+    await asked.crossed(chat, slow, Target("p", "m"))
+    assert [each != threading.get_ident() for each in threads] == [aside, aside]
+
+
+def test_what_an_engine_that_is_not_known_yet_can_be_asked_for_is_no_fault_of_the_callers():
+    auto = Auto("box", {})
+    schema = auto.guiding(guided.Constraint(guided.JsonObject(), "response_format"), "openai_chat", as_said=False)
+    assert schema is not None and schema.how == "validated"
+    with pytest.raises(Unreachable, match="not known yet"):
+        auto.guiding(guided.Constraint(guided.Choice(("a",)), "guided_choice"), "openai_chat", as_said=False)

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from app.settings import Settings
 from providers.catalogue import ADAPTERS
 from providers.dialect import Edited, Stamp
 from providers.dialects.catalogue import DIALECTS
-from providers.errors import Failed, Garbled, Ignored, Malformed, Missing, NotOffered, NotServed, Refused, Unsupported
+from providers.errors import Failed, Garbled, Ignored, Malformed, Missing, NotOffered, NotServed, Overloaded, Refused, Unsupported
 from providers.provider import Provider
 from providers.routes.catalogue import PATHS, ROUTES
 from providers.routes.missing import as_missing
@@ -119,10 +120,6 @@ CASES: list[tuple[str, str, Any, str, Any, Any, Any]] = [
     (
         *("detokenize", "llamacpp", {"tokens": [5]}, "/detokenize", {"tokens": [5], "model": "theirs"}),
         *({"content": "a"}, {"content": "a", "prompt": "a"}),
-    ),
-    (
-        *("detokenize", "llamacpp_python", {"tokens": [5]}, "/extras/detokenize", {"tokens": [5], "model": "theirs"}),
-        *({"text": "a"}, {"text": "a", "prompt": "a"}),
     ),
     (
         *("encode", "lmdeploy", {"input": ["a", "b"], "do_preprocess": True}, "/v1/encode", {"input": ["a", "b"], "do_preprocess": True}),
@@ -264,7 +261,6 @@ UNHEEDED: list[tuple[str, str, dict[str, Any], str, Any, Any]] = [
     ("tokenize", "llamacpp_python", PROMPT, "add_special_tokens", False, True),
     ("detokenize", "vllm", {"tokens": [1]}, "skip_special_tokens", True, False),
     ("detokenize", "llamacpp", {"tokens": [1]}, "skip_special_tokens", True, False),
-    ("detokenize", "llamacpp_python", {"tokens": [1]}, "skip_special_tokens", False, True),
     ("encode", "vllm", {"input": "a"}, "do_preprocess", True, False),
     ("rerank", "vllm", RANK, "rank_fields", ["a"], None),
     ("rerank", "llamacpp", RANK, "truncate_prompt_tokens", 5, None),
@@ -303,8 +299,8 @@ def test_what_an_engine_ignores_is_refused_unless_it_asks_for_nothing_or_is_let_
 )
 def test_what_an_engine_cannot_be_told_is_refused_and_named(route: str, adapter: str, said: Any, field: str):
     with pytest.raises(Unsupported) as refused:
-        ask(route, adapter, said)
-    assert refused.value.param == field
+        ask(route, adapter, said, drop=True)
+    assert (refused.value.param, "x-narthex-drop" in refused.value.message) == (field, False)
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -321,6 +317,58 @@ def test_an_engine_without_the_route_is_a_501_that_names_those_with_it(route: st
         asked.routed(ROUTES[route], openai, Target("it", "theirs"))
     with pytest.raises(NotOffered, match="alone"):
         asked.routed(ROUTES[route], engine("vllm"), Target("it", "theirs", dialect="openai_chat"))
+
+
+@pytest.mark.parametrize("adapter", ["openai", "auto"])
+@pytest.mark.parametrize(
+    ("route", "said", "told"),
+    [
+        ("tokenize", {"messages": HI}, {"tokens": []}),
+        ("tokenize", PROMPT, {"tokens": [5, 6]}),
+        ("tokenize", PROMPT, {"tokens": [], "count": 0}),
+        ("encode", {"input": "a"}, {"tokens": []}),
+        ("detokenize", {"tokens": [5]}, {"content": "a"}),
+        ("rerank", RANK, {"results": []}),
+    ],
+)
+def test_what_an_engine_that_is_not_known_passes_over_is_no_success_and_no_fault_of_its(adapter: str, route: str, said: Any, told: Any):
+    """llama.cpp tells no tokens, with 200, of what it does not know."""
+    with pytest.raises(NotServed, match="adapter") as refused:
+        ask(route, adapter, said)[3](told)
+    assert (refused.value.status, refused.value.fault) == (501, False)
+
+
+@pytest.mark.parametrize("adapter", ["openai", "auto", "vllm"])
+def test_an_empty_text_has_no_tokens(adapter: str):
+    told = json.loads(ask("tokenize", adapter, {"prompt": ""})[3]({"tokens": [], "count": 0}).raw)
+    assert (told["tokens"], told["count"]) == ([], 0)
+
+
+@pytest.mark.parametrize("adapter", ["llamacpp", "vllm", "sglang", "openai"])
+@pytest.mark.parametrize(
+    "message",
+    ["vector::_M_range_check: __n (which is 999999) >= this->size() (which is 149)", "invalid token", "piece id is out of range."],
+)
+def test_a_token_that_is_in_no_vocabulary_is_the_callers_doing(adapter: str, message: str):
+    way, _ = ROUTES["detokenize"].ask(Body(tokens=msgspec.Raw(b"[999999]")), engine(adapter), "m", "theirs", nothing)
+    for status, kind in ((500, Refused), (503, Overloaded)):
+        error = way.told(read_error(status, {}, json.dumps({"error": {"message": message, "code": status}}).encode()), "it")
+        assert type(error) is kind
+    assert (way.told(Failed(message, told=500), "it").status, Refused.fault) == (400, False)
+    assert way.told(Failed("out of memory", told=500), "it").fault
+
+
+def test_a_token_beyond_32_bits_is_malformed():
+    """llama.cpp makes 0 of 2**33."""
+    for token in (2**31, 2**33, -1):
+        with pytest.raises(Malformed) as refused:
+            ROUTES["detokenize"].open(json.dumps({"model": "m", "tokens": [token]}).encode())
+        assert refused.value.param is not None and refused.value.param.startswith("tokens")
+
+
+def test_nobody_ends_llama_cpp_python_by_a_token_that_it_does_not_have():
+    with pytest.raises(NotOffered):
+        ask("detokenize", "llamacpp_python", {"tokens": [5]})
 
 
 def test_an_engine_that_has_not_said_what_it_is_is_asked_as_any_other():

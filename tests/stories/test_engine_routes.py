@@ -127,11 +127,28 @@ async def test_a_route_that_the_engine_was_not_started_for_is_told_as_that(clien
     assert error_of(await client.post("/rerank", json={"model": "vllm", **RANK}))[:2] == (502, "backend_error")
 
 
+async def test_a_server_that_passes_over_what_it_is_asked_is_told_as_without_the_route(client: httpx.AsyncClient, engine: ScriptedEngine):
+    """However often: nobody shuts an endpoint by asking it for what it has not."""
+    tells(engine, {"tokens": []})
+    said = {"model": "scripted", "messages": [{"role": "user", "content": "Hi"}]}
+    for _ in range(12):
+        status, kind, _, message = error_of(await client.post("/v1/tokenize", json=said))
+        assert (status, kind, "adapter" in message) == (501, "unsupported", True)
+
+
+async def test_a_token_that_is_in_no_vocabulary_is_a_400(client: httpx.AsyncClient, engine: ScriptedEngine):
+    fault = "vector::_M_range_check: __n (which is 999999) >= this->size() (which is 149)"
+    tells(engine, {"error": {"code": 500, "message": fault, "type": "server_error"}}, 500)
+    for _ in range(12):
+        status, _, _, message = error_of(await client.post("/detokenize", json={"model": "scripted", "tokens": [999999]}))
+        assert (status, message) == (400, fault)
+
+
 async def test_another_target_answers_where_the_first_has_no_such_route(
     client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine
 ):
     tells(engine, {"detail": "Not Found"}, 404)
-    tells(second_engine, {"tokens": [1]})
+    tells(second_engine, {"tokens": [1], "count": 1})
     answer = await client.post("/tokenize", json={"model": "pair", "prompt": "a"})
     assert (answer.json()["tokens"], answer.headers["x-narthex-served"]) == ([1], "second/other-model")
 

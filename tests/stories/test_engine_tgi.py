@@ -1,5 +1,7 @@
 """Text Generation Inference behind the gateway, asked by the official SDKs of three APIs."""
 
+import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -109,6 +111,19 @@ async def test_an_error_in_its_stream_is_told_in_the_callers(tgi: ScriptedTGI, c
     tgi.dies = True
     answer = await client.post("/v1/chat/completions", json={"model": "tgi", "messages": HI, "stream": True})
     assert "Hel" in answer.text and "Request failed during generation" in answer.text and "[DONE]" not in answer.text
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+async def test_hanging_up_closes_its_connection(tgi: ScriptedTGI, caller: Caller, stream: bool):
+    tgi.slow = True
+    asking = asyncio.create_task(caller.stream("tgi") if stream else caller.ask("tgi"))
+    async with asyncio.timeout(5):
+        while not tgi.bodies:
+            await asyncio.sleep(0.01)
+        asking.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asking
+        await tgi.left.wait()
 
 
 async def test_it_has_no_embeddings(tgi: ScriptedTGI, client: httpx.AsyncClient):

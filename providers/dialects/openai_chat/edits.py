@@ -24,7 +24,7 @@ _ROLE = Raw(b'"assistant"')
 _STOP, _CALLS = Raw(b'"stop"'), Raw(b'"tool_calls"')
 
 # Choices without one of these are as they are promised: one search costs half of three.
-_may_be_odd = re.compile(rb'"(?:text|reasoning|tool_calls|%s)"' % "|".join(PLAIN).encode()).search
+_may_be_odd = re.compile(rb'"(?:text|reasoning|tool_calls)"').search
 
 _choices = msgspec.json.Decoder(list[dict[str, Raw]])
 _message = msgspec.json.Decoder(dict[str, Raw])
@@ -42,7 +42,8 @@ def edit(raw: bytes, stamp: Stamp) -> Edited:
         told = body["usage"] if body.said("usage") else groq_usage(body.get("x_groq", NULL))
         usage = None if told is None else read_usage(told)
         whole = bytes(choices)
-        shaped = _shaped_whole(whole, stops_after_calls=stamp.stops_after_calls)
+        ends_otherwise = any([head.finish_reason in PLAIN for head in heads])
+        shaped = _shaped_whole(with_plain_endings(whole) if ends_otherwise else whole, stops_after_calls=stamp.stops_after_calls)
         if shaped is not whole:
             heads = read_heads(shaped)
         body["choices"] = Raw(shaped)
@@ -69,7 +70,6 @@ def _shaped_whole(choices: bytes, *, stops_after_calls: bool) -> bytes:
         choices = _as_chat(choices, "message")
     if b'"reasoning"' in choices:
         choices = _with_reasoning_named(choices, "message")
-    choices = with_plain_endings(choices)
     if MARK not in choices:
         return choices
     return _ended(cured(choices), calling(choices, "message")) if stops_after_calls else cured(choices)
@@ -105,7 +105,6 @@ class _Shaping:
             choices = _as_chat(choices, "delta")
         if b'"reasoning"' in choices:
             choices = _with_reasoning_named(choices, "delta")
-        choices = with_plain_endings(choices)
         return self._strays.cured(choices) if MARK in choices else choices
 
 

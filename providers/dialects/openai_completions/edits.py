@@ -8,7 +8,7 @@ from msgspec import Raw, Struct
 
 from providers.dialect import Edited, Stamp
 from providers.errors import Garbled
-from providers.openai_endings import with_plain_endings
+from providers.openai_endings import PLAIN, with_plain_endings
 from providers.openai_stream import StreamEditor, check_ending, read_heads
 from providers.openai_usage import read_usage
 from providers.told import error_in
@@ -36,6 +36,9 @@ def edit(raw: bytes, stamp: Stamp) -> Edited:
     try:
         shaped = _shaped(bytes(choices))
         heads = read_heads(shaped)
+        if any([head.finish_reason in PLAIN for head in heads]):
+            shaped = with_plain_endings(shaped)
+            heads = read_heads(shaped)
         body["choices"] = Raw(shaped)
     except UNREADABLE as fault:
         raise Garbled(f"The engine's answer is not a completion: {fault}.") from None
@@ -56,10 +59,6 @@ def chunk_editor(stamp: Stamp) -> StreamEditor:
 
 
 def _shaped(choices: bytes) -> bytes:
-    return with_plain_endings(_with_text(choices))
-
-
-def _with_text(choices: bytes) -> bytes:
     told = _texts(choices)
     if all(choice.text != NULL for choice in told):
         return choices

@@ -9,6 +9,8 @@ import openai
 import pytest
 
 from tests.engines.running_small import CONTEXT, busy_s, comes_to_rest
+from tests.engines.running_vllm import Engine
+from tests.engines.small.processing import comes_to_process, processing
 from tests.engines.small.said import HI
 
 pytestmark = pytest.mark.engines
@@ -164,3 +166,15 @@ def test_a_caller_who_stops_waiting_for_a_whole_answer_stops_the_engine(request:
     with pytest.raises(openai.APITimeoutError):
         caller.with_options(timeout=0.7).chat.completions.create(model=engine, messages=HI, extra_body=for_ever(engine))
     assert comes_to_rest(served, within_s=3)
+
+
+@pytest.mark.parametrize("engine", ["llamacpp"])
+def test_a_whole_answer_that_nobody_waits_for_stops_while_another_is_written(llamacpp: Engine, caller: openai.OpenAI, engine: str):
+    """tests/engines/small/test_llamacpp_direct.py shows that it would not, had it been asked for whole."""
+    with caller.chat.completions.create(model=engine, messages=HI, stream=True, extra_body=for_ever(engine)) as chunks:
+        assert next(iter(chunks))
+        with pytest.raises(openai.APITimeoutError):
+            caller.with_options(timeout=0.4).chat.completions.create(model=engine, messages=HI, extra_body=for_ever(engine))
+        assert comes_to_process(llamacpp, 1, within_s=0.8)
+        assert processing(llamacpp) == 1
+    assert comes_to_rest(llamacpp, within_s=3)

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.engines.asking import ask, frames, streaming, told
 from tests.engines.running_small import CONTEXT, comes_to_rest
 from tests.engines.running_vllm import Engine
+from tests.engines.small.processing import comes_to_process
 from tests.engines.small.said import HI
 
 pytestmark = pytest.mark.engines
@@ -82,3 +84,42 @@ def test_closing_the_connection_stops_it(llamacpp: Engine):
     with streaming(llamacpp, messages=HI, max_tokens=CONTEXT - 500, ignore_eos=True) as answer:
         next(answer.iter_raw())
     assert comes_to_rest(llamacpp, within_s=3)
+
+
+def test_a_whole_answer_goes_on_when_its_caller_has_gone_while_another_is_written(llamacpp: Engine):
+    """It looks for those who have gone only after a second in which it wrote nothing for anybody; so the adapter asks for streams."""
+    long: dict[str, Any] = {"messages": HI, "max_tokens": CONTEXT - 500, "ignore_eos": True}
+    with streaming(llamacpp, **long) as answer:
+        pieces = answer.iter_raw()  # left alone, it would hang up
+        next(pieces)
+        with pytest.raises(httpx.ReadTimeout):
+            ask(llamacpp, patience_s=0.4, **long)
+        assert not comes_to_process(llamacpp, 1, within_s=0.8)
+        next(pieces)
+    assert comes_to_rest(llamacpp, within_s=30)
+
+
+def test_of_several_answers_it_tells_the_tokens_of_one(llamacpp: Engine):
+    whole = ask(llamacpp, n=2, ignore_eos=True).json()
+    assert (len(whole["choices"]), whole["usage"]["completion_tokens"]) == (2, 16)
+    told = [
+        frame["usage"]["completion_tokens"] for frame in frames(llamacpp, n=2, stream_options={"include_usage": True}) if "usage" in frame
+    ]
+    assert told == [16, 16]
+
+
+@pytest.mark.parametrize("schema", [True, False])
+def test_a_schema_that_is_no_object_constrains_nothing(llamacpp: Engine, schema: bool):
+    assert not told(llamacpp, json_schema=schema, seed=1)["message"]["content"].startswith("{")
+    assert told(llamacpp, json_schema={}, seed=1)["message"]["content"].startswith("{")
+
+
+def test_a_token_that_it_does_not_have_is_a_500(llamacpp: Engine):
+    answer = httpx.post(f"{llamacpp.base_url}/detokenize", json={"tokens": [999_999]})
+    assert (answer.status_code, "_M_range_check" in answer.text) == (500, True)
+
+
+@pytest.mark.parametrize("field", ["prompt", "messages", "input"])
+def test_what_it_does_not_know_it_tokenizes_to_nothing(llamacpp: Engine, field: str):
+    answer = httpx.post(f"{llamacpp.base_url}/tokenize", json={field: "hi"})
+    assert (answer.status_code, answer.json()) == (200, {"tokens": []})

@@ -6,7 +6,8 @@ import httpx
 import pytest
 
 from tests.engines.asking import ask, frames, streaming, told
-from tests.engines.running_small import CONTEXT, busy_s, comes_to_rest
+from tests.engines.installing import LLAMACPP_PYTHON
+from tests.engines.running_small import CONTEXT, busy_s, comes_to_rest, running_llamacpp_python
 from tests.engines.running_vllm import Engine
 from tests.engines.small.said import HI
 
@@ -55,3 +56,19 @@ def test_closing_the_connection_stops_a_stream_and_no_whole_answer(llamacpp_pyth
     assert not comes_to_rest(llamacpp_python, within_s=1)
     assert busy_s(llamacpp_python) > before
     assert comes_to_rest(llamacpp_python, within_s=60)
+
+
+@pytest.mark.parametrize("prompt", [["a", "b"], [5, 6]], ids=["several", "tokens"])
+def test_a_prompt_that_is_not_one_text_is_a_500(llamacpp_python: Engine, prompt: Any):
+    assert httpx.post(f"{llamacpp_python.base_url}/v1/completions", json={"prompt": prompt, "max_tokens": 1}).status_code == 500
+
+
+def test_a_token_that_it_does_not_have_ends_it():
+    if not LLAMACPP_PYTHON.is_installed():
+        pytest.skip("llama-cpp-python is not here.")
+    with running_llamacpp_python() as engine:
+        assert httpx.post(f"{engine.base_url}/extras/detokenize", json={"tokens": [5]}).status_code == 200
+        with pytest.raises(httpx.TransportError):
+            httpx.post(f"{engine.base_url}/extras/detokenize", json={"tokens": [999_999]})
+        with pytest.raises(httpx.TransportError):
+            ask(engine)

@@ -3,6 +3,7 @@
 Sources: /reference/engines.md; text-generation-inference, router/src/lib.rs, chat.rs and validation.rs, read 2026-11.
 """
 
+import asyncio
 import json
 from typing import Any
 
@@ -22,6 +23,7 @@ class ScriptedTGI:
     """`ignored`: fields that came and that nothing was made of. `full`, `fails`: it is overloaded, its generation fails.
 
     `repetition`: the repetition penalty that the last ask had. `dies`: a stream does, midway.
+    `slow`: it never ends. `left`: its caller did.
     """
 
     def __init__(self) -> None:
@@ -32,7 +34,8 @@ class ScriptedTGI:
         self.server.asked.clear()
         self.server.script = self.answer
         self.saying = Saying()
-        self.full = self.fails = self.dies = False
+        self.full = self.fails = self.dies = self.slow = False
+        self.left = asyncio.Event()
         self.bodies: list[dict[str, Any]] = []
         self.ignored: set[str] = set()
         self.repetition: float | None = None
@@ -59,6 +62,8 @@ class ScriptedTGI:
             await _error(asked, 429, "Model is overloaded", "overloaded")
         elif self.fails:
             await _error(asked, 424, "Request failed during generation: Server error: CANCELLED", "generation")
+        elif self.slow:
+            await self._go_on(asked)
         elif body.get("stream"):
             asked.begin_stream()
             options: dict[str, Any] = body.get("stream_options") or {}
@@ -69,6 +74,15 @@ class ScriptedTGI:
             asked.end_stream()
         else:
             await asked.answer(200, json.dumps(whole(self._said())).encode())
+
+    async def _go_on(self, asked: Asked) -> None:
+        """Until the connection closes, by which a request is dropped there: its stream is one of axum's, and a whole answer folds one."""
+        if asked.body.get("stream"):
+            asked.begin_stream()
+            asked.frame(frames(self._said(), tells_usage=False)[0])
+            await asked.writer.drain()
+        await asyncio.wait_for(asked.left.wait(), 5)
+        self.left.set()
 
     def _said(self) -> Saying:
         """It ends with `stop`, calls or not, and makes one call at most."""
