@@ -243,7 +243,7 @@ class Provider:
         for key in sorted((self.refuses | self.hints) & body.keys()):
             if body[key] != NULL:
                 if key not in self.hints and not may_drop(key):
-                    raise self.unsupported(key, f"it does not honour `{key}`.")
+                    raise self.unsupported(key, "it has no such field, or does nothing about it.")
                 dropped.append(key)
             del body[key]
 

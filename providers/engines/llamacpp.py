@@ -159,14 +159,14 @@ class LlamaCpp(Provider):
         if dialect == "openai_completions":
             losses.one_prompt(_COUNTS_ONE)
         if dialect == "openai_chat":
-            self._bend_chat(body, losses, constraint)
+            constraint = self._bend_chat(body, losses, constraint)
         elif body.said("logprobs"):
             losses.without("logprobs", "what it tells of them is not what a completion's are.")
         bent = super().bend(body, dialect, may_drop, constraint)
         bent.dropped[:0] = losses.dropped
         return bent
 
-    def _bend_chat(self, body: Body, losses: Losses, constraint: Constraint | None) -> None:
+    def _bend_chat(self, body: Body, losses: Losses, constraint: Constraint | None) -> Constraint | None:
         losses.lone_top_logprobs()
         if body.value("parallel_tool_calls") is False and not (body.value("tools") and body.value("tool_choice") != "none"):
             del body["parallel_tool_calls"]
@@ -179,9 +179,10 @@ class LlamaCpp(Provider):
             body["top_logprobs"] = 1  # for none it leaves out those of the tokens themselves, too
         name_reasoning(body)
         drop_parts(body, _PARTS, losses)
-        losses.calls_or_obeys(constraint)
+        constraint = losses.calls_or_obeys(constraint)
         bend_strict(body, losses, constraint, CPP)
         bend_tools(body, losses, CPP)
+        return constraint
 
     def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
         """Of its 500s some are the caller's doing, and one is about what the model wrote."""

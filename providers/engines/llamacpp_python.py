@@ -166,12 +166,12 @@ class LlamaCppPython(Provider):
         if dialect == "openai_completions":
             losses.one_prompt("it answers several with a 500.")
         if dialect == "openai_chat":
-            self._bend_chat(body, losses, constraint)
+            constraint = self._bend_chat(body, losses, constraint)
         bent = super().bend(body, dialect, may_drop, constraint)
         bent.dropped[:0] = losses.dropped
         return bent
 
-    def _bend_chat(self, body: Body, losses: Losses, constraint: Constraint | None) -> None:
+    def _bend_chat(self, body: Body, losses: Losses, constraint: Constraint | None) -> Constraint | None:
         if body.value("parallel_tool_calls") is False and not body.said("tools"):
             del body["parallel_tool_calls"]
         if body.value("logprobs") is True and not body.value("top_logprobs"):
@@ -179,13 +179,14 @@ class LlamaCppPython(Provider):
         losses.lone_top_logprobs()
         drop_parts(body, _PARTS if self.options.get("vision") else {**_PARTS, **_IMAGES}, losses)
         _plain_messages(body)
-        losses.calls_or_obeys(constraint)
+        constraint = losses.calls_or_obeys(constraint)
         if body.said("tools"):
             self._bend_choice(body, losses)
         bend_strict(body, losses, constraint, PYTHON)
         names = bend_tools(body, losses, PYTHON)
         if names and body.value("tool_choice") == "required":
             body["tool_choice"] = {"type": "function", "function": {"name": names[0]}}
+        return constraint
 
     def _bend_choice(self, body: Body, losses: Losses) -> None:
         """A named tool is called, once; nothing else is, whatever is asked, unless its chat_format does that."""

@@ -133,7 +133,7 @@ class LMDeploy(Provider):
             if isinstance(top_k, int) and top_k < 0:
                 body["top_k"] = 0  # off; it answers negative numbers with 400, and left out would mean 40
         if dialect == "openai_chat":
-            self._bend_chat(body, losses, constraint)
+            constraint = self._bend_chat(body, losses, constraint)
         elif dialect == "openai_completions":
             for field in sorted(_CHAT_ALONE & body.keys()):
                 losses.without(field, "its completions have no such field.")
@@ -145,7 +145,7 @@ class LMDeploy(Provider):
         bent.dropped[:0] = losses.dropped
         return bent
 
-    def _bend_chat(self, body: Body, losses: Losses, constraint: Constraint | None) -> None:
+    def _bend_chat(self, body: Body, losses: Losses, constraint: Constraint | None) -> Constraint | None:
         losses.lone_top_logprobs()
         if body.value("logprobs") is False:
             del body["logprobs"]
@@ -168,7 +168,7 @@ class LMDeploy(Provider):
         name_reasoning(body)
         name_system(body)
         drop_parts(body, _PARTS, losses)
-        losses.calls_or_obeys(constraint)
+        return losses.calls_or_obeys(constraint)
 
     def _bend_effort(self, body: Body, losses: Losses) -> None:
         effort = body.value("reasoning_effort")

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from providers.errors import Unsupported
 from providers.guided import Constraint
 from providers.provider import Provider
@@ -93,19 +95,26 @@ class Losses:
             else:
                 del self._body["top_logprobs"]
 
-    def calls_or_obeys(self, constraint: Constraint | None) -> None:
+    def calls_or_obeys(self, constraint: Constraint | None) -> Constraint | None:
         """Refuses tools beside an output: in these engines it binds the whole answer, calls included, from the first token on.
+
+        A caller may let go of either; what is left of the constraint is given back.
 
         SGLang answers 400 to it where a call is demanded, and else goes without the tools in silence; LMDeploy asks itself for a call
         by a response_format. Sources: /reference/engines.md 2.2; SGLang 0.5.23, entrypoints/openai/protocol.py, read 2026-11.
         """
         body = self._body
         if constraint is None or constraint.output is None or not body.value("tools"):
-            return
+            return constraint
         choice = body.value("tool_choice")
-        if choice == "none":
-            return
+        if choice == "none" or "tools" in self._accepted:
+            return constraint
+        field = constraint.field
+        if not self._may_drop("tools") and (self._may_drop(field) or self._may_drop(field.partition(".")[0])):
+            self.dropped.append(field)
+            return replace(constraint, output=None)
         demanded = "" if choice in (None, "auto") else f" (and `tool_choice` demands {'one' if choice == 'required' else 'a certain one'})"
-        self.without("tools", f"it makes no calls{demanded} in an answer that `{constraint.field}` constrains.")
-        for field in ("tool_choice", "parallel_tool_calls"):
-            body.pop(field, None)
+        self.without("tools", f"it makes no calls{demanded} in an answer that `{field}` constrains.")
+        for without in ("tool_choice", "parallel_tool_calls"):
+            body.pop(without, None)
+        return replace(constraint, tools=())

@@ -108,7 +108,8 @@ class SGLang(Provider):
             if body.value("top_k") == 0:
                 body["top_k"] = -1  # off, as vLLM and llama.cpp say it; SGLang answers it with 400
         if dialect == "openai_chat":
-            _bend_chat(body, losses, constraint)
+            constraint = losses.calls_or_obeys(constraint)
+            _bend_chat(body, losses)
             bend_strict(losses, constraint, vouched=self.vouched)
         elif dialect == "openai_completions":
             for field in sorted(_CHAT_ALONE & body.keys()):
@@ -133,7 +134,7 @@ class SGLang(Provider):
         return httpx.URL(server_root(base_url) + "/abort_request"), msgspec.json.encode({"rid": id})
 
 
-def _bend_chat(body: Body, losses: Losses, constraint: Constraint | None) -> None:
+def _bend_chat(body: Body, losses: Losses) -> None:
     if "enable_thinking" in body:
         # Templates look for either name; SGLang itself sets both by reasoning_effort.
         said = body.pop("enable_thinking")
@@ -143,7 +144,6 @@ def _bend_chat(body: Body, losses: Losses, constraint: Constraint | None) -> Non
     name_reasoning(body)
     name_system(body)
     drop_parts(body, _PARTS, losses)
-    losses.calls_or_obeys(constraint)
     if body.value("parallel_tool_calls") is False:
         if body.value("tools") and body.value("tool_choice") != "none":
             # Of its parsers few have a grammar that says so; for the others it goes without (function_call/function_call_parser.py).

@@ -123,7 +123,7 @@ class VLLM(Provider):
             _say_otherwise(body, dialect)
             for field in sorted(unread.intersection(body)):
                 if body.said(field):
-                    losses.without(field, f"it does not honour `{field}`.")
+                    losses.without(field, "it has no such field here, or does nothing about it.")
             if body.said("length_penalty") and not body.said("use_beam_search"):
                 losses.without("length_penalty", "it heeds that in beam search alone.")
             bend_tools(body, dialect, losses, constraint, strict=self._no_strict(), runs_tools="tools" in self.options.get("accepts", ()))

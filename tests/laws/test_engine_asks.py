@@ -71,7 +71,7 @@ def test_of_two_words_for_a_limit_null_says_none(adapter: str, dialect: str):
     assert sent.get("max_tokens") is None and "max_completion_tokens" not in sent
 
 
-@pytest.mark.parametrize("adapter", sorted(ADAPTERS))
+@pytest.mark.parametrize("adapter", sorted(ADAPTERS.keys() - {"auto"}))  # of which nobody knows yet
 @pytest.mark.parametrize("constraint", [{"guided_regex": "a+"}, {"structured_outputs": {"choice": ["a"]}}], ids=["regex", "choice"])
 def test_a_constraint_on_a_completion_is_obeyed_or_refused_by_its_name(adapter: str, constraint: dict[str, Any]):
     provider = build(adapter, adapter, {}, AT)
@@ -101,3 +101,19 @@ def test_no_two_attempts_have_one_id_and_none_begins_with_another():
 def test_what_takes_no_id_is_given_none():
     vllm = build("vllm", "vllm", {}, AT)
     assert prepare(vllm, "openai_chat", json.dumps({"model": "m", "messages": HI}).encode()).id is None
+
+
+@pytest.mark.parametrize("adapter", ["vllm", "sglang", "lmdeploy", "tgi", "llamacpp", "llamacpp_python"])
+def test_of_tools_and_a_constraint_either_may_be_let_go(adapter: str):
+    provider = build(adapter, adapter, {}, AT)
+    named = {"type": "function", "function": {"name": TOOL["function"]["name"]}}
+    both = {"messages": HI, "tools": [TOOL], "tool_choice": named, "guided_regex": "[a-c]+"}
+    body = json.dumps({"model": "m", **both}).encode()
+    with pytest.raises(Unsupported):
+        prepare(provider, "openai_chat", body)
+    calling = prepare(provider, "openai_chat", body, drop="guided_regex".__eq__)
+    assert (calling.dropped, calling.guiding) == (["guided_regex"], None)
+    assert json.loads(calling.raw)["tools"] and not {"guided_regex", "regex", "grammar", "response_format"} & json.loads(calling.raw).keys()
+    obeying = prepare(provider, "openai_chat", body, drop="tools".__eq__)
+    assert obeying.dropped == ["tools"] and obeying.guiding is not None
+    assert "tools" not in json.loads(obeying.raw)
