@@ -125,7 +125,8 @@ def test_dialects_know_no_engine_no_host_and_no_other_dialect() -> None:
             assert not is_in(name, {"providers.dialects"}) or is_in(name, {own}), f"{path} imports {name}"
 
 
-def transport_files() -> set[str]:
+@cache
+def transport_files() -> frozenset[str]:
     """providers/transport*.py, and the modules of providers that nothing but these imports."""
     named = {module(path) for path in files("providers") if path.stem.startswith("transport")}
     while more := {
@@ -137,7 +138,7 @@ def transport_files() -> set[str]:
         and users <= named
     }:
         named |= more
-    return named
+    return frozenset(named)
 
 
 def test_only_the_transport_opens_connections_to_engines() -> None:

@@ -9,15 +9,14 @@ import click
 from msgspec import Struct
 
 from app.domain import Target
-from app.gateway.media import Media
 from app.gateway.translate import Asked, Prepared
-from app.settings import Settings
 from providers.catalogue import build
 from providers.dialects.catalogue import DIALECTS
 from providers.errors import NotOffered, Unsupported
 from providers.guided import read_constraint
 from providers.provider import Provider
 from tests.conformance.engines_asked import ASKED, ENGINES, Asking, Engine
+from tests.laws.asking import MEDIA
 
 
 class Outcome(Struct, frozen=True):
@@ -57,7 +56,7 @@ def _prepared(provider: Provider, asking: Asking) -> Prepared:
     dialect = DIALECTS[asking.dialect]
     raw = json.dumps({"model": "m", **asking.body}).encode()
     ask = dialect.open(raw)
-    asked = Asked(ask, raw, dialect, Media(Settings()), lambda _: False, constraint=read_constraint(ask.dialect, ask.body), id="ID")
+    asked = Asked(ask, raw, dialect, MEDIA, lambda _: False, constraint=read_constraint(ask.dialect, ask.body), id="ID")
     target = Target(provider.configured_as, "m")
     refused: Unsupported | None = None
     for theirs in asked.dialects(provider, provider.spoken):

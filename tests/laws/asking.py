@@ -11,6 +11,9 @@ from providers.dialects.catalogue import DIALECTS
 from providers.guided import read_constraint
 from providers.provider import Provider
 
+# One for all: it reads the system's certificates.
+MEDIA = Media(Settings())
+
 
 def nothing(_: str) -> bool:
     return False
@@ -22,8 +25,8 @@ def everything(_: str) -> bool:
 
 def sent(ask: Ask, provider: Provider, target: Target, may_drop: Callable[[str], bool] = nothing) -> Prepared:
     """In the ask's own dialect: an edit of its bytes."""
-    prepared = Asked(
-        ask, b"", DIALECTS[ask.dialect], Media(Settings()), may_drop, constraint=read_constraint(ask.dialect, ask.body)
-    ).edited(provider, target)
+    prepared = Asked(ask, b"", DIALECTS[ask.dialect], MEDIA, may_drop, constraint=read_constraint(ask.dialect, ask.body)).edited(
+        provider, target
+    )
     assert prepared is not None
     return prepared

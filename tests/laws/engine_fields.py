@@ -8,14 +8,12 @@ import msgspec
 import pytest
 
 from app.domain import Target
-from app.gateway.media import Media
 from app.gateway.translate import Asked, Prepared
-from app.settings import Settings
 from providers.dialects.catalogue import DIALECTS
 from providers.errors import Unsupported
 from providers.guided import read_constraint
 from providers.provider import Provider
-from tests.laws.asking import everything, nothing
+from tests.laws.asking import MEDIA, everything, nothing
 
 HI: Any = [{"role": "user", "content": "Hello!"}]
 TOOL: dict[str, Any] = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
@@ -132,7 +130,7 @@ def prepare(provider: Provider, caller: str, raw: bytes, *, drop: Callable[[str]
     dialect = DIALECTS[caller]
     ask = dialect.open(raw)
     leave = drop if callable(drop) else everything if drop else nothing
-    asked = Asked(ask, raw, dialect, Media(Settings()), leave, constraint=read_constraint(caller, ask.body), id="ID")
+    asked = Asked(ask, raw, dialect, MEDIA, leave, constraint=read_constraint(caller, ask.body), id="ID")
     target = Target(provider.configured_as, "m")
     (theirs,) = asked.dialects(provider, provider.spoken)[:1]
     edited = asked.edited(provider, target) if theirs is dialect else None

@@ -6,13 +6,11 @@ from typing import Any
 import pytest
 
 from app.domain import Target
-from app.gateway.media import Media
 from app.gateway.translate import Asked
-from app.settings import Settings
 from providers.catalogue import ADAPTERS, build
 from providers.dialects.catalogue import DIALECTS
 from providers.errors import Unsupported
-from tests.laws.asking import nothing
+from tests.laws.asking import MEDIA, nothing
 from tests.laws.engine_fields import HI, TOOL, prepare
 
 AT = "http://127.0.0.1:1"
@@ -90,7 +88,7 @@ def test_no_two_attempts_have_one_id_and_none_begins_with_another():
     sglang = build("sglang", "sglang", {}, AT)
     body = json.dumps({"model": "m", "messages": HI}).encode()
     chat = DIALECTS["openai_chat"]
-    asked = Asked(chat.open(body), body, chat, Media(Settings()), nothing, id="ID")
+    asked = Asked(chat.open(body), body, chat, MEDIA, nothing, id="ID")
     attempts = [asked.edited(sglang, Target("sglang", "m")) for _ in range(12)]
     ids = [attempt.id for attempt in attempts if attempt is not None]
     assert ids[0] == "ID" and len(set(ids)) == 12

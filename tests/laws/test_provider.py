@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import Target
-from app.gateway.media import Media
 from app.gateway.translate import Asked
-from app.settings import Settings
 from providers import guided
 from providers.catalogue import ADAPTERS, build
 from providers.dialects.catalogue import CHAT_DIALECTS
@@ -24,7 +22,7 @@ from providers.errors import Malformed, Unreachable, Unsupported
 from providers.guided import Constraint, read_constraint
 from providers.provider import BadOption, Bent, Provider, server_root, versioned
 from providers.wire import Body
-from tests.laws.asking import everything, nothing
+from tests.laws.asking import MEDIA, everything, nothing
 from tests.laws.asking import sent as sent_for
 from tests.laws.chats import bounded
 
@@ -239,7 +237,7 @@ async def test_a_constraint_that_is_slow_to_say_otherwise_holds_up_nobody(fields
     chat = CHAT_DIALECTS["openai_chat"]
     raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}], **fields}).encode()
     ask = chat.open(raw)
-    asked = Asked(ask, raw, chat, Media(Settings()), lambda _: False, constraint=read_constraint(ask.dialect, ask.body))
+    asked = Asked(ask, raw, chat, MEDIA, lambda _: False, constraint=read_constraint(ask.dialect, ask.body))
     slow = Slow("p", {})
     await asked.unhurried(asked.edited, slow, Target("p", "m"))
     await asked.crossed(chat, slow, Target("p", "m"))

@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import Target
-from app.gateway.media import Media
 from app.gateway.translate import Asked, whole
-from app.settings import Settings
 from providers.catalogue import ADAPTERS
 from providers.dialect import Edited, Stamp
 from providers.dialects.catalogue import DIALECTS
@@ -21,10 +19,9 @@ from providers.routes.catalogue import PATHS, ROUTES
 from providers.routes.missing import as_missing
 from providers.told import read_error
 from providers.wire import Body
-from tests.laws.asking import everything, nothing
+from tests.laws.asking import MEDIA, everything, nothing
 from tests.laws.chats import STAMP, bounded
 
-MEDIA = Media(Settings())
 ENGINES = ("vllm", "sglang", "lmdeploy", "tgi", "llamacpp", "llamacpp_python", "sandbox", "openai")
 
 
