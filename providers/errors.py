@@ -238,13 +238,21 @@ class NotServed(UpstreamError):
 
 
 class NotObeyed(UpstreamError):
-    """`said`: what it answered instead. `input_tokens`, `output_tokens`: what that took, which is charged for; None: not told."""
+    """`said`: what it answered instead, and `why` that is not what was asked for, or is not known to be.
+
+    `input_tokens`, `output_tokens`: what that took, which is charged for; None: not told.
+    """
 
     fault = False
     code = "constraint_not_obeyed"
 
-    def __init__(self, message: str, *, param: str, said: str, input_tokens: int | None, output_tokens: int | None) -> None:
-        super().__init__(message, param=param)
+    def __init__(self, why: str, *, param: str, said: str, input_tokens: int | None, output_tokens: int | None) -> None:
+        super().__init__(
+            f"The engine does not promise to obey `{param}`, and this answer was not seen to: {why} "
+            "With the header `x-narthex-guided-retries: 1` (up to 3) it is asked again.",
+            param=param,
+        )
+        self.why = why
         self.said = said
         self.input_tokens = input_tokens
         self.output_tokens = output_tokens

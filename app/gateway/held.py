@@ -31,7 +31,7 @@ async def obeying(answer: ChatResponse, guiding: Guiding, constraint: Constraint
             if fault is not None:
                 usage = answer.usage
                 raise NotObeyed(
-                    f"The engine, which does not promise to obey `{constraint.field}`, did not: {fault}",
+                    fault,
                     param=constraint.field,
                     said=said,
                     input_tokens=usage.input if usage else None,

@@ -196,7 +196,10 @@ class Asked:
             self._words = words_of(ours, self.ask.body)
         if self._chat.prompt is not None:
             return
-        told = Message("assistant", (Text(failed.said),)), Message("user", (Text(f"{failed.message} Answer again, and obey it."),))
+        told = (
+            Message("assistant", (Text(failed.said),)),
+            Message("user", (Text(f"This answer does not obey what constrains it: {failed.why} Answer again, and obey it."),)),
+        )
         self._chat = replace(self._chat, messages=(*self._chat.messages, *told))
         self._repaired = True
 
