@@ -478,3 +478,8 @@ async def test_what_grammars_are_not_known_to_hold_to_is_told_of_a_constraint(
     found = await checks.constraint(ask(**fields), "key")
     assert found is not None
     assert found.loose == loose
+
+
+async def test_a_misspelt_type_is_told_what_types_there_are(checks: Checks) -> None:
+    with pytest.raises(Malformed, match="one of array, boolean, integer, null, number, object and string"):
+        await checks.constraint(ask(guided_json={"properties": {"a": {"type": "objct"}}}), "key")

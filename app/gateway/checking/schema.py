@@ -33,6 +33,7 @@ _COUNTS = frozenset(
     {"minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains", "minProperties", "maxProperties"},
 )
 _PATTERNS = frozenset({"pattern", "patternProperties"})
+_NO_TYPE = "a type is one of array, boolean, integer, null, number, object and string, or a list of some of them"
 _MOST_COUNTED = 100_000
 _UNSATISFIABLE = re.compile(r"Unsatisfiable schema: ([^\n]*)")
 
@@ -77,7 +78,9 @@ def validator(schema: Any) -> Validator:
     try:
         return draft(schema, validate_formats=True, ignore_unknown_formats=True, retriever=_fetch)
     except jsonschema_rs.ValidationError as fault:
-        raise Fault(fault.message, tuple(fault.instance_path)) from None
+        place = tuple(fault.instance_path)
+        is_type = place[-1:] == ("type",) and place[-2:-1] != ("properties",)
+        raise Fault(_NO_TYPE if is_type else fault.message, place) from None
     except RecursionError:
         raise Fault("it is nested too deeply") from None
     except (ValueError, jsonschema_rs.ReferencingError) as fault:
