@@ -125,6 +125,16 @@ def test_dialects_know_no_engine_no_host_and_no_other_dialect() -> None:
             assert not is_in(name, {"providers.dialects"}) or is_in(name, {own}), f"{path} imports {name}"
 
 
+def test_the_process_that_checks_what_callers_write_knows_nothing_worth_stealing() -> None:
+    """Neither settings, credentials, the store nor anything that speaks to somebody: of us only how constraints are read."""
+    known = {"app.gateway.checking", "providers.guided", "providers.errors"}
+    for path in files("app/gateway/checking"):
+        if module(path) == "app.gateway.checking.checker":  # the worker's side of it
+            continue
+        ours = {name for name in imports(path) if is_in(name, set(ROOMS))}
+        assert all(is_in(name, known) for name in ours), f"{path} imports {sorted(ours)}"
+
+
 @cache
 def transport_files() -> frozenset[str]:
     """providers/transport*.py, and the modules of providers that nothing but these imports."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, assert_never
 
 from providers import guided
+from providers.engines.llamacpp_fields import HINTS, UNKNOWN
 from providers.engines.llamacpp_schemas import CPP, as_object, write_schema
 from providers.engines.llamacpp_tools import bend_strict, bend_tools
 from providers.engines.losses import Idle, Losses
@@ -23,51 +24,14 @@ from providers.wire import Body
 
 # What it has no field for, with the values of each that ask for nothing; its bodies are read without a word about what is unknown.
 _UNKNOWN: Idle = {
+    **UNKNOWN,
     "min_tokens": (0,),
-    "stop_token_ids": ([],),
-    "bad_words": ([],),
-    "allowed_token_ids": ([],),
-    "include_stop_str_in_output": (False,),
-    "skip_special_tokens": (True,),
-    "spaces_between_special_tokens": (True,),
-    "truncate_prompt_tokens": (),
-    "top_a": (0,),
-    "tfs_z": (1,),
-    "length_penalty": (1,),
-    "no_repeat_ngram_size": (0,),
-    "best_of": (1,),
-    "use_beam_search": (False,),
-    "prompt_logprobs": (0,),
     "echo": (False,),
     "suffix": ("",),
-    "chat_template": (),
-    "mm_processor_kwargs": ({},),
-    "vllm_xargs": ({},),
-    "documents": ([],),
-    "lora_path": (),
-    "separate_reasoning": (True,),
-    "enable_thinking": (),
-    "include_reasoning": (True,),
-    "thinking_token_budget": (),
-    "verbosity": ("medium",),
-    "modalities": (["text"],),
-    "audio": (),
-    "web_search_options": (),
-    "functions": ([],),
-    "function_call": ("none", "auto"),
-    "guided_whitespace_pattern": (),
     "grammar_lazy": (False,),
     "grammar_triggers": ([],),
 }
 _IDLE: Idle = {**_UNKNOWN, "n": (1,), "logprobs": (False,), "parallel_tool_calls": (True,), "repetition_penalty": (), "tools": ([],)}
-
-# No answer is another without these.
-_HINTS = frozenset(
-    {
-        *("user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"),
-        *("prediction", "guided_decoding_backend", "priority", "cache_salt", "session_id"),
-    }
-)
 
 _PARTS = {b'"file"': "it reads no documents.", b'"refusal"': "it has no part of that kind."}
 _LLGUIDANCE = "%llguidance"
@@ -84,7 +48,7 @@ class LlamaCpp(Provider):
     }
 
     refuses = frozenset(_UNKNOWN)
-    hints = _HINTS
+    hints = HINTS
     rename: Mapping[str, str] = {"repetition_penalty": "repeat_penalty"}
 
     def __init__(

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from providers import guided
+from providers.engines.llamacpp_fields import HINTS, UNKNOWN
 from providers.engines.llamacpp_schemas import PYTHON, as_object, write_schema
 from providers.engines.llamacpp_tools import bend_strict, bend_tools, read_choice
 from providers.engines.losses import Idle, Losses
@@ -26,43 +27,14 @@ from providers.wire import NULL, UNREADABLE, Body
 
 # What it has no field for, with the values of each that ask for nothing; its bodies are read without a word about what is unknown.
 _UNKNOWN: Idle = {
+    **UNKNOWN,
     "ignore_eos": (False,),
-    "stop_token_ids": ([],),
-    "bad_words": ([],),
-    "allowed_token_ids": ([],),
-    "include_stop_str_in_output": (False,),
-    "skip_special_tokens": (True,),
-    "spaces_between_special_tokens": (True,),
-    "truncate_prompt_tokens": (),
-    "top_a": (0,),
     "typical_p": (1,),
-    "tfs_z": (1,),
-    "length_penalty": (1,),
-    "no_repeat_ngram_size": (0,),
     "n": (1,),
-    "best_of": (1,),
-    "use_beam_search": (False,),
-    "prompt_logprobs": (0,),
-    "chat_template": (),
     "chat_template_kwargs": ({},),
     "add_generation_prompt": (True,),
     "continue_final_message": (False,),
-    "mm_processor_kwargs": ({},),
-    "vllm_xargs": ({},),
-    "documents": ([],),
-    "lora_path": (),
-    "separate_reasoning": (True,),
-    "enable_thinking": (),
-    "include_reasoning": (True,),
-    "thinking_token_budget": (),
     "reasoning_effort": (),
-    "verbosity": ("medium",),
-    "modalities": (["text"],),
-    "audio": (),
-    "web_search_options": (),
-    "functions": ([],),
-    "function_call": ("none", "auto"),
-    "guided_whitespace_pattern": (),
 }
 _IDLE: Idle = {
     **_UNKNOWN,
@@ -80,13 +52,6 @@ _IDLE: Idle = {
     **dict.fromkeys(("top_k", "min_p", "min_tokens", "mirostat_mode", "mirostat_tau", "mirostat_eta"), ()),
     "logit_bias": ({},),
 }
-
-_HINTS = frozenset(
-    {
-        *("user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"),
-        *("prediction", "guided_decoding_backend", "priority", "cache_salt", "session_id"),
-    }
-)
 
 _PARTS = {b'"file"': "it reads no documents.", b'"refusal"': "it has no part of that kind.", b'"input_audio"': "it does not hear."}
 _IMAGES = {b'"image_url"': "without a `clip_model_path` it passes over images without a word (option `vision`)."}
@@ -108,7 +73,7 @@ class LlamaCppPython(Provider):
     }
 
     refuses = frozenset(_UNKNOWN)
-    hints = _HINTS
+    hints = HINTS
     rename: Mapping[str, str] = {"repetition_penalty": "repeat_penalty", "max_completion_tokens": "max_tokens"}
 
     def __init__(

@@ -178,6 +178,7 @@ def test_one_call_at_a_time_is_refused_before_it_knew_it() -> None:
         bent(UNKNOWN, {"tools": [TOOL], "parallel_tool_calls": False})
     assert refused.value.param == "parallel_tool_calls"
     assert bent(UNKNOWN, {"tools": [TOOL], "parallel_tool_calls": False}, everything)[:2] == ({"tools": [TOOL]}, ["parallel_tool_calls"])
+    assert bent(UNKNOWN, {"tools": [TOOL], "parallel_tool_calls": True})[:2] == ({"tools": [TOOL]}, [])
 
 
 def test_every_engine_word_is_known_renamed_or_refused() -> None:
