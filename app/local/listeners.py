@@ -1,6 +1,5 @@
 """Gateway and sandbox engine as members: ready once they answer on their port."""
 
-import socket
 from pathlib import Path
 
 import httpx
@@ -27,12 +26,7 @@ class Gateway(Member):
         self._last_pid = self.pid
 
     def ready(self) -> bool:
-        if self.pid is None:
-            return False
-        try:
-            return httpx.get(self._address, timeout=2.0, trust_env=False).status_code == 200
-        except httpx.TransportError:
-            return False
+        return self.pid is not None and _answers(self._address)
 
 
 class SandboxEngine(Member):
@@ -41,11 +35,15 @@ class SandboxEngine(Member):
         self._port = port
 
     def ready(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self._port), timeout=1.0).close()
-        except OSError:
-            return False
-        return self.pid is not None
+        # Not a bare connection: to a port of the range for outgoing ones, on which nobody listens yet, a socket can connect to itself.
+        return self.pid is not None and _answers(f"http://127.0.0.1:{self._port}/health")
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=2.0, trust_env=False).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def reachable_url(settings: Settings) -> str:

@@ -213,7 +213,8 @@ def test_ctrl_c_lets_answers_finish_and_leaves_no_process_and_a_second_start_is_
         assert took_s < 15
         assert second.key == key
         until(lambda: asked in [each["id"] for each in second.recorded()], 10)
-        assert second.chat().status_code == 200
+        answer = second.chat()
+        assert answer.status_code == 200, answer.text + second.told
 
         # A supervisor that is killed takes its processes with it; the next start finds everything.
         second.end(signal.SIGKILL)
