@@ -15,13 +15,44 @@ from providers.engines.tgi import TGI
 from providers.engines.transformers import Transformers
 from providers.engines.vllm import VLLM
 from providers.hosted.anthropic import Anthropic
+from providers.hosted.azure import Azure
+from providers.hosted.bedrock import Bedrock
+from providers.hosted.cohere import Cohere
+from providers.hosted.deepseek import DeepSeek
+from providers.hosted.fireworks import Fireworks
+from providers.hosted.gemini import GoogleAIStudio
+from providers.hosted.groq import Groq
+from providers.hosted.hyperbolic import Hyperbolic
+from providers.hosted.mistral import Mistral
+from providers.hosted.openai import OpenAI
+from providers.hosted.openrouter import OpenRouter
+from providers.hosted.rowed import plain
+from providers.hosted.sagemaker import SageMaker
+from providers.hosted.vertex import Vertex
+from providers.hosted.xai import XAI
 from providers.provider import BadOption, Provider
+from providers.rows import ROWS
 
 ADAPTERS: Mapping[str, type[Provider]] = {
     each.name: each
     for each in (
-        Provider,
+        OpenAI,
+        # Rows go before the classes of those that need code.
+        *map(plain, ROWS),
         Anthropic,
+        Azure,
+        Bedrock,
+        Cohere,
+        GoogleAIStudio,
+        DeepSeek,
+        Fireworks,
+        Groq,
+        Hyperbolic,
+        Mistral,
+        OpenRouter,
+        XAI,
+        Vertex,
+        SageMaker,
         Auto,
         VLLM,
         SGLang,
@@ -43,3 +74,10 @@ def build(adapter: str, configured_as: str, options: Mapping[str, Any], base_url
     if kind is None:
         raise BadOption(f"Provider {configured_as!r}: there is no adapter {adapter!r}. There are: {', '.join(sorted(ADAPTERS))}.")
     return kind(configured_as, options, None, base_url)
+
+
+def address(adapter: str, configured_as: str, options: Mapping[str, Any], base_url: str | None = None) -> str | None:
+    """Where a `[providers.NAME]` is, as far as its configuration tells; None: it has no address. Raises BadOption."""
+    provider = build(adapter, configured_as, options, base_url)
+    place = base_url or provider.default_base_url
+    return provider.place(place) if place else None

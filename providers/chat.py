@@ -26,9 +26,11 @@ ENGINE_WORDS = frozenset(
 
 
 class Usage(Struct, frozen=True, array_like=True):
-    """Tokens; `cached` and `cache_written` are parts of `input`, `reasoning` of `output`. None = not reported, 0 = reported as none.
+    """Tokens: of all that was read and written. None = not reported, 0 = reported as none.
 
-    Recorded: fields are only ever appended.
+    Parts of `input`: `cached`, `cache_written` (and of that what is kept for an hour, `cache_written_hour`), `audio_input`, `image_input`.
+    Parts of `output`: `reasoning`, `audio_output`. `tier`: as what it was served where that has a price of its own: "batch", "flex",
+    "priority". Recorded: fields are only ever appended.
     """
 
     input: int | None = None
@@ -36,6 +38,11 @@ class Usage(Struct, frozen=True, array_like=True):
     cached: int | None = None
     reasoning: int | None = None
     cache_written: int | None = None
+    cache_written_hour: int | None = None
+    audio_input: int | None = None
+    audio_output: int | None = None
+    image_input: int | None = None
+    tier: str | None = None
 
 
 class Seal(Struct, frozen=True):

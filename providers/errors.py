@@ -21,11 +21,13 @@
         ├── Unreachable       502 no connection, or it broke before an answer
         ├── TimedOut          504 too slow to connect, to begin, between blocks, or in all
         ├── Overloaded    429/503 it says that it has too much to do
+        │   └── Exhausted 429/502 our account there has nothing left: no waiting of seconds helps
         ├── Failed            5xx it says that it failed; 501 and 503 are kept, other numbers become 502
         │   └── Unparsed      502 it could not read what its own model wrote
         ├── Garbled           502 what it answered is not what its API promises
         ├── CutShort          502 it ended midway
         ├── CredentialRefused 502 it did not accept *our* credential: not the caller's 401
+        ├── NoToken           502 whoever gives out tokens for our credential cannot be reached, or takes too long
         ├── NotServed         501 it was not started for the route, or its model is not
         ├── NotObeyed         502 its answer is not of the form that it was asked for: nothing that the caller could use
         ├── Ignored           422 it answered, and not as it was asked to: another may
@@ -176,12 +178,13 @@ class Unavailable(AskError):
 
 
 class UpstreamError(NarthexError):
-    """An engine failed us. `told` is the status that it answered, None if it did not."""
+    """An engine failed us. `told` is the status that it answered, None if it did not. `said_code`: its own word for the error."""
 
     status = 502
     kind = "backend_error"
     elsewhere = True
     fault = True
+    said_code: str | None = None
 
     def __init__(self, message: str, *, told: int | None = None, param: str | None = None, retry_after_s: float | None = None) -> None:
         super().__init__(message, param=param, retry_after_s=retry_after_s)
@@ -207,6 +210,14 @@ class Overloaded(UpstreamError):
         self.status = 429 if told == 429 else 503
 
 
+class Exhausted(Overloaded):
+    """What was paid for is used up, or a bill is open. A caller is told 429 where the host said so, else 502: the account is ours."""
+
+    def __init__(self, message: str, *, told: int | None = None, retry_after_s: float | None = None) -> None:
+        super().__init__(message, told=told, retry_after_s=retry_after_s)
+        self.status = 429 if told == 429 else 502
+
+
 class Failed(UpstreamError):
     def __init__(self, message: str, *, told: int | None = None, retry_after_s: float | None = None) -> None:
         super().__init__(message, told=told, retry_after_s=retry_after_s)
@@ -228,6 +239,16 @@ class CutShort(UpstreamError):
 
 
 class CredentialRefused(UpstreamError):
+    """`reason`: what the host says of it."""
+
+    fault = False
+
+    def __init__(self, message: str, *, told: int | None = None, reason: str = "") -> None:
+        super().__init__(message, told=told)
+        self.reason = reason or message
+
+
+class NoToken(UpstreamError):
     fault = False
 
 

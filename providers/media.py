@@ -39,7 +39,7 @@ def addresses(chat: ChatRequest, kinds: frozenset[Kind]) -> frozenset[str]:
 
 
 def inlined(chat: ChatRequest, kinds: frozenset[Kind], fetched: Mapping[str, Inline]) -> ChatRequest:
-    """The chat with the bytes in place of the addresses."""
+    """The chat with the bytes in place of the addresses that were fetched."""
     return replace(
         chat,
         messages=tuple(replace(message, parts=tuple(_inline(part, kinds, fetched) for part in message.parts)) for message in chat.messages),
@@ -49,7 +49,7 @@ def inlined(chat: ChatRequest, kinds: frozenset[Kind], fetched: Mapping[str, Inl
 def _inline(part: Content, kinds: frozenset[Kind], fetched: Mapping[str, Inline]) -> Content:
     match part:
         case Image() | File() | Audio() if isinstance(part.source, Url) and _kind(part) in kinds:
-            return replace(part, source=fetched[part.source.url])
+            return replace(part, source=fetched.get(part.source.url, part.source))
         case ToolResult():
             return replace(part, parts=tuple(_inline(each, kinds, fetched) for each in part.parts))
         case _:

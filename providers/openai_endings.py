@@ -8,8 +8,9 @@ from msgspec import Raw
 from providers.rest import as_raw
 from providers.wire import NULL
 
-# TGI (router/src/lib.rs, FinishReason) and Mistral; read 2026-11.
+# TGI (router/src/lib.rs, FinishReason), Mistral, and Together's older models (`eos`); read 2026-11.
 PLAIN: Mapping[str, str] = {
+    "eos": "stop",
     "eos_token": "stop",
     "stop_sequence": "stop",
     "model_length": "length",

@@ -10,7 +10,7 @@ from providers.chat import Usage
 from providers.dialect import Stamp
 from providers.errors import CutShort, Failed, Garbled, UpstreamError
 from providers.openai_endings import PLAIN, with_plain_endings
-from providers.openai_usage import groq_usage, read_usage
+from providers.openai_usage import groq_usage, told_usage
 from providers.told import error_in
 from providers.wire import NULL, UNREADABLE, Body, Frames, frame, merged
 
@@ -22,8 +22,8 @@ class Head(Struct):
     finish_reason: str | None = None
 
 
-# Finish reasons of vLLM, SGLang, LMDeploy and OpenRouter for what is no answer.
-_GIVEN_UP = frozenset({"error", "abort", "parse_error"})
+# Finish reasons of vLLM, SGLang, LMDeploy, OpenRouter and DeepSeek for what is no answer.
+_GIVEN_UP = frozenset({"error", "abort", "parse_error", "insufficient_system_resource"})
 
 
 def check_ending(reason: str | None) -> None:
@@ -35,6 +35,7 @@ def check_ending(reason: str | None) -> None:
 read_heads = msgspec.json.Decoder(list[Head]).decode
 _raws = msgspec.json.Decoder(list[Raw]).decode
 _CHOICES = b'"choices":'
+_EMPTY = Raw(b'""')
 # So many chunks that are not alike, one after the other, and none is expected any more.
 _TRIES = 8
 
@@ -151,11 +152,13 @@ class StreamEditor:
         usage = body.pop("usage", NULL)
         if usage == NULL and "x_groq" in body:
             usage = groq_usage(body["x_groq"]) or NULL
+        service_tier = body.value("service_tier")
+        self._tidy(body)
         choices = body.get("choices", NULL)
         try:
             heads = [] if choices == NULL and usage != NULL else read_heads(choices)
             if usage != NULL:
-                self.usage, self._told = read_usage(usage), usage
+                self.usage, self._told = told_usage(usage, service_tier)
         except UNREADABLE as fault:
             raise _garbled(fault) from None
         if not heads and usage != NULL:
@@ -187,6 +190,9 @@ class StreamEditor:
         if self._unlike < _TRIES:
             self._learn(data, bytes(choices))
         return before + frame(body.write())
+
+    def _tidy(self, body: Body) -> None:
+        """What a dialect makes of a chunk beside its choices."""
 
     def _note(self, heads: list[Head]) -> tuple[bool, bool]:
         """Whether a choice finishes here, and whether one goes on."""
@@ -246,8 +252,8 @@ class StreamEditor:
         stamp = self._stamp
         body["id"], body["model"], body["episode_id"] = self._id, stamp.model, stamp.episode_id
         said = body.get("object", NULL)
-        # Engines tell a completion where a chat was asked for (mini-sglang: text_completion.chunk).
-        if said == NULL or bytes(said).startswith(b'"text_completion'):
+        # Engines tell a completion where a chat was asked for (mini-sglang: text_completion.chunk); Azure's first chunk says "".
+        if said in (NULL, _EMPTY) or bytes(said).startswith(b'"text_completion'):
             body["object"] = self._object
         if "created" not in body:
             body["created"] = stamp.created

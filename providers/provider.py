@@ -8,11 +8,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from providers import guided, lora
+from providers.chat import ChatRequest
+from providers.credentials import Fetch, Signer
+from providers.dialect import Concessions
 from providers.errors import Unsupported, UpstreamError
+from providers.foreign import Foreign
 from providers.guided import Constraint, Guiding, JsonSchema, Output, Way
 from providers.media import Kind
 from providers.told import read_error
-from providers.wire import NULL, Body
+from providers.wire import NULL, Body, Unwrapping
 
 # Fields whose loss changes no answer: a target that cannot honour them does without, and the drop is reported.
 HINTS = frozenset(
@@ -89,6 +93,14 @@ class Provider:
     }
     # Whether a raw prompt may stand in place of messages in a chat (mini-sglang).
     takes_prompt: ClassVar[bool] = False
+    # Whether its addresses name the model, and tell streams from whole answers.
+    addresses_models: ClassVar[bool] = False
+    # Whether its answers' headers tell how much more it lets through.
+    tells_allowance: ClassVar[bool] = False
+    # Whether a cloud's own chain (aws:default, google:default) may be its credential.
+    chains: ClassVar[frozenset[str]] = frozenset()
+    # How it is asked for embeddings, or a count of tokens, where it has a shape of its own for that: by the caller's dialect.
+    foreign: ClassVar[Mapping[str, Foreign]] = {}
     # Media of these kinds this host takes in bytes only: it fetches nothing.
     only_bytes: ClassVar[frozenset[Kind]] = frozenset()
 
@@ -117,8 +129,10 @@ class Provider:
         """`base_url` None: the adapter's own. Raises BadOption."""
         for key in options:
             if key not in self.known_options:
-                known = "; ".join(f"{name}: {meaning}" for name, meaning in self.known_options.items())
-                raise BadOption(f"Option {key!r} of provider {configured_as!r} is not one of adapter {self.name!r}. Its options: {known}.")
+                raise BadOption(
+                    f"Option {key!r} of provider {configured_as!r} is not one of adapter {self.name!r}. Its options:"
+                    f" {', '.join(self.known_options) or 'none'} (`narthex providers list --adapters` tells what they are for)."
+                )
         stream = options.get("stream", "both")
         if stream not in ("both", "only", "never"):
             raise BadOption(f'Option stream={stream!r} of provider {configured_as!r} may be "both", "only" or "never".')
@@ -136,6 +150,8 @@ class Provider:
         self.options = options
         self.version = version
         self.base_url = base_url
+        host = "api.openai.com" if base_url is None else httpx.URL(base_url).host
+        self._at_openai = self.name == "openai" and (host == "api.openai.com" or host.endswith(".api.openai.com"))
         if self.at_openai:
             self.guided_in |= {"openai_responses"}
         self.loras: lora.Known = None
@@ -149,21 +165,69 @@ class Provider:
         return type(self)(self.configured_as, self.options, version, self.base_url)
 
     @property
+    def wants_address(self) -> str | None:
+        """Why its configuration must say a base URL; None: it need not."""
+        return None if self.default_base_url is not None else f"adapter {self.name!r} has no address of its own."
+
+    @property
     def spoken(self) -> tuple[str, ...]:
         """Its dialects, best first. OpenAI itself speaks Responses too, which loses less of reasoning than chat does."""
         if self._dialects:
             return self._dialects
         return ("openai_responses", *self.dialects) if self.at_openai else self.dialects
 
-    def url(self, base_url: str, dialect: str) -> httpx.URL:
-        """Where a dialect is spoken. `base_url` with or without its version segment (/v1) is understood."""
+    def spoken_for(self, model: str) -> tuple[str, ...]:
+        """Its dialects for one of its models, best first."""
+        return self.spoken
+
+    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx.URL:
+        """Where a dialect is spoken. `base_url` with or without its version segment (/v1) is understood.
+
+        `model` and `stream` are said where `addresses_models`.
+        """
         if dialect.startswith("/"):  # of a route (providers/routes), which is named for where it is
             return httpx.URL(versioned(base_url) + dialect[3:] if dialect.startswith("/v1/") else server_root(base_url) + dialect)
         at_root = _AT_ROOT.get(dialect)
         return httpx.URL(server_root(base_url) + at_root if at_root else versioned(base_url) + PATHS[dialect])
 
-    def headers(self, credential: str | None) -> list[tuple[str, str]]:
+    def place(self, base_url: str) -> str:
+        """A base URL with what the options say of it, such as a region: where it is, as people and records are told."""
+        return base_url
+
+    def vet(self, credential: str, url: httpx.URL) -> None:
+        """Raises NoCredential for a cloud's own chain that is not to be shown at this address, which is not that cloud's."""
+
+    def located(self, url: httpx.URL, credential: str | None) -> httpx.URL:
+        """An address with what the credential tells of it, such as a project. Raises NoCredential where it would have to, and does not."""
+        return url
+
+    def headers(self, credential: str | None, dialect: str = "") -> list[tuple[str, str]]:
+        """Those that every request in a dialect has, beside the gateway's own, in whose place they stand."""
         return [("authorization", f"Bearer {credential}")] if credential else []
+
+    def signer(self, credential: str | None, fetch: Fetch) -> Signer | None:
+        """What signs each request, or has a token for it; None: headers() say all there is. Raises NoCredential for what is none of its."""
+        return None
+
+    def name_model(self, body: Body, dialect: str, model: str, stream: bool) -> None:
+        """Says in a body that is ready but for that, which model is asked."""
+        body["model"] = model
+
+    def bytes_only_in(self, dialect: str) -> frozenset[Kind]:
+        """Media of which kinds this host takes in bytes only, in one of its dialects."""
+        return self.only_bytes
+
+    def takes_address(self, address: str, dialect: str) -> bool:
+        """Whether it reads this address itself, though media of that kind mostly have to come in bytes."""
+        return False
+
+    def tell_betas(self, body: Body, dialect: str, betas: bytes) -> bytes:
+        """What of a caller's `anthropic-beta` goes as that header; what this host reads in the body is put there."""
+        return betas
+
+    def unwrapping(self, dialect: str) -> Unwrapping | None:
+        """What takes a dialect's stream out of the frames that this host puts around it; None: there are none."""
+        return None
 
     @property
     def guided(self) -> guided.Ways:
@@ -181,7 +245,7 @@ class Provider:
     @property
     def at_openai(self) -> bool:
         """Whether this is OpenAI itself."""
-        return self.name == "openai" and (self.base_url is None or httpx.URL(self.base_url).host == "api.openai.com")
+        return self._at_openai
 
     def guiding(self, constraint: Constraint, dialect: str, *, as_said: bool) -> Guiding | None:
         """How a constraint is asked for in a dialect of this host; None: nothing constrains the answer's text.
@@ -214,6 +278,13 @@ class Provider:
         if not self.at_openai or not isinstance(output, JsonSchema):
             return True
         return output.strict is True or (output.strict is None and output.name is None)
+
+    def bend_chat(self, chat: ChatRequest, dialect: str, concessions: Concessions) -> ChatRequest:
+        """What of a chat this host takes otherwise, or not at all, before it is written in a dialect that its caller does not speak.
+
+        `chat.model` is the host's own name of it. Raises as `concessions` does.
+        """
+        return chat
 
     def bend(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Bent:
         """Makes a body in a dialect of this host's what it takes.

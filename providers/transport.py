@@ -29,6 +29,8 @@ from providers.connection import Connection
 from providers.h1 import Standing, write_request
 from providers.origin import CLOSED, Address, Origin
 from providers.patience import Patience, patience_of
+from providers.proxy import Proxy
+from providers.tunnel import dig
 from providers.turn import Turn
 
 SWEEP_S = 0.05  # how often deadlines are looked at; a timer per read would cost more than the read
@@ -58,6 +60,7 @@ class Transport(httpx.AsyncBaseTransport):
 
     A given `tls` is used as it is, without one tls_context(ca_bundle) is made: it reads files, so not while the loop is busy.
     Idle connections close after `idle_s`; the one used last is used next, so that a quiet pool shrinks. `turn`: whose writes ours join.
+    `proxy`: through which hosts are reached that are spoken to by https.
     """
 
     def __init__(
@@ -68,7 +71,9 @@ class Transport(httpx.AsyncBaseTransport):
         idle_s: float = 30.0,
         connections_per_origin: int = 1_000,
         turn: Turn | None = None,
+        proxy: Proxy | None = None,
     ) -> None:
+        self._proxy = proxy
         self._tls = tls_context(ca_bundle) if tls is None else tls
         self._idle_s = idle_s
         self._turn = Turn() if turn is None else turn
@@ -168,9 +173,12 @@ class Transport(httpx.AsyncBaseTransport):
         self._dialling.add(patiently)
         try:
             async with patiently:
-                await loop.create_connection(
-                    lambda: connection, origin.host, origin.port, ssl=self._tls if origin.tls else None, server_hostname=sni
-                )
+                if origin.tls and self._proxy is not None and self._proxy.is_for(origin.host, origin.port):
+                    await dig(self._proxy, connection, origin.host, origin.port, self._tls, sni)
+                else:
+                    await loop.create_connection(
+                        lambda: connection, origin.host, origin.port, ssl=self._tls if origin.tls else None, server_hostname=sni
+                    )
             if self._closed or connection.gone:
                 raise ConnectionError("closed before a request could be sent")
         except BaseException as exc:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -133,6 +133,17 @@ def _data(frame: bytes) -> bytes | None:
 def frame(data: bytes) -> bytes:
     """One event; `data` must hold no line end (JSON as we write it never does)."""
     return b"data: " + data + b"\n\n"
+
+
+class Unwrapping(Protocol):
+    """Takes a stream out of the frames of another that carries it. One per stream."""
+
+    def feed(self, block: bytes) -> bytes:
+        """What of the inner stream is whole now. Raises the UpstreamError that a frame tells, or Garbled, once all before it was given:
+
+        by the next call, which at the stream's end is one without bytes.
+        """
+        ...
 
 
 def merged(said: msgspec.Raw | None, more: Mapping[str, Any]) -> Any:

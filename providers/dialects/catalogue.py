@@ -5,11 +5,16 @@ from collections.abc import Mapping
 from providers.dialect import ChatDialect, Dialect, EngineDialect
 from providers.dialects.anthropic_count_tokens import AnthropicCountTokens
 from providers.dialects.anthropic_messages import AnthropicMessages
+from providers.dialects.bedrock_converse import BedrockConverse
+from providers.dialects.bedrock_llama import BedrockLlama
+from providers.dialects.cohere_chat import CohereChat
+from providers.dialects.gemini import Gemini
 from providers.dialects.ollama_chat import OllamaChat
 from providers.dialects.openai_chat import OpenAIChat
 from providers.dialects.openai_completions import OpenAICompletions
 from providers.dialects.openai_embeddings import OpenAIEmbeddings
 from providers.dialects.openai_responses import OpenAIResponses
+from providers.dialects.tgi_generate import LMIGenerate, TGIGenerate
 from providers.dialects.vllm_generate import VLLMGenerate
 from providers.routes.catalogue import ROUTES
 
@@ -19,7 +24,19 @@ CHAT_DIALECTS: Mapping[str, ChatDialect] = {
 }
 
 # Those and the ones that only engines speak: no caller asks in them.
-ENGINE_DIALECTS: Mapping[str, EngineDialect] = {**CHAT_DIALECTS, OllamaChat.name: OllamaChat()}
+ENGINE_DIALECTS: Mapping[str, EngineDialect] = {
+    **CHAT_DIALECTS,
+    OllamaChat.name: OllamaChat(),
+    Gemini.name: Gemini(),
+    CohereChat.name: CohereChat(),
+    BedrockConverse.name: BedrockConverse(),
+    BedrockLlama.name: BedrockLlama(),
+    TGIGenerate.name: TGIGenerate(),
+    LMIGenerate.name: LMIGenerate(),
+}
+
+# In which a raw prompt can be said: to go on with a text is no chat.
+PROMPTED = frozenset({OpenAICompletions.name, TGIGenerate.name, LMIGenerate.name, BedrockLlama.name})
 
 DIALECTS: Mapping[str, Dialect] = {
     **CHAT_DIALECTS,

@@ -18,10 +18,10 @@ from providers.engines.losses import IDLE, UNKNOWN, UNKNOWN_HINTS, Idle, Losses
 from providers.engines.thoughts import drop_parts, name_reasoning, name_system
 from providers.engines.tools import bend_functions
 from providers.engines.xgrammar import bend_strict, honest
-from providers.errors import Overloaded, Unsupported, UpstreamError
+from providers.errors import Unsupported, UpstreamError
 from providers.guided import Constraint, Grammar, Guiding, JsonSchema, Output, Regex, Way
 from providers.provider import Bent, Provider, server_root
-from providers.told import read_error
+from providers.told import as_overload, read_error
 from providers.wire import NULL, Body
 
 # Typed there, so that null, which means not said to callers, would be a 400.
@@ -124,7 +124,7 @@ class SGLang(Provider):
     def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
         """A router's 408 says that a request has waited too long in its queue (SMG; /reference/engines.md 4.3)."""
         error = read_error(status, headers, body)
-        return Overloaded(error.message, told=status, retry_after_s=error.retry_after_s) if status == 408 else error
+        return as_overload(error) if status == 408 else error
 
     def abort(self, base_url: str, id: str) -> tuple[httpx.URL, bytes] | None:
         """Up to 0.5.2x requests went on to their last token after the connection closed (sgl-project/sglang#36333, #36475).

@@ -19,9 +19,10 @@ from providers.engines.versions import read_numbers
 from providers.engines.vllm_fields import ASKS_NOTHING, CHAT_PARTS, UNREAD, UNREAD_HINTS, UNREAD_IN
 from providers.engines.vllm_tools import bend_tools, excludes, give_up_tools
 from providers.engines.xgrammar import bend_strict, honest
-from providers.errors import Overloaded, UpstreamError
+from providers.errors import UpstreamError
 from providers.guided import Constraint, Guiding, Kind, Way
 from providers.provider import Bent, Provider
+from providers.told import as_overload
 from providers.wire import Body
 
 _KINDS: tuple[Kind, ...] = ("json_object", "json_schema", "regex", "choice", "grammar", "structural_tag")
@@ -145,7 +146,7 @@ class VLLM(Provider):
     def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
         """vLLM says no 408; a router before it does, of a request that has waited too long in its queue (/reference/engines.md 4.3)."""
         error = super().read_error(status, headers, body)
-        return Overloaded(error.message, told=status, retry_after_s=error.retry_after_s) if status == 408 else error
+        return as_overload(error) if status == 408 else error
 
     def _no_strict(self) -> str | None:
         if self.options.get("strict_tools") is False:

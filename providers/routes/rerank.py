@@ -1,7 +1,7 @@
 """Documents by how much they answer a query. The common shape is Jina's, which is Cohere's and vLLM's too.
 
 Sources: vLLM 0.33 entrypoints/pooling/scoring/protocol.py and serving.py; SGLang's openai/serving_rerank.py; llama.cpp's tools/server;
-https://jina.ai/reranker; all read 2026-11.
+https://jina.ai/reranker; https://docs.cohere.com/reference/rerank; all read 2026-11.
 """
 
 from collections.abc import Mapping
@@ -96,6 +96,14 @@ class Rerank(Route):
         "llamacpp": {
             "documents": Way(name="/v1/rerank", words=_WORDS, misfits=_TEXTS_ONLY, here=_HERE),
             "texts": Way(name="/v1/rerank", own=True),
+        },
+        "cohere": {
+            "documents": Way(
+                name="/v2/rerank",
+                words={**_WORDS, "max_tokens_per_doc": "max_tokens_per_doc", "priority": "priority"},
+                misfits=_TEXTS_ONLY,
+                here=_HERE,
+            )
         },
     }
 

@@ -34,8 +34,18 @@ _TIERS: Mapping[str, str] = {"standard": "default", "priority": "priority"}
 _TIER_WORDS: Mapping[str | None, str] = {ours: theirs for theirs, ours in _TIERS.items()}
 
 
+# Of those, the ways of being served that have prices of their own.
+_PRICED = ("batch", "priority")
+
+
 class _Details(Struct):
     thinking_tokens: int | None = None
+
+
+class _Written(Struct):
+    """What went into the cache, by how long it is kept."""
+
+    ephemeral_1h_input_tokens: int | None = None
 
 
 class Counts(Struct):
@@ -47,6 +57,7 @@ class Counts(Struct):
     cache_creation_input_tokens: int | None = None
     output_tokens_details: _Details | None = None
     service_tier: str | None = None
+    cache_creation: _Written | None = None
 
 
 _counts = msgspec.json.Decoder(Counts)
@@ -81,6 +92,8 @@ def as_usage(counts: Counts | None) -> Usage | None:
         cached=cached,
         reasoning=_possible(counts.output_tokens_details.thinking_tokens) if counts.output_tokens_details else None,
         cache_written=written,
+        cache_written_hour=_possible(counts.cache_creation.ephemeral_1h_input_tokens) if counts.cache_creation else None,
+        tier=counts.service_tier if counts.service_tier in _PRICED else None,
     )
 
 
@@ -101,6 +114,9 @@ def write_usage(usage: Usage | None, service_tier: str | None = None) -> dict[st
     }
     if usage.cache_written is not None:
         body["cache_creation_input_tokens"] = usage.cache_written
+        if usage.cache_written_hour is not None:
+            shorter = max(0, usage.cache_written - usage.cache_written_hour)
+            body["cache_creation"] = {"ephemeral_5m_input_tokens": shorter, "ephemeral_1h_input_tokens": usage.cache_written_hour}
     if usage.cached is not None:
         body["cache_read_input_tokens"] = usage.cached
     if usage.reasoning is not None:

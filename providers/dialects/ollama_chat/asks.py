@@ -9,35 +9,16 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from providers.chat import ENGINE_WORDS, ChatRequest, HostTool, Thinking, Tool
+from providers.chat import ChatRequest, HostTool, Thinking, Tool
 from providers.dialect import Concessions
 from providers.dialects.ollama_chat.formats import write_format
 from providers.dialects.ollama_chat.messages import write_messages
 from providers.errors import Unsupported
+from providers.idle import concede_extra
 from providers.wire import Body
 
 # Words of engines that it has too, and what it calls them.
 _OPTIONS: Mapping[str, str] = {"min_p": "min_p", "typical_p": "typical_p", "repetition_penalty": "repeat_penalty"}
-# Words of engines that ask for nothing with these values: it does so anyway.
-_NOTHING: Mapping[str, tuple[Any, ...]] = {
-    "top_a": (0,),
-    "tfs_z": (1,),
-    "length_penalty": (1,),
-    "no_repeat_ngram_size": (0,),
-    "min_tokens": (0,),
-    "ignore_eos": (False,),
-    "best_of": (1,),
-    "use_beam_search": (False,),
-    "include_stop_str_in_output": (False,),
-    "skip_special_tokens": (True,),
-    "spaces_between_special_tokens": (True,),
-    "add_generation_prompt": (True,),
-    "continue_final_message": (False,),
-    "separate_reasoning": (True,),
-    "priority": (0,),
-    "chat_template_kwargs": ({},),
-    "modalities": (["text"],),
-}
 # Its levels; models without levels take any of them for yes. `minimal` and `xhigh` it has not.
 _LEVELS: Mapping[str, bool | str] = {
     "none": False,
@@ -48,8 +29,6 @@ _LEVELS: Mapping[str, bool | str] = {
     "xhigh": "high",
     "max": "max",
 }
-# What only makes an answer come sooner, or another way.
-_HINTS = frozenset({"prediction", "prompt_cache_retention", "guided_decoding_backend"})
 _WHY = "Ollama's chat has no such field."
 
 
@@ -171,14 +150,4 @@ class _Writing:
         for field in ("user", "safety_identifier", "metadata", "service_tier", "store", "cache_key"):
             if getattr(chat, field) is not None:
                 concessions.hint(field)
-        for key, value in chat.extra.items():
-            if key in _OPTIONS or key == "enable_thinking":
-                continue
-            if key in _HINTS:
-                concessions.hint(key)
-            elif key in _NOTHING and msgspec.json.decode(value) in _NOTHING[key]:
-                continue
-            elif key not in ENGINE_WORDS:
-                concessions.extra(key, value, _WHY)
-            elif msgspec.json.decode(value) not in (*_NOTHING.get(key, ()), None, [], ""):
-                concessions.without(key, _WHY)
+        concede_extra(chat.extra, concessions, _WHY, {*_OPTIONS, "enable_thinking"})

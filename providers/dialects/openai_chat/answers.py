@@ -7,26 +7,28 @@ from typing import Any, assert_never
 
 import msgspec
 
-from providers.chat import ChatResponse, Choice, Opaque, Part, Reasoning, Refusal, Text, ToolCall, Usage
+from providers.chat import ChatResponse, Choice, Citation, Opaque, Part, Reasoning, Refusal, Text, ToolCall, Usage
 from providers.dialect import Stamp
 from providers.dialects.openai_chat.calls import read_call, write_call
 from providers.dialects.openai_chat.citations import read_annotations, write_annotation
 from providers.dialects.openai_chat.details import put_together, read_details, write_details
-from providers.dialects.openai_chat.endings import read_ending, write_ending, write_service_tier
+from providers.dialects.openai_chat.endings import read_ending, read_service_tier, write_ending, write_service_tier
 from providers.dialects.openai_chat.shapes import Answer, Call, Said, ToldChoice, pieces, read_answer, seconds
+from providers.dialects.openai_chat.sources import read_sources
 from providers.openai_usage import groq_usage, read_usage, write_usage
 from providers.wire import NULL
 
 
 def read_response(raw: bytes) -> ChatResponse:
     told = read_answer(raw)
+    sources = read_sources(told.search_results, told.citations)
     return ChatResponse(
-        choices=tuple(_read_choice(choice) for choice in sorted(told.choices or (), key=_index)),
+        choices=tuple(_read_choice(choice, sources) for choice in sorted(told.choices or (), key=_index)),
         model=told.model or "",
         created=seconds(told.created),
         usage=usage_of(told),
         system_fingerprint=told.system_fingerprint or None,
-        service_tier=told.service_tier or None,
+        service_tier=read_service_tier(told.service_tier),
     )
 
 
@@ -38,17 +40,17 @@ def usage_of(told: Answer) -> Usage | None:
     usage = told.usage
     if (usage is NULL or usage == NULL) and told.x_groq is not NULL:
         usage = groq_usage(told.x_groq) or NULL
-    return None if usage is NULL or usage == NULL else read_usage(usage)
+    return None if usage is NULL or usage == NULL else read_usage(usage, told.service_tier)
 
 
-def _read_choice(choice: ToldChoice) -> Choice:
+def _read_choice(choice: ToldChoice, sources: tuple[Citation, ...]) -> Choice:
     said = choice.message or choice.delta or Said(content=choice.text)
     reason, word, stop_sequence = read_ending(choice)
     logprobs = choice.logprobs.content if choice.logprobs else None
-    return Choice(_read_parts(said), reason, None if logprobs is None else tuple(logprobs), word, stop_sequence)
+    return Choice(_read_parts(said, sources), reason, None if logprobs is None else tuple(logprobs), word, stop_sequence)
 
 
-def _read_parts(said: Said) -> tuple[Part, ...]:
+def _read_parts(said: Said, sources: tuple[Citation, ...]) -> tuple[Part, ...]:
     thoughts: list[Part] = []
     texts: list[Text] = []
     rest: list[Refusal | ToolCall] = []
@@ -64,7 +66,7 @@ def _read_parts(said: Said) -> tuple[Part, ...]:
                 rest.append(Refusal(text))
             case _:
                 texts.append(Text(text))
-    annotations = read_annotations(said.annotations)
+    annotations = read_annotations(said.annotations) or sources
     if annotations:
         texts = [Text("".join(text.text for text in texts), tuple(annotations))]
     if said.refusal:

@@ -1,14 +1,16 @@
 """A stream of OpenAI chat as events."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from providers.chat import Citation, Opaque, Reasoning, Refusal, Seal, Text, ToolCall
 from providers.dialects.openai_chat.answers import usage_of
 from providers.dialects.openai_chat.calls import begins, is_whole, read_seal
 from providers.dialects.openai_chat.citations import read_annotations
-from providers.dialects.openai_chat.details import read_details
-from providers.dialects.openai_chat.endings import read_ending
+from providers.dialects.openai_chat.details import TEXTS, is_placed, own_seal, read_detail, read_entries, text_kind, text_of
+from providers.dialects.openai_chat.endings import read_ending, read_service_tier
 from providers.dialects.openai_chat.shapes import Call, Function, Said, arguments, call_id, pieces, read_answer, seconds
+from providers.dialects.openai_chat.sources import read_sources
 from providers.errors import CutShort, Garbled
 from providers.events import Closed, Counted, Delta, Event, Finished, Logprobs, Opened, Started
 from providers.wire import NULL, Frames
@@ -27,6 +29,7 @@ class ChunkReader:
         self._started = False
         self._finished = False
         self._choices: dict[int, _Growing] = {}
+        self._sources: tuple[Citation, ...] = ()
 
     def feed(self, block: bytes) -> Iterator[Event]:
         for data in self._frames.feed(block):
@@ -56,7 +59,11 @@ class ChunkReader:
         events: list[Event] = []
         if not self._started:
             self._started = True
-            events.append(Started(told.model or "", seconds(told.created), told.system_fingerprint or None, told.service_tier or None))
+            events.append(
+                Started(told.model or "", seconds(told.created), told.system_fingerprint or None, read_service_tier(told.service_tier))
+            )
+        if told.search_results is not NULL or told.citations is not NULL:
+            self._sources = read_sources(told.search_results, told.citations)
         for choice in told.choices or ():
             index = choice.index or 0
             growing = self._choices.get(index)
@@ -74,6 +81,7 @@ class ChunkReader:
             if choice.finish_reason:
                 reason, word, stop_sequence = read_ending(choice)
                 growing.finished = self._finished = True
+                growing.cite(self._sources)
                 events += growing.close()
                 events.append(Finished(index, reason or "stop", word, stop_sequence))
         if told.usage is not NULL or told.x_groq is not NULL:
@@ -97,7 +105,21 @@ class _OpenCall:
 class _Growing:
     """A choice as it comes: at most one text, reasoning or refusal is open, and any number of calls."""
 
-    __slots__ = ("_at", "_before", "_calls", "_citations", "_count", "_index", "_kind", "_latest", "_length", "_seal", "finished")
+    __slots__ = (
+        "_at",
+        "_before",
+        "_calls",
+        "_citations",
+        "_cited",
+        "_count",
+        "_entry",
+        "_index",
+        "_kind",
+        "_latest",
+        "_length",
+        "_seal",
+        "finished",
+    )
 
     def __init__(self, index: int) -> None:
         self.finished = False
@@ -109,16 +131,24 @@ class _Growing:
         self._length = 0
         self._before = 0
         self._citations: list[Citation] = []
+        self._cited = False
         self._seal: Seal | None = None
+        # The engine's own entry of the reasoning that is open, without its text.
+        self._entry: dict[str, Any] = {}
         self._calls: dict[int, _OpenCall] = {}
         self._latest: _OpenCall | None = None
 
     def say(self, said: Said, events: list[Event]) -> None:
+        details = () if said.reasoning_details is NULL else read_entries(said.reasoning_details)
         reasoning = said.reasoning_content or said.reasoning
-        if reasoning:
+        # An engine that tells it in details too tells there what belongs together.
+        if reasoning and not any(text_kind(entry) and text_of(entry) and not is_placed(entry) for entry in details):
             self.grow(Reasoning, reasoning, events)
-        if said.reasoning_details is not NULL:
-            self._detail(said, events)
+        for entry in details:
+            if text_kind(entry) and not is_placed(entry):
+                self._own_detail(entry, events)
+            else:
+                self._detail(entry, events)
         content = said.content
         if content:
             if content.__class__ is str:
@@ -128,6 +158,7 @@ class _Growing:
                     self.grow(_KINDS[kind], text, events)
         if said.annotations is not NULL:
             self._citations += read_annotations(said.annotations, self._before if self._kind is Text else self._length)
+            self._cited = self._cited or bool(self._citations)
         if said.refusal:
             self.grow(Refusal, said.refusal, events)
         if said.tool_calls:
@@ -148,21 +179,31 @@ class _Growing:
             self._length += len(text)
         events.append(Delta(self._index, self._at, text))
 
-    def _detail(self, said: Said, events: list[Event]) -> None:
+    def _own_detail(self, entry: dict[str, Any], events: list[Event]) -> None:
+        """A piece of an engine's own entry: of one type and index, they are one. Its seal is known when it closes."""
+        text, key = text_of(entry), (entry["type"], entry.get("index"))
+        if self._kind is not Reasoning and not text:
+            self._detail(entry, events)  # a signature that came after all else
+            return
+        if self._entry and key != (self._entry["type"], self._entry.get("index")):
+            self._part_ways(events)
+        if text:
+            self.grow(Reasoning, text, events)
+        self._entry |= {name: value for name, value in entry.items() if name != TEXTS[entry["type"]] and value is not None}
+        self._seal = own_seal(self._entry)
+
+    def _detail(self, entry: dict[str, Any], events: list[Event]) -> None:
         """A signature seals the reasoning that is open; what stands by itself is a part of its own, and here comes last.
 
         A gateway like ours tells seals at the end, of reasoning that is closed by then: they are for whoever collects the whole.
         """
-        for detail in read_details(said.reasoning_details):
-            part = detail.part
-            if isinstance(part, Reasoning) and part.text and detail.at is None and not (said.reasoning or said.reasoning_content):
-                self.grow(Reasoning, part.text, events)
-            if isinstance(part, Reasoning) and self._kind is Reasoning and part.seal is not None:
-                self._seal = part.seal
-            elif isinstance(part, Opaque) or (part.seal is not None and not part.text):
-                self._part_ways(events)
-                events += (Opened(self._index, self._count, part), Closed(self._index, self._count))
-                self._count += 1
+        part = read_detail(entry).part
+        if isinstance(part, Reasoning) and self._kind is Reasoning and part.seal is not None and part.text:
+            self._seal = part.seal
+        elif isinstance(part, Opaque) or (part.seal is not None and not part.text):
+            self._part_ways(events)
+            events += (Opened(self._index, self._count, part), Closed(self._index, self._count))
+            self._count += 1
 
     def _call(self, number: int, call: Call, events: list[Event]) -> None:
         function = call.function or _NO_FUNCTION
@@ -194,6 +235,7 @@ class _Growing:
             if self._kind is Text:
                 self._citations.clear()
             self._kind = self._seal = None
+            self._entry = {}
         # An engine may write calls in turns, or one after the other.
         if self._latest is not None and is_whole(self._latest.fragments):
             self._close_call(self._latest, events)
@@ -203,6 +245,11 @@ class _Growing:
         if not call.closed:
             call.closed = True
             events.append(Closed(self._index, call.at, call.seal))
+
+    def cite(self, sources: tuple[Citation, ...]) -> None:
+        """Where the text itself cites nothing."""
+        if sources and self._length and not self._cited:
+            self._citations += sources
 
     def close(self) -> list[Event]:
         """Closes every part that is open, once."""

@@ -10,6 +10,7 @@ from providers.chat import Opaque, Part, Reasoning, Refusal, Text, ToolCall, Usa
 from providers.dialect import Stamp
 from providers.dialects.openai_chat.calls import write_call, write_seal
 from providers.dialects.openai_chat.citations import write_annotation
+from providers.dialects.openai_chat.detail_numbers import numbered
 from providers.dialects.openai_chat.details import write_details
 from providers.dialects.openai_chat.endings import write_ending, write_service_tier
 from providers.events import Closed, Counted, Delta, Event, Finished, Logprobs, Opened, Started
@@ -224,4 +225,4 @@ class _Written:
         return self._settled_length + sum(_content(kept) for at, kept in self.parts.items() if self._settled <= at < index)
 
     def details(self) -> list[dict[str, Any]]:
-        return write_details((kept.whole(), kept.length) for _, kept in sorted(self.parts.items()))
+        return numbered(write_details((kept.whole(), kept.length) for _, kept in sorted(self.parts.items())))

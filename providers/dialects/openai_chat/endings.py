@@ -44,8 +44,18 @@ def _text(told: Raw) -> str | None:
         return None
 
 
-def write_service_tier(told: str | None) -> str | None:
-    """In OpenAI's words, for official clients check them. Anthropic's `standard` is the default; other tiers are of no meaning here."""
+def read_service_tier(told: str | None) -> str | None:
+    """Tiers of hosts of their own (Groq's on_demand) are of no meaning to anybody else."""
+    return told if told in _TIERS else None
+
+
+def write_service_tier(told: Any) -> str | None:
+    """In OpenAI's words, for official clients check them. Anthropic's `standard` is the default; other tiers are of no meaning here,
+
+    nor is what is no word.
+    """
+    if not isinstance(told, str):
+        return None
     return told if told in _TIERS else "default" if told == "standard" else None
 
 

@@ -70,12 +70,16 @@ class ToldChoice(Struct):
 
 
 class Answer(Struct):
+    """`search_results` and `citations` are Perplexity's (sources.py)."""
+
     choices: list[ToldChoice] | None
     model: str | None = ""
     created: int | float | None = None
     usage: Raw = NULL
     x_groq: Raw = NULL
     error: Raw = NULL
+    search_results: Raw = NULL
+    citations: Raw = NULL
     system_fingerprint: str | None = None
     service_tier: str | None = None
 

@@ -59,7 +59,7 @@ def write_request(chat: ChatRequest, concessions: Concessions) -> Body:
         "top_k": chat.top_k,
         "seed": chat.seed,
         "n": chat.n,
-        "stop": chat.stop or None,
+        "stop": list(chat.stop) or None,
         "frequency_penalty": chat.frequency_penalty,
         "presence_penalty": chat.presence_penalty,
         "logprobs": chat.logprobs,

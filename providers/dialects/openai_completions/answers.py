@@ -82,7 +82,7 @@ def _stopped_by(told: Raw) -> str | None:
 
 
 def usage_of(told: _Answer) -> Usage | None:
-    return None if told.usage is NULL or told.usage == NULL else read_usage(told.usage)
+    return None if told.usage is NULL or told.usage == NULL else read_usage(told.usage, told.service_tier)
 
 
 def started(told: _Answer) -> Started:

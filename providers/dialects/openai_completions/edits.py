@@ -10,7 +10,7 @@ from providers.dialect import Edited, Stamp
 from providers.errors import Garbled
 from providers.openai_endings import PLAIN, with_plain_endings
 from providers.openai_stream import StreamEditor, check_ending, read_heads
-from providers.openai_usage import read_usage
+from providers.openai_usage import told_usage
 from providers.told import error_in
 from providers.wire import NULL, UNREADABLE, Body
 
@@ -46,7 +46,9 @@ def edit(raw: bytes, stamp: Stamp) -> Edited:
         raise Garbled("The engine's answer has no choices.")
     for head in heads:
         check_ending(head.finish_reason)
-    usage = read_usage(body["usage"]) if body.said("usage") else None
+    usage = None
+    if body.said("usage"):
+        usage, body["usage"] = told_usage(body["usage"], body.value("service_tier"))
     body["id"], body["episode_id"], body["model"] = f"cmpl-{stamp.id}", stamp.episode_id, stamp.model
     body["object"] = _OBJECT
     if not body.said("created"):

@@ -87,7 +87,7 @@ def write_request(chat: ChatRequest, concessions: Concessions) -> Body:
         if value is not None:
             body[field] = value
     if chat.stop:
-        body["stop"] = chat.stop
+        body["stop"] = list(chat.stop)
     if chat.logprobs:
         body["logprobs"] = chat.top_logprobs or 0
     if chat.logit_bias is not None:

@@ -79,7 +79,7 @@ def read_whole(told: Whole) -> ChatResponse:
         choices=(Choice(parts, finish_reason(told, [item for item, _ in items]), tuple(logprobs) or None),),
         model=told.model,
         created=None if told.created_at is None else int(told.created_at),
-        usage=None if told.usage == NULL else read_usage(told.usage),
+        usage=None if told.usage == NULL else read_usage(told.usage, told.service_tier),
         service_tier=told.service_tier or None,
     )
 

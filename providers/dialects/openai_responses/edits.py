@@ -65,7 +65,7 @@ def _ending(body: Body) -> tuple[Usage | None, str]:
         kinds = [Item(type=each.type) for each in _kinds.decode(body["output"])] if body.said("output") else []
     except UNREADABLE as fault:
         raise Garbled(f"The engine's answer is not a Response: {fault}.") from None
-    return None if told.usage == NULL else read_usage(told.usage), finish_reason(told, kinds)
+    return None if told.usage == NULL else read_usage(told.usage, told.service_tier), finish_reason(told, kinds)
 
 
 class StreamEditor:

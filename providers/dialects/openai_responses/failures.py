@@ -11,7 +11,7 @@ from providers.wire import NULL, mended
 
 # Codes of a failed Response that tell of the engine and not of the request.
 # Source: https://platform.openai.com/docs/api-reference/responses/object, read 2026-11.
-_STATUSES = {"rate_limit_exceeded": 429, "server_error": 500, "vector_store_timeout": 504}
+_STATUSES = {"rate_limit_exceeded": 429, "insufficient_quota": 429, "server_error": 500, "vector_store_timeout": 504}
 _OF_THE_REQUEST = frozenset(
     {
         *("invalid_prompt", "data_residency_mismatch", "bio_policy", "misalignment_policy_violation", "invalid_image"),

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from providers.chat import Usage
+from providers.openai_usage import priced_tier
 from providers.wire import UNREADABLE
 
 # No engine has counted more; and what it costs, at whatever price, stays within a database's 63 bits.
@@ -15,10 +16,13 @@ _MOST_TOKENS = 2**40
 class _InputDetails(Struct):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
+    audio_tokens: int | None = None
+    image_tokens: int | None = None
 
 
 class _OutputDetails(Struct):
     reasoning_tokens: int | None = None
+    audio_tokens: int | None = None
 
 
 class _Usage(Struct):
@@ -32,8 +36,8 @@ _decoder = msgspec.json.Decoder(_Usage)
 _object = msgspec.json.Decoder(dict[str, Raw])
 
 
-def read_usage(raw: bytes | Raw) -> Usage | None:
-    """None if they are told in another way: that must not cost a good answer.
+def read_usage(raw: bytes | Raw, service_tier: Any = None) -> Usage | None:
+    """None if they are told in another way: that must not cost a good answer. xAI's output holds reasoning here, as its totals tell.
 
     Source: https://platform.openai.com/docs/api-reference/responses/object, read 2026-11.
     """
@@ -48,6 +52,10 @@ def read_usage(raw: bytes | Raw) -> Usage | None:
         cached=_possible(into.cached_tokens),
         reasoning=_possible(out.reasoning_tokens),
         cache_written=_possible(into.cache_write_tokens),
+        audio_input=_possible(into.audio_tokens),
+        audio_output=_possible(out.audio_tokens),
+        image_input=_possible(into.image_tokens),
+        tier=priced_tier(service_tier),
     )
 
 

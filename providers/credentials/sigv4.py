@@ -1,0 +1,122 @@
+"""AWS's signature, version 4, of exactly the bytes that are sent.
+
+Our own, for it is on the road: botocore's takes four times as long and a request of its own kind. The laws hold it to botocore's.
+Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html, read 2026-11.
+"""
+
+import time
+from hashlib import sha256
+from hmac import digest
+from urllib.parse import quote
+
+import httpx
+from msgspec import Struct
+
+from providers.credentials.signing import Header, Unsigned
+
+# Those that proxies on the way change or add; `authorization` is what is made here.
+_UNSIGNED = frozenset(
+    {
+        b"authorization",
+        b"baggage",
+        b"connection",
+        b"expect",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"te",
+        b"traceparent",
+        b"tracestate",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        b"user-agent",
+        b"x-amzn-trace-id",
+    }
+)
+
+
+class Keys(Struct, frozen=True):
+    """`session_token`: of keys that last a while; None: of those that last."""
+
+    access_key_id: str
+    secret_access_key: str
+    session_token: str | None = None
+
+    def __repr__(self) -> str:
+        return "Keys(masked)"
+
+
+class Pen:
+    """Signs with these keys for one service in one region. What a day's requests have in common is made once a day."""
+
+    __slots__ = ("_day", "_key", "_keys", "_scope", "_where")
+
+    def __init__(self, keys: Keys, service: str, region: str) -> None:
+        self._keys = keys
+        self._where = region.encode(), service.encode()
+        self._day = b""
+        self._key = b""
+        self._scope = b""
+
+    def sign(self, request: Unsigned, at_s: float) -> list[Header]:
+        """The headers that sign a request sent at this Unix time."""
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at_s)).encode()
+        if stamp[:8] != self._day:
+            self._begin(stamp[:8])
+        hashed = sha256(request.body).hexdigest().encode()
+        added = [(b"x-amz-content-sha256", hashed), (b"x-amz-date", stamp)]
+        if self._keys.session_token is not None:
+            added.append((b"x-amz-security-token", self._keys.session_token.encode()))
+        signed, names = _canonical_headers(request, added)
+        path, _, query = request.url.raw_path.partition(b"?")
+        canonical = b"\n".join(
+            (request.method.encode(), _canonical_path(path.decode("ascii")), _canonical_query(query), signed, b"", names, hashed)
+        )
+        to_sign = b"\n".join((b"AWS4-HMAC-SHA256", stamp, self._scope, sha256(canonical).hexdigest().encode()))
+        signature = digest(self._key, to_sign, "sha256").hex()
+        who = self._keys.access_key_id.encode()
+        value = b"AWS4-HMAC-SHA256 Credential=%b/%b, SignedHeaders=%b, Signature=%b" % (who, self._scope, names, signature.encode())
+        return [*added, (b"authorization", value)]
+
+    def _begin(self, day: bytes) -> None:
+        key = b"AWS4" + self._keys.secret_access_key.encode()
+        for part in (day, *self._where, b"aws4_request"):
+            key = digest(key, part, "sha256")
+        self._day, self._key, self._scope = day, key, b"/".join((day, *self._where, b"aws4_request"))
+
+
+def _canonical_headers(request: Unsigned, added: list[Header]) -> tuple[bytes, bytes]:
+    """The lines, and the names in them."""
+    said = {b"host": host_of(request.url)}
+    for name, value in (*request.headers, *added):
+        name = name.lower()
+        if name not in _UNSIGNED:
+            value = b" ".join(value.split())
+            said[name] = said[name] + b"," + value if name in said and name != b"host" else value
+    names = sorted(said)
+    return b"\n".join([name + b":" + said[name] for name in names]), b";".join(names)
+
+
+def host_of(url: httpx.URL) -> bytes:
+    """As the transport sends it: with its port, unless that is the scheme's own."""
+    return url.netloc.lower()
+
+
+def _canonical_path(path: str) -> bytes:
+    """What is encoded in it already is encoded again, as all services but S3 want it; no empty segments, nor dots."""
+    kept: list[str] = []
+    for segment in path.split("/"):
+        if segment == "..":
+            del kept[-1:]
+        elif segment not in ("", "."):
+            kept.append(segment)
+    last = "/" if path.endswith("/") and kept else ""
+    return quote("/" + "/".join(kept) + last, safe="/~").encode()
+
+
+def _canonical_query(query: bytes) -> bytes:
+    if not query:
+        return b""
+    pairs = sorted((key, value) for key, _, value in (pair.partition(b"=") for pair in query.split(b"&")))
+    return b"&".join(key + b"=" + value for key, value in pairs)
