@@ -40,12 +40,18 @@ class TeamConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 
 class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """`[providers.NAME]`: a place to speak to. `credential`: env:NAME or file:PATH; None = none."""
+    """`[providers.NAME]`: a place to speak to. `credential`: where it is (providers/credentials/references.py); several take turns."""
 
     adapter: str
     base_url: str | None = None
-    credential: str | None = None
+    credential: str | tuple[str, ...] | None = None
     options: Mapping[str, Any] = {}
+
+    @property
+    def credentials(self) -> tuple[str, ...]:
+        if self.credential is None:
+            return ()
+        return (self.credential,) if isinstance(self.credential, str) else self.credential
 
 
 class Target(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -100,7 +106,10 @@ class Limit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
 class Price(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """`[[prices]]`: what a provider's model costs, in US dollars for a million tokens.
 
-    `cached_input` None: as `input`. `since`: the first day (UTC, ISO 8601) on which it holds; None: ever. `source`: where it was read.
+    `cached_input`, `audio_input`, `image_input` None: as `input`; `audio_output` None: as `output`. `cache_write` None: as `input`;
+    `cache_write_hour`, of what is kept for an hour: as `cache_write`, unless that is said: then it is unknown.
+    `tiers`: by a tier of the provider's service (batch, flex, priority), what all of it is multiplied by; the price of others is unknown.
+    `since`: the first day (UTC, ISO 8601) on which it holds; None: ever. `source`: where it was read.
     """
 
     provider: str
@@ -108,12 +117,21 @@ class Price(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     input: float
     output: float
     cached_input: float | None = None
+    cache_write: float | None = None
+    cache_write_hour: float | None = None
+    audio_input: float | None = None
+    audio_output: float | None = None
+    image_input: float | None = None
+    tiers: Mapping[str, float] = {}
     since: str | None = None
     source: str | None = None
 
 
 class Directory(Struct, frozen=True):
-    """The whole configuration at one moment. `hash` is of its content; `version` grows with each change."""
+    """The whole configuration at one moment. `hash` is of its content; `version` grows with each change.
+
+    `credentials`: those that are stored, by name, encrypted (app/store/vault.py).
+    """
 
     version: int
     hash: str
@@ -121,6 +139,7 @@ class Directory(Struct, frozen=True):
     models: Mapping[str, ModelConfig]
     limits: tuple[Limit, ...] = ()
     prices: tuple[Price, ...] = ()
+    credentials: Mapping[str, str] = {}
 
 
 class Plan(Struct, frozen=True):
@@ -137,7 +156,10 @@ class Plan(Struct, frozen=True):
 
 
 class Attempt(Struct, frozen=True, array_like=True):
-    """One try at one endpoint. `status` None: no answer came. `error` None: it served."""
+    """One try at one endpoint. `status` None: no answer came. `error` None: it served.
+
+    `code`: the host's own word for its error; `request_id`: by which it knows the request.
+    """
 
     provider: str
     model: str
@@ -147,6 +169,8 @@ class Attempt(Struct, frozen=True, array_like=True):
     status: int | None = None
     error: str | None = None
     message: str | None = None
+    code: str | None = None
+    request_id: str | None = None
 
 
 class Exchange(Struct, frozen=True, array_like=True):

@@ -31,6 +31,7 @@ from app.store.counters.counters import Counters
 from app.store.counters.ledger import Ledger
 from app.store.database import engine
 from app.store.live import Live
+from app.store.vault import Vault
 from app.telemetry import Telemetry
 from providers.transport import Transport
 from providers.turn import Turn
@@ -55,8 +56,8 @@ class Service(uvicorn.Server):
 def create_app(settings: Settings, turn: Turn, *, name: str) -> tuple[Litestar, Gateway]:
     """The application and its parts. They are started, and let go of, by the application's lifespan."""
     database = engine(settings.database_url, pool_size=4, max_overflow=4)
-    transport = Transport(turn=turn)
-    fleet = Fleet(settings, transport)
+    transport = Transport(turn=turn, proxy=settings.proxy, ca_bundle=settings.ca_bundle or None)
+    fleet = Fleet(settings, transport, Vault(settings.secret_key.parsed))
     telemetry = Telemetry()
 
     def swap(newest: Directory) -> None:

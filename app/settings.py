@@ -1,20 +1,26 @@
 """Every setting: its environment name, unit, default and meaning. Read once at the start, then handed down."""
 
 import os
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from providers.proxy import Proxy
+
 
 class BadSetting(ValueError):
     """An environment variable that cannot be what it is for; the message names it, what it says and what it may say."""
 
 
-def setting(default: object, meaning: str, name: str | None = None) -> Any:
-    """A field of Settings; `name` is its environment variable where that is not NARTHEX_ and the field's name."""
-    return field(default=default, metadata={"meaning": meaning, "name": name})  # type: ignore[call-overload]
+def setting(default: object, meaning: str, name: str | None = None, *, shown: bool = True) -> Any:
+    """A field of Settings; `name` is its environment variable where that is not NARTHEX_ and the field's name.
+
+    `shown` False: it may hold a password, so it is in no repr.
+    """
+    return field(default=default, repr=shown, metadata={"meaning": meaning, "name": name})  # type: ignore[call-overload]
 
 
 class Networks(str):
@@ -28,6 +34,40 @@ class Networks(str):
         return said
 
 
+class Secrets:
+    """Secrets, separated by commas or lines; never shown."""
+
+    def __init__(self, text: str = "") -> None:
+        self.parsed = tuple(text.replace(",", " ").split())
+
+    def __repr__(self) -> str:
+        return f"<{len(self.parsed)} secrets>" if self.parsed else ""
+
+
+class ProxyUrl(str):
+    """Where a proxy is, and maybe as whom it is asked, which is never shown. Raises ValueError for what is none."""
+
+    def __new__(cls, text: str = "") -> "ProxyUrl":
+        if text:
+            Proxy(text)
+        return super().__new__(cls, text)
+
+    def __repr__(self) -> str:
+        return repr(Proxy(self)) if self else "''"
+
+
+class Authorities(str):
+    """A PEM file of certificates. Raises ValueError where none can be read from it."""
+
+    def __new__(cls, text: str = "") -> "Authorities":
+        if text:
+            try:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=text)
+            except OSError as fault:  # an SSLError is one
+                raise ValueError(f"no certificates can be read from {text!r}: {fault.strerror or fault}") from None
+        return super().__new__(cls, text)
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What an operator may set. `Settings.read(os.environ)` gives the one in force."""
@@ -36,8 +76,16 @@ class Settings:
     host: str = setting("127.0.0.1", "Address on which the gateway listens.")
     port: int = setting(8787, "Port on which the gateway listens.")
     workers: int = setting(1, "Gateway processes on this machine; one a core is the most that helps.")
-    database_url: str = setting("", "PostgreSQL server (postgresql://...). Empty: `narthex up` starts its own.", "DATABASE_URL")
-    redis_url: str = setting("", "Redis or Valkey server (redis://...). Empty: `narthex up` starts its own.", "REDIS_URL")
+    database_url: str = setting(
+        "", "PostgreSQL server (postgresql://...). Empty: `narthex up` starts its own.", "DATABASE_URL", shown=False
+    )
+    redis_url: str = setting("", "Redis or Valkey server (redis://...). Empty: `narthex up` starts its own.", "REDIS_URL", shown=False)
+
+    secret_key: Secrets = setting(
+        Secrets(),
+        "Random texts (openssl rand -base64 32), separated by commas: the first encrypts stored credentials, all decrypt them."
+        " Empty: those in HOME/secret-key, which `narthex up` makes.",
+    )
 
     max_body_bytes: int = setting(32 * 1024 * 1024, "Largest request body; a larger one is answered 413.")
     connect_timeout_s: float = setting(5.0, "Longest wait for a connection to an engine.")
@@ -58,6 +106,14 @@ class Settings:
     media_redirects: int = setting(3, "Most redirects that are followed to one of them.")
     media_networks: Networks = setting(
         Networks(), "Networks (10.1.0.0/16, ...) from which media may be fetched although they are private; all others must be public."
+    )
+
+    https_proxy: ProxyUrl = setting(
+        ProxyUrl(), "Proxy (http://user:password@host:port) by which hosts are reached that are spoken to by https.", "HTTPS_PROXY"
+    )
+    no_proxy: str = setting("", "Names, addresses and networks that are reached without that proxy, separated by commas.", "NO_PROXY")
+    ca_bundle: Authorities = setting(
+        Authorities(), "PEM file of authorities whose certificates are trusted beside the public ones, as a company has its own."
     )
 
     probe_interval_s: float = setting(10.0, "How often each self-hosted endpoint is asked what it is and whether it lives.")
@@ -115,9 +171,16 @@ class Settings:
         """Settings from environment variables. Raises BadSetting; an empty variable counts as not set."""
         hints = get_type_hints(cls)
         given = {
-            each.name: _parse(name, environ[name], hints[each.name]) for each in fields(cls) if environ.get(name := environment_name(each))
+            each.name: _parse(name, said, hints[each.name])
+            for each in fields(cls)
+            # The names that are not ours are written small by some programs (https_proxy).
+            if (said := environ.get(name := environment_name(each)) or environ.get(name.lower() if each.metadata["name"] else "", ""))
         }
         return cls(**given)
+
+    @property
+    def proxy(self) -> Proxy | None:
+        return Proxy(self.https_proxy, self.no_proxy) if self.https_proxy else None
 
 
 def environment_name(each: Any) -> str:
@@ -136,6 +199,11 @@ def _parse(name: str, text: str, kind: Any) -> Any:
             return Networks(text)
         except ValueError as fault:
             raise BadSetting(f"{name}={text!r}: networks such as 10.0.0.0/8, separated by commas, are needed ({fault}).") from None
+    if kind is ProxyUrl or kind is Authorities:
+        try:
+            return kind(text)
+        except ValueError as fault:
+            raise BadSetting(f"{name}: {fault}.") from None  # not repeated: it may hold a password
     try:
         value = kind(text)
     except ValueError:

@@ -7,6 +7,7 @@ engine fails; the process is told to stop. A generator's `finally` or a response
 import asyncio
 import functools
 import logging
+import traceback
 from collections import Counter
 
 from app.api.auth import who_asks
@@ -48,7 +49,9 @@ class Door:
             except NarthexError as error:
                 await self._refuse(error, underway, out)
             except Exception:
-                log.exception("a request failed in us", extra={"inference": underway.id})
+                # What broke us may be what a host said, and hosts repeat keys.
+                told = gateway.attempts.hidden(traceback.format_exc(), underway)
+                log.error("a request failed in us", extra={"inference": underway.id, "traceback": told})
                 await self._refuse(NarthexError("Something went wrong in the gateway; its log has more."), underway, out)
         except asyncio.CancelledError:  # at any moment, also while an error is being told
             if not call.left:

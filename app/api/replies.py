@@ -6,7 +6,7 @@ from app.api.call import Call, Header
 from app.api.rates import as_anthropic
 from app.gateway.underway import Underway
 from app.store.answers import Answer
-from providers.errors import LimitReached, NarthexError, WrongMethod
+from providers.errors import Exhausted, LimitReached, NarthexError, WrongMethod
 
 _CONTROLS = bytes([*range(0x20), 0x7F])
 _JSON = b"content-type: application/json\r\n"
@@ -18,6 +18,9 @@ def error_headers(error: NarthexError, *, anthropic: bool = False) -> list[Heade
     headers: list[Header] = []
     if error.retry_after_s is not None:
         headers.append((b"retry-after", b"%d" % math.ceil(error.retry_after_s)))
+    if isinstance(error, Exhausted):
+        # What is used up is so in a second too. The official SDKs obey it: _base_client.py of openai 3.52 and anthropic 2.11, read 2026-11.
+        headers.append((b"x-should-retry", b"false"))
     if isinstance(error, WrongMethod):
         headers.append((b"allow", error.allowed.encode("latin-1")))
     if isinstance(error, LimitReached):

@@ -8,7 +8,7 @@ from litestar.types import ControllerRouterHandler
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.api import auth, limits, models, operations, responses, usage
-from app.api.admin import engines, inferences, keys, teams
+from app.api.admin import credentials, engines, inferences, keys, teams
 from app.api.door import Door
 from app.gateway.serve import Gateway
 from providers.dialects.catalogue import DIALECTS
@@ -46,5 +46,11 @@ def administration(gateway: Gateway, database: AsyncEngine) -> Router:
     async def admins_only(request: Request[Any, Any, Any]) -> None:
         await auth.admin(gateway.live, request.scope)
 
-    handlers = [inferences.routes(database), keys.routes(database), teams.routes(database), engines.routes(gateway)]
+    handlers = [
+        inferences.routes(database),
+        keys.routes(database),
+        teams.routes(database),
+        credentials.routes(database, gateway.fleet.vault),
+        engines.routes(gateway),
+    ]
     return Router("/admin/v1", route_handlers=handlers, before_request=admins_only)

@@ -3,10 +3,13 @@
 import click
 
 from app.cli.chat import chat
-from app.cli.configuration import apply, export, models, providers
+from app.cli.configuration import apply, export, models
+from app.cli.credentials import credentials
 from app.cli.engines import engines
 from app.cli.keys import keys
 from app.cli.looking import doctor, status
+from app.cli.prices import prices
+from app.cli.providers import providers
 from app.cli.running import migrate, sandbox, serve, up, writer
 from app.cli.sentences import Sentences
 from app.cli.teams import teams
@@ -30,6 +33,6 @@ def main() -> None:
 
 
 main.add_section("Run it", (up, serve, writer, sandbox, migrate))
-main.add_section("Say what there is", (apply, export, models, providers))
+main.add_section("Say what there is", (apply, export, models, providers, credentials, prices))
 main.add_section("Say who may ask", (keys, teams))
 main.add_section("Use it and look after it", (chat, engines, status, doctor))

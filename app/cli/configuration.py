@@ -1,4 +1,4 @@
-"""Commands that say what there is to speak to: apply, export, models, providers."""
+"""Commands that say what there is to speak to: apply, export, models."""
 
 import contextlib
 import sys
@@ -10,14 +10,13 @@ import click
 import msgspec
 
 from app.cli.telling import json_option, tell_json, tell_table, working
-from app.domain import ModelConfig, ProviderConfig
+from app.domain import ModelConfig
 from app.local import servers
 from app.local.asking import ask
 from app.local.trouble import Trouble
 from app.settings import Settings
 from app.store import configuration
 from app.store.file import File, read_file
-from providers.catalogue import ADAPTERS
 
 _APPLY_PATIENCE_S = 30.0
 
@@ -127,45 +126,6 @@ def models(as_json: bool) -> None:
         )
 
 
-@click.command()
-@click.option("--adapters", "adapters_alone", is_flag=True, help="Only the adapters, which are known without a database.")
-@json_option
-def providers(adapters_alone: bool, as_json: bool) -> None:
-    """List the providers that are configured, and the adapters there are.
-
-    A provider is a place to speak to; its adapter knows how that kind of engine wants to be spoken to. Credentials are told by where
-    they are, never by what they are.
-
-    \b
-    Examples:
-      narthex providers
-      narthex providers --adapters
-
-    With --json: {"providers": [{"name", "adapter", "base_url", "credential", "options"}], "adapters": [{"name", "options": {option:
-    meaning}, "default_base_url"}]}; --adapters leaves the first out.
-    """
-    found = {} if adapters_alone else _file().providers or {}
-    if as_json:
-        told = [] if adapters_alone else [{"name": name, **msgspec.structs.asdict(each)} for name, each in found.items()]
-        adapters = [
-            {"name": name, "options": dict(each.known_options), "default_base_url": each.default_base_url}
-            for name, each in sorted(ADAPTERS.items())
-        ]
-        tell_json({"adapters": adapters} if adapters_alone else {"providers": told, "adapters": adapters})
-        return
-    if found:
-        rows = [(name, each.adapter, _address(each), each.credential or "") for name, each in found.items()]
-        tell_table(("PROVIDER", "ADAPTER", "ADDRESS", "CREDENTIAL"), rows)
-        click.echo()
-    elif not adapters_alone:
-        click.echo("No provider is configured yet.\n")
-    click.echo("Adapters that a [providers.NAME] may name:")
-    for name, adapter in sorted(ADAPTERS.items()):
-        click.echo(f"  {name}")
-        for option, meaning in adapter.known_options.items():
-            click.echo(f"      {option}: {meaning}")
-
-
 def _file() -> File:
     return read_file(ask(servers.found(Settings.read()).database_url, configuration.export))
 
@@ -179,10 +139,6 @@ def _served(model: ModelConfig) -> str:
     return ", ".join(
         f"{each.provider}/{each.model}" + (f" (weight {each.weight:g})" if each.weight is not None else "") for each in model.targets
     )
-
-
-def _address(provider: ProviderConfig) -> str:
-    return provider.base_url or ADAPTERS[provider.adapter].default_base_url or ""
 
 
 def _confirmed() -> bool:

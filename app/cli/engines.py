@@ -10,6 +10,7 @@ import msgspec
 
 from app.cli.sentences import Failure, Ordered
 from app.cli.telling import json_option, printable, tell_json, tell_table, working
+from app.cli.times import span
 from app.local.listeners import reachable_url
 from app.local.trouble import Trouble
 from app.settings import Settings
@@ -38,7 +39,8 @@ def list_endpoints(as_json: bool) -> None:
       narthex engines list
 
     With --json: {"data": [{"provider", "endpoint", "adapter", "engine", "version", "router", "served_as", "warning", "models": [{"id",
-    "context_length", "parent"}] or null, "health", "answered_at", "breaker", "faults", "in_flight", "serves", "operations"}]}.
+    "context_length", "parent"}] or null, "health", "answered_at", "breaker", "faults", "in_flight", "credentials": [{"reference",
+    "rests_s", "refused", "models": {model: {"rests_s", "allowance"}}}], "serves", "operations"}]}.
     """
     told = _ask("GET", "/admin/v1/endpoints")
     if as_json:
@@ -51,6 +53,17 @@ def list_endpoints(as_json: bool) -> None:
         for each in told["data"]:
             if each["warning"]:
                 click.echo(printable(f"{each['endpoint']}: {each['warning']}"))
+            for credential in each["credentials"]:
+                who = f"{each['provider']}: {credential['reference'] or 'no credential'}"
+                if credential["refused"] or credential["rests_s"]:
+                    click.echo(printable(f"{who} {'was refused' if credential['refused'] else _rests(credential['rests_s'])}"))
+                for model, told_of in credential["models"].items():
+                    if told_of["rests_s"]:
+                        click.echo(printable(f"{who} {_rests(told_of['rests_s'])} for {model}"))
+
+
+def _rests(rests_s: float) -> str:
+    return f"rests for {span(rests_s)}"
 
 
 @engines.command("run")
@@ -130,7 +143,8 @@ def _argument(said: str) -> tuple[str, Any]:
 def _engine(told: Mapping[str, Any]) -> str:
     version = f" {told['version']}" if told["version"] else ""
     router = f" behind {told['router']}" if told["router"] else ""
-    return f"{told['engine'] or told['adapter'] + '?'}{version}{router}"
+    unknown = told["adapter"] if told["health"] == "not_asked" else f"{told['adapter']}?"
+    return f"{told['engine'] or unknown}{version}{router}"
 
 
 def _short(answer: Any) -> str:

@@ -1,5 +1,7 @@
 """The bill: what a request is thought to need before it is answered, and what is charged for it afterwards."""
 
+from msgspec.structs import replace
+
 from app.domain import Exchange, Plan
 from app.gateway.limits.need import Need, Spent
 from app.insight.prices import cost_microusd, price_of
@@ -32,11 +34,10 @@ def charged(usage: Usage | None, estimated_input: int, written_tokens: int) -> U
         return Usage(estimated_input, written_tokens)
     if usage.input is not None and usage.output is not None:
         return usage
-    return Usage(
-        estimated_input if usage.input is None else usage.input,
-        written_tokens if usage.output is None else usage.output,
-        usage.cached,
-        usage.reasoning,
+    return replace(
+        usage,
+        input=estimated_input if usage.input is None else usage.input,
+        output=written_tokens if usage.output is None else usage.output,
     )
 
 

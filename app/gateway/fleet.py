@@ -3,24 +3,27 @@
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+import traceback
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 
 import httpx
 
-from app.domain import Directory, ProviderConfig, Target
+from app.domain import Directory, Plan, ProviderConfig, Target
+from app.gateway.identities import Identities
+from app.gateway.identity import Identity
 from app.settings import Settings
+from app.store.vault import Vault
 from providers import catalogue, credentials, probing
+from providers.credentials import Fetch
+from providers.credentials.hiding import Hiding
+from providers.credentials.references import Stored
 from providers.engines.versions import read_numbers
 from providers.errors import UpstreamError
-from providers.h1 import Standing
 from providers.probing import HABITS, Found, Told
 from providers.provider import BadOption, Provider, server_root
 
 log = logging.getLogger(__name__)
-
-Header = tuple[bytes, bytes]
-
 
 Health = Literal["unknown", "answers", "not_ready", "silent", "not_asked"]
 
@@ -31,17 +34,6 @@ _ANEW_S = 60.0
 # For what was just told to an engine to show.
 _LOOK_AGAIN_S = 3.0
 
-# Requests like the last are made from it; of headers that callers choose there may be as many as callers please.
-_MOST_LINES = 64
-
-
-class Line:
-    """Where one dialect is spoken at an endpoint, as whom, and a request of that kind to copy."""
-
-    def __init__(self, url: httpx.URL, headers: list[Header]) -> None:
-        self.standing = Standing(url, headers)
-        self.like = vars(httpx.Request("POST", url, headers=headers, stream=httpx.ByteStream(b"")))
-
 
 class Endpoint:
     """One address of a provider. `dialects`: those spoken there, best first. `in_flight` and the breaker are this worker's own view.
@@ -50,11 +42,13 @@ class Endpoint:
     `answered_s`: when it last answered a probe, in Unix time.
     """
 
-    def __init__(self, config: ProviderConfig, provider: Provider, base_url: str) -> None:
+    def __init__(self, config: ProviderConfig, provider: Provider, base_url: str, stored: Stored, fetch: Fetch) -> None:
         self.config = config
+        self.identities = Identities(config.credentials, stored, fetch)
         self.provider = provider
         self.base_url = base_url
         self.dialects = provider.spoken
+        self._spoken: dict[str, tuple[str, ...]] = {}
         self.in_flight = 0
         self.faults = 0
         self.shut_until = 0.0
@@ -62,29 +56,29 @@ class Endpoint:
         self.learned: float | None = None
         self.answered_s: float | None = None
         self.health: Health = "unknown" if config.adapter in HABITS else "not_asked"
-        self._headers: list[Header] | None = None
-        self._lines: dict[tuple[str, bytes], Line] = {}
 
-    def request(self, dialect: str, body: bytes, timeout: Mapping[str, float], betas: bytes = b"") -> httpx.Request:
-        """A request with this body. `betas`: the caller's own `anthropic-beta`.
+    def told(
+        self,
+        url: httpx.URL,
+        body: bytes,
+        method: str = "POST",
+        timeout: Mapping[str, float] = _PROBE_TIMEOUT,
+        identity: Identity | None = None,
+    ) -> httpx.Request:
+        """A request beside the dialects, for which nobody waits long unless `timeout` says so. Raises credentials.NoCredential.
 
-        Raises credentials.NoCredential if the one that is configured is not there.
+        `identity` None: the first of the gateway's own.
         """
-        line = self._lines.get((dialect, betas))
-        if line is None:
-            line = self._line(dialect, betas)
-        # As one that was made already, but for the body: to make it anew, its URL and headers parsed again, would take three times as long.
-        request = object.__new__(httpx.Request)
-        request.__dict__.update(line.like)
-        request.stream = httpx.ByteStream(body)
-        request.extensions = {"standing": line.standing, "timeout": timeout}
-        return request
+        speaks = identity or self._own
+        headers = speaks.headers(self.provider) if speaks else []
+        return httpx.Request(method, url, headers=headers, content=body, extensions={"timeout": timeout})
 
-    def told(self, url: httpx.URL, body: bytes, method: str = "POST", timeout: Mapping[str, float] = _PROBE_TIMEOUT) -> httpx.Request:
-        """A request beside the dialects, for which nobody waits long unless `timeout` says so. Raises credentials.NoCredential."""
-        if self._headers is None:
-            self._headers = self._signed()
-        return httpx.Request(method, url, headers=self._headers, content=body, extensions={"timeout": timeout})
+    def spoken_for(self, model: str) -> tuple[str, ...]:
+        """See Provider.spoken_for: found once, for each request wants it."""
+        known = self._spoken.get(model)
+        if known is None:
+            known = self._spoken[model] = self.provider.spoken_for(model)
+        return known
 
     def probe(self, path: str) -> httpx.Request:
         """With the credential, if it can be read: some engines tell of their models to those alone who may use them."""
@@ -94,34 +88,28 @@ class Endpoint:
         except credentials.NoCredential:
             return httpx.Request("GET", url, headers=[("user-agent", "narthex")], extensions={"timeout": _PROBE_TIMEOUT})
 
+    def rests(self, now: float, model: str) -> bool:
+        """Whether it is to be left alone: it failed lately, or none of its credentials has room for this model of its."""
+        return self.shut_until > now or self.identities.rest(now, model)
+
     def renew_credential(self) -> bool:
-        """After a refusal: whether another one lies now where it is kept, with which the next request goes.
+        """After a refusal: see Identity.renew."""
+        return self._own is not None and self._own.renew()
 
-        If none does, what is under way can still be stopped with the one that it went with.
-        """
-        try:
-            headers = self._signed()
-        except credentials.NoCredential:
-            return False
-        if headers == self._headers:
-            return False
-        self._headers = headers
-        self._lines.clear()
-        return True
+    def forget(self) -> None:
+        """How it was spoken to so far: it is another engine, or a credential was stored anew."""
+        for identity in self.identities.kept:
+            identity.forget()
 
-    def _line(self, dialect: str, betas: bytes) -> Line:
-        if self._headers is None:
-            self._headers = self._signed()
-        if len(self._lines) >= _MOST_LINES:
-            self._lines.clear()
-        headers = [*self._headers, (b"anthropic-beta", betas)] if betas else self._headers
-        line = self._lines[dialect, betas] = Line(self.provider.url(self.base_url, dialect), headers)
-        return line
+    @property
+    def hiding(self) -> Hiding:
+        """Of what is asked beside the road."""
+        return self._own.hiding if self._own else Hiding(())
 
-    def _signed(self) -> list[Header]:
-        secret = credentials.read(self.config.credential)
-        ours = {"content-type": "application/json", "accept": "application/json, text/event-stream", "user-agent": "narthex"}
-        return [(name.encode("ascii"), value.encode("ascii")) for name, value in [*ours.items(), *self.provider.headers(secret)]]
+    @property
+    def _own(self) -> Identity | None:
+        """That of what is asked beside the road; None: callers bring theirs."""
+        return self.identities.kept[0] if self.identities.kept else None
 
     def learn(self, found: Found) -> None:
         """From now on it is spoken to as what it is, which may not be what it is configured as."""
@@ -137,7 +125,8 @@ class Endpoint:
         provider.loras = found.loras
         if provider is not self.provider:
             self.provider, self.dialects = provider, provider.spoken
-            self._lines.clear()
+            self._spoken.clear()
+            self.forget()
 
     def _as(self, adapter: str) -> Provider:
         name, options = self.provider.configured_as, self.config.options
@@ -158,9 +147,11 @@ class Endpoint:
 class Fleet:
     """Endpoints by provider and address. swap() keeps those that a new directory still has, with what is known of them."""
 
-    def __init__(self, settings: Settings, transport: httpx.AsyncBaseTransport) -> None:
+    def __init__(self, settings: Settings, transport: httpx.AsyncBaseTransport, vault: Vault | None = None) -> None:
         self._settings = settings
         self.transport = transport
+        self.vault = Vault(()) if vault is None else vault
+        self._sealed: Mapping[str, str] = {}
         self._endpoints: Mapping[tuple[str, str], Endpoint] = {}
         self._of_target: dict[tuple[str, tuple[str, ...]], tuple[Endpoint, ...]] = {}
         self._probing: asyncio.Task[None] | None = None
@@ -168,6 +159,9 @@ class Fleet:
         self._new = asyncio.Event()
 
     def swap(self, directory: Directory) -> None:
+        stored_anew = {name for name, sealed in directory.credentials.items() if self._sealed.get(name) != sealed}
+        gone = self._sealed.keys() - directory.credentials.keys()
+        self._sealed = directory.credentials
         endpoints: dict[tuple[str, str], Endpoint] = {}
         of_target: dict[tuple[str, tuple[str, ...]], tuple[Endpoint, ...]] = {}
         for model in directory.models.values():
@@ -177,24 +171,50 @@ class Fleet:
                     self._endpoint(endpoints, target.provider, config, address) for address in _addresses(target, config)
                 )
         self._endpoints, self._of_target = endpoints, of_target
+        if stored_anew or gone:
+            for endpoint in endpoints.values():
+                endpoint.identities.stored_anew(stored_anew, gone)
         self._new.set()
+
+    def _stored(self, name: str) -> str:
+        """The secret that is stored under a name. Raises NoCredential."""
+        sealed = self._sealed.get(name)
+        if sealed is None:
+            raise credentials.NoCredential(f"No credential is stored under the name {name!r}: `narthex credentials set {name}` stores one.")
+        return self.vault.open(name, sealed)
+
+    async def _fetch(self, request: httpx.Request) -> tuple[int, bytes]:
+        told = await self._send(request)
+        return told.status, told.body
 
     def _endpoint(self, endpoints: dict[tuple[str, str], Endpoint], name: str, config: ProviderConfig, address: str) -> Endpoint:
         key = name, address
         if key not in endpoints:
             known = self._endpoints.get(key)
             if known is None or known.config != config:
-                known = Endpoint(config, catalogue.build(config.adapter, name, config.options, address), address)
+                provider = catalogue.build(config.adapter, name, config.options, address)
+                known = Endpoint(config, provider, address, self._stored, self._fetch)
             endpoints[key] = known
         return endpoints[key]
 
     def choose(self, target: Target) -> list[Endpoint]:
-        """The endpoints of a target, best first: open breakers last, then by what this worker has in flight there."""
+        """The endpoints of a target, best first: those to be left alone last, then by what this worker has in flight there."""
         endpoints = self._of_target.get((target.provider, target.endpoints), ())
         if len(endpoints) == 1:
             return list(endpoints)
         now = time.monotonic()
-        return sorted(endpoints, key=lambda endpoint: (endpoint.shut_until > now, endpoint.in_flight))
+        return sorted(endpoints, key=lambda endpoint: (endpoint.rests(now, target.model), endpoint.in_flight))
+
+    def in_order(self, plan: Plan) -> Iterable[tuple[Target, str]]:
+        """A plan's targets, with the model that each is of: as planned, but for those whose endpoints are all to be left alone, last."""
+        if len(plan.targets) == 1:
+            return ((plan.targets[0], plan.names[0]),)
+        now = time.monotonic()
+        return sorted(zip(plan.targets, plan.names, strict=True), key=lambda each: self._rests(each[0], now))
+
+    def _rests(self, target: Target, now: float) -> bool:
+        endpoints = self._of_target.get((target.provider, target.endpoints), ())
+        return all(endpoint.rests(now, target.model) for endpoint in endpoints)
 
     @property
     def endpoints(self) -> Collection[Endpoint]:
@@ -257,10 +277,12 @@ class Fleet:
             await self._look(endpoint)
         except httpx.TransportError as fault:
             if endpoint.health != "silent":
-                log.warning("an endpoint does not answer", extra={"endpoint": endpoint.base_url, "fault": repr(fault)})
+                told = endpoint.hiding.hide(repr(fault))
+                log.warning("an endpoint does not answer", extra={"endpoint": endpoint.base_url, "fault": told})
             self._shut(endpoint, "silent")
         except Exception:  # whatever it answered: it is to be asked again
-            log.exception("an endpoint's answer to its probe cannot be read", extra={"endpoint": endpoint.base_url})
+            told = endpoint.hiding.hide(traceback.format_exc())
+            log.error("an endpoint's answer to its probe cannot be read", extra={"endpoint": endpoint.base_url, "traceback": told})
 
     async def _look(self, endpoint: Endpoint) -> None:
         """Which models it has, what it is, where that may have changed, and whether it lives. Raises httpx.TransportError.
@@ -304,7 +326,10 @@ class Fleet:
             return Told(0, b"")
 
     async def _get(self, endpoint: Endpoint, path: str) -> Told:
-        response = await self.transport.handle_async_request(endpoint.probe(path))
+        return await self._send(endpoint.probe(path))
+
+    async def _send(self, request: httpx.Request) -> Told:
+        response = await self.transport.handle_async_request(request)
         try:
             assert isinstance(response.stream, httpx.AsyncByteStream)
             body = b""
@@ -324,6 +349,5 @@ class Fleet:
 def _addresses(target: Target, config: ProviderConfig) -> tuple[str, ...]:
     if target.endpoints:
         return target.endpoints
-    default = catalogue.ADAPTERS[config.adapter].default_base_url
-    address = config.base_url or default
+    address = catalogue.address(config.adapter, target.provider, config.options, config.base_url)
     return (address,) if address else ()

@@ -154,7 +154,8 @@ class Operations:
                     raise Unreachable(f"The answer of {endpoint.base_url} is larger than {self._most_bytes} bytes.")
         finally:
             await response.aclose()
-        return response.status_code, response.headers, b"".join(blocks)
+        # Some tell what they were started with, their key too.
+        return response.status_code, response.headers, endpoint.hiding.hide_bytes(b"".join(blocks))
 
 
 def _timeout(each_s: float) -> dict[str, float]:

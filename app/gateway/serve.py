@@ -21,7 +21,8 @@ import msgspec
 
 from app import uuid7
 from app.domain import Caller, Outcome
-from app.gateway.attempt import Attempts, Streaming
+from app.gateway.asking import Streaming
+from app.gateway.attempt import Attempts
 from app.gateway.bill import needed, spent
 from app.gateway.checks import Checks
 from app.gateway.conversations import Conversations
@@ -150,7 +151,7 @@ async def serve(
     entry = underway.entry = recorded if underway.claim is None else underway.claim.over(recorded)
     stamp = Stamp(underway.id, underway.episode_id, ask.model, underway.received_us // 1_000_000, ask.wants_usage, said)
     betas = headers.get(b"anthropic-beta", b"")
-    asked = Asked(ask, raw, dialect, gateway.media, _may_drop(headers), betas, constraint, underway.id, _repairs(headers))
+    asked = Asked(ask, raw, dialect, gateway.media, _may_drop(headers), betas, constraint, underway.id, _repairs(headers), headers)
     answer = await gateway.attempts.serve(asked, planned, stamp, underway)
 
     underway.status = 200
@@ -185,6 +186,7 @@ async def _relay(gateway: Gateway, dialect: Dialect, answer: Streaming, raw: byt
                     break
         last = editor.end()
     except UpstreamError as error:
+        gateway.attempts.hide(error, underway)
         underway.failed(200, type(error).__name__, error.message)
         last = dialect.write_error_frame(error)
     except httpx.TransportError as fault:
@@ -197,7 +199,8 @@ async def _relay(gateway: Gateway, dialect: Dialect, answer: Streaming, raw: byt
     if underway.ask is not None and underway.ask.stores and underway.caller is not None:
         await gateway.conversations.keep(underway.id, underway.caller, raw, last)
     await out.end(last)
-    with contextlib.suppress(TimeoutError, httpx.TransportError):
+    # Whatever is wrong from here on: the caller has its answer whole, and a word more would be taken for the next one's.
+    with contextlib.suppress(TimeoutError, httpx.TransportError, UpstreamError):
         async with asyncio.timeout(_END_OF_STREAM_S):
             async for _ in answer.blocks:
                 pass

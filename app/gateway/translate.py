@@ -7,20 +7,24 @@ import asyncio
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+import httpx
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from app.domain import Target
 from app.gateway.media import Media
 from providers import guided, media
+from providers.callers_names import names_for, renamed
 from providers.carrier import find_carrier
 from providers.chat import ChatRequest, ChatResponse, Message, Text, Usage
 from providers.dialect import Ask, ChatDialect, Concessions, Dialect, Edited, Editor, EngineDialect, Stamp
-from providers.dialects.catalogue import CHAT_DIALECTS, ENGINE_DIALECTS
-from providers.errors import Garbled, Malformed, NotObeyed, NotOffered, UpstreamError
+from providers.dialects.catalogue import CHAT_DIALECTS, ENGINE_DIALECTS, PROMPTED
+from providers.errors import Garbled, Malformed, NotObeyed, NotOffered, Unsupported, UpstreamError
 from providers.events import Counted, Delta, Event, Finished, Fold, unfold
+from providers.foreign import Foreign
 from providers.guided import Constraint, Guiding
 from providers.provider import Provider
 from providers.routes.route import Route
@@ -42,16 +46,20 @@ _BYTES_OF_TOKEN = 4
 # OpenAI's first words for tools, by which a caller who says them is told what cannot be.
 _OF_OLD: Mapping[str, str] = {"functions": "tools", "function_call": "tool_choice"}
 
+_NONE_TOLD = httpx.Headers()
+_NO_HEADERS: Mapping[bytes, bytes] = {}
+_NO_WORDS: Mapping[str, str] = {}
+
 # Those that engines alone are asked in are told by their half.
 AnyDialect = Dialect | EngineDialect
-Theirs = AnyDialect | Way
+Theirs = AnyDialect | Way | Foreign
 
 
 class Prepared(Struct, frozen=True):
     """What goes to the engine, in which dialect, whether it will be asked to stream, and which of the caller's fields do not go.
 
     `betas`: the caller's `anthropic-beta`, for an engine that speaks the same. `guiding`: how what constrains the answer is asked for.
-    `id`: that by which the engine knows the request, if it is one that takes it.
+    `id`: that by which the engine knows the request, if it is one that takes it. `model`: where the address names it.
     """
 
     raw: bytes
@@ -61,17 +69,19 @@ class Prepared(Struct, frozen=True):
     betas: bytes
     guiding: Guiding | None
     id: str | None = None
+    model: str = ""
 
 
 class Asked:
     """A caller's ask, and its meaning once somebody wants it. `fetching` gets what a target must have in bytes, once.
 
-    `id`: the inference's. `repairs`: how often an answer that does not obey `constraint` may be asked for again.
+    `id`: the inference's. `headers`: the caller's, of which a target's credential may be one.
+    `repairs`: how often an answer that does not obey `constraint` may be asked for again.
     """
 
     __slots__ = (
         *("_betas", "_carries", "_chat", "_fetching", "_foreign", "_id", "_ids", "_repaired", "_may_drop", "_most_places", "_speaks"),
-        *("_words", "ask", "constraint", "dialect", "repairs"),
+        *("_words", "ask", "constraint", "dialect", "headers", "repairs"),
     )
 
     def __init__(
@@ -85,8 +95,10 @@ class Asked:
         constraint: Constraint | None = None,
         id: str = "",
         repairs: int = 0,
+        headers: Mapping[bytes, bytes] = _NO_HEADERS,
     ) -> None:
         self.ask = ask
+        self.headers = headers
         self.dialect = dialect
         self._may_drop = may_drop
         self._betas = betas
@@ -110,13 +122,15 @@ class Asked:
         own = self.dialect.name
         constrained = self.constraint is not None and self.constraint.output is not None
         if self.ask.raw_prompt:
-            spoken = [name for name in spoken if name == "openai_completions" or (provider.takes_prompt and name == own)]
+            spoken = [name for name in spoken if name in PROMPTED or (provider.takes_prompt and name == own)]
         elif own in spoken and (not constrained or own == "openai_completions" or self._is_obeyed_in(own, provider, spoken)):
             return (self.dialect,)
-        elif self._speaks is None or own == "openai_completions":
+        elif self._speaks is None:
             spoken = ()
+        elif own == "openai_completions":
+            spoken = [name for name in spoken if name in PROMPTED]
         else:
-            spoken = [name for name in spoken if name in ENGINE_DIALECTS and name != "openai_completions"]
+            spoken = [name for name in spoken if name in ENGINE_DIALECTS and name not in PROMPTED]
             if constrained:
                 spoken.sort(key=lambda name: name not in provider.guided_in)
         if not spoken:
@@ -136,9 +150,20 @@ class Asked:
         Raises Unsupported for what cannot be honoured there, Malformed for what shows to be wrong.
         """
         holds_media = self._speaks is not None and self.dialect.name != "openai_completions"
-        if self._carries or self._foreign or self._repaired or (holds_media and provider.only_bytes):
+        if self._carries or self._foreign or self._repaired:
             return None
-        return self._prepared(self.dialect, Body(self.ask.body), provider, target, [], self.constraint)
+        if holds_media and (kinds := provider.bytes_only_in(self.dialect.name)) and self._names_media(kinds):
+            return None
+        return self._prepared(self.dialect, Body(self.ask.body), provider, target, [], self.constraint, None)
+
+    def _names_media(self, kinds: frozenset[media.Kind]) -> bool:
+        """Whether the body names by its address what must go in bytes. What cannot be read is the host's to refuse."""
+        if not any(b"url" in bytes(value) for value in self.ask.body.values() if isinstance(value, msgspec.Raw)):
+            return False
+        try:
+            return bool(media.addresses(CHAT_DIALECTS[self.dialect.name].read_request(self.ask.body), kinds))
+        except Malformed:
+            return False
 
     def routed(self, route: Route, provider: Provider, target: Target) -> Prepared:
         """For a route that each engine has in its own way. Raises NotOffered and Unsupported."""
@@ -154,21 +179,30 @@ class Asked:
             body["model"] = provider.name_of(target.model, target.lora, body)
         return Prepared(body.write(), way, False, dropped, b"", None)
 
+    def translated(self, foreign: Foreign, provider: Provider, target: Target) -> Prepared:
+        """For what a host is asked in a shape of its own. Raises Unsupported and Malformed."""
+        body, dropped = foreign.write(Body(self.ask.body), target.model, self._may_drop)
+        provider.name_model(body, foreign.name, target.model, False)
+        addressed = target.model if provider.addresses_models else ""
+        return Prepared(body.write(), foreign, False, dropped, b"", None, None, addressed)
+
     async def crossed(self, dialect: AnyDialect, provider: Provider, target: Target) -> Prepared:
         """Raises as edited() does, and for media that cannot be fetched."""
         ours, theirs = both(self.dialect, dialect)
         if self._chat is None:
             self._chat = constrained(ours.read_request(self.ask.body))
             self._words = words_of(ours, self.ask.body)
-        only_bytes = provider.only_bytes | theirs.only_bytes
+        only_bytes = provider.bytes_only_in(theirs.name) | theirs.only_bytes
         chat = self._chat
-        if wanted := media.addresses(chat, only_bytes):
+        wanted = {each for each in media.addresses(chat, only_bytes) if not provider.takes_address(each, theirs.name)}
+        if wanted:
             chat = self._chat = media.inlined(chat, only_bytes, await self._fetching.fetch(wanted))
         place = functools.partial(ours.place, self.ask.body)
         who = f"{provider.configured_as} ({provider.name})"
         concessions = Concessions(self._may_drop, self._words, who, place, most_places=self._most_places)
         try:
-            body = theirs.write_request(chat, concessions)
+            # Some hosts' rules differ by model: it is named as they know it.
+            body = theirs.write_request(provider.bend_chat(replace(chat, model=target.model), theirs.name, concessions), concessions)
         except UNREADABLE as fault:
             # What came in a carrier, or beside what is checked, and is not what it says.
             raise Malformed(f"Something in the request cannot be said to {who}: {fault}.") from None
@@ -180,7 +214,12 @@ class Asked:
         constraint = self.constraint
         if constraint is not None and isinstance(constraint.output, guided.JsonSchema | guided.JsonObject):
             constraint = replace(constraint, plain=True)  # as it was written just now
-        return await self.unhurried(self._prepared, dialect, body, provider, target, _few(concessions.dropped), constraint)
+        spoken_too = CHAT_DIALECTS.get(theirs.name)
+        name = names_for(ours.name, self._words, theirs.name, spoken_too.words if spoken_too is not None else _NO_WORDS)
+        try:
+            return await self.unhurried(self._prepared, dialect, body, provider, target, _few(concessions.dropped), constraint, name)
+        except Unsupported as fault:
+            raise renamed(fault, name) from None
 
     async def unhurried(self, prepare: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """On a thread where the constraint is one whose conversion takes long: others are to be served meanwhile."""
@@ -204,23 +243,41 @@ class Asked:
         self._repaired = True
 
     def _prepared(
-        self, dialect: AnyDialect, body: Body, provider: Provider, target: Target, dropped: list[str], constraint: Constraint | None
+        self,
+        dialect: AnyDialect,
+        body: Body,
+        provider: Provider,
+        target: Target,
+        dropped: list[str],
+        constraint: Constraint | None,
+        name: Callable[[str], str] | None,
     ) -> Prepared:
-        bent = provider.bend(body, dialect.name, self._may_drop, constraint)
-        dropped += bent.dropped
-        body["model"] = target.model if target.lora is None else provider.name_of(target.model, target.lora, body)
+        """`name`: what the caller calls a field of the body, where that is another word."""
+        body["model"] = target.model  # hosts' rules are of their models, by their names
+        if name is None:
+            bent = provider.bend(body, dialect.name, self._may_drop, constraint)
+            dropped += bent.dropped
+        else:
+            bent = provider.bend(body, dialect.name, lambda field: self._may_drop(field) or self._may_drop(name(field)), constraint)
+            dropped += map(name, bent.dropped)
+        model = target.model if target.lora is None else provider.name_of(target.model, target.lora, body)
         id = self._next_id() if provider.id_field is not None else None
         if provider.id_field is not None:
             body[provider.id_field] = id
         stream = self.ask.stream
         if provider.streams != "both" and dialect.name in ENGINE_DIALECTS:
             stream = provider.streams == "only"
+        if stream != self.ask.stream and _is_shown_or_spoken(body):
+            raise provider.unsupported("modalities", "such an answer reaches its caller only as the host tells it: streamed, or whole.")
         dialect.prepare(body, stream, tell_usage=provider.stream_usage)
+        provider.name_model(body, dialect.name, model, stream)
         betas = self._betas
         if betas and dialect is not self.dialect:
             dropped.append("anthropic-beta")
             betas = b""
-        return Prepared(body.write(), dialect, stream, dropped, betas, bent.guiding, id)
+        if betas:
+            betas = provider.tell_betas(body, dialect.name, betas)
+        return Prepared(body.write(), dialect, stream, dropped, betas, bent.guiding, id, target.model if provider.addresses_models else "")
 
     def _next_id(self) -> str:
         """Another for each attempt, of which none begins with another: SGLang refuses one that it still works on, and aborts by prefix.
@@ -229,6 +286,12 @@ class Asked:
         """
         self._ids += 1
         return self._id if self._ids == 1 else f"{self._ids}-{self._id}"
+
+
+def _is_shown_or_spoken(body: Body) -> bool:
+    """Whether the answer is to be more than text, which nothing but OpenAI's chat itself has a place for."""
+    said: Any = body.value("modalities")
+    return isinstance(said, list) and said != ["text"] and said != []
 
 
 def _carries(ask: Ask, raw: bytes) -> bool:
@@ -399,10 +462,12 @@ def folding(ours: Dialect, theirs: Theirs, stamp: Stamp) -> Folding:
     return Folding(caller, engine, stamp)
 
 
-def whole(raw: bytes, ours: Dialect, theirs: Theirs, stamp: Stamp) -> Edited:
-    """A whole answer made the caller's."""
+def whole(raw: bytes, ours: Dialect, theirs: Theirs, stamp: Stamp, headers: httpx.Headers = _NONE_TOLD) -> Edited:
+    """A whole answer made the caller's. `headers`: the host's, which tell what some bodies do not."""
     if ours is theirs:
         return ours.edit(raw, stamp)
+    if isinstance(theirs, Foreign):
+        return ours.edit(theirs.read(raw, headers, stamp), stamp)
     if isinstance(theirs, Way) and isinstance(ours, Route):
         return ours.read(raw, theirs, stamp)
     caller, engine = both(ours, theirs)

@@ -14,18 +14,47 @@ _PARTS = 1_000_000_000
 
 
 def cost_microusd(usage: Usage, price: Price) -> int | None:
-    """Rounded once, half up; None: the engine did not count what has a price.
+    """Rounded once, half up; None: unknown, for the engine did not count what has a price, or it has none that was told.
 
-    Cached tokens are part of the input, and reasoning of the output: they are not added to it.
+    Parts of the input and of the output are priced in their place, not beside it; parts that are more than the whole, as far as it goes.
     """
-    input, output = usage.input, usage.output
-    if (input is None and price.input) or (output is None and price.output):
+    if (usage.input is None and price.input) or (usage.output is None and price.output):
         return None
-    input, output = input or 0, output or 0
-    cached = 0 if price.cached_input is None else min(usage.cached or 0, input)
-    cached_input = price.input if price.cached_input is None else price.cached_input
-    parts = (input - cached) * _in_parts(price.input) + cached * _in_parts(cached_input) + output * _in_parts(price.output)
+    if usage.tier is not None and usage.tier not in price.tiers:
+        return None
+    hour = usage.cache_written_hour or 0
+    if hour and price.cache_write_hour is None and price.cache_write is not None:
+        return None
+    write = _or(price.cache_write, price.input)
+    written = max(0, (usage.cache_written or 0) - hour)
+    read = _parts(
+        usage.input or 0,
+        price.input,
+        (usage.cached, _or(price.cached_input, price.input)),
+        (hour, _or(price.cache_write_hour, write)),
+        (written, write),
+        (usage.audio_input, _or(price.audio_input, price.input)),
+        (usage.image_input, _or(price.image_input, price.input)),
+    )
+    made = _parts(usage.output or 0, price.output, (usage.audio_output, _or(price.audio_output, price.output)))
+    parts = read + made
+    if usage.tier is not None:
+        parts = (parts * _in_parts(price.tiers[usage.tier]) + _PARTS // 2) // _PARTS
     return (parts + _PARTS // 2) // _PARTS
+
+
+def _or(usd: float | None, other: float) -> float:
+    return other if usd is None else usd
+
+
+def _parts(whole: int, usd: float, *parts: tuple[int | None, float]) -> int:
+    cost, left = 0, whole
+    for count, its_usd in parts:
+        if count:
+            taken = min(count, left)
+            left -= taken
+            cost += taken * _in_parts(its_usd)
+    return cost + left * _in_parts(usd)
 
 
 def price_of(directory: Directory, provider: str, model: str, at_s: float) -> Price | None:

@@ -3,12 +3,13 @@
 import socket
 import sys
 
+from app.local import secret_key
 from app.main import run_worker
 from app.settings import Settings
 
 
 def main(name: str, descriptor: str) -> None:
-    run_worker(Settings.read(), sockets=[socket.socket(fileno=int(descriptor))], name=name)
+    run_worker(secret_key.found(Settings.read()), sockets=[socket.socket(fileno=int(descriptor))], name=name)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from app.local import beginnings, greeting, leftovers, neighbours, port, servers
+from app.local import beginnings, greeting, leftovers, neighbours, port, secret_key, servers
 from app.local.asking import ask
 from app.local.child import Child
 from app.local.listeners import Gateway, SandboxEngine, reachable_url
@@ -32,6 +32,7 @@ _WRITER_PATIENCE_S = 30.0
 def up(settings: Settings, say: Callable[[str], None]) -> None:
     """Everything. Returns when it was told to end and all has ended. Raises Trouble if something is in the way; nothing runs then."""
     with _supervised(settings, say) as (settings, supervisor, bell):
+        secret_key.make(settings)
         settings = _start_servers(settings, supervisor)
         ask(settings.database_url, migrate)
         _start_sandbox(settings, supervisor)
@@ -49,6 +50,7 @@ def up(settings: Settings, say: Callable[[str], None]) -> None:
 def serve(settings: Settings, say: Callable[[str], None]) -> None:
     """The gateways alone, on servers that run elsewhere. Returns and raises as up() does."""
     with _supervised(settings, say) as (settings, supervisor, bell):
+        secret_key.vault(secret_key.found(settings))
         _start_gateways(settings, supervisor, bell)
         supervisor.wait()
         say(f"Narthex serves on {reachable_url(settings)}")

@@ -6,12 +6,16 @@ from typing import Any, Literal, NamedTuple, cast
 import msgspec
 
 from app.domain import Exchange
+from providers.chat import Usage
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 INT4_MAX = 2**31 - 1
 MOST_MICROUSD = 10**12  # a million dollars for one request; so that no hour's sum goes beyond its column
 
 _json = msgspec.json.Encoder().encode
+
+# What has no column of its own.
+_MORE = ("cache_written", "cache_written_hour", "audio_input", "audio_output", "image_input", "tier")
 
 
 class Content(NamedTuple):
@@ -63,12 +67,18 @@ def inference_row(exchange: Exchange) -> tuple[Any, ...]:
         _charge(exchange.charged_output, INT4_MAX),
         None if exchange.cost_microusd is None else _charge(exchange.cost_microusd, MOST_MICROUSD),
         _text(exchange.guided),
+        _more(usage),
     )
 
 
 def content_row(id: str, content: Content) -> tuple[Any, ...]:
     """In the order of the table's columns."""
     return (id, *content)
+
+
+def _more(usage: Usage) -> str | None:
+    told = {name: value for name in _MORE if (value := getattr(usage, name)) is not None}
+    return _jsonb(told) if told else None
 
 
 def _text(value: str | None) -> str | None:

@@ -11,9 +11,11 @@ from app.store.file import BadConfiguration
 from app.store.limit_checks import Known
 from app.store.price_checks import LONGEST_NAME
 from providers import catalogue
+from providers.credentials import NoCredential
 from providers.credentials import check as check_credential
-from providers.dialects.catalogue import DIALECTS
+from providers.dialects.catalogue import DIALECTS, ENGINE_DIALECTS
 from providers.lora import NAMINGS
+from providers.provider import Provider
 
 
 def check(wanted: Directory) -> None:
@@ -32,7 +34,17 @@ def check(wanted: Directory) -> None:
 
 def warnings(wanted: Directory, known: Known) -> list[str]:
     """What can be served and is probably not meant, a sentence each, with its place."""
-    return limit_checks.warnings(wanted, known)
+    return [*_unstored(wanted), *limit_checks.warnings(wanted, known)]
+
+
+def _unstored(wanted: Directory) -> list[str]:
+    """They may be stored later; until then requests are answered 502."""
+    return [
+        f"providers.{name}.credential: nothing is stored under the name {stored!r}: `narthex credentials set {stored}` stores it."
+        for name, provider in wanted.providers.items()
+        for stored in (each.removeprefix("store:") for each in provider.credentials if each.startswith("store:"))
+        if stored not in wanted.credentials
+    ]
 
 
 def _check_name(place: str, name: str) -> None:
@@ -41,17 +53,24 @@ def _check_name(place: str, name: str) -> None:
 
 
 def _check_provider(name: str, provider: ProviderConfig) -> None:
+    if provider.credential == () or len(set(provider.credentials)) < len(provider.credentials):
+        raise BadConfiguration(f"providers.{name}.credential: a list names one credential or more, each once.")
     try:
         adapter = catalogue.build(provider.adapter, name, provider.options)
-        check_credential(provider.credential)
+        for reference in provider.credentials:
+            check_credential(reference)
+            chain = reference.partition(":")[0]
+            if chain in ("aws", "google") and chain not in adapter.chains:
+                raise BadConfiguration(f"adapter {provider.adapter!r} has no use for the credential {reference!r}.")
     except ValueError as fault:
         raise BadConfiguration(f"providers.{name}: {fault}") from None
     if _has_nul(provider.options):
         raise BadConfiguration(f"providers.{name}.options: a NUL cannot be kept.")
     if provider.base_url is not None:
         _check_url(f"providers.{name}.base_url", provider.base_url)
-    if provider.base_url is None and adapter.default_base_url is None:
-        raise BadConfiguration(f"providers.{name}.base_url is needed: adapter {provider.adapter!r} has no address of its own.")
+        _check_shown(f"providers.{name}.base_url", adapter, provider, provider.base_url)
+    if provider.base_url is None and adapter.wants_address is not None:
+        raise BadConfiguration(f"providers.{name}.base_url is needed: {adapter.wants_address}")
 
 
 def _check_model(name: str, model: ModelConfig, wanted: Directory) -> None:
@@ -70,10 +89,13 @@ def _check_model(name: str, model: ModelConfig, wanted: Directory) -> None:
             _check_lora(place, target.lora, wanted.providers[target.provider].adapter)
         if target.weight is not None and not 0 <= target.weight < float("inf"):
             raise BadConfiguration(f"{place}.weight must be 0 or more.")
-        if target.dialect is not None and target.dialect not in DIALECTS:
-            raise BadConfiguration(f"{place}.dialect: there is no dialect {target.dialect!r:.100}. There are: {', '.join(DIALECTS)}.")
+        if target.dialect is not None:
+            _check_dialect(f"{place}.dialect", target.dialect, target.provider, wanted.providers[target.provider])
         for endpoint in target.endpoints:
             _check_url(f"{place}.endpoints", endpoint)
+            config = wanted.providers[target.provider]
+            adapter = catalogue.build(config.adapter, target.provider, config.options)
+            _check_shown(f"{place}.endpoints", adapter, config, endpoint)
     for fallback in model.fallbacks:
         if fallback not in wanted.models:
             raise BadConfiguration(f"models.{name}.fallbacks: there is no model {fallback!r}.")
@@ -83,12 +105,33 @@ def _check_model(name: str, model: ModelConfig, wanted: Directory) -> None:
         raise BadConfiguration(f"models.{name}.output_tokens must be 1 or more.")
 
 
+def _check_dialect(place: str, dialect: str, name: str, config: ProviderConfig) -> None:
+    """What has a dialect of its own is asked in no other than its adapter's; what speaks OpenAI's may speak more than that knows of."""
+    known = {**DIALECTS, **ENGINE_DIALECTS}
+    if dialect not in known:
+        raise BadConfiguration(f"{place}: there is no dialect {dialect!r:.100}. There are: {', '.join(known)}.")
+    adapter = catalogue.build(config.adapter, name, config.options)
+    spoken = dict.fromkeys((*adapter.spoken, *adapter.dialects, *adapter.foreign))
+    is_of_its_own = adapter.default_base_url is not None and not spoken.keys() <= DIALECTS.keys()
+    if dialect not in spoken and (is_of_its_own or dialect not in DIALECTS):
+        raise BadConfiguration(f"{place}: adapter {config.adapter!r} does not speak {dialect!r}. It speaks: {', '.join(spoken)}.")
+
+
 def _check_lora(place: str, lora: str, adapter: str) -> None:
     if not lora.strip() or not lora.isprintable() or len(lora) > LONGEST_NAME:
         raise BadConfiguration(f"{place}.lora must be the engine's name for a LoRA adapter; {lora!r:.100} is none.")
     if adapter not in NAMINGS and adapter != "auto":
         able = ", ".join(sorted(NAMINGS.keys() & catalogue.ADAPTERS.keys()))
         raise BadConfiguration(f"{place}.lora: adapter {adapter!r} cannot be asked for a LoRA adapter. These can: {able}.")
+
+
+def _check_shown(place: str, adapter: Provider, config: ProviderConfig, address: str) -> None:
+    """What a machine may do at its cloud is not for whoever stands at an address of another's."""
+    try:
+        for reference in config.credentials:
+            adapter.vet(reference, httpx.URL(address))
+    except NoCredential as fault:
+        raise BadConfiguration(f"{place}: {fault}") from None
 
 
 def _check_url(place: str, url: str) -> None:

@@ -81,9 +81,14 @@ async def apply(
         await _store_limits(connection, now.directory.limits, wanted.directory.limits)
         await _store_prices(connection, now.directory.prices, wanted.directory.prices)
         # Of teams alone too: it is what tells another apply that the difference it has shown is out of date.
-        version = await _raise_version(connection)
-        await connection.execute(text("SELECT pg_notify(:channel, '')"), {"channel": directory.CHANNEL})
-    return await _wait_for_workers(database_url, version, wait_s)
+        version = await directory.announce(connection)
+    return f"Applied as version {version}; {await wait_for_workers(database_url, version, wait_s)}"
+
+
+async def current(database_url: str) -> Directory:
+    """All that is in force, stored credentials included, encrypted."""
+    async with transaction(database_url) as connection:
+        return (await _read(connection)).directory
 
 
 async def export(database_url: str) -> str:
@@ -132,6 +137,7 @@ def _merged(now: State, file: File, *, prune: bool) -> State:
         dict(sorted(_section(old.models, file.models, prune=prune).items())),
         list(_section(_by_name(old.limits), None if file.limits is None else _by_name(file.limits), prune=prune).values()),
         list(_section(_by_key(old.prices), None if file.prices is None else _by_key(file.prices), prune=prune).values()),
+        old.credentials,
     )
     return State(wanted, dict(sorted({**now.teams, **(file.teams or {})}.items())))
 
@@ -219,14 +225,8 @@ async def _store_prices(connection: AsyncConnection, old: tuple[Price, ...], new
         await connection.execute(row.on_conflict_do_update(index_elements=["provider", "model", "since"], set_=kept), changed)
 
 
-async def _raise_version(connection: AsyncConnection) -> int:
-    counter = insert(tables.directory_version).values(id=1, version=1)
-    raised = counter.on_conflict_do_update(index_elements=["id"], set_={"version": tables.directory_version.c.version + 1})
-    return (await connection.execute(raised.returning(tables.directory_version.c.version))).scalar_one()
-
-
-async def _wait_for_workers(database_url: str, version: int, wait_s: float) -> str:
-    """Workers that have not been seen for a minute are counted as gone."""
+async def wait_for_workers(database_url: str, version: int, wait_s: float) -> str:
+    """How many serve a version, once all do or `wait_s` is over: the end of a sentence. Who was not seen for a minute counts as gone."""
     workers = tables.workers
     alive = workers.c.seen_at > func.now() - text("interval '60 seconds'")
     until = time.monotonic() + wait_s
@@ -235,7 +235,7 @@ async def _wait_for_workers(database_url: str, version: int, wait_s: float) -> s
             behind = await connection.scalar(select(func.count()).where(alive, workers.c.version < version))
             served = await connection.scalar(select(func.count()).where(alive, workers.c.version >= version))
         if not behind:
-            return f"Applied as version {version}; {served} worker{'s serve' if served != 1 else ' serves'} it."
+            return f"{served} worker{'s serve' if served != 1 else ' serves'} it."
         if time.monotonic() > until:
-            return f"Applied as version {version}; {behind} worker(s) have not taken it up within {wait_s:.0f} s: see their logs."
+            return f"{behind} worker(s) have not taken it up within {wait_s:.0f} s: see their logs."
         await asyncio.sleep(0.05)

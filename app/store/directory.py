@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 EMPTY = Directory(version=0, hash="", providers={}, models={})
 CHANNEL = "narthex_directory"
+_NONE: Mapping[str, str] = {}
 
 
 async def read_version(connection: AsyncConnection) -> int:
@@ -28,10 +29,7 @@ async def read_version(connection: AsyncConnection) -> int:
 async def read(connection: AsyncConnection) -> Directory:
     """The configuration as it is now. The connection must be in a REPEATABLE READ transaction for its parts to fit together."""
     version = await read_version(connection)
-    providers = {
-        row.name: msgspec.convert(row.config, ProviderConfig)
-        for row in await connection.execute(select(tables.providers.c.name, tables.providers.c.config).order_by(tables.providers.c.name))
-    }
+    providers = await read_providers(connection)
     models = {
         row.name: msgspec.convert(row.config, ModelConfig)
         for row in await connection.execute(select(tables.models.c.name, tables.models.c.config).order_by(tables.models.c.name))
@@ -41,7 +39,13 @@ async def read(connection: AsyncConnection) -> Directory:
         for config in await connection.scalars(select(tables.limits.c.config).order_by(tables.limits.c.position, tables.limits.c.name))
     ]
     prices = [msgspec.convert(config, Price) for config in await connection.scalars(select(tables.prices.c.config))]
-    return assemble(version, providers, models, limits, prices)
+    credentials = {row.name: row.sealed for row in await connection.execute(select(tables.credentials.c.name, tables.credentials.c.sealed))}
+    return assemble(version, providers, models, limits, prices, credentials)
+
+
+async def read_providers(connection: AsyncConnection) -> Mapping[str, ProviderConfig]:
+    rows = await connection.execute(select(tables.providers.c.name, tables.providers.c.config).order_by(tables.providers.c.name))
+    return {row.name: msgspec.convert(row.config, ProviderConfig) for row in rows}
 
 
 def assemble(
@@ -50,8 +54,9 @@ def assemble(
     models: Mapping[str, ModelConfig],
     limits: Sequence[Limit] = (),
     prices: Sequence[Price] = (),
+    credentials: Mapping[str, str] = _NONE,
 ) -> Directory:
-    unhashed = Directory(version, "", providers, models, tuple(limits), tuple(sorted(prices, key=price_key)))
+    unhashed = Directory(version, "", providers, models, tuple(limits), tuple(sorted(prices, key=price_key)), credentials)
     return msgspec.structs.replace(unhashed, hash=hashlib.sha256(_content(unhashed)).hexdigest()[:32])
 
 
@@ -61,10 +66,22 @@ def price_key(price: Price) -> tuple[str, str, str]:
 
 
 def _content(directory: Directory) -> bytes:
-    """What the hash is of. A section that came with a later version is in it where it says something: earlier hashes stay true."""
+    """What the hash is of: all but stored credentials, which change no answer.
+
+    A section that came with a later version is in it where it says something: earlier hashes stay true.
+    """
     later = {"limits": directory.limits, "prices": directory.prices}
     content = {"providers": directory.providers, "models": directory.models, **{name: each for name, each in later.items() if each}}
     return msgspec.json.encode(content, order="sorted")
+
+
+async def announce(connection: AsyncConnection) -> int:
+    """Raises the version, in the transaction that changed something, and tells the workers once that is committed."""
+    counter = insert(tables.directory_version).values(id=1, version=1)
+    raised = counter.on_conflict_do_update(index_elements=["id"], set_={"version": tables.directory_version.c.version + 1})
+    version = (await connection.execute(raised.returning(tables.directory_version.c.version))).scalar_one()
+    await connection.execute(text("SELECT pg_notify(:channel, '')"), {"channel": CHANNEL})
+    return version
 
 
 async def remember(connection: AsyncConnection, directory: Directory) -> None:

@@ -8,6 +8,12 @@ from app.store.file import BadConfiguration, price_place
 
 # Of US dollars for a million tokens: more is a price in another unit.
 _MOST = 1_000_000.0
+_AMOUNTS = (
+    *("input", "output", "cached_input", "cache_write", "cache_write_hour"),
+    *("audio_input", "audio_output", "image_input"),
+)
+_TIERS = ("batch", "flex", "priority")
+_MOST_FACTOR = 100.0
 
 # Of characters, four bytes each at most: two names and more must fit into one entry of an index of Postgres's (2704 bytes).
 LONGEST_NAME = 200
@@ -28,8 +34,13 @@ def check(wanted: Directory) -> None:
             raise BadConfiguration(f"{place:.100}.model must be the provider's own name for its model; {price.model!r:.100} is none.")
         if price.source is not None and "\0" in price.source:
             raise BadConfiguration(f"{place}.source: a NUL cannot be kept.")
-        for field in ("input", "output", "cached_input"):
+        for field in _AMOUNTS:
             _check_amount(price, place, field)
+        for tier, factor in price.tiers.items():
+            if tier not in _TIERS:
+                raise BadConfiguration(f"{place}.tiers may name {', '.join(_TIERS)}; {tier!r:.60} is none.")
+            if not 0 <= factor <= _MOST_FACTOR:
+                raise BadConfiguration(f"{place}.tiers.{tier} must be a factor from 0 to {_MOST_FACTOR:g}; {factor:g} is not.")
         if price.since is not None:
             _check_day(price.since, place)
 

@@ -104,6 +104,15 @@ prices = Table(
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
 )
 
+# Secrets for providers, as app/store/vault.py encrypts them: neither the key nor what it opens is ever here.
+credentials = Table(
+    "credentials",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("sealed", Text, nullable=False),
+    Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
+)
+
 # Lives of the memory in which limits are counted: one that Redis does not know, while it stands here, was lost.
 limit_epochs = Table(
     "limit_epochs",
@@ -175,6 +184,7 @@ inferences = Table(
     Column("charged_output", Integer),
     Column("cost_microusd", BigInteger),  # None: unknown
     Column("guided", Text),  # enforced, converted or validated; None: nothing constrained the answer
+    Column("usage_more", JSONB),  # what was counted beside the tokens above: cache writes, audio, images, the tier; None: nothing was
     Index(None, "episode_id"),
     postgresql_partition_by="RANGE (id)",
 )

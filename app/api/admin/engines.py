@@ -17,8 +17,10 @@ from app.api.auth import whose_scope
 from app.api.replies import request_headers
 from app.domain import Directory
 from app.gateway.fleet import Endpoint
+from app.gateway.identity import Identity
 from app.gateway.operations import Operations, Outcome, offered_by, worst
 from app.gateway.serve import Gateway
+from providers.allowance import Room
 from providers.errors import Malformed, UnknownRoute
 
 log = logging.getLogger(__name__)
@@ -128,6 +130,32 @@ def _told(endpoint: Endpoint, serves: list[str]) -> dict[str, Any]:
         "breaker": "open" if shut_s > 0 else "closed",
         "faults": endpoint.faults,
         "in_flight": endpoint.in_flight,
+        "credentials": [_credential(each) for each in endpoint.identities.kept],
         "serves": serves,
         "operations": offered_by(endpoint.provider.name),
     }
+
+
+def _credential(identity: Identity) -> dict[str, Any]:
+    now = time.monotonic()
+    return {
+        "reference": identity.reference,
+        "rests_s": _left(identity.rest.until, now),
+        "refused": identity.rest.refused,
+        "models": {
+            model: {
+                "rests_s": _left(until, now),
+                "allowance": None if allowance is None else [_room(each, now) for each in allowance.rooms],
+            }
+            for model, (until, allowance) in identity.rest.models.items()
+        },
+    }
+
+
+def _left(until: float, now: float) -> float:
+    return round(max(0.0, until - now), 1)
+
+
+def _room(room: Room, now: float) -> dict[str, Any]:
+    resets_s = None if room.resets_at is None else _left(room.resets_at, now)
+    return {"resource": room.resource, "limit": room.limit, "remaining": room.remaining, "resets_s": resets_s}

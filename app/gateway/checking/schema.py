@@ -3,6 +3,7 @@
 What llguidance merely cannot do (not, if/then, uniqueItems ...) is no fault: another engine may, and replies are looked at elsewhere.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
@@ -80,7 +81,7 @@ def validator(schema: Any) -> Validator:
     except jsonschema_rs.ValidationError as fault:
         place = tuple(fault.instance_path)
         is_type = place[-1:] == ("type",) and place[-2:-1] != ("properties",)
-        raise Fault(_NO_TYPE if is_type else fault.message, place) from None
+        raise Fault(f"{json.dumps(fault.instance):.60} is none: {_NO_TYPE}" if is_type else fault.message, place) from None
     except RecursionError:
         raise Fault("it is nested too deeply") from None
     except (ValueError, jsonschema_rs.ReferencingError) as fault:

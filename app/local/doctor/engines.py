@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,11 +11,16 @@ import httpx
 import msgspec
 from msgspec import Struct
 
-from app.domain import Directory, ProviderConfig
+from app.domain import Directory, ProviderConfig, Target
+from app.local import secret_key
 from app.local.doctor.finding import Finding, Findings
+from app.local.listing import LISTS
+from app.settings import BadSetting, Secrets, Settings
+from app.store.vault import Vault
 from providers import catalogue, credentials
+from providers.credentials.references import Stored, usable
 from providers.probing import MODELS, Told, recognise
-from providers.provider import BadOption, versioned
+from providers.provider import BadOption, Provider, versioned
 from providers.transport import Transport
 from providers.wire import UNREADABLE
 
@@ -39,11 +45,15 @@ class EndpointFacts(Struct, frozen=True):
 
 
 class EngineFacts(Struct, frozen=True):
-    """`unreadable`: by provider, why its credential cannot be read. `unasked`: endpoints for which no time was left."""
+    """`unreadable`: by provider, why a credential of its cannot be read. `unasked`: endpoints for which no time was left.
+
+    `brought`: providers that are asked with credentials of callers alone, which are not here.
+    """
 
     endpoints: tuple[EndpointFacts, ...]
     unreadable: Mapping[str, str]
     unasked: int = 0
+    brought: frozenset[str] = frozenset()
 
 
 class _Question(NamedTuple):
@@ -63,24 +73,33 @@ class _Listed(Struct):
     data: list[_Card]
 
 
-async def look(directory: Directory, environ: Mapping[str, str]) -> EngineFacts:
+async def look(directory: Directory, environ: Mapping[str, str], settings: Settings | None = None) -> EngineFacts:
     """`environ`: the gateway's, for that is where it looks for credentials. 5 s for each endpoint, 15 s for all."""
+    settings = settings or Settings()
+    stored = _stored(directory, _vault(environ, settings))
     unreadable: dict[str, str] = {}
     secrets: dict[str, str | None] = {}
+    brought: set[str] = set()
     for name, config in directory.providers.items():
-        try:
-            secrets[name] = _secret(config.credential, environ)
-        except credentials.NoCredential as fault:
-            unreadable[name] = str(fault)
+        kept = [each for each in config.credentials if credentials.header_of(each) is None]
+        if config.credentials and not kept:
+            brought.add(name)
+        read: list[str | None] = []
+        for reference in kept:
+            try:
+                read.append(_secret(reference, environ, stored))
+            except credentials.NoCredential as fault:
+                unreadable[name] = f"{unreadable[name]} {fault}" if name in unreadable else str(fault)
+        secrets[name] = next(iter(read), None)
     turns, until = asyncio.Semaphore(_AT_ONCE), asyncio.get_running_loop().time() + _TOGETHER_S
-    transport = Transport()
+    transport = Transport(proxy=settings.proxy, ca_bundle=settings.ca_bundle or None)
     try:
         questions = [_Question(name, directory.providers[name], each, secrets.get(name)) for name, each in sorted(_addresses(directory))]
         endpoints = await asyncio.gather(*(_ask_in_time(transport, turns, until, each) for each in questions))
     finally:
         await transport.aclose()
     answered = tuple(each for each in endpoints if each is not None)
-    return EngineFacts(answered, unreadable, len(endpoints) - len(answered))
+    return EngineFacts(answered, unreadable, len(endpoints) - len(answered), frozenset(brought))
 
 
 def judge(facts: EngineFacts, directory: Directory) -> list[Finding]:
@@ -108,7 +127,7 @@ def _judge_models(facts: EngineFacts, directory: Directory, found: Findings) -> 
     loras = {(each.provider, each.address): each.loras for each in facts.endpoints if each.loras is not None}
     unserved: list[str] = []
     for name, model in directory.models.items():
-        served = [(each, place) for each in model.targets for place in addresses(each.endpoints, directory.providers[each.provider])]
+        served = [(each, place) for each in model.targets for place in addresses(each, directory.providers[each.provider])]
         if served and all((target.provider, place) in silent for target, place in served):
             unserved.append(f"{name} (falls back to {', '.join(model.fallbacks)})" if model.fallbacks else name)
         for target, place in served:
@@ -136,8 +155,10 @@ def _judge_models(facts: EngineFacts, directory: Directory, found: Findings) -> 
 def _judge_endpoint(each: EndpointFacts, facts: EngineFacts, found: Findings) -> None:
     who = f"Provider {each.provider} on {each.address}"
     if each.status is None:
-        found.wrong(f"{who} does not answer: {each.fault}.", "Is it running, and may this machine reach it?")
-    elif each.status in (401, 403, 407) and each.provider not in facts.unreadable:
+        far = f"May this machine reach it? `narthex providers test {each.provider}` says more; a proxy is named by HTTPS_PROXY."
+        near = "Is it running, and may this machine reach it?"
+        found.wrong(f"{who} does not answer: {each.fault}.", far if each.address.startswith("https:") else near)
+    elif each.status in (401, 403, 407) and each.provider not in facts.unreadable and each.provider not in facts.brought:
         found.wrong(
             f"{who} refuses our credential, or the want of one (status {each.status}).",
             "Put a good one where the provider's `credential` says.",
@@ -146,11 +167,13 @@ def _judge_endpoint(each: EndpointFacts, facts: EngineFacts, found: Findings) ->
         found.warn(f"{who} answers with status {each.status}.", "See the engine's own log.")
 
 
-def addresses(endpoints: tuple[str, ...], config: ProviderConfig) -> tuple[str, ...]:
-    """Where a target with these endpoints is served."""
-    kind = catalogue.ADAPTERS.get(config.adapter)
-    address = config.base_url or (kind.default_base_url if kind else None)
-    return endpoints or ((address,) if address else ())
+def addresses(target: Target, config: ProviderConfig) -> tuple[str, ...]:
+    """Where a target is served."""
+    try:
+        address = catalogue.address(config.adapter, target.provider, config.options, config.base_url)
+    except BadOption:
+        address = config.base_url
+    return target.endpoints or ((address,) if address else ())
 
 
 def _addresses(directory: Directory) -> set[tuple[str, str]]:
@@ -159,7 +182,7 @@ def _addresses(directory: Directory) -> set[tuple[str, str]]:
         (target.provider, address)
         for model in directory.models.values()
         for target in model.targets
-        for address in addresses(target.endpoints, directory.providers[target.provider])
+        for address in addresses(target, directory.providers[target.provider])
     }
 
 
@@ -174,10 +197,11 @@ async def _ask_in_time(transport: Transport, turns: asyncio.Semaphore, until: fl
 async def _ask(transport: Transport, question: _Question) -> EndpointFacts:
     name, config, address, secret = question
     try:
-        headers = [("user-agent", "narthex"), *catalogue.build(config.adapter, name, config.options).headers(secret)]
-        request = httpx.Request("GET", f"{versioned(address)}/models", headers=headers, extensions={"timeout": _TIMEOUT_S})
-    except (BadOption, httpx.InvalidURL) as fault:
-        return EndpointFacts(name, address, None, fault=str(fault))
+        provider = catalogue.build(config.adapter, name, config.options, address)
+        headers = [("user-agent", "narthex"), *provider.headers(secret)]
+        request = httpx.Request("GET", _url(provider, address, secret), headers=headers, extensions={"timeout": _TIMEOUT_S})
+    except (BadOption, credentials.NoCredential, httpx.InvalidURL) as fault:
+        return EndpointFacts(name, address, None, fault=str(fault).rstrip("."))
     try:
         response = await transport.handle_async_request(request)
         try:
@@ -186,10 +210,19 @@ async def _ask(transport: Transport, question: _Question) -> EndpointFacts:
             await response.aclose()
     except httpx.TransportError as fault:
         return EndpointFacts(name, address, None, fault=str(fault) or type(fault).__name__)
+    if response.status_code in (401, 403) and config.adapter not in LISTS:
+        return EndpointFacts(name, address, 404)  # it has no such list, and may say so to nobody
     if response.status_code != 200:
         return EndpointFacts(name, address, response.status_code)
     loras = recognise({MODELS: Told(200, body)}).loras
     return EndpointFacts(name, address, 200, _models(body), loras=None if loras is None else frozenset(loras))
+
+
+def _url(provider: Provider, address: str, secret: str | None) -> httpx.URL:
+    """Where it lists its models; of a host that is found by model, region or project, where it answers at all. Raises NoCredential."""
+    if not provider.addresses_models:
+        return httpx.URL(f"{versioned(address)}/models")
+    return provider.located(provider.url(address, provider.spoken[0], "model"), secret).copy_with(raw_path=b"/")
 
 
 async def _read(response: httpx.Response) -> bytes:
@@ -209,11 +242,29 @@ def _models(body: bytes) -> frozenset[str] | None:
         return None
 
 
-def _secret(reference: str | None, environ: Mapping[str, str]) -> str | None:
+def _secret(reference: str, environ: Mapping[str, str], stored: Stored) -> str | None:
     """Raises credentials.NoCredential."""
-    kind, _, place = (reference or "").partition(":")
-    secret = environ.get(place, "").strip()
-    return secret if kind == "env" and secret.isascii() and secret.isprintable() and secret else credentials.read(reference)
+    kind, _, place = reference.partition(":")
+    if kind == "env" and environ.get(place):
+        return usable(environ[place], f"the environment variable {place}")
+    return credentials.read(reference, stored)
+
+
+def _stored(directory: Directory, vault: Vault) -> Stored:
+    def read(name: str) -> str:
+        if name not in directory.credentials:
+            raise credentials.NoCredential(f"Nothing is stored under the name {name!r}: `narthex credentials set {name}` stores it.")
+        return vault.open(name, directory.credentials[name])
+
+    return read
+
+
+def _vault(environ: Mapping[str, str], settings: Settings) -> Vault:
+    """With the keys of the gateway: those of its environment, or of its home. None that this user may read: it opens nothing."""
+    try:
+        return secret_key.vault(secret_key.found(replace(settings, secret_key=Secrets(environ.get("NARTHEX_SECRET_KEY", "")))))
+    except (OSError, BadSetting):
+        return Vault(())
 
 
 def environment_of(pid: int | None) -> Mapping[str, str]:

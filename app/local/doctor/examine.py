@@ -44,7 +44,7 @@ async def examine(environ: Mapping[str, str], on_done: Callable[[str], None]) ->
         configured = facts.condition.directory if facts.condition else _kept(settings)
         if configured is None:
             return []
-        served = await engines.look(configured, engines.environment_of(pid))
+        served = await engines.look(configured, engines.environment_of(pid), settings)
         known = facts.condition.known if facts.condition else None
         return [*engines.judge(served, configured), *limits.judge(configured, known, settings)]
 

@@ -5,8 +5,7 @@ import msgspec
 from app.domain import Directory
 from app.local.doctor.finding import Finding, Findings
 from app.settings import Settings
-from app.store.checks import warnings
-from app.store.limit_checks import Known
+from app.store.limit_checks import Known, warnings
 
 
 def judge(directory: Directory, known: Known | None, settings: Settings) -> list[Finding]:

@@ -18,7 +18,7 @@ _OLDEST_PYTHON = (3, 11)
 _LITTLE_SPACE_BYTES = 1_000_000_000
 _FEW_INODES = 10_000
 _FEW_FILES = 4096
-_PRIVATE = ("first-key", "admin-key", "run/servers", "directory/*", "spool/*.spool", "spool/*.reserve", "quarantine/*")
+_PRIVATE = ("first-key", "admin-key", "secret-key", "run/servers", "directory/*", "spool/*.spool", "spool/*.reserve", "quarantine/*")
 _MOST_TOLD = 3
 _OURS = ("NARTHEX_KEY", "NARTHEX_SUPERVISED")  # variables of ours that are no settings
 

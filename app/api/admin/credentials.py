@@ -1,0 +1,70 @@
+"""Stored credentials over HTTP, for admin keys: /admin/v1/credentials and /admin/v1/credentials/{name}. Values go in, and never out."""
+
+from typing import Any
+
+import msgspec
+from litestar import Request, Response, Router, delete, get, put
+from msgspec import Struct
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app.api.admin.body import only, read
+from app.store import credentials
+from app.store.credentials import CredentialRow
+from app.store.vault import NoKeys, Vault
+from providers.credentials import NoCredential
+from providers.errors import Malformed, UnknownRoute, Unsupported
+
+_NO_STORE = {"cache-control": "no-store"}
+
+
+class Secret(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of PUT."""
+
+    value: str
+
+    def __repr__(self) -> str:
+        return "Secret(...)"
+
+
+def routes(database: AsyncEngine, vault: Vault) -> Router:
+    @get("/credentials")
+    async def list_credentials(request: Request[Any, Any, Any]) -> dict[str, Any]:
+        only(request, ())
+        rows = await credentials.list_credentials(database, vault)
+        return {"data": [msgspec.structs.asdict(row) for row in rows], "newest_key": vault.newest}
+
+    @get("/credentials/{name:str}")
+    async def show_credential(name: str) -> dict[str, Any]:
+        return msgspec.structs.asdict(await _row(name))
+
+    @put("/credentials/{name:str}")
+    async def set_credential(request: Request[Any, Any, Any], name: str) -> Response[dict[str, Any]]:
+        wanted = read(await request.body(), Secret)
+        try:
+            version = await credentials.set_credential(database, vault, name, wanted.value)
+        except NoKeys as fault:
+            raise Unsupported(str(fault)) from None
+        except NoCredential as fault:
+            raise Malformed(str(fault), param="value") from None
+        return Response({**msgspec.structs.asdict(await _row(name)), "version": version}, headers=_NO_STORE)
+
+    @delete("/credentials/{name:str}", status_code=200)
+    async def delete_credential(name: str) -> dict[str, Any]:
+        version = await credentials.delete_credential(database, name)
+        if version is None:
+            raise _none()
+        return {"name": name, "deleted": True, "version": version}
+
+    async def _row(name: str) -> CredentialRow:
+        rows = await credentials.list_credentials(database, vault)
+        found = next((row for row in rows if row.name == name), None)
+        if found is None:
+            raise _none()
+        return found
+
+    return Router("/", route_handlers=[list_credentials, show_credential, set_credential, delete_credential])
+
+
+def _none() -> UnknownRoute:
+    # The name is not repeated: somebody may have put the secret there.
+    return UnknownRoute("No credential is stored under that name. GET /admin/v1/credentials lists those there are.")

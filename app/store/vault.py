@@ -1,0 +1,81 @@
+"""Vault: stored credentials, encrypted with a key that Postgres never sees.
+
+AES-256-GCM, a fresh nonce each, and the name bound in: what is moved to another name's row opens no more. Several keys may open;
+the first seals, so that keys are rotated by putting a new one first and sealing anew.
+"""
+
+import base64
+import hashlib
+import os
+from collections.abc import Sequence
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from providers.credentials import NoCredential
+
+_NONCE_BYTES = 12
+_FEWEST_CHARACTERS = 32
+# Of 32 random hex digits, fewer different ones than these are seen once in a hundred million times.
+_FEWEST_DIFFERENT = 7
+
+
+class BadKey(ValueError):
+    """A key that protects nothing."""
+
+
+class NoKeys(NoCredential):
+    """Nothing can be encrypted: no key was given."""
+
+
+class Vault:
+    """`keys`: as NARTHEX_SECRET_KEY has them, each a random text; none: nothing can be sealed or opened. Raises BadKey."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        if any(len(key) < _FEWEST_CHARACTERS or len(set(key)) < _FEWEST_DIFFERENT for key in keys):
+            raise BadKey(
+                f"NARTHEX_SECRET_KEY: each key must have at least {_FEWEST_CHARACTERS} characters, drawn at random:"
+                " `openssl rand -base64 32` makes one."
+            )
+        self._keys = {hashlib.sha256(b"narthex key id" + key.encode()).hexdigest()[:8]: _cipher(key) for key in keys}
+
+    def opens(self, name: str, sealed: str) -> bool:
+        try:
+            self.open(name, sealed)
+        except NoCredential:
+            return False
+        return True
+
+    @property
+    def newest(self) -> str | None:
+        """The id of the key that seals; ids say nothing of keys."""
+        return next(iter(self._keys), None)
+
+    def seal(self, name: str, secret: str) -> str:
+        """Raises NoKeys."""
+        if self.newest is None:
+            raise NoKeys("Credentials can be stored where NARTHEX_SECRET_KEY is set: a random text that encrypts them.")
+        nonce = os.urandom(_NONCE_BYTES)
+        sealed = nonce + self._keys[self.newest].encrypt(nonce, secret.encode(), name.encode())
+        return f"{self.newest}.{base64.b64encode(sealed).decode()}"
+
+    def open(self, name: str, sealed: str) -> str:
+        """Raises NoCredential if none of the keys opens it."""
+        id, _, data = sealed.partition(".")
+        cipher = self._keys.get(id)
+        if cipher is None:
+            raise NoCredential(f"The credential store:{name} was encrypted with a key (id {id}) that NARTHEX_SECRET_KEY does not hold.")
+        try:
+            raw = base64.b64decode(data, validate=True)
+            return cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], name.encode()).decode()
+        except (InvalidTag, ValueError):
+            raise NoCredential(f"The credential store:{name} cannot be decrypted: it is damaged, or another's.") from None
+
+
+def key_of(sealed: str) -> str:
+    """The id of the key that something was sealed with."""
+    return sealed.partition(".")[0]
+
+
+def _cipher(key: str) -> AESGCM:
+    return AESGCM(hashlib.sha256(b"narthex stored credentials" + key.encode()).digest())
