@@ -91,7 +91,7 @@ async def test_a_client_tells_what_was_wrong(runs: Runs, client: Client, model: 
     assert {kind: told.get("status") for kind, told in saw.items()} == _REFUSED, saw
     assert "no-such-model" in saw["unknown"]["message"]
     assert "key" in saw["bad_key"]["message"]
-    assert any(field in saw["bad_request"]["message"] for field in ("temperature", "strange", "metadata"))
+    assert any(field in saw["bad_request"]["message"] for field in ("temperature", "strange", "metadata")), saw
     assert saw["unknown"].get("id", "told") is not None
 
 

@@ -34,7 +34,7 @@ class ResponsesCaller:
         with self._sdk.responses.stream(model="a name", input="Hello") as stream:
             last: Any = list(stream)[-1]
         assert last.type in ("response.completed", "response.incomplete")
-        return Response.model_validate(last.response.model_dump(mode="json", exclude_unset=True))
+        return Response.model_validate(last.response.model_dump(mode="json", exclude_unset=True, by_alias=True))
 
     def hear(self, answer: Response) -> Heard:
         parts: list[Spoken] = []

@@ -236,7 +236,8 @@ def counted(usage: dict[str, Any]) -> Usage:
     cached, made = usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")
     details: dict[str, Any] = usage.get("output_tokens_details") or {}
     whole = usage["input_tokens"] + (cached or 0) + (made or 0)
-    return Usage(whole, usage["output_tokens"], cached, details.get("thinking_tokens"), made)
+    kept: dict[str, Any] = usage.get("cache_creation") or {}
+    return Usage(whole, usage["output_tokens"], cached, details.get("thinking_tokens"), made, kept.get("ephemeral_1h_input_tokens"))
 
 
 def summed(part: Part) -> Any:

@@ -210,8 +210,17 @@ def answers(draw: st.DrawFn) -> ChatResponse:
     ]
     reason, told, sequence = draw(st.sampled_from(ends))
     plain, cached, made = draw(counts), draw(st.none() | st.integers(0, 99)), draw(st.none() | st.integers(0, 99))
-    usage = Usage(plain + (cached or 0) + (made or 0), draw(counts), cached, draw(st.none() | counts), made)
+    hour = None if made is None else draw(st.none() | st.integers(0, made))
     tier = draw(st.sampled_from([None, "default", "priority"]))
+    usage = Usage(
+        input=plain + (cached or 0) + (made or 0),
+        output=draw(counts),
+        cached=cached,
+        reasoning=draw(st.none() | counts),
+        cache_written=made,
+        cache_written_hour=hour,
+        tier="priority" if tier == "priority" else None,
+    )
     choice = Choice(tuple(unique.values()), reason, told=told, stop_sequence=sequence)
     return ChatResponse((choice,), STAMP.model, usage=usage, service_tier=tier)
 

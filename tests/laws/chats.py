@@ -60,7 +60,17 @@ said = texts.filter(bool)
 counts = st.integers(0, 2**40)
 reasons = st.sampled_from(["stop", "length", "tool_calls", "content_filter"])
 uncounted = st.none() | counts
-usages = st.builds(Usage, input=counts, output=counts, cached=uncounted, reasoning=uncounted, cache_written=uncounted)
+usages = st.builds(
+    Usage,
+    input=counts,
+    output=counts,
+    cached=uncounted,
+    reasoning=uncounted,
+    cache_written=uncounted,
+    audio_input=uncounted,
+    audio_output=uncounted,
+    image_input=uncounted,
+)
 entries = st.tuples(texts, st.floats(-20, 0)).map(
     lambda told: Raw(json.dumps({"token": told[0], "logprob": told[1]}, ensure_ascii=False).encode())
 )
@@ -116,7 +126,7 @@ def whole(choices: st.SearchStrategy[Choice]) -> st.SearchStrategy[ChatResponse]
         created=st.integers(1, 2**33),
         usage=st.none() | usages,
         system_fingerprint=st.none() | said,
-        service_tier=st.sampled_from([None, "default", "flex"]),
+        service_tier=st.sampled_from([None, "default", "scale"]),
     )
 
 

@@ -126,12 +126,12 @@ def sent(provider: Provider, fields: Mapping[str, Any], *, drop: Callable[[str],
     return json.loads(prepared.raw), prepared.dropped
 
 
-def prepare(provider: Provider, caller: str, raw: bytes, *, drop: Callable[[str], bool] | bool = False) -> Prepared:
+def prepare(provider: Provider, caller: str, raw: bytes, *, drop: Callable[[str], bool] | bool = False, model: str = "m") -> Prepared:
     dialect = DIALECTS[caller]
     ask = dialect.open(raw)
     leave = drop if callable(drop) else everything if drop else nothing
     asked = Asked(ask, raw, dialect, MEDIA, leave, constraint=read_constraint(caller, ask.body), id="ID")
-    target = Target(provider.configured_as, "m")
+    target = Target(provider.configured_as, model)
     (theirs,) = asked.dialects(provider, provider.spoken)[:1]
     edited = asked.edited(provider, target) if theirs is dialect else None
     if edited is not None:

@@ -105,7 +105,7 @@ answers = st.builds(
     model=st.just(STAMP.model),
     created=st.integers(1, 2**33),
     usage=st.none() | usages,
-    service_tier=st.none() | st.sampled_from(["default", "flex", "priority"]),
+    service_tier=st.none() | st.sampled_from(["default", "scale"]),
 )
 
 base64s = st.sampled_from(["QUJD", "", "AA=="])

@@ -45,15 +45,15 @@ MESSAGES: list[tuple[dict[str, Any], tuple[Part, ...]]] = [
     ),
     (
         {"reasoning": "hm", "reasoning_details": [{"type": "reasoning.text", "text": "hm", "signature": "s", "format": "x", "index": 0}]},
-        (Reasoning("hm", Seal("openai_chat", "s"), {"format": Raw(b'"x"')}),),
+        (Reasoning("hm", Seal("openai_chat", '{"type":"reasoning.text","signature":"s","format":"x","index":0}')),),
     ),
     (
         {"content": "Hi", "reasoning_details": [{"type": "reasoning.encrypted", "data": "s", "id": "r1"}]},
-        (Reasoning("", Seal("openai_chat", "s"), {"id": Raw(b'"r1"')}), Text("Hi")),
+        (Opaque("openai_chat", Raw(b'{"type":"reasoning.encrypted","data":"s","id":"r1"}')), Text("Hi")),
     ),
     (
         {"content": "Hi", "reasoning_details": [{"type": "reasoning.summary", "summary": "s"}]},
-        (Opaque("openai_chat", Raw(b'{"type":"reasoning.summary","summary":"s"}')), Text("Hi")),
+        (Reasoning("s", Seal("openai_chat", '{"type":"reasoning.summary"}')), Text("Hi")),
     ),
     ({"content": "Hi", "reasoning_details": "no list", "annotations": {}}, (Text("Hi"),)),
 ]

@@ -51,7 +51,7 @@ def test_a_place_in_the_messages_is_one_in_the_callers_json(dialect: str, chat: 
 TEXT = {"type": "text", "text": "a"}
 ODD = {"type": "text", "text": "a", "odd": 1}
 AUDIO = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
-BLOCK = {"type": "reasoning.summary", "summary": "s"}
+BLOCK = {"type": "reasoning.odd", "odd": "s"}
 CUSTOM = {"id": "b", "type": "custom", "custom": {"name": "g", "input": "x"}}
 CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 RESULTS = [

@@ -17,10 +17,15 @@ TOKENS = some.integers(0, 10_000_000)
 USD = some.decimals(0, 1000, places=4).map(float)
 
 
-def price(input: float = 1.0, output: float = 2.0, cached_input: float | None = None, **more: str) -> Price:
-    return Price(
-        provider=more.pop("provider", "p"), model=more.pop("model", "m"), input=input, output=output, cached_input=cached_input, **more
-    )
+def price(
+    input: float = 1.0,
+    output: float = 2.0,
+    cached_input: float | None = None,
+    provider: str = "p",
+    model: str = "m",
+    since: str | None = None,
+) -> Price:
+    return Price(provider=provider, model=model, input=input, output=output, cached_input=cached_input, since=since)
 
 
 def exactly(amount: float) -> Fraction:
@@ -48,6 +53,39 @@ def test_cached_tokens_are_part_of_the_input_and_reasoning_of_the_output():
     assert cost_microusd(Usage(100, 10, 40, 7), price(2.0, 5.0, 0.5)) == 60 * 2 + 40 * 0.5 + 10 * 5
     assert cost_microusd(Usage(100, 10, None, None), price(2.0, 5.0, 0.5)) == 250
     assert cost_microusd(Usage(100, 10, 400), price(2.0, 5.0, 0.5)) == 100, "an engine that counts more cached than there are"
+
+
+PARTS = some.lists(some.integers(0, 10**6), min_size=7, max_size=7)
+
+
+@given(PARTS, some.lists(USD, min_size=8, max_size=8), some.sampled_from([None, 0.5, 2.0]))
+def test_each_part_has_its_own_price_in_the_place_of_the_whole_s(parts: list[int], usd: list[float], factor: float | None):
+    cached, hour, written, audio, image, spoken, rest = parts
+    usage = Usage(
+        cached + hour + written + audio + image + rest,
+        spoken + rest,
+        cached,
+        cache_written=hour + written,
+        cache_written_hour=hour,
+        audio_input=audio,
+        audio_output=spoken,
+        image_input=image,
+        tier=None if factor is None else "batch",
+    )
+    input, output, *others = usd
+    listed = Price("p", "m", input, output, *others, tiers={} if factor is None else {"batch": factor})
+    counts = (cached, written, hour, audio, spoken, image)
+    exact = sum((count * exactly(each) for count, each in zip(counts, others, strict=True)), rest * (exactly(input) + exactly(output)))
+    exact *= exactly(factor or 1.0)
+    cost = cost_microusd(usage, listed)
+    assert cost is not None and abs(cost - exact) <= Fraction(1, 2) + Fraction(1, 10**6)
+
+
+def test_a_price_that_is_not_known_makes_no_cost_of_zero():
+    assert cost_microusd(Usage(10, 10, tier="priority"), price()) is None
+    assert cost_microusd(Usage(10, 10, cache_written=5, cache_written_hour=5), Price("p", "m", 1, 1, cache_write=1.25)) is None
+    assert cost_microusd(Usage(10, 10, cache_written=5, cache_written_hour=5), Price("p", "m", 1, 1)) == 20
+    assert cost_microusd(Usage(10, 10, cache_written=4, cache_written_hour=0), Price("p", "m", 1, 1, cache_write=2.0)) == 24
 
 
 def test_what_was_not_counted_has_no_cost_unless_it_is_free():

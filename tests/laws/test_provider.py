@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain import Target
+from app.domain import Directory, ModelConfig, ProviderConfig, Target
 from app.gateway.translate import Asked
+from app.store.checks import check
+from app.store.file import BadConfiguration
 from providers import guided
-from providers.catalogue import ADAPTERS, build
+from providers.catalogue import ADAPTERS, address, build
 from providers.dialects.catalogue import CHAT_DIALECTS
 from providers.dialects.openai_chat import OpenAIChat
 from providers.engines.auto import Auto
@@ -250,3 +252,56 @@ def test_what_an_engine_that_is_not_known_yet_can_be_asked_for_is_no_fault_of_th
     assert schema is not None and schema.how == "validated"
     with pytest.raises(Unreachable, match="not known yet"):
         auto.guiding(guided.Constraint(guided.Choice(("a",)), "guided_choice"), "openai_chat", as_said=False)
+
+
+@pytest.mark.parametrize(
+    ("adapter", "options", "told"),
+    [
+        ("openai", {}, "https://api.openai.com/v1"),
+        ("vllm", {}, None),
+        ("azure", {"resource": "mine"}, "https://mine.openai.azure.com"),
+        ("azure", {"resource": "mine", "api": "models"}, "https://mine.services.ai.azure.com"),
+        ("bedrock", {}, "https://bedrock-runtime.{region}.amazonaws.com"),
+        ("bedrock", {"region": "eu-west-1"}, "https://bedrock-runtime.eu-west-1.amazonaws.com"),
+        ("bedrock", {"region": "cn-north-1"}, "https://bedrock-runtime.cn-north-1.amazonaws.com.cn"),
+        ("bedrock", {"region": "eu-west-1", "api": "mantle"}, "https://bedrock-mantle.eu-west-1.api.aws"),
+        ("sagemaker", {"region": "eu-west-1"}, "https://runtime.sagemaker.eu-west-1.amazonaws.com"),
+        ("vertex", {}, "https://aiplatform.googleapis.com"),
+        ("vertex", {"location": "us-east5"}, "https://us-east5-aiplatform.googleapis.com"),
+    ],
+)
+def test_where_a_host_is_holds_what_its_options_say(adapter: str, options: dict[str, Any], told: str | None) -> None:
+    assert address(adapter, "host", options) == told
+    assert address(adapter, "host", options, "https://elsewhere.example/v1") == "https://elsewhere.example/v1"
+    if told is not None and "{" not in told:
+        provider = build(adapter, "host", options, told)
+        assert str(provider.url(told, provider.spoken[0], "m")).startswith(told), "the address that is told is the one that is asked"
+
+
+def test_an_unknown_option_is_told_with_those_there_are() -> None:
+    with pytest.raises(BadOption, match=r"'org' .*: stream, .*organization, project \(`narthex providers list --adapters`"):
+        build("openai", "host", {"org": "x"})
+
+
+@pytest.mark.parametrize(
+    ("adapter", "dialect", "speaks"),
+    [
+        ("vertex", "gemini", ""),
+        ("vertex", "openai_embeddings", ""),
+        ("vertex", "openai_responses", "gemini, anthropic_messages"),
+        ("bedrock", "bedrock_converse", ""),
+        ("cohere", "openai_chat", "cohere_chat"),
+        ("openai", "anthropic_messages", ""),  # whatever stands at its address may speak it
+        ("openai", "gemini", "openai_responses, openai_chat"),
+        ("vllm", "openai_responses", ""),
+    ],
+)
+def test_a_target_is_pinned_to_no_dialect_that_its_host_lacks(adapter: str, dialect: str, speaks: str) -> None:
+    place = None if ADAPTERS[adapter].default_base_url else "http://127.0.0.1:9"
+    providers = {"p": ProviderConfig(adapter, place)}
+    wanted = Directory(1, "", providers, {"m": ModelConfig((Target("p", "x", dialect=dialect),))})
+    if not speaks:
+        check(wanted)
+        return
+    with pytest.raises(BadConfiguration, match=rf"^models\.m\.targets\[0\]\.dialect: adapter '{adapter}' .*It speaks: {speaks}"):
+        check(wanted)

@@ -28,7 +28,7 @@ def test_nothing_set_is_the_defaults() -> None:
 def test_every_setting_has_a_name_of_its_own_and_a_meaning() -> None:
     assert len(set(NAMES.values())) == len(FIELDS)
     assert all(each.metadata["meaning"].endswith(".") for each in FIELDS.values())
-    assert {name for name in NAMES.values() if not name.startswith("NARTHEX_")} == {"DATABASE_URL", "REDIS_URL"}
+    assert {name for name in NAMES.values() if not name.startswith("NARTHEX_")} == {"DATABASE_URL", "REDIS_URL", "HTTPS_PROXY", "NO_PROXY"}
 
 
 def test_units_are_in_the_names() -> None:
@@ -73,3 +73,12 @@ def test_what_is_no_number_is_refused_by_name(name: str, text: str) -> None:
 def test_half_a_worker_is_refused() -> None:
     with pytest.raises(BadSetting, match="whole number"):
         Settings.read({"NARTHEX_WORKERS": "1.5"})
+
+
+def test_authorities_are_read_when_the_settings_are(tmp_path: Path) -> None:
+    ours = str(Path(__file__).with_name("tls") / "ca.pem")
+    assert Settings.read({"NARTHEX_CA_BUNDLE": ours}).ca_bundle == ours
+    for said in (str(tmp_path / "nothing-here.pem"), __file__):
+        with pytest.raises(BadSetting, match=r"^NARTHEX_CA_BUNDLE: no certificates can be read from .+: .+") as refused:
+            Settings.read({"NARTHEX_CA_BUNDLE": said})
+        assert said in str(refused.value)

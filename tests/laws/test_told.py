@@ -247,3 +247,15 @@ def test_uuids_survive(value: Any) -> None:
 @given(st.text(max_size=200))
 def test_masking_never_breaks_and_is_done_once(text: str) -> None:
     assert masked(masked(text)) == masked(text)
+
+
+def test_no_depth_of_arrays_breaks_the_search_for_the_hosts_own_word() -> None:
+    """At the edge of what can be decoded at all, whose place depends on who calls."""
+    for depth in range(800, 1100):
+        assert read_error(400, {}, b"[" * depth + b"]" * depth).said_code is None
+
+
+def test_a_hosts_own_word_obeys_no_terminal() -> None:
+    error = read_error(400, {}, b'{"error":{"code":"over\\u0000\\u001b[2J_loaded\\n"}}')
+    assert error.said_code == "over[2J_loaded"
+    assert read_error(400, {}, b'{"error":{"code":"\\u0007"}}').said_code is None

@@ -86,17 +86,23 @@ def test_the_readme_names_the_two_commands():
 
 
 def test_what_is_said_to_be_typed_works(up: subprocess.Popen[bytes], clone: Path, environment: dict[str, str]):
-    start, ask, configure, keys, limit, look = blocks("sh")
+    start, ask, configure, host, keys, limit, look = blocks("sh")
     assert start and '"object":"chat.completion"' in typed(ask, clone, environment)
     (clone / "engines.toml").write_text(blocks("toml")[0])
     for line in configure.splitlines():
         assert typed(line, clone, environment, answer="y\n")
     assert "qwen3-4b" in typed(".venv/bin/narthex export", clone, environment)
+    (clone / "hosted.toml").write_text(blocks("toml")[1])
+    store, apply, try_it = host.splitlines()
+    assert "claude is stored" in typed(store, clone, environment, answer="sk-ant-invented\n")
+    assert "Applied" in typed(apply, clone, environment, answer="y\n")
+    nowhere = {**environment, "HTTPS_PROXY": "http://127.0.0.1:9"}  # no test asks a provider
+    assert "not reached by the proxy" in typed(f"! {try_it}", clone, nowhere)
     create, legal, listing, revoke = keys.splitlines()
     made = typed(create, clone, environment) + typed(legal, clone, environment)
     assert len(set(re.findall(r"nx-[0-9a-f]{12}-\S{20,}", made))) == 2
     assert "search" in typed(listing, clone, environment)
-    (clone / "limits.toml").write_text(blocks("toml")[1])
+    (clone / "limits.toml").write_text(blocks("toml")[2])
     apply, left, used = limit.splitlines()
     assert "Applied" in typed(apply, clone, environment, answer="y\n")
     assert "per-key tokens" in typed(left, clone, environment) and "monthly budget" in typed(left, clone, environment)

@@ -1,6 +1,7 @@
 """What stories share: one service for all of them, an engine that does as it is told, and the official SDK."""
 
 from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
 
 import anthropic
 import httpx
@@ -13,13 +14,26 @@ from tests.stories.scripted import Asked, ScriptedEngine
 from tests.stories.service import Service
 
 MOST_BODY_BYTES = 1_000_000
+WORKERS = 2
+# An authority for servers of stories that speak TLS on localhost.
+TLS = Path(__file__).parents[1] / "laws" / "tls"
 
 
 @pytest.fixture(scope="session")
 def service() -> Generator[Service]:
-    """Two workers, and timeouts short enough to wait for: first token 2 s, silence 1.5 s, total 6 s."""
+    """Two workers, and timeouts short enough to wait for: first token 2 s, silence 1.5 s, total 6 s.
+
+    However often an engine fails on purpose, it is not left for last: the next story fails it again.
+    """
     running = services.start(
-        workers=2, max_body_bytes=MOST_BODY_BYTES, first_token_timeout_s=2, silence_timeout_s=1.5, total_timeout_s=6, drain_timeout_s=5
+        workers=WORKERS,
+        max_body_bytes=MOST_BODY_BYTES,
+        first_token_timeout_s=2,
+        silence_timeout_s=1.5,
+        total_timeout_s=6,
+        breaker_failures=1000,
+        drain_timeout_s=5,
+        ca_bundle=TLS / "ca.pem",
     )
     yield running
     services.stop(running)

@@ -82,7 +82,7 @@ class ScriptedEngine:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
                 headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
                 raw = await reader.readexactly(int(headers.get("content-length", 0)))
-                asked = Asked(head[0].split(" ")[1], headers, json.loads(raw) if raw else {}, raw, writer)
+                asked = Asked(head[0].split(" ")[1], headers, json.loads(raw) if raw[:1] in (b"{", b"[") else {}, raw, writer)
                 if head[0].startswith("GET "):
                     self.got.append(asked)
                     await self._tell(asked)

@@ -143,7 +143,7 @@ def test_models_and_providers_are_listed(service: Service) -> None:
     assert "sandbox" in [each["name"] for each in listed["providers"]]
     assert {"openai", "vllm", "sandbox"} <= {each["name"] for each in listed["adapters"]}
     shown = type_in(service, "providers").stdout
-    assert "PROVIDER" in shown and "Adapters that a [providers.NAME] may name:" in shown
+    assert "PROVIDER" in shown and "Adapters that a [providers.NAME] may name, and their own options:" in shown
     assert told(service, "providers", "--adapters") == {"adapters": listed["adapters"]}
 
 

@@ -57,7 +57,9 @@ async def test_each_engine_is_asked_with_its_credential_for_what_it_has() -> Non
     engine.told["/v1/models"] = models
     await engine.start()
     address = f"http://127.0.0.1:{engine.port}"
+    cloud = {"region": "eu-west-1"}
     providers = {
+        "signed": ProviderConfig("bedrock", address + "/aws", "env:AWS_KEYS", cloud),
         "good": ProviderConfig("openai", address, "env:ENGINE_KEY"),
         "bare": ProviderConfig("openai", address + "/v1"),
         "unset": ProviderConfig("openai", address, "env:NO_SUCH_VARIABLE_HERE"),
@@ -66,6 +68,7 @@ async def test_each_engine_is_asked_with_its_credential_for_what_it_has() -> Non
     }
     targets = {
         "fits": ("good", "here"),
+        "signed": ("signed", "a.model-v1:0"),
         "misfit": ("good", "nowhere"),
         "refused": ("bare", "here"),
         "lost": ("gone", "x"),
@@ -75,11 +78,16 @@ async def test_each_engine_is_asked_with_its_credential_for_what_it_has() -> Non
     models_of |= {name: ModelConfig((Target("good", "here", lora=lora),)) for name, lora in {"adapted": "sql", "unloaded": "poems"}.items()}
     directory = Directory(1, "hash", providers, models_of)
     try:
-        facts = await engines.look(directory, {"ENGINE_KEY": " secret\n"})
+        facts = await engines.look(
+            directory, {"ENGINE_KEY": " secret\n", "AWS_KEYS": '{"access_key_id": "AKIA1", "secret_access_key": "s"}'}
+        )
     finally:
         await engine.stop()
-    assert {each.provider: each.status for each in facts.endpoints} == {"good": 200, "bare": 401, "unset": 401, "gone": None}
-    assert {asked.path for asked in engine.got} == {"/v1/models"}
+    assert {each.provider: each.status for each in facts.endpoints} == {"good": 200, "bare": 401, "unset": 401, "gone": None, "signed": 404}
+    assert {asked.path for asked in engine.got} == {"/v1/models", "/"}
+    assert all("authorization" not in asked.headers for asked in engine.got if asked.path == "/"), (
+        "AWS is asked whether it answers, no more"
+    )
     told = {(each.severity, each.message.partition(" on ")[0].partition(":")[0]) for each in engines.judge(facts, directory)}
     assert told == {
         ("wrong", "Provider unset"),  # once, for want of its credential

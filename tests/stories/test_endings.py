@@ -207,7 +207,8 @@ async def test_the_next_target_serves_while_nothing_has_reached_the_caller(
             case "silence":
                 await silent(asked)
             case status:
-                await asked.answer(int(status), b'{"error": {"message": "no"}}')
+                # At once: a longer rest than none would be felt by the next story.
+                await asked.answer(int(status), b'{"error": {"message": "no"}}', "retry-after: 0\r\n")
 
     engine.script = script
     second_engine.script = streaming(*HELLO) if stream else Asked.whole
@@ -297,3 +298,22 @@ async def _until(claim: Any, within_s: float = 5) -> None:
     async with asyncio.timeout(within_s):
         while not claim():
             await asyncio.sleep(0.005)
+
+
+async def test_an_account_that_is_used_up_is_not_asked_again_by_a_clients_own_retries(service: Service, engine: ScriptedEngine):
+    async def spent(asked: Asked) -> None:
+        await asked.answer(429, b'{"error": {"message": "You have used it up.", "type": "x", "code": "insufficient_quota"}}')
+
+    # An account of its own: it is left alone for a while, which no other story is to feel.
+    service.apply(f"""
+        [providers.account]
+        adapter = "openai"
+        base_url = "http://127.0.0.1:{engine.port}"
+        [models]
+        account = {{ targets = [{{ provider = "account", model = "engine-model" }}] }}
+    """)
+    engine.script = spent
+    async with openai.AsyncOpenAI(base_url=service.url + "/v1", api_key=service.key, max_retries=2) as sdk:
+        with pytest.raises(openai.RateLimitError, match="used it up"):
+            await sdk.chat.completions.create(model="account", messages=[{"role": "user", "content": "Hi"}])
+    assert len(engine.asked) == 1

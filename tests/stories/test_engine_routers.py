@@ -14,7 +14,12 @@ from tests.stories.service import Service
 
 CHAT = "/v1/chat/completions"
 HI: Any = [{"role": "user", "content": "Hello!"}]
-ERRORS = [pytest.param(name, said, id=f"{name}: {what}") for name, router in ROUTERS.items() for what, said in router.errors.items()]
+# A router that has been overloaded rests for a while, in which another target is asked first: so what is nobody else's to mend comes first.
+ERRORS = [
+    pytest.param(name, said, id=f"{name}: {what}")
+    for name, router in ROUTERS.items()
+    for what, said in sorted(router.errors.items(), key=lambda each: each[1].means == "Overloaded")
+]
 
 
 @pytest.fixture(scope="module")

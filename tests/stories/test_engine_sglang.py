@@ -135,9 +135,9 @@ async def test_a_routers_refusals_are_overload(client: httpx.AsyncClient, sglang
     sglang.server.script = router
     answer = await client.post("/v1/chat/completions", json={"model": "sglang", "messages": HI})
     assert (answer.status_code, answer.headers["retry-after"]) == (told, "2")
-    assert answer.json()["error"] | {"param": None} == {
-        **{"message": "too much to do", "type": "rate_limit_exceeded", "code": answer.json()["error"]["code"], "param": None}
-    }
+    error = answer.json()["error"]
+    assert (error["message"], error["type"], error["param"]) == ("too much to do", "rate_limit_exceeded", None)
+    assert error["details"] == {"provider": "sglang", "provider_status": status, "provider_code": code}
 
 
 @whole_or_stream

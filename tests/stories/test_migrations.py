@@ -69,3 +69,25 @@ async def test_two_that_migrate_at_once_and_one_that_migrates_again_do_no_harm(b
         assert await connection.fetchval("SELECT version FROM directory_version") == 7
     finally:
         await connection.close()
+
+
+async def test_what_was_recorded_before_there_were_hosts_stays_as_it_was(blank_database: str) -> None:
+    connection = await connect(blank_database)
+    try:
+        await connection.execute("CREATE TABLE credentials ()")  # so the seventh fails
+        with pytest.raises(ProgrammingError):
+            await migrate(blank_database)
+        assert await connection.fetchval("SELECT version_num FROM alembic_version") == "0006"
+        await connection.execute("DROP TABLE credentials; CREATE TABLE kept PARTITION OF inferences DEFAULT")
+        # Whatever must not be null, with the least that it may hold.
+        least = {"text": "'x'", "uuid": "gen_random_uuid()", "boolean": "false", "timestamp with time zone": "now()", "jsonb": "'{}'"}
+        wanted = await connection.fetch(
+            "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'inferences' AND is_nullable = 'NO'"
+        )
+        names, values = zip(*((row["column_name"], least.get(row["data_type"], "7")) for row in wanted), strict=True)
+        await connection.execute(f"INSERT INTO inferences ({', '.join(names)}) VALUES ({', '.join(values)})")
+        (before,) = await connection.fetch("SELECT * FROM inferences")
+        await migrate(blank_database)
+        assert [dict(row) for row in await connection.fetch("SELECT * FROM inferences")] == [{**before, "usage_more": None}]
+    finally:
+        await connection.close()

@@ -1,0 +1,67 @@
+"""What hosts say of how much more they let through, in the headers that each has for it."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from providers.allowance import Room, read_allowance
+
+# By the monotonic clock, and in Unix time: 2026-11-21T12:00:00Z.
+NOW, NOW_S = 500.0, 1_795_262_400.0
+
+
+def rooms(headers: Mapping[str, str]) -> set[Room]:
+    told = read_allowance([(name.encode(), value.encode()) for name, value in headers.items()], NOW, NOW_S)
+    return set() if told is None else set(told.rooms)
+
+
+@pytest.mark.parametrize(
+    ("reset", "left_s"),
+    [
+        ("2ms", 0.002),
+        ("1s", 1),
+        ("6m0s", 360),
+        ("1h2m3.5s", 3723.5),
+        ("2m59.56s", 179.56),
+        ("17", 17),
+        ("0.5", 0.5),
+        ("2026-11-21T12:01:00Z", 60),
+        ("2026-11-21T11:00:00Z", 0),
+        (str(int(NOW_S) + 30), 30),
+        (str(int(NOW_S) * 1000 + 30_000), 30),
+        ("999999999d", 86_400),
+    ],
+)
+def test_when_there_is_room_again_is_read_in_every_way_in_which_it_is_said(reset: str, left_s: float):
+    (room,) = rooms({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": reset})
+    assert room.resets_at == pytest.approx(NOW + left_s)  # pyright: ignore[reportUnknownMemberType]
+
+
+def test_hosts_put_the_resource_in_different_places():
+    assert rooms({"X-RateLimit-Limit-Requests": "500", "x-ratelimit-remaining-requests": "499"}) == {Room("requests", 500, 499)}
+    assert rooms({"anthropic-ratelimit-input-tokens-limit": "9", "anthropic-ratelimit-input-tokens-remaining": "8"}) == {
+        Room("input-tokens", 9, 8)
+    }
+    assert rooms({"x-ratelimit-limit": "2", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "1"}) == {Room("requests", 2, 0, NOW + 1)}
+    assert rooms({"x-ratelimit-remaining-req-minute": "92"}) == {Room("req-minute", None, 92)}
+    assert rooms({"x-ratelimit-limit-tokens-prompt": "60000"}) == {Room("tokens-prompt", 60000)}
+    assert rooms({"x-ratelimit-over-limit": "no", "x-request-id": "1", "content-type": "x"}) == set()
+
+
+def test_room_that_is_spent_is_waited_for_if_it_is_known_how_long():
+    def until(headers: Mapping[str, str]) -> float:
+        told = read_allowance([(name.encode(), value.encode()) for name, value in headers.items()], NOW, NOW_S)
+        assert told is not None
+        return told.spent_until
+
+    assert until({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "20s"}) == NOW + 20
+    assert until({"x-ratelimit-remaining-requests": "1", "x-ratelimit-reset-requests": "20s"}) < NOW
+    assert until({"x-ratelimit-remaining-requests": "0"}) < NOW
+
+
+@given(some.lists(some.tuples(some.sampled_from([b"x-ratelimit-reset-a", b"x-ratelimit-remaining", b"x-ratelimit--limit"]), some.binary())))
+def test_nothing_that_is_said_breaks_it(headers: list[tuple[bytes, bytes]]):
+    told = read_allowance(headers, NOW, NOW_S)
+    assert told is None or all(room.resets_at is None or NOW <= room.resets_at <= NOW + 86_400 for room in told.rooms)

@@ -1,0 +1,311 @@
+"""Laws of Bedrock's adapter: where it is asked, as whom, in which API, and what it says of errors; embeddings and counts of tokens."""
+
+import base64
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from providers.catalogue import build
+from providers.credentials import NoCredential, Unsigned
+from providers.dialect import Stamp
+from providers.dialects.catalogue import DIALECTS
+from providers.dialects.openai_embeddings import OpenAIEmbeddings
+from providers.errors import (
+    CredentialRefused,
+    Failed,
+    Garbled,
+    Missing,
+    NotOffered,
+    Overloaded,
+    Refused,
+    TimedOut,
+    Unsupported,
+    UpstreamError,
+)
+from providers.hosted.bedrock import Bedrock
+from providers.provider import BadOption, Provider
+from providers.wire import Body
+from tests.laws.chats import STAMP
+
+HOME = "https://bedrock-runtime.{region}.amazonaws.com"
+CLAUDE, NOVA, LLAMA, GPT = "us.anthropic.claude-opus-4-6-v1", "amazon.nova-lite-v1:0", "meta.llama3-70b-instruct-v1:0", "openai.gpt-oss-20b"
+ARN = "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/abc"
+KEYS = '{"access_key_id":"AKID","secret_access_key":"of a test","region":"eu-west-1"}'
+
+
+def bedrock(**options: Any) -> Provider:
+    return build("bedrock", "aws", {"region": "us-east-1", **options})
+
+
+def never(field: str) -> bool:
+    return False
+
+
+@pytest.mark.parametrize(
+    ("dialect", "model", "stream", "path"),
+    [
+        ("bedrock_converse", NOVA, False, "/model/amazon.nova-lite-v1%3A0/converse"),
+        ("bedrock_converse", NOVA, True, "/model/amazon.nova-lite-v1%3A0/converse-stream"),
+        ("anthropic_messages", CLAUDE, False, f"/model/{CLAUDE}/invoke"),
+        ("anthropic_messages", CLAUDE, True, f"/model/{CLAUDE}/invoke-with-response-stream"),
+        ("bedrock_llama", LLAMA, False, "/model/meta.llama3-70b-instruct-v1%3A0/invoke"),
+        ("bedrock_embeddings", "amazon.titan-embed-text-v2:0", False, "/model/amazon.titan-embed-text-v2%3A0/invoke"),
+        ("bedrock_count_tokens", CLAUDE, False, "/model/anthropic.claude-opus-4-6-v1/count-tokens"),
+        (
+            *("bedrock_converse", ARN, False),
+            "/model/arn%3Aaws%3Abedrock%3Aus-east-1%3A123456789012%3Aapplication-inference-profile%2Fabc/converse",
+        ),
+    ],
+)
+def test_an_address_names_the_model_escaped_once(dialect: str, model: str, stream: bool, path: str):
+    url = bedrock().url(HOME, dialect, model, stream)
+    assert (url.host, url.raw_path.decode()) == ("bedrock-runtime.us-east-1.amazonaws.com", path)
+    elsewhere = bedrock().url("http://127.0.0.1:9/some/prefix/", dialect, model, stream)
+    assert elsewhere.raw_path.decode() == "/some/prefix" + path
+
+
+@pytest.mark.parametrize(
+    ("dialect", "path"),
+    [
+        ("openai_chat", "/v1/chat/completions"),
+        ("openai_responses", "/v1/responses"),
+        ("anthropic_messages", "/anthropic/v1/messages"),
+    ],
+)
+def test_mantle_has_addresses_of_its_own(dialect: str, path: str):
+    url = bedrock(api="mantle").url(HOME, dialect, GPT)
+    assert (url.host, url.path) == ("bedrock-mantle.us-east-1.api.aws", path)
+    assert bedrock(api="mantle").url("http://127.0.0.1:9/p/v1", dialect, GPT).path == "/p" + path
+
+
+@pytest.mark.parametrize(
+    ("api", "model", "spoken"),
+    [
+        (None, CLAUDE, ("bedrock_converse", "anthropic_messages")),
+        (None, NOVA, ("bedrock_converse",)),
+        (None, LLAMA, ("bedrock_converse", "bedrock_llama")),
+        (None, ARN, ("bedrock_converse",)),
+        ("converse", CLAUDE, ("bedrock_converse",)),
+        ("invoke", CLAUDE, ("anthropic_messages",)),
+        ("invoke", NOVA, ()),
+        ("mantle", GPT, ("openai_chat", "openai_responses")),
+        ("mantle", CLAUDE, ("anthropic_messages",)),
+    ],
+)
+def test_a_model_is_asked_in_what_it_knows(api: str | None, model: str, spoken: tuple[str, ...]):
+    assert bedrock(**({} if api is None else {"api": api})).spoken_for(model) == spoken
+
+
+async def no_fetch(request: httpx.Request) -> tuple[int, bytes]:
+    raise AssertionError("nothing here has to be fetched")
+
+
+def test_a_key_of_bedrocks_own_is_shown_and_nothing_is_signed():
+    provider = bedrock()
+    assert dict(provider.headers("bedrock-api-key", "bedrock_converse"))["authorization"] == "Bearer bedrock-api-key"
+    assert provider.signer("bedrock-api-key", no_fetch) is None and provider.signer(None, no_fetch) is None
+    assert "authorization" not in dict(provider.headers(KEYS, "bedrock_converse"))
+
+
+@pytest.mark.parametrize(("options", "service"), [({}, "us-east-1/bedrock/"), ({"api": "mantle"}, "us-east-1/bedrock-mantle/")])
+async def test_keys_sign_for_the_api_that_is_asked(options: dict[str, Any], service: str):
+    signer = bedrock(**options).signer(KEYS, no_fetch)
+    assert signer is not None
+    signed = dict(await signer.sign(Unsigned("POST", bedrock(**options).url(HOME, "anthropic_messages", CLAUDE), [], b"{}")))
+    assert service.encode() in signed[b"authorization"] and b"of a test" not in signed[b"authorization"]
+
+
+def test_a_region_may_come_with_the_keys_and_not_with_a_key():
+    provider = build("bedrock", "aws", {})
+    url = provider.url(HOME, "bedrock_converse", NOVA)
+    assert provider.located(url, KEYS).host == "bedrock-runtime.eu-west-1.amazonaws.com"
+    with pytest.raises(NoCredential, match="region"):
+        provider.located(url, "bedrock-api-key")
+    assert bedrock().located(bedrock().url(HOME, "bedrock_converse", NOVA), "bedrock-api-key").host.startswith("bedrock-runtime.us-east-1.")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"api": "convers"},
+        {"region": "over there"},
+        {"guardrail": {"id": "g"}},
+        {"guardrail": {"id": "g", "version": "newest"}},
+        {"guardrail": {"id": "g", "version": "1"}, "api": "mantle"},
+        {"guardrail": {"id": "g", "version": "1"}, "api": "invoke"},
+        {"guardrail": {"id": "g", "version": "1"}, "dialects": ["anthropic_messages"]},
+        {"reads_s3": "yes"},
+        {"max_tokens": 0},
+    ],
+)
+def test_options_that_mean_nothing_are_refused(options: dict[str, Any]):
+    with pytest.raises(BadOption):
+        bedrock(**options)
+
+
+def test_claude_is_asked_as_the_cloud_wants_it():
+    provider = bedrock(anthropic_beta=["a"], max_tokens=77)
+    body = Body.read(b'{"model":"x","stream":true,"messages":[]}')
+    provider.bend(body, "anthropic_messages", never)
+    assert provider.tell_betas(body, "anthropic_messages", b"b, a") == b""
+    provider.name_model(body, "anthropic_messages", CLAUDE, True)
+    told = json.loads(body.write())
+    assert told == {"messages": [], "max_tokens": 77, "anthropic_version": "bedrock-2023-05-31", "anthropic_beta": ["b", "a"]}
+
+
+def test_mantle_is_asked_as_its_dialects_are():
+    provider = bedrock(api="mantle", anthropic_beta=["a"])
+    body = Body.read(b'{"model":"x","messages":[]}')
+    provider.name_model(body, "openai_chat", GPT, False)
+    assert json.loads(body.write()) == {"model": GPT, "messages": []} and provider.unwrapping("anthropic_messages") is None
+    assert dict(provider.headers("k", "anthropic_messages")) == {
+        "authorization": "Bearer k",
+        "anthropic-version": "2023-06-01",
+        "anthropic-beta": "a",
+    }
+    with pytest.raises(NotOffered):
+        provider.name_model(body, "bedrock_embeddings", "amazon.titan-embed-text-v2:0", False)
+
+
+def test_an_operators_guardrail_holds_and_a_callers_own_is_refused_or_dropped():
+    provider = bedrock(guardrail={"id": "g", "version": "1", "trace": True})
+    wanted = {"guardrailIdentifier": "g", "guardrailVersion": "1", "trace": "enabled"}
+    body = Body(messages=[])
+    assert provider.bend(body, "bedrock_converse", never).dropped == [] and body["guardrailConfig"] == wanted
+    with pytest.raises(Unsupported):
+        provider.bend(Body(guardrailConfig={"x": 1}), "bedrock_converse", never)
+    body = Body(guardrailConfig={"x": 1})
+    assert provider.bend(body, "bedrock_converse", lambda _: True).dropped == ["guardrailConfig"] and body["guardrailConfig"] == wanted
+
+
+def test_no_caller_goes_round_an_operators_guardrail_by_another_dialect():
+    for model in (CLAUDE, LLAMA, NOVA):
+        guarded = bedrock(guardrail={"id": "g", "version": "1"})
+        assert guarded.spoken_for(model) == guarded.spoken == ("bedrock_converse",)
+
+
+def test_buckets_are_read_only_where_the_operator_lets_callers_name_them():
+    address = "s3://bucket/picture.png"
+    assert bedrock(reads_s3=True).takes_address(address, "bedrock_converse")
+    assert not bedrock().takes_address(address, "bedrock_converse")
+    assert not bedrock(reads_s3=True).takes_address("https://a.test/picture.png", "bedrock_converse")
+
+
+@pytest.mark.parametrize(
+    ("status", "word", "message", "error", "ours"),
+    [
+        (403, "UnrecognizedClientException", "The security token is invalid.", CredentialRefused, 502),
+        (400, "ExpiredTokenException", "The security token is expired.", CredentialRefused, 502),
+        (403, "AccessDeniedException", "User is not authorized to perform: bedrock:InvokeModel", CredentialRefused, 502),
+        (403, "AccessDeniedException", "You don't have access to the model with the specified model ID.", Missing, 404),
+        (400, "ValidationException", "The provided model identifier is invalid.", Missing, 404),
+        (400, "ValidationException", "Invocation of model ID x with on-demand throughput isn't supported.", Missing, 404),
+        (404, "ResourceNotFoundException", "Could not resolve the foundation model.", Missing, 404),
+        (400, "ValidationException", "messages: roles must alternate", Refused, 400),
+        (429, "ThrottlingException", "Too many tokens, please wait.", Overloaded, 429),
+        (400, "ServiceQuotaExceededException", "No more.", Overloaded, 429),
+        (429, "ModelNotReadyException", "Loading.", Overloaded, 503),
+        (503, "ServiceUnavailableException", "Down.", Overloaded, 503),
+        (408, "ModelTimeoutException", "Slow.", TimedOut, 504),
+        (424, "ModelErrorException", "It failed.", Failed, 502),
+        (500, "InternalServerException", "Oh.", Failed, 502),
+    ],
+)
+def test_an_error_is_what_its_word_says(status: int, word: str, message: str, error: type[UpstreamError], ours: int):
+    body = json.dumps({"message": f"{message} (arn:aws:iam::123456789012:user/x)"}).encode()
+    told = bedrock().read_error(status, {"x-amzn-errortype": f"{word}:http://internal.amazon.com/"}, body)
+    assert (type(told), told.status, told.said_code) == (error, ours, word)
+    assert "123456789012" not in told.message and message[:10] in told.message
+
+
+def test_mantles_errors_are_openais():
+    told = bedrock(api="mantle").read_error(404, {}, b'{"error":{"message":"No such model","code":"model_not_found"}}')
+    assert isinstance(told, Missing) and told.said_code == "model_not_found"
+
+
+EMBEDDING = Bedrock.foreign["openai_embeddings"]
+
+
+def embeds(model: str, **more: Any) -> tuple[Any, list[str]]:
+    raw = json.dumps({"model": "m", "input": "Hi!", **more}).encode()
+    body, dropped = EMBEDDING.write(Body(DIALECTS["openai_embeddings"].open(raw).body), model, never)
+    return json.loads(body.write()), dropped
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "body"),
+    [
+        ("amazon.titan-embed-text-v2:0", {"dimensions": 256}, {"inputText": "Hi!", "dimensions": 256}),
+        ("amazon.titan-embed-text-v1", {"input": ["Hi!"]}, {"inputText": "Hi!"}),
+        ("us.cohere.embed-v4:0", {"dimensions": 512}, {"input_type": "search_document", "texts": ["Hi!"], "output_dimension": 512}),
+        ("cohere.embed-english-v3", {"input_type": "search_query"}, {"input_type": "search_query", "texts": ["Hi!"]}),
+        (
+            "amazon.nova-2-multimodal-embeddings-v1:0",
+            {"dimensions": 384},
+            {
+                "taskType": "SINGLE_EMBEDDING",
+                "singleEmbeddingParams": {
+                    "embeddingPurpose": "GENERIC_INDEX",
+                    "embeddingDimension": 384,
+                    "text": {"truncationMode": "NONE", "value": "Hi!"},
+                },
+            },
+        ),
+    ],
+)
+def test_embeddings_are_asked_for_in_each_makers_shape(model: str, more: dict[str, Any], body: Any):
+    assert embeds(model, user="u", **more) == (body, ["user"])
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "rule"),
+    [
+        ("amazon.titan-embed-text-v2:0", {"input": ["a", "b"]}, "takes 1 in a request at most, not 2"),
+        ("cohere.embed-english-v3", {"input": ["a"] * 97}, "takes 96 in a request at most, not 97"),
+        ("amazon.titan-embed-text-v2:0", {"dimensions": 300}, "one of 256, 512, 1024"),
+        ("amazon.titan-embed-text-v1", {"dimensions": 256}, "one length of its own"),
+        ("cohere.embed-v4:0", {"input": [1, 2]}, "no token ids"),
+        ("cohere.embed-v4:0", {"normalize": True}, "no such field"),
+    ],
+)
+def test_what_embeddings_cannot_be_is_refused_with_its_rule(model: str, more: dict[str, Any], rule: str):
+    with pytest.raises(Unsupported, match=rule):
+        embeds(model, **more)
+
+
+@pytest.mark.parametrize(
+    ("told", "headers", "count"),
+    [
+        ({"embedding": [0.5, 1], "inputTextTokenCount": 3}, {}, 3),
+        ({"embeddings": {"float": [[0.5, 1]]}}, {"x-amzn-bedrock-input-token-count": "4"}, 4),
+        ({"embeddings": [[0.5, 1]]}, {}, None),
+        ({"embeddings": [{"embeddingType": "TEXT", "embedding": [0.5, 1]}]}, {"x-amzn-bedrock-input-token-count": "x"}, None),
+    ],
+)
+def test_embeddings_are_read_in_each_makers_shape(told: Any, headers: dict[str, str], count: int | None):
+    asked = Stamp(STAMP.id, STAMP.episode_id, "a name", 1, wants_usage=True, asked=Body.read(b'{"input":"Hi!"}'))
+    edited = OpenAIEmbeddings().edit(EMBEDDING.read(json.dumps(told).encode(), httpx.Headers(headers), asked), asked)
+    assert json.loads(edited.raw)["data"] == [{"object": "embedding", "index": 0, "embedding": [0.5, 1]}]
+    assert edited.usage is not None and edited.usage.input == count
+
+
+def test_a_model_that_makes_no_embeddings_is_not_asked_for_any():
+    with pytest.raises(NotOffered):
+        embeds(CLAUDE)
+    with pytest.raises(Garbled):
+        EMBEDDING.read(b'{"embeddings":{"int8":[]}}', httpx.Headers(), STAMP)
+
+
+def test_tokens_are_counted_of_the_body_that_claude_would_be_sent():
+    counting = Bedrock.foreign["anthropic_count_tokens"]
+    ask = Body.read(b'{"model":"m","messages":[{"role":"user","content":"Hi!"}],"thinking":{"type":"enabled","budget_tokens":2000}}')
+    body, dropped = counting.write(ask, CLAUDE, never)
+    inner = json.loads(base64.b64decode(body["input"]["invokeModel"]["body"]))
+    assert dropped == [] and inner.keys() == {"messages", "thinking", "anthropic_version", "max_tokens"} and inner["max_tokens"] > 2000
+    assert counting.read(b'{"inputTokens":11}', httpx.Headers(), STAMP) == b'{"input_tokens":11}'
+    with pytest.raises(NotOffered):
+        counting.write(ask, NOVA, never)
+    with pytest.raises(Garbled):
+        counting.read(b"{}", httpx.Headers(), STAMP)

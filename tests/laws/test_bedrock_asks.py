@@ -1,0 +1,287 @@
+"""Laws of what Bedrock's Converse is asked: the rules that it has for a conversation, and what each family of models honours."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+from msgspec.structs import replace
+
+from providers import guided
+from providers.catalogue import build
+from providers.chat import (
+    Audio,
+    ChatRequest,
+    File,
+    Image,
+    Inline,
+    Message,
+    Opaque,
+    Reasoning,
+    Seal,
+    Text,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+)
+from providers.dialect import Concessions
+from providers.dialects.bedrock_converse import BedrockConverse
+from providers.dialects.bedrock_converse.families import plain_id, read_family
+from providers.errors import Unsupported
+from tests.laws.chats import bounded
+from tests.laws.engine_fields import ASKED, SILENT, check, sent
+
+CLAUDE, CLAUDE_45 = "us.anthropic.claude-opus-4-6-v1", "anthropic.claude-sonnet-4-5-20250929-v1:0"
+NOVA, NOVA_2, LLAMA = "amazon.nova-lite-v1:0", "global.amazon.nova-2-lite-v1:0", "us.meta.llama3-3-70b-instruct-v1:0"
+HI = Message("user", (Text("Hi!"),))
+CALL = Message("assistant", (ToolCall("c1", "now", "{}"),))
+RESULT = Message("user", (ToolResult("c1", (Text("noon"),)),))
+NOW = Tool("now", "Tells the time.", Raw(b'{"type":"object"}'))
+CACHED = {"cache_control": Raw(b'{"type":"ephemeral"}')}
+PDF = Inline("application/pdf", "JVBERi0=")
+
+
+def chat(*messages: Message, model: str = CLAUDE, **more: Any) -> ChatRequest:
+    return ChatRequest(origin="openai_chat", model=model, messages=messages or (HI,), **more)
+
+
+def asked(ask: ChatRequest, *, may_drop: bool = False) -> tuple[dict[str, Any], list[str]]:
+    concessions = Concessions(lambda _: may_drop, {}, "bedrock")
+    body = BedrockConverse().write_request(ask, concessions)
+    return json.loads(body.write()), concessions.dropped
+
+
+def refused(ask: ChatRequest) -> str:
+    with pytest.raises(Unsupported) as refusal:
+        asked(ask)
+    return refusal.value.message
+
+
+said = st.sampled_from(["", " ", "Hi.", "\n", "Yes."])
+parts = st.one_of(
+    st.builds(Text, said),
+    st.builds(Image, st.just(Inline("image/png", "iVBORw=="))),
+    st.builds(File, st.just(PDF), st.sampled_from([None, "a_b.pdf", "a  b", "ü"])),
+    st.builds(ToolResult, st.sampled_from(["c1", "c 2", "x" * 80]), st.lists(st.builds(Text, said), max_size=2).map(tuple)),
+)
+answered = st.one_of(st.builds(Text, said), st.builds(ToolCall, st.sampled_from(["c1", "c 2", "x" * 80]), st.just("now"), said))
+messages = st.one_of(
+    st.builds(Message, st.sampled_from(["system", "developer"]), st.lists(st.builds(Text, said), max_size=2).map(tuple)),
+    st.builds(Message, st.just("user"), st.lists(parts, max_size=4).map(tuple)),
+    st.builds(Message, st.just("assistant"), st.lists(answered, max_size=3).map(tuple)),
+)
+
+
+@bounded
+@given(st.lists(messages, max_size=6), st.sampled_from([CLAUDE, NOVA, LLAMA]), st.sampled_from([None, ToolChoice("none")]))
+def test_a_conversation_keeps_the_rules_that_it_has(said: list[Message], model: str, choice: ToolChoice | None):
+    body, _ = asked(chat(*said, model=model, tools=(NOW,), tool_choice=choice), may_drop=True)
+    turns = body["messages"]
+    assert [turn["role"] for turn in turns] == [("user", "assistant")[at % 2] for at in range(len(turns))] and turns
+    names: list[str] = []
+    for turn in turns:
+        blocks = turn["content"]
+        assert blocks and all(block.get("text", "x").strip() for block in blocks)
+        kinds = [next(iter(block)) for block in blocks]
+        assert kinds == sorted(kinds, key=lambda kind: kind != "toolResult")
+        if "document" in kinds:
+            assert "text" in kinds and (model != CLAUDE or "toolResult" not in kinds)
+        if model == LLAMA and "toolResult" in kinds:
+            assert set(kinds) == {"toolResult"}
+        names += [block["document"]["name"] for block in blocks if "document" in block]
+        for block in blocks:
+            id = (block.get("toolUse") or block.get("toolResult") or {"toolUseId": "c"})["toolUseId"]
+            assert len(id) <= 64 and " " not in id
+            assert "toolResult" not in block or block["toolResult"]["content"]
+    assert len(set(names)) == len(names) and all(name.isascii() and "_" not in name and "  " not in name for name in names)
+    if any("toolUse" in block for turn in turns for block in turn["content"]):
+        assert body["toolConfig"]["tools"]
+    elif choice is not None:
+        assert "toolConfig" not in body
+
+
+def test_a_call_and_its_result_agree_about_an_id_that_had_to_be_another():
+    ask = chat(HI, Message("assistant", (ToolCall("a b", "now", "not JSON"),)), Message("user", (ToolResult("a b", ()),)), tools=(NOW,))
+    _, call, result = asked(ask)[0]["messages"]
+    use = call["content"][0]["toolUse"]
+    assert use["toolUseId"] == result["content"][0]["toolResult"]["toolUseId"] and use["input"] == {"_unparsed": "not JSON"}
+
+
+def test_tools_stay_where_a_conversation_has_calls_although_none_may_be_called():
+    told = asked(chat(HI, CALL, RESULT, tools=(NOW, replace(NOW, name="later")), tool_choice=ToolChoice("none")))[0]["toolConfig"]
+    (tool,) = told["tools"]
+    assert tool["toolSpec"]["name"] == "now" and "not available" in tool["toolSpec"]["description"] and "toolChoice" not in told
+    assert asked(chat(HI, CALL, RESULT))[0]["toolConfig"] == told
+
+
+@pytest.mark.parametrize(
+    ("ask", "rule"),
+    [
+        (chat(tools=(replace(NOW, name="a tool"),)), "1 to 64 letters"),
+        (chat(tools=(replace(NOW, name="x" * 65),)), "1 to 64 letters"),
+        (chat(tools=(NOW,), parallel_calls=False), "one call"),
+        (chat(tools=(replace(NOW, strict=True),), model=NOVA), "schema"),
+        (chat(tool_choice=ToolChoice("required")), "no tool"),
+        (chat(temperature=1.5), "from 0 to 1"),
+        (chat(stop=("x",) * 2501), "2500"),
+        (chat(max_tokens=0), "one token"),
+        (chat(top_k=5, model=LLAMA), "Llama"),
+        (chat(seed=1), "no such field"),
+        (chat(n=2), "answers once"),
+        (chat(output=guided.Regex("a+")), "JSON schemas"),
+        (chat(thinking=Thinking("low"), model=LLAMA), "does not reason"),
+        (chat(thinking=Thinking("low"), model="arn:aws:bedrock:us-east-1:1:application-inference-profile/x"), "not known from its id"),
+        (chat(thinking=Thinking("none"), model="openai.gpt-oss-20b-1:0"), "always reasons"),
+        (chat(thinking=Thinking("high"), model=NOVA_2, temperature=0.5), "high effort"),
+        (chat(thinking=Thinking("high"), model=CLAUDE_45, max_tokens=1000), "1024 tokens at least"),
+        (chat(Message("user", (Image(Inline("image/bmp", "Qk0=")),))), "PNG, JPEG, GIF or WebP, not image/bmp"),
+        (chat(Message("user", (File(Inline("application/zip", "UEs=")),))), "not application/zip"),
+        (chat(Message("user", (Audio(Inline("audio/wav", "UklG")),))), "does not hear"),
+        (chat(Message("user", (HI.parts[0],), name="Ada")), "no participants"),
+        (chat(HI, CALL, Message("user", (ToolResult("c1", (Image(Inline("image/png", "iVBORw==")),)),)), model=LLAMA), "text alone"),
+    ],
+)
+def test_what_it_cannot_honour_is_refused_with_its_rule(ask: ChatRequest, rule: str):
+    assert rule in refused(ask)
+    assert asked(ask, may_drop=True)[1]
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking", "fields", "dropped"),
+    [
+        (CLAUDE, Thinking("high"), {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}, []),
+        (CLAUDE, Thinking("none"), {"thinking": {"type": "disabled"}}, []),
+        (CLAUDE, Thinking(adaptive=True, summary="auto"), {"thinking": {"type": "adaptive", "display": "summarized"}}, []),
+        (CLAUDE_45, Thinking("medium"), {"thinking": {"type": "enabled", "budget_tokens": 8192}}, []),
+        (CLAUDE_45, Thinking(budget_tokens=2000), {"thinking": {"type": "enabled", "budget_tokens": 2000}}, []),
+        (NOVA_2, Thinking("low"), {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "low"}}, []),
+        (NOVA_2, Thinking("none"), {"reasoningConfig": {"type": "disabled"}}, []),
+        (NOVA_2, Thinking("max"), {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": "high"}}, ["thinking.effort"]),
+        ("openai.gpt-oss-120b-1:0", Thinking("medium"), {"reasoning_effort": "medium"}, []),
+        ("qwen.qwen3-32b-v1:0", Thinking("medium"), {"reasoning_config": "high"}, ["thinking.effort"]),
+        ("qwen.qwen3-32b-v1:0", Thinking("none"), None, []),
+        (NOVA, Thinking("none"), None, []),
+    ],
+)
+def test_reasoning_is_asked_for_in_each_familys_words(model: str, thinking: Thinking, fields: Any, dropped: list[str]):
+    body, gone = asked(chat(model=model, thinking=thinking))
+    assert (body.get("additionalModelRequestFields"), gone) == (fields, dropped)
+
+
+def test_top_k_is_each_familys_own_field_and_a_callers_own_fields_win():
+    assert asked(chat(top_k=5))[0]["additionalModelRequestFields"] == {"top_k": 5}
+    assert asked(chat(top_k=5, model=NOVA))[0]["additionalModelRequestFields"] == {"inferenceConfig": {"topK": 5}}
+    own = {"additionalModelRequestFields": Raw(b'{"top_k":7,"x":1}')}
+    assert asked(chat(top_k=5, extra=own))[0]["additionalModelRequestFields"] == {"top_k": 7, "x": 1}
+
+
+def test_a_schema_goes_as_a_string_or_in_words_where_there_is_no_field_for_it():
+    output = guided.JsonSchema(Raw(b'{"type":"object"}'), "verdict")
+    inner = {"schema": '{"type":"object"}', "name": "verdict"}
+    assert asked(chat(output=output))[0]["outputConfig"] == {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": inner}}}
+    for ask in (chat(output=output, model=NOVA), chat(output=guided.JsonObject())):
+        body, _ = asked(ask)
+        assert "outputConfig" not in body and "JSON" in body["system"][-1]["text"]
+
+
+def test_what_is_only_asked_in_words_is_looked_at_and_not_promised():
+    bedrock = build("bedrock", "bedrock", {"region": "us-east-1"})
+    format = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
+    for model, how in ((CLAUDE, "enforced"), (NOVA, "validated")):
+        constraint = guided.Constraint(guided.JsonSchema(Raw(b"{}")), "response_format", plain=True)
+        body = BedrockConverse().write_request(chat(output=constraint.output, model=model), Concessions(lambda _: False, {}, "bedrock"))
+        bent = bedrock.bend(body, "bedrock_converse", lambda _: False, constraint)
+        assert bent.guiding is not None and bent.guiding.how == how, format
+
+
+def test_cache_points_follow_what_they_hold_and_are_four_at_most():
+    texts = tuple(Text(f"text {at}", extra=CACHED) for at in range(4))
+    document = File(PDF, "a", CACHED)
+    body, dropped = asked(chat(Message("system", texts[:1]), Message("user", (*texts, document)), tools=(replace(NOW, extra=CACHED),)))
+    kinds = [next(iter(block)) for block in body["messages"][0]["content"]]
+    assert kinds == ["text", "text", "cachePoint", "text", "cachePoint", "text", "cachePoint", "document", "text", "cachePoint"]
+    assert body["system"] == [{"text": "text 0"}] and dropped == ["cache_control"]
+    hour = {"cache_control": Raw(b'{"type":"ephemeral","ttl":"1h"}')}
+    (_, point) = asked(chat(Message("user", (Text("x", extra=hour),))))[0]["messages"][0]["content"]
+    assert point == {"cachePoint": {"type": "default", "ttl": "1h"}}
+    body, dropped = asked(chat(Message("user", texts[:1]), model=LLAMA))
+    assert body["messages"][0]["content"] == [{"text": "text 0"}] and dropped == ["messages[0].content[0].cache_control"]
+
+
+def test_hints_go_with_a_word_and_metadata_goes_where_the_log_can_hold_it():
+    body, dropped = asked(chat(metadata={"team": "search", "odd": "ü"}, user="ada", store=True, service_tier="flex", cache_key="k"))
+    assert body["requestMetadata"] == {"team": "search", "user": "ada"} and body["serviceTier"] == {"type": "flex"}
+    assert set(dropped) == {"metadata", "store", "cache_key"}
+
+
+def test_sealed_reasoning_goes_back_to_its_minter_and_to_nobody_else():
+    mine, theirs = Reasoning("Hm.", Seal("bedrock_converse", "sig")), Reasoning("Hm.", Seal("gemini", "sig"))
+    claudes = Reasoning("", Seal("anthropic_messages", "s2"))
+    hidden = Opaque("bedrock_converse", Raw(b'{"type":"redacted_thinking","data":"eA=="}'))
+    answer = Message("assistant", (mine, theirs, claudes, hidden, Text("Yes.")))
+    body, dropped = asked(chat(HI, answer, HI))
+    signed = [{"text": "Hm.", "signature": "sig"}, {"text": "", "signature": "s2"}]
+    assert body["messages"][1]["content"] == [
+        *({"reasoningContent": {"reasoningText": each}} for each in signed),
+        {"reasoningContent": {"redactedContent": "eA=="}},
+        {"text": "Yes."},
+    ]
+    assert dropped == ["reasoning.seal", "reasoning"]
+
+
+@pytest.mark.parametrize(
+    ("model", "id", "family"),
+    [
+        ("eu.anthropic.claude-3-5-sonnet-20240620-v1:0", "anthropic.claude-3-5-sonnet-20240620-v1:0", "Claude"),
+        ("us-gov.amazon.nova-pro-v1:0", "amazon.nova-pro-v1:0", "Nova"),
+        ("arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.meta.llama3-3-70b-instruct-v1:0", LLAMA[3:], "Llama"),
+        ("arn:aws:bedrock:us-east-1::foundation-model/qwen.qwen3-32b-v1:0", "qwen.qwen3-32b-v1:0", "Qwen"),
+    ],
+)
+def test_a_models_family_is_known_wherever_it_runs(model: str, id: str, family: str):
+    assert (plain_id(model), read_family(model).name) == (id, family)
+
+
+BEDROCK = build("bedrock", "bedrock", {"region": "us-east-1", "api": "converse"})
+SPEC: dict[str, Any] = {"toolSpec": {"name": "now", "inputSchema": {"json": {"type": "object", "properties": {}}}}}
+IN_WORDS = (
+    "Answer with JSON and with nothing else: no words before or after it, and no code fence around it. "
+    'It is valid by this JSON schema: {"type":"object"}'
+)
+# Of a model whose family its id does not tell.
+VERDICTS: Mapping[str, Mapping[str, Any] | str] = {
+    **dict.fromkeys(ASKED, "refused"),
+    "tools": {"toolConfig": {"tools": [SPEC]}},
+    "functions": {
+        "toolConfig": {"tools": [{"toolSpec": {**SPEC["toolSpec"], "inputSchema": {"json": {"type": "object", "properties": {}}}}}]}
+    },
+    "tool_choice": {"toolConfig": {"tools": [SPEC], "toolChoice": {"any": {}}}},
+    "max_tokens": {"inferenceConfig": {"maxTokens": 7}},
+    "max_completion_tokens": {"inferenceConfig": {"maxTokens": 7}},
+    "temperature": {"inferenceConfig": {"temperature": 0.5}},
+    "top_p": {"inferenceConfig": {"topP": 0.5}},
+    "stop": {"inferenceConfig": {"stopSequences": ["END"]}},
+    "metadata": {"requestMetadata": {"a": "b"}},
+    "user": {"requestMetadata": {"user": "u"}},
+    "service_tier": {"serviceTier": {"type": "flex"}},
+    **{key: {"system": [{"text": IN_WORDS}]} for key in ("guided_json", "structured_outputs", "json_schema")},
+    "response_format": {"system": [{"text": IN_WORDS.replace(":", ": ").replace(":  ", ": ")}]},
+    **dict.fromkeys(("store", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "prediction"), "hint"),
+    "guided_decoding_backend": "hint",
+}
+
+
+@pytest.mark.parametrize("field", sorted(ASKED.keys() - {"top_logprobs"}))  # which stands beside `logprobs`, and that is refused
+def test_every_field_is_honoured_refused_or_reported(field: str):
+    check(BEDROCK, field, VERDICTS[field])
+
+
+@pytest.mark.parametrize("field", SILENT)
+def test_what_asks_for_nothing_goes_without_a_word(field: str):
+    body, dropped = sent(BEDROCK, {field: SILENT[field]})
+    assert dropped == [] and not body.keys() - {"messages", "inferenceConfig"}

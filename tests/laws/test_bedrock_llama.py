@@ -1,0 +1,70 @@
+"""Laws of raw prompts to Bedrock's Llama: three parameters and no others, and answers whole or in pieces."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from providers.chat import ChatRequest, Text, Tool, Usage
+from providers.dialect import Concessions
+from providers.dialects.bedrock_llama import BedrockLlama
+from providers.errors import CutShort, Garbled, Unsupported
+from providers.events import Event, fold
+from providers.wire import frame
+from tests.laws.chats import bounded
+
+LLAMA = BedrockLlama()
+
+
+def asked(may_drop: bool = False, **more: Any) -> tuple[Any, list[str]]:
+    concessions = Concessions(lambda _: may_drop, {}, "bedrock")
+    body = LLAMA.write_request(ChatRequest("openai_completions", "m", prompt="Once", **more), concessions)
+    return json.loads(body.write()), concessions.dropped
+
+
+def test_a_prompt_goes_with_the_three_parameters_that_there_are():
+    body, dropped = asked(max_tokens=5, temperature=0.5, top_p=0.9, user="u", n=1, extra={"echo": Raw(b"false")})
+    assert body == {"model": "m", "prompt": "Once", "max_gen_len": 5, "temperature": 0.5, "top_p": 0.9} and dropped == ["user"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        *({"stop": ("x",)}, {"seed": 1}, {"n": 2}, {"top_k": 5}, {"logprobs": True}, {"max_tokens": 4096}, {"temperature": 1.5}),
+        *({"tools": (Tool("now"),)}, {"extra": {"echo": Raw(b"true")}}, {"extra": {"min_p": Raw(b"0.1")}}),
+    ],
+)
+def test_what_it_has_no_field_for_is_refused(more: dict[str, Any]):
+    with pytest.raises(Unsupported):
+        asked(**more)
+    assert asked(True, **more)[0].keys() == {"model", "prompt"}
+
+
+PIECES = [
+    {"generation": "A ", "prompt_token_count": 3, "generation_token_count": 1, "stop_reason": None},
+    {"generation": "span.", "prompt_token_count": None, "generation_token_count": 2, "stop_reason": None},
+    {"generation": "", "prompt_token_count": None, "generation_token_count": 3, "stop_reason": "stop"},
+]
+
+
+@bounded
+@given(st.integers(0, 400))
+def test_pieces_are_an_answer_however_they_are_cut(cut: int):
+    raw = b"".join(frame(json.dumps(each).encode()) for each in PIECES)
+    reader = LLAMA.reader()
+    told: list[Event] = [*reader.feed(raw[:cut]), *reader.feed(raw[cut:]), *reader.end()]
+    whole = {"generation": "A span.", "prompt_token_count": 3, "generation_token_count": 3, "stop_reason": "stop"}
+    assert fold(told) == LLAMA.read_response(json.dumps(whole).encode())
+    assert fold(told).choices[0].parts == (Text("A span."),) and fold(told).usage == Usage(3, 3) and reader.done
+
+
+def test_half_an_answer_is_none():
+    reader = LLAMA.reader()
+    list(reader.feed(frame(json.dumps(PIECES[0]).encode())))
+    with pytest.raises(CutShort):
+        reader.end()
+    with pytest.raises(Garbled):
+        LLAMA.read_response(b'{"outputs":[]}')

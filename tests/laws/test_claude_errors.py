@@ -1,0 +1,85 @@
+"""Laws of Anthropic's errors: each is what it is, with the wait and the word that came with it, within a stream too."""
+
+import json
+from typing import Any
+
+import pytest
+
+from providers.dialects.anthropic_messages import AnthropicMessages
+from providers.errors import CredentialRefused, Exhausted, Failed, Missing, Overloaded, Refused, UpstreamError
+from providers.events import Delta, Event
+from providers.hosted.anthropic import Anthropic
+
+HOST = Anthropic("claude", {})
+
+
+def failed(status: int, body: Any, **headers: str) -> UpstreamError:
+    raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    return HOST.read_error(status, {name.replace("_", "-"): value for name, value in headers.items()}, raw)
+
+
+def told(kind: str, message: str = "x", **more: Any) -> dict[str, Any]:
+    return {"type": "error", "error": {"type": kind, "message": message, **more}, "request_id": "req_1"}
+
+
+LOW = "Your credit balance is too low to access the Anthropic API."
+OVER = "You have reached your specified API usage limits. You will regain access on 2026-12-01 at 00:00 UTC."
+PAGE = "<!DOCTYPE html><html><title>Attention Required! | Cloudflare</title></html>"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "status", "word"),
+    [
+        (failed(400, told("invalid_request_error"), x_should_retry="false"), Refused, 400, "invalid_request_error"),
+        (failed(400, told("invalid_request_error", LOW)), Exhausted, 502, "invalid_request_error"),
+        (failed(400, told("invalid_request_error", OVER)), Exhausted, 502, "invalid_request_error"),
+        (failed(401, told("authentication_error")), CredentialRefused, 502, "authentication_error"),
+        (failed(402, told("billing_error")), Exhausted, 502, "billing_error"),
+        (failed(403, told("permission_error")), CredentialRefused, 502, "permission_error"),
+        (failed(403, PAGE), Failed, 502, None),
+        (failed(404, told("not_found_error", "model: x")), Missing, 404, "not_found_error"),
+        (failed(409, told("invalid_request_error"), x_should_retry="true"), Overloaded, 503, "invalid_request_error"),
+        (failed(413, PAGE), Refused, 413, None),
+        (failed(429, told("rate_limit_error"), retry_after="7"), Overloaded, 429, "rate_limit_error"),
+        (failed(429, told("rate_limit_error"), x_should_retry="false"), Exhausted, 429, "rate_limit_error"),
+        (
+            failed(429, told("rate_limit_error", details={"error_code": "enforced_spend_limit_reached"})),
+            Exhausted,
+            429,
+            "enforced_spend_limit_reached",
+        ),
+        (failed(500, told("api_error")), Failed, 502, "api_error"),
+        (failed(520, PAGE), Failed, 502, None),
+        (failed(529, told("overloaded_error")), Overloaded, 503, "overloaded_error"),
+    ],
+)
+def test_errors_are_what_they_are(error: UpstreamError, kind: type[UpstreamError], status: int, word: str | None):
+    assert (type(error), error.status, error.said_code) == (kind, status, word)
+
+
+def test_how_long_to_wait_is_kept():
+    assert failed(429, told("rate_limit_error"), retry_after="7").retry_after_s == 7
+    assert failed(409, told("invalid_request_error"), x_should_retry="true", retry_after="3").retry_after_s == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [("overloaded_error", Overloaded), ("api_error", Failed), ("rate_limit_error", Overloaded), ("billing_error", Exhausted)],
+)
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_an_error_within_a_stream_is_told_after_all_that_came_before_it(kind: str, error: type[UpstreamError], size: int):
+    events = [
+        {"type": "message_start", "message": {"model": "m", "usage": {"input_tokens": 8, "output_tokens": 1}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hel"}},
+        told(kind),
+    ]
+    stream = "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in events).encode()
+    reader = AnthropicMessages().reader()
+    came: list[Event] = []
+    with pytest.raises(error) as raised:
+        for start in range(0, len(stream), size):
+            for event in reader.feed(stream[start : start + size]):
+                came.append(event)
+    assert type(raised.value) is error and raised.value.said_code == kind
+    assert [event.text for event in came if isinstance(event, Delta)] == ["Hel"]

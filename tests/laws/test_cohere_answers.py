@@ -1,0 +1,250 @@
+"""Laws of what Cohere answers: streams and whole answers mean the same, however they are cut, and every caller can give them back."""
+
+import json
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from providers.chat import ChatResponse, Reasoning, Text, ToolCall, Usage
+from providers.dialect import Concessions
+from providers.dialects.catalogue import CHAT_DIALECTS
+from providers.dialects.cohere_chat import CohereChat
+from providers.errors import CredentialRefused, CutShort, Exhausted, Failed, Garbled, Missing, Overloaded, Refused, TimedOut, UpstreamError
+from providers.events import Event, fold
+from providers.hosted.cohere import Cohere
+from tests.laws.asking import nothing
+from tests.laws.chats import STAMP, bounded, cuts
+
+DIALECT = CohereChat()
+USAGE = {
+    "billed_units": {"input_tokens": 7.0, "output_tokens": 5.0},
+    "tokens": {"input_tokens": 70, "output_tokens": 9, "reasoning_tokens": 2},
+    "cached_tokens": 60,
+}
+COUNTED = Usage(7, 5, reasoning=2)
+SOURCES = [{"type": "document", "id": "doc:0", "document": {"id": "doc:0", "title": "A page", "url": "https://example.org/a", "text": "…"}}]
+
+
+def cited(start: int, end: int, at: int | None, kind: str = "TEXT_CONTENT") -> dict[str, Any]:
+    return {"start": start, "end": end, "text": "x", "sources": SOURCES, "type": kind, **({} if at is None else {"content_index": at})}
+
+
+def event(kind: str, index: int | None = None, **delta: Any) -> dict[str, Any]:
+    return {"type": kind, **({} if index is None else {"index": index}), **({"delta": delta} if delta else {})}
+
+
+def content(kind: str, index: int, **piece: str) -> dict[str, Any]:
+    return event(f"content-{kind}", index, message={"content": piece})
+
+
+def call(kind: str, index: int, **told: Any) -> dict[str, Any]:
+    return event(f"tool-call-{kind}", index, message={"tool_calls": told})
+
+
+START: dict[str, Any] = {
+    "id": "x",
+    "type": "message-start",
+    "delta": {"message": {"role": "assistant", "content": [], "tool_calls": [], "citations": []}},
+}
+END = event("message-end", finish_reason="TOOL_CALL", usage=USAGE)
+ANSWER: list[dict[str, Any]] = [
+    START,
+    content("start", 0, type="thinking", thinking=""),
+    content("delta", 0, thinking="Let "),
+    content("delta", 0, thinking="me see."),
+    event("content-end", 0),
+    content("start", 1, type="text", text=""),
+    content("delta", 1, text="It is "),
+    event("citation-start", 0, message={"citations": cited(0, 2, 1)}),
+    event("citation-end", 0),
+    event("citation-start", 1, message={"citations": cited(0, 3, 0, "THINKING_CONTENT")}),
+    content("delta", 1, text="so."),
+    event("content-end", 1),
+    event("citation-start", 2, message={"citations": cited(3, 5, 1)}),
+    event("tool-plan-delta", message={"tool_plan": "I will "}),
+    event("tool-plan-delta", message={"tool_plan": "add."}),
+    call("start", 0, id="add_1", type="function", function={"name": "add", "arguments": ""}),
+    call("delta", 0, function={"arguments": '{"a":'}),
+    call("delta", 0, function={"arguments": "1}"}),
+    event("tool-call-end", 0),
+    call("start", 1, id="now_2", type="function", function={"name": "now", "arguments": ""}),
+    event("tool-call-end", 1),
+    {"type": "debug", "prompt": "?"},
+    END,
+]
+WHOLE = {
+    "id": "x",
+    "finish_reason": "TOOL_CALL",
+    "usage": USAGE,
+    "message": {
+        "role": "assistant",
+        "content": [{"type": "thinking", "thinking": "Let me see."}, {"type": "text", "text": "It is so."}],
+        "citations": [cited(0, 2, 1), cited(0, 3, 0, "THINKING_CONTENT"), cited(3, 5, 1)],
+        "tool_plan": "I will add.",
+        "tool_calls": [
+            {"id": "add_1", "type": "function", "function": {"name": "add", "arguments": '{"a":1}'}},
+            {"id": "now_2", "type": "function", "function": {"name": "now"}},
+        ],
+    },
+}
+
+
+def wire(*events: Any) -> bytes:
+    frames = [f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in events]
+    return "".join([*frames, "data: [DONE]\n\n"]).encode()
+
+
+def read(*blocks: bytes) -> list[Event]:
+    reader = DIALECT.reader()
+    return [event for block in blocks for event in reader.feed(block)] + [*reader.end()]
+
+
+def whole(told: Any) -> ChatResponse:
+    return DIALECT.read_response(json.dumps(told).encode())
+
+
+def test_a_stream_says_what_a_whole_answer_says():
+    answer = fold(read(wire(*ANSWER)))
+    assert answer == whole(WHOLE)
+    (choice,) = answer.choices
+    assert [type(part) for part in choice.parts] == [Reasoning, Text, Reasoning, ToolCall, ToolCall]
+    text = choice.parts[1]
+    assert isinstance(text, Text) and [(each.start, each.end, each.url, each.title) for each in text.citations] == [
+        (0, 2, "https://example.org/a", "A page"),
+        (3, 5, "https://example.org/a", "A page"),
+    ]
+    assert choice.parts[4] == ToolCall("now_2", "now", "{}")
+    assert (choice.finish_reason, answer.usage) == ("tool_calls", COUNTED)
+
+
+@bounded
+@given(st.data())
+def test_however_it_is_cut_it_says_the_same(data: st.DataObject):
+    assert read(*data.draw(cuts(wire(*ANSWER)))) == read(wire(*ANSWER))
+
+
+def test_calls_without_ids_get_ids_that_no_other_call_has():
+    calls: list[dict[str, Any]] = [{"type": "function", "function": {"name": "now"}}, {"id": None, "function": {"name": "now"}}]
+    answers = [whole({**WHOLE, "message": {"tool_calls": calls}}) for _ in range(2)]
+    started = [call("start", at, **{**each, "function": {"name": "now", "arguments": ""}}) for at, each in enumerate(calls)]
+    answers.append(fold(read(wire(START, *started, END))))
+    ids = [part.id for answer in answers for part in answer.choices[0].parts if isinstance(part, ToolCall)]
+    assert len(ids) == len(set(ids)) == 6 and all(ids)
+
+
+@pytest.mark.parametrize("caller", ["openai_chat", "openai_responses", "anthropic_messages"])
+def test_what_it_said_comes_back_to_it_through_every_caller(caller: str):
+    """Plans under their own name, thinking as thinking; citations where the caller's API has a place for them."""
+    ours = CHAT_DIALECTS[caller]
+    told = json.loads(ours.write_response(whole(WHOLE), STAMP))
+    if caller == "openai_chat":
+        back: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}, told["choices"][0]["message"]]}
+    elif caller == "openai_responses":
+        back = {"input": [{"role": "user", "content": "Hi"}, *told["output"]]}
+    else:
+        back = {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": told["content"]}]}
+    ask = ours.open(json.dumps({"model": "m", **back}).encode())
+    concessions = Concessions(nothing, ours.words, "it")
+    body = json.loads(DIALECT.write_request(ours.read_request(ask.body), concessions).write())
+    said = [each for each in body["messages"] if each["role"] == "assistant"]
+    plans = "".join(each.get("tool_plan", "") for each in said)
+    listed = [cast("list[Any]", each["content"]) for each in said if isinstance(each.get("content"), list)]
+    pieces = [piece for content in listed for piece in content]
+    assert plans == "I will add."
+    assert [piece["thinking"] for piece in pieces if piece["type"] == "thinking"] == ["Let me see."]
+    assert [call["id"] for each in said for call in each.get("tool_calls", ())] == ["add_1", "now_2"]
+    if caller == "anthropic_messages":
+        assert [{**each, "content_index": 1} for each in said[0]["citations"]] == [cited(0, 2, 1), cited(3, 5, 1)]
+
+
+@pytest.mark.parametrize(
+    ("reason", "plain", "told"),
+    [
+        ("COMPLETE", "stop", None),
+        ("STOP_SEQUENCE", "stop", "stop_sequence"),
+        ("MAX_TOKENS", "length", None),
+        ("TOOL_CALL", "tool_calls", None),
+        ("ERROR_TOXIC", "content_filter", None),
+        ("NEW_REASON", "stop", "NEW_REASON"),
+    ],
+)
+def test_it_ends_in_openais_words(reason: str, plain: str, told: str | None):
+    answer = whole({**WHOLE, "finish_reason": reason})
+    assert (answer.choices[0].finish_reason, answer.choices[0].told) == (plain, told)
+
+
+@pytest.mark.parametrize(
+    ("end", "kind"),
+    [
+        (event("message-end", finish_reason="ERROR", error="the model broke"), Failed),
+        (event("message-end", finish_reason="TIMEOUT"), TimedOut),
+        ({"id": "x", "message": "internal server error"}, UpstreamError),
+        ({"type": 5}, Garbled),
+    ],
+)
+def test_what_fails_after_it_began_is_told_after_what_came_before(end: dict[str, Any], kind: type[Exception]):
+    reader = DIALECT.reader()
+    came: list[Event] = []
+    stream = wire(*ANSWER[:4]).removesuffix(b"data: [DONE]\n\n") + f"data: {json.dumps(end)}\n\n".encode()
+    with pytest.raises(kind):
+        for block in (stream[:60], stream[60:]):
+            for each in reader.feed(block):
+                came.append(each)
+    assert len(came) >= 4 and not reader.done
+
+
+def test_a_stream_without_its_end_was_cut_short():
+    with pytest.raises(CutShort):
+        read(wire(*ANSWER[:-1]))
+
+
+def test_a_frame_without_its_blank_line_is_read_at_the_end():
+    raw = wire(*ANSWER).removesuffix(b"\n\ndata: [DONE]\n\n")
+    assert fold(read(raw)) == whole(WHOLE)
+
+
+def test_how_likely_tokens_were_is_told_as_openai_does():
+    told = {"token_ids": [1, 2], "text": "It", "logprobs": [-0.5, -0.25]}
+    delta = {**content("delta", 0, text="It"), "logprobs": told}
+    streamed = fold(read(wire(START, delta, event("message-end", finish_reason="COMPLETE"))))
+    answer = whole({"message": {"content": [{"type": "text", "text": "It"}]}, "finish_reason": "COMPLETE", "logprobs": [told]})
+    assert streamed == answer and streamed.usage is None
+    assert [json.loads(bytes(entry)) for entry in answer.choices[0].logprobs or ()] == [
+        {"token": "It", "logprob": -0.75, "bytes": [73, 116], "top_logprobs": []}
+    ]
+
+
+def test_without_billed_units_all_tokens_count():
+    assert whole({**WHOLE, "usage": {"tokens": {"input_tokens": 7, "output_tokens": 5}}}).usage == Usage(7, 5)
+    assert whole({**WHOLE, "usage": None}).usage is None
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "kind"),
+    [
+        (401, "Incorrect API key provided: ***.", CredentialRefused),
+        (404, "model 'command-r' was removed on September 15, 2025.", Missing),
+        (400, "invalid request: response_format is not supported with RAG.", Refused),
+        (498, "invalid token", Refused),
+        (500, "internal server error", Failed),
+    ],
+)
+def test_its_errors_are_ours(status: int, message: str, kind: type[UpstreamError]):
+    error = Cohere("it", {}).read_error(status, {}, json.dumps({"id": "x", "message": message}).encode())
+    assert type(error) is kind and message in error.message
+
+
+def test_calls_of_a_month_that_are_used_up_are_not_waited_for_as_those_of_a_minute_are():
+    for message, kind in (("limited to 20 API calls / minute.", Overloaded), ("limited to 1000 API calls / month.", Exhausted)):
+        told = json.dumps({"id": "x", "message": f"You are using a Trial key, which is {message}"}).encode()
+        error = Cohere("it", {}).read_error(429, {"retry-after": "7"}, told)
+        assert (type(error), error.status, error.retry_after_s) == (kind, 429, 7)
+
+
+def test_an_error_with_status_200_is_one():
+    with pytest.raises(Failed, match="broke"):
+        whole({"id": "x", "message": "something broke"})
+    with pytest.raises(Garbled):
+        whole({"id": "x"})

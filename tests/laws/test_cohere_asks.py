@@ -1,0 +1,236 @@
+"""Laws of asking Cohere: what of a chat its /v2/chat is told, and which of its rules a 422 names."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from msgspec import Raw
+
+from providers import guided
+from providers.chat import (
+    ChatRequest,
+    Citation,
+    File,
+    Image,
+    Inline,
+    Message,
+    Reasoning,
+    Seal,
+    Text,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+    Url,
+)
+from providers.dialect import Concessions
+from providers.dialects.cohere_chat import CohereChat
+from providers.errors import Unsupported
+from providers.guided import Constraint
+from providers.hosted.cohere import Cohere
+from providers.wire import Body
+from tests.laws.asking import everything, nothing
+from tests.laws.chats import bounded, chat_requests
+
+DIALECT = CohereChat()
+HI = Message("user", (Text("Hi"),))
+SCHEMA = Raw(b'{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}')
+TOOL = Tool("add", "Adds", SCHEMA)
+TOLD_TOOL = {"type": "function", "function": {"name": "add", "description": "Adds", "parameters": json.loads(bytes(SCHEMA))}}
+
+
+def asked(*messages: Message, drop: bool = False, **fields: Any) -> tuple[dict[str, Any], list[str]]:
+    """What it is told beside model and messages, and what goes unsaid."""
+    chat = ChatRequest("openai_chat", "m", messages or (HI,), **fields)
+    concessions = Concessions(everything if drop else nothing, {}, "it")
+    body = json.loads(DIALECT.write_request(chat, concessions).write())
+    assert body.pop("model") == "m"
+    return body, concessions.dropped
+
+
+def said(*messages: Message, **fields: Any) -> list[Any]:
+    return asked(*messages, **fields)[0]["messages"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        (
+            {"top_p": 0.5, "top_k": 7, "max_tokens": 5, "stop": ("a", "b")},
+            {"p": 0.5, "k": 7, "max_tokens": 5, "stop_sequences": ["a", "b"]},
+        ),
+        ({"top_k": -1, "seed": 3, "logprobs": True}, {"k": 0, "seed": 3, "logprobs": True}),
+        (
+            {"frequency_penalty": 0.5, "presence_penalty": 1, "temperature": 1.5},
+            {"frequency_penalty": 0.5, "presence_penalty": 1, "temperature": 1.5},
+        ),
+        ({"thinking": Thinking("none")}, {"thinking": {"type": "disabled"}}),
+        ({"thinking": Thinking(budget_tokens=500)}, {"thinking": {"type": "enabled", "token_budget": 500}}),
+        ({"thinking": Thinking(adaptive=True)}, {"thinking": {"type": "enabled"}}),
+        ({"output": guided.JsonObject()}, {"response_format": {"type": "json_object"}}),
+        ({"tools": (TOOL,), "tool_choice": ToolChoice("auto")}, {"tools": [TOLD_TOOL]}),
+        ({"tools": (TOOL,), "tool_choice": ToolChoice("required")}, {"tools": [TOLD_TOOL], "tool_choice": "REQUIRED"}),
+        ({"tools": (TOOL,), "tool_choice": ToolChoice("none")}, {"tools": [TOLD_TOOL], "tool_choice": "NONE"}),
+        # One tool is chosen by sending no other.
+        ({"tools": (Tool("other"), TOOL), "tool_choice": ToolChoice("named", "add")}, {"tools": [TOLD_TOOL], "tool_choice": "REQUIRED"}),
+        ({"tools": (Tool("other"), TOOL), "tool_choice": ToolChoice("auto", allowed=("add",))}, {"tools": [TOLD_TOOL]}),
+        (
+            {"tools": (Tool("add", "Adds", SCHEMA, strict=True),)},
+            {"tools": [TOLD_TOOL], "strict_tools": True},
+        ),
+        # Its own words, in whatever dialect.
+        (
+            {"extra": {"safety_mode": Raw(b'"STRICT"'), "priority": Raw(b"3"), "citation_options": Raw(b'{"mode":"FAST"}')}},
+            {"safety_mode": "STRICT", "priority": 3, "citation_options": {"mode": "FAST"}},
+        ),
+        ({"extra": {"documents": Raw(b'["a text"]')}}, {"documents": ["a text"]}),
+        ({"n": 1, "logit_bias": Raw(b"{}"), "extra": {"min_p": Raw(b"0")}}, {}),
+    ],
+)
+def test_it_is_told_in_its_own_words(fields: dict[str, Any], told: dict[str, Any]):
+    body, dropped = asked(**fields)
+    del body["messages"]
+    assert (body, dropped) == (told, [])
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "rule"),
+    [
+        ({"stop": ("a",) * 6}, "stop", "at most 5"),
+        ({"top_k": 501}, "top_k", "up to 500"),
+        ({"frequency_penalty": -1.0}, "frequency_penalty", "from 0 to 1"),
+        ({"presence_penalty": 1.5}, "presence_penalty", "from 0 to 1"),
+        ({"seed": -1}, "seed", "not negative"),
+        ({"n": 2}, "n", "one answer"),
+        ({"top_logprobs": 2, "logprobs": True}, "top_logprobs", "alone that it chose"),
+        ({"logit_bias": Raw(b'{"1":2}')}, "logit_bias", "no such field"),
+        ({"output": guided.Regex("a")}, "output", "regex"),
+        ({"output": guided.JsonSchema(Raw(b'{"type":"array"}'))}, "output", "object"),
+        ({"output": guided.JsonSchema(Raw(b'{"a":' * 3000 + b"1" + b"}" * 3000))}, "output", "object"),
+        ({"output": guided.JsonObject(), "tools": (TOOL,)}, "tools", "together with tools"),
+        ({"tools": (Tool("add", strict=True),)}, "tools[0].strict", "required parameter"),
+        ({"tools": (TOOL,), "parallel_calls": False}, "parallel_calls", "one call"),
+        ({"tool_choice": ToolChoice("required")}, "tool_choice", "no tool"),
+        ({"extra": {"min_p": Raw(b"0.1")}}, "min_p", "no such field"),
+        ({"extra": {"frobnicate": Raw(b"1")}}, "frobnicate", "no such field"),
+    ],
+)
+def test_what_breaks_a_rule_is_refused_with_its_name(fields: dict[str, Any], param: str, rule: str):
+    with pytest.raises(Unsupported) as refused:
+        asked(**fields)
+    assert refused.value.param == param and rule in refused.value.message
+    assert param in asked(**fields, drop=True)[1]
+
+
+def test_what_is_nearly_sayable_is_said_and_reported():
+    body, dropped = asked(top_p=1.0, thinking=Thinking("low"), user="u1")
+    assert (body["p"], body["thinking"], sorted(dropped)) == (0.99, {"type": "enabled"}, ["thinking.effort", "top_p", "user"])
+
+
+def test_a_text_document_stands_beside_the_messages():
+    data = base64.b64encode("Grüße".encode()).decode()
+    file = File(Inline("text/plain", data), "a.txt")
+    body, _ = asked(Message("user", (Text("Sum up"), file)))
+    assert body["messages"] == [{"role": "user", "content": "Sum up"}]
+    assert body["documents"] == [{"id": "doc:0", "data": {"title": "a.txt", "text": "Grüße"}}]
+    for other in (File(Inline("application/pdf", data)), File(Inline("text/plain", "!"))):
+        with pytest.raises(Unsupported) as refused:
+            asked(Message("user", (other,)))
+        assert refused.value.param == "messages[0].content[0]"
+
+
+def test_a_document_alone_is_what_the_user_says():
+    body, _ = asked(Message("user", (File(Inline("text/plain", "aGk="), "a.txt"),)))
+    assert body == {"messages": [{"role": "user", "content": "hi"}]}
+
+
+def test_a_document_is_not_asked_about_in_json():
+    with pytest.raises(Unsupported, match="together with documents"):
+        asked(Message("user", (Text("Sum up"), File(Inline("text/plain", "aGk=")))), output=guided.JsonObject())
+
+
+def test_roles_and_images_are_its_own():
+    image = Image(Url("https://example.org/a.png"), "low")
+    messages = said(Message("developer", (Text("Be brief"),)), Message("user", (Text("What?"), image)))
+    told = {"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "low"}}
+    assert messages == [{"role": "system", "content": "Be brief"}, {"role": "user", "content": [{"type": "text", "text": "What?"}, told]}]
+
+
+def test_calls_and_what_they_gave_go_back():
+    call = ToolCall("c1", "add", '{"a":1}')
+    result = ToolResult("c1", (Text("2"), File(Inline("text/plain", "aGk="), "n")))
+    messages = said(HI, Message("assistant", (Reasoning("Hm."), call)), Message("user", (result, Text("So?"))))
+    assert messages[1:] == [
+        {
+            "role": "assistant",
+            "content": [{"type": "thinking", "thinking": "Hm."}],
+            "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a":1}'}}],
+        },
+        {
+            "role": "tool",
+            "tool_call_id": "c1",
+            "content": [{"type": "text", "text": "2"}, {"type": "document", "document": {"data": {"title": "n", "text": "hi"}}}],
+        },
+        {"role": "user", "content": "So?"},
+    ]
+
+
+def test_an_answer_that_said_nothing_is_not_given_back():
+    assert said(HI, Message("assistant", (Text(""),)), Message("assistant", ()), HI) == [{"role": "user", "content": "Hi"}] * 2
+    assert [each["role"] for each in said(HI, Message("assistant", (ToolCall("c1", "add", "{}"),)))] == ["user", "assistant"]
+
+
+def test_a_picture_of_a_tool_follows_in_a_message_of_the_user():
+    picture = Image(Url("https://example.org/a.png"))
+    messages = said(Message("user", (ToolResult("c1", (picture,)),)))
+    assert [each["role"] for each in messages] == ["tool", "user"] and messages[1]["content"][1]["type"] == "image_url"
+
+
+def test_plans_and_citations_of_its_own_go_back_where_they_came_from():
+    raw = Raw(b'{"start":0,"end":2,"text":"It","content_index":7,"type":"TEXT_CONTENT"}')
+    parts = (Reasoning("I will add.", Seal("cohere_chat", "tool_plan")), Text("It is.", (Citation("cohere_chat", raw),)))
+    body, dropped = asked(HI, Message("assistant", (*parts, ToolCall("c1", "add", ""))))
+    told = body["messages"][1]
+    assert (told["tool_plan"], told["content"], told["tool_calls"][0]["function"]["arguments"], dropped) == (
+        "I will add.",
+        "It is.",
+        "{}",
+        [],
+    )
+    assert [each["content_index"] for each in told["citations"]] == [0]
+    _, dropped = asked(HI, Message("assistant", (Reasoning("Hm.", Seal("gemini", "x")), Text("A", (Citation("openai_chat", raw),)))))
+    assert dropped == ["reasoning.seal", "messages[1].content[1].citations"]
+
+
+@pytest.mark.parametrize(
+    ("output", "how"),
+    [
+        (guided.JsonObject(), "enforced"),
+        (guided.JsonSchema(SCHEMA, "a"), "enforced"),
+        (guided.JsonSchema(Raw(b'{"type":"object","properties":{"a":{"type":"integer","minimum":3}}}')), "validated"),
+        (guided.JsonSchema(Raw(b'{"type":"object","properties":{"a":{"anyOf":[{"type":"string"},{"type":"null"}]}}}')), "validated"),
+        (guided.JsonSchema(Raw(b'{"type":"object","additionalProperties":false,"properties":{"a":{"const":1}}}')), "enforced"),
+        (guided.Regex("a"), None),
+    ],
+)
+def test_what_it_does_not_hold_to_is_looked_at(output: guided.Output, how: str | None):
+    guiding = Cohere("it", {}).guiding(Constraint(output, "response_format"), "cohere_chat", as_said=False)
+    assert (None if guiding is None else guiding.how) == how
+
+
+@bounded
+@given(chat_requests())
+def test_whatever_is_asked_is_said_refused_or_reported(chat: ChatRequest):
+    body = Body(DIALECT.write_request(chat, Concessions(everything, {}, "it")))
+    told = json.loads(body.write())
+    assert told.keys() <= TAKEN and all(each["role"] in ("system", "user", "assistant", "tool") for each in told["messages"])
+
+
+TAKEN = {
+    *("model", "messages", "tools", "strict_tools", "documents", "citation_options", "response_format", "safety_mode", "max_tokens"),
+    *("stop_sequences", "temperature", "seed", "frequency_penalty", "presence_penalty", "k", "p", "logprobs", "tool_choice", "thinking"),
+    *("raw_prompting", "priority"),
+}

@@ -1,0 +1,329 @@
+"""Laws of asking Mistral: OpenAI's chat in its words, nothing that it does not document, and ids of calls as it takes them."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain import Target
+from providers.chat import Reasoning, Text, Usage
+from providers.dialects.openai_chat import OpenAIChat
+from providers.dialects.openai_embeddings import OpenAIEmbeddings
+from providers.errors import CredentialRefused, Missing, Overloaded, Refused, Unsupported, UpstreamError
+from providers.events import Event, fold
+from providers.hosted.mistral import Mistral
+from providers.hosted.mistral_ids import Ids
+from providers.wire import Body
+from tests.laws.asking import everything, nothing, sent
+from tests.laws.bending import bent
+from tests.laws.chats import STAMP, bounded, chunk, cuts, piece, told
+
+MISTRAL = Mistral("it", {})
+HI = {"role": "user", "content": "Hi"}
+DIALECT = OpenAIChat()
+
+
+def asked(*messages: Any, drop: bool = False, **fields: Any) -> tuple[dict[str, Any], list[str]]:
+    body, dropped, _ = bent(MISTRAL, {"messages": [*messages] or [HI], **fields}, everything if drop else nothing)
+    return body, dropped
+
+
+def said(*messages: Any) -> tuple[list[Any], list[str]]:
+    body, dropped = asked(*messages)
+    return body["messages"], dropped
+
+
+ASKED: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"seed": 7, "max_completion_tokens": 5}, {"random_seed": 7, "max_tokens": 5}),
+    ({"max_tokens": 5, "stop": ["a"], "n": 2, "tool_choice": "any"}, {"max_tokens": 5, "stop": ["a"], "n": 2, "tool_choice": "any"}),
+    ({"reasoning_effort": "none"}, {"reasoning_effort": "none"}),
+    (
+        {"prompt_mode": "reasoning", "safe_prompt": True, "guardrails": []},
+        {"prompt_mode": "reasoning", "safe_prompt": True, "guardrails": []},
+    ),
+    (
+        {"prompt_cache_key": "k", "metadata": {"a": "b"}, "min_tokens": 3},
+        {"prompt_cache_key": "k", "metadata": {"a": "b"}, "min_tokens": 3},
+    ),
+    # What asks for nothing is left out without a word.
+    ({"logprobs": False, "top_k": -1, "logit_bias": {}, "verbosity": "medium", "store": False}, {}),
+    (
+        {"tools": [{"type": "function", "function": {"name": "now"}}]},
+        {"tools": [{"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "sent"), ASKED)
+def test_it_is_asked_in_its_own_words(fields: dict[str, Any], sent: dict[str, Any]):
+    body, dropped = asked(**fields)
+    del body["messages"]
+    assert (body, dropped) == (sent, [])
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"logprobs": True}, "logprobs"),
+        ({"top_logprobs": 2, "logprobs": None}, "top_logprobs"),
+        ({"logit_bias": {"1": 2}}, "logit_bias"),
+        ({"top_k": 5}, "top_k"),
+        ({"temperature": 1.6}, "temperature"),
+        ({"verbosity": "low"}, "verbosity"),
+        ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "tools[0]"),
+        ({"regex": "a"}, "regex"),
+    ],
+)
+def test_what_it_does_not_have_is_refused_by_its_name(fields: dict[str, Any], param: str):
+    with pytest.raises(Unsupported) as refused:
+        asked(**fields)
+    assert refused.value.param == param and param in asked(**fields, drop=True)[1]
+
+
+def test_hints_are_reported_and_degrees_of_effort_are_one():
+    body, dropped = asked(user="u", service_tier="flex", safety_identifier="s", reasoning_effort="low")
+    assert body.keys() == {"messages", "reasoning_effort"} and body["reasoning_effort"] == "high"
+    assert sorted(dropped) == ["reasoning_effort", "safety_identifier", "service_tier", "user"]
+
+
+def test_messages_that_are_as_it_takes_them_stay_as_they_came():
+    raw = b'{"model":"m","messages": [ {"role":"user", "content":"Hi"} ]}'
+    ask = DIALECT.open(raw)
+    assert b'"messages":[ {"role":"user", "content":"Hi"} ]' in sent(ask, MISTRAL, Target("it", "theirs")).raw
+
+
+def test_a_stream_is_asked_for_without_options():
+    ask = DIALECT.open(json.dumps({"model": "m", "messages": [HI], "stream": True, "stream_options": {"include_usage": True}}).encode())
+    body = json.loads(sent(ask, MISTRAL, Target("it", "theirs")).raw)
+    assert (body["stream"], "stream_options" in body, body["model"]) == (True, False, "theirs")
+
+
+def test_roles_names_and_media_are_its_own():
+    pdf = "data:application/pdf;base64,JVBERi0="
+    parts = [
+        {"type": "text", "text": "What?", "cache_control": {"type": "ephemeral"}},
+        {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
+        {"type": "file", "file": {"file_data": pdf, "filename": "a.pdf"}},
+        {"type": "file", "file": {"file_data": "JVBERi0="}},
+        {"type": "file", "file": {"file_id": "f1"}},
+        {"type": "input_audio", "input_audio": {"data": "UklG", "format": "wav"}},
+    ]
+    messages, dropped = said({"role": "developer", "content": "Be brief"}, {"role": "user", "content": parts})
+    assert messages[0]["role"] == "system"
+    assert messages[1]["content"] == [
+        {"type": "text", "text": "What?"},
+        {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
+        {"type": "document_url", "document_url": pdf, "document_name": "a.pdf"},
+        {"type": "document_url", "document_url": pdf},
+        {"type": "file", "file_id": "f1"},
+        {"type": "input_audio", "input_audio": "UklG"},
+    ]
+    assert dropped == ["messages[1].content[0].cache_control"]
+    with pytest.raises(Unsupported) as refused:
+        said({"role": "user", "content": "Hi", "name": "Ann"})
+    assert refused.value.param == "messages[0].name"
+
+
+def made(id: str, **more: Any) -> dict[str, Any]:
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}, **more}],
+    }
+
+
+def test_an_answer_goes_back_with_its_thinking_among_the_content():
+    given_back = {
+        **made("gRgYUmPLP"),
+        "content": "Hi.",
+        "reasoning_content": "Hm.",
+        "annotations": [],
+        "audio": None,
+        "content_chunks": [1],
+    }
+    messages, dropped = said(HI, given_back, {"role": "assistant", "content": None, "refusal": "No."})
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}], "closed": True}
+    assert messages[1]["content"] == [thinking, {"type": "text", "text": "Hi."}]
+    assert messages[1].keys() == {"role", "content", "tool_calls"} and messages[1]["tool_calls"][0]["id"] == "gRgYUmPLP"
+    assert messages[2]["content"] == [{"type": "text", "text": "No."}]
+    assert dropped == ["messages[1].content_chunks"]
+
+
+@pytest.mark.parametrize("content", ["", None, []])
+def test_an_answer_that_said_nothing_is_not_given_back(content: Any):
+    """It refuses one that has neither content nor calls."""
+    again = {"role": "user", "content": "Again?"}
+    assert said(HI, {"role": "assistant", "content": content}, again) == ([HI, again], [])
+    assert said(HI, {**made("gRgYUmPLP"), "content": content})[0][1]["tool_calls"][0]["id"] == "gRgYUmPLP"
+
+
+def test_seals_of_others_are_left_out_and_reported():
+    messages, dropped = said(HI, made("c", extra_content={"google": {"thought_signature": "x"}}))
+    assert messages[1]["tool_calls"][0].keys() == {"id", "type", "function"}
+    assert dropped == ["messages[1].tool_calls[0].extra_content"]
+
+
+def test_a_call_and_its_result_agree_and_an_answer_stands_before_what_the_user_says_then():
+    result = {"role": "tool", "tool_call_id": "call_01", "content": "2", "name": "f"}
+    messages, _ = said(HI, made("call_01"), result, {"role": "user", "content": "So?"})
+    id = messages[1]["tool_calls"][0]["id"]
+    assert re.fullmatch("[A-Za-z0-9]{9}", id) and messages[2] == {**result, "tool_call_id": id}
+    assert [each["role"] for each in messages] == ["user", "assistant", "tool", "assistant", "user"]
+    assert said(HI, made("call_01"), result)[0][1]["tool_calls"][0]["id"] == id
+
+
+@bounded
+@given(st.lists(st.text(max_size=12) | st.from_regex(r"[A-Za-z0-9]{9}", fullmatch=True), max_size=8))
+def test_ids_are_taken_there_and_stay_apart(said: list[str]):
+    ids = Ids(said)
+    minted = {id: ids.of(id) for id in said}
+    assert all(re.fullmatch("[A-Za-z0-9]{9}", each) for each in minted.values()) and len(set(minted.values())) == len(set(said))
+    assert all(minted[id] == id for id in said if re.fullmatch("[A-Za-z0-9]{9}", id))
+
+
+def test_ids_that_meet_are_minted_again():
+    (first,) = (Ids(["a"]).of("a"),)
+    assert Ids(["a", first]).of(first) == first != Ids(["a", first]).of("a")
+
+
+THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}, {"type": "reference", "reference_ids": [1]}], "closed": True}
+CONTENT: list[Any] = [
+    THINKING,
+    {"type": "text", "text": "It is"},
+    {"type": "reference", "reference_ids": [0]},
+    {"type": "text", "text": " so."},
+]
+
+
+def whole(content: Any) -> bytes:
+    usage = {"prompt_tokens": 5, "completion_tokens": 7, "prompt_audio_seconds": None, "service_tier": "standard", "num_cached_tokens": 3}
+    choice = {"index": 0, "message": {"role": "assistant", "content": content, "tool_calls": None}, "finish_reason": "model_length"}
+    return json.dumps({"id": "x", "object": "chat.completion", "model": "m", "created": 5, "choices": [choice], "usage": usage}).encode()
+
+
+def test_a_whole_answer_in_a_list_is_told_as_openai_does_and_nothing_of_it_is_lost():
+    edited = DIALECT.edit(whole(CONTENT), STAMP)
+    message = json.loads(edited.raw)["choices"][0]["message"]
+    assert (message["content"], message["reasoning_content"], message["content_chunks"]) == ("It is so.", "Hm", CONTENT)
+    assert "content_chunks" not in json.loads(DIALECT.edit(whole(CONTENT[:2]), STAMP).raw)["choices"][0]["message"]
+    assert json.loads(DIALECT.edit(whole([THINKING]), STAMP).raw)["choices"][0]["message"]["content"] is None
+    assert (edited.finish_reason, edited.usage) == ("length", Usage(5, 7, cached=3))
+    assert json.loads(edited.raw)["usage"]["prompt_tokens_details"] == {"cached_tokens": 3}
+
+
+CHUNKS = [
+    chunk([piece(role="assistant", content="")]),
+    chunk([piece(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}])], p="abc"),
+    chunk(
+        [piece(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "."}], "closed": True}, {"type": "text", "text": "It"}])]
+    ),
+    chunk([piece(content=" is")], p="abcdef"),
+    chunk([piece(content=" so.")], p="ab"),
+    # A call whole, its index left out, with the finish reason and the usage; what follows names it by nothing.
+    chunk([piece(tool_calls=[{"id": "7QjFNcS8z", "function": {"name": "add", "arguments": '{"a": '}}])]),
+    chunk([piece(tool_calls=[{"id": "7QjFNcS8z", "function": {"name": "", "arguments": "1}"}, "index": 0}])]),
+    chunk([piece(0, "tool_calls", content="")], usage={"prompt_tokens": 5, "completion_tokens": 7, "service_tier": "priority"}),
+]
+STREAM = b"".join(f"data: {json.dumps(each)}\n\n".encode() for each in CHUNKS) + b"data: [DONE]\n\n"
+
+
+@bounded
+@given(st.data())
+def test_a_stream_that_changes_between_lists_and_texts_is_told_as_openai_does(data: st.DataObject):
+    editor = DIALECT.editor(STAMP)
+    out = b"".join([editor.feed(block) for block in data.draw(cuts(STREAM))]) + editor.end()
+    deltas = [each["choices"][0]["delta"] for each in told(out)]
+    assert all(isinstance(each.get("content", ""), str) for each in deltas)
+    assert "".join(each.get("content", "") for each in deltas) == "It is so."
+    assert "".join(each.get("reasoning_content", "") for each in deltas) == "Hm."
+    assert [each["tool_calls"][0].get("function", {}).get("name") for each in deltas if "tool_calls" in each] == ["add", None]
+    assert editor.usage == Usage(5, 7, tier="priority")
+
+
+def test_a_stream_means_the_same_to_callers_of_other_dialects():
+    reader = DIALECT.reader()
+    answer = fold([*reader.feed(STREAM), *reader.end()])
+    thought, text, call = answer.choices[0].parts
+    assert thought == Reasoning("Hm.")
+    assert [getattr(each, key) for each, key in ((text, "text"), (call, "id"), (call, "arguments"))] == [
+        "It is so.",
+        "7QjFNcS8z",
+        '{"a": 1}',
+    ]
+
+
+FAILURES: list[tuple[dict[str, Any], str]] = [
+    ({"object": "error", "message": "Service unavailable.", "type": "internal_server_error", "param": None, "code": "1700"}, "unavailable"),
+    (chunk([piece(0, "error", content="")], usage={"prompt_tokens": 5, "completion_tokens": 7}), "gave its answer up"),
+]
+
+
+@pytest.mark.parametrize(("failure", "said"), FAILURES)
+def test_a_stream_that_fails_midway_is_an_error_after_what_came_before(failure: Any, said: str):
+    stream = b"".join(f"data: {json.dumps(each)}\n\n".encode() for each in (*CHUNKS[:4], failure))
+    reader = DIALECT.reader()
+    heard: list[Event] = []
+    with pytest.raises(UpstreamError, match=said):
+        for event in reader.feed(stream):
+            heard.append(event)
+    assert fold(heard).choices[0].parts[-1] == Text("It is")
+
+
+def test_it_is_waited_for_as_long_as_it_says():
+    told = json.dumps({"object": "error", "message": "Requests rate limit exceeded", "type": "rate_limited", "code": "1300"}).encode()
+    assert MISTRAL.read_error(429, {"retry-after": "7"}, told).retry_after_s == 7
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "code"),
+    [
+        (400, {"object": "error", "message": "Invalid model: x", "type": "invalid_model", "code": "1500"}, Missing, "1500"),
+        (400, {"object": "error", "message": "Unexpected role", "type": "invalid_request_message_order", "code": "3230"}, Refused, "3230"),
+        (401, {"detail": "Invalid API Key"}, CredentialRefused, None),
+        (422, {"detail": [{"loc": ["body", "x"], "msg": "Extra inputs are not permitted", "type": "extra_forbidden"}]}, Refused, None),
+        (429, {"object": "error", "message": "Requests rate limit exceeded", "type": "rate_limited", "code": "1300"}, Overloaded, "1300"),
+    ],
+)
+def test_its_errors_are_ours(status: int, body: Any, kind: type[UpstreamError], code: str | None):
+    error = MISTRAL.read_error(status, {}, json.dumps(body).encode())
+    assert (type(error), error.told) == (kind, status) and code in (None, error.said_code)
+    assert any(word in error.message for word in ("Invalid", "Unexpected", "Extra", "limit"))
+
+
+@pytest.mark.parametrize(
+    ("format", "how"),
+    [
+        ({"type": "json_object"}, "enforced"),
+        ({"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}, "strict": True}}, "enforced"),
+        ({"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}, "validated"),
+    ],
+)
+def test_it_is_trusted_with_strict_schemas(format: Any, how: str):
+    body, _, guiding = bent(MISTRAL, {"messages": [HI], "response_format": format})
+    assert guiding is not None and (guiding.how, body["response_format"]) == (how, format)
+
+
+def test_embeddings_have_its_word_for_their_length():
+    ask = OpenAIEmbeddings().open(
+        json.dumps({"model": "m", "input": ["a"], "dimensions": 2, "encoding_format": "base64", "user": "u"}).encode()
+    )
+    prepared = sent(ask, MISTRAL, Target("it", "codestral-embed"))
+    assert json.loads(prepared.raw) == {"model": "codestral-embed", "input": ["a"], "output_dimension": 2} and prepared.dropped == ["user"]
+    for odd in ({"input": [1, 2]}, {"messages": [HI]}):
+        with pytest.raises(Unsupported):
+            MISTRAL.bend(Body.read(json.dumps(odd).encode()), "openai_embeddings", nothing)
+
+
+def test_it_speaks_below_its_version():
+    assert str(MISTRAL.url("http://127.0.0.1:9/some/prefix", "openai_chat")) == "http://127.0.0.1:9/some/prefix/v1/chat/completions"
+    assert str(MISTRAL.url("https://api.mistral.ai/v1", "openai_embeddings")) == "https://api.mistral.ai/v1/embeddings"
+
+
+def test_an_operator_may_say_that_a_model_tells_log_probabilities():
+    body, dropped, _ = bent(
+        Mistral("it", {"accepts": ["logprobs", "top_logprobs"]}), {"messages": [HI], "logprobs": True, "top_logprobs": 2}
+    )
+    assert (body["logprobs"], body["top_logprobs"], dropped) == (True, 2, [])

@@ -1,0 +1,117 @@
+"""Laws of the price list that comes with the program: every row could be applied and says where it was read; what is suggested of it."""
+
+import re
+import tomllib
+from collections.abc import Sequence
+
+import pytest
+
+from app.domain import Directory, ModelConfig, Price, ProviderConfig, Target
+from app.insight.price_list import names, price_list, suggest
+from app.insight.prices import cost_microusd, price_of
+from app.store.directory import assemble, price_key
+from app.store.file import read_file, write_file
+from app.store.price_checks import check
+from providers.catalogue import ADAPTERS
+from providers.chat import Usage
+
+ROWS = [price for prices in price_list().values() for price in prices]
+NOW_S = 1_795_219_200.0  # 2026-11-21
+
+
+def configured(adapter: str, model: str, prices: Sequence[Price] = (), base_url: str | None = None) -> Directory:
+    return assemble(1, {"mine": ProviderConfig(adapter, base_url)}, {"m": ModelConfig((Target("mine", model),))}, prices=prices)
+
+
+def suggested(adapter: str, model: str) -> str | None:
+    """The list's name of what is suggested for a model."""
+    (found,) = suggest(configured(adapter, model), NOW_S)
+    assert bool(found.prices) == (not found.why)
+    return found.found_as or None
+
+
+def test_the_whole_list_could_be_applied_where_providers_are_called_as_their_adapters():
+    providers = {name: ProviderConfig(name) for name in ADAPTERS}
+    check(assemble(1, providers, {}, prices=ROWS))
+    assert len({price_key(each) for each in ROWS}) == len(ROWS)
+    assert all(ADAPTERS[each.provider].default_base_url for each in ROWS), "a host's price, not an engine's"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.provider}-{row.model}-{row.since or 'ever'}")
+def test_a_row_has_a_source_and_prices_in_a_likely_relation(row: Price):
+    assert row.source is not None and re.search(r"https://\S+\.\S+.*, read \d{4}-\d\d-\d\d(\.|$)", row.source)
+    assert row.input > 0 and (row.output >= row.input or row.output == 0)
+    assert row.cached_input is None or 0 < row.cached_input < row.input
+    assert row.cache_write is None or row.cache_write > row.input
+    assert row.cache_write_hour is None or (row.cache_write is not None and row.cache_write_hour > row.cache_write)
+    assert row.audio_input is None or row.audio_input > row.input
+    assert all((factor < 1) == (tier in ("batch", "flex")) for tier, factor in row.tiers.items())
+
+
+def test_later_prices_of_a_model_come_after_one_that_held_before():
+    for prices in price_list().values():
+        days = [each.since or "" for each in prices]
+        assert days == sorted(set(days)) and (len(prices) == 1 or days[0] == "")
+
+
+@pytest.mark.parametrize(
+    ("adapter", "model", "as_"),
+    [
+        ("openai", "gpt-5", "gpt-5"),
+        ("openai", "gpt-5-2025-08-07", "gpt-5"),
+        ("openai", "gpt-5-mini-2025-08-07", "gpt-5-mini"),
+        ("openai", "gpt-5-codex", None),
+        ("openai", "models/gpt-5", None),
+        ("anthropic", "claude-haiku-4-5-20251001", "claude-haiku-4-5"),
+        ("anthropic", "claude-haiku-4-5-latest", None),
+        ("gemini", "models/gemini-2.5-pro", "gemini-2.5-pro"),
+        ("vertex", "publishers/google/models/gemini-2.5-pro", "gemini-2.5-pro"),
+        ("vertex", "google/gemini-2.5-pro", "gemini-2.5-pro"),
+        ("vertex", "claude-sonnet-4-6@default", None),
+        ("bedrock", "us.anthropic.claude-sonnet-4-6", "anthropic.claude-sonnet-4-6"),
+        ("bedrock", "global.anthropic.claude-sonnet-4-6", "global.anthropic.claude-sonnet-4-6"),
+        ("bedrock", "eu.anthropic.claude-haiku-4-5-20251001-v1:0", "anthropic.claude-haiku-4-5-20251001-v1:0"),
+        ("groq", "openai/gpt-oss-20b", "openai/gpt-oss-20b"),
+        ("vllm", "gpt-5", None),
+        ("azure", "gpt-5", None),
+    ],
+)
+def test_a_model_is_found_by_its_adapter_and_its_name_without_a_date_or_a_place(adapter: str, model: str, as_: str | None):
+    assert suggested(adapter, model) == as_
+
+
+def test_a_name_that_the_list_has_goes_before_a_shorter_one():
+    assert list(names("bedrock", "us.x-20251001")) == ["us.x-20251001", "us.x", "x-20251001", "x"]
+    assert list(names("openai", "us.x")) == ["us.x", "us.x", "us.x", "us.x"]
+
+
+def test_nothing_is_suggested_for_what_is_asked_elsewhere_than_at_the_host():
+    (elsewhere,) = suggest(configured("openai", "gpt-5", base_url="http://10.0.0.5:8000/v1"), NOW_S)
+    assert not elsewhere.prices and "10.0.0.5" in elsewhere.why
+    (host,) = suggest(configured("openai", "gpt-5", base_url="https://api.openai.com/v1"), NOW_S)
+    assert host.prices
+    target = Target("mine", "gpt-5", endpoints=("http://10.0.0.6",))
+    (one,) = suggest(assemble(1, {"mine": ProviderConfig("openai")}, {"m": ModelConfig((target, Target("mine", "gpt-5")))}), NOW_S)
+    assert not one.prices and "10.0.0.6" in one.why, "one price would be for both"
+
+
+def test_what_is_suggested_is_a_file_that_prices_the_model_then_and_from_its_days_on():
+    bare = configured("gemini", "models/gemini-3.8-flash")
+    (found,) = suggest(bare, NOW_S)
+    assert not found.has_price
+    file = write_file(Directory(0, "", {}, {}, prices=found.prices), {})
+    assert tomllib.loads(file).keys() == {"prices"}
+    priced = configured("gemini", "models/gemini-3.8-flash", prices=read_file(file).prices or ())
+    check(priced)
+    costs = [price_of(priced, "mine", "models/gemini-3.8-flash", at_s) for at_s in (NOW_S, NOW_S + 45 * 86_400)]
+    assert [price and cost_microusd(Usage(1000, 100, 0), price) for price in costs] == [1125, 2250]
+    (again,) = suggest(priced, NOW_S)
+    assert again.has_price
+
+
+def test_every_model_that_targets_name_is_told_once_and_of_one_provider_if_asked():
+    providers = {"a": ProviderConfig("openai"), "b": ProviderConfig("sandbox")}
+    models = {"x": ModelConfig((Target("a", "gpt-5"), Target("b", "s"))), "y": ModelConfig((Target("a", "gpt-5"), Target("a", "no")))}
+    told = [(each.provider, each.model, bool(each.prices)) for each in suggest(assemble(1, providers, models), NOW_S)]
+    assert told == [("a", "gpt-5", True), ("b", "s", False), ("a", "no", False)]
+    assert [each.model for each in suggest(assemble(1, providers, models), NOW_S, "b")] == ["s"]

@@ -1,0 +1,247 @@
+"""Prompts for generate: all that is asked is said, refused, or let go by the caller; answers, in each of their shapes, lose nothing."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from providers import guided
+from providers.chat import ChatRequest, ChatResponse, Choice, Message, Text, Thinking, Tool, Usage
+from providers.dialect import Concessions, EngineDialect
+from providers.dialects.tgi_generate import LMIGenerate, TGIGenerate
+from providers.errors import CutShort, Failed, Garbled, Unsupported
+from providers.events import fold
+from tests.laws.chats import bounded, texts
+
+TGI, LMI = TGIGenerate(), LMIGenerate()
+BOTH = pytest.mark.parametrize("dialect", [TGI, LMI], ids=["tgi", "lmi"])
+
+
+def said(value: object) -> str:
+    """Without addresses: each process that runs tests must know them by the same names."""
+    return re.sub(r" at 0x[0-9a-f]+", "", str(value))
+
+
+def ask(**fields: Any) -> ChatRequest:
+    return ChatRequest(origin="openai_completions", model="m", prompt="Once", **fields)
+
+
+def strict() -> Concessions:
+    return Concessions(lambda field: False, {}, "an engine")
+
+
+def lenient() -> Concessions:
+    return Concessions(lambda field: True, {}, "an engine")
+
+
+def parameters(dialect: EngineDialect, **fields: Any) -> dict[str, Any]:
+    return json.loads(dialect.write_request(ask(**fields), strict()).write())["parameters"]
+
+
+@BOTH
+def test_a_bare_prompt_is_sampled_and_comes_back_without_itself_and_counted(dialect: EngineDialect) -> None:
+    """JumpStart's containers repeat the prompt unless told not to; both sample only if told to; neither counts unless asked."""
+    body = json.loads(dialect.write_request(ask(), strict()).write())
+    assert body == {"inputs": "Once", "parameters": {"return_full_text": False, "details": True, "do_sample": True}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "tgi", "lmi"),
+    [
+        ({"max_tokens": 9}, {"max_new_tokens": 9}, {"max_new_tokens": 9}),
+        ({"temperature": 0.0}, {"do_sample": False}, {"do_sample": False}),
+        ({"temperature": 0.5}, {"temperature": 0.5}, {"temperature": 0.5}),
+        ({"top_p": 0.5}, {"top_p": 0.5}, {"top_p": 0.5}),
+        ({"top_p": 1.0}, {}, {}),
+        ({"top_k": 5}, {"top_k": 5}, {"top_k": 5}),
+        ({"top_k": -1}, {}, {}),
+        ({"seed": 7}, {"seed": 7}, {"seed": 7}),
+        ({"stop": ("a", "b")}, {"stop": ["a", "b"]}, {"stop_sequences": ["a", "b"]}),
+        ({"logprobs": True, "top_logprobs": 2}, {"top_n_tokens": 2}, None),
+        ({"frequency_penalty": 0.5}, {"frequency_penalty": 0.5}, None),
+        ({"frequency_penalty": 0.0}, {}, {}),
+        ({"extra": {"repetition_penalty": Raw(b"1.1")}}, {"repetition_penalty": 1.1}, {"repetition_penalty": 1.1}),
+        ({"extra": {"typical_p": Raw(b"0.9")}}, {"typical_p": 0.9}, None),
+        ({"extra": {"truncate_prompt_tokens": Raw(b"9")}}, {"truncate": 9}, None),
+    ],
+    ids=said,
+)
+def test_what_can_be_said_is_said_and_the_rest_refused(fields: dict[str, Any], tgi: dict[str, Any], lmi: dict[str, Any] | None) -> None:
+    told = {"return_full_text": False, "details": True, "do_sample": True}
+    assert parameters(TGI, **fields) == told | tgi
+    if lmi is not None:
+        assert parameters(LMI, **fields) == told | lmi
+    else:
+        with pytest.raises(Unsupported):
+            parameters(LMI, **fields)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"n": 2},
+        {"presence_penalty": 0.5},
+        {"logit_bias": Raw(b'{"5": 1}')},
+        {"seed": -1},
+        {"thinking": Thinking("low")},
+        {"tools": (Tool("f"),)},
+        {"verbosity": "low"},
+        {"output": guided.Grammar("root ::= x")},
+        {"output": guided.JsonObject()},
+        {"extra": {"echo": Raw(b"true")}},
+        {"extra": {"suffix": Raw(b'"end"')}},
+        {"extra": {"min_p": Raw(b"0.1")}},
+        {"extra": {"ignore_eos": Raw(b"true")}},
+        {"extra": {"bad_words": Raw(b'["x"]')}},
+        {"extra": {"a_field_of_tomorrow": Raw(b"1")}},
+    ],
+    ids=said,
+)
+def test_what_it_cannot_honour_is_refused_unless_it_is_let_go(dialect: EngineDialect, fields: dict[str, Any]) -> None:
+    with pytest.raises(Unsupported):
+        dialect.write_request(ask(**fields), strict())
+    concessions = lenient()
+    body = json.loads(dialect.write_request(ask(**fields), concessions).write())
+    assert concessions.dropped and body["parameters"] == {"return_full_text": False, "details": True, "do_sample": True}
+
+
+@BOTH
+def test_what_asks_for_nothing_goes_without_a_word_and_hints_are_told(dialect: EngineDialect) -> None:
+    idle = {"echo": b"false", "best_of": b"1", "min_p": b"0", "ignore_eos": b"false", "bad_words": b"[]", "suffix": b"null"}
+    concessions = strict()
+    dialect.write_request(ask(user="u", metadata={"a": "b"}, extra={key: Raw(value) for key, value in idle.items()}), concessions)
+    assert concessions.dropped == ["user", "metadata"]
+
+
+@BOTH
+def test_messages_are_not_made_a_prompt_of(dialect: EngineDialect) -> None:
+    """Which template the model wants nobody here knows."""
+    with pytest.raises(Unsupported) as fault:
+        dialect.write_request(ChatRequest(origin="openai_chat", model="m", messages=(Message("user", (Text("Hi"),)),)), lenient())
+    assert fault.value.param == "messages"
+
+
+def test_who_asks_for_an_answer_without_a_limit_is_not_cut_at_the_engines_own() -> None:
+    chat = ChatRequest(origin="openai_chat", model="m", prompt="Once")
+    assert json.loads(TGI.write_request(chat, strict()).write())["parameters"]["max_new_tokens"] is None
+    with pytest.raises(Unsupported, match="30 tokens"):
+        LMI.write_request(chat, strict())
+
+
+DETAILS: dict[str, Any] = {"finish_reason": "eos_token", "generated_tokens": 2}
+HELLO = Choice((Text("Hello."),), "stop")
+
+
+@pytest.mark.parametrize(
+    ("body", "answer"),
+    [
+        ([{"generated_text": "Hello."}], ChatResponse((HELLO,), "")),
+        ({"generated_text": "Hello.", "details": DETAILS}, ChatResponse((HELLO,), "", None, Usage(None, 2))),
+        (
+            [{"generated_text": "Hello.", "details": {**DETAILS, "prefill": [{"id": 1, "text": "a"}]}}],
+            ChatResponse((HELLO,), "", None, Usage(1, 2)),
+        ),
+        ({"generated_text": "He", "details": {"finish reason": "length"}}, ChatResponse((Choice((Text("He"),), "length"),), "")),
+        (
+            {"generated_text": "He", "details": {"finish_reason": "stop_sequence"}},
+            ChatResponse((Choice((Text("He"),), "stop", None, "stop_sequence"),), ""),
+        ),
+        ({"generated_text": "", "details": DETAILS}, ChatResponse((Choice((), "stop"),), "", None, Usage(None, 2))),
+    ],
+    ids=said,
+)
+def test_whole_answers_of_each_shape_are_read(body: Any, answer: ChatResponse) -> None:
+    assert TGI.read_response(json.dumps(body).encode()) == answer
+
+
+def token(text: str, special: bool = False, **more: Any) -> dict[str, Any]:
+    return {"token": {"id": 1, "text": text, "logprob": -0.5, "special": special}, "generated_text": None, "details": None, **more}
+
+
+END = token("</s>", special=True, generated_text="Hello.", details={**DETAILS, "input_length": 5})
+
+
+def framed(lines: list[dict[str, Any]], how: str) -> bytes:
+    raw = [json.dumps(line).encode() for line in lines]
+    return b"".join(
+        {"events": b"data:" + line + b"\n\n", "spaced": b"data: " + line + b"\r\n\r\n", "lines": line + b"\n"}[how] for line in raw
+    )
+
+
+@bounded
+@given(st.lists(texts.filter(bool), max_size=4), st.sampled_from(["events", "spaced", "lines"]), st.lists(st.integers(0, 600), max_size=6))
+def test_however_a_stream_is_framed_and_cut_it_folds_to_its_text(pieces: list[str], how: str, places: list[int]) -> None:
+    last = {**END, "generated_text": "".join(pieces)}
+    raw = framed([*(token(piece) for piece in pieces), last], how)
+    ends = sorted({min(place, len(raw)) for place in places} | {len(raw)})
+    reader = TGI.reader()
+    events = [each for start, end in zip([0, *ends], ends, strict=False) for each in reader.feed(raw[start:end])]
+    answer = fold([*events, *reader.end()])
+    assert reader.done and answer.usage == Usage(5, 2)
+    (choice,) = answer.choices
+    assert choice.parts == ((Text("".join(pieces)),) if pieces else ()) and choice.finish_reason == "stop"
+    assert len(choice.logprobs or ()) == len(pieces)  # the token that ended it is no text
+
+
+def read(raw: bytes) -> ChatResponse:
+    reader = LMI.reader()
+    return fold([*reader.feed(raw), *reader.end()])
+
+
+def test_chances_are_told_as_openai_tells_them() -> None:
+    """LMI has another word for them; TGI tells others beside."""
+    beside = [{"id": 2, "text": "J", "logprob": -1.5, "special": False}]
+    lmi = {"token": {"id": 1, "text": "H", "log_prob": -0.5}}
+    for line, tops in ((token("H", top_tokens=beside), [{"token": "J", "logprob": -1.5, "bytes": None}]), (lmi, [])):
+        (choice,) = read(framed([line, END], "lines")).choices
+        assert choice.logprobs is not None
+        assert json.loads(bytes(choice.logprobs[0])) == {"token": "H", "logprob": -0.5, "bytes": None, "top_logprobs": tops}
+
+
+def test_a_stream_of_outputs_ends_where_it_ends() -> None:
+    assert read(b'{"outputs": ["Hel"]}\n{"outputs": ["lo."]}\n').choices == (HELLO,)
+
+
+def test_a_text_that_comes_at_the_end_alone_is_not_lost() -> None:
+    assert read(framed([END], "lines")).choices == (HELLO,)
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind"),
+    [
+        (framed([token("Hel")], "events"), CutShort),
+        (b"", CutShort),
+        (framed([token("Hel")], "events") + b'data:{"token": {"te', CutShort),
+        (b'data:{"error":"Request failed during generation","error_type":"generation"}\n\n', Failed),
+        (
+            b'{"token": {"id": -1, "text": "", "special_token": true}, "generated_text": "", "details": {"finish_reason": "error"}}\n',
+            Failed,
+        ),
+        (b'{"error": "bad", "code": 424}\n', Failed),
+        (b"data:{]\n\n", Garbled),
+        (b'data:{"token": 5}\n\n', Garbled),
+    ],
+)
+def test_what_is_no_answer_is_told_as_that(raw: bytes, kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        read(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind"),
+    [(b"[]", Garbled), (b"{}", Garbled), (b"[5]", Garbled), (b"hm", Garbled), (b'{"error":"x","error_type":"y"}', Failed)],
+)
+def test_a_whole_answer_that_is_none_is_told_as_that(raw: bytes, kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        TGI.read_response(raw)
+
+
+def test_a_line_without_an_end_does_not_fill_memory() -> None:
+    reader = type(TGI.reader())(limit_bytes=100)
+    with pytest.raises(Garbled):
+        list(reader.feed(b"data:" + b"x" * 200))

@@ -1,0 +1,118 @@
+"""xAI: what each of its models takes, its schemas, and what its errors mean."""
+
+import json
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from providers.catalogue import build
+from providers.errors import CredentialRefused, Missing, Refused, Unsupported, UpstreamError
+from providers.guided import Constraint, JsonSchema, read_constraint
+from providers.hosted.xai import XAI
+from providers.wire import Body
+from tests.laws.asking import everything, nothing
+from tests.laws.bending import bent
+
+XAI_ITSELF = XAI("x", {})
+USER = [{"role": "user", "content": "Hi"}]
+
+
+def test_responses_is_its_best_and_messages_are_given_up() -> None:
+    provider = build("xai", "x", {})
+    assert provider.spoken == ("openai_responses", "openai_chat")
+    assert str(provider.url("https://api.x.ai/v1", "openai_responses")) == "https://api.x.ai/v1/responses"
+    assert str(provider.url("http://127.0.0.1:9/a", "openai_chat")) == "http://127.0.0.1:9/a/v1/chat/completions"
+
+
+@pytest.mark.parametrize("model", ["grok-4-fast", "grok-4.3", "grok-3-mini", "grok-code-fast-1", "grok-4-fast-reasoning", "grok-5"])
+@pytest.mark.parametrize(("field", "value"), [("stop", ["END"]), ("presence_penalty", 0.5), ("frequency_penalty", -1)])
+def test_models_that_reason_take_no_stops_and_no_penalties(model: str, field: str, value: Any) -> None:
+    with pytest.raises(Unsupported, match=model) as refused:
+        bent(XAI_ITSELF, {"model": model, "messages": USER, field: value})
+    assert refused.value.param == field
+    sent, dropped, _ = bent(XAI_ITSELF, {"model": model, "messages": USER, field: value}, everything)
+    assert (sent, dropped) == ({"model": model, "messages": USER}, [field])
+    idle: Any = [] if field == "stop" else 0
+    assert bent(XAI_ITSELF, {"model": model, "messages": USER, field: idle})[:2] == ({"model": model, "messages": USER}, [])
+
+
+@pytest.mark.parametrize("model", ["grok-4-fast-non-reasoning", "grok-3", "grok-2-vision", "assistant"])
+def test_others_do(model: str) -> None:
+    asked = {"model": model, "messages": USER, "stop": ["END"], "presence_penalty": 0.5}
+    assert bent(XAI_ITSELF, asked)[:2] == (asked, [])
+
+
+EFFORTS = {
+    **dict.fromkeys(["grok-3-mini", "grok-3-mini-fast", "grok-4.3", "grok-4.5", "grok-4.20-multi-agent-0309", "grok-6"], True),
+    **dict.fromkeys(["grok-3", "grok-4", "grok-4-0709", "grok-4-1-fast", "grok-code-fast-1", "grok-4.20-0309-reasoning"], False),
+}
+
+
+@pytest.mark.parametrize(("model", "takes"), EFFORTS.items())
+def test_how_much_it_reasons_can_be_said_to_some_models(model: str, takes: bool) -> None:
+    chat = {"model": model, "messages": USER, "reasoning_effort": "low"}
+    responses = {"model": model, "input": "Hi", "reasoning": {"effort": "low", "summary": "auto"}}
+    if takes:
+        assert bent(XAI_ITSELF, chat)[0] == chat
+        assert bent(XAI_ITSELF, responses, dialect="openai_responses")[0] == responses
+        return
+    for asked, dialect, param in ((chat, "openai_chat", "reasoning_effort"), (responses, "openai_responses", "reasoning.effort")):
+        with pytest.raises(Unsupported) as refused:
+            bent(XAI_ITSELF, asked, dialect=dialect)
+        assert refused.value.param == param
+    sent, dropped, _ = bent(XAI_ITSELF, responses, everything, "openai_responses")
+    assert (sent["reasoning"], dropped) == ({"summary": "auto"}, ["reasoning.effort"])
+
+
+def constrained(dialect: str, body: Body) -> Constraint:
+    constraint = read_constraint(dialect, body)
+    assert constraint is not None
+    return constraint
+
+
+@pytest.mark.parametrize("dialect", ["openai_chat", "openai_responses"])
+def test_a_schema_is_held_to_unless_it_says_what_grammars_do_not(dialect: str) -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
+    format: dict[str, Any] = {"type": "json_schema", "name": "a", "schema": schema}
+    asked: dict[str, Any] = {"model": "grok-4.3", "input": "Hi", "text": {"format": format}}
+    if dialect == "openai_chat":
+        named: dict[str, Any] = {"name": "a", "schema": schema}
+        asked = {"model": "grok-4.3", "messages": USER, "response_format": {"type": "json_schema", "json_schema": named}}
+    body = Body.read(json.dumps(asked).encode())
+    constraint = constrained(dialect, body)
+    sent = Body(body)
+    held = XAI_ITSELF.bend(sent, dialect, nothing, constraint).guiding
+    assert held is not None
+    assert json.loads(sent.write()) == asked
+    assert held.how == "enforced"
+    assert isinstance(held.output, JsonSchema)
+    loose = XAI_ITSELF.bend(Body(body), dialect, nothing, replace(constraint, loose=frozenset({constraint.field}))).guiding
+    assert loose is not None
+    assert loose.how == "validated"
+
+
+def test_strict_tools_whose_schemas_are_held_in_part_are_refused() -> None:
+    function = {"name": "f", "parameters": {"type": "object"}, "strict": True}
+    body = Body.read(json.dumps({"model": "grok-4.3", "messages": USER, "tools": [{"type": "function", "function": function}]}).encode())
+    constraint = constrained("openai_chat", body)
+    assert XAI_ITSELF.bend(Body(body), "openai_chat", nothing, constraint).dropped == []
+    ((path, _),) = constraint.tools
+    with pytest.raises(Unsupported, match="part"):
+        XAI_ITSELF.bend(Body(body), "openai_chat", nothing, replace(constraint, loose=frozenset({path})))
+
+
+ERRORS: list[tuple[int, str, str, type[UpstreamError]]] = [
+    (400, "invalid-argument", "Incorrect API key provided. You can obtain one from the console.", CredentialRefused),
+    (400, "invalid-argument", "Model not found: grok-nonesuch", Missing),
+    (400, "invalid-argument", "Something else.", Refused),
+    (403, "permission-denied", "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO", Refused),
+    (403, "permission-denied", "Your newly created team has no credits yet.", CredentialRefused),
+]
+
+
+@pytest.mark.parametrize(("status", "code", "message", "error"), ERRORS)
+def test_what_its_errors_mean_is_in_their_words(status: int, code: str, message: str, error: type[UpstreamError]) -> None:
+    read = XAI_ITSELF.read_error(status, {}, json.dumps({"code": code, "error": message}).encode())
+    assert (type(read), read.told, read.said_code) == (error, status, code)
+    assert message in read.message

@@ -1,0 +1,217 @@
+"""Every recording of a hosted provider, played by a server of real HTTP to the whole gateway, for callers of each dialect, both modes.
+
+What reaches the server means what was recorded; what the callers' SDKs hear is what the host said, in full. Recordings belong to others
+and are not part of this project: without the folder beside it, the cases of our own alone are played, and that is said.
+"""
+
+import itertools
+import json
+import random
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+import tomli_w
+from msgspec.structs import replace
+
+from providers.chat import ChatRequest
+from providers.dialect import Concessions
+from providers.dialects.catalogue import CHAT_DIALECTS
+from providers.wire import Body
+from tests.conformance.crossing import CALLERS
+from tests.conformance.expected import comparable, heard
+from tests.conformance.hearing import datas
+from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES
+from tests.exchanges.hosts.catalogue import HOSTS
+from tests.exchanges.hosts.host import Host, Reached
+from tests.exchanges.hosts.recordings import FOLDER, Recording
+from tests.stories.scripted import Asked, ScriptedEngine
+from tests.stories.service import Service
+
+ROUTES = {CHAT: "/v1/chat/completions", RESPONSES: "/v1/responses", ANTHROPIC: "/v1/messages"}
+EVERY = [(host, recording) for host in HOSTS for recording in host.recordings]
+CHATS = [each for each in EVERY if each[0].chat(each[1]) is not None]
+PLAIN = [each for each in EVERY if each[0].plain(each[1]) is not None]
+# What hops and lengths decide anew.
+_HOPS = ("content-length", "transfer-encoding", "content-encoding", "connection", "date", "server", "set-cookie", "keep-alive")
+
+
+def cases(pairs: list[tuple[Host, Recording]]) -> list[Any]:
+    return [pytest.param(host, recording, id=recording.id) for host, recording in pairs]
+
+
+class Replay:
+    """The server: an address begins with the recording that it plays."""
+
+    def __init__(self) -> None:
+        self.engine = ScriptedEngine()
+        self.engine.script = self._play
+        self._known = {recording.id: recording for _, recording in EVERY}
+
+    async def _play(self, asked: Asked) -> None:
+        folder, name = asked.path.split("/")[1:3]
+        recording = self._known[f"{folder}/{name}"]
+        head = "".join(f"{key}: {value}\r\n" for key, value in recording.headers.items() if key.lower() not in _HOPS)
+        if not any(key.lower() == "content-type" for key in recording.headers):
+            head += f"content-type: {'text/event-stream' if recording.streamed else 'application/json'}\r\n"
+        if not recording.streamed:
+            return await asked.answer(recording.status, recording.raw, head)
+        asked.write(f"HTTP/1.1 200 OK\r\n{head}transfer-encoding: chunked\r\n\r\n".encode())
+        # Cut anywhere, differently each time, the same in each run.
+        chance = random.Random(f"{recording.id}{len(self.engine.asked)}")
+        places = sorted({0, len(recording.raw), *(chance.randrange(len(recording.raw) + 1) for _ in range(12))})
+        for start, end in itertools.pairwise(places):
+            asked.piece(recording.raw[start:end])
+            await asked.writer.drain()
+        asked.end_stream()
+        await asked.writer.drain()
+
+    def sent(self, recording: Recording) -> tuple[str, Any]:
+        """Where the last request went, below the base URL, and its body."""
+        (asked,) = self.engine.asked
+        self.engine.asked.clear()
+        return asked.path.removeprefix(f"/{recording.id}"), asked.body
+
+
+@pytest.fixture(scope="module")
+async def replay(service: Service, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Replay]:
+    secrets = tmp_path_factory.mktemp("secrets")
+    secrets.chmod(0o755)
+    playing = Replay()
+    await playing.engine.start()
+    providers: dict[str, Any] = {}
+    models: dict[str, Any] = {}
+    for host, recording in EVERY:
+        reached = host.reached(recording)
+        for streamed in (True, False):
+            name = _name(recording, streamed=streamed)
+            providers[name] = _provider(recording, reached, playing.engine.port, secrets, streamed=streamed)
+            target = {"provider": name, "model": reached.model} | ({"dialect": reached.dialect} if reached.dialect else {})
+            models[name] = {"targets": [target]}
+    before = service.run("export").stdout
+    service.apply(tomli_w.dumps({"providers": providers, "models": models}))
+    yield playing
+    service.apply(before, "--prune")  # hundreds of models would be in the way of other stories
+    await playing.engine.stop()
+
+
+def _name(recording: Recording, *, streamed: bool) -> str:
+    """The model for callers who stream, or not."""
+    return f"replayed/{recording.id}/{'stream' if streamed else 'whole'}"
+
+
+def _provider(recording: Recording, reached: Reached, port: int, secrets: Path, *, streamed: bool) -> dict[str, Any]:
+    options = dict(reached.options)
+    if streamed != recording.streamed:
+        options["stream"] = "only" if recording.streamed else "never"
+    provider: dict[str, Any] = {"adapter": reached.adapter, "base_url": f"http://127.0.0.1:{port}/{recording.id}", "options": options}
+    if reached.secret is not None:
+        place = secrets / recording.id.replace("/", "-")
+        place.write_text(reached.secret)
+        provider["credential"] = f"file:{place}"
+    return provider
+
+
+def asks(chat: ChatRequest, caller: str, model: str, *, streamed: bool) -> tuple[dict[str, Any], bool]:
+    """What this caller asks, and whether it can say all of it."""
+    dialect = CHAT_DIALECTS[caller]
+    conceded = Concessions(lambda _: True, dialect.words, caller)
+    body = dialect.write_request(replace(chat, model=model), conceded)
+    says_all = not conceded.dropped
+    if caller == ANTHROPIC and not body.said("max_tokens"):
+        body["max_tokens"], says_all = 1000, False
+    dialect.prepare(body, streamed, tell_usage=True)
+    body["model"] = model
+    return json.loads(Body(body).write()), says_all
+
+
+@pytest.mark.parametrize(("host", "recording"), cases(CHATS))
+async def test_a_recorded_chat(host: Host, recording: Recording, replay: Replay, client: httpx.AsyncClient):
+    chat = host.chat(recording)
+    assert chat is not None
+    told_in_full = 0
+    for caller, route in ROUTES.items():
+        if (recording.name, caller) in host.unsaid:
+            continue
+        for streamed in (True, False):
+            ask, says_all = asks(chat, caller, _name(recording, streamed=streamed), streamed=streamed)
+            replay.engine.asked.clear()
+            answer = await client.post(route, json=ask)
+            if recording.name in host.refused_here:
+                error = answer.json()["error"]
+                assert answer.status_code in (400, 422), answer.text
+                named = host.refused_here[recording.name]
+                named_to_caller = {named, CHAT_DIALECTS[caller].words.get(named, named)}
+                assert not replay.engine.asked and named_to_caller & {error.get("param"), error["message"]}, error
+                told_in_full += 1
+                continue
+            assert replay.engine.asked, answer.text
+            path, sent = replay.sent(recording)
+            if says_all:
+                told_in_full += 1
+                assert_asked(host, recording, path, sent)
+            if recording.status != 200:
+                assert_refused(host, recording, answer, caller)
+                continue
+            assert answer.status_code == 200, answer.text
+            expected = comparable(heard(host.expected(recording), caller, streamed=streamed))
+            sdk = CALLERS[caller]
+            assert comparable(sdk.hear(sdk.take(answer.content, streamed=streamed))) == expected, (caller, streamed)
+    assert told_in_full, "no caller can say what was recorded"
+
+
+def assert_asked(host: Host, recording: Recording, path: str, sent: Any) -> None:
+    assert host.path(path) == host.path(recording.path)
+    if recording.asked is None:
+        return
+    wanted = host.alike(recording.asked)
+    if recording.name in host.differs:
+        wanted = host.differs[recording.name][1](wanted)
+    assert host.alike(sent) == wanted
+
+
+def assert_refused(host: Host, recording: Recording, answer: httpx.Response, caller: str) -> None:
+    refusal = host.refusals[recording.name]
+    told = answer.json()
+    assert answer.status_code == refusal.status, answer.text
+    assert told["error"]["message"] and "type" in told["error"]
+    details: dict[str, Any] = told["error"].get("details") or {}
+    assert details.get("provider_code") == refusal.code, told
+    assert (told.get("type") == "error") == (caller == ANTHROPIC)
+
+
+@pytest.mark.parametrize(("host", "recording"), cases(PLAIN))
+async def test_a_recorded_exchange_beside_chats(host: Host, recording: Recording, replay: Replay, client: httpx.AsyncClient):
+    plain = host.plain(recording)
+    assert plain is not None
+    replay.engine.asked.clear()
+    model = _name(recording, streamed=recording.streamed)
+    answer = await client.post(plain.route, json={**plain.ask, "model": model})
+    if recording.name in host.refused_here:
+        assert answer.status_code in (400, 422) and not replay.engine.asked, answer.text
+        return
+    assert replay.engine.asked, answer.text
+    assert_asked(host, recording, *replay.sent(recording))
+    if recording.status != 200:
+        assert_refused(host, recording, answer, CHAT)
+        return
+    assert answer.status_code == 200, answer.text
+    plain.check(datas(answer.content) if recording.streamed else answer.json())
+
+
+def test_every_recording_is_played():
+    """And nothing is replayed twice, or both as a chat and beside chats."""
+    if not FOLDER.is_dir():
+        pytest.skip("the recordings of real hosts (../shared/exchanges) are not on this machine")
+    names = [recording.id for _, recording in EVERY]
+    assert len(set(names)) == len(names)
+    evidence = {
+        f"{path.parent.name}/{path.stem}"
+        for path in FOLDER.glob("*/*.json")
+        if msgspec.json.decode(path.read_bytes())["fidelity"].startswith("recorded")
+    }
+    assert evidence <= set(names)
+    assert {recording.id for _, recording in CHATS} ^ {recording.id for _, recording in PLAIN} == set(names)
