@@ -28,7 +28,7 @@ ORDER = (
 SQL = {"sqlalchemy", "asyncpg", "alembic"}
 # Ways to open a connection by oneself. providers/transport.py and the modules that only it imports may use them.
 SOCKETS = {"socket", "httpcore", "requests", "aiohttp", "urllib.request", "http.client"}
-INDENTED = re.compile(r"^[ \t]+(?:import|from)\s|;\s*import\s|:\s*import\s", re.MULTILINE)
+INDENTED = re.compile(r"^[ \t]+(?:import|from)\s|[;:][ \t]*(?:import|from)\s", re.MULTILINE)
 OPENING = re.compile(
     r"\b(open_connection|create_connection|open_unix_connection|create_unix_connection|start_tls|AsyncClient|AsyncHTTPTransport)$"
 )
@@ -124,6 +124,29 @@ def test_dialects_know_no_engine_no_host_and_no_other_dialect() -> None:
         for name in imports(path):
             assert not is_in(name, {"providers.engines", "providers.hosted"}), f"{path} imports {name}"
             assert not is_in(name, {"providers.dialects"}) or is_in(name, {own}), f"{path} imports {name}"
+
+
+def test_hosts_know_no_engine_but_where_one_runs_in_their_containers() -> None:
+    knowing = {str(path) for path in files("providers/hosted") if any(is_in(name, {"providers.engines"}) for name in imports(path))}
+    assert knowing == {"providers/hosted/sagemaker.py"}
+
+
+def test_engines_know_no_host_and_the_service_knows_neither_by_name() -> None:
+    assert not [name for name in imports_from("providers/engines") if is_in(name, {"providers.hosted"})]
+    assert not [name for name in imports_from("app/gateway", "app/api", "app/store", "app/record") if is_in(name, {"providers.hosted"})]
+
+
+def test_the_clouds_own_libraries_are_for_credentials_alone() -> None:
+    """And none of them for what opens a connection but where a chain asks its own services, off the event loop."""
+    using = {str(path) for path in files(*ROOMS) if any(is_in(name, {"botocore", "google"}) for name in imports(path))}
+    chains = {"providers/credentials/aws_chain.py", "providers/credentials/google_chain.py"}
+    assert using == chains | {"providers/credentials/google_grants.py"}
+    grants = {name for name in imports(Path("providers/credentials/google_grants.py")) if is_in(name, {"google"})}
+    assert grants == {"google.auth"}
+
+
+def test_only_the_vault_encrypts() -> None:
+    assert {str(path) for path in files(*ROOMS) if any(is_in(name, {"cryptography"}) for name in imports(path))} == {"app/store/vault.py"}
 
 
 def test_the_process_that_checks_what_callers_write_knows_nothing_worth_stealing() -> None:

@@ -60,7 +60,7 @@ class Asking:
             upstream.asked = True
             response = upstream.response = await self._transport.handle_async_request(request)
             if endpoint.provider.tells_allowance:
-                upstream.identity.rest.heard(upstream.model, response.headers)
+                upstream.identity.cooldown.heard(upstream.model, response.headers)
             if response.status_code >= 300 or response.status_code < 200:
                 body = upstream.identity.hiding.hide_bytes(await read(response, _ERROR_BODY_BYTES))
                 error = endpoint.provider.read_error(response.status_code, response.headers, body)

@@ -198,21 +198,21 @@ class Attempts:
                     refused = NoKey(f"{endpoint.provider.configured_as} refused the credential that you sent: {error.reason}")
                     refused.details = error.details
                     raise refused from None
-                identity.rest.refuse()
+                identity.cooldown.refuse()
                 failed = failed or error
             except NoToken as error:
-                identity.rest.away()
+                identity.cooldown.away()
                 failed = failed or error
             except Overloaded as error:
                 failed = _sooner(failed, error)
                 if error.told in _BUSY_FOR_ALL:
                     break
                 if isinstance(error, Exhausted):
-                    identity.rest.spent(error.retry_after_s)
+                    identity.cooldown.spent(error.retry_after_s)
                 else:
-                    identity.rest.busy(target.model, error.retry_after_s)
+                    identity.cooldown.busy(target.model, error.retry_after_s)
             else:
-                identity.rest.praise(target.model, asked_at)
+                identity.cooldown.praise(target.model, asked_at)
                 return answer
         assert failed is not None
         raise failed

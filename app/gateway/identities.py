@@ -41,11 +41,11 @@ class Identities:
             elif (secret := said.get(header.encode())) is not None:
                 found.append(Identity(reference, self._stored, self._fetch, brought(secret.decode("latin-1"), header)))
         now = time.monotonic()
-        return sorted(found, key=lambda each: each.rest.rests(now, model))
+        return sorted(found, key=lambda each: each.cooldown.rests(now, model))
 
     def rest(self, now: float, model: str) -> bool:
         """Whether all do of those that are the gateway's own."""
-        return bool(self.kept) and all(each.rest.rests(now, model) for each in self.kept)
+        return bool(self.kept) and all(each.cooldown.rests(now, model) for each in self.kept)
 
     def stored_anew(self, names: Collection[str], gone: Collection[str]) -> None:
         """After others were stored under these names, and none is any more under those that are gone.

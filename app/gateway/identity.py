@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Mapping
 import httpx
 from msgspec import Struct
 
-from app.gateway.rest import Rest
+from app.gateway.cooldown import Cooldown
 from providers import credentials
 from providers.credentials import Fetch, Header, NoCredential, Signer, Unsigned
 from providers.credentials.hiding import Hiding
@@ -56,7 +56,7 @@ class Identity:
 
     def __init__(self, reference: str | None, stored: Stored, fetch: Fetch, secret: str | None = None) -> None:
         self.reference = reference
-        self.rest = Rest()
+        self.cooldown = Cooldown()
         self.turn = 0
         self._tokens: deque[str] = deque(maxlen=_MOST_TOKENS)
         self._stored = stored
@@ -147,7 +147,7 @@ class Identity:
         self.forget()
         self._secret, self._read = secret, True
         self.turn += 1
-        self.rest.clear()
+        self.cooldown.clear()
 
     def _remember(self, added: list[Header]) -> None:
         """Tokens that a signer was given, so that no host says them back to anybody."""

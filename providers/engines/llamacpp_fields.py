@@ -1,6 +1,6 @@
 """What neither of llama.cpp's servers has a field for, or does anything about: both read bodies without a word about what is unknown."""
 
-from providers.engines.losses import UNKNOWN_HINTS, Idle
+from providers.losses import UNKNOWN_HINTS, Idle
 
 # With the values of each that ask for nothing.
 UNKNOWN: Idle = {

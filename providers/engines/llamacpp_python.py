@@ -16,12 +16,12 @@ from providers import guided
 from providers.engines.llamacpp_fields import HINTS, UNKNOWN
 from providers.engines.llamacpp_schemas import PYTHON, as_object, write_schema
 from providers.engines.llamacpp_tools import bend_strict, bend_tools, read_choice
-from providers.engines.losses import Idle, Losses
-from providers.engines.thoughts import drop_parts
 from providers.errors import Refused, Unsupported, UpstreamError
 from providers.guided import Choice, Constraint, Grammar, Guiding, JsonObject, JsonSchema, Output, Regex, StructuralTag, Way
+from providers.losses import Idle, Losses
 from providers.provider import BadOption, Bent, Provider
 from providers.rest import as_raw
+from providers.thoughts import drop_parts
 from providers.told import read_error
 from providers.wire import NULL, UNREADABLE, Body
 

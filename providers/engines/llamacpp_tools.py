@@ -6,9 +6,9 @@ import msgspec
 from msgspec import Raw
 
 from providers.engines.llamacpp_schemas import Converter, write_schema
-from providers.engines.losses import Losses
 from providers.errors import Malformed
 from providers.guided import Constraint
+from providers.losses import Losses
 from providers.rest import as_raw
 from providers.wire import UNREADABLE, Body
 

@@ -15,14 +15,14 @@ import msgspec
 from msgspec.structs import replace
 
 from providers import guided
-from providers.engines.losses import IDLE, UNKNOWN, UNKNOWN_HINTS, Idle, Losses
-from providers.engines.thoughts import drop_parts, name_reasoning, name_system
-from providers.engines.tools import choose_among_allowed, drop_foreign
 from providers.engines.versions import read_numbers
 from providers.engines.xgrammar import honest
 from providers.errors import Unsupported
 from providers.guided import Constraint, Guiding, JsonSchema, Kind, Output, Regex, Way
+from providers.losses import IDLE, UNKNOWN, UNKNOWN_HINTS, Idle, Losses
 from providers.provider import BadOption, Bent, Provider
+from providers.thoughts import drop_parts, name_reasoning, name_system
+from providers.tools import choose_among_allowed, drop_foreign
 from providers.wire import Body
 
 _IDLE: Idle = {

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from providers import guided
-from providers.engines.losses import IDLE, UNKNOWN, UNKNOWN_HINTS, Idle, Losses
 from providers.guided import Constraint
+from providers.losses import IDLE, UNKNOWN, UNKNOWN_HINTS, Idle, Losses
 from providers.provider import BadOption, Bent, Provider
 from providers.rest import as_raw
 from providers.wire import Body

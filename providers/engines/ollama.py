@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from providers import guided
 from providers.dialects.ollama_chat.formats import is_quoted, write_format
-from providers.engines.losses import IDLE, UNKNOWN, UNKNOWN_HINTS, Idle, Losses
 from providers.errors import Unsupported
 from providers.guided import Constraint, Guiding, How, Output
+from providers.losses import IDLE, UNKNOWN, UNKNOWN_HINTS, Idle, Losses
 from providers.media import Kind
 from providers.provider import BadOption, Bent, Provider
 from providers.wire import Body

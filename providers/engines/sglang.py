@@ -14,14 +14,14 @@ import msgspec
 from msgspec.structs import replace
 
 from providers import guided
-from providers.engines.losses import IDLE, UNKNOWN, UNKNOWN_HINTS, Idle, Losses
-from providers.engines.thoughts import drop_parts, name_reasoning, name_system
-from providers.engines.tools import bend_functions
-from providers.engines.xgrammar import bend_strict, honest
+from providers.engines.xgrammar import honest
 from providers.errors import Unsupported, UpstreamError
 from providers.guided import Constraint, Grammar, Guiding, JsonSchema, Output, Regex, Way
+from providers.losses import IDLE, UNKNOWN, UNKNOWN_HINTS, Idle, Losses
 from providers.provider import Bent, Provider, server_root
+from providers.thoughts import drop_parts, name_reasoning, name_system
 from providers.told import as_overload, read_error
+from providers.tools import bend_functions, bend_strict
 from providers.wire import NULL, Body
 
 # Typed there, so that null, which means not said to callers, would be a 400.

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from providers import guided
-from providers.engines.losses import IDLE, UNKNOWN, UNKNOWN_HINTS, Idle, Losses
-from providers.engines.thoughts import drop_parts, name_system
-from providers.engines.tools import bend_functions
 from providers.guided import Constraint, Output, Way
+from providers.losses import IDLE, UNKNOWN, UNKNOWN_HINTS, Idle, Losses
 from providers.provider import Bent, Provider
+from providers.thoughts import drop_parts, name_system
+from providers.tools import bend_functions
 from providers.wire import Body
 
 _CHAT, _COMPLETIONS = "openai_chat", "openai_completions"

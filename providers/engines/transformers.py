@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 import msgspec
 
 from providers import guided
-from providers.engines.losses import Idle, Losses
-from providers.engines.thoughts import drop_parts, name_system
-from providers.engines.tools import bend_functions
 from providers.errors import Malformed
 from providers.guided import Constraint
+from providers.losses import Idle, Losses
 from providers.provider import Bent, Provider
+from providers.thoughts import drop_parts, name_system
+from providers.tools import bend_functions
 from providers.wire import UNREADABLE, Body
 
 # All that it acts on; what is not here is left out, dropped or refused.

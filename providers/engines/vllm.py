@@ -13,16 +13,17 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from providers import guided
-from providers.engines.losses import Losses
-from providers.engines.thoughts import drop_parts, name_reasoning, name_system
 from providers.engines.versions import read_numbers
 from providers.engines.vllm_fields import ASKS_NOTHING, CHAT_PARTS, UNREAD, UNREAD_HINTS, UNREAD_IN
 from providers.engines.vllm_tools import bend_tools, excludes, give_up_tools
-from providers.engines.xgrammar import bend_strict, honest
+from providers.engines.xgrammar import honest
 from providers.errors import UpstreamError
 from providers.guided import Constraint, Guiding, Kind, Way
+from providers.losses import Losses
 from providers.provider import Bent, Provider
+from providers.thoughts import drop_parts, name_reasoning, name_system
 from providers.told import as_overload
+from providers.tools import bend_strict
 from providers.wire import Body
 
 _KINDS: tuple[Kind, ...] = ("json_object", "json_schema", "regex", "choice", "grammar", "structural_tag")

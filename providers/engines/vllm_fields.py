@@ -7,7 +7,7 @@ Seen on 0.32 (its /openapi.json says what it reads; tests/engines/test_vllm_dire
 
 from collections.abc import Mapping
 
-from providers.engines.losses import IDLE, Idle
+from providers.losses import IDLE, Idle
 from providers.provider import HINTS
 
 # In none of its dialects.

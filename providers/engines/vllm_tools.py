@@ -5,10 +5,10 @@ from typing import Any
 
 from msgspec import Raw
 
-from providers.engines.losses import Losses
-from providers.engines.tools import choose_among_allowed, drop_foreign, kind_of
 from providers.guided import Constraint
+from providers.losses import Losses
 from providers.rest import as_raw
+from providers.tools import choose_among_allowed, drop_foreign, kind_of
 from providers.wire import Body
 
 

@@ -5,7 +5,6 @@ Seen on 0.2.8, alone and in vLLM 0.32, in 2026-11: tests/engines/test_xgrammar_d
 
 from msgspec.structs import replace
 
-from providers.engines.losses import Losses
 from providers.guided import Constraint, Guiding, JsonSchema, Regex, StructuralTag, Ways
 
 _ANY_BUT_NEWLINE = "[^\\n]"
@@ -22,13 +21,6 @@ def honest(told: Guiding | None, constraint: Constraint, ways: Ways, *, vouched:
             return replace(told, how="converted", fields=ways["regex"].write(Regex(write_pattern(pattern))))
         case _:
             return told
-
-
-def bend_strict(losses: Losses, constraint: Constraint | None, *, vouched: bool) -> None:
-    """`strict` of tools whose schemas are obeyed in part. Raises Unsupported."""
-    for path, _ in () if constraint is None or vouched else constraint.tools:
-        if constraint is not None and path in constraint.loose:
-            losses.part_with(path.rpartition(".")[0] + ".strict", "of this schema it holds the arguments of a call to a part alone.")
 
 
 def write_pattern(pattern: str) -> str:

@@ -7,13 +7,13 @@ import httpx
 import msgspec
 
 from providers import guided
-from providers.engines.losses import Losses
 from providers.errors import Unsupported
 from providers.guided import Constraint, JsonSchema, Output, Way
 from providers.hosted import deepseek_messages
 from providers.hosted.claude import OPTIONS, read_demands
 from providers.hosted.deepseek_thinking import settle_thinking
 from providers.hosted.rowed import Rowed
+from providers.losses import Losses
 from providers.provider import BadOption, Bent, Provider, server_root
 from providers.rest import as_raw
 from providers.wire import Body

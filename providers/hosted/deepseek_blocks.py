@@ -7,7 +7,7 @@ esengine/DeepSeek-Reasonix#8927 and QwenLM/qwen-code#3788 (thoughts: 400 without
 import msgspec
 from msgspec import Raw
 
-from providers.engines.losses import Losses
+from providers.losses import Losses
 from providers.rest import as_raw
 from providers.wire import UNREADABLE, Body
 

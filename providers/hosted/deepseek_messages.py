@@ -5,8 +5,8 @@ Source: https://api-docs.deepseek.com/guides/anthropic_api, read 2026-11.
 
 from typing import Any
 
-from providers.engines.losses import Losses
 from providers.hosted.deepseek_blocks import hold_blocks
+from providers.losses import Losses
 from providers.rest import as_raw
 from providers.wire import Body
 

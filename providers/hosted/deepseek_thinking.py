@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw
 
-from providers.engines.losses import Idle, Losses
+from providers.losses import Idle, Losses
 from providers.rest import as_raw
 from providers.wire import NULL, UNREADABLE, Body, merged
 

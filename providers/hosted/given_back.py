@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import Raw
 
-from providers.engines.losses import Losses
+from providers.losses import Losses
 from providers.rest import as_raw
 from providers.wire import NULL, UNREADABLE, Body
 

@@ -13,12 +13,12 @@ from msgspec import Raw
 
 from providers import guided
 from providers.chat import ENGINE_WORDS
-from providers.engines.losses import UNKNOWN, UNKNOWN_HINTS, Losses
 from providers.errors import Missing, Refused, Unsupported, UpstreamError
 from providers.guided import Constraint, JsonSchema, Output
 from providers.hosted.mistral_messages import Messages
 from providers.hosted.ruled import Ruled
 from providers.hosted.rules import Rules
+from providers.losses import UNKNOWN, UNKNOWN_HINTS, Losses
 from providers.provider import HINTS, OPENAI_ENFORCES, Bent
 from providers.rest import as_raw
 from providers.wire import NULL, UNREADABLE, Body

@@ -8,8 +8,8 @@ have either content or tool_calls, but not none" (OpenHands/OpenHands#8685).
 import re
 from typing import Any
 
-from providers.engines.losses import Losses
 from providers.hosted.mistral_ids import Ids
+from providers.losses import Losses
 from providers.rest import as_raw
 from providers.wire import Body
 

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from providers import guided
 from providers.chat import ENGINE_WORDS
-from providers.engines.losses import UNKNOWN, UNKNOWN_HINTS
 from providers.guided import JsonSchema, Output, Way
 from providers.hosted.ruled import Ruled
+from providers.losses import UNKNOWN, UNKNOWN_HINTS
 from providers.provider import HINTS, PATHS, versioned
 from providers.rows import ROWS, Row
 

@@ -5,10 +5,10 @@ from typing import Any, ClassVar
 
 from providers.chat import ChatRequest
 from providers.dialect import Concessions
-from providers.engines.losses import Losses
 from providers.guided import Constraint
 from providers.hosted.part_rules import without_parts
 from providers.hosted.rules import Rules, hold
+from providers.losses import Losses
 from providers.provider import Bent, Provider
 from providers.wire import Body
 

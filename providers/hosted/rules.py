@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from providers.engines.losses import IDLE, Idle, Losses
-from providers.engines.thoughts import drop_parts, name_reasoning, name_system
 from providers.hosted.given_back import leave_out_of_answers
 from providers.hosted.tool_rules import hold_tools, leave_out_calls
+from providers.losses import IDLE, Idle, Losses
+from providers.thoughts import drop_parts, name_reasoning, name_system
 from providers.wire import NULL, Body
 
 _CHAT, _COMPLETIONS = "openai_chat", "openai_completions"

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from providers.engines.losses import Losses
-from providers.engines.tools import bend_functions, kind_of
+from providers.losses import Losses
 from providers.rest import as_raw
+from providers.tools import bend_functions, kind_of
 from providers.wire import NULL, UNREADABLE, Body
 
 

@@ -4,13 +4,13 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from providers.engines.losses import Losses
-from providers.engines.xgrammar import bend_strict
 from providers.errors import CredentialRefused, Missing, Refused, UpstreamError
 from providers.guided import Constraint, Guiding
 from providers.hosted.promises import as_promised
 from providers.hosted.rowed import Rowed
+from providers.losses import Losses
 from providers.provider import Bent
+from providers.tools import bend_strict
 from providers.wire import Body
 
 # Answered with 400 by models that reason: https://docs.x.ai/docs/guides/reasoning, read 2026-11 (/reference/providers.md part 2).

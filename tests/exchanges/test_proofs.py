@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from providers.catalogue import ADAPTERS
 from tests.exchanges.hosts.catalogue import HOSTS
 from tests.exchanges.hosts.claims import CLAIMS
 from tests.exchanges.hosts.proofs import FEATURES, NEVER_NOTHING, PAGE, THIN, TITLES, proof, table
@@ -19,6 +20,15 @@ def test_every_host_has_a_title_and_all_that_it_lacks_or_is_claimed_of_it_is_a_f
     for host in HOSTS:
         assert (host.lacks.keys() | CLAIMS.get(host.folder, {}).keys()) <= set(FEATURES)
         assert not host.lacks.keys() & CLAIMS.get(host.folder, {}).keys()
+
+
+def test_every_hosted_adapter_is_proven_by_something_and_has_its_page():
+    hosted = {name for name, adapter in ADAPTERS.items() if adapter.__module__.startswith("providers.hosted")}
+    told = PAGE.read_text()
+    assert all((HOUSE / "docs" / "providers" / f"{name}.md").is_file() and f"providers/{name}.md" in told for name in hosted)
+    if not FOLDER.is_dir():
+        pytest.skip("the recordings of real hosts (../shared/exchanges) are not on this machine")
+    assert {host.reached(each).adapter for host in HOSTS for each in host.recordings} == hosted
 
 
 def test_each_claim_names_a_test_that_is_there():

@@ -138,7 +138,11 @@ async def test_a_credential_whose_token_cannot_be_had_gives_way_to_the_next(fetc
     assert host.came == ["spare"] and [each.error for each in road.underway.attempts] == ["NoToken", None]
     assert road.endpoint.in_flight == 0 and road.endpoint.faults == 0
     first, spare = road.credentials
-    assert first.rest.rests(time.monotonic(), "theirs") and not spare.rest.rests(time.monotonic(), "theirs") and not first.rest.refused
+    assert (
+        first.cooldown.rests(time.monotonic(), "theirs")
+        and not spare.cooldown.rests(time.monotonic(), "theirs")
+        and not first.cooldown.refused
+    )
 
 
 async def test_nor_is_it_told_as_a_host_that_cannot_be_reached():

@@ -8,10 +8,10 @@ import httpx
 import pytest
 
 from app.domain import Directory, ModelConfig, Plan, ProviderConfig, Target
+from app.gateway.cooldown import Cooldown
 from app.gateway.fleet import Endpoint, Fleet
 from app.gateway.identities import Identities
 from app.gateway.identity import Identity, Where
-from app.gateway.rest import Rest
 from app.settings import Settings
 from app.store.directory import assemble
 from app.store.vault import Vault
@@ -59,18 +59,18 @@ async def test_they_are_tried_as_configured_and_who_rests_last():
     kept = identities("store:a", "store:b", "store:c", a="1", b="2", c="3")
     a, b, c = kept.kept
     assert kept.able({}, "m") == [a, b, c] and not kept.rest(time.monotonic(), "m")
-    a.rest.busy("m", 30)
-    b.rest.refuse()
+    a.cooldown.busy("m", 30)
+    b.cooldown.refuse()
     assert kept.able({}, "m") == [c, a, b] and not kept.rest(time.monotonic(), "m")
-    c.rest.busy("m", None)
+    c.cooldown.busy("m", None)
     assert kept.rest(time.monotonic(), "m")
-    a.rest.praise("m", time.monotonic())
+    a.cooldown.praise("m", time.monotonic())
     assert kept.able({}, "m")[0] is a
 
 
 async def test_one_comes_back_after_its_rest():
     kept = identities("store:a", "store:b", a="1", b="2")
-    kept.kept[0].rest.busy("m", 0.02)
+    kept.kept[0].cooldown.busy("m", 0.02)
     assert kept.able({}, "m")[0] is kept.kept[1]
     await asyncio.sleep(0.05)
     assert kept.able({}, "m")[0] is kept.kept[0]
@@ -78,16 +78,16 @@ async def test_one_comes_back_after_its_rest():
 
 def test_nobody_rests_for_ever_whatever_a_host_says():
     identity = identities("store:a", a="1").kept[0]
-    identity.rest.busy("m", 10**9)
-    assert identity.rest.rests(time.monotonic(), "m") and not identity.rest.rests(time.monotonic() + 3601, "m")
+    identity.cooldown.busy("m", 10**9)
+    assert identity.cooldown.rests(time.monotonic(), "m") and not identity.cooldown.rests(time.monotonic() + 3601, "m")
 
 
 def test_an_answer_to_an_earlier_request_does_not_end_a_rest():
     identity = identities("store:a", a="1").kept[0]
     asked_at = time.monotonic()
-    identity.rest.busy("m", 30)
-    identity.rest.praise("m", asked_at)
-    assert identity.rest.rests(time.monotonic(), "m")
+    identity.cooldown.busy("m", 30)
+    identity.cooldown.praise("m", asked_at)
+    assert identity.cooldown.rests(time.monotonic(), "m")
 
 
 async def test_callers_bring_their_own_in_the_header_that_is_named():
@@ -121,9 +121,9 @@ async def test_a_file_that_was_replaced_is_read_after_a_refusal(tmp_path: Path):
     identity = identities(f"file:{place}").kept[0]
     assert await sent(identity) == "Bearer old-secret" and not identity.renew()
     turn = identity.turn
-    identity.rest.refuse()
+    identity.cooldown.refuse()
     place.write_text("new-secret")
-    assert identity.renew() and identity.turn > turn and not identity.rest.rests(time.monotonic(), "m")
+    assert identity.renew() and identity.turn > turn and not identity.cooldown.rests(time.monotonic(), "m")
     assert await sent(identity) == "Bearer new-secret"
     # What is under way went with the old one.
     assert identity.hiding.hide("neither old-secret nor new-secret") == "neither [masked] nor [masked]"
@@ -133,10 +133,10 @@ async def test_what_is_stored_anew_is_used_at_once_and_what_is_gone_no_more():
     fleet, endpoint = fleet_with(("store:a",), a="first")
     (identity,) = endpoint.identities.kept
     assert await sent(identity, endpoint.provider) == "Bearer first"
-    identity.rest.refuse()
+    identity.cooldown.refuse()
     fleet.swap(directory_with(("store:a",), a="second"))
     assert list(fleet.endpoints) == [endpoint]
-    assert await sent(identity, endpoint.provider) == "Bearer second" and not identity.rest.rests(time.monotonic(), "m")
+    assert await sent(identity, endpoint.provider) == "Bearer second" and not identity.cooldown.rests(time.monotonic(), "m")
     fleet.swap(directory_with(("store:a",)))
     with pytest.raises(NoCredential, match="narthex credentials set a"):
         await sent(identity, endpoint.provider)
@@ -196,11 +196,11 @@ def test_targets_whose_credentials_all_rest_are_asked_last():
     fleet.swap(directory)
     first, second = fleet.of(Target("one", "m"))[0].identities.kept
     assert planned(fleet, directory, "one", "two") == ["one", "two"]
-    first.rest.busy("m", 30)
+    first.cooldown.busy("m", 30)
     assert planned(fleet, directory, "one", "two") == ["one", "two"]
-    second.rest.refuse()
+    second.cooldown.refuse()
     assert planned(fleet, directory, "one", "two") == ["two", "one"]
-    second.rest.praise("m", time.monotonic())
+    second.cooldown.praise("m", time.monotonic())
     assert planned(fleet, directory, "one", "two") == ["one", "two"]
 
 
@@ -215,19 +215,19 @@ def test_neither_a_refusal_nor_haste_is_a_fault_of_the_endpoint():
 def test_a_model_that_has_no_room_says_nothing_of_another() -> None:
     kept = identities("store:a", "store:b", a="1", b="2")
     a, b = kept.kept
-    a.rest.busy("large", 30)
+    a.cooldown.busy("large", 30)
     assert kept.able({}, "large") == [b, a] and kept.able({}, "small") == [a, b]
     headers = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "20s"}
-    b.rest.heard("large", httpx.Headers(headers))
+    b.cooldown.heard("large", httpx.Headers(headers))
     assert kept.rest(time.monotonic(), "large") and not kept.rest(time.monotonic(), "small")
-    a.rest.refuse()
+    a.cooldown.refuse()
     assert kept.able({}, "small") == [b, a]
-    a.rest.praise("small", time.monotonic())
-    assert kept.able({}, "small") == [a, b] and a.rest.rests(time.monotonic(), "large")
+    a.cooldown.praise("small", time.monotonic())
+    assert kept.able({}, "small") == [a, b] and a.cooldown.rests(time.monotonic(), "large")
 
 
 def test_of_models_without_end_no_more_is_kept_than_can_be() -> None:
-    rest = Rest()
+    cooldown = Cooldown()
     for number in range(1000):
-        rest.busy(f"model-{number}", 30)
-    assert rest.rests(time.monotonic(), "model-999") and len(rest.models) <= 256
+        cooldown.busy(f"model-{number}", 30)
+    assert cooldown.rests(time.monotonic(), "model-999") and len(cooldown.models) <= 256

@@ -140,14 +140,14 @@ def _credential(identity: Identity) -> dict[str, Any]:
     now = time.monotonic()
     return {
         "reference": identity.reference,
-        "rests_s": _left(identity.rest.until, now),
-        "refused": identity.rest.refused,
+        "rests_s": _left(identity.cooldown.until, now),
+        "refused": identity.cooldown.refused,
         "models": {
             model: {
                 "rests_s": _left(until, now),
                 "allowance": None if allowance is None else [_room(each, now) for each in allowance.rooms],
             }
-            for model, (until, allowance) in identity.rest.models.items()
+            for model, (until, allowance) in identity.cooldown.models.items()
         },
     }
 

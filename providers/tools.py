@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from providers.engines.losses import Losses
+from providers.guided import Constraint
+from providers.losses import Losses
 from providers.rest import as_raw
 from providers.wire import UNREADABLE, Body
 
@@ -68,3 +69,10 @@ def kind_of(choice: Any) -> Any:
 
 def _name(tool: Any) -> Any:
     return tool.get("function", tool).get("name", tool.get("type"))
+
+
+def bend_strict(losses: Losses, constraint: Constraint | None, *, vouched: bool) -> None:
+    """`strict` of tools whose schemas are obeyed in part. Raises Unsupported."""
+    for path, _ in () if constraint is None or vouched else constraint.tools:
+        if constraint is not None and path in constraint.loose:
+            losses.part_with(path.rpartition(".")[0] + ".strict", "of this schema it holds the arguments of a call to a part alone.")

@@ -1,4 +1,4 @@
-"""Rest: for how long a credential is left for last. Of one model, where the host has no room for that; of all, where it was refused.
+"""Cooldown: for how long a credential is left for last. Of one model, where the host has no room for that; of all, where it was refused.
 
 Hosts limit each model by itself: https://platform.openai.com/docs/guides/rate-limits and https://docs.claude.com/en/api/rate-limits,
 read 2026-11. So what is said of one says nothing of another.
@@ -42,7 +42,7 @@ class _Room:
         return self.until > now or (allowance is not None and allowance.spent_until > now)
 
 
-class Rest:
+class Cooldown:
     """Of one credential. Moments are by the monotonic clock. `refused`: it was not accepted, when last asked with."""
 
     def __init__(self) -> None:

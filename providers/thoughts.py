@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 from msgspec import Raw
 
-from providers.engines.losses import Losses
+from providers.losses import Losses
 from providers.rest import as_raw
 from providers.wire import NULL, UNREADABLE, Body
 
