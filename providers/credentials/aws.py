@@ -4,12 +4,12 @@ import re
 import time
 
 import msgspec
-from msgspec import Struct
 
 from providers.credentials.aws_chain import BotocoreChain, Fresh, region_of
 from providers.credentials.references import NoCredential
 from providers.credentials.signing import Header, Unsigned
 from providers.credentials.sigv4 import Keys, Pen
+from providers.credentials.unshown import Unshown
 from providers.wire import UNREADABLE
 
 # It becomes a part of a host's name.
@@ -17,7 +17,7 @@ _REGION = re.compile(r"[a-z0-9-]{1,40}")
 _SHAPE = "a JSON object with access_key_id and secret_access_key, and, where there are, session_token and region"
 
 
-class _Given(Struct, forbid_unknown_fields=True):
+class _Given(Unshown, forbid_unknown_fields=True):
     access_key_id: str
     secret_access_key: str
     session_token: str | None = None

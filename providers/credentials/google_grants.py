@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from providers.credentials.hiding import Hiding
 from providers.credentials.references import NoCredential, usable
 from providers.credentials.signing import Fetch
+from providers.credentials.unshown import Unshown
 from providers.told import masked
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -33,7 +34,7 @@ _PAUSE_S = 0.5
 Grant = Callable[[Fetch], Awaitable["Token"]]
 
 
-class Token(Struct, frozen=True):
+class Token(Unshown, frozen=True):
     """`expires_s`: by the monotonic clock; `lasts_s`: from when it came until then. `billed`: the project that pays for a user's asks."""
 
     secret: str
@@ -42,14 +43,14 @@ class Token(Struct, frozen=True):
     billed: str | None = None
 
 
-class _ServiceAccount(Struct, tag_field="type", tag="service_account"):
+class _ServiceAccount(Unshown, tag_field="type", tag="service_account"):
     client_email: str
     private_key: str
     private_key_id: str | None = None
     token_uri: str = _SERVER
 
 
-class _User(Struct, tag_field="type", tag="authorized_user"):
+class _User(Unshown, tag_field="type", tag="authorized_user"):
     client_id: str
     client_secret: str
     refresh_token: str
@@ -57,7 +58,7 @@ class _User(Struct, tag_field="type", tag="authorized_user"):
     quota_project_id: str | None = None
 
 
-class _Answer(Struct):
+class _Answer(Unshown):
     access_token: str
     expires_in: float = 3600
 

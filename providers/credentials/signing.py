@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import httpx
-from msgspec import Struct
+
+from providers.credentials.unshown import Unshown
 
 Header = tuple[bytes, bytes]
 
@@ -12,7 +13,7 @@ Header = tuple[bytes, bytes]
 Fetch = Callable[[httpx.Request], Awaitable[tuple[int, bytes]]]
 
 
-class Unsigned(Struct, frozen=True):
+class Unsigned(Unshown, frozen=True):
     """A request as it will be sent but for what signs it: these headers, `Host` and `Content-Length` beside, and this very body."""
 
     method: str

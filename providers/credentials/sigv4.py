@@ -10,9 +10,9 @@ from hmac import digest
 from urllib.parse import quote
 
 import httpx
-from msgspec import Struct
 
 from providers.credentials.signing import Header, Unsigned
+from providers.credentials.unshown import Unshown
 
 # Those that proxies on the way change or add; `authorization` is what is made here.
 _UNSIGNED = frozenset(
@@ -36,15 +36,12 @@ _UNSIGNED = frozenset(
 )
 
 
-class Keys(Struct, frozen=True):
+class Keys(Unshown, frozen=True):
     """`session_token`: of keys that last a while; None: of those that last."""
 
     access_key_id: str
     secret_access_key: str
     session_token: str | None = None
-
-    def __repr__(self) -> str:
-        return "Keys(masked)"
 
 
 class Pen:

@@ -1,14 +1,18 @@
 """Laws of credentials: what is sealed opens under its own name and key alone, and nothing that was sent as a secret is said back."""
 
 import base64
+import importlib
 import json
 import os
+import pkgutil
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 
+import providers.credentials
 from app.local import secret_key
 from app.settings import BadSetting, Secrets, Settings
 from app.store.checks import check, warnings
@@ -16,9 +20,10 @@ from app.store.directory import assemble
 from app.store.file import BadConfiguration, read_file
 from app.store.limit_checks import Known
 from app.store.vault import BadKey, NoKeys, Vault, key_of
-from providers.credentials import NoCredential
+from providers.credentials import NoCredential, Unsigned
 from providers.credentials.hiding import HIDDEN, Hiding
 from providers.credentials.references import read, usable
+from providers.credentials.unshown import Unshown
 from tests.laws.chats import bounded
 
 OLD, NEW = "an old key of the vault, drawn at random", "the new key of the vault, drawn at random"
@@ -192,3 +197,20 @@ def test_what_is_named_and_not_stored_is_warned_of() -> None:
     check(wanted)
     (warning,) = warnings(wanted, Known())
     assert "providers.a.credential" in warning and "'later'" in warning and "narthex credentials set later" in warning
+
+
+MODULES = [importlib.import_module(f"providers.credentials.{each.name}") for each in pkgutil.iter_modules(providers.credentials.__path__)]
+
+
+@pytest.mark.parametrize("record", Unshown.__subclasses__(), ids=lambda each: each.__name__)
+def test_a_record_that_holds_a_secret_does_not_show_it(record: type[Unshown]) -> None:
+    held = record(*["canary" for _ in record.__struct_fields__])
+    assert "canary" in str([getattr(held, each) for each in record.__struct_fields__])
+    assert "canary" not in repr(held) + str(held) + f"{held}" + repr([held])
+
+
+def test_every_record_of_credentials_is_one_of_those_or_holds_none() -> None:
+    """What a token server says is wrong, and the account that a file names."""
+    records = {each for module in MODULES for each in vars(module).values() if isinstance(each, type) and issubclass(each, Struct)}
+    assert {each.__name__ for each in records - {Struct} if not issubclass(each, Unshown)} == {"_Refusal", "_Account"}
+    assert Unsigned in records
