@@ -7,9 +7,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.gateway import translate
+from app.gateway.asked import Asked, Prepared
 from app.gateway.checks import Checks
 from app.gateway.held import obeying
-from app.gateway.translate import Asked, Folding, Prepared
+from app.gateway.translate import Folding
 from app.gateway.underway import Underway
 from app.gateway.upstream import Upstream, blocks_of, is_stream, read, stream_of
 from app.settings import Settings

@@ -7,13 +7,13 @@ import time
 import httpx
 
 from app.domain import Attempt, Plan, Target
+from app.gateway.asked import Asked, Prepared
 from app.gateway.asking import Asking, Streaming
 from app.gateway.bill import needed_of
 from app.gateway.checks import Checks
 from app.gateway.fleet import Endpoint, Fleet
 from app.gateway.identity import Identity
 from app.gateway.limits.limits import Limits
-from app.gateway.translate import Asked, Prepared
 from app.gateway.underway import Underway
 from app.gateway.upstream import Upstream, stream_of
 from app.settings import Settings

@@ -21,6 +21,7 @@ import msgspec
 
 from app import uuid7
 from app.domain import Caller, Outcome
+from app.gateway.asked import Asked
 from app.gateway.asking import Streaming
 from app.gateway.attempt import Attempts
 from app.gateway.bill import needed, spent
@@ -31,7 +32,6 @@ from app.gateway.idempotency import HEADER, Idempotency
 from app.gateway.limits.limits import Limits
 from app.gateway.media import Media
 from app.gateway.plan import check_episode, plan
-from app.gateway.translate import Asked
 from app.gateway.underway import Underway
 from app.record.spool import Spool, SpoolFull
 from app.settings import Settings

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 
 import httpx
 
+from app.gateway.asked import Prepared
 from app.gateway.fleet import Endpoint
 from app.gateway.identity import Identity, Where
-from app.gateway.translate import Prepared
 from providers.answer_stream import AnswerStream, AnswerTooLarge
 from providers.errors import CutShort, Garbled, NoToken, TimedOut, Unreachable, UpstreamError
 from providers.wire import Unwrapping

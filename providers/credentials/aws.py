@@ -17,7 +17,7 @@ _REGION = re.compile(r"[a-z0-9-]{1,40}")
 _SHAPE = "a JSON object with access_key_id and secret_access_key, and, where there are, session_token and region"
 
 
-class _Given(Unshown, forbid_unknown_fields=True):
+class _Given(Unshown, frozen=True, forbid_unknown_fields=True):
     access_key_id: str
     secret_access_key: str
     session_token: str | None = None

@@ -43,14 +43,14 @@ class Token(Unshown, frozen=True):
     billed: str | None = None
 
 
-class _ServiceAccount(Unshown, tag_field="type", tag="service_account"):
+class _ServiceAccount(Unshown, frozen=True, tag_field="type", tag="service_account"):
     client_email: str
     private_key: str
     private_key_id: str | None = None
     token_uri: str = _SERVER
 
 
-class _User(Unshown, tag_field="type", tag="authorized_user"):
+class _User(Unshown, frozen=True, tag_field="type", tag="authorized_user"):
     client_id: str
     client_secret: str
     refresh_token: str
@@ -58,7 +58,7 @@ class _User(Unshown, tag_field="type", tag="authorized_user"):
     quota_project_id: str | None = None
 
 
-class _Answer(Unshown):
+class _Answer(Unshown, frozen=True):
     access_token: str
     expires_in: float = 3600
 

@@ -3,6 +3,6 @@
 from msgspec import Struct
 
 
-class Unshown(Struct):
+class Unshown(Struct, frozen=True):
     def __repr__(self) -> str:
         return f"{type(self).__name__}(...)"

@@ -9,7 +9,7 @@ import click
 from msgspec import Struct
 
 from app.domain import Target
-from app.gateway.translate import Asked, Prepared
+from app.gateway.asked import Asked, Prepared
 from providers.catalogue import build
 from providers.dialects.catalogue import DIALECTS
 from providers.errors import NotOffered, Unsupported

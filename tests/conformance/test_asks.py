@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from app.gateway.translate import constrained, words_of
+from app.gateway.asked import constrained, words_of
 from providers.chat import Inline
 from providers.dialect import Concessions
 from providers.dialects.catalogue import CHAT_DIALECTS

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from app.domain import Target
+from app.gateway.asked import Asked, Prepared
 from app.gateway.media import Media
-from app.gateway.translate import Asked, Prepared
 from app.settings import Settings
 from providers.dialect import Ask
 from providers.dialects.catalogue import DIALECTS

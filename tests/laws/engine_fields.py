@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from app.domain import Target
-from app.gateway.translate import Asked, Prepared
+from app.gateway.asked import Asked, Prepared
 from providers.dialects.catalogue import DIALECTS
 from providers.errors import Unsupported
 from providers.guided import read_constraint

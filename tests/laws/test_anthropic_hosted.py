@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import Target
-from app.gateway.translate import Asked
+from app.gateway.asked import Asked
 from providers.chat import ChatRequest, Message, Text, Thinking
 from providers.dialect import Concessions
 from providers.dialects.anthropic_messages import AnthropicMessages

@@ -11,13 +11,13 @@ import httpx
 import pytest
 
 from app.domain import ModelConfig, Plan, ProviderConfig, Target
+from app.gateway.asked import Asked
 from app.gateway.attempt import Attempts
 from app.gateway.checks import Checks
 from app.gateway.fleet import Endpoint, Fleet
 from app.gateway.identity import Identity, Where
 from app.gateway.limits.limits import Limits
 from app.gateway.media import Media
-from app.gateway.translate import Asked
 from app.gateway.underway import Underway
 from app.settings import Settings
 from app.store.directory import assemble

@@ -7,7 +7,8 @@ import httpx
 import pytest
 
 from app.domain import Target
-from app.gateway.translate import Asked, whole
+from app.gateway.asked import Asked
+from app.gateway.translate import whole
 from providers.dialect import Stamp
 from providers.dialects.catalogue import DIALECTS
 from providers.errors import Failed, Garbled, NotOffered, Unsupported

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.domain import Target
-from app.gateway.translate import Asked
+from app.gateway.asked import Asked
 from providers.catalogue import ADAPTERS, build
 from providers.dialects.catalogue import DIALECTS
 from providers.errors import Unsupported

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from app.domain import Target
-from app.gateway.translate import Asked
+from app.gateway.asked import Asked
 from providers.catalogue import build
 from providers.dialects.anthropic_count_tokens import AnthropicCountTokens
 from providers.dialects.openai_embeddings import OpenAIEmbeddings

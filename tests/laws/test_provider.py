@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import Directory, ModelConfig, ProviderConfig, Target
-from app.gateway.translate import Asked
+from app.gateway.asked import Asked
 from app.store.checks import check
 from app.store.file import BadConfiguration
 from providers import guided

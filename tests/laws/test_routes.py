@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import Target
-from app.gateway.translate import Asked, whole
+from app.gateway.asked import Asked
+from app.gateway.translate import whole
 from providers.catalogue import ADAPTERS
 from providers.dialect import Edited, Stamp
 from providers.dialects.catalogue import DIALECTS

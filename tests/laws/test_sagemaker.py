@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import Directory, ModelConfig, ProviderConfig, Target
-from app.gateway.translate import Asked, Prepared
+from app.gateway.asked import Asked, Prepared
 from app.store.checks import check
 from app.store.file import BadConfiguration
 from providers.catalogue import build

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import Target
+from app.gateway.asked import Asked, Prepared
 from app.gateway.identity import Identity, Where
-from app.gateway.translate import Asked, Prepared
 from providers.credentials import NoCredential
 from providers.dialect import Stamp
 from providers.dialects.catalogue import DIALECTS, ENGINE_DIALECTS

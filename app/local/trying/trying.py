@@ -11,11 +11,11 @@ from msgspec import Struct
 from app import uuid7
 from app.domain import Directory, ModelConfig, Target
 from app.gateway import translate
+from app.gateway.asked import Asked
 from app.gateway.attempt import prepare
 from app.gateway.fleet import Endpoint, Fleet
 from app.gateway.identity import Identity, Where
 from app.gateway.media import Media
-from app.gateway.translate import Asked
 from app.local.listing import LISTS
 from app.local.trying.explaining import explain_connection, explain_error
 from app.local.trying.tried import Explained, Left, Tried
