@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from providers.chat import Usage
+from providers.canonical.chat import Usage
 
 ContentPolicy = Literal["full", "redacted", "none"]
 Outcome = Literal["answered", "failed", "hung_up", "cut"]
@@ -127,7 +127,7 @@ class Price(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     source: str | None = None
 
 
-class Directory(Struct, frozen=True):
+class Snapshot(Struct, frozen=True):
     """The whole configuration at one moment. `hash` is of its content; `version` grows with each change.
 
     `credentials`: those that are stored, by name, encrypted (app/store/vault.py).
@@ -152,7 +152,7 @@ class Plan(Struct, frozen=True):
     name: str
     targets: tuple[Target, ...]
     names: tuple[str, ...]
-    directory: Directory
+    snapshot: Snapshot
 
 
 class Attempt(Struct, frozen=True, array_like=True):

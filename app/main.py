@@ -13,35 +13,35 @@ import uvloop
 from litestar import Litestar
 
 from app import logs
-from app.api.errors import HANDLERS
-from app.api.operations import keep_counting
-from app.api.routes import doors, routes
-from app.api.wire import corked
-from app.domain import Directory
-from app.gateway.checks import Checks
-from app.gateway.conversations import Conversations
-from app.gateway.fleet import Fleet
-from app.gateway.idempotency import Idempotency
+from app.api.exception_handlers import HANDLERS
+from app.api.health import keep_metrics_current
+from app.api.http_protocol import http_protocol_class
+from app.api.routes import inference_routes, routes
+from app.domain import Snapshot
+from app.gateway.fleet.fleet import Fleet
+from app.gateway.idempotency.idempotency import Idempotency
 from app.gateway.limits.limits import Limits
-from app.gateway.media import Media
+from app.gateway.media.fetcher import MediaFetcher
+from app.gateway.responses_state.conversations import ConversationStore
 from app.gateway.serve import Gateway
-from app.record.spool import Spool
+from app.gateway.structured_output.constraint_checks import ConstraintChecks
+from app.recording.ledger import SpoolAwareLedger
+from app.recording.spool import Spool
 from app.settings import Settings
-from app.store.counters.counters import Counters
-from app.store.counters.ledger import Ledger
-from app.store.database import engine
-from app.store.live import Live
+from app.store.counters.counters import RedisCounters
+from app.store.database import create_database_engine
+from app.store.snapshot_cache import SnapshotCache
 from app.store.vault import Vault
 from app.telemetry import Telemetry
-from providers.transport import Transport
-from providers.turn import Turn
+from providers.transport.transport import Transport
+from providers.transport.write_batcher import WriteBatcher
 
 log = logging.getLogger(__name__)
 
-_FAREWELL_S = 2.0
+_DB_CLOSE_TIMEOUT_S = 2.0
 
 
-class Service(uvicorn.Server):
+class GatewayServer(uvicorn.Server):
     """uvicorn, telling the gateway first that it is to stop: what comes from then on is refused with 503 until the socket is closed."""
 
     def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
@@ -53,40 +53,42 @@ class Service(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def create_app(settings: Settings, turn: Turn, *, name: str) -> tuple[Litestar, Gateway]:
+def create_app(settings: Settings, write_batcher: WriteBatcher, *, name: str) -> tuple[Litestar, Gateway]:
     """The application and its parts. They are started, and let go of, by the application's lifespan."""
-    database = engine(settings.database_url, pool_size=4, max_overflow=4)
-    transport = Transport(turn=turn, proxy=settings.proxy, ca_bundle=settings.ca_bundle or None)
+    database = create_database_engine(settings.database_url, pool_size=4, max_overflow=4)
+    transport = Transport(write_batcher=write_batcher, proxy=settings.proxy, ca_bundle=settings.ca_bundle or None)
     fleet = Fleet(settings, transport, Vault(settings.secret_key.parsed))
     telemetry = Telemetry()
 
-    def swap(newest: Directory) -> None:
-        fleet.swap(newest)
-        limits.swap(newest)
+    def apply_snapshot(snapshot: Snapshot) -> None:
+        fleet.apply_snapshot(snapshot)
+        limits.apply_snapshot(snapshot)
 
-    live = Live(settings, database, name, on_swap=swap)
-    counters = Counters(settings.redis_url, settings.redis_timeout_s, turn)
-    limits = Limits(settings, counters, database, Ledger(settings.home, database), telemetry, lambda: live.workers_alive)
-    spool = Spool(settings.home / "spool", settings, turn)
+    snapshot_cache = SnapshotCache(settings, database, name, on_swap=apply_snapshot)
+    counters = RedisCounters(settings.redis_url, settings.redis_timeout_s, write_batcher)
+    limits = Limits(
+        settings, counters, database, SpoolAwareLedger(settings.home, database), telemetry, lambda: snapshot_cache.workers_alive
+    )
+    spool = Spool(settings.home / "spool", settings, write_batcher)
     idempotency = Idempotency(settings, database)
-    media = Media(settings)
-    conversations = Conversations(settings, database)
-    checks = Checks()
-    gateway = Gateway(settings, live, fleet, limits, transport, spool, telemetry, idempotency, media, conversations, checks)
+    media = MediaFetcher(settings)
+    conversations = ConversationStore(settings, database)
+    checks = ConstraintChecks()
+    gateway = Gateway(settings, snapshot_cache, fleet, limits, transport, spool, telemetry, idempotency, media, conversations, checks)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncGenerator[None, None]:
-        await live.start()
+        await snapshot_cache.start()
         await limits.start()
         fleet.start()
         idempotency.start()
         conversations.start()
         checks.start()
-        counting = asyncio.create_task(keep_counting(gateway))
+        metrics_task = asyncio.create_task(keep_metrics_current(gateway))
         try:
             yield
         finally:
-            counting.cancel()
+            metrics_task.cancel()
             fleet.stop()
             await idempotency.stop()
             await conversations.stop()
@@ -94,9 +96,9 @@ def create_app(settings: Settings, turn: Turn, *, name: str) -> tuple[Litestar, 
             await media.aclose()
             await limits.stop()
             await transport.aclose()
-            await live.stop()
+            await snapshot_cache.stop()
             with contextlib.suppress(TimeoutError):  # a line that is dead without a word says no farewell either
-                async with asyncio.timeout(_FAREWELL_S):
+                async with asyncio.timeout(_DB_CLOSE_TIMEOUT_S):
                     await database.dispose()
             spool.close()
 
@@ -113,23 +115,23 @@ def create_app(settings: Settings, turn: Turn, *, name: str) -> tuple[Litestar, 
 
 def run_worker(settings: Settings, *, sockets: list[socket.socket], name: str) -> None:
     """One gateway process on listening sockets that it was handed, until SIGTERM; then it drains."""
-    logs.start(settings.log_level)
-    open_many_files()
+    logs.configure(settings.log_level)
+    raise_open_file_limit()
     uvloop.run(_serve(settings, sockets, name))
 
 
-def open_many_files() -> None:
+def raise_open_file_limit() -> None:
     """As many as this process may: a stream takes two, and the 1024 that a login usually begins with are soon gone."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
 
 async def _serve(settings: Settings, sockets: list[socket.socket], name: str) -> None:
-    turn = Turn()
-    app, gateway = create_app(settings, turn, name=name)
+    write_batcher = WriteBatcher()
+    app, gateway = create_app(settings, write_batcher, name=name)
     config = uvicorn.Config(
         app,
-        http=corked(turn, settings.silence_timeout_s, doors(gateway)),
+        http=http_protocol_class(write_batcher, settings.silence_timeout_s, inference_routes(gateway)),
         ws="none",
         loop="none",
         lifespan="on",
@@ -146,4 +148,4 @@ async def _serve(settings: Settings, sockets: list[socket.socket], name: str) ->
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     log.info("gateway process begins", extra={"worker": name})
-    await Service(config, gateway).serve(sockets)
+    await GatewayServer(config, gateway).serve(sockets)

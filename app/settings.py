@@ -8,19 +8,19 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from providers.proxy import Proxy
+from providers.transport.proxy import Proxy
 
 
 class BadSetting(ValueError):
     """An environment variable that cannot be what it is for; the message names it, what it says and what it may say."""
 
 
-def setting(default: object, meaning: str, name: str | None = None, *, shown: bool = True) -> Any:
+def setting(default: object, description: str, name: str | None = None, *, shown: bool = True) -> Any:
     """A field of Settings; `name` is its environment variable where that is not NARTHEX_ and the field's name.
 
     `shown` False: it may hold a password, so it is in no repr.
     """
-    return field(default=default, repr=shown, metadata={"meaning": meaning, "name": name})  # type: ignore[call-overload]
+    return field(default=default, repr=shown, metadata={"meaning": description, "name": name})  # type: ignore[call-overload]
 
 
 class Networks(str):
@@ -29,9 +29,9 @@ class Networks(str):
     parsed: tuple[IPv4Network | IPv6Network, ...]
 
     def __new__(cls, text: str = "") -> "Networks":
-        said = super().__new__(cls, text)
-        said.parsed = tuple(ip_network(each.strip()) for each in text.split(",") if each.strip())
-        return said
+        networks = super().__new__(cls, text)
+        networks.parsed = tuple(ip_network(each.strip()) for each in text.split(",") if each.strip())
+        return networks
 
 
 class Secrets:
@@ -56,10 +56,10 @@ class ProxyUrl(str):
         return repr(Proxy(self)) if self else "''"
 
 
-class Authorities(str):
+class CaBundle(str):
     """A PEM file of certificates. Raises ValueError where none can be read from it."""
 
-    def __new__(cls, text: str = "") -> "Authorities":
+    def __new__(cls, text: str = "") -> "CaBundle":
         if text:
             try:
                 ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=text)
@@ -112,8 +112,8 @@ class Settings:
         ProxyUrl(), "Proxy (http://user:password@host:port) by which hosts are reached that are spoken to by https.", "HTTPS_PROXY"
     )
     no_proxy: str = setting("", "Names, addresses and networks that are reached without that proxy, separated by commas.", "NO_PROXY")
-    ca_bundle: Authorities = setting(
-        Authorities(), "PEM file of authorities whose certificates are trusted beside the public ones, as a company has its own."
+    ca_bundle: CaBundle = setting(
+        CaBundle(), "PEM file of authorities whose certificates are trusted beside the public ones, as a company has its own."
     )
 
     probe_interval_s: float = setting(10.0, "How often each self-hosted endpoint is asked what it is and whether it lives.")
@@ -170,13 +170,13 @@ class Settings:
     def read(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
         """Settings from environment variables. Raises BadSetting; an empty variable counts as not set."""
         hints = get_type_hints(cls)
-        given = {
-            each.name: _parse(name, said, hints[each.name])
+        values = {
+            each.name: _parse(name, value, hints[each.name])
             for each in fields(cls)
             # The names that are not ours are written small by some programs (https_proxy).
-            if (said := environ.get(name := environment_name(each)) or environ.get(name.lower() if each.metadata["name"] else "", ""))
+            if (value := environ.get(name := environment_name(each)) or environ.get(name.lower() if each.metadata["name"] else "", ""))
         }
-        return cls(**given)
+        return cls(**values)
 
     @property
     def proxy(self) -> Proxy | None:
@@ -199,7 +199,7 @@ def _parse(name: str, text: str, kind: Any) -> Any:
             return Networks(text)
         except ValueError as fault:
             raise BadSetting(f"{name}={text!r}: networks such as 10.0.0.0/8, separated by commas, are needed ({fault}).") from None
-    if kind is ProxyUrl or kind is Authorities:
+    if kind is ProxyUrl or kind is CaBundle:
         try:
             return kind(text)
         except ValueError as fault:

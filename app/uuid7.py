@@ -4,35 +4,35 @@ import random
 import re
 import time
 
-_SHAPE = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
+_PATTERN = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 def mint(at_us: int | None = None) -> str:
     """A new id, born now or at `at_us` (microseconds of Unix time). The microsecond is kept too, so one worker's ids sort by birth."""
     microseconds = time.time_ns() // 1000 if at_us is None else at_us
-    milliseconds, rest = divmod(microseconds, 1000)
+    milliseconds, submillisecond_us = divmod(microseconds, 1000)
     # Twelve bits after the version: the fraction of the millisecond (RFC 9562, 6.2, method 3).
     # Ids are names, not secrets: a system call for each would cost more than all else here.
-    chance = random.getrandbits(62)
+    random_bits = random.getrandbits(62)
     return "%08x-%04x-7%03x-%04x-%012x" % (  # noqa: UP031, as it takes two thirds of an f-string's time
         milliseconds >> 16,
         milliseconds & 0xFFFF,
-        rest * 4096 // 1000,
-        chance >> 48 | 0x8000,
-        chance & 0xFFFF_FFFF_FFFF,
+        submillisecond_us * 4096 // 1000,
+        random_bits >> 48 | 0x8000,
+        random_bits & 0xFFFF_FFFF_FFFF,
     )
 
 
 def is_uuid7(text: str) -> bool:
-    return _SHAPE.fullmatch(text) is not None
+    return _PATTERN.fullmatch(text) is not None
 
 
-def born_ms(uuid7: str) -> int:
+def created_ms(uuid7: str) -> int:
     """When the id was minted, in milliseconds of Unix time."""
     return int(uuid7[:8] + uuid7[9:13], 16)
 
 
-def first_at(milliseconds: int) -> str:
+def lowest_at(milliseconds: int) -> str:
     """The least id born at this moment: the lower bound of a range of time."""
     digits = f"{max(0, milliseconds):012x}"
     return f"{digits[:8]}-{digits[8:]}-7000-8000-000000000000"

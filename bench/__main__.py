@@ -10,33 +10,33 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench import machine, narthex, peers
-from bench.compiled import BUILD, HERE, programs
-from bench.cores import Cores, children_on, cores
-from bench.load import Load
-from bench.phases import FULL, QUICK, Measuring
+from bench.c_programs import BENCH_FOLDER, BUILD_FOLDER, compile_programs
+from bench.cores import Cores, assign_cores, run_children_on
+from bench.errors import BenchmarkError
+from bench.load_client import LoadClient
+from bench.phases import FULL, QUICK, PhaseRunner
 from bench.processes import core_busy_s
-from bench.report import markdown, sheets, show
+from bench.report import markdown, print_report, report_tables
 from bench.rounds import Rounds
-from bench.system import System, free_port, started, wait_until_ready
+from bench.system import System, free_port, start_process, wait_until_ready
 from bench.targets import DIRECT, NARTHEX, TARGETS, Run
-from bench.trouble import Trouble
 
 PEERS = ("nginx", "sglang-router", "litellm", "portkey")
 QUICK_PEERS = ("nginx", "sglang-router")
 
 
 def main() -> int:
-    asked = _arguments()
+    options = _parse_arguments()
     try:
-        return _measured(asked, cores())
-    except Trouble as trouble:
-        print(f"bench: {trouble}", file=sys.stderr)
+        return _run_benchmark(options, assign_cores())
+    except BenchmarkError as error:
+        print(f"bench: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
 
 
-def _arguments() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench", description="Measures the gateway beside a direct connection and other gateways."
     )
@@ -49,80 +49,87 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _measured(asked: argparse.Namespace, where: Cores) -> int:
-    plan = QUICK if asked.quick else FULL
-    chosen = _chosen((QUICK_PEERS if asked.quick else PEERS) if asked.peers is None else asked.peers.split(","))
-    built = programs()
-    busy_before, began = machine.load_average(), time.strftime("%Y-%m-%dT%H%M", time.gmtime())
-    absent: dict[str, str] = {}
+def _run_benchmark(options: argparse.Namespace, cores: Cores) -> int:
+    plan = QUICK if options.quick else FULL
+    chosen = _choose_peers((QUICK_PEERS if options.quick else PEERS) if options.peers is None else options.peers.split(","))
+    binaries = compile_programs()
+    load_before, began = machine.load_average(), time.strftime("%Y-%m-%dT%H%M", time.gmtime())
+    not_measured: dict[str, str] = {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         folder.chmod(0o711)  # under root, the gateway's Postgres runs as another user and has to pass through
-        stack.enter_context(children_on(where.load))
+        stack.enter_context(run_children_on(cores.load))
         engine_port = free_port()
-        engine = stack.enter_context(started([str(built.engine), str(engine_port)], folder / "engine.log"))
+        engine = stack.enter_context(start_process([str(binaries.engine), str(engine_port)], folder / "engine.log"))
         wait_until_ready("the mock engine", engine_port, "/health", engine, folder / "engine.log", 10)
         systems = [System(DIRECT, "no proxy: the load client and the mock engine alone", engine_port, [])]
-        if not asked.without_narthex:
-            systems.append(stack.enter_context(narthex.running(engine_port, where, folder)))
-            systems.append(stack.enter_context(narthex.running(engine_port, where, folder, limited=True)))
+        if not options.without_narthex:
+            systems.append(stack.enter_context(narthex.run_narthex(engine_port, cores, folder)))
+            systems.append(stack.enter_context(narthex.run_narthex(engine_port, cores, folder, limited=True)))
         for peer in chosen:
             try:
-                systems.append(stack.enter_context(peers.running(peer, engine_port, where, folder, not asked.no_install)))
-            except Trouble as trouble:
-                absent[peer.name] = str(trouble)
-                _say(f"{peer.name} is left out: {trouble}")
-        rounds = Rounds(Measuring(Load(built.load, folder), where, plan), plan, systems, _say)
-        stolen_before, measured_from = core_busy_s(where.proxy)[1], time.monotonic()
+                systems.append(stack.enter_context(peers.run_peer(peer, engine_port, cores, folder, not options.no_install)))
+            except BenchmarkError as error:
+                not_measured[peer.name] = str(error)
+                _print_progress(f"{peer.name} is left out: {error}")
+        rounds = Rounds(PhaseRunner(LoadClient(binaries.load, folder), cores, plan), plan, systems, _print_progress)
+        steal_before, measured_from = core_busy_s(cores.proxy)[1], time.monotonic()
         run = rounds.run()
-        stolen = (core_busy_s(where.proxy)[1] - stolen_before) / (time.monotonic() - measured_from)
-    absent |= rounds.broken
-    notes = _notes(where, run, busy_before, stolen)
-    pages = sheets(run, {system.name: system.what for system in systems}, absent)
-    show(pages, notes)
+        steal_share = (core_busy_s(cores.proxy)[1] - steal_before) / (time.monotonic() - measured_from)
+    not_measured |= rounds.failures
+    notes = _notes(cores, run, load_before, steal_share)
+    tables = report_tables(run, {system.name: system.description for system in systems}, not_measured)
+    print_report(tables, notes)
     result: dict[str, object] = {
         "began": began,
-        "quick": asked.quick,
-        "machine": machine.facts(),
+        "quick": options.quick,
+        "machine": machine.machine_facts(),
         "notes": notes,
-        "absent": absent,
+        "absent": not_measured,
         "systems": run,
-        "targets": {target.title: {"measured": target.measured(run), "first": target.first, "met": target.met(run)} for target in TARGETS},
+        "targets": {
+            target.title: {"measured": target.measure(run), "first": target.required, "met": target.is_met(run)} for target in TARGETS
+        },
     }
-    _keep(BUILD if asked.quick else HERE / "results", f"{began}-{machine.facts()['cores']}-cores", result, markdown(pages, notes))
-    return 1 if NARTHEX in rounds.broken else 0
+    _save_result(
+        BUILD_FOLDER if options.quick else BENCH_FOLDER / "results",
+        f"{began}-{machine.machine_facts()['cores']}-cores",
+        result,
+        markdown(tables, notes),
+    )
+    return 1 if NARTHEX in rounds.failures else 0
 
 
-def _chosen(names: Sequence[str]) -> Sequence[peers.Peer]:
-    asked = [name for name in names if name and name != "none"]
-    if unknown := [name for name in asked if name not in peers.PEERS]:
-        raise Trouble(f"No peer {', '.join(unknown)}. There are: {', '.join(peers.PEERS)}.")
-    return [peers.PEERS[name] for name in asked]
+def _choose_peers(names: Sequence[str]) -> Sequence[peers.Peer]:
+    requested = [name for name in names if name and name != "none"]
+    if unknown := [name for name in requested if name not in peers.PEERS]:
+        raise BenchmarkError(f"No peer {', '.join(unknown)}. There are: {', '.join(peers.PEERS)}.")
+    return [peers.PEERS[name] for name in requested]
 
 
-def _notes(where: Cores, run: Run, busy_before: float, stolen: float) -> list[str]:
-    notes = [", ".join(f"{name} {value}" for name, value in machine.facts().items())]
-    if where.warning:
-        notes.append(where.warning)
-    if busy_before > machine.BUSY_BEFORE:
-        notes.append(f"The machine was not idle before the run (load average {busy_before:.1f}): trust ratios, not latencies.")
+def _notes(cores: Cores, run: Run, load_before: float, steal_share: float) -> list[str]:
+    notes = [", ".join(f"{name} {value}" for name, value in machine.machine_facts().items())]
+    if cores.warning:
+        notes.append(cores.warning)
+    if load_before > machine.MAX_LOAD_BEFORE:
+        notes.append(f"The machine was not idle before the run (load average {load_before:.1f}): trust ratios, not latencies.")
     others = max((figures.get("others_on_core", 0.0) for figures in run.values()), default=0.0)
-    if others > machine.OTHERS:
+    if others > machine.MAX_OTHERS_SHARE:
         notes.append(f"Other programs used up to {others * 100:.0f} % of the proxy's core during the run: trust ratios, not latencies.")
-    if stolen > machine.STOLEN:
-        notes.append(f"The host kept {stolen * 100:.0f} % of the proxy's core for others: trust ratios, not latencies.")
+    if steal_share > machine.MAX_STEAL_SHARE:
+        notes.append(f"The host kept {steal_share * 100:.0f} % of the proxy's core for others: trust ratios, not latencies.")
     return notes
 
 
-def _keep(folder: Path, name: str, result: dict[str, object], text: str) -> None:
+def _save_result(folder: Path, name: str, result: dict[str, object], text: str) -> None:
     folder.mkdir(exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     (folder / f"{name}.md").write_text(text)
-    print(f"kept in {(folder / name).relative_to(HERE.parent)}.json and .md")
+    print(f"kept in {(folder / name).relative_to(BENCH_FOLDER.parent)}.json and .md")
 
 
-def _say(line: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
+def _print_progress(message: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {message}", flush=True)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.processes import threads, tree
+from bench.processes import process_tree, thread_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,24 +15,24 @@ class Cores:
 
     proxy: int
     load: int
-    backstage: int
+    background: int
 
     @property
     def warning(self) -> str:
         if self.proxy == self.load:
             return "Only one core: proxy and load share it, and no figure but processor time means anything."
-        if self.load == self.backstage:
+        if self.load == self.background:
             return "Two cores: the gateway's writer and Postgres share the load's, at the lowest priority."
         return ""
 
 
-def cores() -> Cores:
+def assign_cores() -> Cores:
     available: Sequence[int] = sorted(os.sched_getaffinity(0))
     return Cores(available[0], available[min(1, len(available) - 1)], available[min(2, len(available) - 1)])
 
 
 @contextmanager
-def children_on(core: int) -> Generator[None]:
+def run_children_on(core: int) -> Generator[None]:
     """What is started inside inherits the core from its first instruction, so that runtimes size their thread pools by it."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
@@ -42,10 +42,10 @@ def children_on(core: int) -> Generator[None]:
         os.sched_setaffinity(0, before)
 
 
-def move(roots: Iterable[int], core: int) -> None:
+def move_processes(roots: Iterable[int], core: int) -> None:
     """Every thread of these running trees."""
-    for pid in (pid for root in roots for pid in tree(root)):
-        for thread in threads(pid):
+    for pid in (pid for root in roots for pid in process_tree(root)):
+        for thread in thread_ids(pid):
             os.sched_setaffinity(thread, {core})
 
 
@@ -54,7 +54,7 @@ def set_nice(roots: Iterable[int], nice: int) -> None:
 
     With autogroup scheduling a nice value counts only inside a session, and every session has one of its own to set.
     """
-    for pid in (pid for root in roots for pid in tree(root)):
+    for pid in (pid for root in roots for pid in process_tree(root)):
         try:
             os.setpriority(os.PRIO_PROCESS, pid, nice)
             own_group = Path(f"/proc/{pid}/autogroup")

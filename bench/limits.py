@@ -14,25 +14,25 @@ from pathlib import Path
 import uvloop
 from msgspec import Struct
 
-from app.domain import Caller, Directory, Limit
+from app.domain import Caller, Limit, Snapshot
 from app.gateway.limits.limits import Limits
-from app.gateway.limits.need import Need, Spent
-from app.local.valkey import Valkey
+from app.gateway.limits.usage_amounts import ActualUsage, UsageEstimate
 from app.settings import Settings
-from app.store.counters.counters import Counters
+from app.store.counters.counters import RedisCounters
 from app.store.counters.resp import command
 from app.store.counters.scripts import EPOCH
-from app.store.database import engine
+from app.store.database import create_database_engine
+from app.supervisor.valkey import Valkey
 from app.telemetry import Telemetry
 from bench.processes import cpu_s
-from providers.turn import Turn
+from providers.transport.write_batcher import WriteBatcher
 
 _REQUESTS = 40_000
-_AT_ONCE = 32
-_NEED, _SPENT = Need(400, 600, 1200), Spent(380, 250, 700)
+_CONCURRENCY = 32
+_ESTIMATE, _ACTUAL_USAGE = UsageEstimate(400, 600, 1200), ActualUsage(380, 250, 700)
 _CALLER = Caller("k", "t", "team", "full", prefix="nx-0123456789ab")
 
-FIVE = (
+FIVE_LIMITS = (
     Limit("a", {"key": "each"}, "requests", 10**9, "minute"),
     Limit("b", {"key": "each"}, "tokens", 10**12, "minute"),
     Limit("c", {"team": "each"}, "cost_usd", 10**6, "month"),
@@ -41,9 +41,9 @@ FIVE = (
 )
 
 
-def many(count: int) -> tuple[Limit, ...]:
+def many_limits(count: int) -> tuple[Limit, ...]:
     """The five, and others that are about others."""
-    return (*FIVE, *(Limit(f"of {n}", {"key": f"nx-{n:012x}"}, "requests", 10, "minute") for n in range(count - 5)))
+    return (*FIVE_LIMITS, *(Limit(f"of {n}", {"key": f"nx-{n:012x}"}, "requests", 10, "minute") for n in range(count - 5)))
 
 
 class _Zero(Struct, frozen=True):
@@ -65,9 +65,9 @@ def main() -> None:
     url = server.start()
     try:
         print("rules   µs/request   of the server")
-        for rules in ((), FIVE, many(10), many(10_000)):
-            mine, theirs = uvloop.run(_measure(url, rules, server.child.pid or 0))
-            print(f"{len(rules):5}   {mine:10.1f}   {theirs:13.1f}")
+        for rules in ((), FIVE_LIMITS, many_limits(10), many_limits(10_000)):
+            own_us, server_us = uvloop.run(_measure(url, rules, server.child.pid or 0))
+            print(f"{len(rules):5}   {own_us:10.1f}   {server_us:13.1f}")
     finally:
         server.stop()
         shutil.rmtree(home, ignore_errors=True)
@@ -75,43 +75,43 @@ def main() -> None:
 
 async def _measure(url: str, rules: Sequence[Limit], server: int) -> tuple[float, float]:
     """Microseconds for each request, of this process and of the server."""
-    database = engine("postgresql://127.0.0.1:9/nowhere")
-    counters = Counters(url, 1.0, Turn())
+    database = create_database_engine("postgresql://127.0.0.1:9/nowhere")
+    counters = RedisCounters(url, 1.0, WriteBatcher())
     limits = Limits(Settings(), counters, database, _EmptyLedger(), Telemetry(), lambda: 1)
-    limits.swap(Directory(1, "", {}, {}, tuple(rules)))
+    limits.apply_snapshot(Snapshot(1, "", {}, {}, tuple(rules)))
     await limits.start()
     await counters.call(command((b"SET", EPOCH, b"0:bench")))  # as if Postgres had said that nothing was lost
-    await _rounds(limits, 2_000)
-    began, theirs = _spent_s(), cpu_s([server])
-    await _rounds(limits, _REQUESTS)
-    mine, theirs = _spent_s() - began, cpu_s([server]) - theirs
-    empty = _spent_s()
-    await _rounds(None, _REQUESTS)
-    mine -= _spent_s() - empty
+    await _run_requests(limits, 2_000)
+    own_before_s, server_s = _cpu_spent_s(), cpu_s([server])
+    await _run_requests(limits, _REQUESTS)
+    own_s, server_s = _cpu_spent_s() - own_before_s, cpu_s([server]) - server_s
+    empty_before_s = _cpu_spent_s()
+    await _run_requests(None, _REQUESTS)
+    own_s -= _cpu_spent_s() - empty_before_s
     await limits.stop()
     await database.dispose()
-    return mine / _REQUESTS * 1e6, theirs / _REQUESTS * 1e6
+    return own_s / _REQUESTS * 1e6, server_s / _REQUESTS * 1e6
 
 
-async def _rounds(limits: Limits | None, requests: int) -> None:
-    await asyncio.gather(*(_caller(limits, number, requests // _AT_ONCE) for number in range(_AT_ONCE)))
+async def _run_requests(limits: Limits | None, requests: int) -> None:
+    await asyncio.gather(*(_run_caller(limits, number, requests // _CONCURRENCY) for number in range(_CONCURRENCY)))
 
 
-async def _caller(limits: Limits | None, number: int, requests: int) -> None:
+async def _run_caller(limits: Limits | None, number: int, requests: int) -> None:
     for each in range(requests):
         id = f"{number:08x}-0000-7000-8000-{each:012x}"
         if limits is not None:
-            ticket = await limits.reserve(id, _CALLER, "m", {}, _NEED)
-            if ticket is not None:
-                headers = ticket.headers
+            reservation = await limits.reserve(id, _CALLER, "m", {}, _ESTIMATE)
+            if reservation is not None:
+                headers = reservation.headers
                 assert headers
                 await asyncio.sleep(0)  # the engine
-                limits.settle(ticket, _SPENT)
+                limits.settle(reservation, _ACTUAL_USAGE)
                 continue
         await asyncio.sleep(0)
 
 
-def _spent_s() -> float:
+def _cpu_spent_s() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 

@@ -5,15 +5,15 @@ import platform
 import subprocess
 from pathlib import Path
 
-from bench.compiled import HERE
+from bench.c_programs import BENCH_FOLDER
 
 # The word in front of a result is worth less above these.
-BUSY_BEFORE = 0.3
-STOLEN = 0.02
-OTHERS = 0.05
+MAX_LOAD_BEFORE = 0.3
+MAX_STEAL_SHARE = 0.02
+MAX_OTHERS_SHARE = 0.05
 
 
-def facts() -> dict[str, str]:
+def machine_facts() -> dict[str, str]:
     model = next(
         (line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), ""
     )
@@ -34,5 +34,5 @@ def load_average() -> float:
 
 
 def _commit() -> str:
-    told = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=HERE, capture_output=True, text=True, check=False)
-    return told.stdout.strip() or "unknown"
+    completed = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=BENCH_FOLDER, capture_output=True, text=True, check=False)
+    return completed.stdout.strip() or "unknown"

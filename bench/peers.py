@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
 
-from bench.compiled import HERE
-from bench.cores import Cores, children_on
-from bench.system import System, free_port, started, wait_until_ready
-from bench.trouble import Trouble
+from bench.c_programs import BENCH_FOLDER
+from bench.cores import Cores, run_children_on
+from bench.errors import BenchmarkError
+from bench.system import System, free_port, start_process, wait_until_ready
 
-INSTALL_PATIENCE_S = 900
+INSTALL_TIMEOUT_S = 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Peer:
     @PROGRAM@, @PORT@, @SPARE_PORT@, @ENGINE_PORT@, @FOLDER@ (its own) and @SECRET@ (of this run) are filled in."""
 
     name: str
-    what: str
+    description: str
     program: str
     command: Sequence[str]
     install: Sequence[Sequence[str]] = ()  # run in bench/; none: it is for the machine's owner to install
@@ -32,8 +32,8 @@ class Peer:
     config: str = ""  # a file beside this one
     headers: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=lambda: {})
-    ready: str = "/v1/models"
-    patience_s: float = 60
+    ready_path: str = "/v1/models"
+    start_timeout_s: float = 60
 
 
 def _python_install(folder: str, package: str) -> Sequence[Sequence[str]]:
@@ -87,8 +87,8 @@ PEERS = {
                 "LITELLM_MASTER_KEY": "@SECRET@",  # it refuses to start without one
             },
             headers=("authorization: Bearer @SECRET@",),
-            ready="/health/liveliness",
-            patience_s=120,
+            ready_path="/health/liveliness",
+            start_timeout_s=120,
         ),
         Peer(
             "portkey",
@@ -103,19 +103,19 @@ PEERS = {
                 "x-portkey-custom-host: http://127.0.0.1:@ENGINE_PORT@/v1",
             ),
             environment={"TRUSTED_CUSTOM_HOSTS": "127.0.0.1", "NODE_ENV": "production"},
-            ready="/",
+            ready_path="/",
         ),
     )
 }
 
 
 @contextmanager
-def running(peer: Peer, engine_port: int, cores: Cores, folder: Path, may_install: bool) -> Generator[System]:
+def run_peer(peer: Peer, engine_port: int, cores: Cores, folder: Path, may_install: bool) -> Generator[System]:
     """Raises Trouble if it is not there, cannot be installed, or does not start."""
     home = folder / peer.name
     home.mkdir()
-    words = {
-        "@PROGRAM@": str(_program(peer, may_install)),
+    placeholders = {
+        "@PROGRAM@": str(_find_program(peer, may_install)),
         "@PORT@": str(free_port()),
         "@SPARE_PORT@": str(free_port()),
         "@ENGINE_PORT@": str(engine_port),
@@ -123,47 +123,49 @@ def running(peer: Peer, engine_port: int, cores: Cores, folder: Path, may_instal
         "@SECRET@": f"sk-{token_hex(16)}",
     }
     if peer.config:
-        (home / peer.config).write_text(_filled((HERE / peer.config).read_text(), words))
-    port, log = int(words["@PORT@"]), home / "log"
-    with children_on(cores.proxy):
-        process = started(
-            [_filled(word, words) for word in peer.command], log, {name: _filled(value, words) for name, value in peer.environment.items()}
+        (home / peer.config).write_text(_fill_placeholders((BENCH_FOLDER / peer.config).read_text(), placeholders))
+    port, log = int(placeholders["@PORT@"]), home / "log"
+    with run_children_on(cores.proxy):
+        process = start_process(
+            [_fill_placeholders(placeholder, placeholders) for placeholder in peer.command],
+            log,
+            {name: _fill_placeholders(value, placeholders) for name, value in peer.environment.items()},
         )
         with process as pid:
-            wait_until_ready(peer.name, port, peer.ready, pid, log, peer.patience_s)
-            yield System(peer.name, peer.what, port, [pid], [_filled(header, words) for header in peer.headers])
+            wait_until_ready(peer.name, port, peer.ready_path, pid, log, peer.start_timeout_s)
+            yield System(peer.name, peer.description, port, [pid], [_fill_placeholders(header, placeholders) for header in peer.headers])
 
 
-def _filled(text: str, words: Mapping[str, str]) -> str:
-    for word, value in words.items():
-        text = text.replace(word, value)
+def _fill_placeholders(text: str, placeholders: Mapping[str, str]) -> str:
+    for placeholder, value in placeholders.items():
+        text = text.replace(placeholder, value)
     return text
 
 
-def _program(peer: Peer, may_install: bool) -> Path:
+def _find_program(peer: Peer, may_install: bool) -> Path:
     if "/" not in peer.program:
-        found = shutil.which(peer.program, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-        if found is None:
-            raise Trouble(f"{peer.program} is not on the PATH.")
-        return Path(found)
-    program = HERE / peer.program
+        program_path = shutil.which(peer.program, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+        if program_path is None:
+            raise BenchmarkError(f"{peer.program} is not on the PATH.")
+        return Path(program_path)
+    program = BENCH_FOLDER / peer.program
     if not program.exists():
         if not may_install:
-            raise Trouble(f"{peer.name} is not installed, and --no-install was given.")
+            raise BenchmarkError(f"{peer.name} is not installed, and --no-install was given.")
         _install(peer)
     if not program.exists():
-        raise Trouble(f"{peer.name} was installed, but brought no {peer.program}.")
+        raise BenchmarkError(f"{peer.name} was installed, but brought no {peer.program}.")
     return program
 
 
 def _install(peer: Peer) -> None:
     if peer.installer and shutil.which(peer.installer) is None:
-        raise Trouble(f"{peer.name} is installed by {peer.installer}, which is not on the PATH.")
+        raise BenchmarkError(f"{peer.name} is installed by {peer.installer}, which is not on the PATH.")
     print(f"installing {peer.name} for comparison (once, into bench/{peer.program.split('/', 1)[0]}) ...", flush=True)
     for command in peer.install:
         try:
-            done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False, timeout=INSTALL_PATIENCE_S)
+            completed = subprocess.run(command, cwd=BENCH_FOLDER, capture_output=True, text=True, check=False, timeout=INSTALL_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            raise Trouble(f"Installing {peer.name} took more than {INSTALL_PATIENCE_S} s.") from None
-        if done.returncode:
-            raise Trouble(f"{peer.name} could not be installed: {' '.join((done.stderr or done.stdout).split()[-30:])}")
+            raise BenchmarkError(f"Installing {peer.name} took more than {INSTALL_TIMEOUT_S} s.") from None
+        if completed.returncode:
+            raise BenchmarkError(f"{peer.name} could not be installed: {' '.join((completed.stderr or completed.stdout).split()[-30:])}")

@@ -4,15 +4,15 @@ import time
 from dataclasses import dataclass
 
 from bench.cores import Cores
-from bench.load import Load, Outcome
+from bench.errors import BenchmarkError
+from bench.load_client import LoadClient, LoadResult
 from bench.processes import core_busy_s, cpu_s, memory_kib
 from bench.system import Figures, System
-from bench.trouble import Trouble
 
 CONNECTIONS = 32
 STREAMS = 100
 CHUNK_INTERVAL_S = 0.02
-FIRST_ANSWER_PATIENCE_S = 30  # some load half of themselves when they are first asked
+FIRST_RESPONSE_TIMEOUT_S = 30  # some load half of themselves when they are first asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,44 +21,44 @@ class Plan:
 
     rounds: int
     saturate_s: float
-    paced_s: dict[int, float]
+    latency_s: dict[int, float]
     stream_s: float
-    held: int
+    held_streams: int
     held_s: float
-    warm_s: float
+    warm_up_s: float
 
 
-FULL = Plan(rounds=3, saturate_s=3, paced_s={100: 5, 500: 3}, stream_s=4, held=1000, held_s=8, warm_s=2)
-QUICK = Plan(rounds=1, saturate_s=2, paced_s={100: 2, 500: 2}, stream_s=2, held=1000, held_s=2, warm_s=1)
+FULL = Plan(rounds=3, saturate_s=3, latency_s={100: 5, 500: 3}, stream_s=4, held_streams=1000, held_s=8, warm_up_s=2)
+QUICK = Plan(rounds=1, saturate_s=2, latency_s={100: 2, 500: 2}, stream_s=2, held_streams=1000, held_s=2, warm_up_s=1)
 
 
-class Measuring:
+class PhaseRunner:
     """Holds what every phase needs: the load client, the cores, the plan."""
 
-    def __init__(self, load: Load, cores: Cores, plan: Plan) -> None:
+    def __init__(self, load: LoadClient, cores: Cores, plan: Plan) -> None:
         self._load = load
         self._cores = cores
         self._plan = plan
 
-    def warm(self, system: System) -> None:
+    def warm_up(self, system: System) -> None:
         """Both ways of asking, until code is compiled, caches filled and pools open. Raises Trouble if nothing is answered rightly."""
-        deadline = time.monotonic() + FIRST_ANSWER_PATIENCE_S
+        deadline = time.monotonic() + FIRST_RESPONSE_TIMEOUT_S
         answered = 0
         while not answered:
-            outcome = self._load.closed(system.port, system.headers, connections=CONNECTIONS, seconds=self._plan.warm_s)
+            outcome = self._load.run_closed_loop(system.port, system.headers, connections=CONNECTIONS, seconds=self._plan.warm_up_s)
             answered = outcome.answered
             if time.monotonic() > deadline:
-                _must_answer(answered, outcome)
-        self._load.streams(system.port, system.headers, count=8, chunks=10, interval_s=0.05, ramp_s=0.2)
-        self._settle(system)
+                _require_responses(answered, outcome)
+        self._load.run_streams(system.port, system.headers, count=8, chunks=10, interval_s=0.05, ramp_s=0.2)
+        self._wait_until_quiet(system)
 
-    def saturated(self, system: System) -> Figures:
+    def measure_saturation(self, system: System) -> Figures:
         """32 connections, each asking again as soon as it is answered."""
         system.before_saturation()
         others_before = core_busy_s(self._cores.proxy)[0] - cpu_s(system.roots)
         before, began = cpu_s(system.roots), time.monotonic()
-        outcome = self._load.closed(system.port, system.headers, connections=CONNECTIONS, seconds=self._plan.saturate_s)
-        spent, wall = cpu_s(system.roots) - before, time.monotonic() - began
+        outcome = self._load.run_closed_loop(system.port, system.headers, connections=CONNECTIONS, seconds=self._plan.saturate_s)
+        cpu_spent_s, wall_s = cpu_s(system.roots) - before, time.monotonic() - began
         others = core_busy_s(self._cores.proxy)[0] - cpu_s(system.roots) - others_before
         figures: Figures = {
             "requests_per_s": outcome.answered / outcome.seconds,
@@ -67,28 +67,28 @@ class Measuring:
             "failed_saturated": outcome.failed,
         }
         if system.roots and outcome.answered:
-            figures["us_per_request"] = spent / outcome.answered * 1e6
-            figures["busy"] = spent / wall
-            figures["requests_per_s_per_core"] = outcome.answered / spent
-            figures["others_on_core"] = others / wall
+            figures["us_per_request"] = cpu_spent_s / outcome.answered * 1e6
+            figures["busy"] = cpu_spent_s / wall_s
+            figures["requests_per_s_per_core"] = outcome.answered / cpu_spent_s
+            figures["others_on_core"] = others / wall_s
         figures |= system.after_saturation(outcome.answered)
-        self._settle(system)
+        self._wait_until_quiet(system)
         return figures
 
-    def paced(self, system: System, rate: int) -> Figures:
+    def measure_latency(self, system: System, rate: int) -> Figures:
         """A request every 1/rate seconds, whatever the answers do; latency from the intended send time to the last byte."""
-        outcome = self._load.paced(system.port, system.headers, rate=rate, seconds=self._plan.paced_s[rate])
-        self._settle(system)
+        outcome = self._load.run_open_loop(system.port, system.headers, rate=rate, seconds=self._plan.latency_s[rate])
+        self._wait_until_quiet(system)
         return {
             f"p50_us_at_{rate}": outcome.latency_us.p50,
             f"p99_us_at_{rate}": outcome.latency_us.p99,
             f"failed_at_{rate}": outcome.failed,
         }
 
-    def streamed(self, system: System) -> Figures:
+    def measure_streams(self, system: System) -> Figures:
         """100 streams of 50 chunks a second, evenly out of step, so that each chunk is a wake-up of its own. Costs include the requests."""
         before = cpu_s(system.roots)
-        outcome = self._load.streams(
+        outcome = self._load.run_streams(
             system.port,
             system.headers,
             count=STREAMS,
@@ -97,37 +97,43 @@ class Measuring:
             # Half an interval and a little after one another: in the end all phases are taken evenly, and nothing begins in a heap.
             ramp_s=STREAMS * CHUNK_INTERVAL_S * (1 + 1 / STREAMS) / 2,
         )
-        spent, chunks = cpu_s(system.roots) - before, outcome.chunk_delay_us.count
-        _must_answer(chunks, outcome)
+        cpu_spent_s, chunks = cpu_s(system.roots) - before, outcome.chunk_delay_us.count
+        _require_responses(chunks, outcome)
         figures: Figures = {
             "chunk_delay_p50_us": outcome.chunk_delay_us.p50,
             "chunk_delay_p99_us": outcome.chunk_delay_us.p99,
             "failed_streams": outcome.failed,
         }
         if system.roots:
-            figures["us_per_chunk"] = spent / chunks * 1e6
-        self._settle(system)
+            figures["us_per_chunk"] = cpu_spent_s / chunks * 1e6
+        self._wait_until_quiet(system)
         return figures
 
-    def held(self, system: System) -> Figures:
+    def measure_held_streams(self, system: System) -> Figures:
         """A thousand streams open at once, a chunk a second each. Memory is looked at when all are open."""
-        empty, full, open_then = memory_kib(system.roots), 0.0, 0
+        memory_before, memory_open, open_streams = memory_kib(system.roots), 0.0, 0
 
-        def look(count: int) -> None:
-            nonlocal full, open_then
-            full, open_then = memory_kib(system.roots), count
+        def record_memory(count: int) -> None:
+            nonlocal memory_open, open_streams
+            memory_open, open_streams = memory_kib(system.roots), count
 
-        outcome = self._load.streams(
-            system.port, system.headers, count=self._plan.held, chunks=round(self._plan.held_s), interval_s=1, ramp_s=2, held=look
+        outcome = self._load.run_streams(
+            system.port,
+            system.headers,
+            count=self._plan.held_streams,
+            chunks=round(self._plan.held_s),
+            interval_s=1,
+            ramp_s=2,
+            on_all_open=record_memory,
         )
-        _must_answer(outcome.chunk_delay_us.count, outcome)
-        figures: Figures = {"held_open": open_then, "failed_held": outcome.failed}
-        if system.roots and open_then:
-            figures["kib_per_held_stream"] = (full - empty) / open_then
-        self._settle(system)
+        _require_responses(outcome.chunk_delay_us.count, outcome)
+        figures: Figures = {"held_open": open_streams, "failed_held": outcome.failed}
+        if system.roots and open_streams:
+            figures["kib_per_held_stream"] = (memory_open - memory_before) / open_streams
+        self._wait_until_quiet(system)
         return figures
 
-    def _settle(self, system: System) -> None:
+    def _wait_until_quiet(self, system: System) -> None:
         """Until a proxy has finished what its callers no longer wait for, or for ten seconds: the next system deserves a quiet core."""
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
@@ -137,6 +143,6 @@ class Measuring:
                 return
 
 
-def _must_answer(right: int, outcome: Outcome) -> None:
-    if not right:
-        raise Trouble(f"no right answer at all; the first was: {' '.join(outcome.first_failure.split()) or 'none within the time'}")
+def _require_responses(correct: int, outcome: LoadResult) -> None:
+    if not correct:
+        raise BenchmarkError(f"no right answer at all; the first was: {' '.join(outcome.first_failure.split()) or 'none within the time'}")

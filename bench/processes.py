@@ -7,7 +7,7 @@ from pathlib import Path
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-def tree(root: int) -> list[int]:
+def process_tree(root: int) -> list[int]:
     """The process and all its living descendants; empty if it is gone."""
     children: dict[int, list[int]] = {}
     for pid in _pids():
@@ -26,7 +26,7 @@ def cpu_s(roots: Iterable[int]) -> float:
     """User and kernel seconds of whole trees, ended children that were waited for included. Ticks of 10 ms: measure seconds, not less."""
     total = 0
     for root in roots:
-        for pid in tree(root):
+        for pid in process_tree(root):
             fields = _stat(pid)
             total += sum(map(int, fields[11:15])) if fields else 0
     return total / TICKS_PER_S
@@ -34,7 +34,7 @@ def cpu_s(roots: Iterable[int]) -> float:
 
 def memory_kib(roots: Iterable[int]) -> float:
     """Proportional set size of whole trees: a page that several processes share counts once. The kernel's socket buffers do not."""
-    return sum(_field_kib(Path(f"/proc/{pid}/smaps_rollup"), "Pss:") for root in roots for pid in tree(root))
+    return sum(_field_kib(Path(f"/proc/{pid}/smaps_rollup"), "Pss:") for root in roots for pid in process_tree(root))
 
 
 def peak_memory_kib(root: int) -> float:
@@ -51,7 +51,7 @@ def core_busy_s(core: int) -> tuple[float, float]:
     return 0.0, 0.0
 
 
-def threads(pid: int) -> list[int]:
+def thread_ids(pid: int) -> list[int]:
     try:
         return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
     except FileNotFoundError:

@@ -12,53 +12,59 @@ from bench.targets import DIRECT, NARTHEX, TARGETS, Run, added_ms
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class ReportTable:
     """A table: the first row names the columns."""
 
     title: str
     rows: Sequence[Sequence[str]]
 
 
-def sheets(run: Run, what: Mapping[str, str], absent: Mapping[str, str]) -> list[Sheet]:
-    found = [_systems(run), Sheet("What is on", [("system", ""), *((name, what[name]) for name in run)]), _targets(run)]
+def report_tables(run: Run, descriptions: Mapping[str, str], not_measured: Mapping[str, str]) -> list[ReportTable]:
+    tables = [
+        _systems_table(run),
+        ReportTable("What is on", [("system", ""), *((name, descriptions[name]) for name in run)]),
+        _targets_table(run),
+    ]
     if NARTHEX in run:
-        found.append(_behind(run[NARTHEX]))
-    if absent:
-        found.append(Sheet("Not measured", [("system", "why"), *((name, " ".join(why.split())) for name, why in absent.items())]))
-    return found
+        tables.append(_recording_table(run[NARTHEX]))
+    if not_measured:
+        tables.append(
+            ReportTable("Not measured", [("system", "why"), *((name, " ".join(reason.split())) for name, reason in not_measured.items())])
+        )
+    return tables
 
 
-def markdown(pages: Sequence[Sheet], notes: Sequence[str]) -> str:
+def markdown(tables: Sequence[ReportTable], notes: Sequence[str]) -> str:
     lines = [f"{note}  " for note in notes]
-    for sheet in pages:
-        head, *rest = sheet.rows
-        lines += ["", f"**{sheet.title}**", "", _line(head), _line(["---"] * len(head)), *map(_line, rest)]
+    for table in tables:
+        head, *body_rows = table.rows
+        lines += ["", f"**{table.title}**", "", _markdown_row(head), _markdown_row(["---"] * len(head)), *map(_markdown_row, body_rows)]
     return "\n".join(lines) + "\n"
 
 
-def show(pages: Sequence[Sheet], notes: Sequence[str]) -> None:
+def print_report(tables: Sequence[ReportTable], notes: Sequence[str]) -> None:
     console = Console()
     for note in notes:
         console.print(note, highlight=False, markup=False)
-    for sheet in pages:
-        head, *rest = sheet.rows
-        table = Table(*head, title=sheet.title, title_justify="left")
-        for row in rest:
+    for report_table in tables:
+        head, *body_rows = report_table.rows
+        table = Table(*head, title=report_table.title, title_justify="left")
+        for row in body_rows:
             table.add_row(*row)
         console.print(table)
 
 
-def _line(cells: Sequence[str]) -> str:
+def _markdown_row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 
-def _systems(run: Run) -> Sheet:
+def _systems_table(run: Run) -> ReportTable:
     figures: Sequence[tuple[str, Callable[[str, Figures], str]]] = (
         ("processor µs / request", lambda _, f: _number(f.get("us_per_request"))),
         ("requests/s per core", lambda _, f: _number(f.get("requests_per_s_per_core"))),
         ("answered/s, 32 connections", lambda _, f: _number(f.get("requests_per_s"))),
         ("… its core busy", lambda _, f: _percent(f.get("busy"))),
-        *((f"added p50 / p99 at {rate}/s, ms", lambda name, f, rate=rate: _added(run, name, f, rate)) for rate in (100, 500)),
+        *((f"added p50 / p99 at {rate}/s, ms", lambda name, f, rate=rate: _added_latency(run, name, f, rate)) for rate in (100, 500)),
         ("processor µs / chunk", lambda _, f: _number(f.get("us_per_chunk"))),
         ("chunk delay p50 / p99, ms", lambda _, f: f"{_ms(f.get('chunk_delay_p50_us'))} / {_ms(f.get('chunk_delay_p99_us'))}"),
         ("KiB / held stream", lambda _, f: _number(f.get("kib_per_held_stream"))),
@@ -67,41 +73,41 @@ def _systems(run: Run) -> Sheet:
         ("failed of the held", lambda _, f: _number(f.get("failed_held"))),
     )
     ordered = sorted(run.items(), key=lambda item: (item[0] != DIRECT, item[0] != NARTHEX, item[1].get("us_per_request", math.inf)))
-    rows = [[title, *(cell(name, its) for name, its in ordered)] for title, cell in figures]
-    return Sheet("The same work", [["", *(name for name, _ in ordered)], *rows])
+    rows = [[title, *(cell(name, system_figures) for name, system_figures in ordered)] for title, cell in figures]
+    return ReportTable("The same work", [["", *(name for name, _ in ordered)], *rows])
 
 
-def _targets(run: Run) -> Sheet:
+def _targets_table(run: Run) -> ReportTable:
     rows = [
         (
             target.title,
-            f"{_number(target.measured(run))} {target.unit}".strip(),
-            f"{'≥' if target.at_least else '≤'} {target.first:,g}",
-            {True: "met", False: "MISSED", None: "not measured"}[target.met(run)],
+            f"{_number(target.measure(run))} {target.unit}".strip(),
+            f"{'≥' if target.at_least else '≤'} {target.required:,g}",
+            {True: "met", False: "MISSED", None: "not measured"}[target.is_met(run)],
             f"{'≥' if target.at_least else '≤'} {target.goal:,g}",
         )
         for target in TARGETS
     ]
-    return Sheet("Narthex against its targets", [("target", "measured", "first version", "", "the goal"), *rows])
+    return ReportTable("Narthex against its targets", [("target", "measured", "first version", "", "the goal"), *rows])
 
 
-def _behind(figures: Figures) -> Sheet:
+def _recording_table(figures: Figures) -> ReportTable:
     """What recording costs in other processes, which no proxy core shows but somebody pays."""
-    whole = sum(figures.get(name, 0.0) for name in ("us_per_request", "writer_us_per_row", "postgres_us_per_row", "valkey_us_per_row"))
+    total_us = sum(figures.get(name, 0.0) for name in ("us_per_request", "writer_us_per_row", "postgres_us_per_row", "valkey_us_per_row"))
     rows = [
         ("writer, µs / inference", _number(figures.get("writer_us_per_row"))),
         ("Postgres, µs / inference", _number(figures.get("postgres_us_per_row"))),
         ("Valkey, µs / inference", _number(figures.get("valkey_us_per_row"))),
-        ("all of Narthex with Postgres and Valkey, µs / request", _number(whole)),
+        ("all of Narthex with Postgres and Valkey, µs / request", _number(total_us)),
         ("inferences/s into Postgres", _number(figures.get("writer_rows_per_s"))),
         ("still in the spool when the load stopped", _number(figures.get("writer_backlog_rows"))),
         ("answered but never recorded", _number(figures.get("recorded_missing"))),
         ("writer's largest memory, MiB", _number(figures.get("writer_peak_mib"))),
     ]
-    return Sheet("Behind the gateway", [("what", "measured"), *rows])
+    return ReportTable("Behind the gateway", [("what", "measured"), *rows])
 
 
-def _added(run: Run, name: str, figures: Figures, rate: int) -> str:
+def _added_latency(run: Run, name: str, figures: Figures, rate: int) -> str:
     if f"overloaded_at_{rate}" in figures:
         return "overloaded"
     if name == DIRECT:

@@ -3,69 +3,69 @@
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from bench.phases import Measuring, Plan
+from bench.errors import BenchmarkError
+from bench.phases import PhaseRunner, Plan
 from bench.system import Figures, System
-from bench.trouble import Trouble
 
 # Asked for more than this share of what it can do, a system only shows its queue growing: "overloaded" says as much, sooner.
-OVERLOAD = 0.9
-STREAMS = ", streams"
+MAX_CAPACITY_SHARE = 0.9
+STREAMS_PART = ", streams"
 
 
 class Rounds:
     """run() gives the figures by system; `broken` says what could not be measured, and why."""
 
-    def __init__(self, measuring: Measuring, plan: Plan, systems: Sequence[System], say: Callable[[str], None]) -> None:
-        self._measuring = measuring
+    def __init__(self, phases: PhaseRunner, plan: Plan, systems: Sequence[System], report: Callable[[str], None]) -> None:
+        self._phases = phases
         self._plan = plan
         self._systems = list(systems)
-        self._say = say
-        self._seen: dict[str, list[Figures]] = {system.name: [] for system in systems}
-        self.broken: dict[str, str] = {}
+        self._report = report
+        self._figures: dict[str, list[Figures]] = {system.name: [] for system in systems}
+        self.failures: dict[str, str] = {}
 
     def run(self) -> dict[str, Figures]:
-        self._each("warming up", self._warm)
+        self._measure_each("warming up", self._warm_up)
         for number in range(1, self._plan.rounds + 1):
-            of = f"round {number} of {self._plan.rounds}"
-            self._each(f"{of}: saturated", self._measuring.saturated)
-            for rate in self._plan.paced_s:
-                self._each(f"{of}: {rate} requests/s", lambda system, rate=rate: self._paced(system, rate))
-            self._each(f"{of}: streams", self._measuring.streamed, STREAMS)
+            round_title = f"round {number} of {self._plan.rounds}"
+            self._measure_each(f"{round_title}: saturated", self._phases.measure_saturation)
+            for rate in self._plan.latency_s:
+                self._measure_each(f"{round_title}: {rate} requests/s", lambda system, rate=rate: self._measure_latency(system, rate))
+            self._measure_each(f"{round_title}: streams", self._phases.measure_streams, STREAMS_PART)
             self._systems.append(self._systems.pop(0))  # nobody is always measured right after the same neighbour
-        self._each(f"{self._plan.held} held streams", self._measuring.held, STREAMS)
-        return {name: _middle(seen) for name, seen in self._seen.items() if name not in self.broken}
+        self._measure_each(f"{self._plan.held_streams} held streams", self._phases.measure_held_streams, STREAMS_PART)
+        return {name: _medians(measured) for name, measured in self._figures.items() if name not in self.failures}
 
-    def _warm(self, system: System) -> Figures:
-        self._measuring.warm(system)
+    def _warm_up(self, system: System) -> Figures:
+        self._phases.warm_up(system)
         return {}
 
-    def _paced(self, system: System, rate: int) -> Figures:
-        capacity = max(seen.get("requests_per_s", 0.0) for seen in self._seen[system.name])
-        if rate > OVERLOAD * capacity:
+    def _measure_latency(self, system: System, rate: int) -> Figures:
+        capacity = max(measured.get("requests_per_s", 0.0) for measured in self._figures[system.name])
+        if rate > MAX_CAPACITY_SHARE * capacity:
             return {f"overloaded_at_{rate}": 1.0}
-        return self._measuring.paced(system, rate)
+        return self._phases.measure_latency(system, rate)
 
-    def _each(self, title: str, measure: Callable[[System], Figures], part: str = "") -> None:
+    def _measure_each(self, title: str, measure: Callable[[System], Figures], part: str = "") -> None:
         """Trouble with a `part` costs a system that part alone; any other trouble ends its run."""
         for system in list(self._systems):
-            what = f"{system.name}{part}"
-            if what in self.broken:
+            failure_key = f"{system.name}{part}"
+            if failure_key in self.failures:
                 continue
-            self._say(f"{title}: {system.name}")
+            self._report(f"{title}: {system.name}")
             try:
-                self._seen[system.name].append(measure(system))
-            except Trouble as trouble:
-                self.broken[what] = str(trouble)
-                self._say(f"{what} given up: {trouble}")
+                self._figures[system.name].append(measure(system))
+            except BenchmarkError as error:
+                self.failures[failure_key] = str(error)
+                self._report(f"{failure_key} given up: {error}")
                 if not part:
                     self._systems.remove(system)
 
 
-def _middle(seen: Sequence[Figures]) -> Figures:
+def _medians(rounds: Sequence[Figures]) -> Figures:
     """Medians; what failed or is missing is added up, because a single failure counts."""
-    names = {name for figures in seen for name in figures}
-    return {name: _one(name, [figures[name] for figures in seen if name in figures]) for name in sorted(names)}
+    names = {name for figures in rounds for name in figures}
+    return {name: _combine(name, [figures[name] for figures in rounds if name in figures]) for name in sorted(names)}
 
 
-def _one(name: str, values: Sequence[float]) -> float:
+def _combine(name: str, values: Sequence[float]) -> float:
     return sum(values) if name.startswith(("failed_", "recorded_missing")) else median(values)

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
-from bench.trouble import Trouble
+from bench.errors import BenchmarkError
 
 Figures = dict[str, float]
 
@@ -18,9 +18,9 @@ Figures = dict[str, float]
 class System:
     """`what` says in the report what is switched on. `roots` are the processes whose trees are the proxy; a direct connection has none."""
 
-    def __init__(self, name: str, what: str, port: int, roots: Sequence[int], headers: Sequence[str] = ()) -> None:
+    def __init__(self, name: str, description: str, port: int, roots: Sequence[int], headers: Sequence[str] = ()) -> None:
         self.name = name
-        self.what = what
+        self.description = description
         self.port = port
         self.roots = roots
         self.headers = headers
@@ -34,14 +34,16 @@ class System:
 
 
 @contextmanager
-def started(command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None, patience_s: float = 10) -> Generator[int]:
+def start_process(
+    command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None, stop_timeout_s: float = 10
+) -> Generator[int]:
     """The pid. Afterwards the program has been asked to end, and its process group is gone."""
-    with log.open("wb") as words:
+    with log.open("wb") as log_file:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=words,
-            stderr=words,
+            stdout=log_file,
+            stderr=log_file,
             cwd=log.parent,
             env={**os.environ, **(environment or {})},
             start_new_session=True,
@@ -51,7 +53,7 @@ def started(command: Sequence[str], log: Path, environment: Mapping[str, str] | 
     finally:
         process.terminate()
         try:
-            process.wait(patience_s)
+            process.wait(stop_timeout_s)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -65,16 +67,16 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_until_ready(name: str, port: int, path: str, pid: int, log: Path, patience_s: float) -> None:
+def wait_until_ready(name: str, port: int, path: str, pid: int, log: Path, timeout_s: float) -> None:
     """Raises Trouble, with the end of its log, if it ends or does not answer in time."""
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-            raise Trouble(f"{name} ended while starting. Its last words:\n{_end_of(log)}")
+            raise BenchmarkError(f"{name} ended while starting. Its last words:\n{_log_tail(log)}")
         if _answers(port, path):
             return
         time.sleep(0.1)
-    raise Trouble(f"{name} was not ready after {patience_s:.0f} s. Its last words:\n{_end_of(log)}")
+    raise BenchmarkError(f"{name} was not ready after {timeout_s:.0f} s. Its last words:\n{_log_tail(log)}")
 
 
 def _answers(port: int, path: str) -> bool:
@@ -88,5 +90,5 @@ def _answers(port: int, path: str) -> bool:
         connection.close()
 
 
-def _end_of(log: Path) -> str:
+def _log_tail(log: Path) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-12:])

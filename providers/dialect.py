@@ -7,17 +7,17 @@ from typing import Any, ClassVar, Protocol
 import msgspec
 from msgspec import Raw, Struct
 
-from providers.chat import ChatRequest, ChatResponse, Usage
-from providers.errors import NarthexError, Unsupported, UpstreamError
-from providers.events import Event
-from providers.media import Kind
-from providers.wire import Body
+from providers.canonical.chat import ChatRequest, ChatResponse, Usage
+from providers.canonical.errors import NarthexError, Unsupported, UpstreamError
+from providers.canonical.events import Event
+from providers.canonical.media import MediaKind
+from providers.canonical.raw_json import Body
 
 
-class Ask(Struct):
+class InboundRequest(Struct):
     """A caller's request: the caller's own bytes by key, and what the road must know of them.
 
-    `episode_id`: as said in the body, not yet checked. `tags` by their precedence. `input_tokens`: an estimate (providers/estimate.py).
+    `episode_id`: as said in the body, not yet checked. `tags` by their precedence. `input_tokens`: an estimate (providers/canonical/token_estimate.py).
     `output_tokens`: the most that the caller lets be written, all choices together; None: not said. `choices`: how many are wanted.
     `previous`: the answer that this one goes on from (previous_response_id). `stores`: the caller may ask for the answer again.
     `refers`: to items of earlier answers, by their ids. `raw_prompt`: not a chat but a text to go on with, though it came as one.
@@ -35,14 +35,14 @@ class Ask(Struct):
     input_tokens: int
     output_tokens: int | None
     choices: int
-    previous: str | None = None
-    refers: bool = False
-    stores: bool = False
+    previous_response_id: str | None = None
+    references_items: bool = False
+    stores_response: bool = False
     raw_prompt: bool = False
-    strict: bool | None = None
+    has_strict_tools: bool | None = None
 
 
-class Stamp(Struct, frozen=True):
+class ResponseMeta(Struct, frozen=True):
     """What we write over an engine's answer: our ids, the name asked for, and whether a stream shall tell usage.
 
     `id`: the inference's bare UUID. `created`: Unix seconds, for engines that tell none. `asked`: the caller's body, of which some
@@ -54,11 +54,11 @@ class Stamp(Struct, frozen=True):
     model: str
     created: int
     wants_usage: bool
-    asked: Mapping[str, Any] = {}
+    request_body: Mapping[str, Any] = {}
     stops_after_calls: bool = False
 
 
-class Edited(Struct, frozen=True):
+class OutboundResponse(Struct, frozen=True):
     """A whole answer for the caller, and what the record wants of it. `finish_reason` in OpenAI's words, whatever the dialect."""
 
     raw: bytes
@@ -68,7 +68,7 @@ class Edited(Struct, frozen=True):
 
 _INDEX = re.compile(r"\[\d+\]")
 # Fields of one API alone that change how an answer is made, and not what may be in it.
-_HINTS = frozenset(
+_HINT_FIELDS = frozenset(
     {
         *("cache_control", "prompt_cache_breakpoint", "prompt_cache_options", "prompt_cache_retention"),
         *("context_management", "speed", "eager_input_streaming", "defer_loading", "client_metadata", "diagnostics", "metadata"),
@@ -76,10 +76,10 @@ _HINTS = frozenset(
     }
 )
 # Values that ask for nothing. The last two are Anthropic's: only the model may call a tool, and a document need not be cited.
-_NO_DEMANDS: tuple[Any, ...] = (None, "", [], ["direct"], {"enabled": False})
+_NEUTRAL_VALUES: tuple[Any, ...] = (None, "", [], ["direct"], {"enabled": False})
 
 
-class Concessions:
+class DropPolicy:
     """What a target is asked to do without: refused, unless the caller lets it go; then it is dropped, and reported.
 
     `words`: the caller's own name for what the meaning calls otherwise; `place`: the caller's own path for one in the meaning's messages.
@@ -89,71 +89,71 @@ class Concessions:
     def __init__(
         self,
         may_drop: Callable[[str], bool],
-        words: Mapping[str, str],
-        who: str,
-        place: Callable[[str], str] = lambda path: path,
-        most_places: int = 32,
+        field_names: Mapping[str, str],
+        target_name: str,
+        caller_path: Callable[[str], str] = lambda path: path,
+        max_paths: int = 32,
     ) -> None:
         self._dropped: dict[str, None] = {}
-        self._placed: dict[str, str] = {}
-        self._most_places = most_places
+        self._caller_paths: dict[str, str] = {}
+        self._max_paths = max_paths
         self._may_drop = may_drop
-        self._words = words
-        self._who = who
-        self._place = place
+        self._field_names = field_names
+        self._target_name = target_name
+        self._caller_path = caller_path
 
     @property
     def dropped(self) -> list[str]:
         """In the order in which they went."""
         return list(self._dropped)
 
-    def without(self, field: str, why: str) -> None:
+    def drop_or_refuse(self, field: str, why: str) -> None:
         """`field`: a name of ChatRequest, or a path in the caller's body. Raises Unsupported unless the caller lets it go."""
-        self._without(self._told(field), why)
+        self._drop_or_refuse(self._caller_name(field), why)
 
-    def _without(self, said: str, why: str) -> None:
-        if not self._may_drop(said) and not self._may_drop(said.partition(".")[0].partition("[")[0]):
+    def _drop_or_refuse(self, caller_field: str, why: str) -> None:
+        if not self._may_drop(caller_field) and not self._may_drop(caller_field.partition(".")[0].partition("[")[0]):
             raise Unsupported(
-                f"`{said}` cannot be honoured by {self._who}: {why} "
-                f"Leave it out, choose another model, or send the header `x-narthex-drop: {said}` to go without.",
-                param=said,
+                f"`{caller_field}` cannot be honoured by {self._target_name}: {why} "
+                f"Leave it out, choose another model, or send the header `x-narthex-drop: {caller_field}` to go without.",
+                param=caller_field,
             )
-        self._note(said)
+        self._record_dropped(caller_field)
 
-    def extra(self, path: str, value: Raw, why: str) -> None:
+    def drop_extra_field(self, path: str, value: Raw, why: str) -> None:
         """A field that has no name of ours, by its place as without() takes it: a hint may go, an empty value asks for nothing.
 
         All else is refused.
         """
-        if msgspec.json.decode(value) in _NO_DEMANDS:
+        if msgspec.json.decode(value) in _NEUTRAL_VALUES:
             return
-        said = self._placed_at(path) if path.startswith("messages[") else path
-        if path.rpartition(".")[2] in _HINTS:
-            self._note(said)
+        caller_field = self._find_caller_path(path) if path.startswith("messages[") else path
+        if path.rpartition(".")[2] in _HINT_FIELDS:
+            self._record_dropped(caller_field)
         else:
-            self._without(said, why)
+            self._drop_or_refuse(caller_field, why)
 
-    def hint(self, field: str) -> None:
+    def drop_hint(self, field: str) -> None:
         """What changes no answer, and may always go."""
-        self._note(self._told(field))
+        self._record_dropped(self._caller_name(field))
 
-    def _told(self, field: str) -> str:
-        return self._placed_at(field) if field.startswith("messages[") else self._words.get(field, field)
+    def _caller_name(self, field: str) -> str:
+        return self._find_caller_path(field) if field.startswith("messages[") else self._field_names.get(field, field)
 
-    def _placed_at(self, path: str) -> str:
+    def _find_caller_path(self, path: str) -> str:
         """To find a place the body is read anew, and a body may have hints without end: then their kind is told, without numbers."""
-        said = self._placed.get(path)
-        if said is None:
-            if len(self._placed) >= self._most_places:
+        caller_path = self._caller_paths.get(path)
+        if caller_path is None:
+            if len(self._caller_paths) >= self._max_paths:
                 return _INDEX.sub("[]", path)
-            said = self._placed[path] = self._place(path)
-        return said
+            caller_path = self._caller_paths[path] = self._caller_path(path)
+        return caller_path
 
-    def _note(self, said: str) -> None:
-        self._dropped[said] = None
+    def _record_dropped(self, caller_field: str) -> None:
+        self._dropped[caller_field] = None
 
 
-class Editor(Protocol):
+class StreamEditor(Protocol):
     """A stream of an engine made the caller's: blocks in, bytes for the caller out, at once. One per stream.
 
     `written_tokens`: about how many came, for when nobody tells.
@@ -172,10 +172,10 @@ class Editor(Protocol):
 
     def feed(self, block: bytes) -> bytes: ...
 
-    def end(self) -> bytes: ...
+    def finish(self) -> bytes: ...
 
 
-class Reader(Protocol):
+class StreamReader(Protocol):
     """A stream's meaning. One per stream. `done`: the engine has said that it ended.
 
     feed() gives each event before it raises for what follows: an UpstreamError that the engine reports, or Garbled.
@@ -186,15 +186,15 @@ class Reader(Protocol):
 
     def feed(self, block: bytes) -> Iterable[Event]: ...
 
-    def end(self) -> Iterable[Event]: ...
+    def finish(self) -> Iterable[Event]: ...
 
 
-class Writer(Protocol):
+class StreamWriter(Protocol):
     """Meaning as a stream. One per stream. What ends it is withheld by feed() and given by end()."""
 
     def feed(self, event: Event) -> bytes: ...
 
-    def end(self) -> bytes: ...
+    def finish(self) -> bytes: ...
 
 
 class Dialect(Protocol):
@@ -202,17 +202,17 @@ class Dialect(Protocol):
 
     name: ClassVar[str]
 
-    def open(self, raw: bytes) -> Ask:
+    def parse_request(self, raw: bytes) -> InboundRequest:
         """Raises Malformed with the path of the fault."""
         ...
 
-    def edit(self, raw: bytes, stamp: Stamp) -> Edited:
+    def edit_response(self, raw: bytes, meta: ResponseMeta) -> OutboundResponse:
         """A whole answer in this dialect for a caller of this dialect: our keys replaced, the rest untouched."""
         ...
 
-    def editor(self, stamp: Stamp) -> Editor: ...
+    def stream_editor(self, meta: ResponseMeta) -> StreamEditor: ...
 
-    def prepare(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
+    def prepare_upstream_body(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
         """Makes a request for an engine one for a stream, or for a whole answer; and one that leaves what the gateway keeps to the gateway.
 
         `tell_usage`: a stream is to tell it, where that must be asked for.
@@ -231,13 +231,13 @@ class EngineDialect(Protocol):
 
     name: ClassVar[str]
     # Media of these kinds it can only say in bytes, not by an address.
-    only_bytes: ClassVar[frozenset[Kind]]
+    inline_media_kinds: ClassVar[frozenset[MediaKind]]
 
-    def prepare(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
+    def prepare_upstream_body(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
         """See Dialect.prepare."""
         ...
 
-    def write_request(self, chat: ChatRequest, concessions: Concessions) -> Body:
+    def write_request(self, chat: ChatRequest, drop_policy: DropPolicy) -> Body:
         """The ask for an engine of this dialect: no stream, and the model as the chat says it. Raises as `concessions` does."""
         ...
 
@@ -245,16 +245,16 @@ class EngineDialect(Protocol):
         """Raises the error that an engine told with status 200, or Garbled."""
         ...
 
-    def reader(self) -> Reader: ...
+    def stream_reader(self) -> StreamReader: ...
 
 
 class ChatDialect(Dialect, EngineDialect, Protocol):
     """A wire format for chats, both ways, so that its callers reach engines that speak another."""
 
     # By names of ChatRequest, what this dialect calls them, where it says otherwise.
-    words: ClassVar[Mapping[str, str]]
+    field_names: ClassVar[Mapping[str, str]]
 
-    def place(self, body: Body, path: str) -> str:
+    def caller_path(self, body: Body, path: str) -> str:
         """Where in an ask stands what ChatRequest has at a path that begins with `messages[`: `system[0]`, `input[3].content[1]`.
 
         A path into what is not there stays as it is.
@@ -265,6 +265,6 @@ class ChatDialect(Dialect, EngineDialect, Protocol):
         """What an opened ask means. Raises Malformed for what open() lets pass and cannot be understood, with its path."""
         ...
 
-    def write_response(self, answer: ChatResponse, stamp: Stamp) -> bytes: ...
+    def write_response(self, answer: ChatResponse, meta: ResponseMeta) -> bytes: ...
 
-    def writer(self, stamp: Stamp) -> Writer: ...
+    def stream_writer(self, meta: ResponseMeta) -> StreamWriter: ...

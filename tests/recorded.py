@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from app.domain import Exchange
-from app.record.batch import fold
-from app.record.content import unpack
-from app.record.reader import Ended, Reader
-from app.record.segment import listing
-from app.record.spool import Spool
+from app.recording.batch import fold_record
+from app.recording.segment_format import list_segments
+from app.recording.segment_reader import ExchangeRecord, SegmentReader
+from app.recording.spool import Spool
+from app.store.content_packing import unpack
 from app.uuid7 import mint
 
 TEAM = str(uuid.UUID(int=1))
@@ -46,31 +46,31 @@ def record(spool: Spool, ask: bytes, reply: bytes, **changes: Any) -> Exchange:
     """Puts one exchange into the spool, as the road does."""
     made = exchange(**changes)
     entry = spool.open(made.id, made.content)
-    entry.ask(ask)
-    entry.reply(reply)
+    entry.append_request(ask)
+    entry.append_response(reply)
     entry.close(made)
     return made
 
 
-def read_all(reader: Reader) -> list[Ended]:
+def read_all(reader: SegmentReader) -> list[ExchangeRecord]:
     """Every exchange that is there now."""
-    found: list[Ended] = []
+    found: list[ExchangeRecord] = []
     while some := reader.read(100):
-        found += [each for each in some if isinstance(each, Ended)]
+        found += [each for each in some if isinstance(each, ExchangeRecord)]
     return found
 
 
-def said(reader: Reader, ended: Ended) -> tuple[str, str, bytes | None, bytes | None]:
+def said(reader: SegmentReader, ended: ExchangeRecord) -> tuple[str, str, bytes | None, bytes | None]:
     """Id, policy, ask and reply, as the admin API would show them."""
-    id, policy, ask, reply = fold(reader, ended).content
+    id, policy, ask, reply = fold_record(reader, ended).content
     return id, policy, None if ask is None else unpack(ask), None if reply is None else unpack(reply)
 
 
 def read_folder(folder: Path) -> list[tuple[str, str, bytes | None, bytes | None]]:
     """What all segments of a spool hold, the oldest first."""
     found: list[tuple[str, str, bytes | None, bytes | None]] = []
-    for each in sorted(listing(folder)):
-        reader = Reader(Path(each.path), 0)
+    for each in sorted(list_segments(folder)):
+        reader = SegmentReader(Path(each.path), 0)
         found += [said(reader, ended) for ended in read_all(reader)]
         reader.close()
     return found

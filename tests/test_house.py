@@ -9,24 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from app.local.manual import settings_table
+from app.supervisor.settings_manual import settings_table
 
 HOUSE = Path(__file__).parent.parent
 ROOMS = ("app", "providers", "migrations")
 
 # Each room may import those below it, and itself.
 ORDER = (
-    {"app.main", "app.cli", "app.local"},
+    {"app.main", "app.cli", "app.supervisor"},
     {"app.api"},
     {"app.gateway"},
-    {"app.insight"},
-    {"app.record", "app.store", "migrations"},
+    {"app.billing"},
+    {"app.recording", "app.store", "migrations"},
     {"app.domain", "app.settings", "app.telemetry", "app.logs", "app.uuid7"},
     {"providers"},
 )
 
 SQL = {"sqlalchemy", "asyncpg", "alembic"}
-# Ways to open a connection by oneself. providers/transport.py and the modules that only it imports may use them.
+# Ways to open a connection by oneself. providers/transport/transport.py and the modules that only it imports may use them.
 SOCKETS = {"socket", "httpcore", "requests", "aiohttp", "urllib.request", "http.client"}
 INDENTED = re.compile(r"^[ \t]+(?:import|from)\s|[;:][ \t]*(?:import|from)\s", re.MULTILINE)
 OPENING = re.compile(
@@ -128,7 +128,7 @@ def test_dialects_know_no_engine_no_host_and_no_other_dialect() -> None:
 
 def test_hosts_know_no_engine_but_where_one_runs_in_their_containers() -> None:
     knowing = {str(path) for path in files("providers/hosted") if any(is_in(name, {"providers.engines"}) for name in imports(path))}
-    assert knowing == {"providers/hosted/sagemaker.py"}
+    assert knowing == {"providers/hosted/sagemaker/adapter.py"}
 
 
 def test_engines_know_no_host_and_the_service_knows_neither_by_name() -> None:
@@ -151,9 +151,9 @@ def test_only_the_vault_encrypts() -> None:
 
 def test_the_process_that_checks_what_callers_write_knows_nothing_worth_stealing() -> None:
     """Neither settings, credentials, the store nor anything that speaks to somebody: of us only how constraints are read."""
-    known = {"app.gateway.checking", "providers.guided", "providers.errors"}
+    known = {"app.gateway.checking", "providers.structured_output", "providers.canonical.errors"}
     for path in files("app/gateway/checking"):
-        if module(path) == "app.gateway.checking.checker":  # the worker's side of it
+        if module(path) == "app.gateway.structured_output.checker_client":  # the worker's side of it
             continue
         ours = {name for name in imports(path) if is_in(name, set(ROOMS))}
         assert all(is_in(name, known) for name in ours), f"{path} imports {sorted(ours)}"
@@ -202,15 +202,17 @@ def asks_sql(path: Path) -> bool:
 
 
 def test_only_the_store_and_the_record_know_sql() -> None:
-    knowing = {str(path) for path in files(*ROOMS) if asks_sql(path) and not is_in(module(path), {"app.store", "app.record", "migrations"})}
+    knowing = {
+        str(path) for path in files(*ROOMS) if asks_sql(path) and not is_in(module(path), {"app.store", "app.recording", "migrations"})
+    }
     # It only catches Alembic's error, to say in a sentence that a database is of another version.
-    assert knowing <= {"app/local/asking.py"}
+    assert knowing <= {"app/supervisor/database_query.py"}
 
 
 def test_only_the_store_speaks_to_redis() -> None:
     """And the doctor, who has to see what is wrong with it."""
     speaking = {module(path) for path in files(*ROOMS) if {name.partition(".")[0] for name in imports(path)} & {"redis", "hiredis"}}
-    assert speaking and all(is_in(name, {"app.store", "app.local.doctor"}) for name in speaking), speaking
+    assert speaking and all(is_in(name, {"app.store", "app.doctor"}) for name in speaking), speaking
 
 
 def test_nothing_is_imported_inside_a_function() -> None:

@@ -7,41 +7,41 @@ from litestar import Request, Response, Router, get, post
 from msgspec import to_builtins
 
 from app import uuid7
-from app.api.auth import whose_scope
-from app.api.replies import request_headers
-from app.gateway.bill import needed
+from app.api.authentication import authenticate_scope
+from app.api.response_sink import request_headers
+from app.gateway.billing import estimate_usage
 from app.gateway.limits.limits import RuleState
+from app.gateway.permissions import may_use
 from app.gateway.plan import plan
-from app.gateway.rights import may_use
-from app.gateway.serve import Gateway, tags_of
+from app.gateway.serve import Gateway, request_tags
+from providers.canonical.errors import UnknownModel
 from providers.dialects.catalogue import DIALECTS
-from providers.errors import UnknownModel
 
 
 def routes(gateway: Gateway) -> Router:
     @get("/")
     async def show_limits(request: Request[Any, Any, Any], model: str | None = None) -> Response[dict[str, Any]]:
-        caller = await whose_scope(gateway.live, request.scope)
-        if model is not None and (model not in gateway.live.directory.models or not may_use(caller, model)):
+        caller = await authenticate_scope(gateway.snapshot_cache, request.scope)
+        if model is not None and (model not in gateway.snapshot_cache.snapshot.models or not may_use(caller, model)):
             raise UnknownModel(f"There is no model {model!r:.100}.", param="model")
-        states = await gateway.limits.look(caller, model, tags_of(None, dict(request.scope["headers"])))
-        return _answer({"object": "list", "data": [_told(state) for state in states]})
+        states = await gateway.limits.rule_states(caller, model, request_tags(None, dict(request.scope["headers"])))
+        return _respond({"object": "list", "data": [_rule_to_json(state) for state in states]})
 
     @post("/preview", status_code=200)
     async def preview(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
-        caller = await whose_scope(gateway.live, request.scope)
-        ask = DIALECTS["openai_chat"].open(await request.body())
-        planned = plan(gateway.live.directory, caller, ask.model, uuid7.mint())
-        need = needed(ask, planned, gateway.settings.limits_output_tokens, time.time())
+        caller = await authenticate_scope(gateway.snapshot_cache, request.scope)
+        inbound = DIALECTS["openai_chat"].parse_request(await request.body())
+        planned = plan(gateway.snapshot_cache.snapshot, caller, inbound.model, uuid7.mint())
+        need = estimate_usage(inbound, planned, gateway.settings.limits_output_tokens, time.time())
         _, input, output, tokens, cost, _ = need.amounts()
-        seen = await gateway.limits.preview(caller, planned.name, tags_of(ask, dict(request.scope["headers"])), need)
-        return _answer(
+        result = await gateway.limits.preview(caller, planned.name, request_tags(inbound, dict(request.scope["headers"])), need)
+        return _respond(
             {
                 "object": "limits.preview",
                 "model": planned.name,
-                "allowed": seen.refused_by is None,
-                "refused_by": seen.refused_by,
-                "retry_after_s": seen.retry_after_s,
+                "allowed": result.refused_by is None,
+                "refused_by": result.refused_by,
+                "retry_after_s": result.retry_after_s,
                 "reserves": {
                     "requests": 1,
                     "input_tokens": input,
@@ -50,19 +50,19 @@ def routes(gateway: Gateway) -> Router:
                     "cost_usd": None if need.cost_microusd is None else cost / 1e6,
                     "concurrency": 1,
                 },
-                "rules": [{**_told(state), "needs": state.needs, "wait_s": state.wait_s} for state in seen.rules],
+                "rules": [{**_rule_to_json(state), "needs": state.needs, "wait_s": state.wait_s} for state in result.rules],
             }
         )
 
     return Router("/v1/limits", route_handlers=[show_limits, preview])
 
 
-def _told(state: RuleState) -> dict[str, Any]:
-    told: dict[str, Any] = to_builtins(state)
-    del told["needs"], told["wait_s"]
-    return told
+def _rule_to_json(state: RuleState) -> dict[str, Any]:
+    fields: dict[str, Any] = to_builtins(state)
+    del fields["needs"], fields["wait_s"]
+    return fields
 
 
-def _answer(body: dict[str, Any]) -> Response[dict[str, Any]]:
+def _respond(body: dict[str, Any]) -> Response[dict[str, Any]]:
     headers = {name.decode(): value.decode() for name, value in request_headers(uuid7.mint())}
     return Response(body, headers={**headers, "cache-control": "no-store"})

@@ -10,14 +10,14 @@ import msgspec
 from litestar import Request, Response, Router, delete, get, post
 
 from app import uuid7
-from app.api.auth import whose_scope
-from app.api.replies import request_headers
-from app.gateway.conversations import Conversations
-from app.gateway.turns import Listed
-from app.store.live import Live
-from providers.errors import Malformed
+from app.api.authentication import authenticate_scope
+from app.api.response_sink import request_headers
+from app.gateway.responses_state.conversations import ConversationStore
+from app.gateway.responses_state.history import InputItem
+from app.store.snapshot_cache import SnapshotCache
+from providers.canonical.errors import InvalidRequest
 
-_Asked = Request[Any, Any, Any]
+_AnyRequest = Request[Any, Any, Any]
 
 # https://platform.openai.com/docs/api-reference/responses/input-items and the SDK's ResponseIncludable, read 2026-11.
 _INCLUDABLE = (
@@ -30,89 +30,91 @@ _INCLUDABLE = (
     "reasoning.encrypted_content",
     "message.output_text.logprobs",
 )
-_INCLUDE = ("include", "include[]")  # SDKs write lists with brackets
-_MOST_ITEMS, _USUAL_ITEMS = 100, 20
+_INCLUDE_PARAMETERS = ("include", "include[]")  # SDKs write lists with brackets
+_MAX_ITEMS, _DEFAULT_ITEMS = 100, 20
 
 
-def routes(live: Live, conversations: Conversations) -> Router:
+def routes(snapshot_cache: SnapshotCache, conversations: ConversationStore) -> Router:
     @get("/")
-    async def show_response(request: _Asked, id: str) -> Response[bytes]:
-        caller = await whose_scope(live, request.scope)
-        said = _read(request, ("stream", "starting_after", "include_obfuscation"))
-        stored = await conversations.find(id, caller)
-        if _is_true(said, "stream") or "starting_after" in said:
-            raise Malformed("This response cannot be streamed: it was not created in the background.", param="stream")
-        return _answer(stored.response)
+    async def show_response(request: _AnyRequest, id: str) -> Response[bytes]:
+        caller = await authenticate_scope(snapshot_cache, request.scope)
+        parameters = _parse_parameters(request, ("stream", "starting_after", "include_obfuscation"))
+        stored = await conversations.find_response(id, caller)
+        if _parse_flag(parameters, "stream") or "starting_after" in parameters:
+            raise InvalidRequest("This response cannot be streamed: it was not created in the background.", param="stream")
+        return _respond(stored.response)
 
     @delete("/", status_code=200)
-    async def delete_response(request: _Asked, id: str) -> Response[bytes]:
-        caller = await whose_scope(live, request.scope)
-        _read(request, ())
-        await conversations.delete(id, caller)
-        return _answer(msgspec.json.encode({"id": id, "object": "response", "deleted": True}))
+    async def delete_response(request: _AnyRequest, id: str) -> Response[bytes]:
+        caller = await authenticate_scope(snapshot_cache, request.scope)
+        _parse_parameters(request, ())
+        await conversations.delete_stored(id, caller)
+        return _respond(msgspec.json.encode({"id": id, "object": "response", "deleted": True}))
 
     @get("/input_items")
-    async def list_input_items(request: _Asked, id: str) -> Response[bytes]:
-        caller = await whose_scope(live, request.scope)
-        said = _read(request, ("after", "limit", "order"))
-        limit, order = _limit(said), said.get("order", "desc")
+    async def list_input_items(request: _AnyRequest, id: str) -> Response[bytes]:
+        caller = await authenticate_scope(snapshot_cache, request.scope)
+        parameters = _parse_parameters(request, ("after", "limit", "order"))
+        limit, order = _parse_limit(parameters), parameters.get("order", "desc")
         if order not in ("asc", "desc"):
-            raise Malformed("`order` may be asc or desc.", param="order")
-        items = await conversations.inputs(id, caller)
-        shown, has_more = page(items if order == "asc" else items[::-1], said.get("after"), limit)
+            raise InvalidRequest("`order` may be asc or desc.", param="order")
+        items = await conversations.list_inputs(id, caller)
+        shown, has_more = paginate(items if order == "asc" else items[::-1], parameters.get("after"), limit)
         first, last = (shown[0].id, shown[-1].id) if shown else (None, None)
-        told = [item.told() for item in shown]
-        return _answer(msgspec.json.encode({"object": "list", "data": told, "first_id": first, "last_id": last, "has_more": has_more}))
+        shown_items = [item.to_openai() for item in shown]
+        return _respond(
+            msgspec.json.encode({"object": "list", "data": shown_items, "first_id": first, "last_id": last, "has_more": has_more})
+        )
 
     @post("/cancel")
-    async def cancel_response(request: _Asked, id: str) -> None:
-        caller = await whose_scope(live, request.scope)
-        await conversations.find(id, caller)
-        raise Malformed("Cannot cancel a synchronous response: only one that is created in the background can be cancelled.")
+    async def cancel_response(request: _AnyRequest, id: str) -> None:
+        caller = await authenticate_scope(snapshot_cache, request.scope)
+        await conversations.find_response(id, caller)
+        raise InvalidRequest("Cannot cancel a synchronous response: only one that is created in the background can be cancelled.")
 
     handlers = [show_response, delete_response, list_input_items, cancel_response]
     return Router("/v1/responses/{id:str}", route_handlers=handlers)
 
 
-def page(items: Sequence[Listed], after: str | None, limit: int) -> tuple[list[Listed], bool]:
+def paginate(items: Sequence[InputItem], after: str | None, limit: int) -> tuple[list[InputItem], bool]:
     """The items after one, and whether there are more behind them. Raises Malformed if there is no such item."""
     start = 0
     if after is not None:
         start = next((at for at, item in enumerate(items, 1) if item.id == after), 0)
         if not start:
-            raise Malformed(f"There is no item with id '{after[:100]}' in this response's input.", param="after")
+            raise InvalidRequest(f"There is no item with id '{after[:100]}' in this response's input.", param="after")
     return list(items[start : start + limit]), start + limit < len(items)
 
 
-def _read(request: _Asked, known: tuple[str, ...]) -> dict[str, str]:
+def _parse_parameters(request: _AnyRequest, known: tuple[str, ...]) -> dict[str, str]:
     """Parameters by name. Raises Malformed for what is not known, or there twice; several may be included."""
-    said = request.query_params.dict()
-    for name in _INCLUDE:
-        for each in said.pop(name, []):
+    values_by_name = request.query_params.dict()
+    for name in _INCLUDE_PARAMETERS:
+        for each in values_by_name.pop(name, []):
             if each not in _INCLUDABLE:
-                raise Malformed(f"`include` may be {', '.join(_INCLUDABLE)}; {each!r:.60} is none.", param="include")
-    for name, values in said.items():
+                raise InvalidRequest(f"`include` may be {', '.join(_INCLUDABLE)}; {each!r:.60} is none.", param="include")
+    for name, values in values_by_name.items():
         if name not in known:
-            raise Malformed(f"Unknown parameter: '{name:.60}'.", param=name[:60])
+            raise InvalidRequest(f"Unknown parameter: '{name:.60}'.", param=name[:60])
         if len(values) > 1:
-            raise Malformed(f"`{name}` is there twice.", param=name)
-    return {name: values[0] for name, values in said.items()}
+            raise InvalidRequest(f"`{name}` is there twice.", param=name)
+    return {name: values[0] for name, values in values_by_name.items()}
 
 
-def _limit(said: dict[str, str]) -> int:
-    text = said.get("limit", str(_USUAL_ITEMS))
-    if not (text.isascii() and text.isdigit() and len(text) < 5 and 1 <= int(text) <= _MOST_ITEMS):
-        raise Malformed(f"`limit` must be a whole number from 1 to {_MOST_ITEMS}.", param="limit")
+def _parse_limit(parameters: dict[str, str]) -> int:
+    text = parameters.get("limit", str(_DEFAULT_ITEMS))
+    if not (text.isascii() and text.isdigit() and len(text) < 5 and 1 <= int(text) <= _MAX_ITEMS):
+        raise InvalidRequest(f"`limit` must be a whole number from 1 to {_MAX_ITEMS}.", param="limit")
     return int(text)
 
 
-def _is_true(said: dict[str, str], name: str) -> bool:
-    value = said.get(name, "false")
+def _parse_flag(parameters: dict[str, str], name: str) -> bool:
+    value = parameters.get(name, "false")
     if value not in ("true", "false"):
-        raise Malformed(f"`{name}` may be true or false.", param=name)
+        raise InvalidRequest(f"`{name}` may be true or false.", param=name)
     return value == "true"
 
 
-def _answer(body: bytes) -> Response[bytes]:
+def _respond(body: bytes) -> Response[bytes]:
     headers = {name.decode(): value.decode() for name, value in request_headers(uuid7.mint())}
     return Response(body, media_type="application/json", headers=headers)

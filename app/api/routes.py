@@ -7,14 +7,14 @@ from litestar import Request, Router
 from litestar.types import ControllerRouterHandler
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api import auth, limits, models, operations, responses, usage
+from app.api import authentication, health, limits, models, responses, usage
 from app.api.admin import credentials, engines, inferences, keys, teams
-from app.api.door import Door
+from app.api.inference_route import InferenceRoute
 from app.gateway.serve import Gateway
 from providers.dialects.catalogue import DIALECTS
-from providers.routes.catalogue import PATHS
+from providers.engine_routes.catalogue import ROUTE_BY_PATH
 
-ASKED_AT = {
+INFERENCE_PATHS = {
     "/v1/chat/completions": "openai_chat",
     "/v1/completions": "openai_completions",
     "/v1/responses": "openai_responses",
@@ -22,29 +22,29 @@ ASKED_AT = {
     "/v1/messages": "anthropic_messages",
     "/v1/messages/count_tokens": "anthropic_count_tokens",
     "/inference/v1/generate": "vllm_generate",
-    **PATHS,
+    **ROUTE_BY_PATH,
 }
 
 
-def doors(gateway: Gateway) -> Mapping[str, Door]:
+def inference_routes(gateway: Gateway) -> Mapping[str, InferenceRoute]:
     """The inference routes. Litestar's layers would cost each inference a tenth of its processor time, and give it nothing."""
-    return {path: Door(gateway, DIALECTS[dialect]) for path, dialect in ASKED_AT.items()}
+    return {path: InferenceRoute(gateway, DIALECTS[dialect]) for path, dialect in INFERENCE_PATHS.items()}
 
 
 def routes(gateway: Gateway, database: AsyncEngine) -> list[ControllerRouterHandler]:
     return [
-        models.routes(gateway.live),
-        responses.routes(gateway.live, gateway.conversations),
+        models.routes(gateway.snapshot_cache),
+        responses.routes(gateway.snapshot_cache, gateway.conversations),
         limits.routes(gateway),
-        usage.routes(gateway.live, database),
-        operations.routes(gateway),
-        administration(gateway, database),
+        usage.routes(gateway.snapshot_cache, database),
+        health.routes(gateway),
+        admin_router(gateway, database),
     ]
 
 
-def administration(gateway: Gateway, database: AsyncEngine) -> Router:
+def admin_router(gateway: Gateway, database: AsyncEngine) -> Router:
     async def admins_only(request: Request[Any, Any, Any]) -> None:
-        await auth.admin(gateway.live, request.scope)
+        await authentication.authenticate_admin(gateway.snapshot_cache, request.scope)
 
     handlers = [
         inferences.routes(database),

@@ -9,51 +9,51 @@ from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app import uuid7
-from app.api.auth import whose_scope
-from app.api.replies import request_headers
+from app.api.authentication import authenticate_scope
+from app.api.response_sink import request_headers
 from app.domain import Caller
 from app.store import usage
-from app.store.live import Live
-from app.store.records import asking
-from app.store.zones import NoZone, find_zone
-from providers.errors import Malformed
+from app.store.inference_queries import timed_connection
+from app.store.snapshot_cache import SnapshotCache
+from app.store.time_zones import UnknownTimeZone, find_time_zone
+from providers.canonical.errors import InvalidRequest
 
-_KNOWN = ("scope", "from", "to", "group_by", "time_zone")
-_TIMES = ("hour", "day", "month")
+_PARAMETER_NAMES = ("scope", "from", "to", "group_by", "time_zone")
+_TIME_GROUPS = ("hour", "day", "month")
 _HOUR = datetime.timedelta(hours=1)
 _DAY = datetime.timedelta(days=1)
-_MOST_DAYS = 400
-_MOST_DAYS_BY_HOUR = 31
-_MOST_ROWS = 10_000
+_MAX_DAYS = 400
+_MAX_DAYS_BY_HOUR = 31
+_MAX_ROWS = 10_000
 _FIRST_YEAR, _LAST_YEAR = 1970, 9000
 _UTC = datetime.UTC
 
 
-def routes(live: Live, database: AsyncEngine) -> Router:
+def routes(snapshot_cache: SnapshotCache, database: AsyncEngine) -> Router:
     @get("/v1/usage")
     async def show_usage(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
-        caller = await whose_scope(live, request.scope)
-        wanted = _read(request.query_params.dict(), datetime.datetime.now(_UTC))
-        asked = usage.Asked(
-            key_id=None if wanted.of_team else caller.key_id,
-            team_id=caller.team_id if wanted.of_team else None,
-            begin=wanted.begin,
-            end=wanted.end,
-            group_by=wanted.group_by,
-            time_zone=wanted.time_zone,
+        caller = await authenticate_scope(snapshot_cache, request.scope)
+        parameters = _parse_parameters(request.query_params.dict(), datetime.datetime.now(_UTC))
+        usage_query = usage.UsageQuery(
+            key_id=None if parameters.is_team else caller.key_id,
+            team_id=caller.team_id if parameters.is_team else None,
+            begin=parameters.begin,
+            end=parameters.end,
+            group_by=parameters.group_by,
+            time_zone=parameters.time_zone,
         )
-        async with asking(database) as connection:
-            rows = await usage.list_usage(connection, asked, _MOST_ROWS + 1)
-        if len(rows) > _MOST_ROWS:
-            raise Malformed(f"That would be more than {_MOST_ROWS} rows: ask for a shorter time, or group by less.", param="group_by")
+        async with timed_connection(database) as connection:
+            rows = await usage.list_usage(connection, usage_query, _MAX_ROWS + 1)
+        if len(rows) > _MAX_ROWS:
+            raise InvalidRequest(f"That would be more than {_MAX_ROWS} rows: ask for a shorter time, or group by less.", param="group_by")
         headers = {name.decode(): value.decode() for name, value in request_headers(uuid7.mint())}
-        return Response(_answer(wanted, caller, rows), headers=headers)
+        return Response(_to_json(parameters, caller, rows), headers=headers)
 
     return Router("/", route_handlers=[show_usage])
 
 
-class _Wanted(Struct, frozen=True):
-    of_team: bool
+class _Parameters(Struct, frozen=True):
+    is_team: bool
     begin: datetime.datetime
     end: datetime.datetime
     group_by: tuple[usage.Group, ...]
@@ -61,65 +61,71 @@ class _Wanted(Struct, frozen=True):
     zone: datetime.tzinfo
 
 
-def _read(said: Mapping[str, list[str]], now: datetime.datetime) -> _Wanted:
+def _parse_parameters(values_by_name: Mapping[str, list[str]], now: datetime.datetime) -> _Parameters:
     """Raises Malformed."""
-    for name, values in said.items():
-        if name not in _KNOWN:  # a slip in a name must not show everything
-            raise Malformed(f"There is no parameter {name!r:.60}: {', '.join(_KNOWN)} are known.", param=name[:60])
+    for name, values in values_by_name.items():
+        if name not in _PARAMETER_NAMES:  # a slip in a name must not show everything
+            raise InvalidRequest(f"There is no parameter {name!r:.60}: {', '.join(_PARAMETER_NAMES)} are known.", param=name[:60])
         if len(values) > 1:
-            raise Malformed(f"`{name}` is there twice.", param=name)
-    one = {name: values[0] for name, values in said.items()}
-    scope = one.get("scope", "key")
+            raise InvalidRequest(f"`{name}` is there twice.", param=name)
+    parameters = {name: values[0] for name, values in values_by_name.items()}
+    scope = parameters.get("scope", "key")
     if scope not in ("key", "team"):
-        raise Malformed("`scope` may be key or team.", param="scope")
-    time_zone = one.get("time_zone", "UTC")
-    zone = _zone(time_zone)
-    group_by = _groups(one.get("group_by", ""))
+        raise InvalidRequest("`scope` may be key or team.", param="scope")
+    time_zone = parameters.get("time_zone", "UTC")
+    zone = _parse_time_zone(time_zone)
+    group_by = _parse_group_by(parameters.get("group_by", ""))
     this_month = now.astimezone(zone).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    begin = _moment(one["from"], "from", zone) if "from" in one else this_month.astimezone(_UTC)
-    end = _moment(one["to"], "to", zone) if "to" in one else max(begin, now.replace(minute=0, second=0, microsecond=0)) + _HOUR
+    begin = _parse_time(parameters["from"], "from", zone) if "from" in parameters else this_month.astimezone(_UTC)
+    end = (
+        _parse_time(parameters["to"], "to", zone)
+        if "to" in parameters
+        else max(begin, now.replace(minute=0, second=0, microsecond=0)) + _HOUR
+    )
     if begin >= end:
-        raise Malformed("`from` must be before `to`, which is the first moment that is not meant any more.", param="to")
-    most = _MOST_DAYS_BY_HOUR if "hour" in group_by else _MOST_DAYS
-    if end - begin > most * _DAY + _HOUR:  # where the clocks are put back, a day has an hour more
-        raise Malformed(f"At most {most} days can be asked for{' by the hour' if 'hour' in group_by else ''}.", param="from")
+        raise InvalidRequest("`from` must be before `to`, which is the first moment that is not meant any more.", param="to")
+    max_days = _MAX_DAYS_BY_HOUR if "hour" in group_by else _MAX_DAYS
+    if end - begin > max_days * _DAY + _HOUR:  # where the clocks are put back, a day has an hour more
+        raise InvalidRequest(f"At most {max_days} days can be asked for{' by the hour' if 'hour' in group_by else ''}.", param="from")
     if not _has_full_hours(zone, begin, end):
-        raise Malformed(f"Days in {time_zone} do not begin with an hour of UTC, by which usage is summed up.", param="time_zone")
-    return _Wanted(scope == "team", begin, end, group_by, time_zone, zone)
+        raise InvalidRequest(f"Days in {time_zone} do not begin with an hour of UTC, by which usage is summed up.", param="time_zone")
+    return _Parameters(scope == "team", begin, end, group_by, time_zone, zone)
 
 
-def _groups(said: str) -> tuple[usage.Group, ...]:
-    names = tuple(name.strip() for name in said.split(",")) if said.strip() else ()
+def _parse_group_by(text: str) -> tuple[usage.Group, ...]:
+    names = tuple(name.strip() for name in text.split(",")) if text.strip() else ()
     for name in names:
         if name not in get_args(usage.Group):
-            raise Malformed(
+            raise InvalidRequest(
                 f"`group_by` may be {', '.join(get_args(usage.Group))}, with commas between them; {name!r:.60} is none.", param="group_by"
             )
-    if len(set(names)) < len(names) or len([name for name in names if name in _TIMES]) > 1:
-        raise Malformed(f"`group_by` takes each name once, and of {', '.join(_TIMES)} one.", param="group_by")
+    if len(set(names)) < len(names) or len([name for name in names if name in _TIME_GROUPS]) > 1:
+        raise InvalidRequest(f"`group_by` takes each name once, and of {', '.join(_TIME_GROUPS)} one.", param="group_by")
     return cast("tuple[usage.Group, ...]", names)
 
 
-def _zone(said: str) -> datetime.tzinfo:
+def _parse_time_zone(name: str) -> datetime.tzinfo:
     try:
-        return find_zone(said)
-    except NoZone as fault:
-        raise Malformed(f"`time_zone`: {fault}", param="time_zone") from None
+        return find_time_zone(name)
+    except UnknownTimeZone as fault:
+        raise InvalidRequest(f"`time_zone`: {fault}", param="time_zone") from None
 
 
-def _moment(said: str, name: str, zone: datetime.tzinfo) -> datetime.datetime:
+def _parse_time(text: str, name: str, zone: datetime.tzinfo) -> datetime.datetime:
     """A day begins in `zone`; so does a time without an offset of its own. In UTC, which is what can be subtracted and compared."""
-    if "T" in said:
-        said = said.replace(" ", "+")  # what a URL's + reads as
+    if "T" in text:
+        text = text.replace(" ", "+")  # what a URL's + reads as
     try:
-        moment = datetime.datetime.fromisoformat(said)
+        moment = datetime.datetime.fromisoformat(text)
         moment = (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(_UTC)
     except (ValueError, OverflowError):
-        raise Malformed(f"`{name}` must be a day or a time in ISO 8601, such as 2026-11-01 or 2026-11-01T08:00:00Z.", param=name) from None
+        raise InvalidRequest(
+            f"`{name}` must be a day or a time in ISO 8601, such as 2026-11-01 or 2026-11-01T08:00:00Z.", param=name
+        ) from None
     if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:  # near the ends of the calendar nothing can be added, and in no other zone be told
-        raise Malformed(f"`{name}` must be in the years {_FIRST_YEAR} to {_LAST_YEAR}.", param=name)
+        raise InvalidRequest(f"`{name}` must be in the years {_FIRST_YEAR} to {_LAST_YEAR}.", param=name)
     if moment.minute or moment.second or moment.microsecond:
-        raise Malformed(f"`{name}` must be a full hour: usage is summed up by the hour (of UTC).", param=name)
+        raise InvalidRequest(f"`{name}` must be a full hour: usage is summed up by the hour (of UTC).", param=name)
     return moment
 
 
@@ -128,27 +134,28 @@ def _has_full_hours(zone: datetime.tzinfo, begin: datetime.datetime, end: dateti
     return not any((day.astimezone(zone).utcoffset() or _HOUR) % _HOUR for day in days)
 
 
-def _answer(wanted: _Wanted, caller: Caller, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _to_json(parameters: _Parameters, caller: Caller, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "object": "usage",
-        "scope": {"team": caller.team} if wanted.of_team else {"key": caller.prefix},
-        "from": wanted.begin.astimezone(wanted.zone).isoformat(),
-        "to": wanted.end.astimezone(wanted.zone).isoformat(),
-        "time_zone": wanted.time_zone,
-        "group_by": list(wanted.group_by),
-        "data": [_row(row, wanted) for row in rows],
-        "total": _sums({name: sum(row[name] for row in rows) for name in usage.SUMS}),
+        "scope": {"team": caller.team} if parameters.is_team else {"key": caller.prefix},
+        "from": parameters.begin.astimezone(parameters.zone).isoformat(),
+        "to": parameters.end.astimezone(parameters.zone).isoformat(),
+        "time_zone": parameters.time_zone,
+        "group_by": list(parameters.group_by),
+        "data": [_row_to_json(row, parameters) for row in rows],
+        "total": _sums_to_json({name: sum(row[name] for row in rows) for name in usage.SUMS}),
     }
 
 
-def _row(row: dict[str, Any], wanted: _Wanted) -> dict[str, Any]:
+def _row_to_json(row: dict[str, Any], parameters: _Parameters) -> dict[str, Any]:
     groups = {
-        name: row[name].astimezone(wanted.zone).isoformat(timespec="seconds") if name in _TIMES else row[name] for name in wanted.group_by
+        name: row[name].astimezone(parameters.zone).isoformat(timespec="seconds") if name in _TIME_GROUPS else row[name]
+        for name in parameters.group_by
     }
-    return {**groups, **_sums(row)}
+    return {**groups, **_sums_to_json(row)}
 
 
-def _sums(row: dict[str, Any]) -> dict[str, Any]:
+def _sums_to_json(row: dict[str, Any]) -> dict[str, Any]:
     """Without the groups. The cost in dollars: what is known of it, to the millionth."""
     sums = {name: row[name] for name in usage.SUMS if name not in ("cost_microusd", "unpriced")}
     return {**sums, "cost_usd": row["cost_microusd"] / 1_000_000, "unpriced": row["unpriced"]}

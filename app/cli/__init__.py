@@ -5,17 +5,17 @@ import click
 from app.cli.chat import chat
 from app.cli.configuration import apply, export, models
 from app.cli.credentials import credentials
+from app.cli.diagnostics import doctor, status
 from app.cli.engines import engines
+from app.cli.errors import RootGroup
 from app.cli.keys import keys
-from app.cli.looking import doctor, status
 from app.cli.prices import prices
 from app.cli.providers import providers
-from app.cli.running import migrate, sandbox, serve, up, writer
-from app.cli.sentences import Sentences
+from app.cli.run import migrate, sandbox, serve, up, writer
 from app.cli.teams import teams
 
 
-@click.group(cls=Sentences, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="narthex")
 def main() -> None:
     """Narthex: one gateway to every language model a company uses.

@@ -7,20 +7,20 @@ from typing import Any
 
 import click
 
-from app.cli.conversation import Answered, Line, Wanted, document
-from app.cli.sentences import INTERRUPTED, Failure
-from app.cli.speaking import Speaker, tell_about
-from app.cli.telling import json_option, tell_json
-from app.local.listeners import reachable_url
-from app.local.trouble import Trouble
+from app.cli.chat_client import ChatClient, ChatParams, ChatResult, result_document
+from app.cli.errors import INTERRUPTED, CommandError
+from app.cli.output import json_option, print_json
+from app.cli.render import AnswerRenderer, print_summary
 from app.settings import Settings
-from providers.events import Event
+from app.supervisor.errors import OperatorError
+from app.supervisor.http_processes import reachable_url
+from providers.canonical.events import Event
 
 # Where it is there, the arrow keys edit and recall what is typed.
 with contextlib.suppress(ImportError):
     import readline as readline
 
-_LONGEST_SILENCE_S = 30.0  # more than what the gateway itself allows an engine
+_MAX_SILENCE_S = 30.0  # more than what the gateway itself allows an engine
 
 
 @click.command()
@@ -63,89 +63,91 @@ def chat(
     "first_token_s", "duration_s", "dropped"}; an error's has "status" and "code" beside the message.
     """
     settings = Settings.read()
-    said = _message(message)
-    if said is None and as_json:
+    text = _read_message(message)
+    if text is None and as_json:
         raise click.UsageError("--json is for one answer: give a MESSAGE, or - for standard input.")
-    wanted = Wanted(model, max_tokens, temperature, not no_stream)
-    given, key_from = (key.strip(), "--key or NARTHEX_KEY") if key else _first_key(settings)
-    if not given.isascii() or not given.isprintable() or " " in given:
-        raise Trouble(f"What came from {key_from} cannot be a key.")
-    base = url.rstrip("/").removesuffix("/v1") if url else reachable_url(settings)
-    opening: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
-    with Line(base, given, key_from, patience_s=settings.total_timeout_s + _LONGEST_SILENCE_S) as line:
-        if said is None:
-            _converse(line, wanted, opening)
+    chat_params = ChatParams(model, max_tokens, temperature, not no_stream)
+    api_key, key_from = (key.strip(), "--key or NARTHEX_KEY") if key else _read_first_key(settings)
+    if not api_key.isascii() or not api_key.isprintable() or " " in api_key:
+        raise OperatorError(f"What came from {key_from} cannot be a key.")
+    base_url = url.rstrip("/").removesuffix("/v1") if url else reachable_url(settings)
+    opening_messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
+    with ChatClient(base_url, api_key, key_from, timeout_s=settings.total_timeout_s + _MAX_SILENCE_S) as client:
+        if text is None:
+            _run_conversation(client, chat_params, opening_messages)
         elif as_json:
-            with _stopping():
-                tell_json(document(line.ask(wanted, [*opening, _user(said)], None, _ignore)))
+            with _exit_on_interrupt():
+                print_json(result_document(client.send(chat_params, [*opening_messages, _user_message(text)], None, _ignore)))
         else:
-            with _stopping():
-                tell_about(_spoken(line, wanted, [*opening, _user(said)], None, Speaker()))
+            with _exit_on_interrupt():
+                print_summary(_render_response(client, chat_params, [*opening_messages, _user_message(text)], None, AnswerRenderer()))
 
 
-def _message(words: tuple[str, ...]) -> str | None:
+def _read_message(arguments: tuple[str, ...]) -> str | None:
     """None: a conversation is wanted. Raises click.UsageError if there is nothing to say."""
-    if words and words != ("-",):
-        said = " ".join(words)
-    elif not words and sys.stdin.isatty():
+    if arguments and arguments != ("-",):
+        text = " ".join(arguments)
+    elif not arguments and sys.stdin.isatty():
         return None
     else:
         try:
-            said = sys.stdin.buffer.read().decode("utf-8")
+            text = sys.stdin.buffer.read().decode("utf-8")
         except UnicodeDecodeError:
             raise click.UsageError("Standard input is no text in UTF-8.") from None
-    if not said.strip():
+    if not text.strip():
         raise click.UsageError("The message is empty: there is nothing to ask.")
-    return said
+    return text
 
 
-def _first_key(settings: Settings) -> tuple[str, str]:
+def _read_first_key(settings: Settings) -> tuple[str, str]:
     path = settings.home.absolute() / "first-key"
     try:
         return path.read_text().strip(), str(path)
     except FileNotFoundError:
-        raise Trouble(
+        raise OperatorError(
             f"Which key? There is none in {path}. Give one with --key or NARTHEX_KEY (`narthex keys create --team T` makes one),"
             " or set NARTHEX_HOME to the folder in which Narthex runs."
         ) from None
 
 
-def _converse(line: Line, wanted: Wanted, messages: list[dict[str, Any]]) -> None:
+def _run_conversation(client: ChatClient, chat_params: ChatParams, messages: list[dict[str, Any]]) -> None:
     """Until Ctrl-D, or Ctrl-C where nothing is being answered. An answer that failed is taken back, with its question."""
-    click.secho(f"Talking with {wanted.model}. Ctrl-D ends, Ctrl-C stops an answer.", dim=True, err=True)
+    click.secho(f"Talking with {chat_params.model}. Ctrl-D ends, Ctrl-C stops an answer.", dim=True, err=True)
     episode_id: str | None = None
     while True:
         try:
-            said = input("> ")
+            text = input("> ")
         except (EOFError, KeyboardInterrupt):
             click.echo()
             return
-        if not said.strip():
+        if not text.strip():
             continue
-        speaker = Speaker()
+        renderer = AnswerRenderer()
         try:
-            answer = _spoken(line, wanted, [*messages, _user(said)], episode_id, speaker)
-        except Failure as fault:
+            result = _render_response(client, chat_params, [*messages, _user_message(text)], episode_id, renderer)
+        except CommandError as fault:
             click.secho(fault.format_message(), fg="red", err=True)
             continue
         except KeyboardInterrupt:
             click.secho("Stopped.", dim=True, err=True)
-            messages += [_user(said), {"role": "assistant", "content": speaker.text}]
+            messages += [_user_message(text), {"role": "assistant", "content": renderer.text}]
             continue
-        episode_id = answer.episode_id
-        messages += [_user(said), {"role": "assistant", "content": answer.text}]
-        tell_about(answer)
+        episode_id = result.episode_id
+        messages += [_user_message(text), {"role": "assistant", "content": result.text}]
+        print_summary(result)
 
 
-def _spoken(line: Line, wanted: Wanted, messages: list[dict[str, Any]], episode_id: str | None, speaker: Speaker) -> Answered:
+def _render_response(
+    client: ChatClient, chat_params: ChatParams, messages: list[dict[str, Any]], episode_id: str | None, renderer: AnswerRenderer
+) -> ChatResult:
     try:
-        return line.ask(wanted, messages, episode_id, speaker.hear)
+        return client.send(chat_params, messages, episode_id, renderer.on_event)
     finally:
-        speaker.end()
+        renderer.finish()
 
 
 @contextlib.contextmanager
-def _stopping() -> Generator[None]:
+def _exit_on_interrupt() -> Generator[None]:
     try:
         yield
     except KeyboardInterrupt:
@@ -153,8 +155,8 @@ def _stopping() -> Generator[None]:
         raise click.exceptions.Exit(INTERRUPTED) from None
 
 
-def _user(said: str) -> dict[str, Any]:
-    return {"role": "user", "content": said}
+def _user_message(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
 
 
 def _ignore(event: Event) -> None:

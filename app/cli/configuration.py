@@ -9,35 +9,35 @@ from typing import TextIO
 import click
 import msgspec
 
-from app.cli.telling import json_option, tell_json, tell_table, working
+from app.cli.output import json_option, print_json, print_table, progress
 from app.domain import ModelConfig
-from app.local import servers
-from app.local.asking import ask
-from app.local.trouble import Trouble
 from app.settings import Settings
 from app.store import configuration
-from app.store.file import File, read_file
+from app.store.config_file import ConfigFile, parse_config_file
+from app.supervisor import server_addresses
+from app.supervisor.database_query import query_database
+from app.supervisor.errors import OperatorError
 
-_APPLY_PATIENCE_S = 30.0
+_APPLY_TIMEOUT_S = 30.0
 
 
-class _Asked:
+class _Confirmation:
     """Shows the difference, and asks where somebody is to decide. Then something moves while gateways take the change up."""
 
-    def __init__(self, stack: contextlib.ExitStack, *, asks: bool, shows: bool, agrees: bool) -> None:
+    def __init__(self, stack: contextlib.ExitStack, *, interactive: bool, show: bool, approve: bool) -> None:
         self.difference = ""
         self._stack = stack
-        self._asks, self._shows, self._agrees = asks, shows, agrees
+        self._interactive, self._show, self._approve = interactive, show, approve
 
     def __call__(self, difference: str) -> bool:
         self.difference = difference
-        if self._shows:
+        if self._show:
             click.echo(difference)
-        if self._agrees and self._asks and not _confirmed():
+        if self._approve and self._interactive and not _confirm():
             return False
-        if self._agrees:
-            self._stack.enter_context(working("Waiting until every gateway process serves it"))
-        return self._agrees
+        if self._approve:
+            self._stack.enter_context(progress("Waiting until every gateway process serves it"))
+        return self._approve
 
 
 @click.command()
@@ -66,21 +66,21 @@ def apply(file: TextIO, yes: bool, prune: bool, dry_run: bool, as_json: bool) ->
     try:
         text = file.read()
     except UnicodeDecodeError:
-        raise Trouble(f"{file.name} is no text in UTF-8, as TOML must be.") from None
-    settings = servers.found(Settings.read())
-    asks = not yes and not dry_run
+        raise OperatorError(f"{file.name} is no text in UTF-8, as TOML must be.") from None
+    settings = server_addresses.resolve(Settings.read())
+    interactive = not yes and not dry_run
     with contextlib.ExitStack() as stack:
-        if file.name == "<stdin>" and asks:
-            stack.enter_context(_answers_from_terminal())
-        confirm = _Asked(stack, asks=asks, shows=not as_json, agrees=not dry_run)
-        outcome = ask(
+        if file.name == "<stdin>" and interactive:
+            stack.enter_context(_stdin_from_terminal())
+        confirm = _Confirmation(stack, interactive=interactive, show=not as_json, approve=not dry_run)
+        outcome = query_database(
             settings.database_url,
             lambda url: configuration.apply(
-                url, text, prune=prune, confirm=confirm, wait_s=_APPLY_PATIENCE_S, output_tokens=settings.limits_output_tokens
+                url, text, prune=prune, confirm=confirm, wait_s=_APPLY_TIMEOUT_S, output_tokens=settings.limits_output_tokens
             ),
         )
     if as_json:
-        tell_json({"applied": bool(confirm.difference) and not dry_run, "difference": confirm.difference, "message": outcome})
+        print_json({"applied": bool(confirm.difference) and not dry_run, "difference": confirm.difference, "message": outcome})
     else:
         click.echo(outcome)
 
@@ -97,9 +97,9 @@ def export(as_json: bool) -> None:
 
     With --json: the same sections as one object.
     """
-    text = ask(servers.found(Settings.read()).database_url, configuration.export)
+    text = query_database(server_addresses.resolve(Settings.read()).database_url, configuration.export)
     if as_json:
-        tell_json(tomllib.loads(text))
+        print_json(tomllib.loads(text))
     else:
         click.echo(text, nl=False)
 
@@ -115,50 +115,51 @@ def models(as_json: bool) -> None:
 
     With --json: {"models": [{"name", "targets": [{"provider", "model", ...}], "fallbacks", ...}]}, as in a configuration file.
     """
-    found = _file().models or {}
+    configured = _read_configuration().models or {}
     if as_json:
-        tell_json({"models": [{"name": name, **_whole(model)} for name, model in found.items()]})
-    elif not found:
+        print_json({"models": [{"name": name, **_with_defaults(model)} for name, model in configured.items()]})
+    elif not configured:
         click.echo("There is no model yet: `narthex apply` takes a file that names some; docs/configuration.md has an example.")
     else:
-        tell_table(
-            ("MODEL", "SERVED BY", "FALLS BACK TO"), [(name, _served(each), ", ".join(each.fallbacks)) for name, each in found.items()]
+        print_table(
+            ("MODEL", "SERVED BY", "FALLS BACK TO"),
+            [(name, _format_targets(each), ", ".join(each.fallbacks)) for name, each in configured.items()],
         )
 
 
-def _file() -> File:
-    return read_file(ask(servers.found(Settings.read()).database_url, configuration.export))
+def _read_configuration() -> ConfigFile:
+    return parse_config_file(query_database(server_addresses.resolve(Settings.read()).database_url, configuration.export))
 
 
-def _whole(model: ModelConfig) -> dict[str, object]:
+def _with_defaults(model: ModelConfig) -> dict[str, object]:
     """With the fields that a file would leave out: a program need not know our defaults."""
     return {**msgspec.structs.asdict(model), "targets": [msgspec.structs.asdict(each) for each in model.targets]}
 
 
-def _served(model: ModelConfig) -> str:
+def _format_targets(model: ModelConfig) -> str:
     return ", ".join(
         f"{each.provider}/{each.model}" + (f" (weight {each.weight:g})" if each.weight is not None else "") for each in model.targets
     )
 
 
-def _confirmed() -> bool:
+def _confirm() -> bool:
     try:
         return click.confirm("Apply this?")
     except click.Abort:
         click.echo()  # ends the line of the question
-        raise Trouble("Nothing was changed: nobody answered. `--yes` applies without asking.") from None
+        raise OperatorError("Nothing was changed: nobody answered. `--yes` applies without asking.") from None
 
 
 @contextlib.contextmanager
-def _answers_from_terminal() -> Generator[None]:
+def _stdin_from_terminal() -> Generator[None]:
     """The file came by standard input, so the answer cannot; the terminal is asked itself."""
     try:
         terminal = open("/dev/tty")  # noqa: SIM115
     except OSError:
-        raise Trouble("There is no terminal to ask on; add --yes to apply without a question.") from None
-    before, sys.stdin = sys.stdin, terminal
+        raise OperatorError("There is no terminal to ask on; add --yes to apply without a question.") from None
+    previous_stdin, sys.stdin = sys.stdin, terminal
     try:
         yield
     finally:
-        sys.stdin = before
+        sys.stdin = previous_stdin
         terminal.close()

@@ -6,24 +6,24 @@ from typing import TypeVar
 
 import click
 
-from app.cli.sentences import Ordered
-from app.cli.telling import count, json_option, tell_json, tell_table, working
-from app.cli.times import short
-from app.local import secret_key, servers
-from app.local.asking import ask
-from app.local.trouble import Trouble
+from app.cli.errors import OrderedGroup
+from app.cli.output import json_option, pluralize, print_json, print_table, progress
+from app.cli.times import format_time
 from app.settings import Settings
 from app.store import configuration
 from app.store import credentials as store
 from app.store.vault import Vault
-from providers.credentials import NoCredential
+from app.supervisor import secret_key, server_addresses
+from app.supervisor.database_query import query_database
+from app.supervisor.errors import OperatorError
+from providers.credentials import CredentialError
 
 T = TypeVar("T")
 
-_WAIT_S = 30.0
+_APPLY_TIMEOUT_S = 30.0
 
 
-@click.group(cls=Ordered)
+@click.group(cls=OrderedGroup)
 def credentials() -> None:
     """Store secrets for providers, encrypted.
 
@@ -48,10 +48,10 @@ def set_credential(name: str, as_json: bool) -> None:
 
     With --json: {"name", "version", "message"}.
     """
-    settings, vault = _opened()
+    settings, vault = _open_vault()
     secret = click.prompt(f"Secret for {name}", hide_input=True, err=True) if sys.stdin.isatty() else sys.stdin.read()
-    version = _asked(settings, lambda url: store.set_credential(url, vault, name, secret))
-    _tell_served(settings, name, version, f"{name} is stored", as_json)
+    version = _query_credentials(settings, lambda url: store.set_credential(url, vault, name, secret))
+    _report_applied(settings, name, version, f"{name} is stored", as_json)
 
 
 @credentials.command("list")
@@ -67,18 +67,24 @@ def list_credentials(as_json: bool) -> None:
     encrypts it, null: a provider names it and nothing is stored; "opens": whether the keys that this command found decrypt it;
     "newest_key": the id of the one that encrypts what is stored from now on.
     """
-    settings, vault = _opened()
-    rows = ask(settings.database_url, lambda url: store.list_credentials(url, vault))
+    settings, vault = _open_vault()
+    rows = query_database(settings.database_url, lambda url: store.list_credentials(url, vault))
     if as_json:
-        tell_json({"credentials": rows, "newest_key": vault.newest})
+        print_json({"credentials": rows, "newest_key": vault.newest_key_id})
     elif not rows:
         click.echo("Nothing is stored; `narthex credentials set NAME` stores a secret for a provider.")
     else:
-        told = [
-            (row.name, row.key or "", _state(row), short(row.updated_at) if row.updated_at else "", ", ".join(row.providers))
+        cells = [
+            (
+                row.name,
+                row.key or "",
+                _credential_state(row),
+                format_time(row.updated_at) if row.updated_at else "",
+                ", ".join(row.providers),
+            )
             for row in rows
         ]
-        tell_table(("NAME", "KEY", "STATE", "STORED", "USED BY"), told)
+        print_table(("NAME", "KEY", "STATE", "STORED", "USED BY"), cells)
 
 
 @credentials.command("delete")
@@ -98,15 +104,15 @@ def delete_credential(name: str, yes: bool, as_json: bool) -> None:
     """
     if as_json and not yes:
         raise click.UsageError("--json asks nothing, so it needs --yes.")
-    settings, vault = _opened()
+    settings, vault = _open_vault()
     if not yes:
-        rows = ask(settings.database_url, lambda url: store.list_credentials(url, vault))
-        used = next((row.providers for row in rows if row.name == name), ())
-        click.confirm(f"Delete {name}" + (f", which {', '.join(used)} needs?" if used else "?"), abort=True, err=True)
-    version = ask(settings.database_url, lambda url: store.delete_credential(url, name))
+        rows = query_database(settings.database_url, lambda url: store.list_credentials(url, vault))
+        used_by = next((row.providers for row in rows if row.name == name), ())
+        click.confirm(f"Delete {name}" + (f", which {', '.join(used_by)} needs?" if used_by else "?"), abort=True, err=True)
+    version = query_database(settings.database_url, lambda url: store.delete_credential(url, name))
     if version is None:
-        raise Trouble(f"Nothing is stored under the name {name!r}.")
-    _tell_served(settings, name, version, f"{name} is deleted", as_json)
+        raise OperatorError(f"Nothing is stored under the name {name!r}.")
+    _report_applied(settings, name, version, f"{name} is deleted", as_json)
 
 
 @credentials.command("rotate")
@@ -123,15 +129,15 @@ def rotate(as_json: bool) -> None:
 
     With --json: {"sealed": [names], "unopened": [names], "version": number or null}.
     """
-    settings, vault = _opened()
-    done = _asked(settings, lambda url: store.reseal(url, vault))
+    settings, vault = _open_vault()
+    rotation = _query_credentials(settings, lambda url: store.reencrypt(url, vault))
     if as_json:
-        tell_json(done)
+        print_json(rotation)
     else:
-        click.echo(f"{count(len(done.sealed), 'credential')} encrypted anew, with the key {vault.newest}.")
-        for name in done.unopened:
+        click.echo(f"{pluralize(len(rotation.sealed), 'credential')} encrypted anew, with the key {vault.newest_key_id}.")
+        for name in rotation.unopened:
             click.echo(f"{name} cannot be decrypted with the keys that are given: add the key that it was encrypted with.", err=True)
-    if done.unopened:
+    if rotation.unopened:
         raise click.exceptions.Exit(1)
 
 
@@ -145,32 +151,32 @@ def new_key() -> None:
     Example:
       narthex credentials new-key
     """
-    click.echo(secret_key.new())
+    click.echo(secret_key.generate())
 
 
-def _opened() -> tuple[Settings, Vault]:
-    settings = secret_key.found(servers.found(Settings.read()))
-    return settings, secret_key.vault(settings)
+def _open_vault() -> tuple[Settings, Vault]:
+    settings = secret_key.resolve(server_addresses.resolve(Settings.read()))
+    return settings, secret_key.open_vault(settings)
 
 
-def _asked(settings: Settings, question: Callable[[str], Awaitable[T]]) -> T:
+def _query_credentials(settings: Settings, query: Callable[[str], Awaitable[T]]) -> T:
     try:
-        return ask(settings.database_url, question)
-    except NoCredential as fault:
-        raise Trouble(str(fault)) from None
+        return query_database(settings.database_url, query)
+    except CredentialError as fault:
+        raise OperatorError(str(fault)) from None
 
 
-def _tell_served(settings: Settings, name: str, version: int, done: str, as_json: bool) -> None:
-    with working("Waiting until every gateway process knows"):
-        served = ask(settings.database_url, lambda url: configuration.wait_for_workers(url, version, _WAIT_S))
-    message = f"{done}, with version {version}; {served}"
+def _report_applied(settings: Settings, name: str, version: int, change: str, as_json: bool) -> None:
+    with progress("Waiting until every gateway process knows"):
+        worker_status = query_database(settings.database_url, lambda url: configuration.wait_for_workers(url, version, _APPLY_TIMEOUT_S))
+    message = f"{change}, with version {version}; {worker_status}"
     if as_json:
-        tell_json({"name": name, "version": version, "message": message})
+        print_json({"name": name, "version": version, "message": message})
     else:
         click.echo(message)
 
 
-def _state(row: store.CredentialRow) -> str:
+def _credential_state(row: store.CredentialRow) -> str:
     if row.key is None:
         return "not stored"
     return "opens" if row.opens else "does not open"

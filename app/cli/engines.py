@@ -8,18 +8,18 @@ import click
 import httpx
 import msgspec
 
-from app.cli.sentences import Failure, Ordered
-from app.cli.telling import json_option, printable, tell_json, tell_table, working
-from app.cli.times import span
-from app.local.listeners import reachable_url
-from app.local.trouble import Trouble
+from app.cli.errors import CommandError, OrderedGroup
+from app.cli.output import json_option, print_json, print_table, printable, progress
+from app.cli.times import format_duration
 from app.settings import Settings
-from providers.wire import UNREADABLE
+from app.supervisor.errors import OperatorError
+from app.supervisor.http_processes import reachable_url
+from providers.canonical.raw_json import DECODE_ERRORS
 
 _CONNECT_S = 5.0
 
 
-@click.group(cls=Ordered)
+@click.group(cls=OrderedGroup)
 def engines() -> None:
     """Show what engines are, and tell them to do something.
 
@@ -42,28 +42,31 @@ def list_endpoints(as_json: bool) -> None:
     "context_length", "parent"}] or null, "health", "answered_at", "breaker", "faults", "in_flight", "credentials": [{"reference",
     "rests_s", "refused", "models": {model: {"rests_s", "allowance"}}}], "serves", "operations"}]}.
     """
-    told = _ask("GET", "/admin/v1/endpoints")
+    response = _request("GET", "/admin/v1/endpoints")
     if as_json:
-        tell_json(told)
-    elif not told["data"]:
+        print_json(response)
+    elif not response["data"]:
         click.echo("No model has an endpoint yet.")
     else:
-        rows = [(each["endpoint"], each["provider"], _engine(each), each["health"], ", ".join(each["serves"])) for each in told["data"]]
-        tell_table(("ENDPOINT", "PROVIDER", "ENGINE", "HEALTH", "SERVES"), rows)
-        for each in told["data"]:
+        rows = [
+            (each["endpoint"], each["provider"], _engine_label(each), each["health"], ", ".join(each["serves"]))
+            for each in response["data"]
+        ]
+        print_table(("ENDPOINT", "PROVIDER", "ENGINE", "HEALTH", "SERVES"), rows)
+        for each in response["data"]:
             if each["warning"]:
                 click.echo(printable(f"{each['endpoint']}: {each['warning']}"))
             for credential in each["credentials"]:
-                who = f"{each['provider']}: {credential['reference'] or 'no credential'}"
+                subject = f"{each['provider']}: {credential['reference'] or 'no credential'}"
                 if credential["refused"] or credential["rests_s"]:
-                    click.echo(printable(f"{who} {'was refused' if credential['refused'] else _rests(credential['rests_s'])}"))
-                for model, told_of in credential["models"].items():
-                    if told_of["rests_s"]:
-                        click.echo(printable(f"{who} {_rests(told_of['rests_s'])} for {model}"))
+                    click.echo(printable(f"{subject} {'was refused' if credential['refused'] else _cooldown_text(credential['rests_s'])}"))
+                for model, model_state in credential["models"].items():
+                    if model_state["rests_s"]:
+                        click.echo(printable(f"{subject} {_cooldown_text(model_state['rests_s'])} for {model}"))
 
 
-def _rests(rests_s: float) -> str:
-    return f"rests for {span(rests_s)}"
+def _cooldown_text(cooldown_s: float) -> str:
+    return f"rests for {format_duration(cooldown_s)}"
 
 
 @engines.command("run")
@@ -86,67 +89,68 @@ def run(model: str, operation: str, arguments: tuple[str, ...], as_json: bool) -
 
     With --json: {"operation", "data": [{"endpoint", "engine", "status", "answer" or "error"}]}, and "error" if any failed.
     """
-    said = dict(_argument(each) for each in arguments)
+    fields = dict(_parse_argument(each) for each in arguments)
     path = f"/admin/v1/models/{quote(model)}/engine/{quote(operation, safe='')}"
-    with working(f"Telling the engines of {model}"):
-        told = _ask("POST", path, msgspec.json.encode(said))
+    with progress(f"Telling the engines of {model}"):
+        response = _request("POST", path, msgspec.json.encode(fields))
     if as_json:
-        tell_json(told)
+        print_json(response)
     else:
         rows = [
-            (each["endpoint"], each["engine"], str(each["status"]), each.get("error") or _short(each["answer"])) for each in told["data"]
+            (each["endpoint"], each["engine"], str(each["status"]), each.get("error") or _shorten(each["answer"]))
+            for each in response["data"]
         ]
-        tell_table(("ENDPOINT", "ENGINE", "STATUS", "ANSWER"), rows)
-    if "error" in told:
+        print_table(("ENDPOINT", "ENGINE", "STATUS", "ANSWER"), rows)
+    if "error" in response:
         raise click.exceptions.Exit(1)
 
 
-def _ask(method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
+def _request(method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
     """What the gateway told, that of endpoints that failed included. Raises Failure for what it refused."""
     settings = Settings.read()
     url = reachable_url(settings)
     timeout = httpx.Timeout(settings.total_timeout_s + 30, connect=_CONNECT_S)
     try:
-        with httpx.Client(headers={"authorization": f"Bearer {_key(settings)}"}, timeout=timeout, trust_env=False) as client:
+        with httpx.Client(headers={"authorization": f"Bearer {_read_admin_key(settings)}"}, timeout=timeout, trust_env=False) as client:
             response = client.request(method, url + path, content=body)
     except (httpx.HTTPError, httpx.InvalidURL) as fault:
-        raise Failure(f"The gateway on {url} could not be asked: {fault}. `narthex doctor` says what is wrong with one.") from fault
+        raise CommandError(f"The gateway on {url} could not be asked: {fault}. `narthex doctor` says what is wrong with one.") from fault
     try:
-        told = msgspec.json.decode(response.content, type=dict[str, Any])
-        if response.status_code == 200 or "data" in told:
-            return told
-        error: Mapping[str, Any] = told["error"]
+        document = msgspec.json.decode(response.content, type=dict[str, Any])
+        if response.status_code == 200 or "data" in document:
+            return document
+        error: Mapping[str, Any] = document["error"]
         message = str(error["message"])
-    except (*UNREADABLE, KeyError, TypeError):
-        raise Failure(f"{url} answered with status {response.status_code}, and not as a gateway does.") from None
-    raise Failure(message, status=response.status_code)
+    except (*DECODE_ERRORS, KeyError, TypeError):
+        raise CommandError(f"{url} answered with status {response.status_code}, and not as a gateway does.") from None
+    raise CommandError(message, status=response.status_code)
 
 
-def _key(settings: Settings) -> str:
+def _read_admin_key(settings: Settings) -> str:
     path = settings.home.absolute() / "admin-key"
     try:
         return path.read_text().strip()
     except FileNotFoundError:
-        raise Trouble(f"There is no admin key in {path}: set NARTHEX_HOME to the folder in which Narthex runs.") from None
+        raise OperatorError(f"There is no admin key in {path}: set NARTHEX_HOME to the folder in which Narthex runs.") from None
 
 
-def _argument(said: str) -> tuple[str, Any]:
-    name, equals, value = said.partition("=")
+def _parse_argument(argument: str) -> tuple[str, Any]:
+    name, equals, value = argument.partition("=")
     if not equals or not name:
-        raise click.UsageError(f"{said!r} is no NAME=VALUE.")
+        raise click.UsageError(f"{argument!r} is no NAME=VALUE.")
     try:
         return name, msgspec.json.decode(value)
     except msgspec.DecodeError:
         return name, value
 
 
-def _engine(told: Mapping[str, Any]) -> str:
-    version = f" {told['version']}" if told["version"] else ""
-    router = f" behind {told['router']}" if told["router"] else ""
-    unknown = told["adapter"] if told["health"] == "not_asked" else f"{told['adapter']}?"
-    return f"{told['engine'] or unknown}{version}{router}"
+def _engine_label(endpoint: Mapping[str, Any]) -> str:
+    version = f" {endpoint['version']}" if endpoint["version"] else ""
+    router = f" behind {endpoint['router']}" if endpoint["router"] else ""
+    fallback = endpoint["adapter"] if endpoint["health"] == "not_asked" else f"{endpoint['adapter']}?"
+    return f"{endpoint['engine'] or fallback}{version}{router}"
 
 
-def _short(answer: Any) -> str:
-    told = " ".join(answer.split()) if isinstance(answer, str) else "" if answer is None else msgspec.json.encode(answer).decode()
-    return told if len(told) <= 200 else told[:199] + "…"
+def _shorten(answer: Any) -> str:
+    text = " ".join(answer.split()) if isinstance(answer, str) else "" if answer is None else msgspec.json.encode(answer).decode()
+    return text if len(text) <= 200 else text[:199] + "…"

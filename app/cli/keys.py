@@ -8,25 +8,25 @@ from typing import Any, NoReturn, TypeVar, cast
 import click
 from msgspec import UNSET
 
-from app.cli.key_words import document, line, public
-from app.cli.sentences import Ordered
-from app.cli.telling import json_option, tell_json, tell_table
-from app.cli.times import Duration, Moment, span
+from app.cli.errors import OrderedGroup
+from app.cli.key_format import key_document, public_prefix, table_row
+from app.cli.output import json_option, print_json, print_table
+from app.cli.times import DurationParam, MomentParam, format_duration
 from app.domain import ContentPolicy
-from app.local import servers
-from app.local.asking import ask
-from app.local.trouble import Trouble
 from app.settings import Settings
 from app.store import keys as store
-from app.store.key_terms import public_part
+from app.store.key_validation import parse_prefix
 from app.store.keys import KeyChanges
+from app.supervisor import server_addresses
+from app.supervisor.database_query import query_database
+from app.supervisor.errors import OperatorError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_EXPIRES = "When it ends by itself: 30d, 12h, 2026-12-31 (still good on that day, UTC) or 2026-12-31T18:00Z."
-_MODEL = "A model that it may ask for, * at the end stands for anything; more with more --model."
-_ROUTE = "A route that it may use, such as /v1/chat/completions or /v1/*; more with more --route."
-_NETWORK = "Where it may be used from, such as 10.0.0.0/8; more with more --network."
+_EXPIRES_HELP = "When it ends by itself: 30d, 12h, 2026-12-31 (still good on that day, UTC) or 2026-12-31T18:00Z."
+_MODEL_HELP = "A model that it may ask for, * at the end stands for anything; more with more --model."
+_ROUTE_HELP = "A route that it may use, such as /v1/chat/completions or /v1/*; more with more --route."
+_NETWORK_HELP = "Where it may be used from, such as 10.0.0.0/8; more with more --network."
 
 
 class _Network(click.ParamType[str]):
@@ -41,18 +41,18 @@ class _Network(click.ParamType[str]):
             self.fail(f"{fault}; write it as 10.0.0.0/8 or 2001:db8::/32.", param, ctx)
 
 
-def _restrictions(command: F) -> F:
+def _restriction_options(command: F) -> F:
     """The options that say what a key may do."""
     for option in (
-        click.option("--network", "networks", multiple=True, type=_Network(), help=_NETWORK),
-        click.option("--route", "routes", multiple=True, help=_ROUTE),
-        click.option("--model", "models", multiple=True, help=_MODEL),
+        click.option("--network", "networks", multiple=True, type=_Network(), help=_NETWORK_HELP),
+        click.option("--route", "routes", multiple=True, help=_ROUTE_HELP),
+        click.option("--model", "models", multiple=True, help=_MODEL_HELP),
     ):
         command = option(command)
     return command
 
 
-@click.group(cls=Ordered)
+@click.group(cls=OrderedGroup)
 def keys() -> None:
     """Make, list, rotate, change and revoke keys.
 
@@ -66,8 +66,8 @@ def keys() -> None:
 @click.option("--name", default="", help="What it is for, for people.")
 @click.option("--admin", is_flag=True, help="A key for the admin API.")
 @click.option("--content", type=click.Choice(["full", "redacted", "none"]), help="Also set what is kept of the team's asks and replies.")
-@_restrictions
-@click.option("--expires", type=Moment(), help=_EXPIRES)
+@_restriction_options
+@click.option("--expires", type=MomentParam(), help=_EXPIRES_HELP)
 @click.option("--quiet", is_flag=True, help="Print the key and nothing else.")
 @json_option
 def create(
@@ -97,30 +97,30 @@ def create(
     team = team.strip()
     if not team:
         raise click.BadParameter("a team needs a name", param_hint="--team")
-    key = _ask(
+    key = _query_keys(
         lambda url: store.create_key(
             url,
             team,
             name=name,
             admin=admin,
             content=cast(ContentPolicy | None, content),
-            models=_all_or(models),
-            routes=_all_or(routes),
-            networks=_all_or(networks),
+            models=_none_if_empty(models),
+            routes=_none_if_empty(routes),
+            networks=_none_if_empty(networks),
             expires_at=expires,
         )
     )
     if as_json:
-        tell_json(
+        print_json(
             {
                 "key": key,
-                "prefix": public(key),
+                "prefix": public_prefix(key),
                 "team": team,
                 "name": name,
                 "admin": admin,
-                "models": _all_or(models),
-                "routes": _all_or(routes),
-                "networks": _all_or(networks),
+                "models": _none_if_empty(models),
+                "routes": _none_if_empty(routes),
+                "networks": _none_if_empty(networks),
                 "expires_at": expires,
             }
         )
@@ -149,21 +149,21 @@ def list_keys(team: str | None, ended_too: bool, limit: int, after: str | None, 
     "replaced_by", "id"}], "next"}; null where there is no restriction, or the time has not been set. "next" is what --after takes for
     those that follow, null if none do.
     """
-    if after is not None and public_part(after) is None:
+    if after is not None and parse_prefix(after) is None:
         raise click.BadParameter("it is no public part of a key, such as nx-0123456789ab", param_hint="--after")
     now = datetime.now(UTC)
-    found = _ask(lambda url: store.list_keys(url, team=team, after=after, limit=limit + 1, good=not ended_too))
-    rows, follows = found[:limit], public(found[limit - 1].prefix) if len(found) > limit else None
+    fetched = _query_keys(lambda url: store.list_keys(url, team=team, after=after, limit=limit + 1, valid_only=not ended_too))
+    rows, next_cursor = fetched[:limit], public_prefix(fetched[limit - 1].prefix) if len(fetched) > limit else None
     if as_json:
-        tell_json({"keys": [document(row) for row in rows], "next": follows})
+        print_json({"keys": [key_document(row) for row in rows], "next": next_cursor})
     elif not rows:
-        whose = f" of team {team}" if team else ""
-        click.echo(f"There is no key{whose}{'' if ended_too else ' that works (--all shows the others)'}.")
+        of_team = f" of team {team}" if team else ""
+        click.echo(f"There is no key{of_team}{'' if ended_too else ' that works (--all shows the others)'}.")
     else:
         titles = ("KEY", "TEAM", "NAME", "MADE", "STATE", "MAY")
-        tell_table(titles, [line(row, now) for row in rows])
-        if follows:
-            click.echo(f"There are more: --after {follows} shows those that follow.", err=True)
+        print_table(titles, [table_row(row, now) for row in rows])
+        if next_cursor:
+            click.echo(f"There are more: --after {next_cursor} shows those that follow.", err=True)
 
 
 @keys.command("revoke")
@@ -180,17 +180,19 @@ def revoke(prefix: str, as_json: bool) -> None:
 
     With --json: {"revoked": prefix}.
     """
-    if not _ask(lambda url: store.revoke_key(url, prefix)):
-        _unknown(prefix)
+    if not _query_keys(lambda url: store.revoke_key(url, prefix)):
+        _raise_unknown_key(prefix)
     if as_json:
-        tell_json({"revoked": public(prefix)})
+        print_json({"revoked": public_prefix(prefix)})
     else:
         click.echo("Revoked.")
 
 
 @keys.command("rotate")
 @click.argument("prefix")
-@click.option("--overlap", type=Duration(), default="1h", show_default=True, help="How long the old key goes on working: 0s, 15m, 1h, 7d.")
+@click.option(
+    "--overlap", type=DurationParam(), default="1h", show_default=True, help="How long the old key goes on working: 0s, 15m, 1h, 7d."
+)
 @click.option("--quiet", is_flag=True, help="Print the new key and nothing else.")
 @json_option
 def rotate(prefix: str, overlap: float, quiet: bool, as_json: bool) -> None:
@@ -205,26 +207,26 @@ def rotate(prefix: str, overlap: float, quiet: bool, as_json: bool) -> None:
 
     With --json: {"key", "prefix", "replaces", "overlap_s"}.
     """
-    key = _ask(lambda url: store.rotate_key(url, prefix, overlap_s=overlap))
+    key = _query_keys(lambda url: store.rotate_key(url, prefix, overlap_s=overlap))
     if key is None:
-        _unknown(prefix)
+        _raise_unknown_key(prefix)
     if as_json:
-        tell_json({"key": key, "prefix": public(key), "replaces": public(prefix), "overlap_s": overlap})
+        print_json({"key": key, "prefix": public_prefix(key), "replaces": public_prefix(prefix), "overlap_s": overlap})
         return
     if not quiet:
-        works = f"works for another {span(overlap)}" if overlap else "works no longer"
-        click.echo(f"A new key, shown this once; {public(prefix)} {works}:", err=True)
+        overlap_text = f"works for another {format_duration(overlap)}" if overlap else "works no longer"
+        click.echo(f"A new key, shown this once; {public_prefix(prefix)} {overlap_text}:", err=True)
     click.echo(key)
 
 
 @keys.command("change")
 @click.argument("prefix")
 @click.option("--name", help="What it is for, for people.")
-@_restrictions
+@_restriction_options
 @click.option("--any-model", is_flag=True, help="Every model again.")
 @click.option("--any-route", is_flag=True, help="Every route again.")
 @click.option("--any-network", is_flag=True, help="From everywhere again.")
-@click.option("--expires", type=Moment(), help=_EXPIRES)
+@click.option("--expires", type=MomentParam(), help=_EXPIRES_HELP)
 @click.option("--never-expires", is_flag=True, help="It does not end by itself.")
 @json_option
 def change(
@@ -253,37 +255,37 @@ def change(
     """
     changes: dict[str, Any] = {
         "name": UNSET if name is None else name,
-        "models": _changed("--model", models, "--any-model", any_model),
-        "routes": _changed("--route", routes, "--any-route", any_route),
-        "networks": _changed("--network", networks, "--any-network", any_network),
-        "expires_at": _changed("--expires", expires, "--never-expires", never_expires),
+        "models": _read_change("--model", models, "--any-model", any_model),
+        "routes": _read_change("--route", routes, "--any-route", any_route),
+        "networks": _read_change("--network", networks, "--any-network", any_network),
+        "expires_at": _read_change("--expires", expires, "--never-expires", never_expires),
     }
-    given = {field: value for field, value in changes.items() if value is not UNSET}
-    if not given:
+    changed_fields = {field: value for field, value in changes.items() if value is not UNSET}
+    if not changed_fields:
         raise click.UsageError("Nothing to change: give at least one of the options that `narthex keys change -h` lists.")
-    if not _ask(lambda url: store.change_key(url, prefix, KeyChanges(**given))):
-        _unknown(prefix)
+    if not _query_keys(lambda url: store.change_key(url, prefix, KeyChanges(**changed_fields))):
+        _raise_unknown_key(prefix)
     if as_json:
-        tell_json({"changed": public(prefix), **given})
+        print_json({"changed": public_prefix(prefix), **changed_fields})
     else:
         click.echo("Changed.")
 
 
-def _all_or(given: Sequence[str]) -> tuple[str, ...] | None:
-    return tuple(given) or None
+def _none_if_empty(values: Sequence[str]) -> tuple[str, ...] | None:
+    return tuple(values) or None
 
 
-def _changed(option: str, given: Any, lift: str, lifted: bool) -> Any:
-    if given and lifted:
-        raise click.UsageError(f"{option} and {lift} exclude each other.")
-    if lifted:
+def _read_change(option: str, value: Any, reset_option: str, is_reset: bool) -> Any:
+    if value and is_reset:
+        raise click.UsageError(f"{option} and {reset_option} exclude each other.")
+    if is_reset:
         return None
-    return given or UNSET
+    return value or UNSET
 
 
-def _unknown(prefix: str) -> NoReturn:
-    raise Trouble(f"No valid key begins with {public(prefix)!r}; `narthex keys list` shows those there are.")
+def _raise_unknown_key(prefix: str) -> NoReturn:
+    raise OperatorError(f"No valid key begins with {public_prefix(prefix)!r}; `narthex keys list` shows those there are.")
 
 
-def _ask(question: Callable[[str], Any]) -> Any:
-    return ask(servers.found(Settings.read()).database_url, question)
+def _query_keys(query: Callable[[str], Any]) -> Any:
+    return query_database(server_addresses.resolve(Settings.read()).database_url, query)

@@ -11,19 +11,21 @@ _WIDTH = 110
 
 def commands_manual() -> str:
     """Markdown: a heading for each command, and what its -h says."""
-    return "\n\n".join(f"### {context.command_path}\n\n```text\n{context.get_help()}\n```" for context in _contexts(main, "narthex", None))
+    return "\n\n".join(
+        f"### {context.command_path}\n\n```text\n{context.get_help()}\n```" for context in _walk_commands(main, "narthex", None)
+    )
 
 
-def _contexts(command: click.Command, name: str, parent: click.Context | None) -> Iterator[click.Context]:
+def _walk_commands(command: click.Command, name: str, parent: click.Context | None) -> Iterator[click.Context]:
     """The command and all below it, in the order in which help lists them."""
     names = command.context_settings.get("help_option_names")
     context = click.Context(command, parent, name, terminal_width=_WIDTH, max_content_width=_WIDTH, help_option_names=names)
     yield context
     if isinstance(command, click.Group):
         for each in command.list_commands(context):
-            below = command.get_command(context, each)
-            if below is not None:
-                yield from _contexts(below, each, context)
+            subcommand = command.get_command(context, each)
+            if subcommand is not None:
+                yield from _walk_commands(subcommand, each, context)
 
 
 if __name__ == "__main__":

@@ -5,25 +5,25 @@ import time
 import click
 import msgspec
 
-from app.cli.sentences import Ordered
-from app.cli.telling import json_option, tell_json, tell_table
-from app.domain import Directory, Price
-from app.insight.price_list import Suggestion, suggest
-from app.insight.prices import price_of
-from app.local import servers
-from app.local.asking import ask
-from app.local.trouble import Trouble
+from app.billing.cost import find_price
+from app.billing.price_list import Suggestion, suggest_prices_for_targets
+from app.cli.errors import OrderedGroup
+from app.cli.output import json_option, print_json, print_table
+from app.domain import Price, Snapshot
 from app.settings import Settings
 from app.store import configuration
-from app.store.file import write_file
+from app.store.config_file import write_file
+from app.supervisor import server_addresses
+from app.supervisor.database_query import query_database
+from app.supervisor.errors import OperatorError
 
-_OPENING = """\
+_HEADER = """\
 # Suggested out of the price list that comes with Narthex. Prices change: look at the source of each, correct what differs, and then
 #     narthex apply FILE
 """
 
 
-@click.group(cls=Ordered)
+@click.group(cls=OrderedGroup)
 def prices() -> None:
     """List prices, and suggest some.
 
@@ -46,22 +46,22 @@ def list_prices(as_json: bool) -> None:
     With --json: {"prices": [{"provider", "model", "input", "output", ...}], "without": [{"provider", "model"}]}, prices as in a
     configuration file; "without": models that targets name and that have no price now.
     """
-    directory, now_s = _directory(), time.time()
-    priced = dict.fromkeys((each.provider, each.model) for each in directory.prices)
-    found = [price for provider, model in priced if (price := price_of(directory, provider, model, now_s))]
-    without = [each for each in suggest(directory, now_s) if not each.has_price]
+    snapshot, now_s = _read_snapshot(), time.time()
+    priced = dict.fromkeys((each.provider, each.model) for each in snapshot.prices)
+    in_force = [price for provider, model in priced if (price := find_price(snapshot, provider, model, now_s))]
+    without = [each for each in suggest_prices_for_targets(snapshot, now_s) if not each.has_price]
     if as_json:
         unpriced = [{"provider": each.provider, "model": each.model} for each in without]
-        tell_json({"prices": [msgspec.structs.asdict(each) for each in found], "without": unpriced})
+        print_json({"prices": [msgspec.structs.asdict(each) for each in in_force], "without": unpriced})
         return
-    if found:
-        tell_table(("PROVIDER", "MODEL", "INPUT", "OUTPUT", "CACHED", "SINCE"), [_row(each) for each in found])
+    if in_force:
+        print_table(("PROVIDER", "MODEL", "INPUT", "OUTPUT", "CACHED", "SINCE"), [_price_row(each) for each in in_force])
     else:
         click.echo("No price is in force.")
     if without:
         click.echo("\nWithout a price (`narthex prices suggest` looks for some):")
         for each in without:
-            click.echo(f"  {_name(each)}")
+            click.echo(f"  {_target_name(each)}")
 
 
 @prices.command("suggest")
@@ -83,39 +83,39 @@ def suggest_prices(provider: str | None, also_priced: bool, as_json: bool) -> No
 
     With --json: {"prices": [{"provider", "model", "input", ...}], "none": [{"provider", "model", "why"}]}.
     """
-    directory = _directory()
-    if provider is not None and provider not in directory.providers:
-        raise Trouble(f"There is no provider {provider!r}. There are: {', '.join(directory.providers) or 'none yet'}.")
-    told = suggest(directory, time.time(), provider)
-    found = [each for each in told if each.prices and (also_priced or not each.has_price)]
-    none = [(each, _why(each)) for each in told if each not in found]
+    snapshot = _read_snapshot()
+    if provider is not None and provider not in snapshot.providers:
+        raise OperatorError(f"There is no provider {provider!r}. There are: {', '.join(snapshot.providers) or 'none yet'}.")
+    suggestions = suggest_prices_for_targets(snapshot, time.time(), provider)
+    suggested = [each for each in suggestions if each.prices and (also_priced or not each.has_price)]
+    skipped = [(each, _skip_reason(each)) for each in suggestions if each not in suggested]
     if as_json:
-        missing = [{"provider": each.provider, "model": each.model, "why": why} for each, why in none]
-        tell_json({"prices": [msgspec.structs.asdict(price) for each in found for price in each.prices], "none": missing})
+        missing = [{"provider": each.provider, "model": each.model, "why": reason} for each, reason in skipped]
+        print_json({"prices": [msgspec.structs.asdict(price) for each in suggested for price in each.prices], "none": missing})
         return
-    click.echo(_OPENING if found else "# There is nothing to suggest.")
-    for each in found:
-        if each.found_as != each.model:
-            click.echo(f"# {_name(each)}: what the list says of {each.found_as}.")
-        click.echo(write_file(Directory(0, "", {}, {}, prices=each.prices), {}))
-    if none:
+    click.echo(_HEADER if suggested else "# There is nothing to suggest.")
+    for each in suggested:
+        if each.listed_as != each.model:
+            click.echo(f"# {_target_name(each)}: what the list says of {each.listed_as}.")
+        click.echo(write_file(Snapshot(0, "", {}, {}, prices=each.prices), {}))
+    if skipped:
         click.echo("# Not suggested:")
-        for each, why in none:
-            click.echo(f"#   {_name(each)}: {why}")
+        for each, why in skipped:
+            click.echo(f"#   {_target_name(each)}: {why}")
 
 
-def _directory() -> Directory:
-    return ask(servers.found(Settings.read()).database_url, configuration.current)
+def _read_snapshot() -> Snapshot:
+    return query_database(server_addresses.resolve(Settings.read()).database_url, configuration.read_current)
 
 
-def _row(price: Price) -> tuple[str, ...]:
+def _price_row(price: Price) -> tuple[str, ...]:
     cached = "" if price.cached_input is None else f"{price.cached_input:g}"
     return price.provider, price.model, f"{price.input:g}", f"{price.output:g}", cached, price.since or ""
 
 
-def _why(suggestion: Suggestion) -> str:
-    return "it has a price already" if suggestion.has_price else suggestion.why
+def _skip_reason(suggestion: Suggestion) -> str:
+    return "it has a price already" if suggestion.has_price else suggestion.reason
 
 
-def _name(suggestion: Suggestion) -> str:
+def _target_name(suggestion: Suggestion) -> str:
     return f"{suggestion.provider}/{suggestion.model}"  # both are printable, so on one line: the configuration takes no others

@@ -7,25 +7,25 @@ from collections.abc import Mapping
 import click
 import msgspec
 
-from app.cli.sentences import Ordered
-from app.cli.telling import json_option, printable, tell_json, tell_table, working
+from app.cli.errors import OrderedGroup
+from app.cli.output import json_option, print_json, print_table, printable, progress
+from app.doctor.provider_check.check import check_provider
+from app.doctor.provider_check.result import CheckResult
 from app.domain import ProviderConfig
-from app.local import secret_key, servers
-from app.local.asking import ask
-from app.local.trouble import Trouble
-from app.local.trying.tried import Tried
-from app.local.trying.trying import try_provider
 from app.settings import Settings
 from app.store import configuration
-from providers.catalogue import ADAPTERS, address
-from providers.provider import BadOption, Provider
+from app.supervisor import secret_key, server_addresses
+from app.supervisor.database_query import query_database
+from app.supervisor.errors import OperatorError
+from providers.adapters.provider import InvalidOption, Provider
+from providers.catalogue import ADAPTERS, provider_url
 
-_MOST_NAMED = 12
+_MAX_MODELS_SHOWN = 12
 
 _adapters_option = click.option("--adapters", "adapters_alone", is_flag=True, help="Only the adapters, which are known without a database.")
 
 
-@click.group(cls=Ordered, invoke_without_command=True)
+@click.group(cls=OrderedGroup, invoke_without_command=True)
 @_adapters_option
 @json_option
 @click.pass_context
@@ -41,7 +41,7 @@ def providers(context: click.Context, adapters_alone: bool, as_json: bool) -> No
       narthex providers test openai
     """
     if context.invoked_subcommand is None:
-        _list(adapters_alone, as_json)
+        _print_providers(adapters_alone, as_json)
     elif adapters_alone or as_json:
         raise click.UsageError(f"Say options after the command: narthex providers {context.invoked_subcommand} ...")
 
@@ -62,7 +62,7 @@ def list_providers(adapters_alone: bool, as_json: bool) -> None:
     With --json: {"providers": [{"name", "adapter", "base_url", "credential", "options"}], "adapters": [{"name", "options": {option:
     meaning}, "default_base_url"}]}; --adapters leaves the first out.
     """
-    _list(adapters_alone, as_json)
+    _print_providers(adapters_alone, as_json)
 
 
 @providers.command("test")
@@ -89,47 +89,49 @@ def test_provider(name: str, model: str | None, as_caller: bool, as_json: bool) 
     credential_refused, credential_expired, not_brought, model_missing, rate_limited, nothing_left, wrong_region, refused, failed or
     not_understood.
     """
-    settings = secret_key.found(servers.found(Settings.read()))
-    vault = secret_key.vault(settings)
-    directory = ask(settings.database_url, configuration.current)
-    config = directory.providers.get(name)
+    settings = secret_key.resolve(server_addresses.resolve(Settings.read()))
+    vault = secret_key.open_vault(settings)
+    snapshot = query_database(settings.database_url, configuration.read_current)
+    config = snapshot.providers.get(name)
     if config is None:
-        raise Trouble(f"There is no provider {name!r}. There are: {', '.join(directory.providers) or 'none yet'}.")
-    brought = _brought() if as_caller else None
-    with working(f"Asking {name}"):
-        results = asyncio.run(try_provider(directory, name, settings, vault, model=model, brought=brought))
+        raise OperatorError(f"There is no provider {name!r}. There are: {', '.join(snapshot.providers) or 'none yet'}.")
+    caller_credential = _read_caller_credential() if as_caller else None
+    with progress(f"Asking {name}"):
+        results = asyncio.run(check_provider(snapshot, name, settings, vault, model=model, caller_credential=caller_credential))
     works = all(each.outcome == "works" for each in results)
     if as_json:
-        tell_json({"provider": name, "adapter": config.adapter, "works": works, "results": results})
+        print_json({"provider": name, "adapter": config.adapter, "works": works, "results": results})
     else:
         for each in results:
-            _tell(each)
+            _print_result(each)
     if not works:
         raise click.exceptions.Exit(1)
 
 
-def _list(adapters_alone: bool, as_json: bool) -> None:
-    found: Mapping[str, ProviderConfig] = (
-        {} if adapters_alone else ask(servers.found(Settings.read()).database_url, configuration.current).providers
+def _print_providers(adapters_alone: bool, as_json: bool) -> None:
+    configured: Mapping[str, ProviderConfig] = (
+        {}
+        if adapters_alone
+        else query_database(server_addresses.resolve(Settings.read()).database_url, configuration.read_current).providers
     )
     if as_json:
-        told = [] if adapters_alone else [{"name": name, **msgspec.structs.asdict(each)} for name, each in found.items()]
+        provider_documents = [] if adapters_alone else [{"name": name, **msgspec.structs.asdict(each)} for name, each in configured.items()]
         adapters = [
             {"name": name, "options": dict(each.known_options), "default_base_url": each.default_base_url}
             for name, each in sorted(ADAPTERS.items())
         ]
-        tell_json({"adapters": adapters} if adapters_alone else {"providers": told, "adapters": adapters})
+        print_json({"adapters": adapters} if adapters_alone else {"providers": provider_documents, "adapters": adapters})
         return
-    if found:
-        rows = [(name, each.adapter, _address(name, each), ", ".join(each.credentials)) for name, each in found.items()]
-        tell_table(("PROVIDER", "ADAPTER", "ADDRESS", "CREDENTIAL"), rows)
+    if configured:
+        rows = [(name, each.adapter, _provider_address(name, each), ", ".join(each.credentials)) for name, each in configured.items()]
+        print_table(("PROVIDER", "ADAPTER", "ADDRESS", "CREDENTIAL"), rows)
         click.echo()
     elif not adapters_alone:
         click.echo("No provider is configured yet.\n")
-    _tell_adapters()
+    _print_adapters()
 
 
-def _tell_adapters() -> None:
+def _print_adapters() -> None:
     """What most of them take in the same sense is said once."""
     shared = Provider.known_options
     click.echo("Options of most adapters:")
@@ -137,40 +139,42 @@ def _tell_adapters() -> None:
         click.echo(f"  {option}: {meaning}")
     click.echo("\nAdapters that a [providers.NAME] may name, and their own options:")
     for name, adapter in sorted(ADAPTERS.items()):
-        lacking = [option for option in shared if option not in adapter.known_options]
-        without = f"  (without {', '.join(lacking)})" if lacking else ""
-        click.echo(f"  {name}{without}")
+        missing = [option for option in shared if option not in adapter.known_options]
+        missing_text = f"  (without {', '.join(missing)})" if missing else ""
+        click.echo(f"  {name}{missing_text}")
         for option, meaning in adapter.known_options.items():
             if shared.get(option) != meaning:
                 click.echo(f"      {option}: {meaning}")
 
 
-def _tell(tried: Tried) -> None:
-    sign, colour = ("✓", "green") if tried.outcome == "works" else ("✗", "red")
-    who = " ".join(filter(None, [tried.address, f"with {tried.credential}" if tried.credential else "without a credential"]))
-    click.echo(f"{click.style(sign, fg=colour, bold=True)} {printable(who)}: {printable(tried.message)}")
-    if tried.advice:
-        click.echo(f"    {printable(tried.advice)}")
-    told = [f"{tried.latency_ms} ms" if tried.latency_ms is not None else "", f"status {tried.status}" if tried.status else ""]
-    told += [f"asked for {tried.asked}", f"request {tried.request_id}" if tried.request_id else ""]
-    click.echo(f"    {printable(', '.join(filter(None, told)))}")
-    if tried.models is not None:
-        more = f" and {len(tried.models) - _MOST_NAMED} more" if len(tried.models) > _MOST_NAMED else ""
-        click.echo(f"    models: {printable(', '.join(tried.models[:_MOST_NAMED]) or 'none')}{more}")
-    for room in tried.left:
-        click.echo(f"    {printable(room.resource)}: {_number(room.remaining)} of {_number(room.limit)} left")
+def _print_result(result: CheckResult) -> None:
+    sign, colour = ("✓", "green") if result.outcome == "works" else ("✗", "red")
+    subject = " ".join(filter(None, [result.address, f"with {result.credential}" if result.credential else "without a credential"]))
+    click.echo(f"{click.style(sign, fg=colour, bold=True)} {printable(subject)}: {printable(result.message)}")
+    if result.advice:
+        click.echo(f"    {printable(result.advice)}")
+    details = [f"{result.latency_ms} ms" if result.latency_ms is not None else "", f"status {result.status}" if result.status else ""]
+    details += [f"asked for {result.requested}", f"request {result.request_id}" if result.request_id else ""]
+    click.echo(f"    {printable(', '.join(filter(None, details)))}")
+    if result.models is not None:
+        more = f" and {len(result.models) - _MAX_MODELS_SHOWN} more" if len(result.models) > _MAX_MODELS_SHOWN else ""
+        click.echo(f"    models: {printable(', '.join(result.models[:_MAX_MODELS_SHOWN]) or 'none')}{more}")
+    for rate_limit in result.rate_limits:
+        click.echo(
+            f"    {printable(rate_limit.resource)}: {_format_number(rate_limit.remaining)} of {_format_number(rate_limit.limit)} left"
+        )
 
 
-def _number(number: float | None) -> str:
+def _format_number(number: float | None) -> str:
     return "?" if number is None else f"{number:g}"
 
 
-def _brought() -> str:
+def _read_caller_credential() -> str:
     return (click.prompt("The caller's credential", hide_input=True, err=True) if sys.stdin.isatty() else sys.stdin.read()).strip()
 
 
-def _address(name: str, config: ProviderConfig) -> str:
+def _provider_address(name: str, config: ProviderConfig) -> str:
     try:
-        return address(config.adapter, name, config.options, config.base_url) or ""
-    except BadOption:  # of a version before or after this one
+        return provider_url(config.adapter, name, config.options, config.base_url) or ""
+    except InvalidOption:  # of a version before or after this one
         return config.base_url or ""

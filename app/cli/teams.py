@@ -4,17 +4,17 @@ from typing import cast
 
 import click
 
-from app.cli.sentences import Ordered
-from app.cli.telling import json_option, tell_json, tell_table
-from app.cli.times import short
+from app.cli.errors import OrderedGroup
+from app.cli.output import json_option, print_json, print_table
+from app.cli.times import format_time
 from app.domain import ContentPolicy
-from app.local import servers
-from app.local.asking import ask
 from app.settings import Settings
 from app.store import teams as store
+from app.supervisor import server_addresses
+from app.supervisor.database_query import query_database
 
 
-@click.group(cls=Ordered)
+@click.group(cls=OrderedGroup)
 def teams() -> None:
     """List teams, and say what is kept of what they ask.
 
@@ -33,13 +33,15 @@ def list_teams(as_json: bool) -> None:
 
     With --json: {"teams": [{"name", "content", "created_at", "keys"}]}; "keys" is how many of its keys work.
     """
-    rows = ask(servers.found(Settings.read()).database_url, store.list_teams)
+    rows = query_database(server_addresses.resolve(Settings.read()).database_url, store.list_teams)
     if as_json:
-        tell_json({"teams": rows})
+        print_json({"teams": rows})
     elif not rows:
         click.echo("There is no team yet; `narthex keys create --team NAME` makes one with its first key.")
     else:
-        tell_table(("TEAM", "KEEPS", "KEYS", "MADE"), [(row.name, row.content, str(row.keys), short(row.created_at)) for row in rows])
+        print_table(
+            ("TEAM", "KEEPS", "KEYS", "MADE"), [(row.name, row.content, str(row.keys), format_time(row.created_at)) for row in rows]
+        )
 
 
 @teams.command("set")
@@ -65,8 +67,8 @@ def set_team(name: str, content: str, as_json: bool) -> None:
     if not name.strip():
         raise click.BadParameter("a team needs a name", param_hint="NAME")
     policy = cast(ContentPolicy, content)
-    ask(servers.found(Settings.read()).database_url, lambda url: store.set_team(url, name.strip(), policy))
+    query_database(server_addresses.resolve(Settings.read()).database_url, lambda url: store.set_team(url, name.strip(), policy))
     if as_json:
-        tell_json({"name": name.strip(), "content": policy})
+        print_json({"name": name.strip(), "content": policy})
     else:
         click.echo(f"Of what team {name.strip()} asks, this is kept: {policy}.")

@@ -9,24 +9,32 @@ import httpx
 import msgspec
 from msgspec import Struct
 
-from app.domain import Directory, Target
-from app.gateway.fleet import Endpoint, Fleet
-from providers.credentials import NoCredential
-from providers.errors import Malformed, NarthexError, NotOffered, TimedOut, UnknownModel, UnknownRoute, Unreachable
-from providers.operations.catalogue import NAMES, OFFERS, find
-from providers.operations.operation import Call, Operation, call
-from providers.provider import server_root
-from providers.wire import UNREADABLE, Body
+from app.domain import Snapshot, Target
+from app.gateway.fleet.fleet import Endpoint, Fleet
+from providers.adapters.provider import server_root
+from providers.canonical.errors import (
+    InvalidRequest,
+    NarthexError,
+    OperationNotSupported,
+    TimedOut,
+    UnknownModel,
+    UnknownRoute,
+    Unreachable,
+)
+from providers.canonical.raw_json import DECODE_ERRORS, Body
+from providers.credentials import CredentialError
+from providers.operations.catalogue import ENGINE_OPERATIONS, OPERATION_NAMES, find_operation
+from providers.operations.operation import Operation, OperationCall, build_call
 
-_NO_ROUTE = (404, 405)
-_ANSWER_S = 15.0
+_NO_ROUTE_STATUSES = (404, 405)
+_READ_TIMEOUT_S = 15.0
 # After which an endpoint is not what it was.
-_CHANGING = frozenset({"load_lora", "unload_lora", "sleep", "wake", "update_weights", "terminate"})
+_STATE_CHANGING = frozenset({"load_lora", "unload_lora", "sleep", "wake", "update_weights", "terminate"})
 
-Telling = tuple[Endpoint, Operation, Call]
+EndpointCall = tuple[Endpoint, Operation, OperationCall]
 
 
-class Outcome(Struct, frozen=True):
+class OperationResult(Struct, frozen=True):
     """What came of it at one endpoint. `status` is the engine's own, or of what went wrong, which `error` says."""
 
     endpoint: str
@@ -36,7 +44,7 @@ class Outcome(Struct, frozen=True):
     error: str | None = None
 
 
-class _Once(httpx.AsyncByteStream):
+class _UnrepeatableBody(httpx.AsyncByteStream):
     """A body that the transport cannot send again: an engine that was ended, or did as it was told, is not told so twice."""
 
     def __init__(self, body: bytes) -> None:
@@ -50,98 +58,104 @@ class _Once(httpx.AsyncByteStream):
 class Operations:
     """`timeout_s`: how long one endpoint may take to do something; to tell something it has _ANSWER_S. `most_bytes`: of its answer."""
 
-    def __init__(self, fleet: Fleet, timeout_s: float, most_bytes: int) -> None:
+    def __init__(self, fleet: Fleet, timeout_s: float, max_bytes: int) -> None:
         self._fleet = fleet
-        self._timeouts = {"GET": _timeout(min(_ANSWER_S, timeout_s)), "POST": _timeout(timeout_s)}
-        self._most_bytes = most_bytes
+        self._timeouts = {"GET": _timeout(min(_READ_TIMEOUT_S, timeout_s)), "POST": _timeout(timeout_s)}
+        self._max_bytes = max_bytes
 
-    async def operate(self, directory: Directory, model: str, name: str, said: Mapping[str, Any], *, only_asks: bool) -> list[Outcome]:
+    async def run(
+        self, snapshot: Snapshot, model: str, name: str, parameters: Mapping[str, Any], *, read_only: bool
+    ) -> list[OperationResult]:
         """At the endpoint that `said` names, or at all of the model's. `only_asks`: nothing may be changed by it.
 
         Raises UnknownModel; UnknownRoute for an operation that no engine has, or an endpoint that is not the model's; Malformed.
         """
-        if model not in directory.models:
-            there = ", ".join(directory.models) or "none"
-            raise UnknownModel(f"There is no model {model!r:.100}. There are: {there}.", param="model")
-        if name not in NAMES:
-            raise UnknownRoute(f"There is no operation {name!r:.60}. There are: {', '.join(sorted(NAMES))}.")
-        arguments = dict(said)
-        place, confirmed = arguments.pop("endpoint", None), arguments.pop("confirm", None)
-        there = [(target, endpoint) for target in directory.models[model].targets for endpoint in self._fleet.of(target)]
-        asked = [(target, endpoint) for target, endpoint in there if place is None or endpoint.base_url == place]
-        if place is not None and not asked:
-            known = ", ".join(dict.fromkeys(endpoint.base_url for _, endpoint in there))
-            raise UnknownRoute(f"{place!r:.200} is no endpoint of {model!r:.100}. There are: {known}.")
-        offered = [(target, endpoint, _find(endpoint, name)) for target, endpoint in asked]
+        if model not in snapshot.models:
+            available = ", ".join(snapshot.models) or "none"
+            raise UnknownModel(f"There is no model {model!r:.100}. There are: {available}.", param="model")
+        if name not in OPERATION_NAMES:
+            raise UnknownRoute(f"There is no operation {name!r:.60}. There are: {', '.join(sorted(OPERATION_NAMES))}.")
+        arguments = dict(parameters)
+        address, confirmed = arguments.pop("endpoint", None), arguments.pop("confirm", None)
+        available = [(target, endpoint) for target in snapshot.models[model].targets for endpoint in self._fleet.endpoints_of(target)]
+        selected = [(target, endpoint) for target, endpoint in available if address is None or endpoint.base_url == address]
+        if address is not None and not selected:
+            known = ", ".join(dict.fromkeys(endpoint.base_url for _, endpoint in available))
+            raise UnknownRoute(f"{address!r:.200} is no endpoint of {model!r:.100}. There are: {known}.")
+        offered = [(target, endpoint, _find_operation(endpoint, name)) for target, endpoint in selected]
         operations = [operation for _, _, operation in offered if isinstance(operation, Operation)]
-        if only_asks and any(operation.method != "GET" or operation.confirm for operation in operations):
-            raise Malformed(f"`{name}` is told by POST.")
-        if any(operation.confirm for operation in operations) and confirmed is not True:
-            raise Malformed(f"`{name}` cannot be taken back: send `confirm` with the value true.", param="confirm")
-        if operations and all(operation.once for operation in operations):
-            able = [each for each in offered if isinstance(each[2], Operation)]
+        if read_only and any(operation.method != "GET" or operation.needs_confirmation for operation in operations):
+            raise InvalidRequest(f"`{name}` is told by POST.")
+        if any(operation.needs_confirmation for operation in operations) and confirmed is not True:
+            raise InvalidRequest(f"`{name}` cannot be taken back: send `confirm` with the value true.", param="confirm")
+        if operations and all(operation.on_one_endpoint for operation in operations):
+            supported = [each for each in offered if isinstance(each[2], Operation)]
             now = time.monotonic()
-            offered = [min(able, key=lambda each: (each[1].shut_until > now, each[1].in_flight))]
+            offered = [min(supported, key=lambda each: (each[1].open_until > now, each[1].in_flight))]
         # All calls are made up before the first is sent: of a slip in the arguments no endpoint is to know. And by address: an endpoint
         # that serves the model as two targets is told the same only once.
-        tellings: dict[tuple[str, Call], Telling] = {}
-        refused: dict[str, Outcome] = {}
+        endpoint_calls: dict[tuple[str, OperationCall], EndpointCall] = {}
+        refused: dict[str, OperationResult] = {}
         for target, endpoint, operation in offered:
             try:
                 if isinstance(operation, NarthexError):
                     raise operation
-                what = call(name, operation, arguments, _model_of(target, endpoint, name, operation))
-                tellings.setdefault((endpoint.base_url, what), (endpoint, operation, what))
-            except Malformed:
+                engine_call = build_call(name, operation, arguments, _engine_model_name(target, endpoint, name, operation))
+                endpoint_calls.setdefault((endpoint.base_url, engine_call), (endpoint, operation, engine_call))
+            except InvalidRequest:
                 raise
             except NarthexError as reason:
-                refused.setdefault(endpoint.base_url, _failed(endpoint, reason))
-        outcomes = await asyncio.gather(*(self._tell(*each) for each in tellings.values()))
-        if name in _CHANGING:
+                refused.setdefault(endpoint.base_url, _failed_result(endpoint, reason))
+        outcomes = await asyncio.gather(*(self._call_endpoint(*each) for each in endpoint_calls.values()))
+        if name in _STATE_CHANGING:
             # What failed may have come through all the same.
-            await asyncio.gather(*(self._fleet.look_again(endpoint) for endpoint, _, _ in tellings.values()))
+            await asyncio.gather(*(self._fleet.reprobe(endpoint) for endpoint, _, _ in endpoint_calls.values()))
         return [*outcomes, *refused.values()]
 
-    async def metrics(self, place: str) -> Outcome:
+    async def metrics(self, address: str) -> OperationResult:
         """An endpoint's own metrics, as it tells them. Raises UnknownRoute."""
-        endpoint = next((each for each in self._fleet.endpoints if each.base_url == place), None)
+        endpoint = next((each for each in self._fleet.endpoints if each.base_url == address), None)
         if endpoint is None:
-            raise UnknownRoute(f"There is no endpoint {place!r:.200}. GET /admin/v1/endpoints lists those there are.")
-        operation = _find(endpoint, "metrics")
+            raise UnknownRoute(f"There is no endpoint {address!r:.200}. GET /admin/v1/endpoints lists those there are.")
+        operation = _find_operation(endpoint, "metrics")
         if isinstance(operation, NarthexError):
-            return _failed(endpoint, operation)
-        return await self._tell(endpoint, operation, call("metrics", operation, {}, ""))
+            return _failed_result(endpoint, operation)
+        return await self._call_endpoint(endpoint, operation, build_call("metrics", operation, {}, ""))
 
-    async def _tell(self, endpoint: Endpoint, operation: Operation, what: Call) -> Outcome:
+    async def _call_endpoint(self, endpoint: Endpoint, operation: Operation, engine_call: OperationCall) -> OperationResult:
         try:
-            return Outcome(endpoint.base_url, endpoint.provider.name, *await self._ask(endpoint, operation, what))
+            return OperationResult(endpoint.base_url, endpoint.provider.name, *await self._try_paths(endpoint, operation, engine_call))
         except NarthexError as error:
-            return _failed(endpoint, error)
-        except NoCredential as fault:
-            return _failed(endpoint, Unreachable(str(fault)))
+            return _failed_result(endpoint, error)
+        except CredentialError as fault:
+            return _failed_result(endpoint, Unreachable(str(fault)))
         except httpx.TimeoutException as fault:
-            return _failed(endpoint, TimedOut(f"{endpoint.base_url} did not answer in time: {fault}."))
+            return _failed_result(endpoint, TimedOut(f"{endpoint.base_url} did not answer in time: {fault}."))
         except httpx.TransportError as fault:
-            return _failed(endpoint, Unreachable(f"{endpoint.base_url} could not be asked: {fault or type(fault).__name__}."))
+            return _failed_result(endpoint, Unreachable(f"{endpoint.base_url} could not be asked: {fault or type(fault).__name__}."))
 
-    async def _ask(self, endpoint: Endpoint, operation: Operation, what: Call) -> tuple[int, Any]:
+    async def _try_paths(self, endpoint: Endpoint, operation: Operation, engine_call: OperationCall) -> tuple[int, Any]:
         """The status and the answer of the first path that is there. Raises the engine's error, or NotOffered."""
         status, headers, body = 404, httpx.Headers(), b""
-        for path in what.paths:
-            status, headers, body = await self._send(endpoint, path, what)
+        for path in engine_call.paths:
+            status, headers, body = await self._send(endpoint, path, engine_call)
             if not _is_no_route(status, body):
                 break
         if 200 <= status < 300:
-            return status, _read(body)
-        if _is_no_route(status, body) or (status in operation.needs and status != 404):
-            how = operation.needs.get(404 if status == 405 else status, "its version, or what stands before it, has no such call")
-            raise NotOffered(f"{endpoint.base_url} ({endpoint.provider.name}) does not offer this: {how}.")
+            return status, _decode_body(body)
+        if _is_no_route(status, body) or (status in operation.startup_requirements and status != 404):
+            missing = operation.startup_requirements.get(
+                404 if status == 405 else status, "its version, or what stands before it, has no such call"
+            )
+            raise OperationNotSupported(f"{endpoint.base_url} ({endpoint.provider.name}) does not offer this: {missing}.")
         raise endpoint.provider.read_error(status, headers, body)
 
-    async def _send(self, endpoint: Endpoint, path: str, what: Call) -> tuple[int, httpx.Headers, bytes]:
-        request = endpoint.told(httpx.URL(server_root(endpoint.base_url) + path), what.body, what.method, self._timeouts[what.method])
-        request.headers["content-length"] = str(len(what.body))
-        request.stream = _Once(what.body)
+    async def _send(self, endpoint: Endpoint, path: str, engine_call: OperationCall) -> tuple[int, httpx.Headers, bytes]:
+        request = endpoint.build_request(
+            httpx.URL(server_root(endpoint.base_url) + path), engine_call.body, engine_call.method, self._timeouts[engine_call.method]
+        )
+        request.headers["content-length"] = str(len(engine_call.body))
+        request.stream = _UnrepeatableBody(engine_call.body)
         response = await self._fleet.transport.handle_async_request(request)
         try:
             assert isinstance(response.stream, httpx.AsyncByteStream)
@@ -150,60 +164,60 @@ class Operations:
             async for block in response.stream:
                 blocks.append(block)
                 size_bytes += len(block)
-                if size_bytes > self._most_bytes:
-                    raise Unreachable(f"The answer of {endpoint.base_url} is larger than {self._most_bytes} bytes.")
+                if size_bytes > self._max_bytes:
+                    raise Unreachable(f"The answer of {endpoint.base_url} is larger than {self._max_bytes} bytes.")
         finally:
             await response.aclose()
         # Some tell what they were started with, their key too.
-        return response.status_code, response.headers, endpoint.hiding.hide_bytes(b"".join(blocks))
+        return response.status_code, response.headers, endpoint.secret_mask.mask_bytes(b"".join(blocks))
 
 
 def _timeout(each_s: float) -> dict[str, float]:
     return {"connect": 5.0, **dict.fromkeys(("write", "pool", "first", "read", "total"), each_s)}
 
 
-def worst(outcomes: list[Outcome]) -> int:
+def worst_status(outcomes: list[OperationResult]) -> int:
     """The status that stands for all of them: 200, or the highest of those that failed."""
     return max((outcome.status for outcome in outcomes if outcome.error is not None), default=200)
 
 
-def _find(endpoint: Endpoint, name: str) -> Operation | NarthexError:
+def _find_operation(endpoint: Endpoint, name: str) -> Operation | NarthexError:
     if endpoint.provider.name == "auto":
         return Unreachable(f"Which engine is at {endpoint.base_url} is not known yet: it has not answered.")
     try:
-        return find(endpoint.provider.name, name)
-    except NotOffered as reason:
+        return find_operation(endpoint.provider.name, name)
+    except OperationNotSupported as reason:
         return reason
 
 
-def _model_of(target: Target, endpoint: Endpoint, name: str, operation: Operation) -> str:
+def _engine_model_name(target: Target, endpoint: Endpoint, name: str, operation: Operation) -> str:
     """What the engine calls the target. Raises as name_of() does, and NotOffered where one that computes names no LoRA adapter."""
-    if target.lora is None or not operation.once:
+    if target.lora is None or not operation.on_one_endpoint:
         return target.model
-    if operation.model_as is None:
-        raise NotOffered(
+    if operation.model_field is None:
+        raise OperationNotSupported(
             f"The `{name}` of {endpoint.provider.name} is not told the model, and so not its LoRA adapter {target.lora!r:.100}: "
             "tell a model that has none, and name the adapter in the engine's own words."
         )
-    return endpoint.provider.name_of(target.model, target.lora, Body())
+    return endpoint.provider.select_lora_adapter(target.model, target.lora, Body())
 
 
-def _failed(endpoint: Endpoint, error: NarthexError) -> Outcome:
-    return Outcome(endpoint.base_url, endpoint.provider.name, error.status, None, error.message)
+def _failed_result(endpoint: Endpoint, error: NarthexError) -> OperationResult:
+    return OperationResult(endpoint.base_url, endpoint.provider.name, error.status, None, error.message)
 
 
 def _is_no_route(status: int, body: bytes) -> bool:
     """What frameworks say where no route is; an engine that has no such adapter or model says more."""
-    return status in _NO_ROUTE and (not body.strip() or b"Not Found" in body or b"Method Not Allowed" in body)
+    return status in _NO_ROUTE_STATUSES and (not body.strip() or b"Not Found" in body or b"Method Not Allowed" in body)
 
 
-def _read(body: bytes) -> Any:
+def _decode_body(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body) if body.strip() else None
-    except UNREADABLE:
+    except DECODE_ERRORS:
         return body.decode("utf-8", "replace")
 
 
-def offered_by(engine: str) -> list[str]:
-    offer = OFFERS.get(engine)
+def supported_operations(engine: str) -> list[str]:
+    offer = ENGINE_OPERATIONS.get(engine)
     return sorted(offer.operations) if offer else []

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.domain import Caller, ContentPolicy
 from app.store import tables
 
-MOST_CHANGES = 10_000
+MAX_CHANGES = 10_000
 
 _FIND = """
 SELECT k.id::text, k.team_id::text, k.admin, k.prefix, k.hash, k.models, k.routes, k.networks,
@@ -31,25 +31,25 @@ SELECT (SELECT version FROM directory_version) AS directory,
 class Versions(Struct, frozen=True):
     """How far the directory and the keys have come, `swept`: the version of the keys when rows were last removed; and what time it is."""
 
-    directory: int
+    snapshot: int
     keys: int
     swept: int
     now_s: float
 
 
-class Changes(Struct, frozen=True):
+class ChangedKeys(Struct, frozen=True):
     """Hashes of keys and ids of teams."""
 
     keys: list[bytes]
     teams: list[str]
 
 
-async def find(connection: "asyncpg.Connection[Any]", sought: Mapping[bytes, str]) -> dict[bytes, Caller]:
+async def find_callers(connection: "asyncpg.Connection[Any]", prefixes_by_hash: Mapping[bytes, str]) -> dict[bytes, Caller]:
     """The callers of keys that are given as hash and prefix, by hash; without those that are unknown or revoked."""
-    stored = {row["prefix"]: row for row in await connection.fetch(_FIND, list(set(sought.values())))}
+    stored = {row["prefix"]: row for row in await connection.fetch(_FIND, list(set(prefixes_by_hash.values())))}
     return {
         hash: _caller(row)
-        for hash, prefix in sought.items()
+        for hash, prefix in prefixes_by_hash.items()
         if (row := stored.get(prefix)) is not None and hmac.compare_digest(row["hash"], hash)
     }
 
@@ -61,13 +61,13 @@ async def read_versions(connection: "asyncpg.Connection[Any]") -> Versions:
     return Versions(row["directory"] or 0, row["keys"] or 0, row["swept"] or 0, row["now_s"])
 
 
-async def read_changes(connection: "asyncpg.Connection[Any]", since: int) -> Changes | None:
+async def read_changes(connection: "asyncpg.Connection[Any]", since: int) -> ChangedKeys | None:
     """What has changed since that version of the keys. None: too much to be told one by one."""
-    keys = await connection.fetch("SELECT hash FROM keys WHERE changed > $1 LIMIT $2", since, MOST_CHANGES + 1)
-    teams = await connection.fetch("SELECT id::text FROM teams WHERE changed > $1 LIMIT $2", since, MOST_CHANGES + 1)
-    if max(len(keys), len(teams)) > MOST_CHANGES:
+    keys = await connection.fetch("SELECT hash FROM keys WHERE changed > $1 LIMIT $2", since, MAX_CHANGES + 1)
+    teams = await connection.fetch("SELECT id::text FROM teams WHERE changed > $1 LIMIT $2", since, MAX_CHANGES + 1)
+    if max(len(keys), len(teams)) > MAX_CHANGES:
         return None
-    return Changes([row["hash"] for row in keys], [row["id"] for row in teams])
+    return ChangedKeys([row["hash"] for row in keys], [row["id"] for row in teams])
 
 
 async def count_workers(connection: AsyncConnection) -> int:
@@ -84,12 +84,12 @@ def _caller(row: Any) -> Caller:
         content=cast(ContentPolicy, row["content"]),
         admin=row["admin"],
         prefix=f"nx-{row['prefix']}",
-        models=_tuple(row["models"]),
-        routes=_tuple(row["routes"]),
-        networks=_tuple(row["networks"]),
+        models=_to_tuple(row["models"]),
+        routes=_to_tuple(row["routes"]),
+        networks=_to_tuple(row["networks"]),
         expires_s=row["expires_s"],
     )
 
 
-def _tuple(listed: list[str] | None) -> tuple[str, ...] | None:
-    return None if listed is None else tuple(listed)
+def _to_tuple(values: list[str] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(values)

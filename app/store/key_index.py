@@ -8,22 +8,22 @@ from pathlib import Path
 
 from app.domain import Caller
 from app.store import callers
-from app.store.away import AWAY
-from app.store.key_log import Kept, KeyLog, log_path, read_log
-from app.store.key_terms import hashed, prefix_of
-from app.store.line import Line
-from app.store.recent import Recent
+from app.store.caller_cache import CallerCache
+from app.store.db_errors import DB_UNAVAILABLE_ERRORS
+from app.store.key_log import KeyLog, LoggedKeys, log_path, read_log
+from app.store.key_validation import hash_key, key_prefix
+from app.store.pg_connection import PgConnection
 
 _UNKNOWN_FOR_S = 10.0
-_UNKNOWN_AT_MOST = 10_000
-_LOOKUP_S = 3.0  # a caller waits for it
-_DOUBT_S = 1.0  # so that a caller may wait for it on another line, where one was dead
-_AT_ONCE = 500  # keys in one question
-_WAITING_AT_MOST = 10_000
-_READ_OTHERS_S = 1.0
+_MAX_UNKNOWN = 10_000
+_LOOKUP_TIMEOUT_S = 3.0  # a caller waits for it
+_RETRY_AFTER_S = 1.0  # so that a caller may wait for it on another line, where one was dead
+_MAX_KEYS_PER_QUERY = 500  # keys in one question
+_MAX_WAITING = 10_000
+_READ_OTHER_LOGS_EVERY_S = 1.0
 
 
-class Crowded(Exception):
+class TooManyLookups(Exception):
     """More keys that nobody here has met are waiting to be looked up than may wait."""
 
 
@@ -36,157 +36,159 @@ class KeyIndex:
     Each worker keeps a log of its own in `folder`. While Postgres is away, a key that another worker of this machine has met is good too.
     """
 
-    def __init__(self, database_url: str, folder: Path, worker: str, most: int = 50_000) -> None:
-        self._line = Line(database_url, doubt_s=_DOUBT_S, patience_s=_LOOKUP_S)
+    def __init__(self, database_url: str, folder: Path, worker: str, max_keys: int = 50_000) -> None:
+        self._connection = PgConnection(database_url, retry_after_s=_RETRY_AFTER_S, timeout_s=_LOOKUP_TIMEOUT_S)
         self._path = log_path(folder, worker)
-        kept = read_log(self._path)
-        self.version = kept.version
+        logged = read_log(self._path)
+        self.version = logged.version
         self._unknown: dict[bytes, float] = {}
-        self._looking: dict[bytes, asyncio.Future[Caller | None]] = {}
+        self._pending: dict[bytes, asyncio.Future[Caller | None]] = {}
         self._queue: dict[bytes, str] = {}
-        self._asking: asyncio.Task[None] | None = None
-        self._others: dict[Path, tuple[int, Kept]] = {}
-        self._others_read = 0.0
-        self._reading_others = asyncio.Lock()
-        self._log = KeyLog(self._path, lambda: Kept(self._met.everything(), self.version))
+        self._lookup_task: asyncio.Task[None] | None = None
+        self._other_logs: dict[Path, tuple[int, LoggedKeys]] = {}
+        self._other_logs_read_s = 0.0
+        self._other_logs_lock = asyncio.Lock()
+        self._log = KeyLog(self._path, lambda: LoggedKeys(self._callers.all_callers(), self.version))
         # What is forgotten must leave the log as well: nobody would take it out if it were revoked.
-        self._met = Recent(most, kept.callers, on_forgotten=self._log.write_anew)
-        self.known = self._met.get
+        self._callers = CallerCache(max_keys, logged.callers, on_evicted=self._log.request_rewrite)
+        self.get_cached = self._callers.get
 
     def __len__(self) -> int:
-        return len(self._met)
+        return len(self._callers)
 
     async def find(self, key: str) -> Caller | None:
         """The caller of a key that is not known yet. What does not look like a key is never looked up.
 
         Raises Crowded; one of AWAY if Postgres cannot be asked, and nobody here has met it.
         """
-        prefix = prefix_of(key)
+        prefix = key_prefix(key)
         if prefix is None:
             return None
-        hash = hashed(key)
+        hash = hash_key(key)
         if self._unknown.get(hash, 0.0) > time.monotonic():
             return None
-        looking = self._looking.get(hash)
-        if looking is None:
-            if len(self._queue) >= _WAITING_AT_MOST:
-                raise Crowded
-            looking = self._looking[hash] = asyncio.get_running_loop().create_future()
+        pending = self._pending.get(hash)
+        if pending is None:
+            if len(self._queue) >= _MAX_WAITING:
+                raise TooManyLookups
+            pending = self._pending[hash] = asyncio.get_running_loop().create_future()
             self._queue[hash] = prefix
-            if self._asking is None or self._asking.done():
-                self._asking = asyncio.create_task(self._ask())
+            if self._lookup_task is None or self._lookup_task.done():
+                self._lookup_task = asyncio.create_task(self._run_lookups())
         try:
-            async with asyncio.timeout(_LOOKUP_S):
-                return await asyncio.shield(looking)
-        except AWAY:
-            caller = await self._met_by_others(hash)
+            async with asyncio.timeout(_LOOKUP_TIMEOUT_S):
+                return await asyncio.shield(pending)
+        except DB_UNAVAILABLE_ERRORS:
+            caller = await self._find_in_other_logs(hash)
             if caller is None:
                 raise
-            self._remember(hash, caller)
+            self._cache(hash, caller)
             return caller
 
-    def forget(self, hash: bytes) -> None:
+    def invalidate(self, hash: bytes) -> None:
         """The key has changed: the next request looks it up."""
         self._unknown.pop(hash, None)
         # One that is being looked up may be as it was: good for the requests that wait for it, and not to be remembered.
         if hash not in self._queue:
-            self._looking.pop(hash, None)
-        if self._met.pop(hash):
+            self._pending.pop(hash, None)
+        if self._callers.pop(hash):
             self._log.add(hash, None)
 
-    def forget_teams(self, ids: set[str]) -> None:
-        self._distrust_answers()
-        for hash in [hash for hash, caller in self._met.everything().items() if caller.team_id in ids]:
-            self.forget(hash)
+    def invalidate_teams(self, ids: set[str]) -> None:
+        self._detach_pending()
+        for hash in [hash for hash, caller in self._callers.all_callers().items() if caller.team_id in ids]:
+            self.invalidate(hash)
 
-    def reached(self, version: int) -> None:
+    def set_version(self, version: int) -> None:
         """What is remembered is true up to this version of the keys."""
         if version != self.version:
             self.version = version
-            self._log.reached(version)
+            self._log.add_version(version)
 
-    async def check_all(self) -> None:
+    async def revalidate_all(self) -> None:
         """Looks every known key up again, where what has changed cannot be told. Raises one of AWAY."""
         self._unknown.clear()
-        self._distrust_answers()
-        met = {hash: caller.prefix.removeprefix("nx-") for hash, caller in self._met.everything().items()}
-        hashes = list(met)
-        for start in range(0, len(hashes), _AT_ONCE):
-            before = {hash: caller for hash in hashes[start : start + _AT_ONCE] if (caller := self._met.peek(hash)) is not None}
-            found = await self._find({hash: met[hash] for hash in before})
+        self._detach_pending()
+        prefixes_by_hash = {hash: caller.prefix.removeprefix("nx-") for hash, caller in self._callers.all_callers().items()}
+        hashes = list(prefixes_by_hash)
+        for start in range(0, len(hashes), _MAX_KEYS_PER_QUERY):
+            before = {
+                hash: caller for hash in hashes[start : start + _MAX_KEYS_PER_QUERY] if (caller := self._callers.peek(hash)) is not None
+            }
+            found = await self._query_callers({hash: prefixes_by_hash[hash] for hash in before})
             for hash, caller in before.items():
                 # Forgotten, or met anew, while we asked: what we were told is older than that.
-                if self._met.peek(hash) is caller and found.get(hash) != caller:
-                    self.forget(hash)
+                if self._callers.peek(hash) is caller and found.get(hash) != caller:
+                    self.invalidate(hash)
 
     async def close(self) -> None:
-        if self._asking is not None:
-            self._asking.cancel()
+        if self._lookup_task is not None:
+            self._lookup_task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._asking
-        self._line.close()
+                await self._lookup_task
+        self._connection.close()
         await self._log.close()
 
-    async def _ask(self) -> None:
+    async def _run_lookups(self) -> None:
         while self._queue:
-            some = {hash: self._queue.pop(hash) for hash in list(self._queue)[:_AT_ONCE]}
-            waiting = {hash: self._looking[hash] for hash in some}
+            batch = {hash: self._queue.pop(hash) for hash in list(self._queue)[:_MAX_KEYS_PER_QUERY]}
+            futures = {hash: self._pending[hash] for hash in batch}
             try:
-                found = await self._find(some)
+                found = await self._query_callers(batch)
             except Exception as fault:
-                for hash, future in waiting.items():
-                    self._answer(hash, future, fault)
+                for hash, future in futures.items():
+                    self._complete_lookup(hash, future, fault)
             else:
-                for hash, future in waiting.items():
-                    self._answer(hash, future, found.get(hash))
+                for hash, future in futures.items():
+                    self._complete_lookup(hash, future, found.get(hash))
 
-    async def _find(self, sought: Mapping[bytes, str]) -> dict[bytes, Caller]:
-        return await self._line.ask(lambda line: callers.find(line, sought))
+    async def _query_callers(self, prefixes_by_hash: Mapping[bytes, str]) -> dict[bytes, Caller]:
+        return await self._connection.run(lambda connection: callers.find_callers(connection, prefixes_by_hash))
 
-    def _distrust_answers(self) -> None:
+    def _detach_pending(self) -> None:
         """See forget(); what is not asked yet will be answered as it is."""
-        self._looking = {hash: future for hash, future in self._looking.items() if hash in self._queue}
+        self._pending = {hash: future for hash, future in self._pending.items() if hash in self._queue}
 
-    def _answer(self, hash: bytes, future: asyncio.Future[Caller | None], told: Caller | Exception | None) -> None:
-        if self._looking.get(hash) is future:
-            del self._looking[hash]
-            if isinstance(told, Caller):
-                self._remember(hash, told)
-            elif told is None:
-                if len(self._unknown) >= _UNKNOWN_AT_MOST:
+    def _complete_lookup(self, hash: bytes, future: asyncio.Future[Caller | None], result: Caller | Exception | None) -> None:
+        if self._pending.get(hash) is future:
+            del self._pending[hash]
+            if isinstance(result, Caller):
+                self._cache(hash, result)
+            elif result is None:
+                if len(self._unknown) >= _MAX_UNKNOWN:
                     self._unknown.clear()
                 self._unknown[hash] = time.monotonic() + _UNKNOWN_FOR_S
-        if isinstance(told, Exception):
-            future.set_exception(told)
+        if isinstance(result, Exception):
+            future.set_exception(result)
             future.exception()  # whoever waited may have left
         else:
-            future.set_result(told)
+            future.set_result(result)
 
-    def _remember(self, hash: bytes, caller: Caller) -> None:
+    def _cache(self, hash: bytes, caller: Caller) -> None:
         self._log.add(hash, caller)
-        self._met.put(hash, caller)
+        self._callers.put(hash, caller)
 
-    async def _met_by_others(self, hash: bytes) -> Caller | None:
-        async with self._reading_others:  # who comes meanwhile waits for what is read, or it would be refused for nothing
-            if time.monotonic() - self._others_read > _READ_OTHERS_S:
-                self._others = await asyncio.to_thread(_read_others, self._path, self._others)
-                self._others_read = time.monotonic()
-        for _, kept in self._others.values():
+    async def _find_in_other_logs(self, hash: bytes) -> Caller | None:
+        async with self._other_logs_lock:  # who comes meanwhile waits for what is read, or it would be refused for nothing
+            if time.monotonic() - self._other_logs_read_s > _READ_OTHER_LOGS_EVERY_S:
+                self._other_logs = await asyncio.to_thread(_read_other_logs, self._path, self._other_logs)
+                self._other_logs_read_s = time.monotonic()
+        for _, logged in self._other_logs.values():
             # Who is behind us may not have heard of a revocation that we have heard of.
-            if (kept.version or 0) >= (self.version or 0) and (caller := kept.callers.get(hash)) is not None:
+            if (logged.version or 0) >= (self.version or 0) and (caller := logged.callers.get(hash)) is not None:
                 return caller
         return None
 
 
-def _read_others(own: Path, read: Mapping[Path, tuple[int, Kept]]) -> dict[Path, tuple[int, Kept]]:
-    found: dict[Path, tuple[int, Kept]] = {}
-    for path in own.parent.glob("keys-*.log"):
-        if path == own:
+def _read_other_logs(own_path: Path, previous: Mapping[Path, tuple[int, LoggedKeys]]) -> dict[Path, tuple[int, LoggedKeys]]:
+    logs: dict[Path, tuple[int, LoggedKeys]] = {}
+    for path in own_path.parent.glob("keys-*.log"):
+        if path == own_path:
             continue
         try:
-            changed = path.stat().st_mtime_ns
+            modified_ns = path.stat().st_mtime_ns
         except OSError:
             continue
-        before = read.get(path)
-        found[path] = before if before is not None and before[0] == changed else (changed, read_log(path))
-    return found
+        known = previous.get(path)
+        logs[path] = known if known is not None and known[0] == modified_ns else (modified_ns, read_log(path))
+    return logs

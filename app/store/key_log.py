@@ -15,13 +15,13 @@ log = logging.getLogger(__name__)
 
 _SAVE_AFTER_S = 0.2
 _AFTER_FAILURE_S = 5.0
-_WORTH_KEEPING = 1000  # so many lines more than when it was last written anew, besides as many again
+_MIN_REWRITE_LINES = 1000  # so many lines more than when it was last written anew, besides as many again
 
 # A line: a key's hash with its caller, or with null once it is forgotten; or the version of the keys up to which all above is true.
-_line: msgspec.json.Decoder[tuple[str, Caller | None] | int] = msgspec.json.Decoder(tuple[str, Caller | None] | int)
+_line_decoder: msgspec.json.Decoder[tuple[str, Caller | None] | int] = msgspec.json.Decoder(tuple[str, Caller | None] | int)
 
 
-class Kept(Struct, frozen=True):
+class LoggedKeys(Struct, frozen=True):
     """What a log says. `version` None: nobody knows up to when it is true."""
 
     callers: Mapping[bytes, Caller]
@@ -34,13 +34,13 @@ class KeyLog:
     A process that is killed loses the last moment of it, and with it the version, so it asks again for what changed in that moment.
     """
 
-    def __init__(self, path: Path, everything: Callable[[], Kept]) -> None:
+    def __init__(self, path: Path, current_keys: Callable[[], LoggedKeys]) -> None:
         self._path = path
-        self._everything = everything
+        self._current_keys = current_keys
         self._lines: list[bytes] = []
-        self._whole = 0  # lines when it was last written anew
-        self._appended = 0
-        self._anew = True  # the first time: an earlier process may have been killed within a line
+        self._rewritten_lines = 0  # lines when it was last written anew
+        self._appended_lines = 0
+        self._rewrite_requested = True  # the first time: an earlier process may have been killed within a line
         self._saving: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
 
@@ -49,12 +49,12 @@ class KeyLog:
         self._lines.append(msgspec.json.encode((hash.hex(), caller)))
         self._save_soon()
 
-    def reached(self, version: int) -> None:
+    def add_version(self, version: int) -> None:
         self._lines.append(b"%d" % version)
         self._save_soon()
 
-    def write_anew(self) -> None:
-        self._anew = True
+    def request_rewrite(self) -> None:
+        self._rewrite_requested = True
         self._save_soon()
 
     async def close(self) -> None:
@@ -69,77 +69,77 @@ class KeyLog:
 
     async def _save(self) -> None:
         pause_s = _SAVE_AFTER_S
-        while self._lines or self._anew:
+        while self._lines or self._rewrite_requested:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._closing.wait()
-            written = await asyncio.to_thread(self._write, self._taken())
+            written = await asyncio.to_thread(self._write, self._take_pending())
             if not written:
-                self._anew = True
+                self._rewrite_requested = True
                 pause_s = _AFTER_FAILURE_S
                 if self._closing.is_set():
                     return
 
-    def _taken(self) -> list[bytes] | Kept:
+    def _take_pending(self) -> list[bytes] | LoggedKeys:
         lines, self._lines = self._lines, []
-        if not self._anew and self._appended + len(lines) <= self._whole + _WORTH_KEEPING:
+        if not self._rewrite_requested and self._appended_lines + len(lines) <= self._rewritten_lines + _MIN_REWRITE_LINES:
             return lines
-        self._anew = False
-        return self._everything()
+        self._rewrite_requested = False
+        return self._current_keys()
 
-    def _write(self, what: list[bytes] | Kept) -> bool:
+    def _write(self, pending: list[bytes] | LoggedKeys) -> bool:
         """On a thread."""
         try:
-            if isinstance(what, Kept):
-                self._write_whole(what)
+            if isinstance(pending, LoggedKeys):
+                self._rewrite(pending)
             else:
                 with self._path.open("ab") as file:
-                    file.write(b"".join(line + b"\n" for line in what))
-                self._appended += len(what)
+                    file.write(b"".join(line + b"\n" for line in pending))
+                self._appended_lines += len(pending)
         except OSError as fault:  # a full disk is no reason to refuse a key that is good
             log.warning("the keys that were met could not be kept on disk", extra={"fault": repr(fault)})
             return False
         return True
 
-    def _write_whole(self, kept: Kept) -> None:
+    def _rewrite(self, logged: LoggedKeys) -> None:
         draft = self._path.with_suffix(".new")
         with draft.open("wb") as file:
             draft.chmod(0o600)
-            for hash, caller in kept.callers.items():
+            for hash, caller in logged.callers.items():
                 file.write(msgspec.json.encode((hash.hex(), caller)) + b"\n")
-            if kept.version is not None:
-                file.write(b"%d\n" % kept.version)
+            if logged.version is not None:
+                file.write(b"%d\n" % logged.version)
         draft.replace(self._path)
-        self._whole, self._appended = len(kept.callers), 0
+        self._rewritten_lines, self._appended_lines = len(logged.callers), 0
 
 
-def read_log(path: Path) -> Kept:
+def read_log(path: Path) -> LoggedKeys:
     """Nothing, if there is none that can be read."""
     callers: dict[bytes, Caller] = {}
     version: int | None = None
     try:
         lines = path.read_bytes().split(b"\n")
         for line in lines[:-1]:  # what follows the last newline was being written when its process ended
-            match _line.decode(line):
-                case int(reached):
-                    version = reached
+            match _line_decoder.decode(line):
+                case int(logged_version):
+                    version = logged_version
                 case (hash, None):
                     callers.pop(bytes.fromhex(hash), None)
                 case (hash, caller):
                     callers[bytes.fromhex(hash)] = caller
     except FileNotFoundError:
-        return Kept({}, None)
+        return LoggedKeys({}, None)
     except (OSError, ValueError) as fault:  # a line that cannot be read may have been one that forgot a key
         log.warning("the kept keys cannot be read, so they are left aside", extra={"path": str(path), "fault": str(fault)})
-        return Kept({}, None)
-    return Kept(callers, version)
+        return LoggedKeys({}, None)
+    return LoggedKeys(callers, version)
 
 
 def log_path(folder: Path, worker: str) -> Path:
     return folder / f"keys-{worker}.log"
 
 
-def forget_workers(folder: Path, workers: int) -> None:
+def remove_stale_logs(folder: Path, workers: int) -> None:
     """Removes what workers have kept that are no more, as there are fewer now: nobody would take a revoked key out of it."""
     for path in folder.glob("keys-gateway-*"):
         number = path.stem.rpartition("-")[2]

@@ -15,7 +15,7 @@ from app import uuid7
 from app.domain import ContentPolicy
 from app.store import tables
 from app.store.database import transaction
-from app.store.key_terms import (
+from app.store.key_validation import (
     check_expiry,
     check_models,
     check_name,
@@ -23,8 +23,8 @@ from app.store.key_terms import (
     check_overlap,
     check_routes,
     check_team,
-    hashed,
-    public_part,
+    hash_key,
+    parse_prefix,
 )
 
 CHANNEL = "narthex_keys"
@@ -85,44 +85,44 @@ async def create_key(
     }
     check_team(team)
     async with transaction(database) as connection:
-        await take_turns(connection)
-        made = insert(_teams).values(id=uuid7.mint(), name=team, content=content or "full").on_conflict_do_nothing()
-        await connection.execute(made)
+        await lock_changes(connection)
+        team_insert = insert(_teams).values(id=uuid7.mint(), name=team, content=content or "full").on_conflict_do_nothing()
+        await connection.execute(team_insert)
         if content is not None:
             await connection.execute(update(_teams).where(_teams.c.name == team, _teams.c.content != content).values(content=content))
         team_id = await connection.scalar(select(_teams.c.id).where(_teams.c.name == team))
         key = await _store(connection, {**terms, "team_id": team_id})
-        await notify(connection)
+        await notify_workers(connection)
     return key
 
 
 async def list_keys(
-    database: str | AsyncEngine, *, team: str | None = None, after: str | None = None, limit: int | None = None, good: bool = False
+    database: str | AsyncEngine, *, team: str | None = None, after: str | None = None, limit: int | None = None, valid_only: bool = False
 ) -> list[KeyRow]:
     """Oldest first; those after the key whose prefix is `after`. `good`: only those that are neither revoked nor expired."""
-    asked = select(_keys, _teams.c.name.label("team")).join(_teams, _teams.c.id == _keys.c.team_id).order_by(_keys.c.id).limit(limit)
+    query = select(_keys, _teams.c.name.label("team")).join(_teams, _teams.c.id == _keys.c.team_id).order_by(_keys.c.id).limit(limit)
     if team is not None:
-        whose = select(_teams.c.id).where(_teams.c.name == team.replace("\0", "")).scalar_subquery()
-        asked = asked.where(_keys.c.team_id == whose)
-    if good:
-        asked = asked.where(*is_good())
+        team_id = select(_teams.c.id).where(_teams.c.name == team.replace("\0", "")).scalar_subquery()
+        query = query.where(_keys.c.team_id == team_id)
+    if valid_only:
+        query = query.where(*valid_key_conditions())
     if after is not None:
-        last = select(_keys.c.id).where(_keys.c.prefix == public_part(after)).scalar_subquery()
-        asked = asked.where(_keys.c.id > last)
+        last = select(_keys.c.id).where(_keys.c.prefix == parse_prefix(after)).scalar_subquery()
+        query = query.where(_keys.c.id > last)
     async with transaction(database) as connection:
-        return [_shown(row) for row in await connection.execute(asked)]
+        return [_to_key_row(row) for row in await connection.execute(query)]
 
 
 async def show_key(database: str | AsyncEngine, prefix: str) -> KeyRow | None:
-    asked = select(_keys, _teams.c.name.label("team")).join(_teams, _teams.c.id == _keys.c.team_id)
+    query = select(_keys, _teams.c.name.label("team")).join(_teams, _teams.c.id == _keys.c.team_id)
     async with transaction(database) as connection:
-        row = (await connection.execute(asked.where(_keys.c.prefix == public_part(prefix)))).one_or_none()
-    return None if row is None else _shown(row)
+        row = (await connection.execute(query.where(_keys.c.prefix == parse_prefix(prefix)))).one_or_none()
+    return None if row is None else _to_key_row(row)
 
 
 async def revoke_key(database: str | AsyncEngine, prefix: str) -> bool:
     """Whether there was such a key to revoke. `prefix`: the public part, with or without what stands around it."""
-    return await _change(database, prefix, {"revoked_at": func.now()})
+    return await _update_key(database, prefix, {"revoked_at": func.now()})
 
 
 async def change_key(database: str | AsyncEngine, prefix: str, changes: KeyChanges) -> bool:
@@ -134,8 +134,8 @@ async def change_key(database: str | AsyncEngine, prefix: str, changes: KeyChang
         "networks": check_networks,
         "expires_at": check_expiry,
     }
-    given = {field: value for field, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
-    return await _change(database, prefix, {field: checks[field](value) for field, value in given.items()})
+    changed_fields = {field: value for field, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
+    return await _update_key(database, prefix, {field: checks[field](value) for field, value in changed_fields.items()})
 
 
 async def rotate_key(database: str | AsyncEngine, prefix: str, *, overlap_s: float) -> str | None:
@@ -145,30 +145,30 @@ async def rotate_key(database: str | AsyncEngine, prefix: str, *, overlap_s: flo
     """
     overlap = check_overlap(overlap_s)
     async with transaction(database) as connection:
-        await take_turns(connection)
-        good = select(_keys).where(_keys.c.prefix == public_part(prefix), *is_good())
-        old = (await connection.execute(good)).mappings().one_or_none()
+        await lock_changes(connection)
+        valid_key = select(_keys).where(_keys.c.prefix == parse_prefix(prefix), *valid_key_conditions())
+        old = (await connection.execute(valid_key)).mappings().one_or_none()
         if old is None:
             return None
-        kept = ("name", "admin", "models", "routes", "networks", "expires_at", "team_id")
-        key = await _store(connection, {field: old[field] for field in kept})
-        ends = func.least(_keys.c.expires_at, func.now() + overlap)  # least() passes over a null
-        await connection.execute(update(_keys).where(_keys.c.id == old["id"]).values(expires_at=ends, replaced_by=public_part(key)))
-        await notify(connection)
+        copied_fields = ("name", "admin", "models", "routes", "networks", "expires_at", "team_id")
+        key = await _store(connection, {field: old[field] for field in copied_fields})
+        expires_at = func.least(_keys.c.expires_at, func.now() + overlap)  # least() passes over a null
+        await connection.execute(update(_keys).where(_keys.c.id == old["id"]).values(expires_at=expires_at, replaced_by=parse_prefix(key)))
+        await notify_workers(connection)
     return key
 
 
-def is_good() -> tuple[Any, ...]:
+def valid_key_conditions() -> tuple[Any, ...]:
     """The conditions on keys that are neither revoked nor expired."""
     return _keys.c.revoked_at.is_(None), or_(_keys.c.expires_at.is_(None), _keys.c.expires_at > func.now())
 
 
-async def take_turns(connection: AsyncConnection) -> None:
+async def lock_changes(connection: AsyncConnection) -> None:
     """Whoever changes keys or teams locks this row first, so that nobody waits for the other's team with it in hand."""
     await connection.execute(select(tables.keys_version.c.version).with_for_update())
 
 
-async def notify(connection: AsyncConnection, payload: str = "") -> None:
+async def notify_workers(connection: AsyncConnection, payload: str = "") -> None:
     """Has every worker look, at the commit, which keys and teams have changed; without it they do so within a second."""
     await connection.execute(text("SELECT pg_notify(:channel, :payload)"), {"channel": CHANNEL, "payload": payload})
 
@@ -176,21 +176,21 @@ async def notify(connection: AsyncConnection, payload: str = "") -> None:
 async def _store(connection: AsyncConnection, terms: dict[str, Any]) -> str:
     prefix = secrets.token_hex(6)
     key = f"nx-{prefix}-{secrets.token_urlsafe(32)}"
-    await connection.execute(_keys.insert().values(id=uuid7.mint(), prefix=prefix, hash=hashed(key), **terms))
+    await connection.execute(_keys.insert().values(id=uuid7.mint(), prefix=prefix, hash=hash_key(key), **terms))
     return key
 
 
-async def _change(database: str | AsyncEngine, prefix: str, values: dict[str, Any]) -> bool:
+async def _update_key(database: str | AsyncEngine, prefix: str, values: dict[str, Any]) -> bool:
     async with transaction(database) as connection:
-        await take_turns(connection)
-        valid = update(_keys).where(_keys.c.prefix == public_part(prefix), _keys.c.revoked_at.is_(None))
+        await lock_changes(connection)
+        statement = update(_keys).where(_keys.c.prefix == parse_prefix(prefix), _keys.c.revoked_at.is_(None))
         # With nothing to change, whether there is such a key is still to be told.
-        found = await connection.scalar(valid.values(values or {"name": _keys.c.name}).returning(_keys.c.id))
-        await notify(connection)
-    return found is not None
+        changed_id = await connection.scalar(statement.values(values or {"name": _keys.c.name}).returning(_keys.c.id))
+        await notify_workers(connection)
+    return changed_id is not None
 
 
-def _shown(row: Row[Any]) -> KeyRow:
+def _to_key_row(row: Row[Any]) -> KeyRow:
     return KeyRow(
         row.prefix,
         row.team,

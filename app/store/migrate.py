@@ -7,14 +7,14 @@ from alembic.config import Config
 from sqlalchemy import Connection, text
 
 import migrations
-from app.store.database import engine
+from app.store.database import create_database_engine
 
 LOCK = 0x6E617274_6D696772  # for pg_advisory_lock: two machines that start at once
 
 
 async def migrate(database_url: str) -> None:
     """Brings the database to the newest version; what is there already is left alone. Safe to be called by several at once."""
-    database = engine(database_url, patience_s=None)
+    database = create_database_engine(database_url, command_timeout_s=None)
     try:
         async with database.connect() as connection:
             await connection.execute(text("SELECT pg_advisory_lock(:lock)"), {"lock": LOCK})

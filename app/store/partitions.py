@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import asyncpg
 
-from app.uuid7 import born_ms, first_at, is_uuid7
+from app.uuid7 import created_ms, is_uuid7, lowest_at
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ def day_of(id: str) -> int:
     """The day since 1970 on which this UUIDv7 was minted. Raises ValueError if it is none."""
     if not is_uuid7(id):
         raise ValueError(f"{id!r} is not a UUIDv7")
-    return born_ms(id) // DAY_MS
+    return created_ms(id) // DAY_MS
 
 
 def today() -> int:
@@ -35,19 +35,19 @@ def is_plausible(day: int, keep_days: int, now: int) -> bool:
     return now - max(keep_days, OLDEST_DAYS) <= day <= now + 1
 
 
-async def ensure(connection: Connection, days: Collection[int]) -> None:
+async def create_partitions(connection: Connection, days: Collection[int]) -> None:
     """Makes the partitions of these days that are missing."""
-    wanted = [(table, day) for table in TABLES for day in sorted(days)]
-    names = [_name(table, day) for table, day in wanted]
+    partitions = [(table, day) for table in TABLES for day in sorted(days)]
+    names = [_partition_name(table, day) for table, day in partitions]
     missing = {
         row["name"] for row in await connection.fetch("SELECT name FROM unnest($1::text[]) name WHERE to_regclass(name) IS NULL", names)
     }
-    for (table, day), name in zip(wanted, names, strict=True):
+    for (table, day), name in zip(partitions, names, strict=True):
         if name in missing:
-            await _make(connection, table, name, day)
+            await _create_partition(connection, table, name, day)
 
 
-async def expire(connection: Connection, table: str, keep_days: int, now: int) -> int:
+async def drop_expired(connection: Connection, table: str, keep_days: int, now: int) -> int:
     """Drops the partitions of which every row is older than `keep_days`; how many. 0 days: keeps all.
 
     One that somebody is reading is left for the next time: waiting for its lock would make everybody wait behind us.
@@ -57,7 +57,7 @@ async def expire(connection: Connection, table: str, keep_days: int, now: int) -
     rows = await connection.fetch("SELECT inhrelid::regclass::text AS name FROM pg_inherits WHERE inhparent = $1::regclass", table)
     dropped = 0
     for name in sorted(row["name"] for row in rows):
-        day = _day(name)
+        day = _partition_day(name)
         if day is not None and day < now - keep_days:
             try:
                 async with connection.transaction():
@@ -71,22 +71,22 @@ async def expire(connection: Connection, table: str, keep_days: int, now: int) -
     return dropped
 
 
-async def _make(connection: Connection, table: str, name: str, day: int) -> None:
+async def _create_partition(connection: Connection, table: str, name: str, day: int) -> None:
     # Made beside and attached: CREATE TABLE ... PARTITION OF would lock out everybody who reads the table, and wait for them.
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
         if await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", name):
             return
         await connection.execute(f"CREATE TABLE {name} (LIKE {table} INCLUDING DEFAULTS INCLUDING STORAGE INCLUDING COMPRESSION)")
-        begin, end = first_at(day * DAY_MS), first_at((day + 1) * DAY_MS)
+        begin, end = lowest_at(day * DAY_MS), lowest_at((day + 1) * DAY_MS)
         await connection.execute(f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES FROM ('{begin}') TO ('{end}')")
 
 
-def _name(table: str, day: int) -> str:
+def _partition_name(table: str, day: int) -> str:
     return f"{table}_{datetime.date(1970, 1, 1) + datetime.timedelta(days=day):%Y%m%d}"
 
 
-def _day(name: str) -> int | None:
+def _partition_day(name: str) -> int | None:
     try:
         date = datetime.datetime.strptime(name.rpartition("_")[2], "%Y%m%d").date()
     except ValueError:

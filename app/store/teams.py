@@ -11,8 +11,8 @@ from app import uuid7
 from app.domain import ContentPolicy
 from app.store import tables
 from app.store.database import transaction
-from app.store.key_terms import BadKey, check_team
-from app.store.keys import is_good, notify, take_turns
+from app.store.key_validation import InvalidKeyField, check_team
+from app.store.keys import lock_changes, notify_workers, valid_key_conditions
 
 _keys, _teams = tables.keys, tables.teams
 
@@ -28,23 +28,23 @@ class TeamRow(Struct, frozen=True):
 
 async def list_teams(database: str | AsyncEngine, *, after: str | None = None, limit: int | None = None) -> list[TeamRow]:
     """By name; those after the team `after`."""
-    good = select(func.count()).where(_keys.c.team_id == _teams.c.id, *is_good()).scalar_subquery()
-    asked = select(_teams.c.name, _teams.c.content, _teams.c.created_at, good.label("keys")).order_by(_teams.c.name).limit(limit)
+    valid_keys = select(func.count()).where(_keys.c.team_id == _teams.c.id, *valid_key_conditions()).scalar_subquery()
+    query = select(_teams.c.name, _teams.c.content, _teams.c.created_at, valid_keys.label("keys")).order_by(_teams.c.name).limit(limit)
     if after is not None:
-        asked = asked.where(_teams.c.name > after.replace("\0", ""))
+        query = query.where(_teams.c.name > after.replace("\0", ""))
     async with transaction(database) as connection:
-        return [TeamRow(row.name, row.content, row.created_at.isoformat(), row.keys) for row in await connection.execute(asked)]
+        return [TeamRow(row.name, row.content, row.created_at.isoformat(), row.keys) for row in await connection.execute(query)]
 
 
 async def set_team(database: str | AsyncEngine, name: str, content: ContentPolicy) -> None:
     """The team is made if it is new. Raises BadKey."""
     check_team(name)
     if content not in get_args(ContentPolicy):
-        raise BadKey(
+        raise InvalidKeyField(
             "content", f"What is kept of a team's asks may be {', '.join(get_args(ContentPolicy))}; {content!r:.60} is none of them."
         )
     async with transaction(database) as connection:
-        await take_turns(connection)
-        made = insert(_teams).values(id=uuid7.mint(), name=name, content=content)
-        await connection.execute(made.on_conflict_do_update(index_elements=["name"], set_={"content": made.excluded.content}))
-        await notify(connection)
+        await lock_changes(connection)
+        team_insert = insert(_teams).values(id=uuid7.mint(), name=name, content=content)
+        await connection.execute(team_insert.on_conflict_do_update(index_elements=["name"], set_={"content": team_insert.excluded.content}))
+        await notify_workers(connection)

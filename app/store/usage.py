@@ -28,10 +28,10 @@ SUMS = (
 
 _HOUR = datetime.timedelta(hours=1)
 # What is recorded is the name that the caller said, with what may stand before it.
-_BEFORE_A_NAME = f"^{''.join(f'({prefix})?' for prefix in MODEL_PREFIXES)}"
+_MODEL_PREFIX_PATTERN = f"^{''.join(f'({prefix})?' for prefix in MODEL_PREFIXES)}"
 
 
-class Used(Struct, frozen=True):
+class UsedAmounts(Struct, frozen=True):
     """What limits count of requests that have ended: tokens as charged, and what they cost as far as that is known."""
 
     requests: int = 0
@@ -40,31 +40,36 @@ class Used(Struct, frozen=True):
     cost_microusd: int = 0
 
 
-async def used(connection: AsyncConnection, scope: Mapping[str, str], since: datetime.datetime) -> Used:
+async def read_used(connection: AsyncConnection, scope: Mapping[str, str], since: datetime.datetime) -> UsedAmounts:
     """What a subject has used since a moment (with its zone), as far as it is in Postgres: what spools still hold is not.
 
     `scope`: values of the dimensions key (its public part, with nx-), team (its name), model, tag:NAME; or all. Cheap, but for a tag: no
     sums are kept by tags, so all inferences since then are read, which are some seconds for each million of them.
     """
     if any(dimension.startswith("tag:") for dimension in scope):
-        return await _of_inferences(connection, scope, since, None)
+        return await _read_from_inferences(connection, scope, since, None)
     # The sums are of whole hours of UTC, and a day may begin within one: in India, half past six in the evening.
-    first = _full_hour(since)
-    of = tables.usage
-    rolled_up = select(func.sum(of.c.requests), func.sum(of.c.charged_input), func.sum(of.c.charged_output), func.sum(of.c.cost_microusd))
-    whole = await _sum(connection, rolled_up.where(of.c.hour >= first, *_conditions(of, scope)))
-    if first == since:
-        return whole
-    begun = await _of_inferences(connection, scope, since, first)
-    return Used(
-        whole.requests + begun.requests,
-        whole.input + begun.input,
-        whole.output + begun.output,
-        whole.cost_microusd + begun.cost_microusd,
+    first_full_hour = _first_full_hour(since)
+    usage_table = tables.usage
+    hourly_sums = select(
+        func.sum(usage_table.c.requests),
+        func.sum(usage_table.c.charged_input),
+        func.sum(usage_table.c.charged_output),
+        func.sum(usage_table.c.cost_microusd),
+    )
+    full_hours = await _read_sums(connection, hourly_sums.where(usage_table.c.hour >= first_full_hour, *_conditions(usage_table, scope)))
+    if first_full_hour == since:
+        return full_hours
+    partial_hour = await _read_from_inferences(connection, scope, since, first_full_hour)
+    return UsedAmounts(
+        full_hours.requests + partial_hour.requests,
+        full_hours.input + partial_hour.input,
+        full_hours.output + partial_hour.output,
+        full_hours.cost_microusd + partial_hour.cost_microusd,
     )
 
 
-class Asked(Struct, frozen=True):
+class UsageQuery(Struct, frozen=True):
     """A question after usage: of one key or team (their ids), from one full hour until before another, days and months in a time zone."""
 
     key_id: str | None
@@ -75,80 +80,80 @@ class Asked(Struct, frozen=True):
     time_zone: str = "UTC"
 
 
-async def list_usage(connection: AsyncConnection, asked: Asked, most: int) -> list[dict[str, Any]]:
+async def list_usage(connection: AsyncConnection, usage_query: UsageQuery, limit: int) -> list[dict[str, Any]]:
     """A row for each group in which there was anything, in order of time and name, with SUMS; at most so many."""
-    of = tables.usage.c
-    groups = [_group(name, asked.time_zone).label(f"by_{name}") for name in asked.group_by]
-    query = select(*groups, *(func.coalesce(func.sum(of[name]), 0).label(name) for name in SUMS)).where(
-        of.hour >= asked.begin, of.hour < asked.end
+    columns = tables.usage.c
+    groups = [_group_column(name, usage_query.time_zone).label(f"by_{name}") for name in usage_query.group_by]
+    query = select(*groups, *(func.coalesce(func.sum(columns[name]), 0).label(name) for name in SUMS)).where(
+        columns.hour >= usage_query.begin, columns.hour < usage_query.end
     )
-    if asked.key_id is not None:
-        query = query.where(of.key_id == asked.key_id)
-    if asked.team_id is not None:
-        query = query.where(of.team_id == asked.team_id)
-    if "key" in asked.group_by:
-        query = query.join(tables.keys, tables.keys.c.id == of.key_id)
+    if usage_query.key_id is not None:
+        query = query.where(columns.key_id == usage_query.key_id)
+    if usage_query.team_id is not None:
+        query = query.where(columns.team_id == usage_query.team_id)
+    if "key" in usage_query.group_by:
+        query = query.join(tables.keys, tables.keys.c.id == columns.key_id)
     names = [group.name for group in groups]  # by their names, as the time zone in them is a parameter, which is another each time
-    rows = await connection.execute(query.group_by(*names).order_by(*names).limit(most))
-    return [_told(row._mapping, asked.group_by) for row in rows]  # pyright: ignore[reportPrivateUsage]
+    rows = await connection.execute(query.group_by(*names).order_by(*names).limit(limit))
+    return [_row_to_dict(row._mapping, usage_query.group_by) for row in rows]  # pyright: ignore[reportPrivateUsage]
 
 
-def _group(name: Group, time_zone: str) -> ColumnElement[Any]:
-    of = tables.usage.c
+def _group_column(name: Group, time_zone: str) -> ColumnElement[Any]:
+    columns = tables.usage.c
     match name:
         case "hour":
-            return of.hour
+            return columns.hour
         case "day" | "month":
-            return func.date_trunc(name, of.hour, time_zone)
+            return func.date_trunc(name, columns.hour, time_zone)
         case "model":
-            return func.regexp_replace(of.model, _BEFORE_A_NAME, "")
+            return func.regexp_replace(columns.model, _MODEL_PREFIX_PATTERN, "")
         case "key":
             return "nx-" + tables.keys.c.prefix
 
 
-def _told(row: Mapping[Any, Any], group_by: Sequence[Group]) -> dict[str, Any]:
+def _row_to_dict(row: Mapping[Any, Any], group_by: Sequence[Group]) -> dict[str, Any]:
     return {**{name: row[f"by_{name}"] for name in group_by}, **{name: int(row[name]) for name in SUMS}}
 
 
-async def _of_inferences(
+async def _read_from_inferences(
     connection: AsyncConnection, scope: Mapping[str, str], since: datetime.datetime, until: datetime.datetime | None
-) -> Used:
-    of = tables.inferences.c
+) -> UsedAmounts:
+    columns = tables.inferences.c
     query = select(
         func.count(),
-        func.sum(func.coalesce(of.charged_input, of.input_tokens, 0)),
-        func.sum(func.coalesce(of.charged_output, of.output_tokens, 0)),
-        func.sum(of.cost_microusd),
-    ).where(of.id >= uuid7.first_at(_ms(since)), of.received_at >= since, *_conditions(tables.inferences, scope))
+        func.sum(func.coalesce(columns.charged_input, columns.input_tokens, 0)),
+        func.sum(func.coalesce(columns.charged_output, columns.output_tokens, 0)),
+        func.sum(columns.cost_microusd),
+    ).where(columns.id >= uuid7.lowest_at(_to_ms(since)), columns.received_at >= since, *_conditions(tables.inferences, scope))
     if until is not None:
-        query = query.where(of.id < uuid7.first_at(_ms(until)))
-    return await _sum(connection, query)
+        query = query.where(columns.id < uuid7.lowest_at(_to_ms(until)))
+    return await _read_sums(connection, query)
 
 
-async def _sum(connection: AsyncConnection, query: Select[*tuple[Any, ...]]) -> Used:
-    return Used(*(int(each or 0) for each in (await connection.execute(query)).one()))
+async def _read_sums(connection: AsyncConnection, query: Select[*tuple[Any, ...]]) -> UsedAmounts:
+    return UsedAmounts(*(int(each or 0) for each in (await connection.execute(query)).one()))
 
 
 def _conditions(table: FromClause, scope: Mapping[str, str]) -> Iterator[ColumnElement[bool]]:
     """Of a table with the columns of who asked for what; of inferences also by tags."""
     keys, teams = tables.keys.c, tables.teams.c
-    for dimension, of in scope.items():
+    for dimension, subject in scope.items():
         match dimension:
             case "key":
-                yield table.c.key_id == select(keys.id).where(keys.prefix == of.removeprefix("nx-")).scalar_subquery()
+                yield table.c.key_id == select(keys.id).where(keys.prefix == subject.removeprefix("nx-")).scalar_subquery()
             case "team":
-                yield table.c.team_id == select(teams.id).where(teams.name == of).scalar_subquery()
+                yield table.c.team_id == select(teams.id).where(teams.name == subject).scalar_subquery()
             case "model":
-                yield table.c.model.in_(_asked_for(of))
+                yield table.c.model.in_(_caller_names(subject))
             case "all":
                 pass
             case _ if dimension.startswith("tag:"):
-                yield table.c.tags[dimension.removeprefix("tag:")].astext == of
+                yield table.c.tags[dimension.removeprefix("tag:")].astext == subject
             case _:
                 raise ValueError(f"There is no dimension {dimension!r}")
 
 
-def _asked_for(model: str) -> list[str]:
+def _caller_names(model: str) -> list[str]:
     """The names by which callers mean it."""
     names = [model]
     for prefix in reversed(MODEL_PREFIXES):
@@ -156,12 +161,12 @@ def _asked_for(model: str) -> list[str]:
     return names
 
 
-def _full_hour(moment: datetime.datetime) -> datetime.datetime:
+def _first_full_hour(moment: datetime.datetime) -> datetime.datetime:
     """The first full hour at or after it."""
     utc = moment.astimezone(datetime.UTC)
-    begun = utc.replace(minute=0, second=0, microsecond=0)
-    return begun if begun == utc else begun + _HOUR
+    hour_start = utc.replace(minute=0, second=0, microsecond=0)
+    return hour_start if hour_start == utc else hour_start + _HOUR
 
 
-def _ms(moment: datetime.datetime) -> int:
+def _to_ms(moment: datetime.datetime) -> int:
     return int(moment.timestamp() * 1000)

@@ -12,19 +12,19 @@ from collections.abc import Sequence
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from providers.credentials import NoCredential
+from providers.credentials import CredentialError
 
 _NONCE_BYTES = 12
-_FEWEST_CHARACTERS = 32
+_MIN_KEY_CHARACTERS = 32
 # Of 32 random hex digits, fewer different ones than these are seen once in a hundred million times.
-_FEWEST_DIFFERENT = 7
+_MIN_DISTINCT_CHARACTERS = 7
 
 
-class BadKey(ValueError):
+class WeakEncryptionKey(ValueError):
     """A key that protects nothing."""
 
 
-class NoKeys(NoCredential):
+class NoEncryptionKey(CredentialError):
     """Nothing can be encrypted: no key was given."""
 
 
@@ -32,49 +32,49 @@ class Vault:
     """`keys`: as NARTHEX_SECRET_KEY has them, each a random text; none: nothing can be sealed or opened. Raises BadKey."""
 
     def __init__(self, keys: Sequence[str]) -> None:
-        if any(len(key) < _FEWEST_CHARACTERS or len(set(key)) < _FEWEST_DIFFERENT for key in keys):
-            raise BadKey(
-                f"NARTHEX_SECRET_KEY: each key must have at least {_FEWEST_CHARACTERS} characters, drawn at random:"
+        if any(len(key) < _MIN_KEY_CHARACTERS or len(set(key)) < _MIN_DISTINCT_CHARACTERS for key in keys):
+            raise WeakEncryptionKey(
+                f"NARTHEX_SECRET_KEY: each key must have at least {_MIN_KEY_CHARACTERS} characters, drawn at random:"
                 " `openssl rand -base64 32` makes one."
             )
         self._keys = {hashlib.sha256(b"narthex key id" + key.encode()).hexdigest()[:8]: _cipher(key) for key in keys}
 
-    def opens(self, name: str, sealed: str) -> bool:
+    def can_decrypt(self, name: str, encrypted: str) -> bool:
         try:
-            self.open(name, sealed)
-        except NoCredential:
+            self.decrypt(name, encrypted)
+        except CredentialError:
             return False
         return True
 
     @property
-    def newest(self) -> str | None:
+    def newest_key_id(self) -> str | None:
         """The id of the key that seals; ids say nothing of keys."""
         return next(iter(self._keys), None)
 
-    def seal(self, name: str, secret: str) -> str:
+    def encrypt(self, name: str, secret: str) -> str:
         """Raises NoKeys."""
-        if self.newest is None:
-            raise NoKeys("Credentials can be stored where NARTHEX_SECRET_KEY is set: a random text that encrypts them.")
+        if self.newest_key_id is None:
+            raise NoEncryptionKey("Credentials can be stored where NARTHEX_SECRET_KEY is set: a random text that encrypts them.")
         nonce = os.urandom(_NONCE_BYTES)
-        sealed = nonce + self._keys[self.newest].encrypt(nonce, secret.encode(), name.encode())
-        return f"{self.newest}.{base64.b64encode(sealed).decode()}"
+        encrypted = nonce + self._keys[self.newest_key_id].encrypt(nonce, secret.encode(), name.encode())
+        return f"{self.newest_key_id}.{base64.b64encode(encrypted).decode()}"
 
-    def open(self, name: str, sealed: str) -> str:
+    def decrypt(self, name: str, encrypted: str) -> str:
         """Raises NoCredential if none of the keys opens it."""
-        id, _, data = sealed.partition(".")
+        id, _, data = encrypted.partition(".")
         cipher = self._keys.get(id)
         if cipher is None:
-            raise NoCredential(f"The credential store:{name} was encrypted with a key (id {id}) that NARTHEX_SECRET_KEY does not hold.")
+            raise CredentialError(f"The credential store:{name} was encrypted with a key (id {id}) that NARTHEX_SECRET_KEY does not hold.")
         try:
             raw = base64.b64decode(data, validate=True)
             return cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], name.encode()).decode()
         except (InvalidTag, ValueError):
-            raise NoCredential(f"The credential store:{name} cannot be decrypted: it is damaged, or another's.") from None
+            raise CredentialError(f"The credential store:{name} cannot be decrypted: it is damaged, or another's.") from None
 
 
-def key_of(sealed: str) -> str:
+def encryption_key_id(encrypted: str) -> str:
     """The id of the key that something was sealed with."""
-    return sealed.partition(".")[0]
+    return encrypted.partition(".")[0]
 
 
 def _cipher(key: str) -> AESGCM:

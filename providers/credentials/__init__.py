@@ -1,6 +1,6 @@
 """Credentials: named in the configuration, read where they are, never kept or shown with it; and requests signed with them."""
 
-from providers.credentials.references import NoCredential, check, header_of, read
-from providers.credentials.signing import Fetch, Header, Signer, Unsigned
+from providers.credentials.references import CredentialError, check, header_of, read
+from providers.credentials.signing import Fetch, Header, Signer, UnsignedRequest
 
-__all__ = ["Fetch", "Header", "NoCredential", "Signer", "Unsigned", "check", "header_of", "read"]
+__all__ = ["CredentialError", "Fetch", "Header", "Signer", "UnsignedRequest", "check", "header_of", "read"]

@@ -5,19 +5,19 @@ import time
 
 import msgspec
 
-from providers.credentials.aws_chain import BotocoreChain, Fresh, region_of
-from providers.credentials.references import NoCredential
-from providers.credentials.signing import Header, Unsigned
-from providers.credentials.sigv4 import Keys, Pen
-from providers.credentials.unshown import Unshown
-from providers.wire import UNREADABLE
+from providers.canonical.raw_json import DECODE_ERRORS
+from providers.credentials.aws_chain import BotocoreChain, KeyCache, region_of
+from providers.credentials.references import CredentialError
+from providers.credentials.secret_record import SecretRecord
+from providers.credentials.signing import Header, UnsignedRequest
+from providers.credentials.sigv4 import AwsKeys, SigV4Signer
 
 # It becomes a part of a host's name.
 _REGION = re.compile(r"[a-z0-9-]{1,40}")
-_SHAPE = "a JSON object with access_key_id and secret_access_key, and, where there are, session_token and region"
+_CREDENTIAL_FORMAT = "a JSON object with access_key_id and secret_access_key, and, where there are, session_token and region"
 
 
-class _Given(Unshown, frozen=True, forbid_unknown_fields=True):
+class _StaticKeys(SecretRecord, frozen=True, forbid_unknown_fields=True):
     access_key_id: str
     secret_access_key: str
     session_token: str | None = None
@@ -32,32 +32,32 @@ class AwsSigner:
 
     def __init__(self, credential: str, service: str, region: str | None) -> None:
         self._service = service
-        self._fresh: Fresh | None = None
-        self._pen: Pen | None = None
-        self._keys: Keys | None = None
+        self._key_cache: KeyCache | None = None
+        self._signer: SigV4Signer | None = None
+        self._keys: AwsKeys | None = None
         if is_ambient(credential):
             profile = credential.removeprefix("aws:profile:") if credential.startswith("aws:profile:") else None
-            self._fresh = Fresh(lambda: BotocoreChain(profile))
+            self._key_cache = KeyCache(lambda: BotocoreChain(profile))
             self.region = region or region_of(profile)
         else:
-            given = _read(credential)
-            self._keys = Keys(given.access_key_id, given.secret_access_key, given.session_token or None)
-            self.region = region or given.region or None
+            static = _read_static_keys(credential)
+            self._keys = AwsKeys(static.access_key_id, static.secret_access_key, static.session_token or None)
+            self.region = region or static.region or None
         if self.region is not None and _REGION.fullmatch(self.region) is None:
-            raise NoCredential("The region of a credential for AWS is one such as eu-west-1.")
+            raise CredentialError("The region of a credential for AWS is one such as eu-west-1.")
 
-    async def sign(self, request: Unsigned) -> list[Header]:
+    async def sign(self, request: UnsignedRequest) -> list[Header]:
         """Raises NoCredential, httpx.TransportError."""
-        keys = self._keys if self._fresh is None else await self._fresh.keys()
-        if keys is not self._keys or self._pen is None:
+        keys = self._keys if self._key_cache is None else await self._key_cache.keys()
+        if keys is not self._keys or self._signer is None:
             assert keys is not None
             if self.region is None:
-                raise NoCredential("For AWS a region is needed: option region of the provider, or `region` in the credential.")
-            self._keys, self._pen = keys, Pen(keys, self._service, self.region)
-        return self._pen.sign(request, time.time())
+                raise CredentialError("For AWS a region is needed: option region of the provider, or `region` in the credential.")
+            self._keys, self._signer = keys, SigV4Signer(keys, self._service, self.region)
+        return self._signer.sign(request, time.time())
 
-    def forget(self) -> bool:
-        return self._fresh is not None and self._fresh.forget()
+    def invalidate(self) -> bool:
+        return self._key_cache is not None and self._key_cache.invalidate()
 
     def __repr__(self) -> str:
         return f"AwsSigner(service={self._service!r}, region={self.region!r})"
@@ -68,11 +68,11 @@ def is_ambient(credential: str) -> bool:
     return credential == "aws:default" or credential.startswith("aws:profile:")
 
 
-def _read(credential: str) -> _Given:
+def _read_static_keys(credential: str) -> _StaticKeys:
     try:
-        given = msgspec.json.decode(credential.encode(), type=_Given)
-    except (msgspec.ValidationError, *UNREADABLE):
-        raise NoCredential(f"A credential for AWS is {_SHAPE}; or aws:default or aws:profile:NAME.") from None
-    if not given.access_key_id or not given.secret_access_key:
-        raise NoCredential(f"A credential for AWS is {_SHAPE}; one of these is empty.")
-    return given
+        static = msgspec.json.decode(credential.encode(), type=_StaticKeys)
+    except (msgspec.ValidationError, *DECODE_ERRORS):
+        raise CredentialError(f"A credential for AWS is {_CREDENTIAL_FORMAT}; or aws:default or aws:profile:NAME.") from None
+    if not static.access_key_id or not static.secret_access_key:
+        raise CredentialError(f"A credential for AWS is {_CREDENTIAL_FORMAT}; one of these is empty.")
+    return static

@@ -14,33 +14,33 @@ from botocore.exceptions import (  # pyright: ignore[reportMissingTypeStubs]
 )
 from botocore.session import Session  # pyright: ignore[reportMissingTypeStubs]
 
-from providers.credentials.references import NoCredential
-from providers.credentials.sigv4 import Keys
+from providers.credentials.references import CredentialError
+from providers.credentials.sigv4 import AwsKeys
 
 # botocore gives none out that expires within ten minutes, and has new ones fetched a quarter of an hour before
 # (botocore.credentials.RefreshableCredentials, 1.44): so what it gave out lasts for as long as we use it without asking.
-_FRESH_S = 60.0
+_REFRESH_AFTER_S = 60.0
 _USABLE_S = 300.0
 # What was refused so soon after it was fetched would be the same again.
-_HOPELESS_S = 10.0
+_MIN_REFETCH_S = 10.0
 
 
 class Chain(Protocol):
     """Blocks: for files, programs, or who gives out credentials over the network."""
 
-    def keys(self) -> Keys:
+    def keys(self) -> AwsKeys:
         """Those of now. Raises NoCredential, httpx.TransportError."""
         ...
 
 
-class _Frozen(Protocol):
+class _FrozenCredentials(Protocol):
     access_key: str
     secret_key: str
     token: str | None
 
 
-class _Held(Protocol):
-    def get_frozen_credentials(self) -> _Frozen: ...
+class _RefreshableCredentials(Protocol):
+    def get_frozen_credentials(self) -> _FrozenCredentials: ...
 
 
 class BotocoreChain:
@@ -48,23 +48,25 @@ class BotocoreChain:
 
     def __init__(self, profile: str | None) -> None:
         self._profile = profile
-        self._held: _Held | None = None
+        self._credentials: _RefreshableCredentials | None = None
 
-    def keys(self) -> Keys:
+    def keys(self) -> AwsKeys:
         try:
-            if self._held is None:
-                self._held = _session(self._profile).get_credentials()
-            if self._held is None:
-                raise NoCredential(f"AWS's standard chain{_of(self._profile)} has no credentials on this machine.")
-            frozen = self._held.get_frozen_credentials()
-        except HTTPClientError as fault:
-            raise httpx.ConnectError(f"AWS's standard chain could not be reached: {type(fault).__name__}") from None
-        except ProfileNotFound as fault:
-            raise NoCredential(str(fault)) from None
-        except (BotoCoreError, OSError) as fault:
+            if self._credentials is None:
+                self._credentials = _session(self._profile).get_credentials()
+            if self._credentials is None:
+                raise CredentialError(f"AWS's standard chain{_profile_suffix(self._profile)} has no credentials on this machine.")
+            frozen = self._credentials.get_frozen_credentials()
+        except HTTPClientError as error:
+            raise httpx.ConnectError(f"AWS's standard chain could not be reached: {type(error).__name__}") from None
+        except ProfileNotFound as error:
+            raise CredentialError(str(error)) from None
+        except (BotoCoreError, OSError) as error:
             # Its words are not repeated: they may be those of a program that prints secrets.
-            raise NoCredential(f"AWS's standard chain{_of(self._profile)} gave no credentials: {type(fault).__name__}.") from None
-        return Keys(frozen.access_key, frozen.secret_key, frozen.token)
+            raise CredentialError(
+                f"AWS's standard chain{_profile_suffix(self._profile)} gave no credentials: {type(error).__name__}."
+            ) from None
+        return AwsKeys(frozen.access_key, frozen.secret_key, frozen.token)
 
 
 def region_of(profile: str | None) -> str | None:
@@ -76,46 +78,46 @@ def region_of(profile: str | None) -> str | None:
     return region if isinstance(region, str) and region else None
 
 
-class Fresh:
+class KeyCache:
     """Keys of a chain, for one event loop. Fetched by one at a time, for all who wait; who leaves while waiting disturbs no other."""
 
-    def __init__(self, begin: Callable[[], Chain]) -> None:
-        self._begin = begin
-        self._chain = begin()
-        self._keys: Keys | None = None
-        self._refused: Keys | None = None
-        self._fetched = -math.inf
-        self._fetching: asyncio.Task[Keys] | None = None
+    def __init__(self, open_chain: Callable[[], Chain]) -> None:
+        self._open_chain = open_chain
+        self._chain = open_chain()
+        self._keys: AwsKeys | None = None
+        self._refused: AwsKeys | None = None
+        self._fetched_at = -math.inf
+        self._fetch_task: asyncio.Task[AwsKeys] | None = None
 
-    async def keys(self) -> Keys:
+    async def keys(self) -> AwsKeys:
         """Raises NoCredential, httpx.TransportError."""
-        age_s = time.monotonic() - self._fetched
-        if self._keys is not None and age_s < _FRESH_S:
+        age_s = time.monotonic() - self._fetched_at
+        if self._keys is not None and age_s < _REFRESH_AFTER_S:
             return self._keys
-        if self._fetching is None:
-            self._fetching = asyncio.create_task(self._fetch(self._chain))
-            self._fetching.add_done_callback(self._done)
+        if self._fetch_task is None:
+            self._fetch_task = asyncio.create_task(self._fetch(self._chain))
+            self._fetch_task.add_done_callback(self._on_fetched)
         if self._keys is not None and age_s < _USABLE_S:
             return self._keys
-        return await asyncio.shield(self._fetching)
+        return await asyncio.shield(self._fetch_task)
 
-    def forget(self) -> bool:
+    def invalidate(self) -> bool:
         """After a refusal: whether the next may be others, or are so already, since another request was refused."""
-        if time.monotonic() - self._fetched < _HOPELESS_S:
+        if time.monotonic() - self._fetched_at < _MIN_REFETCH_S:
             return self._refused is not None and self._keys != self._refused
         if self._keys is not None:
-            self._refused, self._keys, self._chain, self._fetching = self._keys, None, self._begin(), None
+            self._refused, self._keys, self._chain, self._fetch_task = self._keys, None, self._open_chain(), None
         return True
 
-    async def _fetch(self, chain: Chain) -> Keys:
+    async def _fetch(self, chain: Chain) -> AwsKeys:
         keys = await asyncio.to_thread(chain.keys)
         if chain is self._chain:
-            self._keys, self._fetched = keys, time.monotonic()
+            self._keys, self._fetched_at = keys, time.monotonic()
         return keys
 
-    def _done(self, task: asyncio.Task[Keys]) -> None:
-        if self._fetching is task:
-            self._fetching = None
+    def _on_fetched(self, task: asyncio.Task[AwsKeys]) -> None:
+        if self._fetch_task is task:
+            self._fetch_task = None
         if not task.cancelled():
             task.exception()  # looked at, for nobody may have waited
 
@@ -124,5 +126,5 @@ def _session(profile: str | None) -> Any:
     return cast(Any, Session)(profile=profile)
 
 
-def _of(profile: str | None) -> str:
+def _profile_suffix(profile: str | None) -> str:
     return f" of profile {profile!r}" if profile else ""

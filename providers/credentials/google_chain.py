@@ -17,59 +17,59 @@ import httpx
 import msgspec
 from google.auth import aws, exceptions, external_account_authorized_user, identity_pool, impersonated_credentials, transport
 
+from providers.canonical.upstream_errors import mask_credentials
 from providers.credentials.google_grants import SCOPE, TIMEOUT, Token, read_grant, read_token
-from providers.credentials.references import NoCredential, usable
+from providers.credentials.references import CredentialError, check_usable
 from providers.credentials.signing import Fetch
-from providers.told import masked
 
-_VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"
-_METADATA = "/computeMetadata/v1/instance/service-accounts/default/token"
-_OWN = ("service_account", "authorized_user")
+_ENV_NAME = "GOOGLE_APPLICATION_CREDENTIALS"
+_METADATA_PATH = "/computeMetadata/v1/instance/service-accounts/default/token"
+_GRANT_TYPES = ("service_account", "authorized_user")
 
 
 async def find_token(fetch: Fetch) -> Token:
     """Found anew each time, so that what an operator changes holds from the next token on. Raises NoCredential."""
     found = await asyncio.to_thread(_read_file)
     if found is None:
-        return await _of_machine(fetch)
-    where, secret = found
+        return await _metadata_token(fetch)
+    source, secret = found
     try:
-        told = msgspec.json.decode(secret, type=dict[str, Any])
+        fields = msgspec.json.decode(secret, type=dict[str, Any])
     except msgspec.MsgspecError:
-        raise NoCredential(f"google:default: {where} holds no JSON object.") from None
-    if told.get("type") in _OWN:
+        raise CredentialError(f"google:default: {source} holds no JSON object.") from None
+    if fields.get("type") in _GRANT_TYPES:
         return await read_grant(secret)(fetch)
-    return await asyncio.to_thread(_of_library, told, where, Over(fetch, asyncio.get_running_loop()))
+    return await asyncio.to_thread(_google_auth_token, fields, source, LoopRequest(fetch, asyncio.get_running_loop()))
 
 
 def _read_file() -> tuple[str, str] | None:
     """Where, and what it holds; None: there is none."""
-    named = os.environ.get(_VARIABLE)
+    named = os.environ.get(_ENV_NAME)
     folder = os.environ.get("CLOUDSDK_CONFIG") or Path.home() / ".config" / "gcloud"
-    place = Path(named) if named else Path(folder) / "application_default_credentials.json"
-    where = f"the file that {_VARIABLE} names" if named else "gcloud's application_default_credentials.json"
+    path = Path(named) if named else Path(folder) / "application_default_credentials.json"
+    source = f"the file that {_ENV_NAME} names" if named else "gcloud's application_default_credentials.json"
     try:
-        return where, place.read_text(encoding="utf-8")
+        return source, path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as fault:
         if named or not isinstance(fault, FileNotFoundError):
-            raise NoCredential(f"google:default: {where} cannot be read: {type(fault).__name__}.") from None
+            raise CredentialError(f"google:default: {source} cannot be read: {type(fault).__name__}.") from None
         return None
 
 
-async def _of_machine(fetch: Fetch) -> Token:
+async def _metadata_token(fetch: Fetch) -> Token:
     host = os.environ.get("GCE_METADATA_HOST") or "metadata.google.internal"
     headers = {"metadata-flavor": "Google", "accept": "application/json"}
-    request = httpx.Request("GET", f"http://{host}{_METADATA}", headers=headers, extensions={"timeout": {**TIMEOUT, "connect": 3.0}})
+    request = httpx.Request("GET", f"http://{host}{_METADATA_PATH}", headers=headers, extensions={"timeout": {**TIMEOUT, "connect": 3.0}})
     try:
         status, body = await fetch(request)
     except httpx.TransportError:
-        raise NoCredential(
-            f"google:default found no credential: {_VARIABLE} is not set, gcloud keeps none for this user, and no metadata server answers."
+        raise CredentialError(
+            f"google:default found no credential: {_ENV_NAME} is not set, gcloud keeps none for this user, and no metadata server answers."
         ) from None
     return read_token(status, body, f"{host} gave no token")
 
 
-class _Answer(transport.Response):
+class _HttpResponse(transport.Response):
     def __init__(self, status: int, data: bytes) -> None:
         self._status = status
         self._data = data
@@ -87,7 +87,7 @@ class _Answer(transport.Response):
         return self._data
 
 
-class Over(transport.Request):
+class LoopRequest(transport.Request):
     """How google-auth, on a thread, sends over the loop's transport."""
 
     def __init__(self, fetch: Fetch, loop: asyncio.AbstractEventLoop) -> None:
@@ -102,10 +102,10 @@ class Over(transport.Request):
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
         **kwargs: Any,
-    ) -> _Answer:
+    ) -> _HttpResponse:
         request = httpx.Request(method, url, headers=dict(headers or {}), content=body, extensions={"timeout": TIMEOUT})
         try:
-            return _Answer(*asyncio.run_coroutine_threadsafe(self._send(request), self._loop).result())
+            return _HttpResponse(*asyncio.run_coroutine_threadsafe(self._send(request), self._loop).result())
         except httpx.TransportError as fault:
             raise exceptions.TransportError(f"{request.url.host} cannot be reached: {type(fault).__name__}") from None
 
@@ -113,30 +113,34 @@ class Over(transport.Request):
         return await self._fetch(request)
 
 
-def _of_pool(told: dict[str, Any], **scopes: list[str]) -> Any:
+def _pool_credentials(fields: dict[str, Any], **scopes: list[str]) -> Any:
     """Who is somebody at AWS shows it by a signed request; the others by what a file holds, or an address gives."""
-    if told.get("subject_token_type") == "urn:ietf:params:aws:token-type:aws4_request":
-        return aws.Credentials.from_info(told, **scopes)  # pyright: ignore[reportUnknownMemberType]
-    return identity_pool.Credentials.from_info(told, **scopes)  # pyright: ignore[reportUnknownMemberType]
+    if fields.get("subject_token_type") == "urn:ietf:params:aws:token-type:aws4_request":
+        return aws.Credentials.from_info(fields, **scopes)  # pyright: ignore[reportUnknownMemberType]
+    return identity_pool.Credentials.from_info(fields, **scopes)  # pyright: ignore[reportUnknownMemberType]
 
 
-_KINDS: Mapping[str, Callable[..., Any]] = {  # pyright: ignore[reportUnknownVariableType]
-    "external_account": _of_pool,
+_CREDENTIAL_FACTORIES: Mapping[str, Callable[..., Any]] = {  # pyright: ignore[reportUnknownVariableType]
+    "external_account": _pool_credentials,
     "impersonated_service_account": impersonated_credentials.Credentials.from_impersonated_service_account_info,  # pyright: ignore[reportUnknownMemberType]
     "external_account_authorized_user": external_account_authorized_user.Credentials.from_info,  # pyright: ignore[reportUnknownMemberType]
 }
 
 
-def _of_library(told: dict[str, Any], where: str, over: Over) -> Token:
-    make = _KINDS.get(str(told.get("type")))
+def _google_auth_token(fields: dict[str, Any], source: str, request: LoopRequest) -> Token:
+    make = _CREDENTIAL_FACTORIES.get(str(fields.get("type")))
     if make is None:
-        known = ", ".join([*_OWN, *_KINDS])
-        raise NoCredential(f"google:default: {where} is of none of these types: {known}.")
+        known = ", ".join([*_GRANT_TYPES, *_CREDENTIAL_FACTORIES])
+        raise CredentialError(f"google:default: {source} is of none of these types: {known}.")
     try:
-        credentials = make(told, scopes=[SCOPE])
-        credentials.refresh(over)
+        credentials = make(fields, scopes=[SCOPE])
+        credentials.refresh(request)
     except (exceptions.GoogleAuthError, ValueError, TypeError, KeyError) as fault:
-        raise NoCredential(f"google:default: no token for {where}: {type(fault).__name__}: {masked(str(fault)):.300}") from None
+        raise CredentialError(
+            f"google:default: no token for {source}: {type(fault).__name__}: {mask_credentials(str(fault)):.300}"
+        ) from None
     now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
     lasts_s = 3600.0 if credentials.expiry is None else (credentials.expiry - now).total_seconds()
-    return Token(usable(credentials.token, where), time.monotonic() + lasts_s, lasts_s, getattr(credentials, "quota_project_id", None))
+    return Token(
+        check_usable(credentials.token, source), time.monotonic() + lasts_s, lasts_s, getattr(credentials, "quota_project_id", None)
+    )

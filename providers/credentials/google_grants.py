@@ -16,158 +16,168 @@ from google.auth import crypt, exceptions, jwt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from providers.credentials.hiding import Hiding
-from providers.credentials.references import NoCredential, usable
+from providers.canonical.upstream_errors import mask_credentials
+from providers.credentials.masking import SecretMask
+from providers.credentials.references import CredentialError, check_usable
+from providers.credentials.secret_record import SecretRecord
 from providers.credentials.signing import Fetch
-from providers.credentials.unshown import Unshown
-from providers.told import masked
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 TIMEOUT: Mapping[str, float] = {"connect": 5.0, "first": 10.0, "read": 10.0, "total": 20.0}
 
 # The audience of every assertion, whatever a file names as its server: as google-auth has it.
-_SERVER = "https://oauth2.googleapis.com/token"
-_LASTS_S = 3600
-_BUSY = frozenset({408, 429, 500, 502, 503, 504})
-_PAUSE_S = 0.5
+_TOKEN_URL = "https://oauth2.googleapis.com/token"
+_ASSERTION_LIFETIME_S = 3600
+_RETRIED_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
+_RETRY_PAUSE_S = 0.5
 
 Grant = Callable[[Fetch], Awaitable["Token"]]
 
 
-class Token(Unshown, frozen=True):
+class Token(SecretRecord, frozen=True):
     """`expires_s`: by the monotonic clock; `lasts_s`: from when it came until then. `billed`: the project that pays for a user's asks."""
 
     secret: str
     expires_s: float
-    lasts_s: float
-    billed: str | None = None
+    lifetime_s: float
+    quota_project: str | None = None
 
 
-class _ServiceAccount(Unshown, frozen=True, tag_field="type", tag="service_account"):
+class _ServiceAccount(SecretRecord, frozen=True, tag_field="type", tag="service_account"):
     client_email: str
     private_key: str
     private_key_id: str | None = None
-    token_uri: str = _SERVER
+    token_uri: str = _TOKEN_URL
 
 
-class _User(Unshown, frozen=True, tag_field="type", tag="authorized_user"):
+class _AuthorizedUser(SecretRecord, frozen=True, tag_field="type", tag="authorized_user"):
     client_id: str
     client_secret: str
     refresh_token: str
-    token_uri: str = _SERVER
+    token_uri: str = _TOKEN_URL
     quota_project_id: str | None = None
 
 
-class _Answer(Unshown, frozen=True):
+class _TokenResponse(SecretRecord, frozen=True):
     access_token: str
     expires_in: float = 3600
 
 
-class _Refusal(Struct):
+class _TokenError(Struct):
     error: str = ""
     error_description: str = ""
 
 
-_kind: msgspec.json.Decoder[_ServiceAccount | _User] = msgspec.json.Decoder(_ServiceAccount | _User)
-_answer = msgspec.json.Decoder(_Answer, strict=False)
-_refusal = msgspec.json.Decoder(_Refusal)
+_grant_decoder: msgspec.json.Decoder[_ServiceAccount | _AuthorizedUser] = msgspec.json.Decoder(_ServiceAccount | _AuthorizedUser)
+_response_decoder = msgspec.json.Decoder(_TokenResponse, strict=False)
+_error_decoder = msgspec.json.Decoder(_TokenError)
 
 
 def read_grant(secret: str) -> Grant:
     """What gets a token for the JSON that Google gives out. Raises NoCredential; what is wrong is named, and nothing of it is shown."""
     try:
-        kind = _kind.decode(secret)
+        grant = _grant_decoder.decode(secret)
     except msgspec.ValidationError as fault:
         # msgspec names the field, its type or the `type` that it is not: none of the others' values.
-        raise NoCredential(f"The JSON is no service account and no authorized user of Google's: {masked(str(fault)):.200}.") from None
+        raise CredentialError(
+            f"The JSON is no service account and no authorized user of Google's: {mask_credentials(str(fault)):.200}."
+        ) from None
     except msgspec.DecodeError:
-        raise NoCredential("The credential begins like JSON, and is none.") from None
-    _check_server(kind.token_uri)
-    match kind:
+        raise CredentialError("The credential begins like JSON, and is none.") from None
+    _check_token_url(grant.token_uri)
+    match grant:
         case _ServiceAccount():
-            return lambda fetch: _unrepeated(_exchange_assertion(kind, fetch), secret)
-        case _User():
-            return lambda fetch: _unrepeated(_refresh(kind, fetch), secret)
+            return lambda fetch: _with_masked_errors(_exchange_signed_assertion(grant, fetch), secret)
+        case _AuthorizedUser():
+            return lambda fetch: _with_masked_errors(_exchange_refresh_token(grant, fetch), secret)
 
 
-async def _unrepeated(exchange: Awaitable["Token"], secret: str) -> "Token":
+async def _with_masked_errors(exchange: Awaitable["Token"], secret: str) -> "Token":
     """A token server may say back what it was sent, and what it says is logged, and told."""
     try:
         return await exchange
-    except NoCredential as fault:
-        raise NoCredential(Hiding([secret]).hide(str(fault))) from None
+    except CredentialError as fault:
+        raise CredentialError(SecretMask([secret]).mask(str(fault))) from None
 
 
-async def _exchange_assertion(account: _ServiceAccount, fetch: Fetch) -> Token:
+async def _exchange_signed_assertion(account: _ServiceAccount, fetch: Fetch) -> Token:
     # To read a key takes tens of milliseconds, in which others are to be served.
-    assertion = await asyncio.to_thread(_sign, account)
+    assertion = await asyncio.to_thread(_sign_assertion, account)
     return await _exchange(account.token_uri, {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion": assertion}, fetch)
 
 
-async def _refresh(user: _User, fetch: Fetch) -> Token:
+async def _exchange_refresh_token(user: _AuthorizedUser, fetch: Fetch) -> Token:
     form = {
         "grant_type": "refresh_token",
         "client_id": user.client_id,
         "client_secret": user.client_secret,
         "refresh_token": user.refresh_token,
     }
-    return replace(await _exchange(user.token_uri, form, fetch), billed=user.quota_project_id or None)
+    return replace(await _exchange(user.token_uri, form, fetch), quota_project=user.quota_project_id or None)
 
 
-def _sign(account: _ServiceAccount) -> str:
+def _sign_assertion(account: _ServiceAccount) -> str:
     now = int(time.time())
-    claims: dict[str, Any] = {"iss": account.client_email, "scope": SCOPE, "aud": _SERVER, "iat": now, "exp": now + _LASTS_S}
+    claims: dict[str, Any] = {
+        "iss": account.client_email,
+        "scope": SCOPE,
+        "aud": _TOKEN_URL,
+        "iat": now,
+        "exp": now + _ASSERTION_LIFETIME_S,
+    }
     try:
         key = crypt.RSASigner.from_string(account.private_key, account.private_key_id)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         return jwt.encode(key, claims).decode("ascii")  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
     except (ValueError, TypeError, exceptions.GoogleAuthError) as fault:
-        raise NoCredential(f"The private key of {account.client_email} cannot be used: {type(fault).__name__}.") from None
+        raise CredentialError(f"The private key of {account.client_email} cannot be used: {type(fault).__name__}.") from None
 
 
-async def _exchange(server: str, form: Mapping[str, str], fetch: Fetch) -> Token:
+async def _exchange(token_url: str, form: Mapping[str, str], fetch: Fetch) -> Token:
     request = httpx.Request(
         "POST",
-        server,
+        token_url,
         headers={"content-type": "application/x-www-form-urlencoded", "accept": "application/json"},
         content=urlencode(form).encode(),
         extensions={"timeout": TIMEOUT},
     )
     status, body = await fetch(request)
-    if status in _BUSY:
-        await asyncio.sleep(_PAUSE_S)
+    if status in _RETRIED_STATUSES:
+        await asyncio.sleep(_RETRY_PAUSE_S)
         status, body = await fetch(request)
     return read_token(status, body, f"{request.url.host} gave no token")
 
 
-def read_token(status: int, body: bytes, otherwise: str) -> Token:
+def read_token(status: int, body: bytes, failure: str) -> Token:
     """Raises NoCredential, beginning with `otherwise`, for what is none."""
     if status != 200:
         try:
-            told = _refusal.decode(body)
+            error = _error_decoder.decode(body)
         except msgspec.MsgspecError:
-            told = _Refusal()
-        why = ": ".join(masked(each).rstrip(".") for each in (told.error, told.error_description) if each)
-        raise NoCredential(f"{otherwise}: it answered {status}{' ' if why else ''}{why:.300}.")
+            error = _TokenError()
+        reason = ": ".join(mask_credentials(each).rstrip(".") for each in (error.error, error.error_description) if each)
+        raise CredentialError(f"{failure}: it answered {status}{' ' if reason else ''}{reason:.300}.")
     try:
-        answer = _answer.decode(body)
+        response = _response_decoder.decode(body)
     except msgspec.MsgspecError:
-        raise NoCredential(f"{otherwise}: its answer is not what it promises.") from None
+        raise CredentialError(f"{failure}: its answer is not what it promises.") from None
     return Token(
-        usable(answer.access_token, f"what {otherwise.partition(' ')[0]} answered"), time.monotonic() + answer.expires_in, answer.expires_in
+        check_usable(response.access_token, f"what {failure.partition(' ')[0]} answered"),
+        time.monotonic() + response.expires_in,
+        response.expires_in,
     )
 
 
-def _check_server(server: str) -> None:
+def _check_token_url(token_url: str) -> None:
     """It is told what stands for the credential: over a connection that nobody else reads."""
     try:
-        url = httpx.URL(server)
+        url = httpx.URL(token_url)
     except httpx.InvalidURL:
         url = httpx.URL("")
-    if not url.host or url.scheme not in ("https", "http") or (url.scheme == "http" and not _is_here(url.host)):
-        raise NoCredential("token_uri must be an https address, or one of this machine.")
+    if not url.host or url.scheme not in ("https", "http") or (url.scheme == "http" and not _is_loopback(url.host)):
+        raise CredentialError("token_uri must be an https address, or one of this machine.")
 
 
-def _is_here(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

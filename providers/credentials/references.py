@@ -8,18 +8,18 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 
-class NoCredential(ValueError):
+class CredentialError(ValueError):
     """A credential that is named and cannot be read; the message names where, never what."""
 
 
 # The secret that is stored under a name. Raises NoCredential.
-Stored = Callable[[str], str]
+SecretLookup = Callable[[str], str]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_STORED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_STORED_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _HEADER = re.compile(r"x-[a-z0-9-]{1,60}")
 # Ours, and those that say something to every proxy between.
-_NOT_THEIRS = ("x-narthex-", "x-forwarded-", "x-request-id", "x-api-key", "x-real-ip")
+_RESERVED_HEADERS = ("x-narthex-", "x-forwarded-", "x-request-id", "x-api-key", "x-real-ip")
 # What the clouds' own libraries find by themselves: in their environment, their files, of the machine that this is.
 _TOKEN_SERVERS = ("https://oauth2.googleapis.com/token", "https://accounts.google.com/o/oauth2/token")
 _CHAINS = re.compile(r"aws:default|aws:profile:[^\s:]{1,100}|google:default")
@@ -29,19 +29,19 @@ def check(reference: str | None) -> None:
     """Raises NoCredential unless `reference` is None or one of those that the message names. The value itself need not be there yet."""
     if reference is None:
         return
-    kind, _, place = reference.partition(":")
+    kind, _, location = reference.partition(":")
     known = {
-        "file": place.startswith("/"),
-        "env": _NAME.fullmatch(place) is not None,
-        "store": _STORED.fullmatch(place) is not None,
-        "header": _HEADER.fullmatch(place) is not None and not place.startswith(_NOT_THEIRS),
+        "file": location.startswith("/"),
+        "env": _NAME.fullmatch(location) is not None,
+        "store": _STORED_NAME.fullmatch(location) is not None,
+        "header": _HEADER.fullmatch(location) is not None and not location.startswith(_RESERVED_HEADERS),
         "aws": _CHAINS.fullmatch(reference) is not None,
         "google": _CHAINS.fullmatch(reference) is not None,
     }
     if known.get(kind):
         return
     # The reference itself is not repeated: somebody may have put the secret there.
-    raise NoCredential(
+    raise CredentialError(
         "credential must be env:NAME (a variable of the gateway's environment), file:PATH (an absolute path), store:NAME (kept encrypted:"
         " `narthex credentials set NAME`), header:x-NAME (a header of the caller's request), aws:default, aws:profile:NAME"
         " or google:default."
@@ -53,60 +53,62 @@ def header_of(reference: str | None) -> str | None:
     return reference.removeprefix("header:") if reference is not None and reference.startswith("header:") else None
 
 
-def read(reference: str | None, stored: Stored) -> str | None:
+def read(reference: str | None, lookup: SecretLookup) -> str | None:
     """The secret, without white space around it; of a cloud's own chain, which is asked later, the reference itself. None: none is named.
 
     Raises NoCredential if it is named and not there.
     """
     if reference is None or _CHAINS.fullmatch(reference):
         return reference
-    kind, _, place = reference.partition(":")
+    kind, _, location = reference.partition(":")
     match kind:
         case "env":
-            secret = os.environ.get(place, "")
-            where = f"the environment variable {place}"
+            secret = os.environ.get(location, "")
+            source = f"the environment variable {location}"
         case "store":
-            secret = stored(place)
-            where = f"the store, under the name {place}"
+            secret = lookup(location)
+            source = f"the store, under the name {location}"
         case _:
-            where = f"the file {place}"
+            source = f"the file {location}"
             try:
-                secret = Path(place).read_text(encoding="utf-8")
+                secret = Path(location).read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as fault:
-                raise NoCredential(f"The credential in {where} cannot be read: {type(fault).__name__}.") from None
-    return usable(secret, where)
+                raise CredentialError(f"The credential in {source} cannot be read: {type(fault).__name__}.") from None
+    return check_usable(secret, source)
 
 
-def usable(secret: str, where: str) -> str:
+def check_usable(secret: str, source: str) -> str:
     """Raises NoCredential for what can be none: it would not pass through a header. JSON, as clouds give theirs, may have lines."""
     secret = secret.strip()
     if not secret:
-        raise NoCredential(f"There is no credential in {where}: nothing is there.")
+        raise CredentialError(f"There is no credential in {source}: nothing is there.")
     if not secret.isascii() or not (secret.isprintable() or secret.startswith("{")):
-        raise NoCredential(f"There is no usable credential in {where}: it has a line break, or a character that no header can hold.")
+        raise CredentialError(f"There is no usable credential in {source}: it has a line break, or a character that no header can hold.")
     if _CHAINS.fullmatch(secret):  # whoever may say a credential may not say that the gateway's own be taken
-        raise NoCredential(f"There is no credential in {where}, but the name of a cloud's own chain, which only a configuration may name.")
+        raise CredentialError(
+            f"There is no credential in {source}, but the name of a cloud's own chain, which only a configuration may name."
+        )
     return secret
 
 
-def brought(secret: str, header: str) -> str:
+def read_caller_credential(secret: str, header: str) -> str:
     """What a caller sends as its own. Raises NoCredential, also for one whose tokens would be asked for where the caller pleases."""
-    secret = usable(secret, f"the header {header}")
+    secret = check_usable(secret, f"the header {header}")
     if secret.startswith("{"):
         try:
-            said = json.loads(secret)
+            fields = json.loads(secret)
         except (ValueError, RecursionError):
-            raise NoCredential(f"The credential in the header {header} is not JSON.") from None
-        server = urlsplit(str(said.get("token_uri", _TOKEN_SERVERS[0])))
+            raise CredentialError(f"The credential in the header {header} is not JSON.") from None
+        server = urlsplit(str(fields.get("token_uri", _TOKEN_SERVERS[0])))
         if (server.scheme, server.netloc) not in {urlsplit(each)[:2] for each in _TOKEN_SERVERS}:
-            raise NoCredential(f"The credential in the header {header} names a token server that is not Google's.")
+            raise CredentialError(f"The credential in the header {header} names a token server that is not Google's.")
     return secret
 
 
-def stored_name(name: str) -> str:
+def check_stored_name(name: str) -> str:
     """A name that store:NAME can say. Raises NoCredential."""
-    if _STORED.fullmatch(name) is None:
-        raise NoCredential(
+    if _STORED_NAME.fullmatch(name) is None:
+        raise CredentialError(
             "A stored credential's name has letters, digits, dots, dashes and underscores, begins with one of the first two,"
             " and has at most 100 characters."
         )

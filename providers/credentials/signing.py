@@ -5,7 +5,7 @@ from typing import Protocol
 
 import httpx
 
-from providers.credentials.unshown import Unshown
+from providers.credentials.secret_record import SecretRecord
 
 Header = tuple[bytes, bytes]
 
@@ -13,7 +13,7 @@ Header = tuple[bytes, bytes]
 Fetch = Callable[[httpx.Request], Awaitable[tuple[int, bytes]]]
 
 
-class Unsigned(Unshown, frozen=True):
+class UnsignedRequest(SecretRecord, frozen=True):
     """A request as it will be sent but for what signs it: these headers, `Host` and `Content-Length` beside, and this very body."""
 
     method: str
@@ -25,10 +25,10 @@ class Unsigned(Unshown, frozen=True):
 class Signer(Protocol):
     """One credential that signs each request, or is exchanged for a token that lasts a while. One per endpoint and worker."""
 
-    async def sign(self, request: Unsigned) -> list[Header]:
+    async def sign(self, request: UnsignedRequest) -> list[Header]:
         """The headers to add. Raises NoCredential if there is nothing to sign with, httpx.TransportError if it cannot be fetched."""
         ...
 
-    def forget(self) -> bool:
+    def invalidate(self) -> bool:
         """After a refusal: whatever is cached is not used again. Whether there is hope that the next is another one."""
         ...

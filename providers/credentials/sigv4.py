@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import httpx
 
-from providers.credentials.signing import Header, Unsigned
-from providers.credentials.unshown import Unshown
+from providers.credentials.secret_record import SecretRecord
+from providers.credentials.signing import Header, UnsignedRequest
 
 # Those that proxies on the way change or add; `authorization` is what is made here.
 _UNSIGNED = frozenset(
@@ -36,7 +36,7 @@ _UNSIGNED = frozenset(
 )
 
 
-class Keys(Unshown, frozen=True):
+class AwsKeys(SecretRecord, frozen=True):
     """`session_token`: of keys that last a while; None: of those that last."""
 
     access_key_id: str
@@ -44,55 +44,60 @@ class Keys(Unshown, frozen=True):
     session_token: str | None = None
 
 
-class Pen:
+class SigV4Signer:
     """Signs with these keys for one service in one region. What a day's requests have in common is made once a day."""
 
-    __slots__ = ("_day", "_key", "_keys", "_scope", "_where")
+    __slots__ = ("_day", "_key", "_keys", "_region_and_service", "_scope")
 
-    def __init__(self, keys: Keys, service: str, region: str) -> None:
+    def __init__(self, keys: AwsKeys, service: str, region: str) -> None:
         self._keys = keys
-        self._where = region.encode(), service.encode()
+        self._region_and_service = region.encode(), service.encode()
         self._day = b""
         self._key = b""
         self._scope = b""
 
-    def sign(self, request: Unsigned, at_s: float) -> list[Header]:
+    def sign(self, request: UnsignedRequest, at_s: float) -> list[Header]:
         """The headers that sign a request sent at this Unix time."""
-        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at_s)).encode()
-        if stamp[:8] != self._day:
-            self._begin(stamp[:8])
-        hashed = sha256(request.body).hexdigest().encode()
-        added = [(b"x-amz-content-sha256", hashed), (b"x-amz-date", stamp)]
+        amz_date = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at_s)).encode()
+        if amz_date[:8] != self._day:
+            self._derive_day_key(amz_date[:8])
+        body_hash = sha256(request.body).hexdigest().encode()
+        added = [(b"x-amz-content-sha256", body_hash), (b"x-amz-date", amz_date)]
         if self._keys.session_token is not None:
             added.append((b"x-amz-security-token", self._keys.session_token.encode()))
         signed, names = _canonical_headers(request, added)
         path, _, query = request.url.raw_path.partition(b"?")
         canonical = b"\n".join(
-            (request.method.encode(), _canonical_path(path.decode("ascii")), _canonical_query(query), signed, b"", names, hashed)
+            (request.method.encode(), _canonical_path(path.decode("ascii")), _canonical_query(query), signed, b"", names, body_hash)
         )
-        to_sign = b"\n".join((b"AWS4-HMAC-SHA256", stamp, self._scope, sha256(canonical).hexdigest().encode()))
+        to_sign = b"\n".join((b"AWS4-HMAC-SHA256", amz_date, self._scope, sha256(canonical).hexdigest().encode()))
         signature = digest(self._key, to_sign, "sha256").hex()
-        who = self._keys.access_key_id.encode()
-        value = b"AWS4-HMAC-SHA256 Credential=%b/%b, SignedHeaders=%b, Signature=%b" % (who, self._scope, names, signature.encode())
+        access_key_id = self._keys.access_key_id.encode()
+        value = b"AWS4-HMAC-SHA256 Credential=%b/%b, SignedHeaders=%b, Signature=%b" % (
+            access_key_id,
+            self._scope,
+            names,
+            signature.encode(),
+        )
         return [*added, (b"authorization", value)]
 
-    def _begin(self, day: bytes) -> None:
+    def _derive_day_key(self, day: bytes) -> None:
         key = b"AWS4" + self._keys.secret_access_key.encode()
-        for part in (day, *self._where, b"aws4_request"):
+        for part in (day, *self._region_and_service, b"aws4_request"):
             key = digest(key, part, "sha256")
-        self._day, self._key, self._scope = day, key, b"/".join((day, *self._where, b"aws4_request"))
+        self._day, self._key, self._scope = day, key, b"/".join((day, *self._region_and_service, b"aws4_request"))
 
 
-def _canonical_headers(request: Unsigned, added: list[Header]) -> tuple[bytes, bytes]:
+def _canonical_headers(request: UnsignedRequest, added: list[Header]) -> tuple[bytes, bytes]:
     """The lines, and the names in them."""
-    said = {b"host": host_of(request.url)}
+    values = {b"host": host_of(request.url)}
     for name, value in (*request.headers, *added):
         name = name.lower()
         if name not in _UNSIGNED:
             value = b" ".join(value.split())
-            said[name] = said[name] + b"," + value if name in said and name != b"host" else value
-    names = sorted(said)
-    return b"\n".join([name + b":" + said[name] for name in names]), b";".join(names)
+            values[name] = values[name] + b"," + value if name in values and name != b"host" else value
+    names = sorted(values)
+    return b"\n".join([name + b":" + values[name] for name in names]), b";".join(names)
 
 
 def host_of(url: httpx.URL) -> bytes:

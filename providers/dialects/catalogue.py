@@ -16,7 +16,7 @@ from providers.dialects.openai_embeddings import OpenAIEmbeddings
 from providers.dialects.openai_responses import OpenAIResponses
 from providers.dialects.tgi_generate import LMIGenerate, TGIGenerate
 from providers.dialects.vllm_generate import VLLMGenerate
-from providers.routes.catalogue import ROUTES
+from providers.engine_routes.catalogue import ROUTES
 
 # Those of which meaning can be read and written, so that a caller of one reaches an engine of another.
 CHAT_DIALECTS: Mapping[str, ChatDialect] = {
@@ -36,7 +36,7 @@ ENGINE_DIALECTS: Mapping[str, EngineDialect] = {
 }
 
 # In which a raw prompt can be said: to go on with a text is no chat.
-PROMPTED = frozenset({OpenAICompletions.name, TGIGenerate.name, LMIGenerate.name, BedrockLlama.name})
+RAW_PROMPT_DIALECTS = frozenset({OpenAICompletions.name, TGIGenerate.name, LMIGenerate.name, BedrockLlama.name})
 
 DIALECTS: Mapping[str, Dialect] = {
     **CHAT_DIALECTS,

@@ -1,7 +1,7 @@
 """Versions of engines as numbers that can be compared."""
 
 
-def read_numbers(version: str) -> tuple[int, ...] | None:
+def parse_version(version: str) -> tuple[int, ...] | None:
     """The leading numbers of a version such as 0.11.2rc1+cpu; None if it starts with none (a development build)."""
     numbers: list[int] = []
     for part in version.removeprefix("v").split("+")[0].split("."):

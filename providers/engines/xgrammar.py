@@ -5,34 +5,36 @@ Seen on 0.2.8, alone and in vLLM 0.32, in 2026-11: tests/engines/test_xgrammar_d
 
 from msgspec.structs import replace
 
-from providers.guided import Constraint, Guiding, JsonSchema, Regex, StructuralTag, Ways
+from providers.structured_output import Constraint, ConstraintPlan, JsonSchema, Regex, StructuralTag, SupportByKind
 
 _ANY_BUT_NEWLINE = "[^\\n]"
 
 
-def honest(told: Guiding | None, constraint: Constraint, ways: Ways, *, vouched: bool) -> Guiding | None:
+def account_for_coverage(
+    plan: ConstraintPlan | None, constraint: Constraint, support: SupportByKind, *, trusted: bool
+) -> ConstraintPlan | None:
     """What is told of a constraint that the engine is asked for: what it would obey in part is looked at, unless the operator vouches."""
-    if told is None or told.how != "enforced":
-        return told
-    match told.output:
-        case JsonSchema() | StructuralTag() if constraint.field in constraint.loose and not vouched:
-            return replace(told, how="validated")
-        case Regex(pattern) if write_pattern(pattern) != pattern:
-            return replace(told, how="converted", fields=ways["regex"].write(Regex(write_pattern(pattern))))
+    if plan is None or plan.enforcement != "enforced":
+        return plan
+    match plan.output:
+        case JsonSchema() | StructuralTag() if constraint.field in constraint.uncovered_paths and not trusted:
+            return replace(plan, enforcement="validated")
+        case Regex(pattern) if exclude_newline_from_dot(pattern) != pattern:
+            return replace(plan, enforcement="converted", fields=support["regex"].write(Regex(exclude_newline_from_dot(pattern))))
         case _:
-            return told
+            return plan
 
 
-def write_pattern(pattern: str) -> str:
+def exclude_newline_from_dot(pattern: str) -> str:
     """Its `.` is the end of a line, too."""
-    written: list[str] = []
+    parts: list[str] = []
     in_class = escaping = False
-    for each in pattern:
-        written.append(_ANY_BUT_NEWLINE if each == "." and not in_class and not escaping else each)
-        if escaping or each == "\\":
+    for character in pattern:
+        parts.append(_ANY_BUT_NEWLINE if character == "." and not in_class and not escaping else character)
+        if escaping or character == "\\":
             escaping = not escaping
-        elif each == "[":
+        elif character == "[":
             in_class = True
-        elif each == "]":
+        elif character == "]":
             in_class = False
-    return "".join(written)
+    return "".join(parts)

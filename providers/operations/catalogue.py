@@ -2,31 +2,37 @@
 
 from collections.abc import Mapping
 
-from providers.errors import NotOffered
-from providers.operations import llamacpp, lmdeploy, ollama, sglang, vllm
-from providers.operations.operation import Offer, Operation
-from providers.operations.smaller import SMALLER
+from providers.canonical.errors import OperationNotSupported
+from providers.engines.llamacpp.operations import LLAMACPP_OPERATIONS
+from providers.engines.lmdeploy.operations import LMDEPLOY_OPERATIONS
+from providers.engines.ollama.operations import OLLAMA_OPERATIONS
+from providers.engines.sglang.operations import SGLANG_OPERATIONS
+from providers.engines.vllm.operations import VLLM_OPERATIONS
+from providers.operations.operation import EngineOperations, Operation
+from providers.operations.small_engines import SMALL_ENGINE_OPERATIONS
 
-OFFERS: Mapping[str, Offer] = {
-    "vllm": vllm.OFFER,
-    "sglang": sglang.OFFER,
-    "lmdeploy": lmdeploy.OFFER,
-    "llamacpp": llamacpp.OFFER,
-    "ollama": ollama.OFFER,
-    **SMALLER,
+ENGINE_OPERATIONS: Mapping[str, EngineOperations] = {
+    "vllm": VLLM_OPERATIONS,
+    "sglang": SGLANG_OPERATIONS,
+    "lmdeploy": LMDEPLOY_OPERATIONS,
+    "llamacpp": LLAMACPP_OPERATIONS,
+    "ollama": OLLAMA_OPERATIONS,
+    **SMALL_ENGINE_OPERATIONS,
 }
 
-NAMES: frozenset[str] = frozenset(name for offer in OFFERS.values() for name in (*offer.operations, *offer.without))
+OPERATION_NAMES: frozenset[str] = frozenset(
+    name for offer in ENGINE_OPERATIONS.values() for name in (*offer.operations, *offer.unavailable)
+)
 
 
-def find(engine: str, name: str) -> Operation:
+def find_operation(engine: str, name: str) -> Operation:
     """Raises NotOffered, with the reason, where this engine has no such call."""
-    offer = OFFERS.get(engine)
-    if offer is None:
-        raise NotOffered(f"`{name}` is for engines that we run; {engine} is none that is known to us.")
-    operation = offer.operations.get(name)
+    engine_operations = ENGINE_OPERATIONS.get(engine)
+    if engine_operations is None:
+        raise OperationNotSupported(f"`{name}` is for engines that we run; {engine} is none that is known to us.")
+    operation = engine_operations.operations.get(name)
     if operation is None:
-        why = offer.without.get(name, "it has no such call.")
-        has = ", ".join(sorted(offer.operations)) or "nothing"
-        raise NotOffered(f"{engine} cannot be told to `{name}`: {why} It can be told to: {has}.")
+        reason = engine_operations.unavailable.get(name, "it has no such call.")
+        available = ", ".join(sorted(engine_operations.operations)) or "nothing"
+        raise OperationNotSupported(f"{engine} cannot be told to `{name}`: {reason} It can be told to: {available}.")
     return operation

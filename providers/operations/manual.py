@@ -2,27 +2,29 @@
 
 from collections.abc import Iterator
 
-from providers.operations.catalogue import OFFERS
-from providers.operations.operation import Offer, Operation
+from providers.operations.catalogue import ENGINE_OPERATIONS
+from providers.operations.operation import EngineOperations, Operation
 
 
 def operations_manual() -> str:
     """Markdown: a table for each engine, and why it cannot be told what others can."""
-    return "\n\n".join(f"### {engine}\n\n" + "\n\n".join(_parts(offer)) for engine, offer in OFFERS.items())
+    return "\n\n".join(
+        f"### {engine}\n\n" + "\n\n".join(_sections(engine_operations)) for engine, engine_operations in ENGINE_OPERATIONS.items()
+    )
 
 
-def _parts(offer: Offer) -> Iterator[str]:
-    if offer.operations:
+def _sections(engine_operations: EngineOperations) -> Iterator[str]:
+    if engine_operations.operations:
         rows = [
-            f"| `{name}` | {_call(operation)} | {_arguments(operation)} | {_needs(operation)} |"
-            for name, operation in offer.operations.items()
+            f"| `{name}` | {_call(operation)} | {_arguments(operation)} | {_requirements(operation)} |"
+            for name, operation in engine_operations.operations.items()
         ]
         yield "\n".join(["| operation | the engine's call | arguments | |", "|---|---|---|---|", *rows])
-    without: dict[str, list[str]] = {}
-    for name, why in offer.without.items():
-        without.setdefault(why, []).append(f"`{name}`")
-    if without:
-        yield "\n".join(f"- {', '.join(names)}: {why}" for why, names in without.items())
+    reasons: dict[str, list[str]] = {}
+    for name, reason in engine_operations.unavailable.items():
+        reasons.setdefault(reason, []).append(f"`{name}`")
+    if reasons:
+        yield "\n".join(f"- {', '.join(names)}: {why}" for why, names in reasons.items())
 
 
 def _call(operation: Operation) -> str:
@@ -30,11 +32,15 @@ def _call(operation: Operation) -> str:
 
 
 def _arguments(operation: Operation) -> str:
-    told = [f"`{name}`" if argument.required else f"`{name}`?" for name, argument in operation.arguments.items()]
-    return ", ".join([*told, *(["any field of the call"] if operation.open else [])])
+    parts = [f"`{name}`" if argument.required else f"`{name}`?" for name, argument in operation.arguments.items()]
+    return ", ".join([*parts, *(["any field of the call"] if operation.accepts_any_field else [])])
 
 
-def _needs(operation: Operation) -> str:
-    needs = list(dict.fromkeys(operation.needs.values()))
-    told = [*needs, *(["`confirm`: true"] if operation.confirm else []), *(["one endpoint"] if operation.once else [])]
-    return "; ".join(told)
+def _requirements(operation: Operation) -> str:
+    requirements = list(dict.fromkeys(operation.startup_requirements.values()))
+    parts = [
+        *requirements,
+        *(["`confirm`: true"] if operation.needs_confirmation else []),
+        *(["one endpoint"] if operation.on_one_endpoint else []),
+    ]
+    return "; ".join(parts)

@@ -7,18 +7,18 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Struct
 
-from providers.errors import Malformed
+from providers.canonical.errors import InvalidRequest
 
-Kind = Literal["string", "integer", "number", "boolean", "object", "array", "any"]
-Place = Literal["body", "query", "nowhere"]
+ArgumentType = Literal["string", "integer", "number", "boolean", "object", "array", "any"]
+ArgumentLocation = Literal["body", "query", "nowhere"]
 
 
 class Argument(NamedTuple):
     """An argument that a caller may give, by the engine's own name for it; one that goes nowhere has no name there."""
 
-    kind: Kind = "any"
+    type_name: ArgumentType = "any"
     required: bool = False
-    place: Place = "body"
+    location: ArgumentLocation = "body"
 
 
 class Operation(Struct, frozen=True):
@@ -33,16 +33,16 @@ class Operation(Struct, frozen=True):
     method: Literal["GET", "POST"]
     paths: tuple[str, ...]
     arguments: Mapping[str, Argument] = {}
-    fixed: Mapping[str, Any] = {}
-    open: bool = False
-    model_as: str | None = None
-    needs: Mapping[int, str] = {}
-    once: bool = False
-    confirm: bool = False
-    either: tuple[str, ...] = ()
+    fixed_body: Mapping[str, Any] = {}
+    accepts_any_field: bool = False
+    model_field: str | None = None
+    startup_requirements: Mapping[int, str] = {}
+    on_one_endpoint: bool = False
+    needs_confirmation: bool = False
+    exactly_one_of: tuple[str, ...] = ()
 
 
-class Call(NamedTuple):
+class OperationCall(NamedTuple):
     """What is sent: the path, with its query, below the server's root, and the body."""
 
     method: str
@@ -50,34 +50,34 @@ class Call(NamedTuple):
     body: bytes
 
 
-class Offer(Struct, frozen=True):
+class EngineOperations(Struct, frozen=True):
     """What an engine can be told to do, and why it cannot be told what others can."""
 
     operations: Mapping[str, Operation]
-    without: Mapping[str, str] = {}
+    unavailable: Mapping[str, str] = {}
 
 
-def string(*, required: bool = False, place: Place = "body") -> Argument:
-    return Argument("string", required, place)
+def string_argument(*, required: bool = False, location: ArgumentLocation = "body") -> Argument:
+    return Argument("string", required, location)
 
 
-def integer(*, required: bool = False, place: Place = "body") -> Argument:
-    return Argument("integer", required, place)
+def integer_argument(*, required: bool = False, location: ArgumentLocation = "body") -> Argument:
+    return Argument("integer", required, location)
 
 
-def flag(*, place: Place = "body") -> Argument:
-    return Argument("boolean", False, place)
+def boolean_argument(*, location: ArgumentLocation = "body") -> Argument:
+    return Argument("boolean", False, location)
 
 
-def items(*, required: bool = False, place: Place = "body") -> Argument:
-    return Argument("array", required, place)
+def array_argument(*, required: bool = False, location: ArgumentLocation = "body") -> Argument:
+    return Argument("array", required, location)
 
 
-def table(*, required: bool = False) -> Argument:
+def object_argument(*, required: bool = False) -> Argument:
     return Argument("object", required)
 
 
-_TYPES: Mapping[Kind, tuple[type, ...]] = {
+_PYTHON_TYPES: Mapping[ArgumentType, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
     "number": (int, float),
@@ -87,51 +87,53 @@ _TYPES: Mapping[Kind, tuple[type, ...]] = {
 }
 
 
-def call(name: str, operation: Operation, said: Mapping[str, Any], model: str) -> Call:
+def build_call(name: str, operation: Operation, values: Mapping[str, Any], model: str) -> OperationCall:
     """The call with these arguments. Raises Malformed for those that are missing, unknown or of a wrong type, and for a stream."""
     for key, argument in operation.arguments.items():
-        if argument.required and said.get(key) is None:
-            raise Malformed(f"`{name}` needs `{key}`.", param=key)
-    if operation.open and said.get("stream"):
-        raise Malformed(f"`{name}` is answered whole: leave `stream` out.", param="stream")
-    body: dict[str, Any] = dict(operation.fixed)
+        if argument.required and values.get(key) is None:
+            raise InvalidRequest(f"`{name}` needs `{key}`.", param=key)
+    if operation.accepts_any_field and values.get("stream"):
+        raise InvalidRequest(f"`{name}` is answered whole: leave `stream` out.", param="stream")
+    body: dict[str, Any] = dict(operation.fixed_body)
     query: list[tuple[str, str]] = []
-    for key, value in said.items():
-        argument = operation.arguments.get(key, Argument() if operation.open else None)
+    for key, value in values.items():
+        argument = operation.arguments.get(key, Argument() if operation.accepts_any_field else None)
         if argument is None:
-            known = ", ".join(operation.arguments) or "none"
-            raise Malformed(f"`{name}` has no argument {key!r:.60} at this engine. It has: {known}.", param=key[:60])
+            allowed = ", ".join(operation.arguments) or "none"
+            raise InvalidRequest(f"`{name}` has no argument {key!r:.60} at this engine. It has: {allowed}.", param=key[:60])
         if value is None:
             continue
-        if not _is_of(value, argument.kind):
-            raise Malformed(f"`{key}` of `{name}` must be of type {argument.kind}.", param=key[:60])
-        if argument.place == "nowhere" or (key in operation.either and not _says(value)):
+        if not _has_type(value, argument.type_name):
+            raise InvalidRequest(f"`{key}` of `{name}` must be of type {argument.type_name}.", param=key[:60])
+        if argument.location == "nowhere" or (key in operation.exactly_one_of and not _is_set(value)):
             continue
-        if argument.place == "body":
+        if argument.location == "body":
             body[key] = value
         else:
-            words = cast("list[object]", value if isinstance(value, list) else [value])
-            if not all(isinstance(each, str | int | float) for each in words):
-                raise Malformed(f"`{key}` of `{name}` must be a list of words.", param=key[:60])
-            query += [(key, _word(each)) for each in words]
-    if operation.either and len([key for key in operation.either if _says(said.get(key))]) != 1:
-        raise Malformed(f"`{name}` needs one of these, and one alone: {', '.join(operation.either)}.", param=operation.either[0])
-    if operation.model_as is not None:
-        body.setdefault(operation.model_as, model)
-    tail = f"?{urlencode(query)}" if query else ""
-    sent = msgspec.json.encode(body) if operation.method == "POST" else b""
-    return Call(operation.method, tuple(path + tail for path in operation.paths), sent)
+            items = cast("list[object]", value if isinstance(value, list) else [value])
+            if not all(isinstance(each, str | int | float) for each in items):
+                raise InvalidRequest(f"`{key}` of `{name}` must be a list of words.", param=key[:60])
+            query += [(key, _query_value(each)) for each in items]
+    if operation.exactly_one_of and len([key for key in operation.exactly_one_of if _is_set(values.get(key))]) != 1:
+        raise InvalidRequest(
+            f"`{name}` needs one of these, and one alone: {', '.join(operation.exactly_one_of)}.", param=operation.exactly_one_of[0]
+        )
+    if operation.model_field is not None:
+        body.setdefault(operation.model_field, model)
+    query_string = f"?{urlencode(query)}" if query else ""
+    encoded = msgspec.json.encode(body) if operation.method == "POST" else b""
+    return OperationCall(operation.method, tuple(path + query_string for path in operation.paths), encoded)
 
 
-def _is_of(value: Any, kind: Kind) -> bool:
-    types = _TYPES.get(kind)
-    return types is None or (isinstance(value, types) and (kind == "boolean" or not isinstance(value, bool)))
+def _has_type(value: Any, type_name: ArgumentType) -> bool:
+    types = _PYTHON_TYPES.get(type_name)
+    return types is None or (isinstance(value, types) and (type_name == "boolean" or not isinstance(value, bool)))
 
 
-def _says(value: Any) -> bool:
+def _is_set(value: Any) -> bool:
     """A number does, 0 too."""
     return bool(value) or type(value) is int
 
 
-def _word(value: Any) -> str:
+def _query_value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

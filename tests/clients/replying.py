@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from providers.chat import Part, Reasoning, Seal, Text, ToolCall, Usage
+from providers.canonical.chat import OpaqueState, Part, Reasoning, Text, ToolCall, Usage
 from tests.clients.install import HERE
 from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES, Situation
 from tests.stories.scripted import Asked
@@ -66,7 +66,7 @@ class Replies:
         parts = self._parts(asked, last)
         if thinks:
             sealed = dialect == ANTHROPIC or "reasoning.encrypted_content" in asked.body.get("include", ())
-            parts = (Reasoning(THOUGHT, Seal(dialect, SEAL) if sealed else None), *parts)
+            parts = (Reasoning(THOUGHT, OpaqueState(dialect, SEAL) if sealed else None), *parts)
         calls = any(isinstance(part, ToolCall) for part in parts)
         usage = Usage(input=20, output=9)
         if dialect == RESPONSES:

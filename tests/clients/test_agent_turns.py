@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from providers.chat import Reasoning, Seal, Text, ToolCall
+from providers.canonical.chat import OpaqueState, Reasoning, Text, ToolCall
 from tests.clients.agent_turns import HEADERS, TOOLS, result, said, turn
 from tests.clients.replying import SEAL
 from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES, Situation
@@ -108,7 +108,7 @@ async def test_a_long_history_leaves_headers_that_clients_take(client: httpx.Asy
 
 @pytest.mark.parametrize("model", CROSSED)
 async def test_an_agents_turns_work_with_engines_of_other_dialects(client: httpx.AsyncClient, engine: ScriptedEngine, model: str):
-    seal = None if CROSSED[model] == CHAT else Seal(CROSSED[model], SEAL)
+    seal = None if CROSSED[model] == CHAT else OpaqueState(CROSSED[model], SEAL)
     engine.script = speaking(
         Situation(name="calls", parts=(Reasoning("A file.", seal), _READ), finish="tool_calls"),
         Situation(name="ends", parts=(Reasoning("Done.", seal), Text("It has one line."))),
@@ -123,7 +123,9 @@ async def test_an_agents_turns_work_with_engines_of_other_dialects(client: httpx
 
 
 async def test_an_engine_of_the_agents_own_dialect_gets_all_it_said(client: httpx.AsyncClient, engine: ScriptedEngine):
-    engine.script = speaking(Situation(name="calls", parts=(Reasoning("A file.", Seal(ANTHROPIC, SEAL)), _READ), finish="tool_calls"))
+    engine.script = speaking(
+        Situation(name="calls", parts=(Reasoning("A file.", OpaqueState(ANTHROPIC, SEAL)), _READ), finish="tool_calls")
+    )
     body = turn(said("Read a.txt."), model="claude")
     answer, blocks = await sent(client, body)
     assert blocks[0]["signature"] == SEAL

@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from app.gateway import translate
-from providers.dialect import Stamp
+from app.gateway.response_translation import translate
+from providers.canonical.raw_json import Body
+from providers.dialect import ResponseMeta
 from providers.dialects.catalogue import DIALECTS, ENGINE_DIALECTS
-from providers.wire import Body
 from tests.conformance import engine_anthropic, engine_chat, engine_responses
 from tests.conformance.caller_anthropic import AnthropicCaller
 from tests.conformance.caller_chat import ChatCaller
@@ -20,9 +20,9 @@ ENGINES = {CHAT: engine_chat.speak, RESPONSES: engine_responses.speak, ANTHROPIC
 CALLERS: Mapping[str, Any] = {each.name: each for each in (ChatCaller(), ResponsesCaller(), AnthropicCaller())}
 
 
-def stamp(asked: Any) -> Stamp:
+def stamp(asked: Any) -> ResponseMeta:
     raw = msgspec.json.encode(asked)
-    return Stamp(
+    return ResponseMeta(
         "01990000-0000-7000-8000-00000000000a", "01990000-0000-7000-8000-00000000000b", "a name", 1_790_000_000, True, Body.read(raw)
     )
 
@@ -35,12 +35,12 @@ def crossed(answer: bytes, target: str, caller: str, *, arrives_streamed: bool, 
 def crossed_blocks(blocks: Iterable[bytes], target: str, caller: str, *, arrives_streamed: bool, streamed: bool) -> bytes:
     ours, theirs, stamped = DIALECTS[caller], ENGINE_DIALECTS[target], stamp(CALLERS[caller].ask)
     if streamed:
-        editor = translate.editor(ours, theirs, stamped, streamed=arrives_streamed)
+        editor = translate.make_stream_editor(ours, theirs, stamped, streamed=arrives_streamed)
         out = b"".join([editor.feed(block) for block in blocks])
-        return out + editor.end()
+        return out + editor.finish()
     if not arrives_streamed:
-        return translate.whole(b"".join(blocks), ours, theirs, stamped).raw
-    folding = translate.folding(ours, theirs, stamped)
+        return translate.translate_response(b"".join(blocks), ours, theirs, stamped).raw
+    folding = translate.make_assembler(ours, theirs, stamped)
     for block in blocks:
         folding.feed(block)
-    return folding.end().raw
+    return folding.finish().raw

@@ -6,7 +6,7 @@ Source: https://docs.anthropic.com/en/docs/build-with-claude/streaming, read 202
 import json
 from typing import Any
 
-from providers.chat import Opaque, Reasoning, Refusal, Text, ToolCall
+from providers.canonical.chat import Opaque, Reasoning, Refusal, Text, ToolCall
 from tests.conformance.situations import Situation, Turn, Wire, turns
 
 _STOPS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
@@ -63,9 +63,13 @@ def _pieces(part: object, step: Turn) -> tuple[dict[str, Any], list[dict[str, An
             start: dict[str, Any] = {"type": "text", "text": "", **({"citations": []} if cited else {})}
             return start, [{"type": "text_delta", "text": step.piece}], cited
         case Reasoning():
-            assert part.seal is not None, "Anthropic signs all its thinking"
+            assert part.opaque_state is not None, "Anthropic signs all its thinking"
             grown = [{"type": "thinking_delta", "thinking": step.piece}] if step.piece else []
-            return {"type": "thinking", "thinking": "", "signature": ""}, grown, [{"type": "signature_delta", "signature": part.seal.data}]
+            return (
+                {"type": "thinking", "thinking": "", "signature": ""},
+                grown,
+                [{"type": "signature_delta", "signature": part.opaque_state.data}],
+            )
         case ToolCall():
             called: dict[str, Any] = {"type": "tool_use", "id": part.id, "name": part.name, "input": {}}
             first = [{"type": "input_json_delta", "partial_json": ""}] if step.first else []
@@ -95,8 +99,8 @@ def _block(part: object) -> dict[str, Any]:
             cited = [json.loads(bytes(each.raw)) for each in part.citations]
             return {"type": "text", "text": part.text, **({"citations": cited} if cited else {})}
         case Reasoning():
-            assert part.seal is not None
-            return {"type": "thinking", "thinking": part.text, "signature": part.seal.data}
+            assert part.opaque_state is not None
+            return {"type": "thinking", "thinking": part.text, "signature": part.opaque_state.data}
         case ToolCall():
             return {"type": "tool_use", "id": part.id, "name": part.name, "input": json.loads(part.arguments or "{}")}
         case Opaque():

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from providers.chat import Opaque, Reasoning, Refusal, Text, ToolCall
+from providers.canonical.chat import Opaque, Reasoning, Refusal, Text, ToolCall
 from tests.conformance.situations import Situation, Turn, Wire, turns
 
 HEAD = {"id": "chatcmpl-engine", "created": 1_790_000_000, "model": "engine-model", "system_fingerprint": "fp_1"}
@@ -58,7 +58,7 @@ def _deltas(situation: Situation, step: Turn, numbers: dict[int, int]) -> list[d
         case ToolCall():
             kind, field = ("custom", "input") if part.custom else ("function", "arguments")
             index: dict[str, Any] = {"index": numbers[step.at]}
-            sealed = {} if part.seal is None else {"extra_content": {"google": {"thought_signature": part.seal.data}}}
+            sealed = {} if part.opaque_state is None else {"extra_content": {"google": {"thought_signature": part.opaque_state.data}}}
             first = {**index, "id": part.id, "type": kind, kind: {"name": part.name, field: ""}, **sealed}
             grown: dict[str, Any] = {**index, kind: {field: step.piece}}
             if part.custom:
@@ -84,7 +84,7 @@ def whole(situation: Situation) -> dict[str, Any]:
             case ToolCall(custom=True):
                 calls.append({"id": part.id, "type": "custom", "custom": {"name": part.name, "input": part.arguments}})
             case ToolCall():
-                sealed = {} if part.seal is None else {"extra_content": {"google": {"thought_signature": part.seal.data}}}
+                sealed = {} if part.opaque_state is None else {"extra_content": {"google": {"thought_signature": part.opaque_state.data}}}
                 calls.append({"id": part.id, "type": "function", "function": {"name": part.name, "arguments": part.arguments}, **sealed})
             case Opaque():
                 raise AssertionError("OpenAI chat has no such part")

@@ -6,7 +6,7 @@ Source: docs/api.md and api/types.go of ollama 0.33, by /reference/engines.md 1.
 import json
 from typing import Any
 
-from providers.chat import Opaque, Reasoning, Refusal, Text, ToolCall
+from providers.canonical.chat import Opaque, Reasoning, Refusal, Text, ToolCall
 from tests.conformance.situations import Situation, Turn, Wire, turns
 
 HEAD = {"model": "engine-model", "created_at": "2026-09-21T14:13:20.123456789Z"}
@@ -20,10 +20,10 @@ def can_say(situation: Situation) -> bool:
                 if part.citations:
                     return False
             case Reasoning():
-                if part.seal is not None:
+                if part.opaque_state is not None:
                     return False
             case ToolCall():
-                if part.custom or part.seal is not None or not _is_object(part.arguments):
+                if part.custom or part.opaque_state is not None or not _is_object(part.arguments):
                     return False
             case Refusal() | Opaque():
                 return False

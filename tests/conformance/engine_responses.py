@@ -6,7 +6,7 @@ Source: https://platform.openai.com/docs/api-reference/responses-streaming, read
 import json
 from typing import Any
 
-from providers.chat import Opaque, Part, Reasoning, Refusal, Text, ToolCall
+from providers.canonical.chat import Opaque, Part, Reasoning, Refusal, Text, ToolCall
 from tests.conformance.situations import Situation, Wire, turns
 
 Event = dict[str, Any]
@@ -161,7 +161,7 @@ def _item(part: Part, at: int, *, begun: bool, situation: Situation | None = Non
             return {**head, "type": "message", "role": "assistant", "content": [] if begun else [{"type": "refusal", "refusal": part.text}]}
         case Reasoning():
             summary = [] if begun or not part.text else [{"type": "summary_text", "text": part.text}]
-            sealed = {} if begun or part.seal is None else {"encrypted_content": part.seal.data}
+            sealed = {} if begun or part.opaque_state is None else {"encrypted_content": part.opaque_state.data}
             return {"id": head["id"], "type": "reasoning", "summary": summary, **sealed}
         case ToolCall(custom=True):
             written = "" if begun else part.arguments

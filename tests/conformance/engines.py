@@ -9,12 +9,12 @@ import click
 from msgspec import Struct
 
 from app.domain import Target
-from app.gateway.asked import Asked, Prepared
-from providers.catalogue import build
+from app.gateway.request_translation.translator import RequestTranslator, TranslatedRequest
+from providers.adapters.provider import Provider
+from providers.canonical.errors import OperationNotSupported, Unsupported
+from providers.catalogue import build_provider
 from providers.dialects.catalogue import DIALECTS
-from providers.errors import NotOffered, Unsupported
-from providers.guided import read_constraint
-from providers.provider import Provider
+from providers.structured_output import read_constraint
 from tests.conformance.engines_asked import ASKED, ENGINES, Asking, Engine
 from tests.laws.asking import MEDIA
 
@@ -28,7 +28,7 @@ class Outcome(Struct, frozen=True):
 
 
 def provider_of(engine: Engine) -> Provider:
-    provider = build(engine.adapter, engine.adapter, engine.options, "http://127.0.0.1:1")
+    provider = build_provider(engine.adapter, engine.adapter, engine.options, "http://127.0.0.1:1")
     return provider.at_version(engine.version)
 
 
@@ -39,12 +39,14 @@ def outcome(engine: Engine, asking: Asking) -> Outcome:
         prepared = _prepared(provider, asking)
     except Unsupported:
         return Outcome("refused")
-    except NotOffered:
+    except OperationNotSupported:
         return Outcome("501")
     sent = json.loads(prepared.raw)
     dropped = tuple(prepared.dropped)
-    if prepared.guiding is not None:
-        return Outcome({"enforced": "native"}.get(prepared.guiding.how, prepared.guiding.how), sent, dropped)
+    if prepared.constraint_plan is not None:
+        return Outcome(
+            {"enforced": "native"}.get(prepared.constraint_plan.enforcement, prepared.constraint_plan.enforcement), sent, dropped
+        )
     if dropped:
         return Outcome("reported", sent, dropped)
     if prepared.dialect.name != asking.dialect or any(sent.get(key) != value for key, value in asking.body.items() if key != "model"):
@@ -52,17 +54,19 @@ def outcome(engine: Engine, asking: Asking) -> Outcome:
     return Outcome("native", sent)
 
 
-def _prepared(provider: Provider, asking: Asking) -> Prepared:
+def _prepared(provider: Provider, asking: Asking) -> TranslatedRequest:
     dialect = DIALECTS[asking.dialect]
     raw = json.dumps({"model": "m", **asking.body}).encode()
-    ask = dialect.open(raw)
-    asked = Asked(ask, raw, dialect, MEDIA, lambda _: False, constraint=read_constraint(ask.dialect, ask.body), id="ID")
+    ask = dialect.parse_request(raw)
+    asked = RequestTranslator(
+        ask, raw, dialect, MEDIA, lambda _: False, constraint=read_constraint(ask.dialect, ask.body), inference_id="ID"
+    )
     target = Target(provider.configured_as, "m")
     refused: Unsupported | None = None
-    for theirs in asked.dialects(provider, provider.spoken):
+    for theirs in asked.candidate_dialects(provider, provider.spoken_dialects):
         try:
-            edited = asked.edited(provider, target) if theirs is dialect else None
-            return edited or asyncio.run(asked.crossed(theirs, provider, target))
+            edited = asked.edit_request(provider, target) if theirs is dialect else None
+            return edited or asyncio.run(asked.translate_chat(theirs, provider, target))
         except Unsupported as reason:
             refused = refused or reason
     assert refused is not None

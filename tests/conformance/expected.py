@@ -7,7 +7,7 @@ from typing import Any
 
 from jiter import from_json
 
-from providers.chat import Content, Message, Opaque, Part, Reasoning, Refusal, Text, ToolCall, Usage
+from providers.canonical.chat import Content, Message, Opaque, Part, Reasoning, Refusal, Text, ToolCall, Usage
 from tests.conformance.hearing import Heard, Spoken, json_of, merged
 from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES, Situation
 
@@ -119,7 +119,7 @@ def _as_text(part: Part, *, streamed: bool) -> Part:
             return Text(part.text)
         case ToolCall():
             said = _input(part.arguments, streamed=True) if streamed else part.arguments
-            return ToolCall(part.id, part.name, said, part.custom, part.seal)
+            return ToolCall(part.id, part.name, said, part.custom, part.opaque_state)
         case _:
             return part
 
@@ -146,7 +146,7 @@ def _told(part: Content) -> tuple[Any, ...] | None:
         case Text():
             return ("text", part.text)
         case Reasoning():
-            return ("reasoning", part.text, part.seal)
+            return ("reasoning", part.text, part.opaque_state)
         case Refusal():
             return ("refusal", part.text)
         case ToolCall():
@@ -156,7 +156,7 @@ def _told(part: Content) -> tuple[Any, ...] | None:
                 part.name,
                 part.arguments if part.custom else json_of(part.arguments),
                 part.custom,
-                part.seal,
+                part.opaque_state,
             )
         case Opaque():
             return ("opaque", part.origin, json.loads(bytes(part.raw)))

@@ -7,7 +7,7 @@ import httpx2
 from msgspec import Struct
 from pydantic import BaseModel
 
-from providers.wire import Frames
+from providers.canonical.raw_json import SSEDecoder
 
 Model = TypeVar("Model", bound=BaseModel)
 Spoken = tuple[str, ...]
@@ -61,8 +61,8 @@ def merged(parts: list[Spoken]) -> tuple[Spoken, ...]:
 
 def datas(stream: bytes) -> list[Any]:
     """The JSON of each event, [DONE] left out."""
-    frames = Frames()
-    return [json.loads(data) for data in [*frames.feed(stream), *frames.end()] if data != b"[DONE]"]
+    frames = SSEDecoder()
+    return [json.loads(data) for data in [*frames.feed(stream), *frames.finish()] if data != b"[DONE]"]
 
 
 def names(stream: bytes) -> list[str]:

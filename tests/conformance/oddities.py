@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from providers.chat import Reasoning, Seal, Text, ToolCall
+from providers.canonical.chat import OpaqueState, Reasoning, Text, ToolCall
 from tests.conformance import engine_anthropic, engine_chat, engine_responses
 from tests.conformance.engine_chat import chunk, counted
 from tests.conformance.situations import ALL, ANTHROPIC, CHAT, HELLO, PARIS, RESPONSES, ROME, Situation, Wire
@@ -132,7 +132,7 @@ def _input_at_once(means: Situation) -> list[dict[str, Any]]:
     return told
 
 
-_SIGNED = Situation(name="", parts=(Reasoning("Hm.", Seal(ANTHROPIC, "x")), HELLO))
+_SIGNED = Situation(name="", parts=(Reasoning("Hm.", OpaqueState(ANTHROPIC, "x")), HELLO))
 _UNSIGNED = [
     each for each in engine_anthropic.stream(_SIGNED) if each["type"] != "content_block_delta" or each["delta"]["type"] != "signature_delta"
 ]

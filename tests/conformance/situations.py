@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from msgspec import Raw, Struct
 
-from providers.chat import Citation, Opaque, Part, Reasoning, Refusal, Seal, Text, ToolCall, Usage
+from providers.canonical.chat import Citation, Opaque, OpaqueState, Part, Reasoning, Refusal, Text, ToolCall, Usage
 
 CHAT = "openai_chat"
 RESPONSES = "openai_responses"
@@ -99,9 +99,9 @@ SPOKEN = ToolCall("call_1", "say", '{"text": "😀 日本語 \\"quoted\\" \\\\ e
 HUGE = ToolCall("call_1", "write_file", json.dumps({"path": "a.txt", "content": "line of text\n" * 8000}))
 QUERY = ToolCall("call_q", "run_sql", "SELECT * FROM t WHERE x = 'a\"b'", custom=True)
 
-ANTHROPIC_SEALED = Reasoning("Let me think about Paris.", Seal(ANTHROPIC, "EqQBCkYIBxgCKkD+sig/na=ture=="))
-ANTHROPIC_SEALED_AGAIN = Reasoning("And now about Rome.", Seal(ANTHROPIC, "RXJRCkYIsecond=="))
-ANTHROPIC_SILENT = Reasoning("", Seal(ANTHROPIC, "EqQBsilent=="))
+ANTHROPIC_SEALED = Reasoning("Let me think about Paris.", OpaqueState(ANTHROPIC, "EqQBCkYIBxgCKkD+sig/na=ture=="))
+ANTHROPIC_SEALED_AGAIN = Reasoning("And now about Rome.", OpaqueState(ANTHROPIC, "RXJRCkYIsecond=="))
+ANTHROPIC_SILENT = Reasoning("", OpaqueState(ANTHROPIC, "EqQBsilent=="))
 REDACTED = Opaque(ANTHROPIC, Raw(b'{"type":"redacted_thinking","data":"EmwKAhgBEgy3va3pzix/redacted=="}'))
 SEARCHED = (
     Opaque(ANTHROPIC, Raw(b'{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"narthex"}}')),
@@ -116,10 +116,10 @@ SEARCHED = (
 SEARCH_CALL = Opaque(
     RESPONSES, Raw(b'{"type":"web_search_call","id":"ws_0","status":"completed","action":{"type":"search","query":"narthex"}}')
 )
-RESPONSES_SEALED = Reasoning("Weighing the options.", Seal(RESPONSES, "gAAAAABencrypted=="))
-RESPONSES_SILENT = Reasoning("", Seal(RESPONSES, "gAAAAABsilent=="))
+RESPONSES_SEALED = Reasoning("Weighing the options.", OpaqueState(RESPONSES, "gAAAAABencrypted=="))
+RESPONSES_SILENT = Reasoning("", OpaqueState(RESPONSES, "gAAAAABsilent=="))
 
-SIGNED_CALL = ToolCall("call_paris", "get_weather", '{"city": "Paris"}', seal=Seal("gemini", "CiQBthought+sig/nature=="))
+SIGNED_CALL = ToolCall("call_paris", "get_weather", '{"city": "Paris"}', opaque_state=OpaqueState("gemini", "CiQBthought+sig/nature=="))
 
 FOUND = Text("Narthex opened in 2026, the site says.")
 PAGE = "https://example.org/narthex"

@@ -43,7 +43,7 @@ def test_a_caller_hears_what_the_engine_said(situation: Situation, target: str, 
             expected = heard(situation, caller, streamed=streamed)
             way = f"{'stream' if arrives_streamed else 'whole'} -> {'stream' if streamed else 'whole'}"
             assert comparable(told) == comparable(expected), way
-            ask = DIALECTS[caller].open(json.dumps(sdk.next_ask(taken)).encode())
+            ask = DIALECTS[caller].parse_request(json.dumps(sdk.next_ask(taken)).encode())
             back = [each for each in CHAT_DIALECTS[caller].read_request(ask.body).messages if each.role == "assistant"]
             said = [part for message in back for part in summary(message, caller)]
             assert said == returned(situation, caller, streamed=streamed), way

@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import pytest
 
-from app.gateway.asked import constrained, words_of
-from providers.chat import Inline
-from providers.dialect import Concessions
+from app.gateway.request_translation.translator import apply_constraint_fields, caller_field_names
+from providers.canonical.chat import Inline
+from providers.canonical.errors import Unsupported
+from providers.canonical.media import inline_media, media_urls
+from providers.canonical.raw_json import Body
+from providers.dialect import DropPolicy
 from providers.dialects.catalogue import CHAT_DIALECTS
-from providers.errors import Unsupported
-from providers.media import addresses, inlined
-from providers.wire import Body
 from tests.conformance.asking import HELLO, Asking, Carried, Refused, Reported
 from tests.conformance.asks import ASKS
 from tests.conformance.asks_words import PDF
@@ -29,13 +29,13 @@ CELLS = [
 def written(body: Any, caller: str, target: str, *, drops: bool = False) -> tuple[Any, list[str]]:
     """What the target is asked when a caller sends this body, and what is reported as dropped."""
     ours, theirs = CHAT_DIALECTS[caller], CHAT_DIALECTS[target]
-    asked = ours.open(json.dumps(body).encode()).body
+    asked = ours.parse_request(json.dumps(body).encode()).body
     chat = ours.read_request(asked)
     if caller != target:
-        chat = constrained(chat)
-        wanted = addresses(chat, theirs.only_bytes)
-        chat = inlined(chat, theirs.only_bytes, {each: Inline("application/pdf", PDF) for each in wanted})
-    concessions = Concessions(lambda _: drops, words_of(ours, asked), "the target", functools.partial(ours.place, asked))
+        chat = apply_constraint_fields(chat)
+        wanted = media_urls(chat, theirs.inline_media_kinds)
+        chat = inline_media(chat, theirs.inline_media_kinds, {each: Inline("application/pdf", PDF) for each in wanted})
+    concessions = DropPolicy(lambda _: drops, caller_field_names(ours, asked), "the target", functools.partial(ours.caller_path, asked))
     return json.loads(Body(theirs.write_request(chat, concessions)).write()), concessions.dropped
 
 

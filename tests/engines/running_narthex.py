@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from app.local.place import erase
+from app.supervisor.paths import erase_home
 from tests.engines.running_vllm import Engine, free_port
 
 MODEL = "tiny"
@@ -64,7 +64,7 @@ def running_narthex(configuration: str, models: Sequence[str] = (MODEL,)) -> Gen
             with _up(home, configuration, models) as gateway:
                 yield gateway
         finally:
-            erase(home)
+            erase_home(home)
 
 
 @contextmanager

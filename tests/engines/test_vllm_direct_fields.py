@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from providers.chat import ENGINE_WORDS
-from providers.engines.vllm_fields import UNREAD, UNREAD_HINTS, UNREAD_IN
+from providers.canonical.chat import ENGINE_FIELDS
+from providers.engines.vllm.fields import IGNORED_FIELDS, IGNORED_FIELDS_BY_DIALECT, IGNORED_HINT_FIELDS
 from tests.engines.asking import ask, told
 from tests.engines.running_vllm import CONTEXT, Engine
 from tests.engines.shapes import BOOKING, CHOICE, EBNF, ENOUGH_TOKENS, assert_booking, tool
@@ -23,7 +23,7 @@ READERS = {
     "anthropic_messages": "AnthropicMessagesRequest",
 }
 # What the adapter says otherwise (chat_template_kwargs), and hints.
-ELSEWHERE = {"enable_thinking"} | UNREAD_HINTS
+ELSEWHERE = {"enable_thinking"} | IGNORED_HINT_FIELDS
 DIGIT = "root ::= [0-9]"
 NAMED = {"type": "function", "function": {"name": "book"}}
 BOOK = [tool("book", strict=True)]
@@ -41,17 +41,17 @@ def read(vllm: Engine) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("dialect", READERS)
 def test_what_the_adapter_refuses_is_not_read(read: dict[str, set[str]], dialect: str):
-    assert not (UNREAD | UNREAD_IN[dialect]) & read[dialect]
+    assert not (IGNORED_FIELDS | IGNORED_FIELDS_BY_DIALECT[dialect]) & read[dialect]
 
 
 @pytest.mark.parametrize("dialect", READERS)
 def test_every_engines_word_that_is_not_read_is_refused_or_said_otherwise(read: dict[str, set[str]], dialect: str):
-    passed_over = ENGINE_WORDS - read[dialect] - UNREAD - UNREAD_IN[dialect] - ELSEWHERE
+    passed_over = ENGINE_FIELDS - read[dialect] - IGNORED_FIELDS - IGNORED_FIELDS_BY_DIALECT[dialect] - ELSEWHERE
     # Where the request is routed: no answer is another without it.
     assert passed_over <= {"session_id"}
 
 
-@pytest.mark.parametrize("field", sorted(UNREAD | UNREAD_IN["openai_chat"]))
+@pytest.mark.parametrize("field", sorted(IGNORED_FIELDS | IGNORED_FIELDS_BY_DIALECT["openai_chat"]))
 def test_an_unread_field_is_a_200_all_the_same(vllm: Engine, field: str):
     asked: dict[str, Any] = {field: "asked"}
     assert ask(vllm, **asked).status_code == 200

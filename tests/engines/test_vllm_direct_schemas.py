@@ -6,7 +6,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from providers.guided.heeded import is_heeded
+from providers.structured_output.grammar_coverage import is_schema_covered
 from tests.engines.asking import ask
 from tests.engines.running_vllm import Engine
 from tests.engines.shapes import ENOUGH_TOKENS
@@ -80,11 +80,11 @@ def is_fault(text: str, schema: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("what", OBEYED)
 def test_a_schema_of_which_we_promise_it_holds_every_answer(vllm: Engine, what: str):
-    assert is_heeded(OBEYED[what])
+    assert is_schema_covered(OBEYED[what])
     assert not any(faults(vllm, OBEYED[what]))
 
 
 @pytest.mark.parametrize("what", PASSED_OVER)
 def test_a_schema_of_which_we_look_at_the_answer_does_not_hold_every_one(vllm: Engine, what: str):
-    assert not is_heeded(PASSED_OVER[what])
+    assert not is_schema_covered(PASSED_OVER[what])
     assert any(faults(vllm, PASSED_OVER[what]))

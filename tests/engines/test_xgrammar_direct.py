@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from providers.guided.heeded import is_heeded
+from providers.structured_output.grammar_coverage import is_schema_covered
 from tests.engines.install import VENV, is_installed
 
 pytestmark = pytest.mark.engines
@@ -106,7 +106,7 @@ def passes() -> Iterator[Any]:
 
 
 def test_what_counts_as_heeded_lets_nothing_through_that_is_not_valid(passes: Any):
-    assert [schema for schema in SCHEMAS if not is_heeded(schema)] == []
+    assert [schema for schema in SCHEMAS if not is_schema_covered(schema)] == []
     pairs = [(schema, text) for schema in SCHEMAS for text in TEXTS]
     answers = passes(pairs)
     assert not any(isinstance(answer, str) for answer in answers)
@@ -115,7 +115,7 @@ def test_what_counts_as_heeded_lets_nothing_through_that_is_not_valid(passes: An
 
 
 def test_what_does_not_lets_something_through(passes: Any):
-    assert [schema for schema, _ in PASSED_OVER if is_heeded(schema)] == []
+    assert [schema for schema, _ in PASSED_OVER if is_schema_covered(schema)] == []
     assert passes(PASSED_OVER) == [True] * len(PASSED_OVER)
     assert [pair for pair in PASSED_OVER if is_valid(*pair)] == []
 

@@ -12,13 +12,13 @@ import msgspec
 from msgspec import Struct
 
 from app.domain import Target
-from app.gateway.translate import Folding, editor
-from providers.catalogue import build
-from providers.chat import Usage
-from providers.dialect import Ask, Edited, Stamp
+from app.gateway.response_translation.translate import StreamAssembler, make_stream_editor
+from providers.canonical.chat import Usage
+from providers.canonical.errors import NarthexError, UpstreamError
+from providers.canonical.raw_json import SSEDecoder, sse_frame
+from providers.catalogue import build_provider
+from providers.dialect import InboundRequest, OutboundResponse, ResponseMeta
 from providers.dialects.openai_chat import OpenAIChat
-from providers.errors import NarthexError, UpstreamError
-from providers.wire import Frames, frame
 from tests.laws.asking import sent
 
 CASES = Path(__file__).parent / "cases"
@@ -85,7 +85,7 @@ def cases() -> dict[str, Case]:
 
 
 def play(case: Case) -> Played:
-    """As app/gateway/attempt.py and serve.py do it, without the waiting."""
+    """As app/gateway/attempts.py and serve.py do it, without the waiting."""
     played = Played()
     try:
         _play(case, played)
@@ -95,46 +95,46 @@ def play(case: Case) -> Played:
 
 
 def _play(case: Case, played: Played) -> None:
-    ask = DIALECT.open(json.dumps(case.asked).encode())
-    provider = build(case.provider.adapter, "host", case.provider.options).at_version(case.provider.version)
+    ask = DIALECT.parse_request(json.dumps(case.asked).encode())
+    provider = build_provider(case.provider.adapter, "host", case.provider.options).at_version(case.provider.version)
     prepared = sent(ask, provider, Target("host", "acme/paint-7b"), lambda field: "all" in case.drop or field in case.drop)
     played.sent, played.dropped = json.loads(prepared.raw), prepared.dropped
     assert case.engine is not None, "the case says nothing of the engine, and the engine was asked"
     answer = case.engine
     if answer.status != 200:
         raise provider.read_error(answer.status, answer.headers, _raw(answer))
-    stamp = Stamp("INFERENCE", "EPISODE", ask.model, 1, ask.wants_usage)
+    stamp = ResponseMeta("INFERENCE", "EPISODE", ask.model, 1, ask.wants_usage)
     if ask.stream:
         _stream(ask, answer, stamp, played)
         return
-    edited = _folded(answer, stamp) if answer.frames is not None else DIALECT.edit(_raw(answer), stamp)
+    edited = _folded(answer, stamp) if answer.frames is not None else DIALECT.edit_response(_raw(answer), stamp)
     played.reply, played.usage, played.finish_reason = json.loads(edited.raw), edited.usage, edited.finish_reason
 
 
-def _stream(ask: Ask, answer: Answer, stamp: Stamp, played: Played) -> None:
-    editing = editor(DIALECT, DIALECT, stamp, streamed=answer.frames is not None)
+def _stream(ask: InboundRequest, answer: Answer, stamp: ResponseMeta, played: Played) -> None:
+    editing = make_stream_editor(DIALECT, DIALECT, stamp, streamed=answer.frames is not None)
     out = editing.feed(_raw(answer))
     if not out and editing.failure is not None:
         raise editing.failure
     try:
-        out += editing.end()
+        out += editing.finish()
         played.done = True
     except UpstreamError as error:
         out += DIALECT.write_error_frame(error)
         played.fails = type(error).__name__
-    datas = Frames().feed(out)
+    datas = SSEDecoder().feed(out)
     assert (datas[-1] == b"[DONE]") == played.done
     played.reply = [json.loads(data) for data in datas if data != b"[DONE]"]
     played.usage, played.finish_reason = editing.usage, editing.finish_reason
 
 
-def _folded(answer: Answer, stamp: Stamp) -> Edited:
-    folding = Folding(DIALECT, DIALECT, stamp)
+def _folded(answer: Answer, stamp: ResponseMeta) -> OutboundResponse:
+    folding = StreamAssembler(DIALECT, DIALECT, stamp)
     folding.feed(_raw(answer))
-    return folding.end()
+    return folding.finish()
 
 
 def _raw(answer: Answer) -> bytes:
     if answer.frames is None:
         return answer.body.encode() if isinstance(answer.body, str) else json.dumps(answer.body).encode()
-    return b"".join(frame(each.encode() if isinstance(each, str) else json.dumps(each).encode()) for each in answer.frames)
+    return b"".join(sse_frame(each.encode() if isinstance(each, str) else json.dumps(each).encode()) for each in answer.frames)

@@ -13,13 +13,13 @@ import pytest
 from msgspec import Struct
 
 from app.domain import Target
-from providers.chat import Choice, Reasoning, Refusal, Text, ToolCall, Usage
-from providers.dialect import Edited, Stamp
+from providers.adapters.provider import Provider
+from providers.canonical.chat import Choice, Reasoning, Refusal, Text, ToolCall, Usage
+from providers.canonical.errors import CredentialRefused, InvalidRequest, Overloaded, UpstreamNotFound, UpstreamRejected
+from providers.canonical.events import assemble_response
+from providers.canonical.upstream_errors import mask_credentials
+from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.openai_chat import OpenAIChat
-from providers.errors import CredentialRefused, Malformed, Missing, Overloaded, Refused
-from providers.events import fold
-from providers.provider import Provider
-from providers.told import masked
 from tests.laws.asking import sent
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "exchanges"
@@ -27,7 +27,9 @@ if not FOLDER.is_dir():
     pytest.skip("the recordings of real hosts (../shared/exchanges) are not on this machine", allow_module_level=True)
 
 DIALECT = OpenAIChat()
-STAMP = Stamp("01990000-0000-7000-8000-00000000000a", "01990000-0000-7000-8000-00000000000b", "a name", 1_790_000_000, wants_usage=True)
+STAMP = ResponseMeta(
+    "01990000-0000-7000-8000-00000000000a", "01990000-0000-7000-8000-00000000000b", "a name", 1_790_000_000, wants_usage=True
+)
 OURS = frozenset({"id", "model", "episode_id", "usage"})
 
 # Requests that are wrong by themselves, as the recorded host found too: where we say the fault is.
@@ -39,7 +41,7 @@ SAID_WITHOUT_WORDS = {
 # Hosts that count reasoning beside the output, and not within it as everybody else.
 REASONING_BESIDE_OUTPUT = {"xai"}
 
-ERRORS: Mapping[int, type[Exception]] = {400: Refused, 401: CredentialRefused, 404: Missing, 429: Overloaded}
+ERRORS: Mapping[int, type[Exception]] = {400: UpstreamRejected, 401: CredentialRefused, 404: UpstreamNotFound, 429: Overloaded}
 
 
 class Recording(Struct, frozen=True):
@@ -92,11 +94,11 @@ def test_every_recording_is_played() -> None:
 def test_the_request_is_an_ask_and_goes_on_as_it_came(recording: Recording) -> None:
     raw = json.dumps(recording.asked).encode()
     if recording.name in WRONG_REQUESTS:
-        with pytest.raises(Malformed) as refused:
-            DIALECT.open(raw)
+        with pytest.raises(InvalidRequest) as refused:
+            DIALECT.parse_request(raw)
         assert refused.value.param == WRONG_REQUESTS[recording.name]
         return
-    ask = DIALECT.open(raw)
+    ask = DIALECT.parse_request(raw)
     assert (ask.model, ask.stream) == (recording.asked["model"], recording.asked.get("stream", False))
     prepared = sent(ask, Provider("host", {}), Target("host", "theirs"))
     assert prepared.dropped == []
@@ -109,7 +111,7 @@ def test_the_request_is_an_ask_and_goes_on_as_it_came(recording: Recording) -> N
 
 @pytest.mark.parametrize("recording", WHOLE, ids=name)
 def test_a_whole_answer_passes_untouched(recording: Recording) -> None:
-    edited = DIALECT.edit(recording.raw, STAMP)
+    edited = DIALECT.edit_response(recording.raw, STAMP)
     told = json.loads(edited.raw)
     assert told == {
         "system_fingerprint": "",
@@ -146,9 +148,9 @@ def test_a_whole_answer_keeps_its_meaning(recording: Recording) -> None:
 
 @pytest.mark.parametrize("recording", STREAMED, ids=name)
 def test_a_stream_passes_untouched_however_it_is_cut(recording: Recording) -> None:
-    editor = DIALECT.editor(STAMP)
+    editor = DIALECT.stream_editor(STAMP)
     out = b"".join([editor.feed(block) for block in split(recording)])
-    frames = told_in(out + editor.end())
+    frames = told_in(out + editor.finish())
     spoken = [each for each in finishing_once(recording.chunks) if each["choices"] or not each.get("usage")]
     counting = [each for each in recording.chunks if not each["choices"] and each.get("usage")]
     assert len(frames) == len(spoken)
@@ -171,16 +173,16 @@ def test_a_stream_passes_untouched_however_it_is_cut(recording: Recording) -> No
     assert [bool(choice.get("finish_reason")) for frame in frames if "usage" in frame for choice in frame["choices"]] == [True]
     assert editor.usage == counted(last)
     assert editor.finish_reason == streamed(recording.chunks)[0][1]
-    in_bounds(Edited(b"", editor.usage, editor.finish_reason))
+    in_bounds(OutboundResponse(b"", editor.usage, editor.finish_reason))
 
 
 @pytest.mark.parametrize("recording", STREAMED, ids=name)
 def test_a_stream_is_read_as_the_editor_tells_it(recording: Recording) -> None:
-    editor = DIALECT.editor(STAMP)
-    out = editor.feed(recording.raw) + editor.end()
+    editor = DIALECT.stream_editor(STAMP)
+    out = editor.feed(recording.raw) + editor.finish()
     for blocks in (split(recording), [out]):
-        reader = DIALECT.reader()
-        answer = fold([event for block in blocks for event in reader.feed(block)] + [*reader.end()])
+        reader = DIALECT.stream_reader()
+        answer = assemble_response([event for block in blocks for event in reader.feed(block)] + [*reader.finish()])
         assert [(summed(choice)) for choice in answer.choices] == [
             streamed(recording.chunks)[at] for at in sorted(streamed(recording.chunks))
         ]
@@ -191,13 +193,13 @@ def test_a_stream_is_read_as_the_editor_tells_it(recording: Recording) -> None:
 def test_an_error_becomes_ours_and_keeps_its_message(recording: Recording) -> None:
     error = Provider("host", {}).read_error(recording.status, recording.headers, recording.raw)
     assert type(error) is ERRORS[recording.status]
-    assert error.told == recording.status
+    assert error.upstream_status == recording.status
     assert error.status == (502 if recording.status == 401 else recording.status)
     inner: Any = recording.body.get("error", recording.body)
     message: str = inner if isinstance(inner, str) else inner.get("message") or inner["detail"]
     # OpenRouter tells what the host said that it asked.
     beside: dict[str, Any] = {} if isinstance(inner, str) else inner.get("metadata") or {}
-    assert error.message.endswith(masked(f"{message}: {beside['raw']}" if "raw" in beside else message))
+    assert error.message.endswith(mask_credentials(f"{message}: {beside['raw']}" if "raw" in beside else message))
     told = json.loads(DIALECT.write_error(error))["error"]
     assert (told["message"], told["code"]) == (error.message, error.status)
 
@@ -288,7 +290,7 @@ def counted(usage: dict[str, Any]) -> Usage:
     )
 
 
-def in_bounds(edited: Edited) -> None:
+def in_bounds(edited: OutboundResponse) -> None:
     usage = edited.usage
     assert usage is not None
     assert usage.input is not None

@@ -12,14 +12,28 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from providers.chat import Audio, ChatRequest, Choice, File, Image, Inline, Message, Refusal, Text, Tool, ToolCall, ToolResult, Usage
-from providers.dialect import Concessions
+from providers.canonical.chat import (
+    Audio,
+    ChatRequest,
+    Choice,
+    File,
+    Image,
+    Inline,
+    Message,
+    Refusal,
+    Text,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from providers.canonical.errors import InvalidRequest, Unsupported
+from providers.canonical.events import assemble_response
+from providers.canonical.media import inline_media, media_urls
+from providers.canonical.raw_json import Body
+from providers.dialect import DropPolicy
 from providers.dialects.catalogue import CHAT_DIALECTS
-from providers.errors import Malformed, Unsupported
-from providers.events import fold
-from providers.guided import JsonSchema
-from providers.media import addresses, inlined
-from providers.wire import Body
+from providers.structured_output import JsonSchema
 from tests.conformance.crossing import CALLERS, crossed
 from tests.conformance.expected import summary
 from tests.conformance.situations import ALL, ANTHROPIC, CHAT, RESPONSES
@@ -75,8 +89,8 @@ def test_an_answer_means_the_same_to_every_caller(recording: Recording, caller: 
     """Heard through the caller's official SDK: its parts as they are when they are sent back with the next request."""
     target = CHAT_DIALECTS[recording.dialect]
     if recording.streamed:
-        reader = target.reader()
-        told = fold([*reader.feed(recording.raw), *reader.end()])
+        reader = target.stream_reader()
+        told = assemble_response([*reader.feed(recording.raw), *reader.finish()])
     else:
         told = target.read_response(recording.raw)
     (choice,) = told.choices
@@ -86,7 +100,7 @@ def test_an_answer_means_the_same_to_every_caller(recording: Recording, caller: 
         taken = sdk.take(answer, streamed=streamed)
         loss = LOSSES.get((recording.name, caller))
         expected = choice if loss is None else loss(choice, streamed)
-        asked = dialect.open(json.dumps(sdk.next_ask(taken)).encode())
+        asked = dialect.parse_request(json.dumps(sdk.next_ask(taken)).encode())
         back = [each for each in dialect.read_request(asked.body).messages if each.role == "assistant"]
         assert [part for message in back for part in summary(message, caller)] == summary(Message("assistant", expected.parts), caller)
         heard = dialect.read_response(taken.model_dump_json(exclude_unset=True).encode())
@@ -189,13 +203,15 @@ def test_a_request_is_carried_to_every_target_or_refused_by_name(recording: Reco
     ours, theirs = CHAT_DIALECTS[recording.dialect], CHAT_DIALECTS[target]
     raw = json.dumps(recording.asked).encode()
     if recording.name in WRONG:
-        with pytest.raises(Malformed) as wrong:
-            ours.open(raw)
+        with pytest.raises(InvalidRequest) as wrong:
+            ours.parse_request(raw)
         assert wrong.value.param == WRONG[recording.name]
         return
-    chat = ours.read_request(ours.open(raw).body)
-    chat = inlined(chat, theirs.only_bytes, {each: Inline("application/pdf", "JVBE") for each in addresses(chat, theirs.only_bytes)})
-    concessions = Concessions(lambda _: False, ours.words, "the target")
+    chat = ours.read_request(ours.parse_request(raw).body)
+    chat = inline_media(
+        chat, theirs.inline_media_kinds, {each: Inline("application/pdf", "JVBE") for each in media_urls(chat, theirs.inline_media_kinds)}
+    )
+    concessions = DropPolicy(lambda _: False, ours.field_names, "the target")
     refused = REFUSED.get((recording.name, target))
     if refused is not None:
         with pytest.raises(Unsupported) as told:
@@ -204,7 +220,7 @@ def test_a_request_is_carried_to_every_target_or_refused_by_name(recording: Reco
         return
     body = theirs.write_request(chat, concessions)
     assert sorted(concessions.dropped) == sorted(DROPPED.get((recording.name, target), ()))
-    again = theirs.read_request(theirs.open(Body({"max_tokens": 1000, **body}).write()).body)
+    again = theirs.read_request(theirs.parse_request(Body({"max_tokens": 1000, **body}).write()).body)
     asked, carried = said(chat, target), said(again, target)
     if (recording.name, target) in ALONE:
         assert [told[0] for told in carried.pop("messages")] == ["user"] and [told[0] for told in asked.pop("messages")] == ["system"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from providers.dialect import Edited, Stamp
+from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.openai_embeddings import OpenAIEmbeddings
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "exchanges"
@@ -28,12 +28,14 @@ def recordings() -> list[tuple[str, dict[str, Any]]]:
 ALL = recordings()
 
 
-def edited(told: dict[str, Any], encoding_format: str) -> tuple[Any, Edited]:
+def edited(told: dict[str, Any], encoding_format: str) -> tuple[Any, OutboundResponse]:
     asked = {**told["request_body"], "encoding_format": encoding_format}
     if any("was cut to its first" in note for note in told.get("notes", ())):
         asked.pop("dimensions", None)  # those who recorded it shortened the vector
-    ask = OpenAIEmbeddings().open(json.dumps(asked).encode())
-    made = OpenAIEmbeddings().edit(json.dumps(told["response_body"]).encode(), Stamp("id", "episode", "a name", 0, True, ask.body))
+    ask = OpenAIEmbeddings().parse_request(json.dumps(asked).encode())
+    made = OpenAIEmbeddings().edit_response(
+        json.dumps(told["response_body"]).encode(), ResponseMeta("id", "episode", "a name", 0, True, ask.body)
+    )
     return json.loads(made.raw), made
 
 

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from providers.chat import ChatResponse, Opaque, Part, Reasoning, Text, ToolCall, Usage
-from providers.dialect import Ask, Concessions, Stamp
+from providers.canonical.chat import ChatResponse, Opaque, Part, Reasoning, Text, ToolCall, Usage
+from providers.canonical.errors import CredentialRefused, InvalidRequest, UpstreamNotFound, UpstreamRejected
+from providers.canonical.events import Event, assemble_response, response_events
+from providers.canonical.raw_json import Body
+from providers.canonical.upstream_errors import mask_credentials
+from providers.dialect import DropPolicy, InboundRequest, ResponseMeta
 from providers.dialects.anthropic_count_tokens import AnthropicCountTokens
 from providers.dialects.anthropic_messages import AnthropicMessages
-from providers.errors import CredentialRefused, Malformed, Missing, Refused
-from providers.events import Event, fold, unfold
-from providers.hosted.anthropic import Anthropic
-from providers.told import masked
-from providers.wire import Body
+from providers.hosted.anthropic.adapter import Anthropic
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "exchanges"
 if not FOLDER.is_dir():
@@ -28,7 +28,9 @@ if not FOLDER.is_dir():
 
 DIALECT = AnthropicMessages()
 COUNT = AnthropicCountTokens()
-STAMP = Stamp("01990000-0000-7000-8000-00000000000a", "01990000-0000-7000-8000-00000000000b", "a name", 1_790_000_000, wants_usage=True)
+STAMP = ResponseMeta(
+    "01990000-0000-7000-8000-00000000000a", "01990000-0000-7000-8000-00000000000b", "a name", 1_790_000_000, wants_usage=True
+)
 
 # Requests that are wrong by themselves, as Anthropic found too: where we say the fault is.
 WRONG_REQUESTS = {
@@ -36,7 +38,7 @@ WRONG_REQUESTS = {
     "anthropic/33-error-400-b": "tools.0.input_schema",
     "anthropic/34-error-400-c": "tools.0.input_schema.type",
 }
-ERRORS: dict[int, type[Exception]] = {400: Refused, 401: CredentialRefused, 404: Missing}
+ERRORS: dict[int, type[Exception]] = {400: UpstreamRejected, 401: CredentialRefused, 404: UpstreamNotFound}
 REASONS = {"end_turn": "stop", "stop_sequence": "stop", "tool_use": "tool_calls", "max_tokens": "length"}
 
 
@@ -90,19 +92,19 @@ def test_every_recording_is_played() -> None:
     assert WRONG_REQUESTS.keys() <= {each.name for each in ASKED}
 
 
-def opened(recording: Recording) -> Ask:
-    return DIALECT.open(json.dumps(recording.asked).encode())
+def opened(recording: Recording) -> InboundRequest:
+    return DIALECT.parse_request(json.dumps(recording.asked).encode())
 
 
-def conceding() -> Concessions:
+def conceding() -> DropPolicy:
     """Lets nothing go: whatever is refused fails the test."""
-    return Concessions(lambda _: False, DIALECT.words, "a host")
+    return DropPolicy(lambda _: False, DIALECT.field_names, "a host")
 
 
 @pytest.mark.parametrize("recording", ASKED, ids=name)
 def test_the_request_is_an_ask_and_means_what_it_says(recording: Recording) -> None:
     if recording.name in WRONG_REQUESTS:
-        with pytest.raises(Malformed) as refused:
+        with pytest.raises(InvalidRequest) as refused:
             opened(recording)
         assert refused.value.param == WRONG_REQUESTS[recording.name]
         return
@@ -131,16 +133,16 @@ def plain(said: Any) -> Any:
 
 @pytest.mark.parametrize("recording", COUNTS, ids=name)
 def test_a_count_passes_untouched(recording: Recording) -> None:
-    ask = COUNT.open(json.dumps(recording.asked).encode())
+    ask = COUNT.parse_request(json.dumps(recording.asked).encode())
     assert (ask.model, ask.stream, ask.output_tokens) == (recording.asked["model"], False, 0)
-    edited = COUNT.edit(recording.raw, STAMP)
+    edited = COUNT.edit_response(recording.raw, STAMP)
     assert json.loads(edited.raw) == recording.body
     assert edited.usage == Usage(0, 0)
 
 
 @pytest.mark.parametrize("recording", WHOLE, ids=name)
 def test_a_whole_answer_passes_untouched(recording: Recording) -> None:
-    edited = DIALECT.edit(recording.raw, STAMP)
+    edited = DIALECT.edit_response(recording.raw, STAMP)
     assert json.loads(edited.raw) == {**recording.body, "id": "msg_" + STAMP.id, "model": STAMP.model}
     assert edited.usage == counted(recording.body["usage"])
     assert edited.finish_reason == REASONS[recording.body["stop_reason"]]
@@ -155,7 +157,7 @@ def test_a_whole_answer_is_read_and_streams_as_it_reads(recording: Recording) ->
     assert answer.usage == counted(recording.body["usage"])
     again = DIALECT.read_response(DIALECT.write_response(answer, STAMP))
     assert named(again) == named(answer)
-    assert named(fold(read([written(answer)]))) == named(answer)
+    assert named(assemble_response(read([written(answer)]))) == named(answer)
 
 
 def named(answer: ChatResponse) -> Any:
@@ -163,21 +165,21 @@ def named(answer: ChatResponse) -> Any:
 
 
 def written(answer: ChatResponse) -> bytes:
-    writer = DIALECT.writer(STAMP)
-    return b"".join([writer.feed(event) for event in unfold(answer)]) + writer.end()
+    writer = DIALECT.stream_writer(STAMP)
+    return b"".join([writer.feed(event) for event in response_events(answer)]) + writer.finish()
 
 
 def read(blocks: Iterable[bytes]) -> list[Event]:
-    reader = DIALECT.reader()
-    return [event for block in blocks for event in reader.feed(block)] + list(reader.end())
+    reader = DIALECT.stream_reader()
+    return [event for block in blocks for event in reader.feed(block)] + list(reader.finish())
 
 
 @pytest.mark.parametrize("recording", STREAMED, ids=name)
 def test_a_stream_passes_untouched_however_it_is_cut(recording: Recording) -> None:
-    editor = DIALECT.editor(STAMP)
+    editor = DIALECT.stream_editor(STAMP)
     before = b"".join([editor.feed(block) for block in split(recording)])
     assert b"message_stop" not in before and b"event: message_delta" not in before
-    out = before + editor.end()
+    out = before + editor.finish()
     told = events_in(out)
     assert [each["type"] for each in told] == [each["type"] for each in recording.told]
     start: dict[str, Any] = recording.told[0]["message"]
@@ -191,21 +193,21 @@ def test_a_stream_passes_untouched_however_it_is_cut(recording: Recording) -> No
 
 @pytest.mark.parametrize("recording", STREAMED, ids=name)
 def test_a_stream_is_read_as_the_editor_tells_it(recording: Recording) -> None:
-    editor = DIALECT.editor(STAMP)
-    out = editor.feed(recording.raw) + editor.end()
+    editor = DIALECT.stream_editor(STAMP)
+    out = editor.feed(recording.raw) + editor.finish()
     for blocks in (split(recording), [out]):
-        answer = fold(read(blocks))
+        answer = assemble_response(read(blocks))
         assert [summed(part) for part in answer.choices[0].parts] == streamed(recording.told)
         assert answer.choices[0].finish_reason == editor.finish_reason
         assert answer.usage == editor.usage
-        assert named(fold(read([written(answer)]))) == named(answer)
+        assert named(assemble_response(read([written(answer)]))) == named(answer)
 
 
 @pytest.mark.parametrize("recording", ERRONEOUS, ids=name)
 def test_an_error_becomes_ours_and_keeps_its_message(recording: Recording) -> None:
     error = Anthropic("host", {}).read_error(recording.status, recording.headers, recording.raw)
     assert type(error) is ERRORS[recording.status]
-    assert error.message.endswith(masked(recording.body["error"]["message"]))
+    assert error.message.endswith(mask_credentials(recording.body["error"]["message"]))
     told = json.loads(DIALECT.write_error(error))
     assert told["error"]["message"] == error.message
     # That our own credential was refused is no fault of the caller's.
@@ -245,7 +247,7 @@ def summed(part: Part) -> Any:
         case Text():
             return "text", part.text
         case Reasoning():
-            return "thinking", part.text, part.seal.data if part.seal else ""
+            return "thinking", part.text, part.opaque_state.data if part.opaque_state else ""
         case ToolCall():
             return "tool_use", part.id, part.name, json.loads(part.arguments)
         case Opaque():

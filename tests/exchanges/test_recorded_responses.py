@@ -14,22 +14,31 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 from openai.types.responses import Response
 
-from providers.chat import Citation, Opaque, Part, Reasoning, Refusal, Seal, Text, ToolCall, Usage
-from providers.dialect import Concessions, Stamp
-from providers.dialects.openai_responses import OpenAIResponses, final_of, input_items, listed_items, output_items, resumed
-from providers.errors import CredentialRefused, Refused
-from providers.events import fold, unfold
-from providers.provider import Provider
-from providers.told import masked
+from providers.adapters.provider import Provider
+from providers.canonical.chat import Citation, Opaque, OpaqueState, Part, Reasoning, Refusal, Text, ToolCall, Usage
+from providers.canonical.errors import CredentialRefused, UpstreamRejected
+from providers.canonical.events import assemble_response, response_events
+from providers.canonical.upstream_errors import mask_credentials
+from providers.dialect import DropPolicy, ResponseMeta
+from providers.dialects.openai_responses import (
+    OpenAIResponses,
+    final_response,
+    list_input_items,
+    output_items,
+    prepend_items,
+    write_input_items,
+)
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "exchanges"
 if not FOLDER.is_dir():
     pytest.skip("the recordings of real hosts (../shared/exchanges) are not on this machine", allow_module_level=True)
 
 DIALECT = OpenAIResponses()
-STAMP = Stamp("01990000-0000-7000-8000-00000000000a", "01990000-0000-7000-8000-00000000000b", "a name", 1_790_000_000, wants_usage=True)
+STAMP = ResponseMeta(
+    "01990000-0000-7000-8000-00000000000a", "01990000-0000-7000-8000-00000000000b", "a name", 1_790_000_000, wants_usage=True
+)
 OURS = frozenset({"id", "model", "previous_response_id", "store"})
-ERRORS: Mapping[int, type[Exception]] = {400: Refused, 401: CredentialRefused}
+ERRORS: Mapping[int, type[Exception]] = {400: UpstreamRejected, 401: CredentialRefused}
 # Times with a fraction, which strict clients refuse, are told without.
 FRACTIONS = {"aws_bedrock/29-mantle-responses"}
 
@@ -58,8 +67,8 @@ class Recording(Struct, frozen=True):
         return self.events[-1]["response"] if isinstance(self.body, str) else self.body
 
     @property
-    def stamp(self) -> Stamp:
-        return replace(STAMP, asked=DIALECT.open(json.dumps(self.asked).encode()).body)
+    def stamp(self) -> ResponseMeta:
+        return replace(STAMP, request_body=DIALECT.parse_request(json.dumps(self.asked).encode()).body)
 
 
 def recordings() -> list[Recording]:
@@ -93,27 +102,27 @@ def test_every_recording_is_played() -> None:
 
 @pytest.mark.parametrize("recording", ALL, ids=name)
 def test_the_request_is_an_ask_and_keeps_its_meaning(recording: Recording) -> None:
-    ask = DIALECT.open(json.dumps(recording.asked).encode())
+    ask = DIALECT.parse_request(json.dumps(recording.asked).encode())
     assert (ask.model, ask.stream) == (recording.asked["model"], recording.asked.get("stream", False))
     chat = DIALECT.read_request(ask.body)
     assert chat.extra == {}
-    concessions = Concessions(nothing, DIALECT.words, "a target")
-    again = DIALECT.open(DIALECT.write_request(chat, concessions).write())
+    concessions = DropPolicy(nothing, DIALECT.field_names, "a target")
+    again = DIALECT.parse_request(DIALECT.write_request(chat, concessions).write())
     assert DIALECT.read_request(again.body) == replace(chat, store=False)
     assert concessions.dropped == []
 
 
 @pytest.mark.parametrize("recording", ALL, ids=name)
 def test_a_request_goes_on_as_it_came_but_for_what_the_gateway_keeps(recording: Recording) -> None:
-    body = DIALECT.open(json.dumps(recording.asked).encode()).body
-    DIALECT.prepare(body, recording.asked.get("stream", False), tell_usage=True)
+    body = DIALECT.parse_request(json.dumps(recording.asked).encode()).body
+    DIALECT.prepare_upstream_body(body, recording.asked.get("stream", False), tell_usage=True)
     kept = {"store": False, "stream": recording.asked.get("stream", False), "include": ["reasoning.encrypted_content"]}
     assert json.loads(body.write()) == {**recording.asked, **kept}
 
 
 @pytest.mark.parametrize("recording", WHOLE, ids=name)
 def test_a_whole_answer_passes_untouched(recording: Recording) -> None:
-    edited = DIALECT.edit(recording.raw, recording.stamp)
+    edited = DIALECT.edit_response(recording.raw, recording.stamp)
     told = json.loads(edited.raw)
     is_the_callers(told, recording)
     Response.model_validate(told, strict=True)
@@ -135,17 +144,17 @@ def test_a_whole_answer_keeps_its_meaning(recording: Recording) -> None:
 @pytest.mark.parametrize("recording", [*WHOLE, *STREAMED], ids=name)
 def test_its_stream_says_what_the_whole_answer_does(recording: Recording) -> None:
     answer = DIALECT.read_response(json.dumps(recording.response).encode())
-    writer = DIALECT.writer(recording.stamp)
-    out = b"".join([writer.feed(event) for event in unfold(answer)]) + writer.end()
-    reader = DIALECT.reader()
-    assert fold([*reader.feed(out), *reader.end()]).choices == answer.choices
+    writer = DIALECT.stream_writer(recording.stamp)
+    out = b"".join([writer.feed(event) for event in response_events(answer)]) + writer.finish()
+    reader = DIALECT.stream_reader()
+    assert assemble_response([*reader.feed(out), *reader.finish()]).choices == answer.choices
 
 
 @pytest.mark.parametrize("recording", STREAMED, ids=name)
 def test_a_stream_passes_untouched(recording: Recording) -> None:
-    editor = DIALECT.editor(recording.stamp)
+    editor = DIALECT.stream_editor(recording.stamp)
     before = b"".join([editor.feed(block) for block in split(recording)])
-    last = editor.end()
+    last = editor.finish()
     told = events_of(before + last)
     assert len(events_of(last)) == 1
     assert len(told) == len(recording.events)
@@ -159,14 +168,14 @@ def test_a_stream_passes_untouched(recording: Recording) -> None:
 
 @pytest.mark.parametrize("recording", STREAMED, ids=name)
 def test_a_stream_is_read_as_its_final_answer(recording: Recording) -> None:
-    editor = DIALECT.editor(recording.stamp)
-    out = editor.feed(recording.raw) + editor.end()
-    final = final_of(out)
+    editor = DIALECT.stream_editor(recording.stamp)
+    out = editor.feed(recording.raw) + editor.finish()
+    final = final_response(out)
     assert final is not None
     usage = counted(recording.response["usage"])
     for blocks, expected in ((split(recording), usage), ([out], replace(usage, cache_written=0))):
-        reader = DIALECT.reader()
-        answer = fold([*(event for block in blocks for event in reader.feed(block)), *reader.end()])
+        reader = DIALECT.stream_reader()
+        answer = assemble_response([*(event for block in blocks for event in reader.feed(block)), *reader.finish()])
         assert answer.choices == DIALECT.read_response(final).choices
         assert answer.choices[0].parts == parts(recording.response)
         assert answer.usage == expected
@@ -174,17 +183,17 @@ def test_a_stream_is_read_as_its_final_answer(recording: Recording) -> None:
 
 @pytest.mark.parametrize("recording", [*WHOLE, *STREAMED], ids=name)
 def test_an_answer_can_be_gone_on_from(recording: Recording) -> None:
-    asked = recording.stamp.asked
-    earlier = [*input_items(asked), *output_items(json.dumps(recording.response).encode())]
-    body = DIALECT.open(b'{"model": "m", "input": "and?", "previous_response_id": "resp_1"}').body
-    resumed(body, earlier)
-    chat = DIALECT.read_request(DIALECT.open(body.write()).body)
+    asked = recording.stamp.request_body
+    earlier = [*list_input_items(asked), *output_items(json.dumps(recording.response).encode())]
+    body = DIALECT.parse_request(b'{"model": "m", "input": "and?", "previous_response_id": "resp_1"}').body
+    prepend_items(body, earlier)
+    chat = DIALECT.read_request(DIALECT.parse_request(body.write()).body)
     said = tuple(part for part in chat.messages[-2].parts if not isinstance(part, Opaque))
     assert chat.messages[-2].role == "assistant"
     assert [part.text for part in said if isinstance(part, Text)] == [
         part.text for part in parts(recording.response) if isinstance(part, Text)
     ]
-    assert all(each["id"] for each in listed_items(earlier, "resp_1"))
+    assert all(each["id"] for each in write_input_items(earlier, "resp_1"))
 
 
 @pytest.mark.parametrize("recording", ERRONEOUS, ids=name)
@@ -193,7 +202,7 @@ def test_an_error_becomes_ours_and_keeps_its_message(recording: Recording) -> No
     assert type(error) is ERRORS[recording.status]
     inner: Any = recording.body.get("error", recording.body)
     message: str = inner if isinstance(inner, str) else inner["message"]
-    assert error.message.endswith(masked(message))
+    assert error.message.endswith(mask_credentials(message))
     told = json.loads(DIALECT.write_error(error))["error"]
     assert (told["message"], told["code"]) == (error.message, error.status)
 
@@ -237,7 +246,7 @@ def parts(response: dict[str, Any]) -> tuple[Part, ...]:
                 text = "\n\n".join(each["text"] for each in item.get("content") or item["summary"])
                 sealed = item.get("encrypted_content")
                 if text or sealed:
-                    said.append(Reasoning(text, Seal("openai_responses", sealed) if sealed else None))
+                    said.append(Reasoning(text, OpaqueState("openai_responses", sealed) if sealed else None))
             case "function_call":
                 said.append(ToolCall(item["call_id"], item["name"], item["arguments"]))
             case _:

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from providers.catalogue import build
-from providers.chat import ChatResponse
+from providers.adapters.provider import Provider
+from providers.canonical.chat import ChatResponse
+from providers.canonical.events import ResponseAssembler
+from providers.catalogue import build_provider
 from providers.dialects.catalogue import ENGINE_DIALECTS
-from providers.events import Fold
-from providers.provider import Provider
 from tests.exchanges.hosts.catalogue import HOSTS
 from tests.exchanges.hosts.host import Host
 from tests.exchanges.hosts.recordings import Recording
@@ -20,14 +20,14 @@ STREAMS = [(host, each) for host in HOSTS for each in host.recordings if each.st
 
 
 def read(provider: Provider, dialect: str, blocks: Sequence[bytes]) -> ChatResponse:
-    """As app/gateway/attempt.py does it: frames taken off first, where the host puts some around its stream."""
-    unwrapping, reader, folding = provider.unwrapping(dialect), ENGINE_DIALECTS[dialect].reader(), Fold()
+    """As app/gateway/attempts.py does it: frames taken off first, where the host puts some around its stream."""
+    unwrapping, reader, folding = provider.stream_unwrapper(dialect), ENGINE_DIALECTS[dialect].stream_reader(), ResponseAssembler()
     for block in [*blocks, b""] if unwrapping is not None else blocks:
         for event in reader.feed(block if unwrapping is None else unwrapping.feed(block)):
             folding.feed(event)
-    for event in reader.end():
+    for event in reader.finish():
         folding.feed(event)
-    return folding.end()
+    return folding.finish()
 
 
 def dialect_of(host: Host, recording: Recording, provider: Provider) -> str:
@@ -35,7 +35,7 @@ def dialect_of(host: Host, recording: Recording, provider: Provider) -> str:
     reached = host.reached(recording)
     if reached.dialect is not None:
         return reached.dialect
-    spoken = [name for name in provider.spoken_for(reached.model) if name in ENGINE_DIALECTS]
+    spoken = [name for name in provider.spoken_dialects_for(reached.model) if name in ENGINE_DIALECTS]
     here = "http://127.0.0.1:9"
     places = {name: str(provider.url(here, name, reached.model, True)).removeprefix(here) for name in spoken}
     return next((name for name, place in places.items() if host.path(place) == host.path(recording.path)), spoken[0])
@@ -44,7 +44,7 @@ def dialect_of(host: Host, recording: Recording, provider: Provider) -> str:
 @pytest.mark.parametrize(("host", "recording"), [pytest.param(*each, id=each[1].id) for each in STREAMS])
 def test_however_a_stream_is_cut_the_same_is_read(host: Host, recording: Recording) -> None:
     reached = host.reached(recording)
-    provider = build(reached.adapter, "host", reached.options, "http://127.0.0.1:9")
+    provider = build_provider(reached.adapter, "host", reached.options, "http://127.0.0.1:9")
     dialect = dialect_of(host, recording, provider)
     raw = recording.raw
     whole = read(provider, dialect, [raw])

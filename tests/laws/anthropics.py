@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from providers.chat import (
+from providers.canonical.chat import (
     ChatRequest,
     ChatResponse,
     Choice,
@@ -19,9 +19,9 @@ from providers.chat import (
     Inline,
     Message,
     Opaque,
+    OpaqueState,
     Part,
     Reasoning,
-    Seal,
     Text,
     Thinking,
     Tool,
@@ -32,7 +32,7 @@ from providers.chat import (
     Url,
     Usage,
 )
-from providers.guided import JsonSchema
+from providers.structured_output import JsonSchema
 from tests.laws.chats import STAMP, counts, said, texts, unknown
 
 NAME = "anthropic_messages"
@@ -60,7 +60,7 @@ def page_citation(quote: str, title: str) -> Citation:
 
 
 page_citations = st.builds(page_citation, texts, said)
-own_seals = st.builds(Seal, st.just(NAME), said)
+own_seals = st.builds(OpaqueState, st.just(NAME), said)
 calls = st.builds(ToolCall, id=ids, name=ids, arguments=objects.map(lambda value: json.dumps(value, ensure_ascii=False)))
 OPAQUE: list[dict[str, Any]] = [
     {"type": "redacted_thinking", "data": "c2VhbGVk"},
@@ -171,7 +171,7 @@ def requests(draw: st.DrawFn) -> ChatRequest:
 
 
 # What engines of other dialects put into an answer, and Anthropic's callers carry for them.
-foreign_seals = st.builds(Seal, st.sampled_from(["gemini", "openai_responses"]), said)
+foreign_seals = st.builds(OpaqueState, st.sampled_from(["gemini", "openai_responses"]), said)
 foreign_citations = st.builds(
     Citation,
     origin=st.just("openai_responses"),
@@ -194,7 +194,9 @@ def answers(draw: st.DrawFn) -> ChatResponse:
             | st.builds(Reasoning, texts, st.none() | own_seals | foreign_seals)
             | opaque
             | foreign_opaque
-            | st.builds(ToolCall, id=ids, name=ids, arguments=calls.map(lambda call: call.arguments), seal=st.none() | foreign_seals),
+            | st.builds(
+                ToolCall, id=ids, name=ids, arguments=calls.map(lambda call: call.arguments), opaque_state=st.none() | foreign_seals
+            ),
             max_size=4,
         )
     )
@@ -221,7 +223,7 @@ def answers(draw: st.DrawFn) -> ChatResponse:
         cache_written_hour=hour,
         tier="priority" if tier == "priority" else None,
     )
-    choice = Choice(tuple(unique.values()), reason, told=told, stop_sequence=sequence)
+    choice = Choice(tuple(unique.values()), reason, upstream_finish_reason=told, stop_sequence=sequence)
     return ChatResponse((choice,), STAMP.model, usage=usage, service_tier=tier)
 
 

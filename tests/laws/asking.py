@@ -3,16 +3,16 @@
 from collections.abc import Callable
 
 from app.domain import Target
-from app.gateway.asked import Asked, Prepared
-from app.gateway.media import Media
+from app.gateway.media.fetcher import MediaFetcher
+from app.gateway.request_translation.translator import RequestTranslator, TranslatedRequest
 from app.settings import Settings
-from providers.dialect import Ask
+from providers.adapters.provider import Provider
+from providers.dialect import InboundRequest
 from providers.dialects.catalogue import DIALECTS
-from providers.guided import read_constraint
-from providers.provider import Provider
+from providers.structured_output import read_constraint
 
 # One for all: it reads the system's certificates.
-MEDIA = Media(Settings())
+MEDIA = MediaFetcher(Settings())
 
 
 def nothing(_: str) -> bool:
@@ -23,10 +23,10 @@ def everything(_: str) -> bool:
     return True
 
 
-def sent(ask: Ask, provider: Provider, target: Target, may_drop: Callable[[str], bool] = nothing) -> Prepared:
+def sent(ask: InboundRequest, provider: Provider, target: Target, may_drop: Callable[[str], bool] = nothing) -> TranslatedRequest:
     """In the ask's own dialect: an edit of its bytes."""
-    prepared = Asked(ask, b"", DIALECTS[ask.dialect], MEDIA, may_drop, constraint=read_constraint(ask.dialect, ask.body)).edited(
-        provider, target
-    )
+    prepared = RequestTranslator(
+        ask, b"", DIALECTS[ask.dialect], MEDIA, may_drop, constraint=read_constraint(ask.dialect, ask.body)
+    ).edit_request(provider, target)
     assert prepared is not None
     return prepared

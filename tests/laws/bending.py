@@ -4,16 +4,16 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from providers.guided import Guiding, read_constraint
-from providers.provider import Provider
-from providers.wire import Body
+from providers.adapters.provider import Provider
+from providers.canonical.raw_json import Body
+from providers.structured_output import ConstraintPlan, read_constraint
 from tests.laws.asking import nothing
 
 
 def bent(
     provider: Provider, fields: dict[str, Any], may_drop: Callable[[str], bool] = nothing, dialect: str = "openai_chat"
-) -> tuple[dict[str, Any], list[str], Guiding | None]:
+) -> tuple[dict[str, Any], list[str], ConstraintPlan | None]:
     """The body as it is sent, what was dropped of it, and how what constrains the answer was asked for."""
     body = Body.read(json.dumps(fields).encode())
-    told = provider.bend(body, dialect, may_drop, read_constraint(dialect, body))
-    return json.loads(body.write()), told.dropped, told.guiding
+    told = provider.adapt_request(body, dialect, may_drop, read_constraint(dialect, body))
+    return json.loads(body.write()), told.dropped, told.constraint_plan

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 
-from providers import guided
-from providers.chat import (
+from providers import structured_output
+from providers.canonical.chat import (
     Audio,
     ChatRequest,
     ChatResponse,
@@ -25,11 +25,11 @@ from providers.chat import (
     Inline,
     Message,
     Opaque,
+    OpaqueState,
     Part,
     Reasoning,
     Refusal,
     Role,
-    Seal,
     Text,
     Thinking,
     Tool,
@@ -40,19 +40,19 @@ from providers.chat import (
     Url,
     Usage,
 )
-from providers.dialect import Stamp
-from providers.wire import Frames
+from providers.canonical.raw_json import SSEDecoder
+from providers.dialect import ResponseMeta
 
 bounded = settings(max_examples=60, deadline=None)
 
-STAMP = Stamp(
+STAMP = ResponseMeta(
     id="01990000-0000-7000-8000-00000000000a",
     episode_id="01990000-0000-7000-8000-00000000000b",
     model="a name",
     created=1_790_000_000,
     wants_usage=True,
 )
-SILENT = Stamp(STAMP.id, STAMP.episode_id, STAMP.model, STAMP.created, wants_usage=False)
+SILENT = ResponseMeta(STAMP.id, STAMP.episode_id, STAMP.model, STAMP.created, wants_usage=False)
 
 # Half of a surrogate pair is no Unicode text: test_wire.py tries those.
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
@@ -75,8 +75,8 @@ entries = st.tuples(texts, st.floats(-20, 0)).map(
     lambda told: Raw(json.dumps({"token": told[0], "logprob": told[1]}, ensure_ascii=False).encode())
 )
 # What another dialect than OpenAI's mints, and what OpenAI's own hosts do.
-foreign_seals = st.builds(Seal, st.sampled_from(["anthropic_messages", "gemini", "openai_responses"]), said)
-own_seals = st.builds(Seal, st.just("openai_chat"), said.filter(lambda text: not text.startswith(("nx1.", "{"))))
+foreign_seals = st.builds(OpaqueState, st.sampled_from(["anthropic_messages", "gemini", "openai_responses"]), said)
+own_seals = st.builds(OpaqueState, st.just("openai_chat"), said.filter(lambda text: not text.startswith(("nx1.", "{"))))
 seals = foreign_seals | own_seals
 opaques = st.builds(
     Opaque,
@@ -85,7 +85,7 @@ opaques = st.builds(
         lambda told: Raw(json.dumps(told).encode())
     ),
 )
-calls = st.builds(ToolCall, id=said, name=said, arguments=texts, custom=st.booleans(), seal=st.none() | seals)
+calls = st.builds(ToolCall, id=said, name=said, arguments=texts, custom=st.booleans(), opaque_state=st.none() | seals)
 
 
 @st.composite
@@ -254,9 +254,9 @@ def cuts(draw: st.DrawFn, whole: bytes) -> list[bytes]:
 
 def told(out: bytes) -> list[dict[str, Any]]:
     """The frames that a caller got; they must be as plainly framed as the official SDKs need, and end with [DONE]."""
-    frames = Frames()
+    frames = SSEDecoder()
     datas = frames.feed(out)
-    assert frames.end() == []
+    assert frames.finish() == []
     assert datas[-1] == b"[DONE]"
     assert datas.count(b"[DONE]") == 1
     assert out == b"".join(b"data: " + data + b"\n\n" for data in datas)
@@ -298,7 +298,7 @@ contents = st.lists(written_texts | images | files | recordings | videos, min_si
 def said_by_assistants(draw: st.DrawFn) -> tuple[Content, ...]:
     """As a client gives an answer of ours back, or writes one itself."""
     parts: list[Content] = [*draw(st.lists(st.builds(Reasoning, texts, own_seals) | kinds[Reasoning], max_size=2))]
-    if len(parts) > 1 and not any(isinstance(part, Reasoning) and part.seal for part in parts):
+    if len(parts) > 1 and not any(isinstance(part, Reasoning) and part.opaque_state for part in parts):
         parts.pop()
     parts += draw(st.lists(cited() if draw(st.booleans()) else written_texts, max_size=1))
     parts += draw(st.lists(kinds[Refusal], max_size=1))
@@ -334,12 +334,12 @@ choosing = st.builds(ToolChoice, st.sampled_from(["auto", "none", "required"])) 
     ToolChoice, st.sampled_from(["auto", "required"]), allowed=st.lists(names, min_size=1, max_size=2).map(tuple)
 )
 outputs = st.one_of(
-    st.builds(guided.JsonObject),
-    st.builds(guided.JsonSchema, schemas, names, st.none() | texts, st.none() | st.booleans()),
-    st.builds(guided.Regex, said),
-    st.builds(guided.Choice, st.lists(said, min_size=1, max_size=3).map(tuple)),
-    st.builds(guided.Grammar, said),
-    st.just(guided.StructuralTag('{"type":"structural_tag","format":{"type":"any_text"}}')),
+    st.builds(structured_output.JsonObject),
+    st.builds(structured_output.JsonSchema, schemas, names, st.none() | texts, st.none() | st.booleans()),
+    st.builds(structured_output.Regex, said),
+    st.builds(structured_output.Choice, st.lists(said, min_size=1, max_size=3).map(tuple)),
+    st.builds(structured_output.Grammar, said),
+    st.just(structured_output.StructuralTag('{"type":"structural_tag","format":{"type":"any_text"}}')),
 )
 
 

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from app.domain import Target
-from app.gateway.asked import Asked, Prepared
+from app.gateway.request_translation.translator import RequestTranslator, TranslatedRequest
+from providers.adapters.provider import Provider
+from providers.canonical.errors import Unsupported
 from providers.dialects.catalogue import DIALECTS
-from providers.errors import Unsupported
-from providers.guided import read_constraint
-from providers.provider import Provider
+from providers.structured_output import read_constraint
 from tests.laws.asking import MEDIA, everything, nothing
 
 HI: Any = [{"role": "user", "content": "Hello!"}]
@@ -126,17 +126,19 @@ def sent(provider: Provider, fields: Mapping[str, Any], *, drop: Callable[[str],
     return json.loads(prepared.raw), prepared.dropped
 
 
-def prepare(provider: Provider, caller: str, raw: bytes, *, drop: Callable[[str], bool] | bool = False, model: str = "m") -> Prepared:
+def prepare(
+    provider: Provider, caller: str, raw: bytes, *, drop: Callable[[str], bool] | bool = False, model: str = "m"
+) -> TranslatedRequest:
     dialect = DIALECTS[caller]
-    ask = dialect.open(raw)
+    ask = dialect.parse_request(raw)
     leave = drop if callable(drop) else everything if drop else nothing
-    asked = Asked(ask, raw, dialect, MEDIA, leave, constraint=read_constraint(caller, ask.body), id="ID")
+    asked = RequestTranslator(ask, raw, dialect, MEDIA, leave, constraint=read_constraint(caller, ask.body), inference_id="ID")
     target = Target(provider.configured_as, model)
-    (theirs,) = asked.dialects(provider, provider.spoken)[:1]
-    edited = asked.edited(provider, target) if theirs is dialect else None
+    (theirs,) = asked.candidate_dialects(provider, provider.spoken_dialects)[:1]
+    edited = asked.edit_request(provider, target) if theirs is dialect else None
     if edited is not None:
         return edited
-    crossing = asked.crossed(theirs, provider, target)
+    crossing = asked.translate_chat(theirs, provider, target)
     try:
         crossing.send(None)
     except StopIteration as done:

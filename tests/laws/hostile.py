@@ -14,7 +14,7 @@ import httpx
 import pytest
 import uvloop
 
-from providers.transport import AnswerStream, Transport
+from providers.transport.transport import ResponseStream, Transport
 
 T = TypeVar("T")
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
@@ -209,6 +209,6 @@ async def ask(via: Transport, request: httpx.Request) -> tuple[int, bytes]:
     return response.status_code, await stream_of(response).read_all(1 << 26)
 
 
-def stream_of(response: httpx.Response) -> AnswerStream:
-    assert isinstance(response.stream, AnswerStream)
+def stream_of(response: httpx.Response) -> ResponseStream:
+    assert isinstance(response.stream, ResponseStream)
     return response.stream

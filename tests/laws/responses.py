@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from providers.chat import (
+from providers.canonical.chat import (
     Audio,
     ChatRequest,
     ChatResponse,
@@ -19,10 +19,10 @@ from providers.chat import (
     Inline,
     Message,
     Opaque,
+    OpaqueState,
     Part,
     Reasoning,
     Refusal,
-    Seal,
     Text,
     Thinking,
     Tool,
@@ -33,17 +33,17 @@ from providers.chat import (
     Url,
     Usage,
 )
-from providers.guided import JsonObject, JsonSchema
+from providers.structured_output import JsonObject, JsonSchema
 from tests.laws.chats import STAMP, counts, said, texts
 
 ORIGIN = "openai_responses"
 
 usages = st.builds(Usage, input=counts, output=counts, cached=counts, reasoning=counts, cache_written=counts)
 calls = st.builds(ToolCall, id=said, name=said, arguments=texts, custom=st.booleans())
-seals = st.builds(Seal, origin=st.sampled_from([ORIGIN, "anthropic_messages"]), data=said.filter(lambda text: text[0] not in "n{"))
-sealed = st.builds(Reasoning, text=texts, seal=seals)
+seals = st.builds(OpaqueState, origin=st.sampled_from([ORIGIN, "anthropic_messages"]), data=said.filter(lambda text: text[0] not in "n{"))
+sealed = st.builds(Reasoning, text=texts, opaque_state=seals)
 reasonings = st.builds(Reasoning, text=said) | sealed
-own = reasonings.filter(lambda part: part.seal is None or part.seal.origin == ORIGIN)
+own = reasonings.filter(lambda part: part.opaque_state is None or part.opaque_state.origin == ORIGIN)
 
 
 def raw(told: Any) -> Raw:

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from providers.allowance import Room, read_allowance
+from providers.canonical.rate_limit_headers import RateLimit, read_rate_limits
 
 # By the monotonic clock, and in Unix time: 2026-11-21T12:00:00Z.
 NOW, NOW_S = 500.0, 1_795_262_400.0
 
 
-def rooms(headers: Mapping[str, str]) -> set[Room]:
-    told = read_allowance([(name.encode(), value.encode()) for name, value in headers.items()], NOW, NOW_S)
-    return set() if told is None else set(told.rooms)
+def rooms(headers: Mapping[str, str]) -> set[RateLimit]:
+    told = read_rate_limits([(name.encode(), value.encode()) for name, value in headers.items()], NOW, NOW_S)
+    return set() if told is None else set(told.limits)
 
 
 @pytest.mark.parametrize(
@@ -40,21 +40,23 @@ def test_when_there_is_room_again_is_read_in_every_way_in_which_it_is_said(reset
 
 
 def test_hosts_put_the_resource_in_different_places():
-    assert rooms({"X-RateLimit-Limit-Requests": "500", "x-ratelimit-remaining-requests": "499"}) == {Room("requests", 500, 499)}
+    assert rooms({"X-RateLimit-Limit-Requests": "500", "x-ratelimit-remaining-requests": "499"}) == {RateLimit("requests", 500, 499)}
     assert rooms({"anthropic-ratelimit-input-tokens-limit": "9", "anthropic-ratelimit-input-tokens-remaining": "8"}) == {
-        Room("input-tokens", 9, 8)
+        RateLimit("input-tokens", 9, 8)
     }
-    assert rooms({"x-ratelimit-limit": "2", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "1"}) == {Room("requests", 2, 0, NOW + 1)}
-    assert rooms({"x-ratelimit-remaining-req-minute": "92"}) == {Room("req-minute", None, 92)}
-    assert rooms({"x-ratelimit-limit-tokens-prompt": "60000"}) == {Room("tokens-prompt", 60000)}
+    assert rooms({"x-ratelimit-limit": "2", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "1"}) == {
+        RateLimit("requests", 2, 0, NOW + 1)
+    }
+    assert rooms({"x-ratelimit-remaining-req-minute": "92"}) == {RateLimit("req-minute", None, 92)}
+    assert rooms({"x-ratelimit-limit-tokens-prompt": "60000"}) == {RateLimit("tokens-prompt", 60000)}
     assert rooms({"x-ratelimit-over-limit": "no", "x-request-id": "1", "content-type": "x"}) == set()
 
 
 def test_room_that_is_spent_is_waited_for_if_it_is_known_how_long():
     def until(headers: Mapping[str, str]) -> float:
-        told = read_allowance([(name.encode(), value.encode()) for name, value in headers.items()], NOW, NOW_S)
+        told = read_rate_limits([(name.encode(), value.encode()) for name, value in headers.items()], NOW, NOW_S)
         assert told is not None
-        return told.spent_until
+        return told.exhausted_until
 
     assert until({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "20s"}) == NOW + 20
     assert until({"x-ratelimit-remaining-requests": "1", "x-ratelimit-reset-requests": "20s"}) < NOW
@@ -63,5 +65,5 @@ def test_room_that_is_spent_is_waited_for_if_it_is_known_how_long():
 
 @given(some.lists(some.tuples(some.sampled_from([b"x-ratelimit-reset-a", b"x-ratelimit-remaining", b"x-ratelimit--limit"]), some.binary())))
 def test_nothing_that_is_said_breaks_it(headers: list[tuple[bytes, bytes]]):
-    told = read_allowance(headers, NOW, NOW_S)
-    assert told is None or all(room.resets_at is None or NOW <= room.resets_at <= NOW + 86_400 for room in told.rooms)
+    told = read_rate_limits(headers, NOW, NOW_S)
+    assert told is None or all(room.resets_at is None or NOW <= room.resets_at <= NOW + 86_400 for room in told.limits)

@@ -6,28 +6,28 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from providers.dialects.anthropic_count_tokens import AnthropicCountTokens
-from providers.dialects.anthropic_messages import AnthropicMessages
-from providers.errors import (
+from providers.adapters.provider import InvalidOption
+from providers.canonical.errors import (
+    BodyTooLarge,
+    CallerCredentialRequired,
     CredentialRefused,
-    Failed,
-    LimitReached,
-    Malformed,
+    InvalidRequest,
+    LimitExceeded,
     NarthexError,
-    NoKey,
     NotAllowed,
     Overloaded,
-    Refused,
     TimedOut,
-    TooLarge,
     Unavailable,
     UnknownModel,
     Unsupported,
+    UpstreamFailed,
+    UpstreamRejected,
 )
-from providers.estimate import FILE, IMAGE
-from providers.hosted.anthropic import Anthropic
-from providers.provider import BadOption
-from providers.wire import Body
+from providers.canonical.raw_json import Body
+from providers.canonical.token_estimate import FILE_TOKENS, IMAGE_TOKENS
+from providers.dialects.anthropic_count_tokens import AnthropicCountTokens
+from providers.dialects.anthropic_messages import AnthropicMessages
+from providers.hosted.anthropic.adapter import Anthropic
 from tests.laws.chats import bounded, unknown
 
 DIALECT = AnthropicMessages()
@@ -128,8 +128,8 @@ def named(**more: Any) -> dict[str, Any]:
     ],
 )
 def test_what_is_wrong_is_named_as_anthropic_names_it(raw: bytes, param: str | None, message: str | None) -> None:
-    with pytest.raises(Malformed) as refused:
-        DIALECT.open(raw)
+    with pytest.raises(InvalidRequest) as refused:
+        DIALECT.parse_request(raw)
     assert refused.value.param == param
     assert message is None or refused.value.message == message
 
@@ -140,41 +140,41 @@ def test_unknown_fields_pass_and_the_body_stays_the_callers_bytes(more: dict[str
     content = [{"type": "text", "text": "Hi", **more}, {"type": "a new one", **more}]
     body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": content, **more}], "tools": [named(**more)], **more}
     raw = json.dumps(body).encode()
-    assert json.loads(DIALECT.open(raw).body.write()) == body
-    assert bytes(DIALECT.open(raw).body["messages"]) in raw
+    assert json.loads(DIALECT.parse_request(raw).body.write()) == body
+    assert bytes(DIALECT.parse_request(raw).body["messages"]) in raw
 
 
 def test_what_the_road_learns() -> None:
     tagged = {"tensorzero::tags": {"a": "b"}, "tensorzero::episode_id": "e", "metadata": {"user_id": "u"}}
-    ask = DIALECT.open(asking(stream=True, **tagged))
+    ask = DIALECT.parse_request(asking(stream=True, **tagged))
     assert (ask.dialect, ask.model, ask.stream, ask.wants_usage, ask.choices) == ("anthropic_messages", "m", True, True, 1)
     assert (ask.output_tokens, ask.end_user, ask.tags, ask.episode_id) == (2000, "u", {"a": "b"}, "e")
-    count = COUNT.open(asking(max_tokens=...))
+    count = COUNT.parse_request(asking(max_tokens=...))
     assert (count.dialect, count.stream, count.output_tokens, count.choices) == ("anthropic_count_tokens", False, 0, 1)
 
 
 def test_a_count_is_never_streamed() -> None:
-    with pytest.raises(Malformed) as refused:
-        COUNT.open(asking(max_tokens=..., stream=True))
+    with pytest.raises(InvalidRequest) as refused:
+        COUNT.parse_request(asking(max_tokens=..., stream=True))
     assert refused.value.param == "stream"
     body = Body(model="m", stream=True)
-    COUNT.prepare(body, True, tell_usage=True)
+    COUNT.prepare_upstream_body(body, True, tell_usage=True)
     assert body == {"model": "m"}
 
 
 @pytest.mark.parametrize("dialect", [DIALECT, COUNT])
 def test_a_thread_is_refused_so_that_official_clients_ask_again_without(dialect: AnthropicMessages | AnthropicCountTokens) -> None:
     """Their toolRunner goes by `error.details.error_code` (anthropic-sdk-typescript 1.11, ThreadState.recoversFrom)."""
-    with pytest.raises(Malformed) as refused:
-        dialect.open(asking(thread={"type": "create"}))
+    with pytest.raises(InvalidRequest) as refused:
+        dialect.parse_request(asking(thread={"type": "create"}))
     told = json.loads(dialect.write_error(refused.value))["error"]
     assert (refused.value.status, told["param"]) == (400, "thread")
     assert told["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
-    assert dialect.open(asking(thread=None)).model == "m"
+    assert dialect.parse_request(asking(thread=None)).model == "m"
 
 
 def test_thinking_between_calls_may_have_more_tokens_than_one_answer() -> None:
-    assert DIALECT.open(asking(thinking={"type": "enabled", "budget_tokens": 9000}, tools=[TOOL])).output_tokens == 2000
+    assert DIALECT.parse_request(asking(thinking={"type": "enabled", "budget_tokens": 9000}, tools=[TOOL])).output_tokens == 2000
 
 
 def test_media_count_by_a_table_wherever_they_stand() -> None:
@@ -184,40 +184,40 @@ def test_media_count_by_a_table_wherever_they_stand() -> None:
     made = {"type": "document", "source": {"type": "content", "content": [image]}}
     result = {"type": "tool_result", "tool_use_id": "c", "content": [image]}
     for blocks, media, text in [
-        ([image], IMAGE, 0),
-        ([document], FILE, 0),
-        ([result], IMAGE, 0),
+        ([image], IMAGE_TOKENS, 0),
+        ([document], FILE_TOKENS, 0),
+        ([result], IMAGE_TOKENS, 0),
         ([written], 0, 10_000),
-        ([made], IMAGE, 0),
+        ([made], IMAGE_TOKENS, 0),
     ]:
-        tokens = DIALECT.open(asking(messages=[{"role": "user", "content": blocks}])).input_tokens
+        tokens = DIALECT.parse_request(asking(messages=[{"role": "user", "content": blocks}])).input_tokens
         assert media + text <= tokens <= media + text + 150
 
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_request_is_made_one_for_a_stream_or_for_a_whole_answer(stream: bool) -> None:
     body = Body(model="m", stream=not stream)
-    DIALECT.prepare(body, stream, tell_usage=True)
+    DIALECT.prepare_upstream_body(body, stream, tell_usage=True)
     assert body == ({"model": "m", "stream": True} if stream else {"model": "m"})
 
 
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (Malformed("x", param="messages.0"), "invalid_request_error"),
-        (NoKey("x"), "authentication_error"),
+        (InvalidRequest("x", param="messages.0"), "invalid_request_error"),
+        (CallerCredentialRequired("x"), "authentication_error"),
         (NotAllowed("x"), "permission_error"),
         (UnknownModel("x"), "not_found_error"),
-        (TooLarge("x"), "request_too_large"),
+        (BodyTooLarge("x"), "request_too_large"),
         (Unsupported("x", param="seed"), "invalid_request_error"),
-        (LimitReached("x", code="requests", details={"rule": "r"}, retry_after_s=1, headers=[]), "rate_limit_error"),
-        (Overloaded("x", told=529), "overloaded_error"),
+        (LimitExceeded("x", code="requests", details={"rule": "r"}, retry_after_s=1, headers=[]), "rate_limit_error"),
+        (Overloaded("x", upstream_status=529), "overloaded_error"),
         (Unavailable("x"), "overloaded_error"),
         (TimedOut("x"), "timeout_error"),
-        (Failed("x", told=500), "api_error"),
-        (CredentialRefused("x", told=401), "api_error"),
-        (Refused("x", told=402), "billing_error"),
-        (Refused("x", told=409), "invalid_request_error"),
+        (UpstreamFailed("x", upstream_status=500), "api_error"),
+        (CredentialRefused("x", upstream_status=401), "api_error"),
+        (UpstreamRejected("x", upstream_status=402), "billing_error"),
+        (UpstreamRejected("x", upstream_status=409), "invalid_request_error"),
     ],
 )
 def test_errors_are_told_in_anthropics_envelope(error: NarthexError, kind: str) -> None:
@@ -258,17 +258,17 @@ def test_the_host_is_spoken_to_as_it_wants() -> None:
 )
 def test_the_host_demands_max_tokens(dialect: str, said: Any, sent: Any) -> None:
     body = Body.read(asking(max_tokens=said))
-    assert Anthropic("claude", {}).bend(body, dialect, nothing).dropped == []
+    assert Anthropic("claude", {}).adapt_request(body, dialect, nothing).dropped == []
     assert json.loads(body.write()).get("max_tokens", ...) == sent
 
 
 def test_what_max_tokens_is_filled_in_is_an_option() -> None:
     body = Body(model="m")
-    Anthropic("claude", {"max_tokens": 64_000}).bend(body, "anthropic_messages", nothing)
+    Anthropic("claude", {"max_tokens": 64_000}).adapt_request(body, "anthropic_messages", nothing)
     assert body["max_tokens"] == 64_000
 
 
 @pytest.mark.parametrize("options", [{"max_tokens": 0}, {"max_tokens": "9"}, {"max_tokens": True}, {"anthropic_beta": "x"}, {"colour": 1}])
 def test_options_that_cannot_be_taken_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(BadOption):
+    with pytest.raises(InvalidOption):
         Anthropic("claude", options)

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.carrier import carry
-from providers.chat import Opaque, Reasoning, Seal
-from providers.dialect import ChatDialect, Concessions
+from providers.canonical.carrier import encode_carrier
+from providers.canonical.chat import Opaque, OpaqueState, Reasoning
+from providers.canonical.errors import Unsupported
+from providers.canonical.raw_json import Body
+from providers.dialect import ChatDialect, DropPolicy
 from providers.dialects.anthropic_messages import AnthropicMessages
 from providers.dialects.openai_chat import OpenAIChat
 from providers.dialects.openai_responses import OpenAIResponses
-from providers.errors import Unsupported
-from providers.wire import Body
 from tests.laws.chats import bounded
 
 DIALECT = AnthropicMessages()
@@ -55,31 +55,31 @@ def by_messages(data: str) -> tuple[ChatDialect, dict[str, Any]]:
 @bounded
 @given(held, origins, st.sampled_from([by_chat, by_responses, by_messages]))
 def test_carriers_that_were_made_up_break_nothing(data: str, origin: str, by: Any) -> None:
-    caller, said = by(carry(Seal(origin, data), through="nobody"))
-    chat = caller.read_request(caller.open(json.dumps({"model": "m", **said}).encode()).body)
-    concessions = Concessions(lambda _: True, caller.words, "a host")
-    assert Body.read(DIALECT.write_request(chat, concessions).write()).said("messages")
+    caller, said = by(encode_carrier(OpaqueState(origin, data), caller_dialect="nobody"))
+    chat = caller.read_request(caller.parse_request(json.dumps({"model": "m", **said}).encode()).body)
+    concessions = DropPolicy(lambda _: True, caller.words, "a host")
+    assert Body.read(DIALECT.write_request(chat, concessions).write()).has_value("messages")
 
 
 @pytest.mark.parametrize("block", ['{"type":5}', '{"type":["x"]}', '{"type":{"type":"x"}}'])
 def test_a_block_of_a_chat_whose_type_is_no_text_is_refused_or_let_go(block: str) -> None:
-    caller, said = by_chat(carry(Seal("openai_chat", block), through="nobody"))
-    chat = caller.read_request(caller.open(json.dumps({"model": "m", **said}).encode()).body)
-    concessions = Concessions(lambda _: True, caller.words, "a host")
+    caller, said = by_chat(encode_carrier(OpaqueState("openai_chat", block), caller_dialect="nobody"))
+    chat = caller.read_request(caller.parse_request(json.dumps({"model": "m", **said}).encode()).body)
+    concessions = DropPolicy(lambda _: True, caller.field_names, "a host")
     DIALECT.write_request(chat, concessions)
     assert len(concessions.dropped) == 1
 
 
 @pytest.mark.parametrize("data", ['{"type":5}', '{"type":null}', '{"type":""}', '[{"type":"x"}]', "5", '{"a":' * 5000])
 def test_only_what_has_a_type_is_a_block_of_another_dialect(data: str) -> None:
-    _, said = by_messages(carry(Seal("openai_chat", data), through=DIALECT.name))
-    parts = DIALECT.read_request(DIALECT.open(json.dumps({"model": "m", **said}).encode()).body).messages[1].parts
-    assert parts[1] == Reasoning("", Seal("openai_chat", data))
+    _, said = by_messages(encode_carrier(OpaqueState("openai_chat", data), caller_dialect=DIALECT.name))
+    parts = DIALECT.read_request(DIALECT.parse_request(json.dumps({"model": "m", **said}).encode()).body).messages[1].parts
+    assert parts[1] == Reasoning("", OpaqueState("openai_chat", data))
 
 
 def test_a_block_that_only_its_dialect_has_is_refused() -> None:
-    _, said = by_chat(carry(Seal("openai_responses", '{"type":"web_search_call"}'), through="nobody"))
-    chat = OpenAIChat().read_request(OpenAIChat().open(json.dumps({"model": "m", **said}).encode()).body)
+    _, said = by_chat(encode_carrier(OpaqueState("openai_responses", '{"type":"web_search_call"}'), caller_dialect="nobody"))
+    chat = OpenAIChat().read_request(OpenAIChat().parse_request(json.dumps({"model": "m", **said}).encode()).body)
     assert any(isinstance(part, Opaque) for part in chat.messages[1].parts)
     with pytest.raises(Unsupported):
-        DIALECT.write_request(chat, Concessions(lambda _: False, {}, "a host"))
+        DIALECT.write_request(chat, DropPolicy(lambda _: False, {}, "a host"))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from providers.chat import (
+from providers.canonical.chat import (
     Audio,
     ChatRequest,
     Citation,
@@ -18,10 +18,10 @@ from providers.chat import (
     Inline,
     Message,
     Opaque,
+    OpaqueState,
     Reasoning,
     Refusal,
     Role,
-    Seal,
     Text,
     Thinking,
     Tool,
@@ -31,11 +31,11 @@ from providers.chat import (
     Uploaded,
     Url,
 )
-from providers.dialect import Concessions
+from providers.canonical.errors import Unsupported
+from providers.canonical.raw_json import Body
+from providers.dialect import DropPolicy
 from providers.dialects.anthropic_messages import AnthropicMessages
-from providers.errors import Unsupported
-from providers.guided import JsonObject, JsonSchema, Regex
-from providers.wire import Body
+from providers.structured_output import JsonObject, JsonSchema, Regex
 from tests.laws.anthropics import raw
 
 DIALECT = AnthropicMessages()
@@ -53,11 +53,11 @@ def said(role: Role, *parts: Content, **more: Any) -> Message:
 
 def sent(request: ChatRequest, *dropped: str) -> dict[str, Any]:
     """What goes to the engine, all that must be let go being let go; and that this is reported, in order."""
-    concessions = Concessions(lambda _: True, {}, "a host")
+    concessions = DropPolicy(lambda _: True, {}, "a host")
     body = DIALECT.write_request(request, concessions)
     assert concessions.dropped == list(dropped)
     # It must be what Anthropic takes, too.
-    DIALECT.open(Body({**body, "max_tokens": 9000}).write())
+    DIALECT.parse_request(Body({**body, "max_tokens": 9000}).write())
     told = Body.read(body.write())
     return {key: told.value(key) for key in told}
 
@@ -65,7 +65,7 @@ def sent(request: ChatRequest, *dropped: str) -> dict[str, Any]:
 def refused(request: ChatRequest) -> str | None:
     """The field for whose sake it is refused where nothing may be let go; None if it is not."""
     try:
-        DIALECT.write_request(request, Concessions(lambda _: False, {}, "a host"))
+        DIALECT.write_request(request, DropPolicy(lambda _: False, {}, "a host"))
     except Unsupported as refusal:
         return refusal.param
     return None
@@ -136,7 +136,7 @@ def test_hints_are_let_go_and_reported(request_: ChatRequest, field: str) -> Non
 
 
 def test_reasoning_that_others_sealed_is_left_out() -> None:
-    request = chat(said("user", Text("Hi")), said("assistant", Reasoning("hm", Seal("gemini", "s")), Text("Ho")))
+    request = chat(said("user", Text("Hi")), said("assistant", Reasoning("hm", OpaqueState("gemini", "s")), Text("Ho")))
     assert sent(request, "reasoning.seal", "reasoning")["messages"][1] == {"role": "assistant", "content": "Ho"}
 
 
@@ -218,7 +218,7 @@ def test_what_is_said_of_a_schema_is_said_in_it_or_reported(output: JsonSchema, 
 
 
 def test_a_description_of_a_schema_that_is_no_object_is_reported() -> None:
-    concessions = Concessions(lambda _: False, {}, "a host")
+    concessions = DropPolicy(lambda _: False, {}, "a host")
     DIALECT.write_request(chat(output=JsonSchema(Raw(b"true"), description="D")), concessions)
     assert concessions.dropped == ["output"]
 
@@ -227,7 +227,7 @@ def test_thousands_of_tools_are_picked_out_in_no_time() -> None:
     names = tuple(str(at) for at in range(20_000))
     request = chat(tools=tuple(Tool(name) for name in names), tool_choice=ToolChoice("auto", allowed=names))
     begun = time.process_time()
-    DIALECT.write_request(request, Concessions(lambda _: False, {}, "a host"))
+    DIALECT.write_request(request, DropPolicy(lambda _: False, {}, "a host"))
     assert time.process_time() - begun < 1
 
 
@@ -314,7 +314,7 @@ def test_how_much_to_think_is_read(asked: dict[str, Any], expected: Thinking | N
 
 def read(asked: dict[str, Any]) -> ChatRequest:
     body = {"model": "m", "max_tokens": 9000, "messages": [{"role": "user", "content": "Hi"}], **asked}
-    return DIALECT.read_request(DIALECT.open(bytes(raw(body))).body)
+    return DIALECT.read_request(DIALECT.parse_request(bytes(raw(body))).body)
 
 
 OF_ITS_OWN: list[dict[str, Any]] = [
@@ -336,7 +336,7 @@ OF_ITS_OWN: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("asked", OF_ITS_OWN)
 def test_what_no_other_dialect_has_is_said_again_to_anthropic(asked: dict[str, Any]) -> None:
-    concessions = Concessions(lambda _: False, DIALECT.words, "a host")
+    concessions = DropPolicy(lambda _: False, DIALECT.field_names, "a host")
     body = Body.read(DIALECT.write_request(read(asked), concessions).write())
     assert {key: body.value(key) for key in asked} == asked
 

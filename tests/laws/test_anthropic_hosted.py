@@ -11,18 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import Target
-from app.gateway.asked import Asked
-from providers.chat import ChatRequest, Message, Text, Thinking
-from providers.dialect import Concessions
+from app.gateway.request_translation.translator import RequestTranslator
+from providers.adapters.provider import Provider
+from providers.canonical.chat import ChatRequest, Message, Text, Thinking
+from providers.canonical.errors import Unsupported
+from providers.canonical.raw_json import Body
+from providers.dialect import DropPolicy
 from providers.dialects.anthropic_messages import AnthropicMessages
 from providers.dialects.catalogue import CHAT_DIALECTS
-from providers.errors import Unsupported
-from providers.guided import read_constraint
-from providers.hosted.anthropic import Anthropic
-from providers.hosted.claude_models import read_claude
-from providers.hosted.claude_rules import bend_claude_chat
-from providers.provider import Provider
-from providers.wire import Body
+from providers.hosted.anthropic.adapter import Anthropic
+from providers.profiles.claude.adapt_chat import adapt_claude_chat
+from providers.profiles.claude.models import find_profile
+from providers.structured_output import read_constraint
 from tests.laws.asking import MEDIA, everything, nothing
 from tests.laws.chats import bounded
 
@@ -41,13 +41,13 @@ async def sent(
     said = {"messages": [HI]} if dialect == "openai_chat" else {}
     raw = json.dumps({"model": "m", **said, **fields}).encode()
     speaks = CHAT_DIALECTS[dialect]
-    ask = speaks.open(raw)
-    asked = Asked(ask, raw, speaks, MEDIA, may_drop, constraint=read_constraint(dialect, ask.body))
-    prepared = await asked.crossed(AnthropicMessages(), host, Target(provider="claude", model=model))
+    ask = speaks.parse_request(raw)
+    asked = RequestTranslator(ask, raw, speaks, MEDIA, may_drop, constraint=read_constraint(dialect, ask.body))
+    prepared = await asked.translate_chat(AnthropicMessages(), host, Target(provider="claude", model=model))
     body = json.loads(prepared.raw)
     # It must be what Anthropic takes at all.
-    AnthropicMessages().open(prepared.raw)
-    return body, prepared.dropped, None if prepared.guiding is None else prepared.guiding.how
+    AnthropicMessages().parse_request(prepared.raw)
+    return body, prepared.dropped, None if prepared.constraint_plan is None else prepared.constraint_plan.enforcement
 
 
 def tool(name: str = "f", strict: bool | None = None, **parameters: Any) -> dict[str, Any]:
@@ -174,11 +174,11 @@ async def test_what_keeps_its_meaning_is_said_as_the_model_takes_it(
 )
 def test_a_budget_is_told_as_the_model_takes_it(model: str, thinking: Thinking, fitted: Thinking, dropped: list[str]):
     said = (Message("user", (Text("Hi"),)),)
-    concessions = Concessions(nothing, {}, "it")
+    concessions = DropPolicy(nothing, {}, "it")
     chat = ChatRequest("openai_chat", model, said, thinking=thinking, max_tokens=8000)
-    assert (bend_claude_chat(chat, concessions).thinking, concessions.dropped) == (fitted, dropped)
+    assert (adapt_claude_chat(chat, concessions).thinking, concessions.dropped) == (fitted, dropped)
     own = msgspec.structs.replace(chat, origin="anthropic_messages")
-    assert bend_claude_chat(own, concessions) is own, "Anthropic's own callers say what they mean, and hear of it from Anthropic"
+    assert adapt_claude_chat(own, concessions) is own, "Anthropic's own callers say what they mean, and hear of it from Anthropic"
 
 
 async def test_white_space_goes_and_is_reported():
@@ -251,8 +251,8 @@ async def test_a_schema_is_held_or_looked_at(output: dict[str, Any], how: str, t
 
 def test_betas_of_the_configuration_and_of_the_caller_are_asked_for_once():
     host = Anthropic("claude", {"anthropic_beta": ["a-1", "b-2"]})
-    assert host.tell_betas(Body(), "anthropic_messages", b"b-2, c-3") == b"c-3"
-    assert host.tell_betas(Body(), "anthropic_messages", b"a-1") == b""
+    assert host.forward_betas(Body(), "anthropic_messages", b"b-2, c-3") == b"c-3"
+    assert host.forward_betas(Body(), "anthropic_messages", b"a-1") == b""
 
 
 @pytest.mark.parametrize(
@@ -271,5 +271,5 @@ def test_betas_of_the_configuration_and_of_the_caller_are_asked_for_once():
     ],
 )
 def test_models_are_known_by_their_names(name: str, thinks: str, samples: str):
-    assert (read_claude(name).thinks, read_claude(name).samples) == (thinks, samples)
-    assert read_claude("claude-fable-5-1").forced is False and read_claude("claude-fable-5-10").forced is True
+    assert (find_profile(name).thinking_mode, find_profile(name).sampling) == (thinks, samples)
+    assert find_profile("claude-fable-5-1").can_force_tool_call is False and find_profile("claude-fable-5-10").can_force_tool_call is True

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.chat import Seal
-from providers.dialect import Concessions
+from providers.canonical.chat import OpaqueState
+from providers.canonical.raw_json import Body
+from providers.dialect import DropPolicy
 from providers.dialects.anthropic_messages import AnthropicMessages
-from providers.dialects.anthropic_messages.seals import write_call_seal
+from providers.dialects.anthropic_messages.opaque_states import write_call_state
 from providers.dialects.catalogue import CHAT_DIALECTS
-from providers.wire import Body
 from tests.laws.anthropics import requests, texts
 from tests.laws.chats import bounded
 
 DIALECT = AnthropicMessages()
 STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
-CARRIED = write_call_seal("c", Seal("gemini", "s"))
+CARRIED = write_call_state("c", OpaqueState("gemini", "s"))
 
 # What is said of reasoning that stands in the history, wherever that is, and of the answer that is begun at its end.
 OF_HISTORY = {"thinking", "thinking.signature", "prefill"}
@@ -33,7 +33,7 @@ new = st.sampled_from([NOTHING, {"new": 1}])
 def bodies(draw: st.DrawFn) -> dict[str, Any]:
     """As callers write them: mere strings too, and blocks that carry what is no part of the meaning."""
     chat = draw(requests())
-    body: dict[str, Any] = json.loads(DIALECT.write_request(chat, Concessions(lambda _: False, {}, "a host")).write())
+    body: dict[str, Any] = json.loads(DIALECT.write_request(chat, DropPolicy(lambda _: False, {}, "a host")).write())
     if draw(st.booleans()):
         body["output_config"] = {**body.get("output_config", {}), "task_budget": {"type": "tokens", "total": 9}}
     for message in body["messages"]:
@@ -65,7 +65,7 @@ def stands(body: dict[str, Any], path: str) -> bool:
 @given(body=bodies())
 def test_every_place_that_is_named_is_in_the_callers_json(target: str, body: dict[str, Any]) -> None:
     asked = Body.read(json.dumps(body).encode())
-    concessions = Concessions(lambda _: True, DIALECT.words, "a host", functools.partial(DIALECT.place, asked), most_places=10_000)
+    concessions = DropPolicy(lambda _: True, DIALECT.field_names, "a host", functools.partial(DIALECT.caller_path, asked), max_paths=10_000)
     CHAT_DIALECTS[target].write_request(DIALECT.read_request(asked), concessions)
     assert [path for path in concessions.dropped if path not in OF_HISTORY and not stands(body, path)] == []
 
@@ -103,4 +103,4 @@ INSTRUCTIONS = [{"type": "text", "text": "Be"}, {"type": "text", "text": "brief"
 )
 def test_a_place_of_the_meaning_is_told_as_the_caller_wrote_it(system: Any, path: str, place: str) -> None:
     body = {"model": "m", "max_tokens": 9, "messages": MESSAGES, "system": system}
-    assert DIALECT.place(Body.read(json.dumps(body).encode()), path) == place
+    assert DIALECT.caller_path(Body.read(json.dumps(body).encode()), path) == place

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.chat import Opaque, Reasoning, Text, ToolCall, Usage
-from providers.dialect import Editor
+from providers.canonical.chat import Opaque, Reasoning, Text, ToolCall, Usage
+from providers.canonical.errors import InvalidUpstreamResponse, Overloaded, StreamTruncated, UpstreamError, UpstreamFailed, UpstreamRejected
+from providers.canonical.events import Event, assemble_response
+from providers.dialect import StreamEditor
 from providers.dialects.anthropic_count_tokens import AnthropicCountTokens
 from providers.dialects.anthropic_messages import AnthropicMessages
-from providers.errors import CutShort, Failed, Garbled, Overloaded, Refused, UpstreamError
-from providers.events import Event, fold
 from tests.laws.anthropics import STOP, block, end, event, plain, start, streams, text, told, wires
 from tests.laws.chats import STAMP, bounded, cuts, unknown
 
@@ -21,22 +21,22 @@ DIALECT = AnthropicMessages()
 
 
 def edited(blocks: list[bytes]) -> bytes:
-    editor = DIALECT.editor(STAMP)
-    return b"".join([editor.feed(block) for block in blocks]) + editor.end()
+    editor = DIALECT.stream_editor(STAMP)
+    return b"".join([editor.feed(block) for block in blocks]) + editor.finish()
 
 
 def read(blocks: list[bytes]) -> list[Event]:
-    reader = DIALECT.reader()
-    return [event for block in blocks for event in reader.feed(block)] + list(reader.end())
+    reader = DIALECT.stream_reader()
+    return [event for block in blocks for event in reader.feed(block)] + list(reader.finish())
 
 
 @bounded
 @given(streams(), st.data())
 def test_a_stream_passes_untouched_however_it_is_cut_and_framed(events: list[dict[str, Any]], data: st.DataObject) -> None:
-    editor: Editor = DIALECT.editor(STAMP)
+    editor: StreamEditor = DIALECT.stream_editor(STAMP)
     before = b"".join([editor.feed(piece) for piece in data.draw(cuts(data.draw(wires(events))))])
     assert not any(each["type"] in ("message_delta", "message_stop") for each in told(before))
-    first, *rest = told(before + editor.end())
+    first, *rest = told(before + editor.finish())
     assert first == {**events[0], "message": {**events[0]["message"], "id": "msg_" + STAMP.id, "model": STAMP.model}}
     assert rest == events[1:]
     assert editor.done
@@ -45,10 +45,10 @@ def test_a_stream_passes_untouched_however_it_is_cut_and_framed(events: list[dic
 @bounded
 @given(streams(), st.data())
 def test_reader_and_editor_tell_the_same_story(events: list[dict[str, Any]], data: st.DataObject) -> None:
-    editor = DIALECT.editor(STAMP)
+    editor = DIALECT.stream_editor(STAMP)
     wire = plain(events)
-    out = editor.feed(wire) + editor.end()
-    direct, through = fold(read(data.draw(cuts(wire)))), fold(read([out]))
+    out = editor.feed(wire) + editor.finish()
+    direct, through = assemble_response(read(data.draw(cuts(wire)))), assemble_response(read([out]))
     assert through.choices == direct.choices
     assert through.usage == direct.usage == editor.usage
     assert direct.choices[0].finish_reason == editor.finish_reason
@@ -72,7 +72,7 @@ def test_a_stream_is_read_as_the_whole_answer_would_be(events: list[dict[str, An
             each["input"] = json.loads(written)
     message: dict[str, Any] = {**events[0]["message"], **events[-2]["delta"], "content": content}
     message["usage"] = {**message["usage"], **events[-2]["usage"]}
-    whole, streamed = DIALECT.read_response(json.dumps(message).encode()), fold(read([plain(events)]))
+    whole, streamed = DIALECT.read_response(json.dumps(message).encode()), assemble_response(read([plain(events)]))
     assert [comparable(part) for part in streamed.choices[0].parts] == [comparable(part) for part in whole.choices[0].parts]
     assert streamed.choices[0].finish_reason == whole.choices[0].finish_reason
     assert (streamed.usage, streamed.model) == (whole.usage, whole.model)
@@ -92,7 +92,7 @@ def comparable(part: Any) -> Any:
 @given(unknown, st.lists(st.sampled_from(["end_turn", "tool_use"]), max_size=1))
 def test_a_whole_answer_keeps_all_but_id_and_model(more: dict[str, Any], reason: list[str]) -> None:
     body = {**start(**more)["message"], "content": [{"type": "text", "text": "Hi", **more}], "stop_reason": (reason or [None])[0]}
-    edit = DIALECT.edit(json.dumps(body).encode(), STAMP)
+    edit = DIALECT.edit_response(json.dumps(body).encode(), STAMP)
     assert json.loads(edit.raw) == {**body, "id": "msg_" + STAMP.id, "model": STAMP.model}
     assert edit.usage == Usage(3, 1)
     assert edit.finish_reason == ({"end_turn": "stop", "tool_use": "tool_calls"}[reason[0]] if reason else None)
@@ -116,18 +116,18 @@ def test_what_the_official_sdk_needs_is_added_where_an_engine_leaves_it_out() ->
     }
     assert before_last["usage"] == {"output_tokens": 0}
     assert last == STOP
-    whole = json.loads(DIALECT.edit(b'{"content":[],"id":"x","model":"theirs","stop_reason":"end_turn"}', STAMP).raw)
+    whole = json.loads(DIALECT.edit_response(b'{"content":[],"id":"x","model":"theirs","stop_reason":"end_turn"}', STAMP).raw)
     assert (whole["type"], whole["role"], whole["usage"]) == ("message", "assistant", {"input_tokens": 0, "output_tokens": 0})
 
 
 def test_counts_are_running_totals_and_may_come_at_the_end_alone() -> None:
     events = [start(usage={"input_tokens": 3, "output_tokens": 2}), end(cache_read_input_tokens=5), end(output_tokens=9)]
-    for usage in (fold(read([plain([*events, STOP])])).usage, counted(plain(events))):
+    for usage in (assemble_response(read([plain([*events, STOP])])).usage, counted(plain(events))):
         assert usage == Usage(8, 9, cached=5)
 
 
 def counted(wire: bytes) -> Usage | None:
-    editor = DIALECT.editor(STAMP)
+    editor = DIALECT.stream_editor(STAMP)
     editor.feed(wire)
     return editor.usage
 
@@ -135,7 +135,7 @@ def counted(wire: bytes) -> Usage | None:
 @pytest.mark.parametrize("usage", [1, [], {"input_tokens": "3"}, {"input_tokens": -1, "output_tokens": 2**60}])
 def test_usage_that_cannot_be_read_costs_no_answer(usage: Any) -> None:
     wire = plain([start(usage=usage), *block(0, *text("Hi")), event("message_delta", delta={"stop_reason": "end_turn"}, usage=usage), STOP])
-    answer = fold(read([wire]))
+    answer = assemble_response(read([wire]))
     assert answer.choices[0].parts == (Text("Hi"),)
     assert answer.usage in (None, Usage())
     assert told(edited([wire]))[-2]["usage"] == usage
@@ -144,7 +144,7 @@ def test_usage_that_cannot_be_read_costs_no_answer(usage: Any) -> None:
 def test_a_message_that_starts_twice_starts_once() -> None:
     wire = plain([start(), start(), *block(0, *text("Hi")), end(), STOP])
     assert [each["type"] for each in told(edited([wire]))].count("message_start") == 1
-    assert fold(read([wire])).choices[0].parts == (Text("Hi"),)
+    assert assemble_response(read([wire])).choices[0].parts == (Text("Hi"),)
 
 
 @pytest.mark.parametrize(
@@ -161,14 +161,14 @@ def test_a_message_that_starts_twice_starts_once() -> None:
 def test_input_is_what_was_streamed_or_else_what_the_block_began_with(given: Any, pieces: list[str], arguments: str) -> None:
     deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
     call = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": given}
-    answer = fold(read([plain([start(), *block(0, call, *deltas), end("tool_use"), STOP])]))
+    answer = assemble_response(read([plain([start(), *block(0, call, *deltas), end("tool_use"), STOP])]))
     assert answer.choices[0].parts == (ToolCall("toolu_1", "f", arguments),)
     assert answer.choices[0].finish_reason == "tool_calls"
 
 
 def test_a_call_without_an_id_is_given_one() -> None:
     call: dict[str, Any] = {"type": "tool_use", "name": "f", "input": {}}
-    part = fold(read([plain([start(), *block(0, call), end("tool_use"), STOP])])).choices[0].parts[0]
+    part = assemble_response(read([plain([start(), *block(0, call), end("tool_use"), STOP])])).choices[0].parts[0]
     assert isinstance(part, ToolCall)
     assert len(part.id.removeprefix("call_")) == 24
 
@@ -178,10 +178,12 @@ def test_citations_and_signatures_come_with_the_end_of_their_part() -> None:
     grown = [*text("Hi"), {"type": "citations_delta", "citation": cited}]
     thought = [{"type": "thinking", "thinking": "", "signature": ""}, {"type": "thinking_delta", "thinking": "hm"}]
     signed = [{"type": "signature_delta", "signature": "ab"}]
-    answer = fold(read([plain([start(), *block(0, thought[0], thought[1], *signed), *block(1, grown[0], *grown[1:]), end(), STOP])]))
+    answer = assemble_response(
+        read([plain([start(), *block(0, thought[0], thought[1], *signed), *block(1, grown[0], *grown[1:]), end(), STOP])])
+    )
     thinking, said = answer.choices[0].parts
-    assert isinstance(thinking, Reasoning) and thinking.seal is not None and isinstance(said, Text)
-    assert (thinking.text, thinking.seal.data) == ("hm", "ab")
+    assert isinstance(thinking, Reasoning) and thinking.opaque_state is not None and isinstance(said, Text)
+    assert (thinking.text, thinking.opaque_state.data) == ("hm", "ab")
     assert [(each.title, each.quote) for each in said.citations] == [("A", "so")]
 
 
@@ -190,37 +192,37 @@ def test_citations_and_signatures_come_with_the_end_of_their_part() -> None:
     [
         ("overloaded_error", Overloaded),
         ("rate_limit_error", Overloaded),
-        ("api_error", Failed),
-        ("invalid_request_error", Refused),
-        ("new", Failed),
+        ("api_error", UpstreamFailed),
+        ("invalid_request_error", UpstreamRejected),
+        ("new", UpstreamFailed),
     ],
 )
 def test_an_error_in_a_stream_is_its_failure(kind: str, error: type[UpstreamError]) -> None:
     wire = plain([start(), *block(0, *text("Hel"))[:2], event("error", error={"type": kind, "message": "Too much"})])
-    editor = DIALECT.editor(STAMP)
+    editor = DIALECT.stream_editor(STAMP)
     assert [each["type"] for each in told(editor.feed(wire))] == ["message_start", "content_block_start", "content_block_delta"]
     assert editor.failure is not None
     assert (type(editor.failure), editor.failure.message) == (error, "Too much")
     events: list[Event] = []
     with pytest.raises(error):
-        events.extend(DIALECT.reader().feed(wire))
+        events.extend(DIALECT.stream_reader().feed(wire))
     assert len(events) == 4
     with pytest.raises(error):
-        DIALECT.edit(json.dumps({"type": "error", "error": {"type": kind, "message": "Too much"}}).encode(), STAMP)
+        DIALECT.edit_response(json.dumps({"type": "error", "error": {"type": kind, "message": "Too much"}}).encode(), STAMP)
 
 
 def test_a_stream_that_ends_early_is_cut_short() -> None:
     wire = plain([start(), *block(0, *text("Hel"))])
-    with pytest.raises(CutShort):
+    with pytest.raises(StreamTruncated):
         edited([wire])
-    with pytest.raises(CutShort):
+    with pytest.raises(StreamTruncated):
         read([wire])
 
 
 def test_half_an_event_at_the_end_costs_no_whole_answer() -> None:
     wire = plain([start(), *block(0, *text("Hi")), end()]) + b'event: message_stop\ndata: {"type":"mess'
     assert [each["type"] for each in told(edited([wire]))][-2:] == ["message_delta", "message_stop"]
-    assert fold(read([wire])).choices[0].finish_reason == "stop"
+    assert assemble_response(read([wire])).choices[0].finish_reason == "stop"
 
 
 @pytest.mark.parametrize(
@@ -239,10 +241,10 @@ def test_half_an_event_at_the_end_costs_no_whole_answer() -> None:
     ids=range(9),
 )
 def test_garbage_is_called_garbled(data: bytes) -> None:
-    editor = DIALECT.editor(STAMP)
+    editor = DIALECT.stream_editor(STAMP)
     assert editor.feed(plain([start()]))
     assert not editor.feed(b"data: " + data + b"\n\n")
-    assert isinstance(editor.failure, Garbled)
+    assert isinstance(editor.failure, InvalidUpstreamResponse)
 
 
 @bounded
@@ -274,23 +276,23 @@ def test_no_bytes_break_the_editor_or_the_reader(blocks: list[bytes]) -> None:
     "raw", [b"", b"[]", b"{}", b'{"content":1}', b'{"content":[1]}', b'{"content":[{"type":"tool_use","input":1}]}'], ids=range(6)
 )
 def test_a_whole_answer_that_is_none_is_garbled(raw: bytes) -> None:
-    with pytest.raises(Garbled):
+    with pytest.raises(InvalidUpstreamResponse):
         DIALECT.read_response(raw)
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b'{"input_tokens":"3"}', b"[3]"])
 def test_a_count_that_is_none_is_garbled(raw: bytes) -> None:
-    with pytest.raises(Garbled):
-        AnthropicCountTokens().edit(raw, STAMP)
+    with pytest.raises(InvalidUpstreamResponse):
+        AnthropicCountTokens().edit_response(raw, STAMP)
 
 
 def test_half_a_surrogate_pair_is_mended() -> None:
     wire = plain([start(), *block(0, *text("ab")), end(), STOP]).replace(b'"ab"', b'"a\\ud83d"')
-    assert fold(read([wire])).choices[0].parts == (Text("a�"),)
+    assert assemble_response(read([wire])).choices[0].parts == (Text("a�"),)
 
 
 @pytest.mark.parametrize(("pieces", "least", "most"), [([], 0, 0), (["word "] * 40, 40, 60), (["", "word " * 40], 40, 60)])
 def test_what_was_written_is_estimated_however_much_comes_in_a_piece(pieces: list[str], least: int, most: int) -> None:
-    editor = DIALECT.editor(STAMP)
+    editor = DIALECT.stream_editor(STAMP)
     editor.feed(plain([start(), *block(0, *text(*pieces))]))
     assert least <= editor.written_tokens <= most

@@ -11,35 +11,35 @@ import httpx
 import pytest
 
 from app.domain import ModelConfig, Plan, ProviderConfig, Target
-from app.gateway.asked import Asked
-from app.gateway.attempt import Attempts
-from app.gateway.checks import Checks
-from app.gateway.fleet import Endpoint, Fleet
-from app.gateway.identity import Identity, Where
+from app.gateway.attempts import Attempts
+from app.gateway.context import RequestContext
+from app.gateway.credentials.client import CredentialClient, RequestTemplateKey
+from app.gateway.fleet.fleet import Endpoint, Fleet
 from app.gateway.limits.limits import Limits
-from app.gateway.media import Media
-from app.gateway.underway import Underway
+from app.gateway.media.fetcher import MediaFetcher
+from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from app.settings import Settings
-from app.store.directory import assemble
+from app.store.snapshots import build_snapshot
 from app.store.vault import Vault
-from providers.answer_stream import AnswerStream
-from providers.credentials import Header, NoCredential, Signer, Unsigned
-from providers.dialect import Edited, Stamp
+from providers.adapters.provider import Provider
+from providers.canonical.errors import CredentialRefused, Overloaded, TokenUnavailable
+from providers.canonical.raw_json import Body
+from providers.credentials import CredentialError, Header, Signer, UnsignedRequest
+from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.catalogue import DIALECTS
-from providers.errors import CredentialRefused, NoToken, Overloaded
-from providers.provider import Provider
-from providers.wire import Body
+from providers.transport.response_stream import ResponseStream
 
 RAW = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}).encode()
 ANSWER = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}]}
 VAULT = Vault(["a key for the laws of attempts, random"])
 
 
-class Whole(AnswerStream):
+class Whole(ResponseStream):
     """An answer that has come whole."""
 
     def __init__(self, body: bytes) -> None:
-        self.answer = cast(Any, SimpleNamespace(complete=True, body_begun=True))
+        self.response = cast(Any, SimpleNamespace(complete=True, body_begun=True))
         self._body = body
 
     async def read_all(self, limit_bytes: int) -> bytes:
@@ -50,7 +50,7 @@ class Whole(AnswerStream):
 
 
 class Line:
-    left = False
+    disconnected = False
 
 
 class Host(httpx.AsyncBaseTransport):
@@ -73,10 +73,10 @@ class Signs:
     def __init__(self, sign: Callable[[], Awaitable[list[Header]]]) -> None:
         self._sign = sign
 
-    async def sign(self, request: Unsigned) -> list[Header]:
+    async def sign(self, request: UnsignedRequest) -> list[Header]:
         return await self._sign()
 
-    def forget(self) -> bool:
+    def invalidate(self) -> bool:
         return True
 
 
@@ -84,29 +84,29 @@ class Road:
     """One endpoint with these credentials, which are their own names, and an inference on its way there."""
 
     def __init__(self, host: Host, *names: str, signed: dict[str, Callable[[], Awaitable[list[Header]]]] | None = None, **settings: Any):
-        sealed = {name: VAULT.seal(name, name) for name in names}
+        sealed = {name: VAULT.encrypt(name, name) for name in names}
         models = {"m": ModelConfig((Target("host", "theirs"),))}
         config = ProviderConfig("vllm", "http://host/v1", tuple(f"store:{name}" for name in names))
-        directory = assemble(1, {"host": config}, models, credentials=sealed)
+        directory = build_snapshot(1, {"host": config}, models, credentials=sealed)
         chosen = Settings(**settings)
         self.fleet = Fleet(chosen, host, VAULT)
-        self.fleet.swap(directory)
+        self.fleet.apply_snapshot(directory)
         (self.endpoint,) = self.fleet.endpoints
         self.endpoint.provider = _signing(self.endpoint, signed or {})
         self.plan = Plan("m", "m", (Target("host", "theirs"),), ("m",), directory)
-        self.attempts = Attempts(chosen, self.fleet, cast(Limits, None), cast(Checks, None), host)
-        self.underway = Underway("openai_chat", Line())
+        self.attempts = Attempts(chosen, self.fleet, cast(Limits, None), cast(ConstraintChecks, None), host)
+        self.underway = RequestContext("openai_chat", Line())
 
     @property
-    def credentials(self) -> list[Identity]:
-        return self.endpoint.identities.kept
+    def credentials(self) -> list[CredentialClient]:
+        return self.endpoint.credential_pool.gateway_clients
 
-    async def ask(self) -> Edited:
+    async def ask(self) -> OutboundResponse:
         dialect = DIALECTS["openai_chat"]
-        asked = Asked(dialect.open(RAW), RAW, dialect, cast(Media, None), lambda field: False)
-        answer = await self.attempts.serve(asked, self.plan, Stamp("i", "e", "m", 1, True, Body()), self.underway)
-        await self.underway.let_go()
-        assert isinstance(answer, Edited)
+        asked = RequestTranslator(dialect.parse_request(RAW), RAW, dialect, cast(MediaFetcher, None), lambda field: False)
+        answer = await self.attempts.serve(asked, self.plan, ResponseMeta("i", "e", "m", 1, True, Body()), self.underway)
+        await self.underway.release()
+        assert isinstance(answer, OutboundResponse)
         return answer
 
 
@@ -135,21 +135,21 @@ async def test_a_credential_whose_token_cannot_be_had_gives_way_to_the_next(fetc
     host = Host(spare=(200, ANSWER))
     road = Road(host, "first", "spare", signed={"first": fetching}, total_timeout_s=0.05)
     await road.ask()
-    assert host.came == ["spare"] and [each.error for each in road.underway.attempts] == ["NoToken", None]
-    assert road.endpoint.in_flight == 0 and road.endpoint.faults == 0
+    assert host.came == ["spare"] and [each.error for each in road.underway.attempts] == ["TokenUnavailable", None]
+    assert road.endpoint.in_flight == 0 and road.endpoint.consecutive_failures == 0
     first, spare = road.credentials
     assert (
-        first.cooldown.rests(time.monotonic(), "theirs")
-        and not spare.cooldown.rests(time.monotonic(), "theirs")
+        first.cooldown.in_cooldown(time.monotonic(), "theirs")
+        and not spare.cooldown.in_cooldown(time.monotonic(), "theirs")
         and not first.cooldown.refused
     )
 
 
 async def test_nor_is_it_told_as_a_host_that_cannot_be_reached():
     road = Road(Host(), "first", signed={"first": unreachable}, breaker_failures=1)
-    with pytest.raises(NoToken, match="No token for the gateway's credential at host"):
+    with pytest.raises(TokenUnavailable, match="No token for the gateway's credential at host"):
         await road.ask()
-    assert road.endpoint.shut_until == 0 and road.endpoint.in_flight == 0
+    assert road.endpoint.open_until == 0 and road.endpoint.in_flight == 0
 
 
 async def test_who_hangs_up_before_the_host_was_asked_pays_nothing():
@@ -160,7 +160,7 @@ async def test_who_hangs_up_before_the_host_was_asked_pays_nothing():
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    await road.underway.let_go()
+    await road.underway.release()
     assert road.endpoint.in_flight == 0
     assert [each.error for each in road.underway.attempts] == ["Cut"] and road.underway.served is None
 
@@ -193,16 +193,16 @@ async def test_a_session_token_is_hidden_however_many_requests_went_with_it():
     road = Road(Host(), "first", signed={"first": sign})
     (identity,) = road.credentials
     for _ in range(9):
-        await identity.request(road.endpoint.provider, "http://host/v1", Where("openai_chat"), b"{}", {})
-        assert "session" not in identity.hiding.hide("told: session")
+        await identity.build_request(road.endpoint.provider, "http://host/v1", RequestTemplateKey("openai_chat"), b"{}", {})
+        assert "session" not in identity.secret_mask.mask("told: session")
 
 
 async def test_a_credential_that_is_gone_meanwhile_is_no_fault_of_ours():
     road = Road(Host(first=(200, ANSWER)), "first")
     await road.ask()
-    road.fleet.swap(assemble(2, road.plan.directory.providers, road.plan.directory.models))
-    road.underway = Underway("openai_chat", Line())
+    road.fleet.apply_snapshot(build_snapshot(2, road.plan.snapshot.providers, road.plan.snapshot.models))
+    road.underway = RequestContext("openai_chat", Line())
     with pytest.raises(CredentialRefused, match="No credential is stored"):
         await road.ask()
-    with pytest.raises(NoCredential):
+    with pytest.raises(CredentialError):
         road.credentials[0].headers(road.endpoint.provider)

@@ -8,11 +8,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from providers.credentials import NoCredential, Unsigned
+from providers.credentials import CredentialError, UnsignedRequest
 from providers.credentials import aws_chain as chains
 from providers.credentials.aws import AwsSigner
-from providers.credentials.aws_chain import BotocoreChain, Fresh, region_of
-from providers.credentials.sigv4 import Keys
+from providers.credentials.aws_chain import BotocoreChain, KeyCache, region_of
+from providers.credentials.sigv4 import AwsKeys
 
 
 class Scripted:
@@ -29,13 +29,13 @@ class Scripted:
     def begin(self) -> "Scripted":
         return self
 
-    def keys(self) -> Keys:
+    def keys(self) -> AwsKeys:
         self.threads.add(threading.get_ident())
         self.open.wait(5)
         self.fetched += 1
         if self.fault is not None:
             raise self.fault
-        return Keys("same" if self.same else f"key-{self.fetched}", "secret")
+        return AwsKeys("same" if self.same else f"key-{self.fetched}", "secret")
 
 
 @pytest.fixture
@@ -53,14 +53,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return pass_s
 
 
-async def settled(fresh: Fresh) -> None:
-    while fresh._fetching is not None:  # pyright: ignore[reportPrivateUsage]
+async def settled(fresh: KeyCache) -> None:
+    while fresh._fetch_task is not None:  # pyright: ignore[reportPrivateUsage]
         await asyncio.sleep(0)
 
 
 async def test_all_who_wait_share_one_fetch_off_the_loop() -> None:
     chain = Scripted()
-    fresh = Fresh(chain.begin)
+    fresh = KeyCache(chain.begin)
     found = await asyncio.gather(*(fresh.keys() for _ in range(20)))
     assert chain.fetched == 1 and {keys.access_key_id for keys in found} == {"key-1"}
     assert threading.get_ident() not in chain.threads
@@ -69,7 +69,7 @@ async def test_all_who_wait_share_one_fetch_off_the_loop() -> None:
 async def test_who_leaves_while_waiting_disturbs_no_other() -> None:
     chain = Scripted()
     chain.open.clear()
-    fresh = Fresh(chain.begin)
+    fresh = KeyCache(chain.begin)
     first, second = asyncio.create_task(fresh.keys()), asyncio.create_task(fresh.keys())
     await asyncio.sleep(0)
     first.cancel()
@@ -81,7 +81,7 @@ async def test_who_leaves_while_waiting_disturbs_no_other() -> None:
 
 async def test_keys_are_fetched_anew_before_anybody_has_to_wait(clock: Callable[[float], None]) -> None:
     chain = Scripted()
-    fresh = Fresh(chain.begin)
+    fresh = KeyCache(chain.begin)
     await fresh.keys()
     clock(61)
     assert (await fresh.keys()).access_key_id == "key-1"  # at once: what is fetched meanwhile is for the next
@@ -93,9 +93,9 @@ async def test_keys_are_fetched_anew_before_anybody_has_to_wait(clock: Callable[
 
 async def test_a_fetch_that_fails_is_told_and_tried_again() -> None:
     chain = Scripted()
-    chain.fault = NoCredential("none")
-    fresh = Fresh(chain.begin)
-    with pytest.raises(NoCredential):
+    chain.fault = CredentialError("none")
+    fresh = KeyCache(chain.begin)
+    with pytest.raises(CredentialError):
         await fresh.keys()
     chain.fault = None
     assert (await fresh.keys()).access_key_id == "key-2"
@@ -103,7 +103,7 @@ async def test_a_fetch_that_fails_is_told_and_tried_again() -> None:
 
 async def test_a_fetch_that_fails_behind_the_scenes_leaves_what_there_is(clock: Callable[[float], None]) -> None:
     chain = Scripted()
-    fresh = Fresh(chain.begin)
+    fresh = KeyCache(chain.begin)
     await fresh.keys()
     chain.fault = httpx.ConnectError("away")
     clock(61)
@@ -114,20 +114,20 @@ async def test_a_fetch_that_fails_behind_the_scenes_leaves_what_there_is(clock: 
 
 async def test_after_a_refusal_other_keys_are_hoped_for_once(clock: Callable[[float], None]) -> None:
     chain = Scripted()
-    fresh = Fresh(chain.begin)
+    fresh = KeyCache(chain.begin)
     await fresh.keys()
-    assert not fresh.forget()  # they were fetched just now
+    assert not fresh.invalidate()  # they were fetched just now
     clock(11)
-    assert fresh.forget()
+    assert fresh.invalidate()
     assert (await fresh.keys()).access_key_id == "key-2"
-    assert fresh.forget()  # another request, signed with the old ones: the new ones are there
+    assert fresh.invalidate()  # another request, signed with the old ones: the new ones are there
     assert (await fresh.keys()).access_key_id == "key-2"
     chain.same = True
     clock(11)
-    assert fresh.forget() and (await fresh.keys()).access_key_id == "same"
+    assert fresh.invalidate() and (await fresh.keys()).access_key_id == "same"
     clock(11)
-    assert fresh.forget() and (await fresh.keys()).access_key_id == "same"
-    assert not fresh.forget()  # the same again: there is no hope
+    assert fresh.invalidate() and (await fresh.keys()).access_key_id == "same"
+    assert not fresh.invalidate()  # the same again: there is no hope
 
 
 @pytest.fixture
@@ -147,34 +147,34 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_standard_chain_is_botocores(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert BotocoreChain(None).keys() == Keys("AKIDDEFAULT", "s1")
-    assert BotocoreChain("other").keys() == Keys("AKIDOTHER", "s2", "t2")
+    assert BotocoreChain(None).keys() == AwsKeys("AKIDDEFAULT", "s1")
+    assert BotocoreChain("other").keys() == AwsKeys("AKIDOTHER", "s2", "t2")
     assert (region_of(None), region_of("other"), region_of("absent")) == ("eu-north-1", "ap-south-1", None)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDENV")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3")
-    assert BotocoreChain(None).keys() == Keys("AKIDENV", "s3")
+    assert BotocoreChain(None).keys() == AwsKeys("AKIDENV", "s3")
 
 
 async def test_a_chain_signs_for_its_own_region_and_takes_a_rotation_up(machine: Path, clock: Callable[[float], None]) -> None:
-    request = Unsigned("POST", httpx.URL("https://a.amazonaws.com/"), [], b"")
+    request = UnsignedRequest("POST", httpx.URL("https://a.amazonaws.com/"), [], b"")
     signer = AwsSigner("aws:profile:other", "bedrock", None)
     signed = dict(await signer.sign(request))
     assert b"Credential=AKIDOTHER/" in signed[b"authorization"] and b"/ap-south-1/bedrock/" in signed[b"authorization"]
     assert signed[b"x-amz-security-token"] == b"t2"
     (machine / "credentials").write_text("[other]\naws_access_key_id = AKIDNEW\naws_secret_access_key = s9\n")
     clock(11)
-    assert signer.forget()
+    assert signer.invalidate()
     signed = dict(await signer.sign(request))
     assert b"Credential=AKIDNEW/" in signed[b"authorization"] and b"x-amz-security-token" not in signed
 
 
 def test_a_chain_without_credentials_says_so_and_a_program_that_fails_is_not_quoted(machine: Path) -> None:
     (machine / "credentials").write_text("")
-    with pytest.raises(NoCredential, match="no credentials on this machine"):
+    with pytest.raises(CredentialError, match="no credentials on this machine"):
         BotocoreChain(None).keys()
-    with pytest.raises(NoCredential, match="absent"):
+    with pytest.raises(CredentialError, match="absent"):
         BotocoreChain("absent").keys()
     (machine / "config").write_text("[profile program]\ncredential_process = sh -c 'echo a-secret >&2; exit 1'\n")
-    with pytest.raises(NoCredential) as fault:
+    with pytest.raises(CredentialError) as fault:
         BotocoreChain("program").keys()
     assert "a-secret" not in str(fault.value)

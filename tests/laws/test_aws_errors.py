@@ -7,8 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.aws_errors import read_error, read_exception
-from providers.errors import CredentialRefused, Failed, Missing, Overloaded, Refused, TimedOut, UpstreamError
+from providers.canonical.errors import (
+    CredentialRefused,
+    Overloaded,
+    TimedOut,
+    UpstreamError,
+    UpstreamFailed,
+    UpstreamNotFound,
+    UpstreamRejected,
+)
+from providers.dialects.aws.errors import read_error, read_exception
 from tests.laws.chats import bounded
 
 SUFFIX = ":http://internal.amazon.com/coral/com.amazon.coral.service/"
@@ -27,11 +35,11 @@ SUFFIX = ":http://internal.amazon.com/coral/com.amazon.coral.service/"
         (429, "ModelNotReadyException", Overloaded, 503),
         (503, "ServiceUnavailable", Overloaded, 503),
         (408, "ModelTimeoutException", TimedOut, 504),
-        (424, "ModelErrorException", Failed, 502),
-        (404, "ResourceNotFoundException", Missing, 404),
-        (400, "ValidationException", Refused, 400),
-        (500, "InternalServerException", Failed, 502),
-        (530, "InternalDependencyException", Failed, 502),
+        (424, "ModelErrorException", UpstreamFailed, 502),
+        (404, "ResourceNotFoundException", UpstreamNotFound, 404),
+        (400, "ValidationException", UpstreamRejected, 400),
+        (500, "InternalServerException", UpstreamFailed, 502),
+        (530, "InternalDependencyException", UpstreamFailed, 502),
     ],
 )
 @pytest.mark.parametrize("where", ["header", "type", "code"])
@@ -39,7 +47,7 @@ def test_a_word_has_its_meaning_wherever_it_stands(status: int, word: str, kind:
     headers = {"x-amzn-errortype": word + SUFFIX} if where == "header" else {}
     body = {"message": "Why."} | ({"__type": "com.amazon.coral#" + word} if where == "type" else {"code": word} if where == "code" else {})
     error = read_error(status, headers, json.dumps(body).encode())
-    assert (type(error), error.status, error.said_code) == (kind, shown, word)
+    assert (type(error), error.status, error.upstream_code) == (kind, shown, word)
     assert "Why." in error.message
 
 
@@ -51,14 +59,20 @@ def of_container(status: Any, message: Any) -> bytes:
 @pytest.mark.parametrize(
     ("status", "message", "kind", "shown", "told"),
     [
-        (422, '{"error":"Input validation error: `top_p` must be < 1","error_type":"validation"}', Refused, 422, "`top_p` must be < 1"),
+        (
+            422,
+            '{"error":"Input validation error: `top_p` must be < 1","error_type":"validation"}',
+            UpstreamRejected,
+            422,
+            "`top_p` must be < 1",
+        ),
         (429, '{"error":"Model is overloaded","error_type":"overloaded"}', Overloaded, 429, "Model is overloaded"),
-        (424, '{"error":"Request failed during generation"}', Failed, 502, "Request failed during generation"),
-        (500, "it broke", Failed, 502, "it broke"),
-        (403, '{"detail":"no"}', Failed, 502, "no"),
-        (404, '{"error":{"message":"The model does not exist."}}', Missing, 404, "The model does not exist."),
-        (0, "never", Failed, 502, "Received client error from primary"),
-        (None, None, Failed, 502, "Received client error from primary"),
+        (424, '{"error":"Request failed during generation"}', UpstreamFailed, 502, "Request failed during generation"),
+        (500, "it broke", UpstreamFailed, 502, "it broke"),
+        (403, '{"detail":"no"}', UpstreamFailed, 502, "no"),
+        (404, '{"error":{"message":"The model does not exist."}}', UpstreamNotFound, 404, "The model does not exist."),
+        (0, "never", UpstreamFailed, 502, "Received client error from primary"),
+        (None, None, UpstreamFailed, 502, "Received client error from primary"),
     ],
 )
 def test_a_containers_own_error_is_what_is_told(status: Any, message: Any, kind: type[UpstreamError], shown: int, told: str) -> None:
@@ -70,7 +84,7 @@ def test_a_containers_own_error_is_what_is_told(status: Any, message: Any, kind:
 def test_an_endpoint_that_is_not_there_is_missing_and_the_account_is_not_told() -> None:
     body = b'{"Message":"Endpoint gone of account 123456789012 not found."}'
     error = read_error(400, {"x-amzn-errortype": "ValidationError"}, body)
-    assert isinstance(error, Missing) and error.elsewhere and "123456789012" not in error.message
+    assert isinstance(error, UpstreamNotFound) and error.retry_elsewhere and "123456789012" not in error.message
 
 
 def test_who_we_are_at_aws_and_what_was_signed_are_not_told() -> None:

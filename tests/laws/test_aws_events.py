@@ -8,8 +8,8 @@ from botocore.eventstream import EventStreamBuffer  # pyright: ignore[reportMiss
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.aws_events import EventStream, Message, Unwrapper, read_failure
-from providers.errors import Failed, Garbled, Overloaded, TimedOut, UpstreamError
+from providers.canonical.errors import InvalidUpstreamResponse, Overloaded, TimedOut, UpstreamError, UpstreamFailed
+from providers.dialects.aws.event_stream import EventStreamDecoder, EventStreamUnwrapper, Message, read_message_error
 from tests.laws import aws_frames as frames
 from tests.laws.chats import bounded
 
@@ -44,7 +44,7 @@ def test_however_it_is_cut_the_messages_are_the_same(told: list[tuple[dict[str, 
     raw = b"".join(
         frames.message(frames.headers(words) + b"".join(b"\x03odd" + value for value in odd), payload) for words, odd, payload in told
     )
-    stream = EventStream()
+    stream = EventStreamDecoder()
     found = [each for block in cut(raw, places) for each in stream.feed(block)]
     assert found == [Message(words, payload) for words, _, payload in told]
 
@@ -55,7 +55,7 @@ def test_botocore_reads_the_same(told: list[tuple[dict[str, str], bytes]]) -> No
     raw = b"".join(frames.message(frames.headers(words), payload) for words, payload in told)
     theirs = EventStreamBuffer()
     theirs.add_data(raw)  # pyright: ignore[reportUnknownMemberType]
-    assert [(each.headers, each.payload) for each in EventStream().feed(raw)] == [(each.headers, each.payload) for each in theirs]  # pyright: ignore
+    assert [(each.headers, each.payload) for each in EventStreamDecoder().feed(raw)] == [(each.headers, each.payload) for each in theirs]  # pyright: ignore
 
 
 @bounded
@@ -64,9 +64,9 @@ def test_one_changed_byte_is_damage_and_what_came_before_it_is_not_lost(data: st
     good, raw = frames.event("chunk", b"good"), frames.event("chunk", b"bad")
     at = data.draw(st.integers(0, len(raw) - 1))
     broken = raw[:at] + bytes([raw[at] ^ data.draw(st.integers(1, 255))]) + raw[at + 1 :]
-    stream = EventStream()
+    stream = EventStreamDecoder()
     assert [each.payload for each in stream.feed(good + broken)] == [b"good"]
-    with pytest.raises(Garbled):
+    with pytest.raises(InvalidUpstreamResponse):
         stream.feed(b"")
 
 
@@ -74,28 +74,28 @@ def test_one_changed_byte_is_damage_and_what_came_before_it_is_not_lost(data: st
 @given(st.binary(max_size=80))
 def test_nothing_but_damage_is_told_of_any_bytes(raw: bytes) -> None:
     try:
-        EventStream().feed(raw)
-    except Garbled as damage:
+        EventStreamDecoder().feed(raw)
+    except InvalidUpstreamResponse as damage:
         assert "event" in damage.message
 
 
 @pytest.mark.parametrize("size", [0, 15, 1_000_001, 2**32 - 1])
 def test_a_length_that_cannot_be_is_refused_before_its_bytes_come(size: int) -> None:
     head = struct.pack(">II", size, 0)
-    with pytest.raises(Garbled):
-        EventStream(1_000_000).feed(head + struct.pack(">I", crc32(head)))
+    with pytest.raises(InvalidUpstreamResponse):
+        EventStreamDecoder(1_000_000).feed(head + struct.pack(">I", crc32(head)))
 
 
 def test_headers_longer_than_their_message_are_damage() -> None:
     head = struct.pack(">II", 20, 5)
-    with pytest.raises(Garbled):
-        EventStream().feed(head + struct.pack(">I", crc32(head)))
+    with pytest.raises(InvalidUpstreamResponse):
+        EventStreamDecoder().feed(head + struct.pack(">I", crc32(head)))
 
 
 @pytest.mark.parametrize("headers", [b"\x05ab", b"\x01a\x07\x00\x09abc", b"\x01a\x0a", b"\x01a\x07\x00\x01\xff", b"\x01a"])
 def test_headers_that_cannot_be_read_are_damage(headers: bytes) -> None:
-    with pytest.raises(Garbled):
-        EventStream().feed(frames.message(headers, b""))
+    with pytest.raises(InvalidUpstreamResponse):
+        EventStreamDecoder().feed(frames.message(headers, b""))
 
 
 @pytest.mark.parametrize(
@@ -103,23 +103,23 @@ def test_headers_that_cannot_be_read_are_damage(headers: bytes) -> None:
     [
         (frames.exception("throttlingException", b'{"message":"Too many."}'), Overloaded, 429, "throttlingException"),
         (frames.exception("ModelStreamError", b'{"Message":"x","ErrorCode":"ModelInvocationTimeExceeded"}'), TimedOut, 504, None),
-        (frames.exception("InternalStreamFailure", b'{"Message":"Try again."}'), Failed, 502, "InternalStreamFailure"),
-        (frames.error("InternalFailure", "It broke."), Failed, 502, "InternalFailure"),
-        (frames.exception("somethingNew", b"plain words"), Failed, 502, "somethingNew"),
+        (frames.exception("InternalStreamFailure", b'{"Message":"Try again."}'), UpstreamFailed, 502, "InternalStreamFailure"),
+        (frames.error("InternalFailure", "It broke."), UpstreamFailed, 502, "InternalFailure"),
+        (frames.exception("somethingNew", b"plain words"), UpstreamFailed, 502, "somethingNew"),
     ],
 )
 def test_exceptions_and_errors_are_told_as_ours(raw: bytes, kind: type[UpstreamError], status: int, code: str | None) -> None:
-    (message,) = EventStream().feed(raw)
-    failure = read_failure(message)
+    (message,) = EventStreamDecoder().feed(raw)
+    failure = read_message_error(message)
     assert failure is not None and type(failure) is kind and failure.status == status
-    assert code is None or failure.said_code == code
+    assert code is None or failure.upstream_code == code
 
 
 @bounded
 @given(st.lists(st.integers(0, 400), max_size=6))
 def test_all_before_an_exception_is_given_first_and_then_it_is_told(places: list[int]) -> None:
     raw = frames.event("chunk", b"one ") + frames.event("chunk", b"two") + frames.exception("throttlingException", b'{"message":"m"}')
-    unwrapper = Unwrapper(lambda message: message.payload)
+    unwrapper = EventStreamUnwrapper(lambda message: message.payload)
     inner: list[bytes] = []
     with pytest.raises(Overloaded):
         for block in [*cut(raw, places), b""]:

@@ -12,9 +12,9 @@ from botocore.credentials import Credentials  # pyright: ignore[reportMissingTyp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.credentials import NoCredential, Unsigned
+from providers.credentials import CredentialError, UnsignedRequest
 from providers.credentials.aws import AwsSigner
-from providers.credentials.sigv4 import Keys, Pen
+from providers.credentials.sigv4 import AwsKeys, SigV4Signer
 from tests.laws.chats import bounded
 
 KEY, SECRET, TOKEN = "AKIDEXAMPLEEXAMPLE12", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "a/session+token=="
@@ -34,7 +34,7 @@ headers = st.lists(
 )
 
 
-def theirs(request: Unsigned, keys: Keys, service: str, region: str, at: datetime) -> str:
+def theirs(request: UnsignedRequest, keys: AwsKeys, service: str, region: str, at: datetime) -> str:
     """As botocore signs the same bytes."""
     like = AWSRequest(method=request.method, url=str(request.url), data=request.body)
     for name, value in request.headers:
@@ -53,16 +53,16 @@ def theirs(request: Unsigned, keys: Keys, service: str, region: str, at: datetim
 def test_ours_is_botocores(host: str, path: str, query: str, said: list[tuple[str, str]], body: bytes, passing: bool, at: datetime) -> None:
     at = at.replace(tzinfo=UTC, microsecond=0)
     url = httpx.URL(host + path + (f"?{query}" if query else ""))
-    request = Unsigned("POST", url, [(name.encode(), value.strip().encode()) for name, value in said], body)
-    keys = Keys(KEY, SECRET, TOKEN if passing else None)
-    ours = dict(Pen(keys, "bedrock", "eu-west-1").sign(request, at.timestamp()))
+    request = UnsignedRequest("POST", url, [(name.encode(), value.strip().encode()) for name, value in said], body)
+    keys = AwsKeys(KEY, SECRET, TOKEN if passing else None)
+    ours = dict(SigV4Signer(keys, "bedrock", "eu-west-1").sign(request, at.timestamp()))
     assert ours[b"authorization"].decode() == theirs(request, keys, "bedrock", "eu-west-1", at)
     assert ours.get(b"x-amz-security-token") == (TOKEN.encode() if passing else None)
 
 
 def test_a_pen_signs_the_next_day_too() -> None:
-    request = Unsigned("POST", httpx.URL("https://a.amazonaws.com/x"), [], b"{}")
-    pen, keys = Pen(Keys(KEY, SECRET), "sagemaker", "us-east-1"), Keys(KEY, SECRET)
+    request = UnsignedRequest("POST", httpx.URL("https://a.amazonaws.com/x"), [], b"{}")
+    pen, keys = SigV4Signer(AwsKeys(KEY, SECRET), "sagemaker", "us-east-1"), AwsKeys(KEY, SECRET)
     for at in (datetime(2026, 11, 21, 23, 59, 59, tzinfo=UTC), datetime(2026, 11, 22, tzinfo=UTC)):
         signed = dict(pen.sign(request, at.timestamp()))
         assert signed[b"authorization"].decode() == theirs(request, keys, "sagemaker", "us-east-1", at)
@@ -70,21 +70,23 @@ def test_a_pen_signs_the_next_day_too() -> None:
 
 def test_what_is_encoded_in_a_path_is_encoded_again() -> None:
     """An example of AWS's kind, so that the law cannot hold for two that are wrong alike: the canonical path has %253A."""
-    plain, encoded = (Unsigned("POST", httpx.URL(f"https://a.amazonaws.com/model/a{colon}0"), [], b"") for colon in (":", "%3A"))
-    signatures = [dict(Pen(Keys(KEY, SECRET), "bedrock", "eu-west-1").sign(each, 0))[b"authorization"] for each in (plain, encoded)]
+    plain, encoded = (UnsignedRequest("POST", httpx.URL(f"https://a.amazonaws.com/model/a{colon}0"), [], b"") for colon in (":", "%3A"))
+    signatures = [
+        dict(SigV4Signer(AwsKeys(KEY, SECRET), "bedrock", "eu-west-1").sign(each, 0))[b"authorization"] for each in (plain, encoded)
+    ]
     assert signatures[0] != signatures[1]
 
 
 async def test_the_options_region_goes_before_the_credentials() -> None:
-    request = Unsigned("POST", httpx.URL("https://a.amazonaws.com/"), [], b"")
+    request = UnsignedRequest("POST", httpx.URL("https://a.amazonaws.com/"), [], b"")
     for option, said, signed in (("eu-west-1", "us-east-1", b"eu-west-1"), (None, "us-east-1", b"us-east-1")):
         signer = AwsSigner(json.dumps({**GIVEN, "region": said}), "bedrock", option)
         assert b"/" + signed + b"/bedrock/aws4_request" in dict(await signer.sign(request))[b"authorization"]
 
 
 async def test_without_a_region_nothing_is_signed() -> None:
-    with pytest.raises(NoCredential, match="region"):
-        await AwsSigner(json.dumps(GIVEN), "bedrock", None).sign(Unsigned("POST", httpx.URL("https://a.b/"), [], b""))
+    with pytest.raises(CredentialError, match="region"):
+        await AwsSigner(json.dumps(GIVEN), "bedrock", None).sign(UnsignedRequest("POST", httpx.URL("https://a.b/"), [], b""))
 
 
 @pytest.mark.parametrize(
@@ -100,16 +102,16 @@ async def test_without_a_region_nothing_is_signed() -> None:
     ],
 )
 def test_what_is_no_credential_for_aws_is_refused_without_being_repeated(credential: str) -> None:
-    with pytest.raises(NoCredential) as fault:
+    with pytest.raises(CredentialError) as fault:
         AwsSigner(credential, "bedrock", None)
     assert SECRET not in str(fault.value) and KEY not in str(fault.value) and TOKEN not in str(fault.value)
 
 
 def test_no_secret_is_in_what_is_printed() -> None:
     signer = AwsSigner(json.dumps({**GIVEN, "session_token": TOKEN, "region": "eu-west-1"}), "bedrock", None)
-    for shown in (repr(signer), repr(Keys(KEY, SECRET, TOKEN)), str(vars(signer))):
+    for shown in (repr(signer), repr(AwsKeys(KEY, SECRET, TOKEN)), str(vars(signer))):
         assert SECRET not in shown and KEY not in shown and TOKEN not in shown
 
 
 def test_keys_that_were_given_are_the_same_after_a_refusal() -> None:
-    assert not AwsSigner(json.dumps({**GIVEN, "region": "eu-west-1"}), "bedrock", None).forget()
+    assert not AwsSigner(json.dumps({**GIVEN, "region": "eu-west-1"}), "bedrock", None).invalidate()

@@ -7,26 +7,26 @@ from typing import Any
 import httpx
 import pytest
 
-from providers.catalogue import build
-from providers.credentials import NoCredential, Unsigned
-from providers.dialect import Stamp
-from providers.dialects.catalogue import DIALECTS
-from providers.dialects.openai_embeddings import OpenAIEmbeddings
-from providers.errors import (
+from providers.adapters.provider import InvalidOption, Provider
+from providers.canonical.errors import (
     CredentialRefused,
-    Failed,
-    Garbled,
-    Missing,
-    NotOffered,
+    InvalidUpstreamResponse,
+    OperationNotSupported,
     Overloaded,
-    Refused,
     TimedOut,
     Unsupported,
     UpstreamError,
+    UpstreamFailed,
+    UpstreamNotFound,
+    UpstreamRejected,
 )
-from providers.hosted.bedrock import Bedrock
-from providers.provider import BadOption, Provider
-from providers.wire import Body
+from providers.canonical.raw_json import Body
+from providers.catalogue import build_provider
+from providers.credentials import CredentialError, UnsignedRequest
+from providers.dialect import ResponseMeta
+from providers.dialects.catalogue import DIALECTS
+from providers.dialects.openai_embeddings import OpenAIEmbeddings
+from providers.hosted.bedrock.adapter import Bedrock
 from tests.laws.chats import STAMP
 
 HOME = "https://bedrock-runtime.{region}.amazonaws.com"
@@ -36,7 +36,7 @@ KEYS = '{"access_key_id":"AKID","secret_access_key":"of a test","region":"eu-wes
 
 
 def bedrock(**options: Any) -> Provider:
-    return build("bedrock", "aws", {"region": "us-east-1", **options})
+    return build_provider("bedrock", "aws", {"region": "us-east-1", **options})
 
 
 def never(field: str) -> bool:
@@ -95,7 +95,7 @@ def test_mantle_has_addresses_of_its_own(dialect: str, path: str):
     ],
 )
 def test_a_model_is_asked_in_what_it_knows(api: str | None, model: str, spoken: tuple[str, ...]):
-    assert bedrock(**({} if api is None else {"api": api})).spoken_for(model) == spoken
+    assert bedrock(**({} if api is None else {"api": api})).spoken_dialects_for(model) == spoken
 
 
 async def no_fetch(request: httpx.Request) -> tuple[int, bytes]:
@@ -113,17 +113,21 @@ def test_a_key_of_bedrocks_own_is_shown_and_nothing_is_signed():
 async def test_keys_sign_for_the_api_that_is_asked(options: dict[str, Any], service: str):
     signer = bedrock(**options).signer(KEYS, no_fetch)
     assert signer is not None
-    signed = dict(await signer.sign(Unsigned("POST", bedrock(**options).url(HOME, "anthropic_messages", CLAUDE), [], b"{}")))
+    signed = dict(await signer.sign(UnsignedRequest("POST", bedrock(**options).url(HOME, "anthropic_messages", CLAUDE), [], b"{}")))
     assert service.encode() in signed[b"authorization"] and b"of a test" not in signed[b"authorization"]
 
 
 def test_a_region_may_come_with_the_keys_and_not_with_a_key():
-    provider = build("bedrock", "aws", {})
+    provider = build_provider("bedrock", "aws", {})
     url = provider.url(HOME, "bedrock_converse", NOVA)
-    assert provider.located(url, KEYS).host == "bedrock-runtime.eu-west-1.amazonaws.com"
-    with pytest.raises(NoCredential, match="region"):
-        provider.located(url, "bedrock-api-key")
-    assert bedrock().located(bedrock().url(HOME, "bedrock_converse", NOVA), "bedrock-api-key").host.startswith("bedrock-runtime.us-east-1.")
+    assert provider.complete_url(url, KEYS).host == "bedrock-runtime.eu-west-1.amazonaws.com"
+    with pytest.raises(CredentialError, match="region"):
+        provider.complete_url(url, "bedrock-api-key")
+    assert (
+        bedrock()
+        .complete_url(bedrock().url(HOME, "bedrock_converse", NOVA), "bedrock-api-key")
+        .host.startswith("bedrock-runtime.us-east-1.")
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,16 +145,16 @@ def test_a_region_may_come_with_the_keys_and_not_with_a_key():
     ],
 )
 def test_options_that_mean_nothing_are_refused(options: dict[str, Any]):
-    with pytest.raises(BadOption):
+    with pytest.raises(InvalidOption):
         bedrock(**options)
 
 
 def test_claude_is_asked_as_the_cloud_wants_it():
     provider = bedrock(anthropic_beta=["a"], max_tokens=77)
     body = Body.read(b'{"model":"x","stream":true,"messages":[]}')
-    provider.bend(body, "anthropic_messages", never)
-    assert provider.tell_betas(body, "anthropic_messages", b"b, a") == b""
-    provider.name_model(body, "anthropic_messages", CLAUDE, True)
+    provider.adapt_request(body, "anthropic_messages", never)
+    assert provider.forward_betas(body, "anthropic_messages", b"b, a") == b""
+    provider.set_model(body, "anthropic_messages", CLAUDE, True)
     told = json.loads(body.write())
     assert told == {"messages": [], "max_tokens": 77, "anthropic_version": "bedrock-2023-05-31", "anthropic_beta": ["b", "a"]}
 
@@ -158,39 +162,42 @@ def test_claude_is_asked_as_the_cloud_wants_it():
 def test_mantle_is_asked_as_its_dialects_are():
     provider = bedrock(api="mantle", anthropic_beta=["a"])
     body = Body.read(b'{"model":"x","messages":[]}')
-    provider.name_model(body, "openai_chat", GPT, False)
-    assert json.loads(body.write()) == {"model": GPT, "messages": []} and provider.unwrapping("anthropic_messages") is None
+    provider.set_model(body, "openai_chat", GPT, False)
+    assert json.loads(body.write()) == {"model": GPT, "messages": []} and provider.stream_unwrapper("anthropic_messages") is None
     assert dict(provider.headers("k", "anthropic_messages")) == {
         "authorization": "Bearer k",
         "anthropic-version": "2023-06-01",
         "anthropic-beta": "a",
     }
-    with pytest.raises(NotOffered):
-        provider.name_model(body, "bedrock_embeddings", "amazon.titan-embed-text-v2:0", False)
+    with pytest.raises(OperationNotSupported):
+        provider.set_model(body, "bedrock_embeddings", "amazon.titan-embed-text-v2:0", False)
 
 
 def test_an_operators_guardrail_holds_and_a_callers_own_is_refused_or_dropped():
     provider = bedrock(guardrail={"id": "g", "version": "1", "trace": True})
     wanted = {"guardrailIdentifier": "g", "guardrailVersion": "1", "trace": "enabled"}
     body = Body(messages=[])
-    assert provider.bend(body, "bedrock_converse", never).dropped == [] and body["guardrailConfig"] == wanted
+    assert provider.adapt_request(body, "bedrock_converse", never).dropped == [] and body["guardrailConfig"] == wanted
     with pytest.raises(Unsupported):
-        provider.bend(Body(guardrailConfig={"x": 1}), "bedrock_converse", never)
+        provider.adapt_request(Body(guardrailConfig={"x": 1}), "bedrock_converse", never)
     body = Body(guardrailConfig={"x": 1})
-    assert provider.bend(body, "bedrock_converse", lambda _: True).dropped == ["guardrailConfig"] and body["guardrailConfig"] == wanted
+    assert (
+        provider.adapt_request(body, "bedrock_converse", lambda _: True).dropped == ["guardrailConfig"]
+        and body["guardrailConfig"] == wanted
+    )
 
 
 def test_no_caller_goes_round_an_operators_guardrail_by_another_dialect():
     for model in (CLAUDE, LLAMA, NOVA):
         guarded = bedrock(guardrail={"id": "g", "version": "1"})
-        assert guarded.spoken_for(model) == guarded.spoken == ("bedrock_converse",)
+        assert guarded.spoken_dialects_for(model) == guarded.spoken_dialects == ("bedrock_converse",)
 
 
 def test_buckets_are_read_only_where_the_operator_lets_callers_name_them():
     address = "s3://bucket/picture.png"
-    assert bedrock(reads_s3=True).takes_address(address, "bedrock_converse")
-    assert not bedrock().takes_address(address, "bedrock_converse")
-    assert not bedrock(reads_s3=True).takes_address("https://a.test/picture.png", "bedrock_converse")
+    assert bedrock(reads_s3=True).accepts_media_url(address, "bedrock_converse")
+    assert not bedrock().accepts_media_url(address, "bedrock_converse")
+    assert not bedrock(reads_s3=True).accepts_media_url("https://a.test/picture.png", "bedrock_converse")
 
 
 @pytest.mark.parametrize(
@@ -199,38 +206,38 @@ def test_buckets_are_read_only_where_the_operator_lets_callers_name_them():
         (403, "UnrecognizedClientException", "The security token is invalid.", CredentialRefused, 502),
         (400, "ExpiredTokenException", "The security token is expired.", CredentialRefused, 502),
         (403, "AccessDeniedException", "User is not authorized to perform: bedrock:InvokeModel", CredentialRefused, 502),
-        (403, "AccessDeniedException", "You don't have access to the model with the specified model ID.", Missing, 404),
-        (400, "ValidationException", "The provided model identifier is invalid.", Missing, 404),
-        (400, "ValidationException", "Invocation of model ID x with on-demand throughput isn't supported.", Missing, 404),
-        (404, "ResourceNotFoundException", "Could not resolve the foundation model.", Missing, 404),
-        (400, "ValidationException", "messages: roles must alternate", Refused, 400),
+        (403, "AccessDeniedException", "You don't have access to the model with the specified model ID.", UpstreamNotFound, 404),
+        (400, "ValidationException", "The provided model identifier is invalid.", UpstreamNotFound, 404),
+        (400, "ValidationException", "Invocation of model ID x with on-demand throughput isn't supported.", UpstreamNotFound, 404),
+        (404, "ResourceNotFoundException", "Could not resolve the foundation model.", UpstreamNotFound, 404),
+        (400, "ValidationException", "messages: roles must alternate", UpstreamRejected, 400),
         (429, "ThrottlingException", "Too many tokens, please wait.", Overloaded, 429),
         (400, "ServiceQuotaExceededException", "No more.", Overloaded, 429),
         (429, "ModelNotReadyException", "Loading.", Overloaded, 503),
         (503, "ServiceUnavailableException", "Down.", Overloaded, 503),
         (408, "ModelTimeoutException", "Slow.", TimedOut, 504),
-        (424, "ModelErrorException", "It failed.", Failed, 502),
-        (500, "InternalServerException", "Oh.", Failed, 502),
+        (424, "ModelErrorException", "It failed.", UpstreamFailed, 502),
+        (500, "InternalServerException", "Oh.", UpstreamFailed, 502),
     ],
 )
 def test_an_error_is_what_its_word_says(status: int, word: str, message: str, error: type[UpstreamError], ours: int):
     body = json.dumps({"message": f"{message} (arn:aws:iam::123456789012:user/x)"}).encode()
     told = bedrock().read_error(status, {"x-amzn-errortype": f"{word}:http://internal.amazon.com/"}, body)
-    assert (type(told), told.status, told.said_code) == (error, ours, word)
+    assert (type(told), told.status, told.upstream_code) == (error, ours, word)
     assert "123456789012" not in told.message and message[:10] in told.message
 
 
 def test_mantles_errors_are_openais():
     told = bedrock(api="mantle").read_error(404, {}, b'{"error":{"message":"No such model","code":"model_not_found"}}')
-    assert isinstance(told, Missing) and told.said_code == "model_not_found"
+    assert isinstance(told, UpstreamNotFound) and told.upstream_code == "model_not_found"
 
 
-EMBEDDING = Bedrock.foreign["openai_embeddings"]
+EMBEDDING = Bedrock.host_operations["openai_embeddings"]
 
 
 def embeds(model: str, **more: Any) -> tuple[Any, list[str]]:
     raw = json.dumps({"model": "m", "input": "Hi!", **more}).encode()
-    body, dropped = EMBEDDING.write(Body(DIALECTS["openai_embeddings"].open(raw).body), model, never)
+    body, dropped = EMBEDDING.write_request(Body(DIALECTS["openai_embeddings"].parse_request(raw).body), model, never)
     return json.loads(body.write()), dropped
 
 
@@ -285,27 +292,27 @@ def test_what_embeddings_cannot_be_is_refused_with_its_rule(model: str, more: di
     ],
 )
 def test_embeddings_are_read_in_each_makers_shape(told: Any, headers: dict[str, str], count: int | None):
-    asked = Stamp(STAMP.id, STAMP.episode_id, "a name", 1, wants_usage=True, asked=Body.read(b'{"input":"Hi!"}'))
-    edited = OpenAIEmbeddings().edit(EMBEDDING.read(json.dumps(told).encode(), httpx.Headers(headers), asked), asked)
+    asked = ResponseMeta(STAMP.id, STAMP.episode_id, "a name", 1, wants_usage=True, request_body=Body.read(b'{"input":"Hi!"}'))
+    edited = OpenAIEmbeddings().edit_response(EMBEDDING.read_response(json.dumps(told).encode(), httpx.Headers(headers), asked), asked)
     assert json.loads(edited.raw)["data"] == [{"object": "embedding", "index": 0, "embedding": [0.5, 1]}]
     assert edited.usage is not None and edited.usage.input == count
 
 
 def test_a_model_that_makes_no_embeddings_is_not_asked_for_any():
-    with pytest.raises(NotOffered):
+    with pytest.raises(OperationNotSupported):
         embeds(CLAUDE)
-    with pytest.raises(Garbled):
-        EMBEDDING.read(b'{"embeddings":{"int8":[]}}', httpx.Headers(), STAMP)
+    with pytest.raises(InvalidUpstreamResponse):
+        EMBEDDING.read_response(b'{"embeddings":{"int8":[]}}', httpx.Headers(), STAMP)
 
 
 def test_tokens_are_counted_of_the_body_that_claude_would_be_sent():
-    counting = Bedrock.foreign["anthropic_count_tokens"]
+    counting = Bedrock.host_operations["anthropic_count_tokens"]
     ask = Body.read(b'{"model":"m","messages":[{"role":"user","content":"Hi!"}],"thinking":{"type":"enabled","budget_tokens":2000}}')
-    body, dropped = counting.write(ask, CLAUDE, never)
+    body, dropped = counting.write_request(ask, CLAUDE, never)
     inner = json.loads(base64.b64decode(body["input"]["invokeModel"]["body"]))
     assert dropped == [] and inner.keys() == {"messages", "thinking", "anthropic_version", "max_tokens"} and inner["max_tokens"] > 2000
-    assert counting.read(b'{"inputTokens":11}', httpx.Headers(), STAMP) == b'{"input_tokens":11}'
-    with pytest.raises(NotOffered):
-        counting.write(ask, NOVA, never)
-    with pytest.raises(Garbled):
-        counting.read(b"{}", httpx.Headers(), STAMP)
+    assert counting.read_response(b'{"inputTokens":11}', httpx.Headers(), STAMP) == b'{"input_tokens":11}'
+    with pytest.raises(OperationNotSupported):
+        counting.write_request(ask, NOVA, never)
+    with pytest.raises(InvalidUpstreamResponse):
+        counting.read_response(b"{}", httpx.Headers(), STAMP)

@@ -11,13 +11,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from providers.chat import ChatRequest, ChatResponse, Citation, Message, Opaque, Part, Reasoning, Seal, Text, ToolCall, Usage
-from providers.dialect import Concessions
+from providers.canonical.chat import (
+    ChatRequest,
+    ChatResponse,
+    Citation,
+    Message,
+    Opaque,
+    OpaqueState,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    Usage,
+)
+from providers.canonical.errors import (
+    InvalidUpstreamResponse,
+    Overloaded,
+    StreamTruncated,
+    TimedOut,
+    UnparsableModelOutput,
+    UpstreamError,
+    UpstreamFailed,
+    UpstreamRejected,
+)
+from providers.canonical.events import Event, assemble_response
+from providers.dialect import DropPolicy
 from providers.dialects.bedrock_converse import BedrockConverse
 from providers.dialects.catalogue import CHAT_DIALECTS
-from providers.errors import CutShort, Failed, Garbled, Overloaded, Refused, TimedOut, Unparsed, UpstreamError
-from providers.events import Event, fold
-from providers.hosted.bedrock_streams import unwrapping
+from providers.hosted.bedrock.event_stream import invoke_stream_unwrapper
 from tests.exchanges.hosts.aws_frames import event, exception
 from tests.laws import aws_frames as frames
 from tests.laws.chats import STAMP, bounded
@@ -79,19 +100,19 @@ def pieces(block: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]
 
 
 def read(raw: bytes, cuts: Iterable[int] = ()) -> ChatResponse:
-    reader = CONVERSE.reader()
+    reader = CONVERSE.stream_reader()
     places = [0, *sorted(cut % (len(raw) + 1) for cut in cuts), len(raw)]
     told: list[Event] = []
     for start, end in itertools.pairwise(places):
         told += reader.feed(raw[start:end])
-    told += reader.end()
-    return fold(told)
+    told += reader.finish()
+    return assemble_response(told)
 
 
 def alike(answer: ChatResponse) -> Any:
     """Arguments by what they mean: whole answers spell them their own way."""
     choice = answer.choices[0]
-    return [plain(part) for part in choice.parts], choice.finish_reason, choice.told, answer.usage
+    return [plain(part) for part in choice.parts], choice.finish_reason, choice.upstream_finish_reason, answer.usage
 
 
 def plain(part: Part) -> Any:
@@ -110,7 +131,7 @@ def test_a_whole_answer_is_read_in_full():
     answer = whole(CONTENT)
     assert answer.usage == Usage(input=25, output=7, cached=12, cache_written=8)
     reasoning, hidden, text, cited, ran, ran_result, call, bare = answer.choices[0].parts
-    assert reasoning == Reasoning("Hm. Well.", Seal("bedrock_converse", "c2ln"))
+    assert reasoning == Reasoning("Hm. Well.", OpaqueState("bedrock_converse", "c2ln"))
     assert isinstance(hidden, Opaque) and json.loads(bytes(hidden.raw)) == {"type": "redacted_thinking", "data": "aGlkZGVu"}
     assert text == Text("Grüße, ") and isinstance(cited, Text) and cited.text == "Ruby is old."
     (citation,) = cited.citations
@@ -140,7 +161,7 @@ def test_a_stream_means_the_same_however_it_is_cut(cuts: list[int]):
 def test_its_words_for_an_end_are_openais_or_told_beside_them(word: str, finish: str, told: str | None):
     content = [{"text": "Hi."}]
     for answer in (whole(content, word), read(b"".join(events(content, word)))):
-        assert (answer.choices[0].finish_reason, answer.choices[0].told) == (finish, told)
+        assert (answer.choices[0].finish_reason, answer.choices[0].upstream_finish_reason) == (finish, told)
 
 
 def test_an_end_with_calls_is_one_although_it_is_called_another():
@@ -149,14 +170,14 @@ def test_an_end_with_calls_is_one_although_it_is_called_another():
 
 @pytest.mark.parametrize("word", ["malformed_tool_use", "malformed_model_output"])
 def test_what_the_host_could_not_read_is_a_failure_and_what_came_before_it_is_given(word: str):
-    with pytest.raises(Unparsed):
+    with pytest.raises(UnparsableModelOutput):
         whole([{"text": "Hi."}], word)
     told: list[Event] = []
-    reader = CONVERSE.reader()
-    with pytest.raises(Unparsed):
+    reader = CONVERSE.stream_reader()
+    with pytest.raises(UnparsableModelOutput):
         for each in reader.feed(b"".join(events([{"text": "Hi."}], word))):
             told.append(each)
-    assert fold(told).choices[0].parts == (Text("Hi."),) and not reader.done
+    assert assemble_response(told).choices[0].parts == (Text("Hi."),) and not reader.done
 
 
 def test_a_block_whose_end_was_not_told_ends_where_the_next_begins():
@@ -166,18 +187,18 @@ def test_a_block_whose_end_was_not_told_ends_where_the_next_begins():
 
 
 def test_it_is_done_once_its_counts_have_come_and_not_before():
-    reader = CONVERSE.reader()
+    reader = CONVERSE.stream_reader()
     *before, counts = events([{"text": "Hi."}], "end_turn")
     list(reader.feed(b"".join(before)))
     assert not reader.done
     list(reader.feed(counts))
-    assert reader.done and not list(reader.end())
+    assert reader.done and not list(reader.finish())
 
 
 def test_a_stream_that_ends_without_its_counts_has_none_and_one_without_an_end_is_cut_short():
     *before, end, _ = events([{"text": "Hi."}], "end_turn")
     assert read(b"".join([*before, end])).usage is None
-    with pytest.raises(CutShort):
+    with pytest.raises(StreamTruncated):
         read(b"".join(before))
 
 
@@ -193,25 +214,25 @@ def test_what_an_hour_of_cache_took_and_a_tier_are_told():
     ("kind", "error", "status"),
     [
         ("throttlingException", Overloaded, 429),
-        ("modelStreamErrorException", Failed, 502),
-        ("internalServerException", Failed, 502),
+        ("modelStreamErrorException", UpstreamFailed, 502),
+        ("internalServerException", UpstreamFailed, 502),
         ("serviceUnavailableException", Overloaded, 503),
-        ("validationException", Refused, 400),
+        ("validationException", UpstreamRejected, 400),
     ],
 )
 def test_an_exception_in_a_stream_is_raised_once_all_before_it_was_given(kind: str, error: type[UpstreamError], status: int):
     begun = list(events([{"text": "Hi, you."}]))[:3]
     told: list[Event] = []
     with pytest.raises(error) as raised:
-        for each in CONVERSE.reader().feed(b"".join([*begun, exception(kind, "Too much.")])):
+        for each in CONVERSE.stream_reader().feed(b"".join([*begun, exception(kind, "Too much.")])):
             told.append(each)
-    assert fold(told).choices[0].parts == (Text("Hi,"),)
-    assert (raised.value.said_code, raised.value.status) == (kind, status) and "Too much." in raised.value.message
+    assert assemble_response(told).choices[0].parts == (Text("Hi,"),)
+    assert (raised.value.upstream_code, raised.value.status) == (kind, status) and "Too much." in raised.value.message
 
 
 @pytest.mark.parametrize("raw", [b"{", b"[]", b"{}", b'{"output":{}}', b'{"output":{"message":{"content":[{"text":1}]}}}'])
 def test_what_is_no_answer_is_garbled(raw: bytes):
-    with pytest.raises(Garbled):
+    with pytest.raises(InvalidUpstreamResponse):
         CONVERSE.read_response(raw)
 
 
@@ -226,7 +247,7 @@ def test_what_is_no_answer_is_garbled(raw: bytes):
     ],
 )
 def test_what_is_no_event_is_garbled(raw: bytes):
-    with pytest.raises(Garbled):
+    with pytest.raises(InvalidUpstreamResponse):
         read(raw)
 
 
@@ -238,7 +259,7 @@ def test_what_it_minted_comes_back_to_it_through_every_caller(caller: str, strea
     content = [*CONTENT[:3], *CONTENT[4:6], CONTENT[6]]
     answer = read(b"".join(events(content))) if streamed else whole(content)
     (message,) = given_back(caller, ours.write_response(answer, STAMP))
-    concessions = Concessions(lambda _: False, {}, "bedrock")
+    concessions = DropPolicy(lambda _: False, {}, "bedrock")
     ask = ChatRequest(origin=caller, model="anthropic.claude-opus-4-6-v1", messages=(Message("user", (Text("Hi!"),)), message))
     told = json.loads(CONVERSE.write_request(ask, concessions).write())["messages"][1]["content"]
     assert sorted(told, key=json.dumps) == sorted(content, key=json.dumps)
@@ -255,7 +276,7 @@ def given_back(caller: str, raw: bytes) -> list[Message]:
         case _:
             body = {"messages": [*HI, {"role": "assistant", "content": said["content"]}], "max_tokens": 5}
     ours = CHAT_DIALECTS[caller]
-    ask = ours.open(json.dumps({"model": "m", **body}).encode())
+    ask = ours.parse_request(json.dumps({"model": "m", **body}).encode())
     messages = ours.read_request(ask.body).messages[1:]
     return [Message("assistant", tuple(part for message in messages for part in message.parts))]
 
@@ -266,7 +287,7 @@ def test_claudes_own_events_are_taken_out_of_awss_frames_however_they_are_cut(cu
     told: list[dict[str, Any]] = [{"type": "message_start", "message": {"usage": {}}}, {"type": "ping"}, {"no": "type"}]
     wrapped = [{"bytes": base64.b64encode(json.dumps(each).encode()).decode(), "p": "ab"} for each in told]
     raw = b"".join(event("chunk", each) for each in wrapped) + event("something", {"new": 1})
-    unwrapper, places = unwrapping(), [0, *sorted(cut % (len(raw) + 1) for cut in cuts), len(raw)]
+    unwrapper, places = invoke_stream_unwrapper(), [0, *sorted(cut % (len(raw) + 1) for cut in cuts), len(raw)]
     inner = b"".join(unwrapper.feed(raw[start:end]) for start, end in itertools.pairwise(places))
     lines = inner.decode().split("\n\n")[:-1]
     assert [json.loads(each.partition("data: ")[2]) for each in lines] == told
@@ -274,20 +295,20 @@ def test_claudes_own_events_are_taken_out_of_awss_frames_however_they_are_cut(cu
 
 
 def test_an_exception_around_claudes_events_is_raised_after_them():
-    unwrapper = unwrapping()
+    unwrapper = invoke_stream_unwrapper()
     chunk = {"bytes": base64.b64encode(b'{"type":"ping"}').decode()}
     assert unwrapper.feed(event("chunk", chunk) + exception("modelTimeoutException", "Too slow.")).startswith(b"event: ping")
     with pytest.raises(TimedOut):
         unwrapper.feed(b"")
-    with pytest.raises(Garbled):
-        unwrapping().feed(event("chunk", {"bytes": "§"}))
+    with pytest.raises(InvalidUpstreamResponse):
+        invoke_stream_unwrapper().feed(event("chunk", {"bytes": "§"}))
 
 
 def test_citations_of_its_own_go_back_and_those_of_others_are_reported():
     mine = Citation("bedrock_converse", Raw(json.dumps(CITED).encode()))
     theirs = Citation("gemini", Raw(b"{}"))
     ask = ChatRequest("openai_chat", "m", (Message("user", (Text("Hi!"),)), Message("assistant", (Text("Old.", (mine, theirs)),))))
-    concessions = Concessions(lambda _: False, {}, "bedrock")
+    concessions = DropPolicy(lambda _: False, {}, "bedrock")
     told = json.loads(CONVERSE.write_request(ask, concessions).write())["messages"][1]["content"]
     assert told == [{"citationsContent": {"content": [{"text": "Old."}], "citations": [CITED]}}]
     assert concessions.dropped == ["messages[1].content[0].citations"]

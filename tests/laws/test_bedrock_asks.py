@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 
-from providers import guided
-from providers.catalogue import build
-from providers.chat import (
+from providers import structured_output
+from providers.canonical.chat import (
     Audio,
     ChatRequest,
     File,
@@ -20,8 +19,8 @@ from providers.chat import (
     Inline,
     Message,
     Opaque,
+    OpaqueState,
     Reasoning,
-    Seal,
     Text,
     Thinking,
     Tool,
@@ -29,10 +28,11 @@ from providers.chat import (
     ToolChoice,
     ToolResult,
 )
-from providers.dialect import Concessions
+from providers.canonical.errors import Unsupported
+from providers.catalogue import build_provider
+from providers.dialect import DropPolicy
 from providers.dialects.bedrock_converse import BedrockConverse
-from providers.dialects.bedrock_converse.families import plain_id, read_family
-from providers.errors import Unsupported
+from providers.profiles.bedrock_families import bare_model_id, find_family
 from tests.laws.chats import bounded
 from tests.laws.engine_fields import ASKED, SILENT, check, sent
 
@@ -51,7 +51,7 @@ def chat(*messages: Message, model: str = CLAUDE, **more: Any) -> ChatRequest:
 
 
 def asked(ask: ChatRequest, *, may_drop: bool = False) -> tuple[dict[str, Any], list[str]]:
-    concessions = Concessions(lambda _: may_drop, {}, "bedrock")
+    concessions = DropPolicy(lambda _: may_drop, {}, "bedrock")
     body = BedrockConverse().write_request(ask, concessions)
     return json.loads(body.write()), concessions.dropped
 
@@ -133,7 +133,7 @@ def test_tools_stay_where_a_conversation_has_calls_although_none_may_be_called()
         (chat(top_k=5, model=LLAMA), "Llama"),
         (chat(seed=1), "no such field"),
         (chat(n=2), "answers once"),
-        (chat(output=guided.Regex("a+")), "JSON schemas"),
+        (chat(output=structured_output.Regex("a+")), "JSON schemas"),
         (chat(thinking=Thinking("low"), model=LLAMA), "does not reason"),
         (chat(thinking=Thinking("low"), model="arn:aws:bedrock:us-east-1:1:application-inference-profile/x"), "not known from its id"),
         (chat(thinking=Thinking("none"), model="openai.gpt-oss-20b-1:0"), "always reasons"),
@@ -181,22 +181,22 @@ def test_top_k_is_each_familys_own_field_and_a_callers_own_fields_win():
 
 
 def test_a_schema_goes_as_a_string_or_in_words_where_there_is_no_field_for_it():
-    output = guided.JsonSchema(Raw(b'{"type":"object"}'), "verdict")
+    output = structured_output.JsonSchema(Raw(b'{"type":"object"}'), "verdict")
     inner = {"schema": '{"type":"object"}', "name": "verdict"}
     assert asked(chat(output=output))[0]["outputConfig"] == {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": inner}}}
-    for ask in (chat(output=output, model=NOVA), chat(output=guided.JsonObject())):
+    for ask in (chat(output=output, model=NOVA), chat(output=structured_output.JsonObject())):
         body, _ = asked(ask)
         assert "outputConfig" not in body and "JSON" in body["system"][-1]["text"]
 
 
 def test_what_is_only_asked_in_words_is_looked_at_and_not_promised():
-    bedrock = build("bedrock", "bedrock", {"region": "us-east-1"})
+    bedrock = build_provider("bedrock", "bedrock", {"region": "us-east-1"})
     format = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
     for model, how in ((CLAUDE, "enforced"), (NOVA, "validated")):
-        constraint = guided.Constraint(guided.JsonSchema(Raw(b"{}")), "response_format", plain=True)
-        body = BedrockConverse().write_request(chat(output=constraint.output, model=model), Concessions(lambda _: False, {}, "bedrock"))
-        bent = bedrock.bend(body, "bedrock_converse", lambda _: False, constraint)
-        assert bent.guiding is not None and bent.guiding.how == how, format
+        constraint = structured_output.Constraint(structured_output.JsonSchema(Raw(b"{}")), "response_format", is_openai_format=True)
+        body = BedrockConverse().write_request(chat(output=constraint.output, model=model), DropPolicy(lambda _: False, {}, "bedrock"))
+        bent = bedrock.adapt_request(body, "bedrock_converse", lambda _: False, constraint)
+        assert bent.constraint_plan is not None and bent.constraint_plan.enforcement == how, format
 
 
 def test_cache_points_follow_what_they_hold_and_are_four_at_most():
@@ -220,8 +220,8 @@ def test_hints_go_with_a_word_and_metadata_goes_where_the_log_can_hold_it():
 
 
 def test_sealed_reasoning_goes_back_to_its_minter_and_to_nobody_else():
-    mine, theirs = Reasoning("Hm.", Seal("bedrock_converse", "sig")), Reasoning("Hm.", Seal("gemini", "sig"))
-    claudes = Reasoning("", Seal("anthropic_messages", "s2"))
+    mine, theirs = Reasoning("Hm.", OpaqueState("bedrock_converse", "sig")), Reasoning("Hm.", OpaqueState("gemini", "sig"))
+    claudes = Reasoning("", OpaqueState("anthropic_messages", "s2"))
     hidden = Opaque("bedrock_converse", Raw(b'{"type":"redacted_thinking","data":"eA=="}'))
     answer = Message("assistant", (mine, theirs, claudes, hidden, Text("Yes.")))
     body, dropped = asked(chat(HI, answer, HI))
@@ -244,10 +244,10 @@ def test_sealed_reasoning_goes_back_to_its_minter_and_to_nobody_else():
     ],
 )
 def test_a_models_family_is_known_wherever_it_runs(model: str, id: str, family: str):
-    assert (plain_id(model), read_family(model).name) == (id, family)
+    assert (bare_model_id(model), find_family(model).name) == (id, family)
 
 
-BEDROCK = build("bedrock", "bedrock", {"region": "us-east-1", "api": "converse"})
+BEDROCK = build_provider("bedrock", "bedrock", {"region": "us-east-1", "api": "converse"})
 SPEC: dict[str, Any] = {"toolSpec": {"name": "now", "inputSchema": {"json": {"type": "object", "properties": {}}}}}
 IN_WORDS = (
     "Answer with JSON and with nothing else: no words before or after it, and no code fence around it. "

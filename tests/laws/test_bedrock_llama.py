@@ -8,19 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from providers.chat import ChatRequest, Text, Tool, Usage
-from providers.dialect import Concessions
+from providers.canonical.chat import ChatRequest, Text, Tool, Usage
+from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated, Unsupported
+from providers.canonical.events import Event, assemble_response
+from providers.canonical.raw_json import sse_frame
+from providers.dialect import DropPolicy
 from providers.dialects.bedrock_llama import BedrockLlama
-from providers.errors import CutShort, Garbled, Unsupported
-from providers.events import Event, fold
-from providers.wire import frame
 from tests.laws.chats import bounded
 
 LLAMA = BedrockLlama()
 
 
 def asked(may_drop: bool = False, **more: Any) -> tuple[Any, list[str]]:
-    concessions = Concessions(lambda _: may_drop, {}, "bedrock")
+    concessions = DropPolicy(lambda _: may_drop, {}, "bedrock")
     body = LLAMA.write_request(ChatRequest("openai_completions", "m", prompt="Once", **more), concessions)
     return json.loads(body.write()), concessions.dropped
 
@@ -53,18 +53,18 @@ PIECES = [
 @bounded
 @given(st.integers(0, 400))
 def test_pieces_are_an_answer_however_they_are_cut(cut: int):
-    raw = b"".join(frame(json.dumps(each).encode()) for each in PIECES)
-    reader = LLAMA.reader()
-    told: list[Event] = [*reader.feed(raw[:cut]), *reader.feed(raw[cut:]), *reader.end()]
+    raw = b"".join(sse_frame(json.dumps(each).encode()) for each in PIECES)
+    reader = LLAMA.stream_reader()
+    told: list[Event] = [*reader.feed(raw[:cut]), *reader.feed(raw[cut:]), *reader.finish()]
     whole = {"generation": "A span.", "prompt_token_count": 3, "generation_token_count": 3, "stop_reason": "stop"}
-    assert fold(told) == LLAMA.read_response(json.dumps(whole).encode())
-    assert fold(told).choices[0].parts == (Text("A span."),) and fold(told).usage == Usage(3, 3) and reader.done
+    assert assemble_response(told) == LLAMA.read_response(json.dumps(whole).encode())
+    assert assemble_response(told).choices[0].parts == (Text("A span."),) and assemble_response(told).usage == Usage(3, 3) and reader.done
 
 
 def test_half_an_answer_is_none():
-    reader = LLAMA.reader()
-    list(reader.feed(frame(json.dumps(PIECES[0]).encode())))
-    with pytest.raises(CutShort):
-        reader.end()
-    with pytest.raises(Garbled):
+    reader = LLAMA.stream_reader()
+    list(reader.feed(sse_frame(json.dumps(PIECES[0]).encode())))
+    with pytest.raises(StreamTruncated):
+        reader.finish()
+    with pytest.raises(InvalidUpstreamResponse):
         LLAMA.read_response(b'{"outputs":[]}')

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from providers.catalogue import build
-from providers.errors import Unsupported
+from providers.canonical.errors import Unsupported
+from providers.catalogue import build_provider
 from tests.laws.engine_fields import HI, prepare
 
 _PDF = "data:application/pdf;base64,aGk="
@@ -45,7 +45,7 @@ CASES: Mapping[str, tuple[str, str, Mapping[str, Any], str]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_a_rule_is_told_by_the_callers_own_name_of_the_field(case: str) -> None:
     host, caller, asked, name = CASES[case]
-    provider, raw = build(host, "h", {"dialects": ["openai_chat"]}), json.dumps(asked).encode()
+    provider, raw = build_provider(host, "h", {"dialects": ["openai_chat"]}), json.dumps(asked).encode()
     with pytest.raises(Unsupported) as refused:
         prepare(provider, caller, raw)
     assert refused.value.param == name
@@ -55,11 +55,13 @@ def test_a_rule_is_told_by_the_callers_own_name_of_the_field(case: str) -> None:
 
 def test_a_hint_that_went_is_told_by_the_callers_own_name() -> None:
     raw = json.dumps({**_MESSAGES, "metadata": {"user_id": "u"}}).encode()
-    assert prepare(build("deepseek", "h", {"dialects": ["openai_chat"]}), "anthropic_messages", raw).dropped == ["metadata.user_id"]
+    assert prepare(build_provider("deepseek", "h", {"dialects": ["openai_chat"]}), "anthropic_messages", raw).dropped == [
+        "metadata.user_id"
+    ]
 
 
 def test_how_much_to_think_has_the_callers_name_where_a_model_cannot_be_told() -> None:
-    provider = build("xai", "h", {})
+    provider = build_provider("xai", "h", {})
     raw = json.dumps({**_MESSAGES, "output_config": {"effort": "low"}}).encode()
     assert json.loads(prepare(provider, "anthropic_messages", raw).raw)["reasoning"] == {"effort": "low"}
     with pytest.raises(Unsupported) as refused:

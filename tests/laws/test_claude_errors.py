@@ -5,10 +5,18 @@ from typing import Any
 
 import pytest
 
+from providers.canonical.errors import (
+    CredentialRefused,
+    Overloaded,
+    QuotaExhausted,
+    UpstreamError,
+    UpstreamFailed,
+    UpstreamNotFound,
+    UpstreamRejected,
+)
+from providers.canonical.events import Event, PartDelta
 from providers.dialects.anthropic_messages import AnthropicMessages
-from providers.errors import CredentialRefused, Exhausted, Failed, Missing, Overloaded, Refused, UpstreamError
-from providers.events import Delta, Event
-from providers.hosted.anthropic import Anthropic
+from providers.hosted.anthropic.adapter import Anthropic
 
 HOST = Anthropic("claude", {})
 
@@ -30,31 +38,31 @@ PAGE = "<!DOCTYPE html><html><title>Attention Required! | Cloudflare</title></ht
 @pytest.mark.parametrize(
     ("error", "kind", "status", "word"),
     [
-        (failed(400, told("invalid_request_error"), x_should_retry="false"), Refused, 400, "invalid_request_error"),
-        (failed(400, told("invalid_request_error", LOW)), Exhausted, 502, "invalid_request_error"),
-        (failed(400, told("invalid_request_error", OVER)), Exhausted, 502, "invalid_request_error"),
+        (failed(400, told("invalid_request_error"), x_should_retry="false"), UpstreamRejected, 400, "invalid_request_error"),
+        (failed(400, told("invalid_request_error", LOW)), QuotaExhausted, 502, "invalid_request_error"),
+        (failed(400, told("invalid_request_error", OVER)), QuotaExhausted, 502, "invalid_request_error"),
         (failed(401, told("authentication_error")), CredentialRefused, 502, "authentication_error"),
-        (failed(402, told("billing_error")), Exhausted, 502, "billing_error"),
+        (failed(402, told("billing_error")), QuotaExhausted, 502, "billing_error"),
         (failed(403, told("permission_error")), CredentialRefused, 502, "permission_error"),
-        (failed(403, PAGE), Failed, 502, None),
-        (failed(404, told("not_found_error", "model: x")), Missing, 404, "not_found_error"),
+        (failed(403, PAGE), UpstreamFailed, 502, None),
+        (failed(404, told("not_found_error", "model: x")), UpstreamNotFound, 404, "not_found_error"),
         (failed(409, told("invalid_request_error"), x_should_retry="true"), Overloaded, 503, "invalid_request_error"),
-        (failed(413, PAGE), Refused, 413, None),
+        (failed(413, PAGE), UpstreamRejected, 413, None),
         (failed(429, told("rate_limit_error"), retry_after="7"), Overloaded, 429, "rate_limit_error"),
-        (failed(429, told("rate_limit_error"), x_should_retry="false"), Exhausted, 429, "rate_limit_error"),
+        (failed(429, told("rate_limit_error"), x_should_retry="false"), QuotaExhausted, 429, "rate_limit_error"),
         (
             failed(429, told("rate_limit_error", details={"error_code": "enforced_spend_limit_reached"})),
-            Exhausted,
+            QuotaExhausted,
             429,
             "enforced_spend_limit_reached",
         ),
-        (failed(500, told("api_error")), Failed, 502, "api_error"),
-        (failed(520, PAGE), Failed, 502, None),
+        (failed(500, told("api_error")), UpstreamFailed, 502, "api_error"),
+        (failed(520, PAGE), UpstreamFailed, 502, None),
         (failed(529, told("overloaded_error")), Overloaded, 503, "overloaded_error"),
     ],
 )
 def test_errors_are_what_they_are(error: UpstreamError, kind: type[UpstreamError], status: int, word: str | None):
-    assert (type(error), error.status, error.said_code) == (kind, status, word)
+    assert (type(error), error.status, error.upstream_code) == (kind, status, word)
 
 
 def test_how_long_to_wait_is_kept():
@@ -64,7 +72,7 @@ def test_how_long_to_wait_is_kept():
 
 @pytest.mark.parametrize(
     ("kind", "error"),
-    [("overloaded_error", Overloaded), ("api_error", Failed), ("rate_limit_error", Overloaded), ("billing_error", Exhausted)],
+    [("overloaded_error", Overloaded), ("api_error", UpstreamFailed), ("rate_limit_error", Overloaded), ("billing_error", QuotaExhausted)],
 )
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 def test_an_error_within_a_stream_is_told_after_all_that_came_before_it(kind: str, error: type[UpstreamError], size: int):
@@ -75,11 +83,11 @@ def test_an_error_within_a_stream_is_told_after_all_that_came_before_it(kind: st
         told(kind),
     ]
     stream = "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in events).encode()
-    reader = AnthropicMessages().reader()
+    reader = AnthropicMessages().stream_reader()
     came: list[Event] = []
     with pytest.raises(error) as raised:
         for start in range(0, len(stream), size):
             for event in reader.feed(stream[start : start + size]):
                 came.append(event)
-    assert type(raised.value) is error and raised.value.said_code == kind
-    assert [event.text for event in came if isinstance(event, Delta)] == ["Hel"]
+    assert type(raised.value) is error and raised.value.upstream_code == kind
+    assert [event.text for event in came if isinstance(event, PartDelta)] == ["Hel"]

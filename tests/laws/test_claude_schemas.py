@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from providers.hosted.claude_schemas import fitted
+from providers.profiles.claude.json_schemas import fit_schema
 from tests.laws.chats import bounded
 
 KEYWORDS: list[tuple[Any, tuple[str, ...]]] = [
@@ -48,21 +48,21 @@ def raw(value: Any) -> Raw:
 
 @pytest.mark.parametrize(("schema", "lost"), KEYWORDS)
 def test_what_is_left_out_of_a_schema_is_known(schema: Any, lost: tuple[str, ...]):
-    told = fitted(raw(schema), closes=False)
-    assert told.schema is not None and told.lost == lost and told.is_whole == (not lost)
+    told = fit_schema(raw(schema), closes_objects=False)
+    assert told.schema is not None and told.dropped == lost and told.is_lossless == (not lost)
 
 
 @pytest.mark.parametrize(("schema", "why"), NEVER)
 def test_a_schema_of_which_nothing_is_left_says_why(schema: Any, why: str):
-    told = fitted(raw(schema), closes=False)
-    assert told.schema is None and why.replace("\\", "") in told.lost[0]
+    told = fit_schema(raw(schema), closes_objects=False)
+    assert told.schema is None and why.replace("\\", "") in told.dropped[0]
 
 
 def test_a_schema_nested_without_end_costs_nothing():
     schema: Any = {"type": "null"}
     for _ in range(400):
         schema = {"type": "array", "items": schema}
-    assert fitted(raw(schema), closes=False).schema is None
+    assert fit_schema(raw(schema), closes_objects=False).schema is None
 
 
 def listed(each: Any) -> Any:
@@ -108,9 +108,9 @@ def allows(schema: Any, value: Any) -> bool:
 @bounded
 @given(schemas, values)
 def test_what_anthropic_is_told_allows_all_that_the_caller_does(schema: Any, value: Any):
-    told = fitted(raw(schema), closes=False)
+    told = fit_schema(raw(schema), closes_objects=False)
     assert told.schema is not None
     if allows(schema, value):
         assert allows(msgspec.json.decode(told.schema), value)
-    elif told.is_whole:
+    elif told.is_lossless:
         assert not allows(msgspec.json.decode(told.schema), value)

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from app.cli import main
 from app.cli.manual import commands_manual
-from app.cli.telling import printable, size, tell_table
-from app.cli.times import read_duration_s, read_moment, span
+from app.cli.output import format_size, print_table, printable
+from app.cli.times import format_duration, parse_duration_s, parse_moment
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 DAY_S = 86400
@@ -137,36 +137,42 @@ def test_what_cannot_be_asked_for_is_refused_before_anything_happens() -> None:
     ("text", "seconds"), [("90s", 90), ("15m", 900), ("1h", 3600), ("1h30m", 5400), ("30d", 30 * DAY_S), ("2W", 14 * DAY_S), ("0s", 0)]
 )
 def test_lengths_of_time_are_read(text: str, seconds: float) -> None:
-    assert read_duration_s(text) == seconds
+    assert parse_duration_s(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "1", "h", "1h x", "1 year", "-1h", "1e9d", "1h-"])
 def test_what_is_no_length_of_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"length of time|hundred years"):
-        read_duration_s(text)
+        parse_duration_s(text)
 
 
 @given(st.integers(0, 10**7), st.sampled_from("smhdw"))
 def test_a_length_of_time_is_what_its_unit_says(number: int, unit: str) -> None:
     length_s = number * {"s": 1, "m": 60, "h": 3600, "d": DAY_S, "w": 7 * DAY_S}[unit]
     if length_s <= 100 * 366 * DAY_S:
-        assert read_duration_s(f"{number}{unit}") == length_s
+        assert parse_duration_s(f"{number}{unit}") == length_s
 
 
 def test_a_day_is_good_until_it_ends() -> None:
-    assert read_moment("2026-12-31", NOW) == datetime(2027, 1, 1, tzinfo=UTC)
-    assert read_moment("2026-11-21", NOW) == datetime(2026, 11, 22, tzinfo=UTC)
-    assert read_moment("2026-12-31T18:00+01:00", NOW) == datetime(2026, 12, 31, 17, tzinfo=UTC)
-    assert read_moment("2026-12-31T18:00", NOW) == datetime(2026, 12, 31, 18, tzinfo=UTC)
-    assert read_moment("30d", NOW) == NOW + timedelta(days=30)
+    assert parse_moment("2026-12-31", NOW) == datetime(2027, 1, 1, tzinfo=UTC)
+    assert parse_moment("2026-11-21", NOW) == datetime(2026, 11, 22, tzinfo=UTC)
+    assert parse_moment("2026-12-31T18:00+01:00", NOW) == datetime(2026, 12, 31, 17, tzinfo=UTC)
+    assert parse_moment("2026-12-31T18:00", NOW) == datetime(2026, 12, 31, 18, tzinfo=UTC)
+    assert parse_moment("30d", NOW) == NOW + timedelta(days=30)
     for past in ("2026-11-20", "0s", "2026-11-21T11:59Z", "9999-12-31"):
         with pytest.raises(ValueError):
-            read_moment(past, NOW)
+            parse_moment(past, NOW)
 
 
 def test_lengths_and_sizes_are_told_in_one_unit() -> None:
-    assert [span(length) for length in (0.31, 45, 300, 7300, 400000)] == ["0.3 s", "45 s", "5 min", "2 h", "5 d"]
-    assert [size(number) for number in (0, 999, 1500, 2_500_000, 3 * 10**12)] == ["0 bytes", "999 bytes", "1.5 kB", "2.5 MB", "3.0 TB"]
+    assert [format_duration(length) for length in (0.31, 45, 300, 7300, 400000)] == ["0.3 s", "45 s", "5 min", "2 h", "5 d"]
+    assert [format_size(number) for number in (0, 999, 1500, 2_500_000, 3 * 10**12)] == [
+        "0 bytes",
+        "999 bytes",
+        "1.5 kB",
+        "2.5 MB",
+        "3.0 TB",
+    ]
 
 
 @given(st.text())
@@ -193,10 +199,10 @@ def test_no_color_means_no_escape_code() -> None:
 def on_a_terminal(columns: int, **environment: str) -> str:
     """A table of keys, as a terminal so wide is told it."""
     told = """
-from app.cli.telling import tell_table, working
-with working("Looking"):
+from app.cli.output import print_table, progress
+with progress("Looking"):
     row = ("nx-0123456789ab", "search", "nightly job", "2026-11-21 06:43", "until 2026-12-21 06:56", "models sandbox-*")
-    tell_table(("KEY", "TEAM", "NAME", "MADE", "STATE", "MAY"), [row])
+    print_table(("KEY", "TEAM", "NAME", "MADE", "STATE", "MAY"), [row])
 """
     terminal, end = pty.openpty()
     kept = {name: os.environ[name] for name in os.environ if name not in ("NO_COLOR", "COLUMNS")}
@@ -213,5 +219,5 @@ with working("Looking"):
 
 
 def test_a_table_without_a_terminal_is_columns_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_table(("NAME", "MADE"), [("long name", "today"), ("x\x1b[31m", "")])
+    print_table(("NAME", "MADE"), [("long name", "today"), ("x\x1b[31m", "")])
     assert capsys.readouterr().out == "NAME       MADE\nlong name  today\nx\ufffd[31m     -\n"

@@ -7,13 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.chat import ChatResponse, Reasoning, Text, ToolCall, Usage
-from providers.dialect import Concessions
+from providers.canonical.chat import ChatResponse, Reasoning, Text, ToolCall, Usage
+from providers.canonical.errors import (
+    CredentialRefused,
+    InvalidUpstreamResponse,
+    Overloaded,
+    QuotaExhausted,
+    StreamTruncated,
+    TimedOut,
+    UpstreamError,
+    UpstreamFailed,
+    UpstreamNotFound,
+    UpstreamRejected,
+)
+from providers.canonical.events import Event, assemble_response
+from providers.dialect import DropPolicy
 from providers.dialects.catalogue import CHAT_DIALECTS
 from providers.dialects.cohere_chat import CohereChat
-from providers.errors import CredentialRefused, CutShort, Exhausted, Failed, Garbled, Missing, Overloaded, Refused, TimedOut, UpstreamError
-from providers.events import Event, fold
-from providers.hosted.cohere import Cohere
+from providers.hosted.cohere.adapter import Cohere
 from tests.laws.asking import nothing
 from tests.laws.chats import STAMP, bounded, cuts
 
@@ -97,8 +108,8 @@ def wire(*events: Any) -> bytes:
 
 
 def read(*blocks: bytes) -> list[Event]:
-    reader = DIALECT.reader()
-    return [event for block in blocks for event in reader.feed(block)] + [*reader.end()]
+    reader = DIALECT.stream_reader()
+    return [event for block in blocks for event in reader.feed(block)] + [*reader.finish()]
 
 
 def whole(told: Any) -> ChatResponse:
@@ -106,7 +117,7 @@ def whole(told: Any) -> ChatResponse:
 
 
 def test_a_stream_says_what_a_whole_answer_says():
-    answer = fold(read(wire(*ANSWER)))
+    answer = assemble_response(read(wire(*ANSWER)))
     assert answer == whole(WHOLE)
     (choice,) = answer.choices
     assert [type(part) for part in choice.parts] == [Reasoning, Text, Reasoning, ToolCall, ToolCall]
@@ -129,7 +140,7 @@ def test_calls_without_ids_get_ids_that_no_other_call_has():
     calls: list[dict[str, Any]] = [{"type": "function", "function": {"name": "now"}}, {"id": None, "function": {"name": "now"}}]
     answers = [whole({**WHOLE, "message": {"tool_calls": calls}}) for _ in range(2)]
     started = [call("start", at, **{**each, "function": {"name": "now", "arguments": ""}}) for at, each in enumerate(calls)]
-    answers.append(fold(read(wire(START, *started, END))))
+    answers.append(assemble_response(read(wire(START, *started, END))))
     ids = [part.id for answer in answers for part in answer.choices[0].parts if isinstance(part, ToolCall)]
     assert len(ids) == len(set(ids)) == 6 and all(ids)
 
@@ -145,8 +156,8 @@ def test_what_it_said_comes_back_to_it_through_every_caller(caller: str):
         back = {"input": [{"role": "user", "content": "Hi"}, *told["output"]]}
     else:
         back = {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": told["content"]}]}
-    ask = ours.open(json.dumps({"model": "m", **back}).encode())
-    concessions = Concessions(nothing, ours.words, "it")
+    ask = ours.parse_request(json.dumps({"model": "m", **back}).encode())
+    concessions = DropPolicy(nothing, ours.field_names, "it")
     body = json.loads(DIALECT.write_request(ours.read_request(ask.body), concessions).write())
     said = [each for each in body["messages"] if each["role"] == "assistant"]
     plans = "".join(each.get("tool_plan", "") for each in said)
@@ -172,20 +183,20 @@ def test_what_it_said_comes_back_to_it_through_every_caller(caller: str):
 )
 def test_it_ends_in_openais_words(reason: str, plain: str, told: str | None):
     answer = whole({**WHOLE, "finish_reason": reason})
-    assert (answer.choices[0].finish_reason, answer.choices[0].told) == (plain, told)
+    assert (answer.choices[0].finish_reason, answer.choices[0].upstream_finish_reason) == (plain, told)
 
 
 @pytest.mark.parametrize(
     ("end", "kind"),
     [
-        (event("message-end", finish_reason="ERROR", error="the model broke"), Failed),
+        (event("message-end", finish_reason="ERROR", error="the model broke"), UpstreamFailed),
         (event("message-end", finish_reason="TIMEOUT"), TimedOut),
         ({"id": "x", "message": "internal server error"}, UpstreamError),
-        ({"type": 5}, Garbled),
+        ({"type": 5}, InvalidUpstreamResponse),
     ],
 )
 def test_what_fails_after_it_began_is_told_after_what_came_before(end: dict[str, Any], kind: type[Exception]):
-    reader = DIALECT.reader()
+    reader = DIALECT.stream_reader()
     came: list[Event] = []
     stream = wire(*ANSWER[:4]).removesuffix(b"data: [DONE]\n\n") + f"data: {json.dumps(end)}\n\n".encode()
     with pytest.raises(kind):
@@ -196,19 +207,19 @@ def test_what_fails_after_it_began_is_told_after_what_came_before(end: dict[str,
 
 
 def test_a_stream_without_its_end_was_cut_short():
-    with pytest.raises(CutShort):
+    with pytest.raises(StreamTruncated):
         read(wire(*ANSWER[:-1]))
 
 
 def test_a_frame_without_its_blank_line_is_read_at_the_end():
     raw = wire(*ANSWER).removesuffix(b"\n\ndata: [DONE]\n\n")
-    assert fold(read(raw)) == whole(WHOLE)
+    assert assemble_response(read(raw)) == whole(WHOLE)
 
 
 def test_how_likely_tokens_were_is_told_as_openai_does():
     told = {"token_ids": [1, 2], "text": "It", "logprobs": [-0.5, -0.25]}
     delta = {**content("delta", 0, text="It"), "logprobs": told}
-    streamed = fold(read(wire(START, delta, event("message-end", finish_reason="COMPLETE"))))
+    streamed = assemble_response(read(wire(START, delta, event("message-end", finish_reason="COMPLETE"))))
     answer = whole({"message": {"content": [{"type": "text", "text": "It"}]}, "finish_reason": "COMPLETE", "logprobs": [told]})
     assert streamed == answer and streamed.usage is None
     assert [json.loads(bytes(entry)) for entry in answer.choices[0].logprobs or ()] == [
@@ -225,10 +236,10 @@ def test_without_billed_units_all_tokens_count():
     ("status", "message", "kind"),
     [
         (401, "Incorrect API key provided: ***.", CredentialRefused),
-        (404, "model 'command-r' was removed on September 15, 2025.", Missing),
-        (400, "invalid request: response_format is not supported with RAG.", Refused),
-        (498, "invalid token", Refused),
-        (500, "internal server error", Failed),
+        (404, "model 'command-r' was removed on September 15, 2025.", UpstreamNotFound),
+        (400, "invalid request: response_format is not supported with RAG.", UpstreamRejected),
+        (498, "invalid token", UpstreamRejected),
+        (500, "internal server error", UpstreamFailed),
     ],
 )
 def test_its_errors_are_ours(status: int, message: str, kind: type[UpstreamError]):
@@ -237,14 +248,14 @@ def test_its_errors_are_ours(status: int, message: str, kind: type[UpstreamError
 
 
 def test_calls_of_a_month_that_are_used_up_are_not_waited_for_as_those_of_a_minute_are():
-    for message, kind in (("limited to 20 API calls / minute.", Overloaded), ("limited to 1000 API calls / month.", Exhausted)):
+    for message, kind in (("limited to 20 API calls / minute.", Overloaded), ("limited to 1000 API calls / month.", QuotaExhausted)):
         told = json.dumps({"id": "x", "message": f"You are using a Trial key, which is {message}"}).encode()
         error = Cohere("it", {}).read_error(429, {"retry-after": "7"}, told)
         assert (type(error), error.status, error.retry_after_s) == (kind, 429, 7)
 
 
 def test_an_error_with_status_200_is_one():
-    with pytest.raises(Failed, match="broke"):
+    with pytest.raises(UpstreamFailed, match="broke"):
         whole({"id": "x", "message": "something broke"})
-    with pytest.raises(Garbled):
+    with pytest.raises(InvalidUpstreamResponse):
         whole({"id": "x"})

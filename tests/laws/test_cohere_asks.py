@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from msgspec import Raw
 
-from providers import guided
-from providers.chat import (
+from providers import structured_output
+from providers.canonical.chat import (
     ChatRequest,
     Citation,
     File,
     Image,
     Inline,
     Message,
+    OpaqueState,
     Reasoning,
-    Seal,
     Text,
     Thinking,
     Tool,
@@ -26,12 +26,12 @@ from providers.chat import (
     ToolResult,
     Url,
 )
-from providers.dialect import Concessions
+from providers.canonical.errors import Unsupported
+from providers.canonical.raw_json import Body
+from providers.dialect import DropPolicy
 from providers.dialects.cohere_chat import CohereChat
-from providers.errors import Unsupported
-from providers.guided import Constraint
-from providers.hosted.cohere import Cohere
-from providers.wire import Body
+from providers.hosted.cohere.adapter import Cohere
+from providers.structured_output import Constraint
 from tests.laws.asking import everything, nothing
 from tests.laws.chats import bounded, chat_requests
 
@@ -45,7 +45,7 @@ TOLD_TOOL = {"type": "function", "function": {"name": "add", "description": "Add
 def asked(*messages: Message, drop: bool = False, **fields: Any) -> tuple[dict[str, Any], list[str]]:
     """What it is told beside model and messages, and what goes unsaid."""
     chat = ChatRequest("openai_chat", "m", messages or (HI,), **fields)
-    concessions = Concessions(everything if drop else nothing, {}, "it")
+    concessions = DropPolicy(everything if drop else nothing, {}, "it")
     body = json.loads(DIALECT.write_request(chat, concessions).write())
     assert body.pop("model") == "m"
     return body, concessions.dropped
@@ -70,7 +70,7 @@ def said(*messages: Message, **fields: Any) -> list[Any]:
         ({"thinking": Thinking("none")}, {"thinking": {"type": "disabled"}}),
         ({"thinking": Thinking(budget_tokens=500)}, {"thinking": {"type": "enabled", "token_budget": 500}}),
         ({"thinking": Thinking(adaptive=True)}, {"thinking": {"type": "enabled"}}),
-        ({"output": guided.JsonObject()}, {"response_format": {"type": "json_object"}}),
+        ({"output": structured_output.JsonObject()}, {"response_format": {"type": "json_object"}}),
         ({"tools": (TOOL,), "tool_choice": ToolChoice("auto")}, {"tools": [TOLD_TOOL]}),
         ({"tools": (TOOL,), "tool_choice": ToolChoice("required")}, {"tools": [TOLD_TOOL], "tool_choice": "REQUIRED"}),
         ({"tools": (TOOL,), "tool_choice": ToolChoice("none")}, {"tools": [TOLD_TOOL], "tool_choice": "NONE"}),
@@ -107,10 +107,10 @@ def test_it_is_told_in_its_own_words(fields: dict[str, Any], told: dict[str, Any
         ({"n": 2}, "n", "one answer"),
         ({"top_logprobs": 2, "logprobs": True}, "top_logprobs", "alone that it chose"),
         ({"logit_bias": Raw(b'{"1":2}')}, "logit_bias", "no such field"),
-        ({"output": guided.Regex("a")}, "output", "regex"),
-        ({"output": guided.JsonSchema(Raw(b'{"type":"array"}'))}, "output", "object"),
-        ({"output": guided.JsonSchema(Raw(b'{"a":' * 3000 + b"1" + b"}" * 3000))}, "output", "object"),
-        ({"output": guided.JsonObject(), "tools": (TOOL,)}, "tools", "together with tools"),
+        ({"output": structured_output.Regex("a")}, "output", "regex"),
+        ({"output": structured_output.JsonSchema(Raw(b'{"type":"array"}'))}, "output", "object"),
+        ({"output": structured_output.JsonSchema(Raw(b'{"a":' * 3000 + b"1" + b"}" * 3000))}, "output", "object"),
+        ({"output": structured_output.JsonObject(), "tools": (TOOL,)}, "tools", "together with tools"),
         ({"tools": (Tool("add", strict=True),)}, "tools[0].strict", "required parameter"),
         ({"tools": (TOOL,), "parallel_calls": False}, "parallel_calls", "one call"),
         ({"tool_choice": ToolChoice("required")}, "tool_choice", "no tool"),
@@ -149,7 +149,7 @@ def test_a_document_alone_is_what_the_user_says():
 
 def test_a_document_is_not_asked_about_in_json():
     with pytest.raises(Unsupported, match="together with documents"):
-        asked(Message("user", (Text("Sum up"), File(Inline("text/plain", "aGk=")))), output=guided.JsonObject())
+        asked(Message("user", (Text("Sum up"), File(Inline("text/plain", "aGk=")))), output=structured_output.JsonObject())
 
 
 def test_roles_and_images_are_its_own():
@@ -191,7 +191,7 @@ def test_a_picture_of_a_tool_follows_in_a_message_of_the_user():
 
 def test_plans_and_citations_of_its_own_go_back_where_they_came_from():
     raw = Raw(b'{"start":0,"end":2,"text":"It","content_index":7,"type":"TEXT_CONTENT"}')
-    parts = (Reasoning("I will add.", Seal("cohere_chat", "tool_plan")), Text("It is.", (Citation("cohere_chat", raw),)))
+    parts = (Reasoning("I will add.", OpaqueState("cohere_chat", "tool_plan")), Text("It is.", (Citation("cohere_chat", raw),)))
     body, dropped = asked(HI, Message("assistant", (*parts, ToolCall("c1", "add", ""))))
     told = body["messages"][1]
     assert (told["tool_plan"], told["content"], told["tool_calls"][0]["function"]["arguments"], dropped) == (
@@ -201,30 +201,33 @@ def test_plans_and_citations_of_its_own_go_back_where_they_came_from():
         [],
     )
     assert [each["content_index"] for each in told["citations"]] == [0]
-    _, dropped = asked(HI, Message("assistant", (Reasoning("Hm.", Seal("gemini", "x")), Text("A", (Citation("openai_chat", raw),)))))
+    _, dropped = asked(HI, Message("assistant", (Reasoning("Hm.", OpaqueState("gemini", "x")), Text("A", (Citation("openai_chat", raw),)))))
     assert dropped == ["reasoning.seal", "messages[1].content[1].citations"]
 
 
 @pytest.mark.parametrize(
     ("output", "how"),
     [
-        (guided.JsonObject(), "enforced"),
-        (guided.JsonSchema(SCHEMA, "a"), "enforced"),
-        (guided.JsonSchema(Raw(b'{"type":"object","properties":{"a":{"type":"integer","minimum":3}}}')), "validated"),
-        (guided.JsonSchema(Raw(b'{"type":"object","properties":{"a":{"anyOf":[{"type":"string"},{"type":"null"}]}}}')), "validated"),
-        (guided.JsonSchema(Raw(b'{"type":"object","additionalProperties":false,"properties":{"a":{"const":1}}}')), "enforced"),
-        (guided.Regex("a"), None),
+        (structured_output.JsonObject(), "enforced"),
+        (structured_output.JsonSchema(SCHEMA, "a"), "enforced"),
+        (structured_output.JsonSchema(Raw(b'{"type":"object","properties":{"a":{"type":"integer","minimum":3}}}')), "validated"),
+        (
+            structured_output.JsonSchema(Raw(b'{"type":"object","properties":{"a":{"anyOf":[{"type":"string"},{"type":"null"}]}}}')),
+            "validated",
+        ),
+        (structured_output.JsonSchema(Raw(b'{"type":"object","additionalProperties":false,"properties":{"a":{"const":1}}}')), "enforced"),
+        (structured_output.Regex("a"), None),
     ],
 )
-def test_what_it_does_not_hold_to_is_looked_at(output: guided.Output, how: str | None):
-    guiding = Cohere("it", {}).guiding(Constraint(output, "response_format"), "cohere_chat", as_said=False)
-    assert (None if guiding is None else guiding.how) == how
+def test_what_it_does_not_hold_to_is_looked_at(output: structured_output.OutputFormat, how: str | None):
+    guiding = Cohere("it", {}).plan_constraint(Constraint(output, "response_format"), "cohere_chat", as_said=False)
+    assert (None if guiding is None else guiding.enforcement) == how
 
 
 @bounded
 @given(chat_requests())
 def test_whatever_is_asked_is_said_refused_or_reported(chat: ChatRequest):
-    body = Body(DIALECT.write_request(chat, Concessions(everything, {}, "it")))
+    body = Body(DIALECT.write_request(chat, DropPolicy(everything, {}, "it")))
     told = json.loads(body.write())
     assert told.keys() <= TAKEN and all(each["role"] in ("system", "user", "assistant", "tool") for each in told["messages"])
 

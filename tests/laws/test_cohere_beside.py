@@ -7,15 +7,15 @@ import httpx
 import pytest
 
 from app.domain import Target
-from app.gateway.asked import Asked
-from app.gateway.translate import whole
-from providers.dialect import Stamp
+from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.response_translation.translate import translate_response
+from providers.adapters.provider import InvalidOption
+from providers.canonical.errors import InvalidUpstreamResponse, OperationNotSupported, Unsupported, UpstreamFailed
+from providers.canonical.raw_json import Body
+from providers.dialect import ResponseMeta
 from providers.dialects.catalogue import DIALECTS
-from providers.errors import Failed, Garbled, NotOffered, Unsupported
-from providers.hosted.cohere import Cohere
-from providers.provider import BadOption
-from providers.routes.catalogue import ROUTES
-from providers.wire import Body
+from providers.engine_routes.catalogue import ROUTES
+from providers.hosted.cohere.adapter import Cohere
 from tests.laws.asking import MEDIA, everything, nothing
 from tests.laws.chats import STAMP
 
@@ -23,12 +23,12 @@ COHERE = Cohere("it", {})
 BASE = "http://127.0.0.1:9/some/prefix"
 
 
-def embedding(drop: bool = False, **body: Any) -> tuple[Any, dict[str, Any], list[str], Stamp]:
+def embedding(drop: bool = False, **body: Any) -> tuple[Any, dict[str, Any], list[str], ResponseMeta]:
     dialect = DIALECTS["openai_embeddings"]
-    ask = dialect.open(json.dumps({"model": "m", **body}).encode())
-    asked = Asked(ask, b"", dialect, MEDIA, everything if drop else nothing)
-    prepared = asked.translated(COHERE.foreign["openai_embeddings"], COHERE, Target("it", "embed-v4.0"))
-    stamp = Stamp(STAMP.id, STAMP.episode_id, "m", STAMP.created, wants_usage=True, asked=Body(ask.body))
+    ask = dialect.parse_request(json.dumps({"model": "m", **body}).encode())
+    asked = RequestTranslator(ask, b"", dialect, MEDIA, everything if drop else nothing)
+    prepared = asked.translate_host_operation(COHERE.host_operations["openai_embeddings"], COHERE, Target("it", "embed-v4.0"))
+    stamp = ResponseMeta(STAMP.id, STAMP.episode_id, "m", STAMP.created, wants_usage=True, request_body=Body(ask.body))
     return prepared.dialect, json.loads(prepared.raw), prepared.dropped, stamp
 
 
@@ -44,7 +44,7 @@ def test_texts_are_embedded_in_its_words():
     }
     assert dropped == ["user"] and str(COHERE.url(BASE, foreign.name)) == f"{BASE}/v2/embed"
     told = {"id": "x", "embeddings": {"float": [[1, 2], [3, 4]]}, "meta": {"billed_units": {"input_tokens": 5.0}}}
-    edited = whole(json.dumps(told).encode(), DIALECTS["openai_embeddings"], foreign, stamp, httpx.Headers())
+    edited = translate_response(json.dumps(told).encode(), DIALECTS["openai_embeddings"], foreign, stamp, httpx.Headers())
     answer = json.loads(edited.raw)
     assert [(each["index"], each["embedding"]) for each in answer["data"]] == [(0, [1, 2]), (1, [3, 4])]
     assert edited.usage is not None and (edited.usage.input, answer["usage"]) == (5, {"prompt_tokens": 5, "total_tokens": 5})
@@ -64,30 +64,30 @@ def test_what_it_cannot_embed_is_refused(body: dict[str, Any], param: str):
     assert refused.value.param == param
 
 
-@pytest.mark.parametrize(("told", "kind"), [({"message": "broke"}, Failed), ({"embeddings": [[1]]}, Garbled)])
+@pytest.mark.parametrize(("told", "kind"), [({"message": "broke"}, UpstreamFailed), ({"embeddings": [[1]]}, InvalidUpstreamResponse)])
 def test_what_are_no_embeddings_is_an_error(told: dict[str, Any], kind: type[Exception]):
     foreign, _, _, stamp = embedding(input="a")
     with pytest.raises(kind):
-        whole(json.dumps(told).encode(), DIALECTS["openai_embeddings"], foreign, stamp)
+        translate_response(json.dumps(told).encode(), DIALECTS["openai_embeddings"], foreign, stamp)
 
 
 def test_documents_are_ranked_by_its_second_version():
     route = ROUTES["rerank"]
-    ask = route.open(json.dumps({"model": "m", "query": "q", "documents": ["a", {"text": "b"}], "top_n": 1}).encode())
-    prepared = Asked(ask, b"", route, MEDIA, nothing).routed(route, COHERE, Target("it", "rerank-v4.0"))
+    ask = route.parse_request(json.dumps({"model": "m", "query": "q", "documents": ["a", {"text": "b"}], "top_n": 1}).encode())
+    prepared = RequestTranslator(ask, b"", route, MEDIA, nothing).translate_route(route, COHERE, Target("it", "rerank-v4.0"))
     assert json.loads(prepared.raw) == {"model": "rerank-v4.0", "query": "q", "documents": ["a", "b"]}
     assert str(COHERE.url(BASE, prepared.dialect.name)) == f"{BASE}/v2/rerank"
     told: dict[str, Any] = {"id": "x", "results": [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.1}], "meta": {}}
-    stamp = Stamp(STAMP.id, STAMP.episode_id, "m", STAMP.created, wants_usage=True, asked=Body(ask.body))
-    answer = json.loads(whole(json.dumps(told).encode(), route, prepared.dialect, stamp).raw)
+    stamp = ResponseMeta(STAMP.id, STAMP.episode_id, "m", STAMP.created, wants_usage=True, request_body=Body(ask.body))
+    answer = json.loads(translate_response(json.dumps(told).encode(), route, prepared.dialect, stamp).raw)
     assert answer["results"] == [{"index": 1, "relevance_score": 0.9, "document": {"text": "b"}}]
 
 
 def test_it_has_no_route_of_engines():
     route = ROUTES["tokenize"]
-    ask = route.open(b'{"model":"m","prompt":"a"}')
-    with pytest.raises(NotOffered):
-        Asked(ask, b"", route, MEDIA, nothing).routed(route, COHERE, Target("it", "m"))
+    ask = route.parse_request(b'{"model":"m","prompt":"a"}')
+    with pytest.raises(OperationNotSupported):
+        RequestTranslator(ask, b"", route, MEDIA, nothing).translate_route(route, COHERE, Target("it", "m"))
 
 
 @pytest.mark.parametrize(
@@ -98,5 +98,5 @@ def test_its_chat_is_where_it_is_whatever_version_is_named(base: str):
 
 
 def test_options_of_others_are_refused():
-    with pytest.raises(BadOption):
+    with pytest.raises(InvalidOption):
         Cohere("it", {"region": "eu"})

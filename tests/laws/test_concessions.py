@@ -2,7 +2,7 @@
 
 from msgspec import Raw
 
-from providers.dialect import Concessions
+from providers.dialect import DropPolicy
 
 
 def test_places_are_looked_for_so_often_and_no_more():
@@ -12,16 +12,16 @@ def test_places_are_looked_for_so_often_and_no_more():
         looked.append(path)
         return path.replace("messages", "input")
 
-    concessions = Concessions(lambda _: True, {}, "a target", place, most_places=2)
+    concessions = DropPolicy(lambda _: True, {}, "a target", place, max_paths=2)
     for at in range(5_000):
-        concessions.hint(f"messages[{at}].name")
-        concessions.extra(f"messages[{at}].cache_control", Raw(b"{}"), "it has none.")
+        concessions.drop_hint(f"messages[{at}].name")
+        concessions.drop_extra_field(f"messages[{at}].cache_control", Raw(b"{}"), "it has none.")
     assert concessions.dropped == ["input[0].name", "input[0].cache_control", "messages[].name", "messages[].cache_control"]
     assert len(looked) == 2
 
 
 def test_a_field_that_asks_for_nothing_is_neither_refused_nor_reported():
-    concessions = Concessions(lambda _: False, {}, "a target")
+    concessions = DropPolicy(lambda _: False, {}, "a target")
     for value in (b"null", b"[]", b'""', b'[ "direct" ]', b'{"enabled": false}'):
-        concessions.extra("tools[0].allowed_callers", Raw(value), "it has none.")
+        concessions.drop_extra_field("tools[0].allowed_callers", Raw(value), "it has none.")
     assert concessions.dropped == []

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from app.domain import ContentPolicy, Directory, Limit, ModelConfig, Period, Price, ProviderConfig, Resource, Target, TeamConfig
-from app.store import directory
-from app.store.file import BadConfiguration, read_file, write_file
+from app.domain import ContentPolicy, Limit, ModelConfig, Period, Price, ProviderConfig, Resource, Snapshot, Target, TeamConfig
+from app.store import snapshots
+from app.store.config_file import BadConfiguration, parse_config_file, write_file
 
 NAMES = some.text(some.characters(codec="utf-8"), min_size=1, max_size=12)
 AMOUNTS = some.integers(1, 2**53).map(float) | some.floats(1e-6, 1e9)
@@ -43,26 +43,26 @@ MODELS = {"m": ModelConfig(targets=(Target("p", "x"),), output_tokens=7)}
 
 @given(
     some.lists(LIMITS, max_size=4, unique_by=lambda limit: limit.name),
-    some.lists(PRICES, max_size=4, unique_by=directory.price_key),
+    some.lists(PRICES, max_size=4, unique_by=snapshots.price_key),
     TEAMS,
 )
 def test_what_is_written_is_read_as_the_same(limits: list[Limit], prices: list[Price], teams: dict[str, TeamConfig]):
-    now = directory.assemble(3, PROVIDERS, MODELS, limits, prices)
-    file = read_file(write_file(now, teams))
-    again = directory.assemble(3, file.providers or {}, file.models or {}, file.limits or (), file.prices or ())
+    now = snapshots.build_snapshot(3, PROVIDERS, MODELS, limits, prices)
+    file = parse_config_file(write_file(now, teams))
+    again = snapshots.build_snapshot(3, file.providers or {}, file.models or {}, file.limits or (), file.prices or ())
     assert again == now and (file.teams or {}) == teams
 
 
 def test_a_limit_is_written_as_people_write_it():
     limit = Limit(name="per-key requests", scope={"key": "each"}, resource="requests", amount=600, per="minute")
-    written = write_file(directory.assemble(1, {}, {}, [limit]), {})
+    written = write_file(snapshots.build_snapshot(1, {}, {}, [limit]), {})
     assert written == (
         '[[limits]]\nname = "per-key requests"\nscope = { key = "each" }\nresource = "requests"\namount = 600\nper = "minute"\n'
     )
 
 
 def test_a_key_may_be_named_without_its_beginning_and_everything_without_a_table():
-    file = read_file("""
+    file = parse_config_file("""
         [[limits]]
         name = "a"
         scope = { key = "0123456789ab" }
@@ -79,12 +79,12 @@ def test_a_key_may_be_named_without_its_beginning_and_everything_without_a_table
 
 
 def test_a_day_may_be_a_date_of_toml():
-    file = read_file('[[prices]]\nprovider = "p"\nmodel = "x"\ninput = 1\noutput = 2.5\nsince = 2026-11-01')
+    file = parse_config_file('[[prices]]\nprovider = "p"\nmodel = "x"\ninput = 1\noutput = 2.5\nsince = 2026-11-01')
     assert file.prices == (Price("p", "x", 1.0, 2.5, since="2026-11-01"),)
 
 
 def test_a_section_without_anything_is_not_a_section_that_is_not_there():
-    file = read_file("limits = []\n[models]")
+    file = parse_config_file("limits = []\n[models]")
     assert (file.limits, file.prices, file.models, file.providers) == ((), None, {}, None)
 
 
@@ -122,36 +122,36 @@ PRICE = '[[prices]]\nprovider = "p"\nmodel = "x"\ninput = 1\noutput = 1\n'
 )
 def test_a_fault_is_told_with_its_place_and_what_would_be_right(content: str, told: str):
     with pytest.raises(BadConfiguration) as caught:
-        read_file(content)
+        parse_config_file(content)
     assert told in str(caught.value)
 
 
 def test_the_hash_is_of_all_that_is_said_and_of_nothing_else():
     limit = Limit(name="a", scope={"key": "each"}, resource="requests", amount=1, per="day")
     price = Price("p", "x", 1.0, 2.0)
-    plain = directory.assemble(1, PROVIDERS, MODELS)
+    plain = snapshots.build_snapshot(1, PROVIDERS, MODELS)
     others = [
-        directory.assemble(1, PROVIDERS, MODELS, [limit]),
-        directory.assemble(1, PROVIDERS, MODELS, [], [price]),
-        directory.assemble(1, PROVIDERS, MODELS, [msgspec.structs.replace(limit, amount=2)]),
-        directory.assemble(1, PROVIDERS, MODELS, [], [msgspec.structs.replace(price, since="2026-01-01")]),
+        snapshots.build_snapshot(1, PROVIDERS, MODELS, [limit]),
+        snapshots.build_snapshot(1, PROVIDERS, MODELS, [], [price]),
+        snapshots.build_snapshot(1, PROVIDERS, MODELS, [msgspec.structs.replace(limit, amount=2)]),
+        snapshots.build_snapshot(1, PROVIDERS, MODELS, [], [msgspec.structs.replace(price, since="2026-01-01")]),
     ]
     assert len({plain.hash, *(each.hash for each in others)}) == 5
-    assert directory.assemble(9, PROVIDERS, MODELS).hash == plain.hash
+    assert snapshots.build_snapshot(9, PROVIDERS, MODELS).hash == plain.hash
 
 
 def test_what_was_kept_before_there_were_limits_is_still_read_and_has_its_hash(tmp_path: Path):
     models = {"m": {"targets": [{"provider": "p", "model": "x"}]}}
     kept = {"version": 4, "hash": "a5b1b80be43bd565a1e79dd7cfface7f", "providers": {"p": {"adapter": "openai"}}, "models": models}
     (tmp_path / "snapshot.json").write_bytes(msgspec.json.encode(kept))
-    loaded = directory.load(tmp_path / "snapshot.json")
+    loaded = snapshots.load_from_disk(tmp_path / "snapshot.json")
     assert loaded is not None and (loaded.limits, loaded.prices) == ((), ())
-    assert directory.assemble(4, loaded.providers, loaded.models) == loaded
-    directory.save(loaded, tmp_path / "snapshot.json")
-    assert directory.load(tmp_path / "snapshot.json") == loaded
+    assert snapshots.build_snapshot(4, loaded.providers, loaded.models) == loaded
+    snapshots.save_to_disk(loaded, tmp_path / "snapshot.json")
+    assert snapshots.load_from_disk(tmp_path / "snapshot.json") == loaded
 
 
-@given(some.lists(LIMITS, max_size=3), some.lists(PRICES, max_size=3, unique_by=directory.price_key))
+@given(some.lists(LIMITS, max_size=3), some.lists(PRICES, max_size=3, unique_by=snapshots.price_key))
 def test_a_snapshot_on_disk_is_the_one_in_memory(limits: list[Limit], prices: list[Price]):
-    now = directory.assemble(1, PROVIDERS, MODELS, limits, prices)
-    assert msgspec.json.decode(msgspec.json.encode(now), type=Directory) == now
+    now = snapshots.build_snapshot(1, PROVIDERS, MODELS, limits, prices)
+    assert msgspec.json.decode(msgspec.json.encode(now), type=Snapshot) == now

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 
-from app.api.responses import page
-from app.gateway.references import resolve, unresolved
-from app.gateway.turns import MOST_TURNS, Listed, Stored, listed, said_up_to
+from app.api.responses import paginate
+from app.gateway.responses_state.history import MAX_TURNS, ConversationTurn, InputItem, conversation_input_items, load_history
+from app.gateway.responses_state.item_references import resolve_references, unresolved_references
 from app.uuid7 import mint
-from providers.dialects.openai_responses.items import item_id
-from providers.errors import Malformed, Unavailable, UnknownResponse
-from providers.estimate import text_tokens
-from providers.wire import Body
+from providers.canonical.errors import InvalidRequest, Unavailable, UnknownResponse
+from providers.canonical.raw_json import Body
+from providers.canonical.token_estimate import text_tokens
+from providers.dialects.openai_responses.response_items import item_id
 from tests.laws.chats import STAMP, bounded, texts
 
 # Of each answer: which of those before it the ask went on from (by counting back; 0: none), what was said, and what was answered.
@@ -29,7 +29,7 @@ class Shelf:
     """Answers by id, as a store would find them."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, Stored] = {}
+        self.kept: dict[str, ConversationTurn] = {}
 
     def put(self, previous: str | None, said: str, answered: str) -> str:
         id = f"resp_{mint()}"
@@ -37,10 +37,10 @@ class Shelf:
         if previous is not None:
             ask["previous_response_id"] = previous
         response = {"id": id, "object": "response", "status": "completed", "output": [assistant(answered)]}
-        self.kept[id] = Stored(id, Body.read(json.dumps(ask).encode()), json.dumps(response).encode())
+        self.kept[id] = ConversationTurn(id, Body.read(json.dumps(ask).encode()), json.dumps(response).encode())
         return id
 
-    async def find(self, id: str) -> Stored:
+    async def find(self, id: str) -> ConversationTurn:
         if id not in self.kept:
             raise UnknownResponse(id)
         return self.kept[id]
@@ -76,27 +76,27 @@ async def test_a_conversation_is_its_own_turns_oldest_first_whatever_else_branch
         before = len(ids) - back if 0 < back <= len(ids) else None
         ids.append(shelf.put(None if before is None else ids[before], asked, answered))
         expected.append([*([] if before is None else expected[before]), ("user", asked), ("assistant", answered)])
-    assert heard((await said_up_to(ids[-1], shelf.find, 1_000_000)).items) == expected[-1]
+    assert heard((await load_history(ids[-1], shelf.find, 1_000_000)).items) == expected[-1]
 
 
 async def test_a_thousand_turns_can_be_gone_on_from_and_no_more():
     shelf = Shelf()
     last: str | None = None
-    for _ in range(MOST_TURNS):
+    for _ in range(MAX_TURNS):
         last = shelf.put(last, "a", "b")
-    assert last is not None and len((await said_up_to(last, shelf.find, 10**9)).items) == 2 * MOST_TURNS
-    with pytest.raises(Malformed, match=f"more than {MOST_TURNS} turns"):
-        await said_up_to(shelf.put(last, "a", "b"), shelf.find, 10**9)
+    assert last is not None and len((await load_history(last, shelf.find, 10**9)).items) == 2 * MAX_TURNS
+    with pytest.raises(InvalidRequest, match=f"more than {MAX_TURNS} turns"):
+        await load_history(shelf.put(last, "a", "b"), shelf.find, 10**9)
 
 
 async def test_more_bytes_than_a_body_may_have_cannot_be_gone_on_from():
     shelf = Shelf()
     last = shelf.put(shelf.put(None, "a" * 600, "b"), "a" * 600, "b")
-    size_bytes = sum(len(bytes(item)) for item in (await said_up_to(last, shelf.find, 10_000)).items)
-    said = await said_up_to(last, shelf.find, size_bytes)
+    size_bytes = sum(len(bytes(item)) for item in (await load_history(last, shelf.find, 10_000)).items)
+    said = await load_history(last, shelf.find, size_bytes)
     assert len(said.items) == 4 and said.tokens == text_tokens(size_bytes)
-    with pytest.raises(Malformed, match=f"more than {size_bytes - 1} bytes"):
-        await said_up_to(last, shelf.find, size_bytes - 1)
+    with pytest.raises(InvalidRequest, match=f"more than {size_bytes - 1} bytes"):
+        await load_history(last, shelf.find, size_bytes - 1)
 
 
 async def test_what_an_engine_counted_is_believed_before_bytes_are_counted():
@@ -104,7 +104,7 @@ async def test_what_an_engine_counted_is_believed_before_bytes_are_counted():
     last = shelf.put(None, "data:image/png;base64," + "A" * 5000, "b")
     told = msgspec.structs.replace(shelf.kept[last], response=b'{"output": [], "usage": {"total_tokens": 77}}')
     shelf.kept[last] = told
-    assert (await said_up_to(last, shelf.find, 10_000)).tokens == 77
+    assert (await load_history(last, shelf.find, 10_000)).tokens == 77
 
 
 async def test_a_turn_that_is_gone_is_named():
@@ -113,7 +113,7 @@ async def test_a_turn_that_is_gone_is_named():
     last = shelf.put(first, "c", "d")
     del shelf.kept[first]
     with pytest.raises(UnknownResponse) as gone:
-        await said_up_to(last, shelf.find, 10_000)
+        await load_history(last, shelf.find, 10_000)
     assert gone.value.id == first
 
 
@@ -121,23 +121,23 @@ async def test_a_turn_that_is_gone_is_named():
 @given(st.integers(0, 30), st.integers(1, 12))
 def test_pages_that_follow_each_other_hold_every_item_once(count: int, limit: int):
     asked = Body({"input": Raw(json.dumps([user("a")] * count).encode())})
-    last = Stored("resp_2", asked, b"")
-    items = listed([Stored("resp_1", asked, json.dumps({"output": [assistant("b")]}).encode()), last])
+    last = ConversationTurn("resp_2", asked, b"")
+    items = conversation_input_items([ConversationTurn("resp_1", asked, json.dumps({"output": [assistant("b")]}).encode()), last])
     assert len(items) == 2 * count + 1
-    shown: list[Listed] = []
+    shown: list[InputItem] = []
     after, has_more = None, True
     while has_more:
-        some, has_more = page(items, after, limit)
+        some, has_more = paginate(items, after, limit)
         shown += some
         assert len(some) == limit or not has_more
         after = some[-1].id if some else None
     assert shown == items and len({item.id for item in items}) == len(items)
-    assert [item.told()["id"] for item in items] == [item.id for item in items]
+    assert [item.to_openai()["id"] for item in items] == [item.id for item in items]
 
 
 def test_a_page_after_an_item_that_is_not_there_is_none():
-    with pytest.raises(Malformed, match="item_9"):
-        page([Listed(Raw(b'{"id":"item_1"}'), "resp_1")], "item_9", 20)
+    with pytest.raises(InvalidRequest, match="item_9"):
+        paginate([InputItem(Raw(b'{"id":"item_1"}'), "resp_1")], "item_9", 20)
 
 
 class Index:
@@ -172,7 +172,7 @@ def shelved(answered: str, item: str | None = None) -> tuple[Shelf, str, str]:
 
 async def resolved(ids: list[str], shelf: Shelf, index: Index, most_bytes: int = 10_000) -> list[Raw]:
     items = [Raw(json.dumps(user("Go on.")).encode()), *map(reference, ids)]
-    await resolve(items, unresolved(items), shelf.find, index, most_bytes)
+    await resolve_references(items, unresolved_references(items), shelf.find, index, most_bytes)
     return items
 
 
@@ -182,7 +182,7 @@ async def test_a_named_item_stands_where_it_was_named_as_often_as_it_was(answere
     shelf, _, id = shelved(answered)
     items = await resolved([id] * times, shelf, Index({}))
     assert heard(items) == [("user", "Go on."), *[("assistant", answered)] * times]
-    assert not unresolved(items)
+    assert not unresolved_references(items)
 
 
 async def test_what_we_minted_is_found_without_the_index_and_nothing_else():
@@ -203,16 +203,16 @@ async def test_ids_of_engines_are_not_taken_for_ours():
     for id in (OPENAIS, VLLMS, "msg_1", f"msg_{mint()}"):
         shelf, answer, _ = shelved("Hello.", item=id)
         assert heard(await resolved([id], shelf, Index({id: answer})))[1:] == [("assistant", "Hello.")]
-        with pytest.raises(Malformed, match="not found"):
+        with pytest.raises(InvalidRequest, match="not found"):
             await resolved([id], shelf, Index({}))
 
 
 async def test_what_is_too_much_or_stands_for_nothing_is_refused():
     shelf, answer, id = shelved("Hello." * 100)
-    with pytest.raises(Malformed, match="more than 900 bytes"):
+    with pytest.raises(InvalidRequest, match="more than 900 bytes"):
         await resolved([id, id], shelf, Index({}), most_bytes=900)
     last = shelf.kept[f"resp_{answer}"]
     named = Body({"input": Raw(b"[" + bytes(reference(id)) + b"]")})
-    shelf.kept[last.id] = replace(last, asked=named, response=b'{"output": []}')
-    with pytest.raises(Malformed, match="not found"):  # the ask of that answer only named it too
+    shelf.kept[last.id] = replace(last, request=named, response=b'{"output": []}')
+    with pytest.raises(InvalidRequest, match="not found"):  # the ask of that answer only named it too
         await resolved([id], shelf, Index({}))

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from providers.catalogue import build
-from providers.dialect import Concessions
+from providers.adapters.provider import InvalidOption
+from providers.canonical.errors import QuotaExhausted, Unsupported, UpstreamFailed
+from providers.canonical.raw_json import Body
+from providers.catalogue import build_provider
+from providers.dialect import DropPolicy
 from providers.dialects.catalogue import CHAT_DIALECTS
 from providers.dialects.openai_chat import OpenAIChat
-from providers.errors import Exhausted, Failed, Unsupported
-from providers.hosted.deepseek import DeepSeek
-from providers.provider import BadOption
-from providers.wire import Body
+from providers.hosted.deepseek.adapter import DeepSeek
 from tests.laws.asking import everything
 from tests.laws.bending import bent
 from tests.laws.chats import STAMP
@@ -40,10 +40,10 @@ def test_each_dialect_has_its_address(dialect: str, base: str, address: str) -> 
 
 
 def test_its_beta_is_asked_for_chat_alone() -> None:
-    beta = build("deepseek", "ds", {"beta": True})
+    beta = build_provider("deepseek", "ds", {"beta": True})
     assert str(beta.url("https://api.deepseek.com", "openai_chat")) == "https://api.deepseek.com/beta/chat/completions"
     assert str(beta.url("https://api.deepseek.com", "openai_responses")) == "https://api.deepseek.com/responses"
-    with pytest.raises(BadOption, match="beta"):
+    with pytest.raises(InvalidOption, match="beta"):
         DeepSeek("ds", {"beta": "yes"})
 
 
@@ -150,17 +150,17 @@ def test_reasoning_comes_back_through_callers_of_every_dialect(caller: str) -> N
                 "max_tokens": 9,
                 "messages": [*USER, {"role": "assistant", "content": told["content"]}, {"role": "user", "content": results}],
             }
-    chat = ours.read_request(ours.open(json.dumps({"model": "m", **asked}).encode()).body)
+    chat = ours.read_request(ours.parse_request(json.dumps({"model": "m", **asked}).encode()).body)
     from_caller = theirs.write_request(chat, conceding(caller))
     body = Body.read(from_caller.write())
-    DEEPSEEK.bend(body, "openai_chat", everything)
+    DEEPSEEK.adapt_request(body, "openai_chat", everything)
     (answer,) = [each for each in json.loads(body.write())["messages"] if each["role"] == "assistant"]
     assert answer["reasoning_content"] == "Let me add."
     assert answer["tool_calls"][0]["id"] == "call_1"
 
 
-def conceding(caller: str) -> Concessions:
-    return Concessions(everything, CHAT_DIALECTS[caller].words, "a host")
+def conceding(caller: str) -> DropPolicy:
+    return DropPolicy(everything, CHAT_DIALECTS[caller].field_names, "a host")
 
 
 def test_a_schema_is_asked_for_in_words_and_looked_at() -> None:
@@ -168,7 +168,7 @@ def test_a_schema_is_asked_for_in_words_and_looked_at() -> None:
     told_first = [{"role": "system", "content": "Be kind."}, *USER]
     sent, _, guiding = bent(DEEPSEEK, {"model": "m", "messages": told_first, "response_format": format})
     assert guiding is not None
-    assert guiding.how == "validated"
+    assert guiding.enforcement == "validated"
     assert sent["response_format"] == {"type": "json_object"}
     assert [each["role"] for each in sent["messages"]] == ["system", "system", "user"]
     instruction = sent["messages"][1]["content"]
@@ -259,30 +259,30 @@ def test_what_changes_no_answer_of_its_messages_is_reported() -> None:
 def test_blank_lines_that_keep_the_connection_begin_no_answer() -> None:
     chat = OpenAIChat()
     raw = b"\n\n\n" + json.dumps(ANSWER).encode()
-    assert chat.edit(raw, STAMP).finish_reason == "tool_calls"
+    assert chat.edit_response(raw, STAMP).finish_reason == "tool_calls"
     assert chat.read_response(raw) == chat.read_response(json.dumps(ANSWER).encode())
     stream = (
         b": keep-alive\n\n: keep-alive\n\ndata: "
         + json.dumps({"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}).encode()
         + b"\n\n"
     )
-    editor = chat.editor(STAMP)
-    assert b"keep-alive" not in editor.feed(stream) + editor.end()
+    editor = chat.stream_editor(STAMP)
+    assert b"keep-alive" not in editor.feed(stream) + editor.finish()
 
 
 def test_an_answer_that_its_host_gave_up_is_none() -> None:
     chat = OpenAIChat()
     given_up = {"choices": [{"index": 0, "message": {"content": "Hal"}, "finish_reason": "insufficient_system_resource"}]}
-    with pytest.raises(Failed):
-        chat.edit(json.dumps(given_up).encode(), STAMP)
-    with pytest.raises(Failed):
+    with pytest.raises(UpstreamFailed):
+        chat.edit_response(json.dumps(given_up).encode(), STAMP)
+    with pytest.raises(UpstreamFailed):
         chat.read_response(json.dumps(given_up).encode())
     chunk: dict[str, Any] = {"choices": [{"index": 0, "delta": {}, "finish_reason": "insufficient_system_resource"}]}
-    editor = chat.editor(STAMP)
+    editor = chat.stream_editor(STAMP)
     editor.feed(b"data: " + json.dumps(chunk).encode() + b"\n\n")
-    assert isinstance(editor.failure, Failed)
+    assert isinstance(editor.failure, UpstreamFailed)
 
 
 def test_an_empty_purse_is_no_credential_that_is_refused() -> None:
     body = b'{"error":{"message":"Insufficient Balance","type":"unknown_error","code":"invalid_request_error"}}'
-    assert type(DEEPSEEK.read_error(402, {}, body)) is Exhausted
+    assert type(DEEPSEEK.read_error(402, {}, body)) is QuotaExhausted

@@ -7,24 +7,24 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.domain import Directory, Limit, ModelConfig, ProviderConfig, Target
-from app.local.doctor import database, engines, gateway, limits, machine, processes, records, redis
-from app.local.doctor.database import DatabaseFacts
-from app.local.doctor.engines import EndpointFacts, EngineFacts
-from app.local.doctor.finding import Finding, ordered
-from app.local.doctor.gateway import GatewayFacts, Health
-from app.local.doctor.machine import MachineFacts, OpenFile
-from app.local.doctor.processes import Process
-from app.local.doctor.records import RecordFacts
-from app.local.doctor.redis import RedisFacts
-from app.record.status import WriterStatus
+from app.doctor import database, engines, gateway, limits, machine, processes, records, redis
+from app.doctor.database import DatabaseFacts
+from app.doctor.engines import EndpointFacts, EngineFacts
+from app.doctor.findings import Finding, worst_first
+from app.doctor.gateway import GatewayFacts, Health
+from app.doctor.machine import ExposedFile, MachineFacts
+from app.doctor.processes import ProcessStatus
+from app.doctor.records import RecordFacts
+from app.doctor.redis import RedisFacts
+from app.domain import Limit, ModelConfig, ProviderConfig, Snapshot, Target
+from app.recording.writer_status import WriterStatus
 from app.settings import Settings
-from app.store.condition import Condition, WorkerRow
-from app.store.limit_checks import Known
+from app.store.limit_validation import KnownNames
+from app.store.postgres_status import PostgresStatus, WorkerRow
 
 SETTINGS = Settings()
 HOME = Path("/somewhere/home")
-DIRECTORY = Directory(
+DIRECTORY = Snapshot(
     7,
     "hash",
     {"gpu": ProviderConfig("vllm", "http://10.0.0.5:8000", "env:GPU_KEY"), "spare": ProviderConfig("openai", "http://10.0.0.9/v1")},
@@ -32,8 +32,8 @@ DIRECTORY = Directory(
 )
 MACHINE = MachineFacts((3, 11), str(HOME), 1000, 0o700, 1000, (), 50_000_000_000, 10**6, 100_000, 100_000, 4)
 GATEWAY = GatewayFacts("http://127.0.0.1:8787", 200, 0.002, Health("ready", 7, "connected"))
-CONDITION = Condition(
-    "18.6", 180006, "0004", "0004", 0.001, 0.0, False, 12, 100, True, DIRECTORY, Known(), (WorkerRow("gateway-0", 7, 3.0),)
+CONDITION = PostgresStatus(
+    "18.6", 180006, "0004", "0004", 0.001, 0.0, False, 12, 100, True, DIRECTORY, KnownNames(), (WorkerRow("gateway-0", 7, 3.0),)
 )
 REDIS = RedisFacts("redis://cache", None, "Valkey", "9.1.2", 0.001, 0.0, False, False, True, False, "noeviction", 10**6, 0)
 WRITER = WriterStatus(at=0.0, pid=1, connected=True, rows=10)
@@ -41,44 +41,44 @@ RECORDS = RecordFacts(1000, 1, 2.0, 0, "/somewhere/home/quarantine", "", WRITER,
 GPU, SPARE = EndpointFacts("gpu", "http://10.0.0.5:8000", 200, frozenset({"Small-1"})), EndpointFacts("spare", "http://10.0.0.9/v1", 404)
 RULE = Limit("per team", {"team": "search"}, "requests", 100, "minute")
 ENGINES = EngineFacts((GPU, SPARE), {})
-RUNNING = tuple(Process(name, 100 + at, True, 60.0) for at, name in enumerate(("supervisor", "gateway-0", "writer")))
+RUNNING = tuple(ProcessStatus(name, 100 + at, True, 60.0) for at, name in enumerate(("supervisor", "gateway-0", "writer")))
 
 
 def of_machine(**changes: object) -> list[Finding]:
-    return machine.judge(msgspec.structs.replace(MACHINE, **changes), SETTINGS)
+    return machine.diagnose(msgspec.structs.replace(MACHINE, **changes), SETTINGS)
 
 
 def of_gateway(**changes: object) -> list[Finding]:
-    return gateway.judge(msgspec.structs.replace(GATEWAY, **changes))
+    return gateway.diagnose(msgspec.structs.replace(GATEWAY, **changes))
 
 
 def of_postgres(**changes: object) -> list[Finding]:
-    return database.judge(DatabaseFacts("postgresql://db/narthex", msgspec.structs.replace(CONDITION, **changes)))
+    return database.diagnose(DatabaseFacts("postgresql://db/narthex", msgspec.structs.replace(CONDITION, **changes)))
 
 
 def of_redis(**changes: object) -> list[Finding]:
-    return redis.judge(msgspec.structs.replace(REDIS, **changes))
+    return redis.diagnose(msgspec.structs.replace(REDIS, **changes))
 
 
 def of_records(**changes: object) -> list[Finding]:
-    return records.judge(msgspec.structs.replace(RECORDS, **changes), SETTINGS)
+    return records.diagnose(msgspec.structs.replace(RECORDS, **changes), SETTINGS)
 
 
 def of_engines(*endpoints: EndpointFacts, **unreadable: str) -> list[Finding]:
-    return engines.judge(EngineFacts(endpoints, unreadable), DIRECTORY)
+    return engines.diagnose(EngineFacts(endpoints, unreadable), DIRECTORY)
 
 
 def of_limits(limit: Limit, **environment: object) -> list[Finding]:
     directory = msgspec.structs.replace(DIRECTORY, limits=(limit,))
-    return limits.judge(directory, Known({"search"}), replace(SETTINGS, **{"redis_url": "redis://cache", **environment}))
+    return limits.diagnose(directory, KnownNames({"search"}), replace(SETTINGS, **{"redis_url": "redis://cache", **environment}))
 
 
-def of_processes(*found: Process) -> list[Finding]:
-    return processes.judge(found, HOME)
+def of_processes(*found: ProcessStatus) -> list[Finding]:
+    return processes.diagnose(found, HOME)
 
 
 def environment(**variables: str) -> list[Finding]:
-    return machine.readable(variables)[1]
+    return machine.read_settings(variables)[1]
 
 
 def test_health_is_one_fine_sentence_an_area() -> None:
@@ -88,9 +88,9 @@ def test_health_is_one_fine_sentence_an_area() -> None:
         of_postgres(),
         of_redis(),
         of_records(),
-        engines.judge(ENGINES, DIRECTORY),
+        engines.diagnose(ENGINES, DIRECTORY),
         of_limits(RULE),
-        limits.judge(DIRECTORY, Known(), SETTINGS),
+        limits.diagnose(DIRECTORY, KnownNames(), SETTINGS),
         of_processes(*RUNNING),
         environment(NARTHEX_PORT="9000", PATH="/bin", NARTHEX_KEY="nx-1"),
     ]
@@ -105,12 +105,17 @@ ILL = {
     "another's home": (of_machine(home_owner=0), "wrong", "belongs to user 0", "owner"),
     "an open home": (of_machine(home_mode=0o755), "warning", "look around", "chmod go-r"),
     "a writable home": (of_machine(home_mode=0o777), "wrong", "may write", "chmod go-w"),
-    "readable keys": (of_machine(open_files=(OpenFile("/h/first-key", 0o644),)), "wrong", "first-key (mode 644)", "chmod 600 /h/first-key"),
+    "readable keys": (
+        of_machine(exposed_files=(ExposedFile("/h/first-key", 0o644),)),
+        "wrong",
+        "first-key (mode 644)",
+        "chmod 600 /h/first-key",
+    ),
     "a full disk": (of_machine(free_bytes=1000), "wrong", "full", "Make space"),
     "a nearly full disk": (of_machine(free_bytes=500_000_000), "warning", "500 MB", "Make space"),
     "no more files": (of_machine(free_inodes=5), "wrong", "5 more files", "Remove"),
-    "few open files": (of_machine(gateway_files=1024), "warning", "A gateway process may open 1024 files", "ulimit"),
-    "many workers": (machine.judge(MACHINE, Settings(workers=9)), "warning", "NARTHEX_WORKERS=9", "4 or less"),
+    "few open files": (of_machine(gateway_max_open_files=1024), "warning", "A gateway process may open 1024 files", "ulimit"),
+    "many workers": (machine.diagnose(MACHINE, Settings(workers=9)), "warning", "NARTHEX_WORKERS=9", "4 or less"),
     "a silent gateway": (of_gateway(fault="refused", health=None), "wrong", "Nothing answers on http://127.0.0.1:8787", "narthex up"),
     "a gateway that hangs": (of_gateway(fault="no word", hangs=True, health=None), "wrong", "does not answer", "end the gateway's process"),
     "somebody else's port": (of_gateway(health=None, status=404), "wrong", "not Narthex", "NARTHEX_PORT"),
@@ -124,29 +129,29 @@ ILL = {
     "a slow gateway": (of_gateway(answered_s=1.5), "warning", "1.5 s", "too much"),
     "lost records": (of_gateway(records_lost=3), "wrong", "3 records are lost", "space"),
     "lost content": (of_gateway(content_lost=3), "warning", "3 records the content", "space"),
-    "no database": (database.judge(DatabaseFacts("", fault="none")), "wrong", "DATABASE_URL is not set", "DATABASE_URL"),
-    "a database away": (database.judge(DatabaseFacts("postgresql://db", fault="refused")), "wrong", "refused", "Is it running"),
+    "no database": (database.diagnose(DatabaseFacts("", fault="none")), "wrong", "DATABASE_URL is not set", "DATABASE_URL"),
+    "a database away": (database.diagnose(DatabaseFacts("postgresql://db", fault="refused")), "wrong", "refused", "Is it running"),
     "no tables": (of_postgres(revision=None), "wrong", "no tables", "narthex migrate"),
     "old tables": (of_postgres(revision="0001"), "wrong", "version 0001, and this Narthex needs 0004", "narthex migrate"),
     "newer tables": (of_postgres(revision="0009"), "wrong", "does not know", "newer one"),
     "a read-only database": (of_postgres(is_read_only=True), "wrong", "takes no changes", "primary"),
     "Postgres's clock": (of_postgres(skew_s=-90.0), "warning", "90.0 s behind", "clocks"),
-    "no notifications": (of_postgres(hears=False), "wrong", "do not arrive", "session mode"),
+    "no notifications": (of_postgres(receives_notifications=False), "wrong", "do not arrive", "session mode"),
     "few connections": (of_postgres(connections=99), "warning", "99 of PostgreSQL's 100", "max_connections"),
-    "a slow database": (of_postgres(answered_s=0.4), "warning", "400 ms", "limits"),
+    "a slow database": (of_postgres(response_s=0.4), "warning", "400 ms", "limits"),
     "an old database": (of_postgres(version_number=130001, version="13.1"), "warning", "13.1", "Upgrade"),
     "a worker behind": (of_postgres(workers=(WorkerRow("gateway-1", 6, 3.0),)), "warning", "gateway-1", "logs"),
-    "no redis": (redis.judge(RedisFacts("", fault="none")), "wrong", "REDIS_URL is not set", "REDIS_URL"),
-    "redis away": (redis.judge(RedisFacts("redis://cache", fault="refused")), "wrong", "refused", "Is it running"),
+    "no redis": (redis.diagnose(RedisFacts("", fault="none")), "wrong", "REDIS_URL is not set", "REDIS_URL"),
+    "redis away": (redis.diagnose(RedisFacts("redis://cache", fault="refused")), "wrong", "refused", "Is it running"),
     "an old redis": (of_redis(name="Redis", version="5.0.1"), "warning", "5.0.1", "6.2"),
     "a replica": (of_redis(is_replica=True), "wrong", "replica", "primary"),
     "a cluster": (of_redis(is_cluster=True), "wrong", "cluster", "primary"),
     "no right to scripts": (of_redis(runs_scripts=False), "wrong", "no scripts", "+@scripting"),
     "nothing appended": (of_redis(appends=False), "warning", "append-only", "appendonly yes"),
     "a failed write": (of_redis(last_write_failed=True), "wrong", "to disk", "space"),
-    "eviction": (of_redis(eviction="allkeys-lru", most_bytes=10**8), "wrong", "allkeys-lru", "noeviction"),
+    "eviction": (of_redis(eviction="allkeys-lru", max_bytes=10**8), "wrong", "allkeys-lru", "noeviction"),
     "eviction without a bound": (of_redis(eviction="volatile-lru"), "warning", "volatile-lru", "noeviction"),
-    "a full redis": (of_redis(used_bytes=99, most_bytes=100), "warning", "full", "maxmemory"),
+    "a full redis": (of_redis(used_bytes=99, max_bytes=100), "warning", "full", "maxmemory"),
     "redis's clock": (of_redis(skew_s=30.0), "warning", "30.0 s", "clocks"),
     "a far redis": (of_redis(answered_s=0.05), "warning", "50 ms", "nearer"),
     "no writer": (of_records(writer=None, writer_runs=False), "wrong", "has never run here", "narthex writer"),
@@ -182,9 +187,9 @@ ILL = {
         "does not list 'Small-1'",
         "Name a model",
     ),
-    "too many slow engines": (engines.judge(EngineFacts((GPU, SPARE), {}, 7), DIRECTORY), "warning", "7 endpoint(s)", "look again"),
+    "too many slow engines": (engines.diagnose(EngineFacts((GPU, SPARE), {}, 7), DIRECTORY), "warning", "7 endpoint(s)", "look again"),
     "a LoRA adapter that is not loaded": (
-        engines.judge(
+        engines.diagnose(
             EngineFacts((msgspec.structs.replace(GPU, loras=frozenset({"sql"})), SPARE), {}),
             msgspec.structs.replace(
                 DIRECTORY, models={"terse": ModelConfig((Target("gpu", "Small-1", lora="poems"),)), **DIRECTORY.models}
@@ -195,12 +200,12 @@ ILL = {
         "load_lora",
     ),
     "no credential": (of_engines(GPU, SPARE, gpu="There is none."), "wrong", "Provider gpu: There is none.", "environment"),
-    "nothing configured": (engines.judge(EngineFacts((), {}), Directory(0, "", {}, {})), "warning", "No provider", "narthex apply"),
+    "nothing configured": (engines.diagnose(EngineFacts((), {}), Snapshot(0, "", {}, {})), "warning", "No provider", "narthex apply"),
     "a limit that no request meets": (of_limits(Limit("tiny", {"all": "each"}, "tokens", 3, "minute")), "warning", "tiny", "narthex apply"),
     "a limit for nobody": (of_limits(Limit("r", {"team": "gone"}, "requests", 3, "minute")), "warning", "gone", "narthex apply"),
     "limits without a redis": (of_limits(RULE, redis_url=""), "wrong", "no Redis to count", "REDIS_URL"),
     "nothing runs": (of_processes(), "wrong", "Nothing runs in /somewhere/home", "narthex up"),
-    "a dead process": (of_processes(*RUNNING, Process("valkey", 9, False, None)), "wrong", "valkey does not run", "valkey.log"),
+    "a dead process": (of_processes(*RUNNING, ProcessStatus("valkey", 9, False, None)), "wrong", "valkey does not run", "valkey.log"),
     "no supervisor": (of_processes(*RUNNING[1:]), "wrong", "writer (process 102) runs without its supervisor", "kill 102"),
     "no gateway": (of_processes(RUNNING[0], RUNNING[2]), "wrong", "No gateway process", "logs"),
     "a bad setting": (environment(NARTHEX_PORT="many"), "wrong", "NARTHEX_PORT='many'", "NARTHEX_PORT"),
@@ -220,12 +225,12 @@ def test_an_illness_has_its_sentence_and_its_remedy(illness: str) -> None:
 
 
 def test_the_worst_comes_first() -> None:
-    found = ordered([Finding("a", "fine", "1"), Finding("b", "warning", "2"), Finding("c", "wrong", "3"), Finding("d", "wrong", "4")])
+    found = worst_first([Finding("a", "fine", "1"), Finding("b", "warning", "2"), Finding("c", "wrong", "3"), Finding("d", "wrong", "4")])
     assert [each.message for each in found] == ["3", "4", "2", "1"]
 
 
 def test_a_bad_setting_is_left_at_its_default_and_the_others_are_read() -> None:
-    settings, found = machine.readable({"NARTHEX_WORKERS": "many", "NARTHEX_PORT": "9000", "NARTHEX_SPOOL_FSYNC": "perhaps"})
+    settings, found = machine.read_settings({"NARTHEX_WORKERS": "many", "NARTHEX_PORT": "9000", "NARTHEX_SPOOL_FSYNC": "perhaps"})
     assert (settings.workers, settings.port, settings.spool_fsync) == (Settings().workers, 9000, "never")
     assert len(found) == 2
 
@@ -242,7 +247,7 @@ def test_a_bad_setting_is_left_at_its_default_and_the_others_are_read() -> None:
     ],
 )
 def test_an_address_is_shown_without_its_password(url: str, shown: str) -> None:
-    assert database.shown(url) == shown
+    assert database.mask_password(url) == shown
 
 
 def test_a_process_number_that_went_to_another_process_is_not_ours(tmp_path: Path) -> None:
@@ -257,7 +262,7 @@ def test_a_process_number_that_went_to_another_process_is_not_ours(tmp_path: Pat
         path.write_text(text)
         if noted_at:
             os.utime(path, (noted_at, noted_at))
-    found = {each.name: (each.pid, each.runs) for each in processes.look(tmp_path)}
+    found = {each.name: (each.pid, each.runs) for each in processes.collect_facts(tmp_path)}
     assert found == {
         "gateway-0": (os.getpid(), True),
         "writer": (os.getpid(), False),
@@ -271,10 +276,10 @@ def test_a_home_is_looked_at_as_it_is(tmp_path: Path) -> None:
     for name, mode in (("first-key", 0o644), ("admin-key", 0o600)):
         (tmp_path / name).write_text("nx-secret")
         (tmp_path / name).chmod(mode)
-    facts = machine.look(Settings(home=tmp_path), None)
-    assert [each.path for each in facts.open_files] == [str(tmp_path / "first-key")]
-    assert facts.home_mode == 0o700 and facts.free_bytes > 0 and facts.most_files > 0
+    facts = machine.collect_facts(Settings(home=tmp_path), None)
+    assert [each.path for each in facts.exposed_files] == [str(tmp_path / "first-key")]
+    assert facts.home_mode == 0o700 and facts.free_bytes > 0 and facts.max_open_files > 0
     (tmp_path / "quarantine").mkdir()
     (tmp_path / "quarantine" / "a-1.bad").write_bytes(b'{"segment": "a", "reason": "a NUL in a name"}\nbytes')
-    told = records.look(Settings(home=tmp_path))
+    told = records.collect_facts(Settings(home=tmp_path))
     assert (told.quarantined, told.last_reason, told.writer) == (1, "a NUL in a name", None)

@@ -5,32 +5,32 @@ from typing import Any
 
 import pytest
 
-from providers.dialect import Stamp
+from providers.dialect import ResponseMeta
+from providers.dialects.openai.finish_reasons import FINISH_REASONS
 from providers.dialects.openai_chat import OpenAIChat
 from providers.dialects.openai_completions import OpenAICompletions
-from providers.openai_endings import PLAIN
 
-STAMP = Stamp("ID", "EP", "m", 1, wants_usage=False)
-TGIS = Stamp("ID", "EP", "m", 1, wants_usage=False, stops_after_calls=True)
+STAMP = ResponseMeta("ID", "EP", "m", 1, wants_usage=False)
+TGIS = ResponseMeta("ID", "EP", "m", 1, wants_usage=False, stops_after_calls=True)
 CALL = {"index": 0, "id": "0", "type": "function", "function": {"name": "now", "arguments": "{}"}}
 
 
-def whole(dialect: Any, choice: dict[str, Any], stamp: Stamp = STAMP) -> tuple[dict[str, Any], str | None]:
-    edited = dialect.edit(json.dumps({"id": "x", "choices": [{"index": 0, **choice}]}).encode(), stamp)
+def whole(dialect: Any, choice: dict[str, Any], stamp: ResponseMeta = STAMP) -> tuple[dict[str, Any], str | None]:
+    edited = dialect.edit_response(json.dumps({"id": "x", "choices": [{"index": 0, **choice}]}).encode(), stamp)
     return json.loads(edited.raw)["choices"][0], edited.finish_reason
 
 
-def streamed(dialect: Any, *choices: dict[str, Any], stamp: Stamp = STAMP) -> tuple[list[dict[str, Any]], str | None]:
-    editor = dialect.editor(stamp)
+def streamed(dialect: Any, *choices: dict[str, Any], stamp: ResponseMeta = STAMP) -> tuple[list[dict[str, Any]], str | None]:
+    editor = dialect.stream_editor(stamp)
     told = b"".join(
         editor.feed(b"data: " + json.dumps({"id": "x", "choices": [{"index": 0, **choice}]}).encode() + b"\n\n") for choice in choices
     )
-    told += editor.feed(b"data: [DONE]\n\n") + editor.end()
+    told += editor.feed(b"data: [DONE]\n\n") + editor.finish()
     frames = [line[6:] for line in told.decode().split("\n\n") if line and line != "data: [DONE]"]
     return [choice for frame in frames for choice in json.loads(frame)["choices"]], editor.finish_reason
 
 
-@pytest.mark.parametrize(("said", "plain"), PLAIN.items())
+@pytest.mark.parametrize(("said", "plain"), FINISH_REASONS.items())
 def test_an_end_is_told_to_callers_of_chat_in_openais_words(said: str, plain: str) -> None:
     choice, recorded = whole(OpenAIChat(), {"message": {"role": "assistant", "content": "stop_sequence"}, "finish_reason": said})
     assert (choice["finish_reason"], choice["message"]["content"], recorded) == (plain, "stop_sequence", plain)
@@ -39,7 +39,7 @@ def test_an_end_is_told_to_callers_of_chat_in_openais_words(said: str, plain: st
     assert choices[0]["delta"]["content"] == "eos_token"
 
 
-@pytest.mark.parametrize(("said", "plain"), PLAIN.items())
+@pytest.mark.parametrize(("said", "plain"), FINISH_REASONS.items())
 def test_an_end_is_told_to_callers_of_completions_in_openais_words(said: str, plain: str) -> None:
     choice, recorded = whole(OpenAICompletions(), {"text": "a", "finish_reason": said})
     assert (choice["finish_reason"], recorded) == (plain, plain)

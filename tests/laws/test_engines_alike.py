@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from providers.catalogue import build
-from providers.errors import Unsupported
-from providers.provider import Provider
+from providers.adapters.provider import Provider
+from providers.canonical.errors import Unsupported
+from providers.catalogue import build_provider
 from tests.laws.engine_fields import HI, TOOL, sent
 
 OTHER: dict[str, Any] = {"type": "function", "function": {"name": "then", "parameters": {"type": "object", "properties": {}}}}
@@ -17,7 +17,7 @@ ALL = (*OF_TEMPLATES, "llamacpp", "llamacpp_python", "ollama", "mini_sglang")
 
 
 def engine(adapter: str) -> Provider:
-    return build(adapter, "gpu", {}, "http://127.0.0.1:1")
+    return build_provider(adapter, "gpu", {}, "http://127.0.0.1:1")
 
 
 @pytest.mark.parametrize("adapter", OF_TEMPLATES)
@@ -101,7 +101,7 @@ def test_sglang_is_not_trusted_to_make_one_call_at_a_time(choice: str) -> None:
     assert refused.value.param == "parallel_tool_calls"
     body, dropped = sent(engine("sglang"), asked, drop=True)
     assert dropped == ["parallel_tool_calls"] and body["tools"] == [TOOL] and "parallel_tool_calls" not in body
-    trusted = build("sglang", "gpu", {"accepts": ["parallel_tool_calls"]}, "http://127.0.0.1:1")
+    trusted = build_provider("sglang", "gpu", {"accepts": ["parallel_tool_calls"]}, "http://127.0.0.1:1")
     assert sent(trusted, asked)[0]["parallel_tool_calls"] is False
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from providers.allowance import read_allowance
-from providers.catalogue import build
-from providers.errors import Exhausted, Overloaded, Refused, Unsupported
-from providers.hosted.fireworks import Fireworks
+from providers.canonical.errors import Overloaded, QuotaExhausted, Unsupported, UpstreamRejected
+from providers.canonical.rate_limit_headers import read_rate_limits
+from providers.catalogue import build_provider
+from providers.hosted.fireworks.adapter import Fireworks
 from tests.laws.bending import bent
 
 FIREWORKS = Fireworks("fw", {})
@@ -27,7 +27,7 @@ MODEL = "accounts/fireworks/models/kimi-k2p6"
     ],
 )
 def test_all_its_dialects_are_below_one_path(dialect: str, path: str) -> None:
-    provider = build("fireworks", "fw", {})
+    provider = build_provider("fireworks", "fw", {})
     assert str(provider.url("https://api.fireworks.ai/inference/v1", dialect)) == "https://api.fireworks.ai/inference/v1" + path
     assert str(provider.url("http://127.0.0.1:9/a", dialect)) == "http://127.0.0.1:9/a/inference/v1" + path
     assert provider.headers("k", dialect) == [("authorization", "Bearer k")]
@@ -73,7 +73,7 @@ def test_grammars_are_asked_for_in_its_words(word: str, value: Any, grammar: str
     assert sent["response_format"] == {"type": "grammar", "grammar": grammar}
     assert word not in sent
     assert guiding is not None
-    assert guiding.how == how
+    assert guiding.enforcement == how
 
 
 def test_other_grammars_than_its_own_are_refused() -> None:
@@ -90,19 +90,19 @@ def test_a_schema_stays_as_its_caller_says_it() -> None:
     sent, _, guiding = bent(FIREWORKS, asked)
     assert sent == asked
     assert guiding is not None
-    assert guiding.how == "enforced"
+    assert guiding.enforcement == "enforced"
 
 
-@pytest.mark.parametrize(("status", "error"), [(412, Exhausted), (503, Overloaded), (400, Refused)])
+@pytest.mark.parametrize(("status", "error"), [(412, QuotaExhausted), (503, Overloaded), (400, UpstreamRejected)])
 def test_an_account_that_is_suspended_is_exhausted(status: int, error: type[Exception]) -> None:
     body = {"error": {"object": "error", "type": "invalid_request_error", "message": "Account acme is suspended."}}
     read = FIREWORKS.read_error(status, {}, json.dumps(body).encode())
-    assert (type(read), read.said_code) == (error, "invalid_request_error")
+    assert (type(read), read.upstream_code) == (error, "invalid_request_error")
 
 
 def test_what_it_lets_through_is_read_by_its_names() -> None:
-    assert FIREWORKS.tells_allowance
+    assert FIREWORKS.reports_rate_limits
     said = [(b"x-ratelimit-limit-tokens-prompt", b"60000"), (b"x-ratelimit-remaining-tokens-prompt", b"59900")]
-    allowance = read_allowance(said, 0.0, 0.0)
+    allowance = read_rate_limits(said, 0.0, 0.0)
     assert allowance is not None
-    assert [(room.resource, room.limit, room.remaining) for room in allowance.rooms] == [("tokens-prompt", 60000.0, 59900.0)]
+    assert [(room.resource, room.limit, room.remaining) for room in allowance.limits] == [("tokens-prompt", 60000.0, 59900.0)]

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from msgspec import Raw
 
-from providers import guided
-from providers.catalogue import build
-from providers.chat import (
+from providers import structured_output
+from providers.canonical.chat import (
     ChatRequest,
     Content,
     File,
@@ -19,8 +18,8 @@ from providers.chat import (
     Inline,
     Message,
     Opaque,
+    OpaqueState,
     Reasoning,
-    Seal,
     Text,
     Thinking,
     Tool,
@@ -29,13 +28,14 @@ from providers.chat import (
     ToolResult,
     Url,
 )
-from providers.dialect import Concessions
+from providers.canonical.errors import Unsupported
+from providers.catalogue import build_provider
+from providers.dialect import DropPolicy
 from providers.dialects.gemini import Gemini
-from providers.errors import Unsupported
 from tests.laws.chats import bounded, chat_requests
 from tests.laws.engine_fields import ASKED, SILENT, check, prepare, sent
 
-STUDIO = build("gemini", "google", {})
+STUDIO = build_provider("gemini", "google", {})
 DIALECT = Gemini()
 SCHEMA = {"type": "object"}
 NOW: dict[str, Any] = {"functionDeclarations": [{"name": "now", "parametersJsonSchema": {"type": "object", "properties": {}}}]}
@@ -71,8 +71,8 @@ VERDICTS: Mapping[str, Mapping[str, Any] | str] = {
 }
 
 
-def concessions(*, dropping: bool = False) -> Concessions:
-    return Concessions(lambda _: dropping, {}, "google (gemini)")
+def concessions(*, dropping: bool = False) -> DropPolicy:
+    return DropPolicy(lambda _: dropping, {}, "google (gemini)")
 
 
 def asked(*messages: Message, model: str = "gemini-3-flash-preview", dropped: list[str] | None = None, **said: Any) -> dict[str, Any]:
@@ -179,13 +179,13 @@ def test_pictures_in_results_stand_in_them_from_gemini_3_on_and_behind_them_befo
 
 
 def test_signatures_go_back_where_they_came_from_and_calls_of_others_get_googles_stand_in():
-    ours, theirs = Seal("gemini", "SIG"), Seal("anthropic_messages", "other")
+    ours, theirs = OpaqueState("gemini", "SIG"), OpaqueState("anthropic_messages", "other")
     told = asked(HELLO, model(Reasoning("", ours), Text("Hm."), Reasoning("", ours)), HELLO, model(Reasoning("I think.", ours)))["contents"]
     assert told[1]["parts"] == [{"text": "Hm.", "thoughtSignature": "SIG"}, {"text": "", "thoughtSignature": "SIG"}]
     assert told[3]["parts"] == [{"text": "I think.", "thought": True, "thoughtSignature": "SIG"}]
-    sealed = ToolCall("c1", "weather", "{}", seal=ours), ToolCall("c2", "weather", "{}")
+    sealed = ToolCall("c1", "weather", "{}", opaque_state=ours), ToolCall("c2", "weather", "{}")
     assert [part.get("thoughtSignature") for part in asked(HELLO, model(*sealed))["contents"][1]["parts"]] == ["SIG", None]
-    foreign = ToolCall("c1", "weather", "{}", seal=theirs), ToolCall("c2", "weather", "{}")
+    foreign = ToolCall("c1", "weather", "{}", opaque_state=theirs), ToolCall("c2", "weather", "{}")
     parts = asked(HELLO, model(*foreign), dropped=["reasoning.seal"])["contents"][1]["parts"]
     assert [part.get("thoughtSignature") for part in parts] == ["skip_thought_signature_validator", None]
     older = asked(HELLO, model(*foreign), model="gemini-2.5-flash", dropped=["reasoning.seal"])["contents"][1]["parts"]
@@ -214,7 +214,7 @@ def test_media_are_bytes_or_addresses_of_a_known_kind():
     ]
     kept = "https://generativelanguage.googleapis.com/v1beta/files/abc"
     assert asked(user(File(Url(kept))))["contents"][0]["parts"] == [{"fileData": {"fileUri": kept}}]
-    assert STUDIO.takes_address(kept, "gemini") and not STUDIO.takes_address("https://x.test/a.png", "gemini")
+    assert STUDIO.accepts_media_url(kept, "gemini") and not STUDIO.accepts_media_url("https://x.test/a.png", "gemini")
     assert "what kind of file" in refused(user(Image(Url("https://x.test/picture"))))
 
 
@@ -338,7 +338,7 @@ def test_what_google_alone_has_is_said_as_it_was():
 
 
 def test_a_schema_beside_tools_wants_gemini_3():
-    output = guided.JsonSchema(Raw(b'{"type":"object"}'), "x", "What it is.")
+    output = structured_output.JsonSchema(Raw(b'{"type":"object"}'), "x", "What it is.")
     told = asked(tools=(TOOL,), output=output)["generationConfig"]
     assert told["responseJsonSchema"] == {"description": "What it is.", "type": "object"}
     assert "beside tools" in refused(tools=(TOOL,), output=output, model="gemini-2.5-pro")
@@ -361,10 +361,10 @@ def test_a_schema_beside_tools_wants_gemini_3():
 )
 def test_a_schema_is_taken_as_held_for_the_keywords_that_google_names_alone(said: dict[str, Any], how: str):
     raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}], **said}).encode()
-    guiding = prepare(STUDIO, "openai_chat", raw).guiding
-    assert guiding is not None and (guiding.how, guiding.fields, guiding.quoted) == (how, None, False)
-    trusted = prepare(build("gemini", "g", {"guided": "enforced"}), "openai_chat", raw).guiding
-    assert trusted is not None and trusted.how == ("converted" if how == "converted" else "enforced")
+    guiding = prepare(STUDIO, "openai_chat", raw).constraint_plan
+    assert guiding is not None and (guiding.enforcement, guiding.fields, guiding.is_json_string) == (how, None, False)
+    trusted = prepare(build_provider("gemini", "g", {"guided": "enforced"}), "openai_chat", raw).constraint_plan
+    assert trusted is not None and trusted.enforcement == ("converted" if how == "converted" else "enforced")
 
 
 @pytest.mark.parametrize("said", [{"guided_regex": "[a-c]+"}, {"guided_choice": ["yes", ""]}, {"guided_json": True}])
@@ -373,4 +373,4 @@ def test_a_constraint_that_it_cannot_say_is_refused_or_let_go_and_then_nobody_lo
         sent(STUDIO, said)
     raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}], **said}).encode()
     prepared = prepare(STUDIO, "openai_chat", raw, drop=True)
-    assert (prepared.dropped, prepared.guiding) == ([next(iter(said))], None)
+    assert (prepared.dropped, prepared.constraint_plan) == ([next(iter(said))], None)

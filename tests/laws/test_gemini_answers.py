@@ -9,14 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from providers.chat import ChatResponse, Choice, Opaque, Part, Reasoning, Seal, Text, ToolCall, Usage
+from providers.canonical.chat import ChatResponse, Choice, Opaque, OpaqueState, Part, Reasoning, Text, ToolCall, Usage
+from providers.canonical.errors import (
+    InvalidUpstreamResponse,
+    Overloaded,
+    StreamTruncated,
+    UnparsableModelOutput,
+    UpstreamFailed,
+    UpstreamRejected,
+)
+from providers.canonical.events import Event, assemble_response
 from providers.dialects.gemini import Gemini
-from providers.errors import CutShort, Failed, Garbled, Overloaded, Refused, Unparsed
-from providers.events import Event, fold
 from tests.laws.chats import bounded, cuts, texts
 
 GEMINI = Gemini()
-SEAL = Seal("gemini", "SIG")
+SEAL = OpaqueState("gemini", "SIG")
 
 
 def frame(*parts: dict[str, Any], finish: str | None = None, usage: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
@@ -36,15 +43,15 @@ def wire(frames: Sequence[Any], newline: bytes = b"\r\n") -> bytes:
 
 
 def streamed(*frames: Any) -> ChatResponse:
-    return fold(events([wire(frames)]))
+    return assemble_response(events([wire(frames)]))
 
 
 def events(blocks: Sequence[bytes]) -> Iterator[Event]:
-    reader = GEMINI.reader()
+    reader = GEMINI.stream_reader()
     for block in blocks:
         yield from reader.feed(block)
         assert not reader.done
-    yield from reader.end()
+    yield from reader.finish()
     assert reader.done
 
 
@@ -72,8 +79,8 @@ def test_a_stream_means_the_same_however_it_is_cut(data: st.DataObject, parts: l
     """One part a frame, as Gemini streams them; a call's id that it did not tell is the same each time, and nobody else's."""
     frames = [*(frame(part) for part in parts), frame(finish="STOP", usage={"promptTokenCount": 3})]
     raw = wire(frames, data.draw(st.sampled_from([b"\r\n", b"\n"])))
-    told = fold(events(data.draw(cuts(raw))))
-    assert told == fold(events([raw]))
+    told = assemble_response(events(data.draw(cuts(raw))))
+    assert told == assemble_response(events([raw]))
     ids = [part.id for part in told.choices[0].parts if isinstance(part, ToolCall)]
     assert len(set(ids)) == len(ids)
 
@@ -134,7 +141,7 @@ def test_a_call_in_pieces_is_told_once_it_is_whole():
         frame({"text": ""}, finish="STOP"),
     )
     (call,) = told
-    assert isinstance(call, ToolCall) and (call.name, call.seal) == ("cook", SEAL)
+    assert isinstance(call, ToolCall) and (call.name, call.opaque_state) == ("cook", SEAL)
     recipe = {"name": "Lasagne", "steps": [{"a b": {"grams": 200}}, False]}
     assert json.loads(call.arguments) == {"recipe": recipe, "half": 0.5, "none": None}
 
@@ -142,12 +149,12 @@ def test_a_call_in_pieces_is_told_once_it_is_whole():
 @pytest.mark.parametrize("path", ["$", "", "$.a[999999999]", "$.a..b", "$['open", "$.b.c"])
 def test_pieces_that_fit_nowhere_are_garbled(path: str):
     begun = [frame({"functionCall": {"name": "f", "willContinue": True}}), piece("$.b", stringValue="text", willContinue=True)]
-    with pytest.raises(Garbled):
+    with pytest.raises(InvalidUpstreamResponse):
         streamed(*begun, piece(path, stringValue="x"))
 
 
 def test_more_of_a_call_that_was_not_begun_is_garbled():
-    with pytest.raises(Garbled):
+    with pytest.raises(InvalidUpstreamResponse):
         streamed(piece("$.a", stringValue="x"))
 
 
@@ -172,42 +179,44 @@ def test_parts_of_its_own_are_kept_whole():
     ],
 )
 def test_its_words_for_an_end_are_openais_or_told_beside_them(reason: str, finish: str, told: str | None):
-    assert whole({"candidates": [{"finishReason": reason}]}).choices == (Choice((), finish, told=told),)
-    assert streamed(frame({"text": "x"}), {"candidates": [{"finishReason": reason}]}).choices == (Choice((Text("x"),), finish, told=told),)
+    assert whole({"candidates": [{"finishReason": reason}]}).choices == (Choice((), finish, upstream_finish_reason=told),)
+    assert streamed(frame({"text": "x"}), {"candidates": [{"finishReason": reason}]}).choices == (
+        Choice((Text("x"),), finish, upstream_finish_reason=told),
+    )
 
 
 def test_an_ask_that_was_blocked_is_an_answer_without_words():
     blocked = {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 7, "totalTokenCount": 7}}
     for told in (whole(blocked), streamed(blocked)):
-        assert told.choices == (Choice((), "content_filter", told="PROHIBITED_CONTENT"),) and told.usage == Usage(7, 0)
+        assert told.choices == (Choice((), "content_filter", upstream_finish_reason="PROHIBITED_CONTENT"),) and told.usage == Usage(7, 0)
 
 
 @pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "LANGUAGE", "OTHER", "WHAT_MAY_COME"])
 def test_an_end_that_is_no_answers_is_an_error_after_what_came_before(reason: str):
-    with pytest.raises(Unparsed, match=reason) as failed:
+    with pytest.raises(UnparsableModelOutput, match=reason) as failed:
         whole(frame(finish=reason, finishMessage="Bad call: f("))
-    assert failed.value.said_code == reason and not failed.value.fault and "Bad call" in failed.value.message
-    reader = GEMINI.reader()
+    assert failed.value.upstream_code == reason and not failed.value.counts_as_failure and "Bad call" in failed.value.message
+    reader = GEMINI.stream_reader()
     heard: list[Event] = []
-    with pytest.raises(Unparsed):
+    with pytest.raises(UnparsableModelOutput):
         for event in reader.feed(wire([frame({"text": "Let me"}), frame(finish=reason)])):
             heard.append(event)
-    assert fold(heard).choices[0].parts == (Text("Let me"),)
+    assert assemble_response(heard).choices[0].parts == (Text("Let me"),)
 
 
 def test_an_end_that_is_no_answers_is_counted():
-    reader = GEMINI.reader()
+    reader = GEMINI.stream_reader()
     heard: list[Event] = []
-    with pytest.raises(Unparsed):
+    with pytest.raises(UnparsableModelOutput):
         for event in reader.feed(wire([frame(finish="MALFORMED_FUNCTION_CALL", usage={"promptTokenCount": 9, "candidatesTokenCount": 4})])):
             heard.append(event)
-    assert fold(heard).usage == Usage(9, 4)
+    assert assemble_response(heard).usage == Usage(9, 4)
 
 
 def test_a_stream_may_end_in_openais_words():
-    reader = GEMINI.reader()
+    reader = GEMINI.stream_reader()
     raw = wire([frame({"text": "x"}, finish="STOP")]) + b"data: [DONE]\r\n\r\n"
-    assert fold([*reader.feed(raw), *reader.end()]).choices[0].parts == (Text("x"),) and reader.done
+    assert assemble_response([*reader.feed(raw), *reader.finish()]).choices[0].parts == (Text("x"),) and reader.done
 
 
 @pytest.mark.parametrize(
@@ -253,9 +262,9 @@ def test_several_answers_are_told_apart():
     frames = [{"candidates": [{"index": index, "content": {"parts": [{"text": text}]}}]} for index, text in ((1, "b"), (0, "a"), (1, "B"))]
     ends = {"candidates": [{"index": index, "finishReason": "STOP"} for index in (0, 1)]}
     assert [choice.parts for choice in streamed(*frames, ends).choices] == [(Text("a"),), (Text("bB"),)]
-    with pytest.raises(CutShort):
+    with pytest.raises(StreamTruncated):
         streamed(*frames, {"candidates": [{"index": 0, "finishReason": "STOP"}]})
-    with pytest.raises(Garbled):
+    with pytest.raises(InvalidUpstreamResponse):
         streamed({"candidates": [{"index": 10**6}]})
 
 
@@ -332,7 +341,7 @@ def test_logprobs_are_told_with_all_the_fields_that_clients_want():
 
 @pytest.mark.parametrize("frames", [[], [frame({"text": "x"})], [{"usageMetadata": {"promptTokenCount": 1}}]])
 def test_half_an_answer_is_cut_short(frames: list[Any]):
-    with pytest.raises(CutShort):
+    with pytest.raises(StreamTruncated):
         streamed(*frames)
 
 
@@ -340,7 +349,7 @@ def test_half_an_answer_is_cut_short(frames: list[Any]):
     "told", [b"[]", b'[{"candidates":[]}]', b"{}", b"not JSON", b'{"candidates":5}', b'{"candidates":[{"content":{"parts":[5]}}]}']
 )
 def test_what_is_no_answer_is_garbled(told: bytes):
-    with pytest.raises(Garbled):
+    with pytest.raises(InvalidUpstreamResponse):
         GEMINI.read_response(told)
 
 
@@ -348,7 +357,7 @@ def test_an_array_is_none_of_the_events_that_were_asked_for_unless_it_is_an_erro
     raw = json.dumps([frame({"text": "x"}, finish="STOP")]).encode()
     error = json.dumps([{"error": {"code": 503, "message": "Overloaded.", "status": "UNAVAILABLE"}}], indent=1).encode()
     for blocks in ([raw], [raw[:5], raw[5:]]):
-        with pytest.raises(Garbled):
+        with pytest.raises(InvalidUpstreamResponse):
             list(events(blocks))
     for blocks in ([error], [b"  ", error[:1], error[1:30], error[30:]]):
         with pytest.raises(Overloaded, match="Overloaded"):
@@ -357,13 +366,15 @@ def test_an_array_is_none_of_the_events_that_were_asked_for_unless_it_is_an_erro
         GEMINI.read_response(error)
 
 
-@pytest.mark.parametrize(("code", "kind"), [(400, Refused), (429, Overloaded), (500, Failed)])
+@pytest.mark.parametrize(("code", "kind"), [(400, UpstreamRejected), (429, Overloaded), (500, UpstreamFailed)])
 def test_an_error_in_a_stream_comes_after_what_came_before_it(code: int, kind: type[Exception]):
     heard: list[Event] = []
     with pytest.raises(kind):
-        for event in GEMINI.reader().feed(wire([frame({"text": "Hi"}), {"error": {"code": code, "message": "It is so.", "status": "X"}}])):
+        for event in GEMINI.stream_reader().feed(
+            wire([frame({"text": "Hi"}), {"error": {"code": code, "message": "It is so.", "status": "X"}}])
+        ):
             heard.append(event)
-    assert fold(heard).choices[0].parts == (Text("Hi"),)
+    assert assemble_response(heard).choices[0].parts == (Text("Hi"),)
 
 
 def test_half_a_surrogate_pair_is_what_cannot_be_read():

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from providers.chat import Opaque, Part, Reasoning
-from providers.dialect import Concessions
+from providers.canonical.chat import Opaque, Part, Reasoning
+from providers.dialect import DropPolicy
 from providers.dialects.catalogue import CHAT_DIALECTS
 from providers.dialects.gemini import Gemini
 from tests.conformance.crossing import CALLERS, crossed
@@ -33,7 +33,7 @@ def test_every_recording_is_played():
 
 @pytest.mark.parametrize("recording", RECORDED, ids=lambda each: each.id)
 def test_a_recorded_request_is_written_from_its_meaning(recording: Recording):
-    concessions = Concessions(lambda _: False, {}, "google")
+    concessions = DropPolicy(lambda _: False, {}, "google")
     body = json.loads(GEMINI.write_request(chat_of(recording), concessions).write())
     wanted = {key: value for key, value in alike(recording.asked).items() if key not in UNSAID.get(recording.id, ())}
     assert alike(body) == wanted and concessions.dropped == []
@@ -79,8 +79,8 @@ def test_parts_come_back_to_gemini_as_it_said_them(name: str, caller: str, strea
         crossed(json.dumps(told).encode(), "gemini", caller, arrives_streamed=False, streamed=streamed), streamed=streamed
     )
     dialect = CHAT_DIALECTS[caller]
-    asked = dialect.read_request(dialect.open(json.dumps(CALLERS[caller].next_ask(taken)).encode()).body)
-    concessions = Concessions(lambda _: False, dialect.words, "google")
+    asked = dialect.read_request(dialect.parse_request(json.dumps(CALLERS[caller].next_ask(taken)).encode()).body)
+    concessions = DropPolicy(lambda _: False, dialect.field_names, "google")
     body = json.loads(GEMINI.write_request(replace(asked, model="gemini-3-flash-preview"), concessions).write())
     (back,) = [turn["parts"] for turn in body["contents"] if turn["role"] == "model"]
     assert back == said and set(concessions.dropped) <= {"store"}
@@ -91,7 +91,7 @@ def goes_back(situation: Situation, caller: str, answer: bytes, *, streamed: boo
     taken = sdk.take(answer, streamed=streamed)
     spoken = replace(situation, parts=tuple(part for part in situation.parts if not _silent(part, caller)))
     assert comparable(sdk.hear(taken)) == comparable(heard(spoken, caller, streamed=streamed))
-    asked = dialect.read_request(dialect.open(json.dumps(sdk.next_ask(taken)).encode()).body)
+    asked = dialect.read_request(dialect.parse_request(json.dumps(sdk.next_ask(taken)).encode()).body)
     back = [part for each in asked.messages if each.role == "assistant" for part in summary(each, caller)]
     assert back == returned(situation, caller, streamed=streamed)
 

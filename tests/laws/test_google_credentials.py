@@ -12,13 +12,13 @@ from google.auth import jwt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.credentials import NoCredential, Unsigned
-from providers.credentials.google import Bearer, Given, project_in, signer
+from providers.credentials import CredentialError, UnsignedRequest
+from providers.credentials.google import RenewedToken, StaticToken, read_project, signer
 from providers.credentials.google_grants import SCOPE, Token, read_token
 from tests.laws.chats import bounded
 from tests.laws.googles import EMAIL, SERVER, TokenServer, key, service_account, user
 
-REQUEST = Unsigned("POST", httpx.URL("https://aiplatform.googleapis.com/v1/x"), [], b"{}")
+REQUEST = UnsignedRequest("POST", httpx.URL("https://aiplatform.googleapis.com/v1/x"), [], b"{}")
 
 
 def bearer(token: str) -> list[tuple[bytes, bytes]]:
@@ -51,8 +51,8 @@ async def test_a_user_gets_a_token_for_its_refresh_token_and_a_project_pays() ->
 async def test_a_given_token_goes_as_it_is_and_there_is_no_other() -> None:
     server = TokenServer()
     given_token = signer("ya29.some-token", server)
-    assert isinstance(given_token, Given)
-    assert await given_token.sign(REQUEST) == bearer("ya29.some-token") and not given_token.forget() and not server.asked
+    assert isinstance(given_token, StaticToken)
+    assert await given_token.sign(REQUEST) == bearer("ya29.some-token") and not given_token.invalidate() and not server.asked
 
 
 async def test_all_who_wait_share_one_exchange() -> None:
@@ -71,7 +71,7 @@ async def test_who_hangs_up_takes_the_token_from_nobody() -> None:
         await gate.wait()
         return Token("token", 3600.0, 3600.0)
 
-    held = Bearer(renew, lambda: 0.0)
+    held = RenewedToken(renew, lambda: 0.0)
     waiting = [asyncio.create_task(held.sign(REQUEST)) for _ in range(5)]
     await asyncio.sleep(0)
     waiting[0].cancel()
@@ -92,7 +92,7 @@ class Minting:
         self.open = asyncio.Event()
         self.open.set()
         self.fault: Exception | None = None
-        self.held = Bearer(self._renew, lambda: self.now)
+        self.held = RenewedToken(self._renew, lambda: self.now)
         self._lasts_s = lasts_s
 
     async def _renew(self) -> Token:
@@ -142,7 +142,7 @@ async def test_a_token_that_never_lasts_long_is_used_all_the_same() -> None:
 async def test_what_cannot_be_renewed_ahead_is_tried_again_after_a_pause() -> None:
     minting = Minting()
     await minting.token()
-    minting.fault = NoCredential("away")
+    minting.fault = CredentialError("away")
     minting.now = 3600 - 200
     for _ in range(3):
         assert await minting.token() == "token-1"
@@ -159,7 +159,7 @@ async def test_all_who_wait_hear_of_a_failure_and_the_next_tries_anew() -> None:
     server = TokenServer((400, {"error": "invalid_grant", "error_description": "Invalid JWT Signature."}), (200, {"access_token": "good"}))
     account = signer(service_account(), server)
     told = await asyncio.gather(*(account.sign(REQUEST) for _ in range(5)), return_exceptions=True)
-    assert [type(each) for each in told] == [NoCredential] * 5 and len(server.asked) == 1
+    assert [type(each) for each in told] == [CredentialError] * 5 and len(server.asked) == 1
     assert str(told[0]) == "tokens.test gave no token: it answered 400 invalid_grant: Invalid JWT Signature."
     assert await account.sign(REQUEST) == bearer("good")
 
@@ -167,9 +167,9 @@ async def test_all_who_wait_hear_of_a_failure_and_the_next_tries_anew() -> None:
 async def test_a_refused_token_is_not_used_again_unless_it_came_just_now() -> None:
     minting = Minting()
     assert await minting.token() == "token-1"
-    assert minting.held.forget() and await minting.token() == "token-1"
+    assert minting.held.invalidate() and await minting.token() == "token-1"
     minting.now = 6.0
-    assert minting.held.forget() and await minting.token() == "token-2"
+    assert minting.held.invalidate() and await minting.token() == "token-2"
 
 
 async def test_a_token_server_that_is_busy_is_asked_once_more() -> None:
@@ -189,7 +189,7 @@ async def test_what_a_server_repeats_of_a_secret_is_not_told() -> None:
     async def parrot(request: httpx.Request) -> tuple[int, bytes]:
         return 400, json.dumps({"error": "invalid_grant", "error_description": request.content.decode()}).encode()
 
-    with pytest.raises(NoCredential) as refused:
+    with pytest.raises(CredentialError) as refused:
         await signer(service_account(), parrot).sign(REQUEST)
     assertion = refused.value.args[0].partition("assertion=")[2]
     assert len(assertion) < 120 and "BEGIN" not in str(refused.value)
@@ -199,7 +199,7 @@ async def test_what_a_server_repeats_of_a_secret_is_not_told() -> None:
     "body", [b"", b"<html>", b"[]", b"{}", b'{"access_token": ""}', b'{"access_token": "a\\nb"}', b'{"id_token": "x"}']
 )
 def test_an_answer_without_a_token_is_none(body: bytes) -> None:
-    with pytest.raises(NoCredential):
+    with pytest.raises(CredentialError):
         read_token(200, body, "tokens.test gave no token")
 
 
@@ -223,7 +223,7 @@ def test_a_token_server_is_asked_over_https_or_on_this_machine(server: str, is_r
     if is_right:
         signer(service_account(token_uri=server), TokenServer())
     else:
-        with pytest.raises(NoCredential, match="token_uri"):
+        with pytest.raises(CredentialError, match="token_uri"):
             signer(service_account(token_uri=server), TokenServer())
 
 
@@ -237,24 +237,24 @@ def test_what_is_no_credential_is_refused_and_not_shown(fields: dict[str, Any], 
     for secret in (json.dumps({**user(), "private_key": "hunter2-hunter2-hunter2", **fields}) + more, "{" + json.dumps(fields)):
         try:
             signer(secret, TokenServer())
-        except NoCredential as refused:
+        except CredentialError as refused:
             assert "hunter2" not in str(refused) and "s3cret" not in str(refused)
 
 
 async def test_a_key_that_is_none_is_named_by_its_account_alone() -> None:
-    with pytest.raises(NoCredential, match=EMAIL) as refused:
+    with pytest.raises(CredentialError, match=EMAIL) as refused:
         await signer(service_account(private_key="-----BEGIN RSA hunter2"), TokenServer()).sign(REQUEST)
     assert "hunter2" not in str(refused.value)
 
 
 def test_a_key_of_ai_studio_is_told_where_it_belongs() -> None:
-    with pytest.raises(NoCredential, match="gemini"):
+    with pytest.raises(CredentialError, match="gemini"):
         signer("AIza" + "x" * 35, TokenServer())
 
 
 def test_a_service_account_tells_its_project() -> None:
-    assert project_in(service_account()) == "a-project"
-    assert [project_in(each) for each in (None, "google:default", "ya29.x", "{", json.dumps(user()))] == [None] * 5
+    assert read_project(service_account()) == "a-project"
+    assert [read_project(each) for each in (None, "google:default", "ya29.x", "{", json.dumps(user()))] == [None] * 5
 
 
 # google:default
@@ -308,7 +308,7 @@ async def test_another_clouds_identity_is_exchanged_over_our_own_transport(
     server = TokenServer((200, answer))
     assert await signer("google:default", server).sign(REQUEST) == bearer("federated")
     assert str(server.asked[0].url) == told["token_url"] and server.forms()[0]["subject_token"] == "subject-token"
-    with pytest.raises(NoCredential, match="google:default: no token for the file that GOOGLE_APPLICATION_CREDENTIALS names"):
+    with pytest.raises(CredentialError, match="google:default: no token for the file that GOOGLE_APPLICATION_CREDENTIALS names"):
         await signer("google:default", TokenServer((400, {"error": "invalid_target"}))).sign(REQUEST)
 
 
@@ -334,7 +334,7 @@ async def test_a_file_of_no_known_kind_is_named_by_where_it_is(
     said: str, nowhere: Callable[[str, Any], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(nowhere("odd.json", said)))
-    with pytest.raises(NoCredential, match="GOOGLE_APPLICATION_CREDENTIALS"):
+    with pytest.raises(CredentialError, match="GOOGLE_APPLICATION_CREDENTIALS"):
         await signer("google:default", TokenServer()).sign(REQUEST)
 
 
@@ -344,8 +344,8 @@ async def test_where_nothing_is_found_it_is_said_where_was_looked(
     async def away(request: httpx.Request) -> tuple[int, bytes]:
         raise httpx.ConnectError("no such host", request=request)
 
-    with pytest.raises(NoCredential, match="gcloud keeps none for this user, and no metadata server answers"):
+    with pytest.raises(CredentialError, match="gcloud keeps none for this user, and no metadata server answers"):
         await signer("google:default", away).sign(REQUEST)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(nowhere("x", "").with_name("missing.json")))
-    with pytest.raises(NoCredential, match="FileNotFoundError"):
+    with pytest.raises(CredentialError, match="FileNotFoundError"):
         await signer("google:default", away).sign(REQUEST)

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from providers import guided
-from providers.errors import Malformed, Unsupported
-from providers.guided import Choice, Grammar, JsonObject, JsonSchema, Output, Regex, StructuralTag, read_output
-from providers.wire import Body
+from providers import structured_output
+from providers.canonical.errors import InvalidRequest, Unsupported
+from providers.canonical.raw_json import Body
+from providers.structured_output import Choice, Grammar, JsonObject, JsonSchema, OutputFormat, Regex, StructuralTag, read_output_format
 from tests.laws.chats import bounded, said
 
 schemas = st.dictionaries(
@@ -20,7 +20,7 @@ schemas = st.dictionaries(
     st.recursive(st.none() | st.booleans() | st.integers() | said, lambda inner: st.lists(inner, max_size=3), max_leaves=5),
     max_size=4,
 )
-outputs: st.SearchStrategy[Output] = st.one_of(
+outputs: st.SearchStrategy[OutputFormat] = st.one_of(
     st.just(JsonObject()),
     schemas.map(lambda schema: JsonSchema(Raw(json.dumps(schema, ensure_ascii=False, separators=(",", ":")).encode()))),
     st.booleans().map(lambda anything: JsonSchema(Raw(b"true" if anything else b"false"))),
@@ -47,51 +47,51 @@ def body(fields: dict[str, Any]) -> Body:
     return Body.read(json.dumps(fields).encode())
 
 
-def sent(write: Callable[[Output], dict[str, Any]], output: Output) -> Body:
+def sent(write: Callable[[OutputFormat], dict[str, Any]], output: OutputFormat) -> Body:
     return Body.read(Body(write(output)).write())
 
 
 @bounded
 @given(outputs)
-def test_structured_outputs_say_what_was_asked(output: Output) -> None:
-    assert read_output(sent(guided.as_structured_outputs, output)) == output
+def test_structured_outputs_say_what_was_asked(output: OutputFormat) -> None:
+    assert read_output_format(sent(structured_output.write_structured_outputs, output)) == output
 
 
 @bounded
 @given(outputs)
-def test_guided_fields_say_what_was_asked(output: Output) -> None:
-    written = sent(guided.as_guided_fields, output)
+def test_guided_fields_say_what_was_asked(output: OutputFormat) -> None:
+    written = sent(structured_output.write_guided_fields, output)
     match output:
         case JsonObject():
             assert written.value("response_format") == {"type": "json_object"}
         case StructuralTag():
             assert written.value("response_format") == {**json.loads(output.text), "type": "structural_tag"}
         case _:
-            assert read_output(written) == output
+            assert read_output_format(written) == output
 
 
 @bounded
 @given(outputs)
-def test_openais_words_say_json_and_refuse_the_rest(output: Output) -> None:
+def test_openais_words_say_json_and_refuse_the_rest(output: OutputFormat) -> None:
     match output:
         case JsonObject():
-            assert guided.as_response_format(output) == {"response_format": {"type": "json_object"}}
+            assert structured_output.write_response_format(output) == {"response_format": {"type": "json_object"}}
         case JsonSchema():
-            told = sent(guided.as_response_format, output).value("response_format")
+            told = sent(structured_output.write_response_format, output).value("response_format")
             assert told["type"] == "json_schema"
             assert told["json_schema"]["schema"] == json.loads(bytes(output.schema))
             assert told["json_schema"]["strict"] is True
         case _:
             with pytest.raises(Unsupported):
-                guided.as_response_format(output)
+                structured_output.write_response_format(output)
 
 
 @pytest.mark.parametrize("word", ASKED)
 def test_each_word_is_read(word: str) -> None:
-    assert set(ASKED) == guided.WORDS
-    assert read_output(body({word: ASKED[word]})) is not None
-    assert read_output(body({word: None})) is None
-    assert read_output(body({})) is None
+    assert set(ASKED) == structured_output.CONSTRAINT_FIELDS
+    assert read_output_format(body({word: ASKED[word]})) is not None
+    assert read_output_format(body({word: None})) is None
+    assert read_output_format(body({})) is None
 
 
 @pytest.mark.parametrize("other", [*ASKED, "response_format"])
@@ -100,27 +100,27 @@ def test_two_at_once_are_refused(word: str, other: str) -> None:
     asked = {**ASKED, "response_format": {"type": "json_object"}}
     fields = {word: asked[word], other: asked[other]}
     if word == other:
-        assert read_output(body(fields)) is not None
+        assert read_output_format(body(fields)) is not None
         return
-    with pytest.raises(Malformed) as refused:
-        read_output(body(fields))
+    with pytest.raises(InvalidRequest) as refused:
+        read_output_format(body(fields))
     assert word in refused.value.message
     assert other in refused.value.message
 
 
 def test_two_inside_structured_outputs_are_refused_too() -> None:
-    with pytest.raises(Malformed):
-        read_output(body({"structured_outputs": {"regex": "a", "json": {}}}))
+    with pytest.raises(InvalidRequest):
+        read_output_format(body({"structured_outputs": {"regex": "a", "json": {}}}))
 
 
 @pytest.mark.parametrize("format", [None, {"type": "text"}])
 def test_a_format_that_constrains_nothing_excludes_nothing(format: Any) -> None:
-    assert read_output(body({"guided_regex": "a", "response_format": format})) == Regex("a")
+    assert read_output_format(body({"guided_regex": "a", "response_format": format})) == Regex("a")
 
 
 def test_a_schema_may_come_as_text() -> None:
-    assert read_output(body({"guided_json": '{"type": "object"}'})) == JsonSchema(Raw(b'{"type":"object"}'))
-    assert read_output(body({"structured_outputs": {"json": "{}"}})) == JsonSchema(Raw(b"{}"))
+    assert read_output_format(body({"guided_json": '{"type": "object"}'})) == JsonSchema(Raw(b'{"type":"object"}'))
+    assert read_output_format(body({"structured_outputs": {"json": "{}"}})) == JsonSchema(Raw(b"{}"))
 
 
 @pytest.mark.parametrize(
@@ -146,17 +146,17 @@ def test_a_schema_may_come_as_text() -> None:
     ids=str,
 )
 def test_what_is_no_constraint_is_refused_by_name(fields: dict[str, Any], named: str) -> None:
-    with pytest.raises(Malformed) as refused:
-        read_output(body(fields))
+    with pytest.raises(InvalidRequest) as refused:
+        read_output_format(body(fields))
     assert refused.value.param == named
 
 
 @pytest.mark.parametrize("switches", [{}, {"json": None}, {"json_object": False, "regex": None}])
 def test_structured_outputs_that_ask_for_nothing_are_nothing(switches: dict[str, Any]) -> None:
-    assert read_output(body({"structured_outputs": switches})) is None
+    assert read_output_format(body({"structured_outputs": switches})) is None
 
 
 @pytest.mark.parametrize("tag", ["{no", "[1]", '"x"'])
 def test_a_tag_that_is_no_object_is_refused_where_it_must_be_one(tag: str) -> None:
-    with pytest.raises(Malformed, match="structural_tag"):
-        guided.as_guided_fields(StructuralTag(tag))
+    with pytest.raises(InvalidRequest, match="structural_tag"):
+        structured_output.write_guided_fields(StructuralTag(tag))

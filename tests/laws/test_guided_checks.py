@@ -15,14 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from app.gateway.checking.checker import Checker, NoAnswer
-from app.gateway.checking.known import Known
-from app.gateway.checking.tasks import Order, Task
-from app.gateway.checks import Checks
-from providers.dialect import Ask
+from app.gateway.structured_output.checker.protocol import CheckOrder, CheckTask
+from app.gateway.structured_output.checker_client import CheckerClient, CheckerUnavailable
+from app.gateway.structured_output.constraint_checks import ConstraintChecks
+from app.gateway.structured_output.content_cache import ContentCache
+from providers.canonical.errors import InvalidRequest, RequestError, Unavailable
+from providers.dialect import InboundRequest
 from providers.dialects.catalogue import DIALECTS
-from providers.errors import AskError, Malformed, Unavailable
-from providers.guided import Choice, Constraint, Grammar, JsonObject, JsonSchema, Output, Regex, StructuralTag, kind_of
+from providers.structured_output import Choice, Constraint, Grammar, JsonObject, JsonSchema, OutputFormat, Regex, StructuralTag, output_kind
 
 few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -34,8 +34,8 @@ BASE: dict[str, dict[str, Any]] = {
 PERSON = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}, "required": ["name"]}
 
 
-def ask(dialect: str = "openai_chat", **fields: Any) -> Ask:
-    return DIALECTS[dialect].open(json.dumps({**BASE[dialect], **fields}).encode())
+def ask(dialect: str = "openai_chat", **fields: Any) -> InboundRequest:
+    return DIALECTS[dialect].parse_request(json.dumps({**BASE[dialect], **fields}).encode())
 
 
 def references(deep: int, word: str) -> dict[str, Any]:
@@ -129,26 +129,26 @@ BAD: dict[str, tuple[Any, str]] = {
 
 
 @pytest.fixture(scope="module")
-async def checks() -> AsyncGenerator[Checks]:
-    checks = Checks()
+async def checks() -> AsyncGenerator[ConstraintChecks]:
+    checks = ConstraintChecks()
     checks.start()
     yield checks
     await checks.stop()
 
 
 @pytest.mark.parametrize("name", GOOD)
-async def test_a_schema_that_an_engine_may_obey_passes(checks: Checks, name: str) -> None:
-    found = await checks.constraint(ask(guided_json=GOOD[name]), "key")
+async def test_a_schema_that_an_engine_may_obey_passes(checks: ConstraintChecks, name: str) -> None:
+    found = await checks.check_request(ask(guided_json=GOOD[name]), "key")
     assert found is not None
     assert isinstance(found.output, JsonSchema)
     assert json.loads(bytes(found.output.schema)) == GOOD[name]
 
 
 @pytest.mark.parametrize("name", BAD)
-async def test_a_schema_that_nothing_can_obey_is_refused_with_its_place(checks: Checks, name: str) -> None:
+async def test_a_schema_that_nothing_can_obey_is_refused_with_its_place(checks: ConstraintChecks, name: str) -> None:
     schema, path = BAD[name]
-    with pytest.raises(Malformed) as refused:
-        await checks.constraint(ask(guided_json=schema), "key")
+    with pytest.raises(InvalidRequest) as refused:
+        await checks.check_request(ask(guided_json=schema), "key")
     assert refused.value.param == f"guided_json{path}"
 
 
@@ -219,9 +219,9 @@ async def test_a_schema_that_nothing_can_obey_is_refused_with_its_place(checks: 
     ],
     ids=lambda said: f"{said!s:.50}",
 )
-async def test_a_fault_is_told_by_the_callers_own_path(checks: Checks, dialect: str, fields: dict[str, Any], place: str) -> None:
-    with pytest.raises(Malformed) as refused:
-        await checks.constraint(ask(dialect, **fields), "key")
+async def test_a_fault_is_told_by_the_callers_own_path(checks: ConstraintChecks, dialect: str, fields: dict[str, Any], place: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        await checks.check_request(ask(dialect, **fields), "key")
     assert refused.value.param == place
 
 
@@ -238,18 +238,18 @@ async def test_a_fault_is_told_by_the_callers_own_path(checks: Checks, dialect: 
     ],
     ids=str,
 )
-async def test_what_an_engine_may_obey_passes(checks: Checks, fields: dict[str, Any], kind: type) -> None:
-    found = await checks.constraint(ask(**fields), "key")
+async def test_what_an_engine_may_obey_passes(checks: ConstraintChecks, fields: dict[str, Any], kind: type) -> None:
+    found = await checks.check_request(ask(**fields), "key")
     assert found is not None
     assert isinstance(found.output, kind)
 
 
-async def test_what_constrains_nothing_is_none(checks: Checks) -> None:
+async def test_what_constrains_nothing_is_none(checks: ConstraintChecks) -> None:
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "x"}}}]
     nothing: list[dict[str, Any]] = [{}, {"tools": tools}, {"guided_json": None}, {"response_format": {"type": "text"}}]
     for fields in [*nothing, {"guided_whitespace_pattern": " "}]:
-        assert await checks.constraint(ask(**fields), "key") is None
-    assert await checks.constraint(ask("openai_responses", text={"verbosity": "low"}), "key") is None
+        assert await checks.check_request(ask(**fields), "key") is None
+    assert await checks.check_request(ask("openai_responses", text={"verbosity": "low"}), "key") is None
 
 
 names = st.sampled_from(
@@ -276,22 +276,24 @@ hostile: st.SearchStrategy[dict[str, Any]] = st.one_of(
 
 @few
 @given(hostile)
-async def test_hostile_constraints_are_answered_and_the_second_answer_is_the_first(checks: Checks, fields: dict[str, Any]) -> None:
+async def test_hostile_constraints_are_answered_and_the_second_answer_is_the_first(
+    checks: ConstraintChecks, fields: dict[str, Any]
+) -> None:
     fresh = await told(checks, fields)
     assert await told(checks, fields) == fresh
-    assert isinstance(fresh, Constraint | None) or fresh[0] is Malformed
+    assert isinstance(fresh, Constraint | None) or fresh[0] is InvalidRequest
 
 
-async def told(checks: Checks, fields: dict[str, Any]) -> Any:
+async def told(checks: ConstraintChecks, fields: dict[str, Any]) -> Any:
     try:
-        return await checks.constraint(ask(**fields), "key")
-    except AskError as fault:
+        return await checks.check_request(ask(**fields), "key")
+    except RequestError as fault:
         return type(fault), fault.message, fault.param
 
 
-def named(told: Output | str | bool) -> str:
+def named(told: OutputFormat | str | bool) -> str:
     """Alike in every process that collects."""
-    return str(told) if isinstance(told, str | bool) else kind_of(told)
+    return str(told) if isinstance(told, str | bool) else output_kind(told)
 
 
 @pytest.mark.parametrize(
@@ -330,21 +332,21 @@ def named(told: Output | str | bool) -> str:
     ],
     ids=named,
 )
-async def test_whether_a_reply_obeys(checks: Checks, output: Output, reply: str, obeys: bool, begins: bool) -> None:
-    assert (await checks.fault(output, reply, whole=True) is None) == obeys
-    assert (await checks.fault(output, reply, whole=False) is None) == begins
+async def test_whether_a_reply_obeys(checks: ConstraintChecks, output: OutputFormat, reply: str, obeys: bool, begins: bool) -> None:
+    assert (await checks.find_violation(output, reply, is_complete=True) is None) == obeys
+    assert (await checks.find_violation(output, reply, is_complete=False) is None) == begins
 
 
-async def test_a_reply_that_takes_too_long_to_check_is_not_known_to_obey(checks: Checks) -> None:
-    fault = await checks.fault(Regex("(.|\n)*"), "a" * 3_000_000, whole=True)
+async def test_a_reply_that_takes_too_long_to_check_is_not_known_to_obey(checks: ConstraintChecks) -> None:
+    fault = await checks.find_violation(Regex("(.|\n)*"), "a" * 3_000_000, is_complete=True)
     assert fault is not None
     assert "to check" in fault
-    assert await checks.fault(Regex("a"), "a", whole=True) is None
+    assert await checks.find_violation(Regex("a"), "a", is_complete=True) is None
 
 
-async def test_asks_of_one_content_share_a_check_and_those_that_leave_spoil_it_for_nobody(checks: Checks) -> None:
+async def test_asks_of_one_content_share_a_check_and_those_that_leave_spoil_it_for_nobody(checks: ConstraintChecks) -> None:
     asks = [ask(guided_json=wide(200)) for _ in range(8)]
-    waiting = [asyncio.create_task(checks.constraint(each, "key")) for each in asks]
+    waiting = [asyncio.create_task(checks.check_request(each, "key")) for each in asks]
     await asyncio.sleep(0)
     waiting[0].cancel()
     found = await asyncio.gather(*waiting, return_exceptions=True)
@@ -353,47 +355,47 @@ async def test_asks_of_one_content_share_a_check_and_those_that_leave_spoil_it_f
 
 
 async def test_checks_go_on_when_their_process_is_killed() -> None:
-    checks = Checks()
+    checks = ConstraintChecks()
     checks.start()
     try:
-        assert await checks.constraint(ask(guided_regex="first"), "key") is not None
+        assert await checks.check_request(ask(guided_regex="first"), "key") is not None
         assert checks.pid is not None
         os.kill(checks.pid, signal.SIGKILL)
-        assert await checks.constraint(ask(guided_regex="second"), "key") is not None
+        assert await checks.check_request(ask(guided_regex="second"), "key") is not None
     finally:
         await checks.stop()
     assert checks.pid is None
 
 
 async def test_a_process_that_hangs_is_given_up_and_the_next_order_has_another() -> None:
-    checker = Checker(0.3)
-    order = Order((Task("regex", "a"),), 0.05)
+    checker = CheckerClient(0.3)
+    order = CheckOrder((CheckTask("regex", "a"),), 0.05)
     try:
         while True:
-            with contextlib.suppress(NoAnswer):  # while it starts
-                await checker.judge(order)
+            with contextlib.suppress(CheckerUnavailable):  # while it starts
+                await checker.check(order)
                 break
         hanging = checker.pid
         assert hanging is not None
         os.kill(hanging, signal.SIGSTOP)
-        with pytest.raises(NoAnswer):
-            await checker.judge(order)
+        with pytest.raises(CheckerUnavailable):
+            await checker.check(order)
         assert not is_running(hanging)
     finally:
         await checker.stop()
-    with pytest.raises(NoAnswer):
-        await checker.judge(order)
+    with pytest.raises(CheckerUnavailable):
+        await checker.check(order)
     assert checker.pid is None
 
 
 async def test_the_process_that_checks_holds_no_secrets_and_ends_with_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NARTHEX_SECRET", "hidden")
-    checks = Checks()
-    await checks.constraint(ask(guided_regex="a"), "key")
+    checks = ConstraintChecks()
+    await checks.check_request(ask(guided_regex="a"), "key")
     pid = checks.pid
     assert pid is not None
     assert b"hidden" not in environment_of(pid)
-    late = asyncio.create_task(checks.constraint(ask(guided_regex="b"), "key"))
+    late = asyncio.create_task(checks.check_request(ask(guided_regex="b"), "key"))
     await asyncio.sleep(0)
     await checks.stop()
     assert isinstance((await asyncio.gather(late, return_exceptions=True))[0], Constraint | Unavailable)
@@ -408,13 +410,13 @@ def environment_of(pid: int) -> bytes:
     return Path(f"/proc/{pid}/environ").read_bytes()
 
 
-async def test_what_is_known_costs_a_fraction_of_what_is_new(checks: Checks) -> None:
+async def test_what_is_known_costs_a_fraction_of_what_is_new(checks: ConstraintChecks) -> None:
     large = ask(guided_json=wide(600))
-    await checks.constraint(large, "key")
+    await checks.check_request(large, "key")
     times: list[int] = []
     for _ in range(50):
         began = time.process_time_ns()
-        await checks.constraint(large, "key")
+        await checks.check_request(large, "key")
         times.append(time.process_time_ns() - began)
     assert min(times) < 1_000_000
 
@@ -422,7 +424,7 @@ async def test_what_is_known_costs_a_fraction_of_what_is_new(checks: Checks) -> 
 @few
 @given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from([1, 50, 9_000, 20_000])), max_size=40))
 def test_what_is_known_is_bounded_and_never_another(said: list[tuple[int, int]]) -> None:
-    known: Known[bytes] = Known(5, 50_000)
+    known: ContentCache[bytes] = ContentCache(5, 50_000)
     for number, size in said:
         middle = size // 2
         content = b"x" * middle + b"%d" % number + b"x" * (size - middle)
@@ -435,13 +437,13 @@ def test_what_is_known_is_bounded_and_never_another(said: list[tuple[int, int]])
         assert known.size_bytes <= 50_000
 
 
-async def test_one_caller_does_not_take_the_process_from_the_others(checks: Checks) -> None:
-    hers = [asyncio.create_task(checks.constraint(ask(guided_regex=f"hers{at}"), "hers")) for at in range(40)]
+async def test_one_caller_does_not_take_the_process_from_the_others(checks: ConstraintChecks) -> None:
+    hers = [asyncio.create_task(checks.check_request(ask(guided_regex=f"hers{at}"), "hers")) for at in range(40)]
     await asyncio.sleep(0)
-    assert await checks.constraint(ask(guided_regex="his"), "his") is not None
+    assert await checks.check_request(ask(guided_regex="his"), "his") is not None
     found = await asyncio.gather(*hers, return_exceptions=True)
     assert sum(isinstance(each, Unavailable) for each in found) == 8
-    assert await checks.constraint(ask(guided_regex="hers again"), "hers") is not None
+    assert await checks.check_request(ask(guided_regex="hers again"), "hers") is not None
 
 
 LENGTH: dict[str, Any] = {"type": "string", "minLength": 1}
@@ -473,13 +475,13 @@ def strict(schema: Any) -> dict[str, Any]:
     ],
 )
 async def test_what_grammars_are_not_known_to_hold_to_is_told_of_a_constraint(
-    checks: Checks, fields: dict[str, Any], loose: set[str]
+    checks: ConstraintChecks, fields: dict[str, Any], loose: set[str]
 ) -> None:
-    found = await checks.constraint(ask(**fields), "key")
+    found = await checks.check_request(ask(**fields), "key")
     assert found is not None
-    assert found.loose == loose
+    assert found.uncovered_paths == loose
 
 
-async def test_a_misspelt_type_is_told_what_types_there_are(checks: Checks) -> None:
-    with pytest.raises(Malformed, match="one of array, boolean, integer, null, number, object and string"):
-        await checks.constraint(ask(guided_json={"properties": {"a": {"type": "objct"}}}), "key")
+async def test_a_misspelt_type_is_told_what_types_there_are(checks: ConstraintChecks) -> None:
+    with pytest.raises(InvalidRequest, match="one of array, boolean, integer, null, number, object and string"):
+        await checks.check_request(ask(guided_json={"properties": {"a": {"type": "objct"}}}), "key")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 from msgspec import Raw
 
-from providers import guided
-from providers.errors import Unsupported
-from providers.guided.lark import gbnf_to_lark
+from providers import structured_output
+from providers.canonical.errors import Unsupported
+from providers.structured_output.gbnf_to_lark import gbnf_to_lark
 from tests.laws.chats import bounded
 
 BYTES = LLTokenizer("byte")
@@ -57,7 +57,7 @@ regexes = st.recursive(
 @given(regexes, st.lists(answers, min_size=1, max_size=6), st.data())
 def test_gbnf_accepts_what_the_regex_does(pattern: str, others: list[str], data: st.DataObject) -> None:
     obeying = data.draw(st.from_regex(re.compile(pattern, re.ASCII), fullmatch=True, alphabet=st.sampled_from('abc-1 _."éxy')))
-    gbnf = guided.regex_to_gbnf(pattern)
+    gbnf = structured_output.regex_to_gbnf(pattern)
     for answer in [obeying, *others]:
         accepted = re.fullmatch(pattern, answer, re.ASCII) is not None
         assert by_gbnf(gbnf, answer) == accepted, (pattern, gbnf, answer)
@@ -83,7 +83,7 @@ def test_gbnf_accepts_what_the_regex_does(pattern: str, others: list[str], data:
     ],
 )
 def test_gbnf_of_a_regex(pattern: str, yes: list[str], no: list[str]) -> None:
-    gbnf = guided.regex_to_gbnf(pattern)
+    gbnf = structured_output.regex_to_gbnf(pattern)
     assert [answer for answer in yes if not by_gbnf(gbnf, answer)] == []
     assert [answer for answer in no if by_gbnf(gbnf, answer)] == []
 
@@ -130,14 +130,14 @@ def test_gbnf_of_a_regex(pattern: str, yes: list[str], no: list[str]) -> None:
 )
 def test_what_no_two_engines_understand_alike_is_not_converted(pattern: str) -> None:
     with pytest.raises(Unsupported):
-        guided.regex_to_gbnf(pattern)
+        structured_output.regex_to_gbnf(pattern)
 
 
 @bounded
 @given(st.text(max_size=30))
 def test_any_text_is_a_regex_or_refused(pattern: str) -> None:
     try:
-        gbnf = guided.regex_to_gbnf(pattern)
+        gbnf = structured_output.regex_to_gbnf(pattern)
     except Unsupported:
         return
     assert gbnf.startswith("root ::= ")
@@ -217,20 +217,20 @@ nasty = st.text(st.sampled_from("ab.|()[]{}*+?^$\\\"'-#& \n\té/"), min_size=1, 
 @bounded
 @given(st.lists(nasty, min_size=1, max_size=4), st.lists(nasty, max_size=4))
 def test_a_choice_said_another_way_is_the_same_choice(options: list[str], others: list[str]) -> None:
-    pattern, gbnf = guided.choice_to_regex(options), guided.choice_to_gbnf(options)
+    pattern, gbnf = structured_output.choice_to_regex(options), structured_output.choice_to_gbnf(options)
     for answer in [*options, *others, options[0] + "x", ""]:
         chosen = answer in options
         assert (re.fullmatch(pattern, answer) is not None) == chosen
         assert by_regex(pattern, answer) == chosen
         assert by_gbnf(gbnf, answer) == chosen
-    assert by_gbnf(guided.regex_to_gbnf(pattern), options[0])
+    assert by_gbnf(structured_output.regex_to_gbnf(pattern), options[0])
 
 
 @bounded
 @given(regexes, st.lists(answers, max_size=5))
 def test_anchors_hold_all_of_a_pattern_and_are_put_once(pattern: str, others: list[str]) -> None:
-    held = guided.anchored(pattern)
-    assert guided.anchored(held) == held
+    held = structured_output.anchor_regex(pattern)
+    assert structured_output.anchor_regex(held) == held
     for answer in others:
         assert (re.search(held.removesuffix("$") + r"\Z", answer) is not None) == (re.fullmatch(pattern, answer) is not None)
 
@@ -251,12 +251,12 @@ def test_anchors_hold_all_of_a_pattern_and_are_put_once(pattern: str, others: li
     ],
 )
 def test_a_regex_unrolled(pattern: str, size: int) -> None:
-    assert guided.unrolled(pattern) == size
+    assert structured_output.unrolled_size(pattern) == size
 
 
 @pytest.mark.parametrize(("pattern", "held"), [("^a$", "^a$"), ("a", "^(?:a)$"), ("^a|b$", "^(?:^a|b$)$"), (r"^a\$", r"^(?:^a\$)$")])
 def test_anchored(pattern: str, held: str) -> None:
-    assert guided.anchored(pattern) == held
+    assert structured_output.anchor_regex(pattern) == held
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_anchored(pattern: str, held: str) -> None:
     ],
 )
 def test_a_grammars_language_is_told_by_its_first_rule(text: str, language: str) -> None:
-    assert guided.grammar_language(text) == language
+    assert structured_output.detect_grammar_language(text) == language
 
 
 PERSON: dict[str, Any] = {
@@ -302,7 +302,7 @@ people = st.fixed_dictionaries(
 @bounded
 @given(people, st.sampled_from(["", " ", "\n", "  "]))
 def test_a_schemas_regex_holds_the_schema_and_the_white_space(person: dict[str, Any], gap: str) -> None:
-    pattern = guided.schema_to_regex(Raw(json.dumps(PERSON).encode()), r"[ \n]?")
+    pattern = structured_output.schema_to_regex(Raw(json.dumps(PERSON).encode()), r"[ \n]?")
     ordered = {key: person[key] for key in PERSON["properties"] if key in person}
     said = json.dumps(ordered, ensure_ascii=False, separators=(f",{gap}", f":{gap}"))
     judge: Any = jsonschema.Draft202012Validator(PERSON)
@@ -365,7 +365,7 @@ def nearly(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
 @given(schemas.flatmap(lambda schema: st.tuples(st.just(schema), nearly(schema))), st.sampled_from(["", " ", "\n"]), st.integers(0, 40))
 def test_a_schemas_regex_accepts_what_obeys_the_schema_and_nothing_else(told: tuple[dict[str, Any], Any], gap: str, at: int) -> None:
     schema, value = told
-    pattern = guided.schema_to_regex(Raw(json.dumps(schema).encode()), r"[ \n]?")
+    pattern = structured_output.schema_to_regex(Raw(json.dumps(schema).encode()), r"[ \n]?")
     judge = jsonschema_rs.Draft202012Validator(schema, validate_formats=True)
     said = json.dumps(value, ensure_ascii=False, separators=(f"{gap},{gap}", f"{gap}:{gap}"))
     assert (re.fullmatch(pattern, said) is not None) == judge.is_valid(value)
@@ -379,7 +379,7 @@ def test_a_schemas_regex_accepts_what_obeys_the_schema_and_nothing_else(told: tu
     [("2026-11-21", True), ("2024-02-29", True), ("2000-02-29", True), ("1900-02-29", False), ("2026-02-30", False), ("2026-04-31", False)],
 )
 def test_a_date_is_one_of_the_calendar(date: str, is_one: bool) -> None:
-    pattern = guided.schema_to_regex(Raw(b'{"type":"string","format":"date"}'), None)
+    pattern = structured_output.schema_to_regex(Raw(b'{"type":"string","format":"date"}'), None)
     assert (re.fullmatch(pattern, f'"{date}"') is not None) == is_one
 
 
@@ -411,4 +411,4 @@ def test_a_date_is_one_of_the_calendar(date: str, is_one: bool) -> None:
 )
 def test_a_keyword_that_a_regex_cannot_say_is_refused_and_never_passed_over(schema: Any) -> None:
     with pytest.raises(Unsupported):
-        guided.schema_to_regex(Raw(json.dumps(schema).encode()), None)
+        structured_output.schema_to_regex(Raw(json.dumps(schema).encode()), None)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.domain import Caller
-from app.store.key_log import Kept, KeyLog, forget_workers, read_log
+from app.store.key_log import KeyLog, LoggedKeys, read_log, remove_stale_logs
 
 HASHES = [hashlib.sha256(bytes([number])).digest() for number in range(6)]
 CALLERS = st.builds(
@@ -34,14 +34,14 @@ class Remembering:
         self.version: int | None = None
         self.log = KeyLog(path, self.now)
 
-    def now(self) -> Kept:
-        return Kept(dict(self.callers), self.version)
+    def now(self) -> LoggedKeys:
+        return LoggedKeys(dict(self.callers), self.version)
 
     def take(self, step: tuple[bytes, Caller | None] | int) -> None:
         match step:
             case int(version):
                 self.version = version
-                self.log.reached(version)
+                self.log.add_version(version)
             case (hash, None):
                 self.callers.pop(hash, None)
                 self.log.add(hash, None)
@@ -53,13 +53,13 @@ class Remembering:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.store.key_log._SAVE_AFTER_S", 0)
-    monkeypatch.setattr("app.store.key_log._WORTH_KEEPING", 3)
+    monkeypatch.setattr("app.store.key_log._MIN_REWRITE_LINES", 3)
 
 
 @settings(max_examples=60, deadline=None)
 @given(STEPS)
 def test_what_was_remembered_is_read_back(steps: list[tuple[bytes, Caller | None] | int | None]):
-    async def live(path: Path) -> Kept:
+    async def live(path: Path) -> LoggedKeys:
         remembering = Remembering(path)
         for step in steps:
             if step is None:
@@ -71,7 +71,7 @@ def test_what_was_remembered_is_read_back(steps: list[tuple[bytes, Caller | None
 
     with TemporaryDirectory() as folder:
         path = Path(folder) / "keys-w.log"
-        assert read_log(path) == Kept({}, None)
+        assert read_log(path) == LoggedKeys({}, None)
         now = asyncio.run(live(path))
         assert read_log(path) == now
         assert not path.exists() or path.stat().st_mode & 0o777 == 0o600
@@ -81,7 +81,7 @@ def test_what_was_remembered_is_read_back(steps: list[tuple[bytes, Caller | None
 def test_a_log_that_ends_within_a_line_says_what_stood_before_it(steps: list[tuple[bytes, Caller | None] | int], data: st.DataObject):
     async def live(path: Path) -> None:
         remembering = Remembering(path)
-        remembering.log.write_anew()
+        remembering.log.request_rewrite()
         await asyncio.sleep(0.003)
         for step in steps:
             remembering.take(step)
@@ -102,7 +102,7 @@ def test_a_log_that_ends_within_a_line_says_what_stood_before_it(steps: list[tup
 def test_a_log_that_was_damaged_is_not_believed_at_all(tmp_path: Path):
     path = tmp_path / "keys-w.log"
     path.write_bytes(b'["%s",nu\n7\n' % HASHES[0].hex().encode())
-    assert read_log(path) == Kept({}, None)
+    assert read_log(path) == LoggedKeys({}, None)
 
 
 def test_a_log_stays_small_however_often_keys_change(tmp_path: Path):
@@ -127,7 +127,7 @@ def test_a_disk_that_fails_costs_nothing_but_the_log(tmp_path: Path, monkeypatch
     monkeypatch.setattr("app.store.key_log._AFTER_FAILURE_S", 0.01)
     folder = tmp_path / "not yet"
 
-    async def live() -> Kept:
+    async def live() -> LoggedKeys:
         remembering = Remembering(folder / "keys-w.log")
         remembering.take((HASHES[0], Caller("k", "t", "team", "full")))
         remembering.take(4)
@@ -143,5 +143,5 @@ def test_a_disk_that_fails_costs_nothing_but_the_log(tmp_path: Path, monkeypatch
 def test_what_workers_kept_that_are_no_more_is_removed(tmp_path: Path):
     for name in ("keys-gateway-0.log", "keys-gateway-1.log", "keys-gateway-2.log", "keys-gateway-0.json", "snapshot.json"):
         (tmp_path / name).touch()
-    forget_workers(tmp_path, 2)
+    remove_stale_logs(tmp_path, 2)
     assert {path.name for path in tmp_path.iterdir()} == {"keys-gateway-0.log", "keys-gateway-1.log", "snapshot.json"}

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.store.key_terms import (
-    MOST,
+from app.store.key_validation import (
+    MAX_LIST_ENTRIES,
     ROUTES,
-    BadKey,
+    InvalidKeyField,
     check_expiry,
     check_models,
     check_name,
@@ -20,8 +20,8 @@ from app.store.key_terms import (
     check_overlap,
     check_routes,
     check_team,
-    prefix_of,
-    public_part,
+    key_prefix,
+    parse_prefix,
 )
 
 PREFIXES = st.text("0123456789abcdef", min_size=12, max_size=12)
@@ -30,14 +30,14 @@ PREFIXES = st.text("0123456789abcdef", min_size=12, max_size=12)
 @given(PREFIXES, st.text("abcXYZ019-_", min_size=43, max_size=43))
 def test_a_key_is_found_by_its_prefix_and_a_person_may_name_it_by_any_part(prefix: str, secret: str):
     key = f"nx-{prefix}-{secret}"
-    assert prefix_of(key) == prefix == public_part(key) == public_part(f"nx-{prefix}") == public_part(prefix)
+    assert key_prefix(key) == prefix == parse_prefix(key) == parse_prefix(f"nx-{prefix}") == parse_prefix(prefix)
     for other in (key[:-1], key + "a", key.upper(), " " + key, key + "\n", key[3:]):
-        assert prefix_of(other) is None
+        assert key_prefix(other) is None
 
 
 @given(st.text(max_size=80))
 def test_what_does_not_look_like_a_key_has_no_prefix(text: str):
-    assert prefix_of(text) is None or re.fullmatch(r"nx-[0-9a-f]{12}-[\w-]{43}", text, re.ASCII)
+    assert key_prefix(text) is None or re.fullmatch(r"nx-[0-9a-f]{12}-[\w-]{43}", text, re.ASCII)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_does_not_look_like_a_key_has_no_prefix(text: str):
         (check_models, ["a*b"], "no model's name"),
         (check_models, ["ok", ""], "no model's name"),
         (check_models, ["m" * 201], "no model's name"),
-        (check_models, [f"m{number}" for number in range(MOST + 1)], "at most"),
+        (check_models, [f"m{number}" for number in range(MAX_LIST_ENTRIES + 1)], "at most"),
         (check_routes, ["/v1/chat/completion"], "no route; there are /v1/chat/completions"),
         (check_routes, ["chat"], "no route"),
         (check_routes, ["/v3/*"], "no route"),
@@ -69,7 +69,7 @@ def test_what_does_not_look_like_a_key_has_no_prefix(text: str):
     ],
 )
 def test_what_could_not_be_meant_is_refused_in_a_sentence(check: Callable[[Any], Any], said: Any, told: str):
-    with pytest.raises(BadKey) as caught:
+    with pytest.raises(InvalidKeyField) as caught:
         check(said)
     assert told in str(caught.value) and caught.value.field in check.__name__ + "_s expires_at"
 

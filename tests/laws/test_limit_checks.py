@@ -5,20 +5,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.domain import Directory, Limit, ModelConfig, Price, ProviderConfig, Target
-from app.store import directory
-from app.store.checks import check, warnings
-from app.store.file import BadConfiguration
-from app.store.limit_checks import Known
+from app.domain import Limit, ModelConfig, Price, ProviderConfig, Snapshot, Target
+from app.store import snapshots
+from app.store.config_file import BadConfiguration
+from app.store.config_validation import find_warnings, validate
+from app.store.limit_validation import KnownNames
 
 GOOD = Limit(name="r", scope={"key": "each"}, resource="requests", amount=600, per="minute")
 PRICE = Price(provider="p", model="x", input=1.0, output=2.0)
 
 
-def configured(*limits: Limit, prices: tuple[Price, ...] = (), **models: int | None) -> Directory:
+def configured(*limits: Limit, prices: tuple[Price, ...] = (), **models: int | None) -> Snapshot:
     """With a provider p and a model for each name, which reserves so many tokens."""
     made = {name: ModelConfig(targets=(Target(provider="p", model="x"),), output_tokens=tokens) for name, tokens in models.items()}
-    return directory.assemble(1, {"p": ProviderConfig("openai")}, made, limits, prices)
+    return snapshots.build_snapshot(1, {"p": ProviderConfig("openai")}, made, limits, prices)
 
 
 def changed(**changes: Any) -> Limit:
@@ -37,7 +37,7 @@ def changed(**changes: Any) -> Limit:
     ],
 )
 def test_a_good_rule_is_taken(limit: Limit):
-    check(configured(limit, m=None))
+    validate(configured(limit, m=None))
 
 
 @pytest.mark.parametrize(
@@ -78,21 +78,21 @@ def test_a_good_rule_is_taken(limit: Limit):
 )
 def test_a_rule_that_cannot_be_kept_is_refused_with_its_place(changes: dict[str, Any], told: str):
     with pytest.raises(BadConfiguration) as caught:
-        check(configured(changed(**changes), m=None))
+        validate(configured(changed(**changes), m=None))
     assert told in str(caught.value) and str(caught.value).startswith(("limits.name", f'limits["{changes.get("name", "r")}"].'))
 
 
 def test_two_rules_of_one_name_are_refused():
     with pytest.raises(BadConfiguration, match="twice"):
-        check(configured(GOOD, changed(resource="tokens")))
+        validate(configured(GOOD, changed(resource="tokens")))
 
 
 def test_rules_that_contradict_are_refused_by_both_their_names():
     with pytest.raises(BadConfiguration, match=r'limits\["s"\] contradicts limits\["r"\].*500.*600'):
-        check(configured(GOOD, changed(name="s", amount=500)))
+        validate(configured(GOOD, changed(name="s", amount=500)))
     two = {"team": "a", "model": "m"}
     with pytest.raises(BadConfiguration, match="contradicts"):
-        check(configured(changed(scope=two), changed(name="s", scope=dict(reversed(two.items())), amount=5), m=None))
+        validate(configured(changed(scope=two), changed(name="s", scope=dict(reversed(two.items())), amount=5), m=None))
 
 
 @pytest.mark.parametrize(
@@ -106,12 +106,12 @@ def test_rules_that_contradict_are_refused_by_both_their_names():
     ],
 )
 def test_rules_that_differ_in_more_than_the_amount_do_not_contradict(changes: dict[str, Any]):
-    check(configured(GOOD, changed(**{"name": "s", "amount": 500, **changes})))
+    validate(configured(GOOD, changed(**{"name": "s", "amount": 500, **changes})))
 
 
 def test_days_of_two_zones_are_two_things():
     day = changed(per="day")
-    check(configured(day, msgspec.structs.replace(day, name="s", amount=5, time_zone="Asia/Tokyo")))
+    validate(configured(day, msgspec.structs.replace(day, name="s", amount=5, time_zone="Asia/Tokyo")))
 
 
 @pytest.mark.parametrize(
@@ -131,25 +131,25 @@ def test_days_of_two_zones_are_two_things():
 )
 def test_a_price_that_is_none_is_refused_with_its_place(changes: dict[str, Any], told: str):
     with pytest.raises(BadConfiguration) as caught:
-        check(configured(prices=(msgspec.structs.replace(PRICE, **changes),)))
+        validate(configured(prices=(msgspec.structs.replace(PRICE, **changes),)))
     assert told in str(caught.value) and str(caught.value).startswith("prices[")
 
 
 def test_a_price_that_is_there_twice_is_refused_and_one_of_another_day_is_not():
-    check(configured(prices=(PRICE, msgspec.structs.replace(PRICE, input=3.0, since="2026-01-01"))))
+    validate(configured(prices=(PRICE, msgspec.structs.replace(PRICE, input=3.0, since="2026-01-01"))))
     with pytest.raises(BadConfiguration, match="twice"):
-        check(configured(prices=(PRICE, msgspec.structs.replace(PRICE, input=3.0))))
+        validate(configured(prices=(PRICE, msgspec.structs.replace(PRICE, input=3.0))))
 
 
 def test_an_answer_has_room_for_a_token():
     with pytest.raises(BadConfiguration, match=r"models\.m\.output_tokens must be 1 or more"):
-        check(configured(m=0))
+        validate(configured(m=0))
 
 
-def told(*limits: Limit, known: Known | None = None, prices: tuple[Price, ...] = (), **models: int | None) -> list[str]:
+def told(*limits: Limit, known: KnownNames | None = None, prices: tuple[Price, ...] = (), **models: int | None) -> list[str]:
     wanted = configured(*limits, prices=prices, **models)
-    check(wanted)
-    return warnings(wanted, known or Known())
+    validate(wanted)
+    return find_warnings(wanted, known or KnownNames())
 
 
 def test_a_rule_below_one_requests_own_need_is_warned_of():
@@ -158,7 +158,7 @@ def test_a_rule_below_one_requests_own_need_is_warned_of():
     (warning,) = told(rule, m=1001, n=5)
     assert warning.startswith('limits["r"].amount 1000 is less than one request for m reserves')
     assert told(changed(resource="tokens", amount=1000, scope={"model": "n"}), m=1001, n=5) == [], "it is not about that model"
-    assert len(told(rule, known=Known(output_tokens=4096), m=None)) == 1, "the setting holds for models that do not say it"
+    assert len(told(rule, known=KnownNames(output_tokens=4096), m=None)) == 1, "the setting holds for models that do not say it"
     assert told(rule, m=None) == []
 
 
@@ -180,9 +180,9 @@ def test_a_cost_rule_without_a_price_is_warned_of():
 def test_a_rule_for_nobody_is_warned_of():
     rule = changed(scope={"team": "blue"})
     assert told(rule) == ["limits[\"r\"].scope.team: there is no team 'blue' yet, so it limits nobody."]
-    assert told(rule, known=Known(teams={"blue"})) == []
+    assert told(rule, known=KnownNames(teams={"blue"})) == []
     rule = changed(scope={"key": "nx-0123456789ab"})
-    assert len(told(rule)) == 1 and told(rule, known=Known(keys={"nx-0123456789ab"})) == []
+    assert len(told(rule)) == 1 and told(rule, known=KnownNames(keys={"nx-0123456789ab"})) == []
 
 
 def test_two_rules_that_say_the_same_are_warned_of():

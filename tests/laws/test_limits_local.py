@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import Caller, Limit
-from app.gateway.limits.match import Match, Matches
-from app.gateway.limits.need import Need
-from app.gateway.limits.outage import Local
-from app.gateway.limits.rules import Table
-from app.gateway.limits.ticket import Ticket
+from app.gateway.limits.local_limiter import LocalLimiter
+from app.gateway.limits.reservation import Reservation
+from app.gateway.limits.rule_matcher import RuleMatch, RuleMatcher
+from app.gateway.limits.rules import RuleTable
+from app.gateway.limits.usage_amounts import UsageEstimate
 from app.store.counters.scripts import REFUSED, TAKEN, read_scripts
 
 SCRIPTS = read_scripts()
@@ -26,15 +26,15 @@ class Clock:
         return self.now_ms
 
 
-def alone(*limits: Limit) -> tuple[Local, Match, Clock]:
+def alone(*limits: Limit) -> tuple[LocalLimiter, RuleMatch, Clock]:
     clock = Clock()
-    match = Matches(Table(limits), SCRIPTS, 1000, clock).of(Caller("k", "t", "team", "full", prefix="nx-1"), "m", {})
+    match = RuleMatcher(RuleTable(limits), SCRIPTS, 1000, clock).match_for(Caller("k", "t", "team", "full", prefix="nx-1"), "m", {})
     assert match is not None
-    return Local(clock, lambda key: ()), match, clock
+    return LocalLimiter(clock, lambda key: ()), match, clock
 
 
-def take(local: Local, match: Match, number: int, tokens: int = 1, workers: int = 1) -> tuple[Ticket, list[Any]]:
-    ticket = Ticket(str(number).encode(), match, Need(tokens).amounts())
+def take(local: LocalLimiter, match: RuleMatch, number: int, tokens: int = 1, workers: int = 1) -> tuple[Reservation, list[Any]]:
+    ticket = Reservation(str(number).encode(), match, UsageEstimate(tokens).amounts())
     return ticket, local.take(ticket, match, ticket.need, workers)
 
 
@@ -55,7 +55,7 @@ def test_no_window_ever_holds_more_than_the_share(script: Sequence[tuple[int, in
             counted.append([clock.now_ms, tokens])
         clock.now_ms += ms
         if reply[0] == TAKEN and spent < 8:
-            local.settle(ticket, Need(spent).amounts())
+            local.settle(ticket, UsageEstimate(spent).amounts())
             if spent <= tokens:
                 counted[-1][1] = spent
             else:
@@ -86,26 +86,26 @@ def test_redis_is_told_once_though_it_may_be_told_twice():
     local, match, _ = alone(Limit("a", {"key": "each"}, "requests", 5, "minute"))
     take(local, match, 1)
     take(local, match, 2)
-    [charge] = local.charges()
+    [charge] = local.pending_charges()
     assert charge.amount == 2
     take(local, match, 3)
-    [again] = local.charges()  # the same, as nobody knows whether it was heard
+    [again] = local.pending_charges()  # the same, as nobody knows whether it was heard
     assert (again.id, again.amount) == (charge.id, 2)
-    local.charged(again)
-    [rest] = local.charges()
+    local.confirm_charge(again)
+    [rest] = local.pending_charges()
     assert rest.amount == 1 and rest.id != charge.id
-    local.charged(rest)
-    assert not list(local.charges())
+    local.confirm_charge(rest)
+    assert not list(local.pending_charges())
 
 
 def test_places_are_counted_by_who_holds_them():
     clock = Clock()
-    match = Matches(Table([Limit("c", {"key": "each"}, "concurrency", 4)]), SCRIPTS, 1000, clock).of(
+    match = RuleMatcher(RuleTable([Limit("c", {"key": "each"}, "concurrency", 4)]), SCRIPTS, 1000, clock).match_for(
         Caller("k", "t", "team", "full", prefix="nx-1"), "m", {}
     )
     assert match is not None
-    local = Local(clock, lambda key: [b"of redis"])
+    local = LocalLimiter(clock, lambda key: [b"of redis"])
     first, reply = take(local, match, 1, workers=2)
     assert reply[0] == TAKEN and take(local, match, 2, workers=2)[1][0] == REFUSED
-    local.settle(first, Need().amounts())
+    local.settle(first, UsageEstimate().amounts())
     assert take(local, match, 3, workers=2)[1][0] == TAKEN

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.gateway.limits.periods import period
+from app.gateway.limits.calendar_periods import calendar_period
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "America/Sao_Paulo", "Asia/Beirut", "America/Havana", "Pacific/Apia")
 Per = Literal["day", "month"]
@@ -21,10 +21,10 @@ def at(text: str) -> int:
 
 @given(st.sampled_from(["day", "month"]), st.sampled_from(ZONES), st.integers(at("1995-01-01"), at("2040-01-01")))
 def test_every_moment_is_in_one_period(per: Per, zone: str, now_ms: int):
-    start, end, end_of_next = period(per, ZoneInfo(zone), now_ms)
+    start, end, end_of_next = calendar_period(per, ZoneInfo(zone), now_ms)
     assert start <= now_ms < end < end_of_next
-    assert period(per, ZoneInfo(zone), end - 1) == (start, end, end_of_next)
-    assert period(per, ZoneInfo(zone), end)[:2] == (end, end_of_next)
+    assert calendar_period(per, ZoneInfo(zone), end - 1) == (start, end, end_of_next)
+    assert calendar_period(per, ZoneInfo(zone), end)[:2] == (end, end_of_next)
     # By the calendar of that place, it is the same day or month all through.
     first, last = (datetime.fromtimestamp(moment / 1000, ZoneInfo(zone)) for moment in (start, end - 1))
     assert (first.year, first.month) == (last.year, last.month) and (per == "month" or first.day == last.day)
@@ -44,5 +44,5 @@ def test_every_moment_is_in_one_period(per: Per, zone: str, now_ms: int):
     ],
 )
 def test_days_and_months_are_as_long_as_the_calendar_says(per: Per, zone: str, now: str, start: str, hours: int):
-    began, ended, _ = period(per, ZoneInfo(zone), at(now))
+    began, ended, _ = calendar_period(per, ZoneInfo(zone), at(now))
     assert (began, (ended - began) / HOUR_MS) == (at(start), hours)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import Caller, Limit
-from app.gateway.limits.match import Matches
-from app.gateway.limits.rules import Table, who_asks
-from app.gateway.limits.ticket import duration
+from app.gateway.limits.reservation import format_duration
+from app.gateway.limits.rule_matcher import RuleMatcher
+from app.gateway.limits.rules import RuleTable, request_dimensions
 from app.store.counters.scripts import read_scripts
 
 SCRIPTS = read_scripts()
@@ -39,17 +39,17 @@ def is_about(limit: Limit, prefix: str, team: str, model: str, tags: Mapping[str
 
 @given(limits, st.lists(askers, min_size=1, max_size=4))
 def test_a_request_meets_the_rules_that_are_about_it(rules: list[Limit], asking: list[Any]):
-    matches = Matches(Table(rules), SCRIPTS, 1000, lambda: 0)
+    matches = RuleMatcher(RuleTable(rules), SCRIPTS, 1000, lambda: 0)
     for prefix, team, model, tags in asking * 2:
-        match = matches.of(caller(prefix, team), model, tags)
+        match = matches.match_for(caller(prefix, team), model, tags)
         expected = [limit.name for limit in rules if is_about(limit, prefix, team, model, tags)]
         assert ([] if match is None else [bucket.rule.name for bucket in match.buckets]) == expected
 
 
 @given(scopes, askers, askers)
 def test_two_requests_share_a_count_if_they_are_one_subject(scope: dict[str, str], one: Any, other: Any):
-    [rule] = Table([Limit("r", scope, "requests", 5, "minute")]).rules
-    first, second = (who_asks(caller(prefix, team), model, tags) for prefix, team, model, tags in (one, other))
+    [rule] = RuleTable([Limit("r", scope, "requests", 5, "minute")]).rules
+    first, second = (request_dimensions(caller(prefix, team), model, tags) for prefix, team, model, tags in (one, other))
     mine, theirs = rule.subject(first), rule.subject(second)
     if mine is not None and theirs is not None:
         same = all(first[name] == second[name] for name, of in scope.items() if of == "each" and name != "all")
@@ -58,7 +58,7 @@ def test_two_requests_share_a_count_if_they_are_one_subject(scope: dict[str, str
 
 def test_a_count_survives_a_new_amount_and_nothing_else():
     kept = Limit("r", {"key": "each"}, "requests", 5, "day")
-    [rule] = Table([kept]).rules
+    [rule] = RuleTable([kept]).rules
     others: dict[str, Any] = {
         "name": "s",
         "scope": {"team": "each"},
@@ -66,15 +66,15 @@ def test_a_count_survives_a_new_amount_and_nothing_else():
         "per": "month",
         "time_zone": "Europe/Berlin",
     }
-    [more] = Table([Limit("r", {"key": "each"}, "requests", 500, "day", dry_run=True, on_outage="refuse")]).rules
+    [more] = RuleTable([Limit("r", {"key": "each"}, "requests", 500, "day", dry_run=True, on_outage="refuse")]).rules
     assert more.id == rule.id
     said: dict[str, Any] = {name: getattr(kept, name) for name in ("name", "scope", "resource", "amount", "per", "time_zone")}
-    ids = {Table([Limit(**{**said, name: value})]).rules[0].id for name, value in others.items()}
+    ids = {RuleTable([Limit(**{**said, name: value})]).rules[0].id for name, value in others.items()}
     assert len(ids | {rule.id}) == 6
 
 
 def test_two_rules_of_one_name_do_not_count_twice_in_one_bucket():
-    one, two = Table([Limit("r", {"key": "each"}, "requests", 5, "day")] * 2).rules
+    one, two = RuleTable([Limit("r", {"key": "each"}, "requests", 5, "day")] * 2).rules
     assert one.id != two.id
 
 
@@ -89,16 +89,16 @@ SCOPES: dict[str, Callable[[int], dict[str, str]]] = {
 def test_ten_thousand_rules_cost_a_request_no_more_than_ten(scope: str):
     """First meetings only, so that it is the index that is looked at and not what is remembered."""
     few, many = (
-        Matches(Table([Limit(f"r{n}", SCOPES[scope](n), "requests", 5, "minute") for n in range(count)]), SCRIPTS, 1000, lambda: 0)
+        RuleMatcher(RuleTable([Limit(f"r{n}", SCOPES[scope](n), "requests", 5, "minute") for n in range(count)]), SCRIPTS, 1000, lambda: 0)
         for count in (10, 10_000)
     )
 
-    def cost_s(matches: Matches) -> float:
+    def cost_s(matches: RuleMatcher) -> float:
         best = 1e9
         for again in range(5):
             began = time.process_time()
             for n in range(200):
-                match = matches.of(caller(f"nx-{n % 10:012x}", f"team {again} {n}"), "m", {f"t{n % 10}": "yes"})
+                match = matches.match_for(caller(f"nx-{n % 10:012x}", f"team {again} {n}"), "m", {f"t{n % 10}": "yes"})
                 assert match is not None and len(match.buckets) == 1
             best = min(best, time.process_time() - began)
         return best
@@ -107,9 +107,9 @@ def test_ten_thousand_rules_cost_a_request_no_more_than_ten(scope: str):
 
 
 def test_what_is_remembered_is_bounded():
-    matches = Matches(Table([Limit("r", {"tag:t": "each"}, "requests", 5, "minute")]), SCRIPTS, 1000, lambda: 0)
+    matches = RuleMatcher(RuleTable([Limit("r", {"tag:t": "each"}, "requests", 5, "minute")]), SCRIPTS, 1000, lambda: 0)
     for n in range(20_100):
-        matches.of(caller(KEYS[0]), "m", {"t": str(n), "other": "x"})
+        matches.match_for(caller(KEYS[0]), "m", {"t": str(n), "other": "x"})
     assert len(matches) == 20_000
 
 
@@ -118,4 +118,4 @@ def test_what_is_remembered_is_bounded():
     [(0, b"0ms"), (120, b"120ms"), (1_000, b"1s"), (8_640, b"8.64s"), (72_000, b"1m12s"), (360_000, b"6m0s"), (86_400_001, b"24h0m0.001s")],
 )
 def test_times_are_written_as_openai_writes_them(ms: int, written: bytes):
-    assert duration(ms) == written
+    assert format_duration(ms) == written

@@ -6,10 +6,18 @@ from typing import Any
 
 import pytest
 
-from providers.engines.llamacpp import LlamaCpp
-from providers.engines.llamacpp_python import LlamaCppPython
-from providers.errors import CredentialRefused, Failed, Malformed, Overloaded, Refused, Unparsed, Unsupported
-from providers.provider import BadOption, Provider
+from providers.adapters.provider import InvalidOption, Provider
+from providers.canonical.errors import (
+    CredentialRefused,
+    InvalidRequest,
+    Overloaded,
+    UnparsableModelOutput,
+    Unsupported,
+    UpstreamFailed,
+    UpstreamRejected,
+)
+from providers.engines.llamacpp.adapter import LlamaCpp
+from providers.engines.llamacpp_python.adapter import LlamaCppPython
 from tests.laws.asking import everything
 from tests.laws.bending import bent
 from tests.laws.engine_fields import ASKED, HI, SILENT, TOOL, check, sent
@@ -90,7 +98,7 @@ def test_what_asks_for_nothing_is_no_reason_to_refuse(engine: Provider, field: s
 def test_a_schema_is_said_so_that_chat_and_completions_of_llamacpp_obey_it(dialect: str) -> None:
     told, dropped, guiding = bent(CPP, {"guided_json": OBJECT}, dialect=dialect)
     assert guiding is not None
-    assert (told, dropped, guiding.how) == ({"json_schema": OBJECT}, [], "enforced")
+    assert (told, dropped, guiding.enforcement) == ({"json_schema": OBJECT}, [], "enforced")
 
 
 @pytest.mark.parametrize("shape", ["json_schema", "json_object"])
@@ -104,7 +112,7 @@ def test_a_flat_schema_does_not_become_an_empty_one(shape: str) -> None:
 def test_what_neither_a_converter_nor_a_grammar_holds_is_looked_at(engine: Provider) -> None:
     guiding = bent(engine, {"guided_json": OVER})[2]
     assert guiding is not None
-    assert guiding.how == "validated"
+    assert guiding.enforcement == "validated"
 
 
 def test_a_schema_beyond_the_converter_goes_as_a_grammar_where_one_can_say_it() -> None:
@@ -112,13 +120,13 @@ def test_a_schema_beyond_the_converter_goes_as_a_grammar_where_one_can_say_it() 
     for schema, how in (({"enum": [1, "a"], "type": "string"}, "converted"), (one_of, "validated")):
         told, _, guiding = bent(CPP, {"guided_json": schema})
         assert guiding is not None
-        assert (guiding.how, sorted(told)) == (how, ["grammar" if how == "converted" else "json_schema"])
+        assert (guiding.enforcement, sorted(told)) == (how, ["grammar" if how == "converted" else "json_schema"])
 
 
 def test_completions_of_llama_cpp_python_take_grammars_alone() -> None:
     told, _, guiding = bent(PYTHON, {"guided_json": OBJECT}, dialect="openai_completions")
     assert guiding is not None
-    assert (sorted(told), guiding.how) == (["grammar"], "converted")
+    assert (sorted(told), guiding.enforcement) == (["grammar"], "converted")
     for said in ({"guided_json": OVER}, {"response_format": {"type": "json_object"}}):
         with pytest.raises(Unsupported):
             bent(PYTHON, said, dialect="openai_completions")
@@ -247,7 +255,7 @@ def test_a_schema_that_is_no_object_is_said_as_one_or_refused() -> None:
     for engine, told, how in ways:
         said, _, guiding = bent(engine, {"guided_json": True})
         assert guiding is not None
-        assert (said, guiding.how) == (told, how)
+        assert (said, guiding.enforcement) == (told, how)
         with pytest.raises(Unsupported, match="no answer is valid") as refused:
             bent(engine, {"guided_json": False})
         assert refused.value.param == "guided_json"
@@ -283,20 +291,20 @@ def test_llama_cpp_python_is_asked_for_streams_alone_and_not_for_usage() -> None
 @pytest.mark.parametrize(
     ("engine", "message", "kind", "status"),
     [
-        (CPP, "The model produced output that does not match the expected peg-native format", Unparsed, 502),
-        (CPP, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj", Refused, 400),
-        (CPP, "Failed to parse tools: Unsupported tool type: {}", Refused, 400),
-        (CPP, "something else", Failed, 502),
-        (PYTHON, "1 validation error:\n  {'type': 'list_type'}", Refused, 400),
-        (PYTHON, "Tool choice 'nope' not found in tools.", Refused, 400),
-        (PYTHON, "could not broadcast input array from shape (3,) into shape (0,)", Refused, 400),
-        (PYTHON, "something else", Failed, 502),
+        (CPP, "The model produced output that does not match the expected peg-native format", UnparsableModelOutput, 502),
+        (CPP, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj", UpstreamRejected, 400),
+        (CPP, "Failed to parse tools: Unsupported tool type: {}", UpstreamRejected, 400),
+        (CPP, "something else", UpstreamFailed, 502),
+        (PYTHON, "1 validation error:\n  {'type': 'list_type'}", UpstreamRejected, 400),
+        (PYTHON, "Tool choice 'nope' not found in tools.", UpstreamRejected, 400),
+        (PYTHON, "could not broadcast input array from shape (3,) into shape (0,)", UpstreamRejected, 400),
+        (PYTHON, "something else", UpstreamFailed, 502),
     ],
 )
 def test_a_500_is_the_callers_where_the_caller_did_it(engine: Provider, message: str, kind: type[Exception], status: int) -> None:
     error = engine.read_error(500, {}, json.dumps({"error": {"message": message, "code": 500}}).encode())
     assert (type(error), error.status) == (kind, status)
-    assert error.fault is (message == "something else")
+    assert error.counts_as_failure is (message == "something else")
 
 
 def test_other_statuses_mean_what_they_mean_elsewhere() -> None:
@@ -310,7 +318,7 @@ def test_other_statuses_mean_what_they_mean_elsewhere() -> None:
     ("kind", "options"), [(LlamaCpp, {"llguidance": "yes"}), (LlamaCppPython, {"calls": 1}), (LlamaCppPython, {"vision": "x"})]
 )
 def test_options_are_checked(kind: type[Provider], options: dict[str, Any]) -> None:
-    with pytest.raises(BadOption):
+    with pytest.raises(InvalidOption):
         kind("box", options)
 
 
@@ -327,14 +335,14 @@ def test_images_go_to_llama_cpp_python_where_it_can_see() -> None:
 @pytest.mark.parametrize("said", [{"tools": [TOOL]}, {"tools": []}, {}], ids=["another", "none", "unsaid"])
 def test_a_call_of_a_tool_that_is_not_there_is_malformed(engine: Provider, said: dict[str, Any]) -> None:
     """Either engine would answer without one."""
-    with pytest.raises(Malformed) as refused:
+    with pytest.raises(InvalidRequest) as refused:
         sent(engine, {**said, "tool_choice": {"type": "function", "function": {"name": "elsewhere"}}})
     assert refused.value.param == "tool_choice"
 
 
 def test_why_a_stream_is_refused_llama_cpp_python_is_asked_with_one_token() -> None:
     raw = b'{"model":"m","messages":[],"stream":true,"max_tokens":900,"top_k":3}'
-    asked = PYTHON.enquiry(raw)
+    asked = PYTHON.diagnostic_request(raw)
     assert asked is not None
     assert json.loads(asked) == {"model": "m", "messages": [], "stream": False, "max_tokens": 1, "top_k": 3}
-    assert CPP.enquiry(raw) is None
+    assert CPP.diagnostic_request(raw) is None

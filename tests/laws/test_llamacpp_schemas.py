@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from providers.engines.llamacpp_patterns import write_length, write_pattern
-from providers.engines.llamacpp_schemas import CPP, PYTHON, write_schema
-from providers.errors import Unsupported
+from providers.canonical.errors import Unsupported
+from providers.engines.llamacpp.schema_patterns import write_length_pattern, write_schema_pattern
+from providers.engines.llamacpp.schemas import LLAMACPP_CONVERTER, LLAMACPP_PYTHON_CONVERTER, convert_schema
 from tests.laws.chats import bounded
 
 PATTERNS = [
@@ -44,7 +44,7 @@ def in_json(text: str) -> str:
 @given(text=TEXTS)
 def test_a_pattern_allows_in_json_what_it_finds_in_the_text(pattern: str, text: str) -> None:
     found = re.search(pattern.replace("$", r"\Z"), text, re.ASCII) is not None
-    assert (re.fullmatch(write_pattern(pattern), in_json(text)) is not None) is found
+    assert (re.fullmatch(write_schema_pattern(pattern), in_json(text)) is not None) is found
 
 
 @bounded
@@ -52,15 +52,15 @@ def test_a_pattern_allows_in_json_what_it_finds_in_the_text(pattern: str, text: 
 def test_a_length_counts_characters_and_not_their_escapes(text: str, least: int, more: int | None) -> None:
     most = None if more is None else least + more
     fits = len(text) >= least and (most is None or len(text) <= most)
-    assert (re.fullmatch(write_length(least, most), in_json(text)) is not None) is fits
+    assert (re.fullmatch(write_length_pattern(least, most), in_json(text)) is not None) is fits
 
 
 @pytest.mark.parametrize("pattern", ["(?=a)", r"(a)\1", r"\bword", "a^b", "^a{3000}$", r"^\x01$"])
 def test_a_pattern_that_they_cannot_do_is_not_said(pattern: str) -> None:
     with pytest.raises(Unsupported):
-        write_pattern(pattern)
-    written = write_schema(Raw(json.dumps({"type": "string", "pattern": pattern}).encode()), CPP)
-    assert (written.schema, written.obeyed, written.said) == ({"type": "string"}, False, False)
+        write_schema_pattern(pattern)
+    written = convert_schema(Raw(json.dumps({"type": "string", "pattern": pattern}).encode()), LLAMACPP_CONVERTER)
+    assert (written.schema, written.is_enforced, written.keeps_all_patterns) == ({"type": "string"}, False, False)
 
 
 OBEYED: list[dict[str, Any]] = [
@@ -97,23 +97,26 @@ NOT_OBEYED: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("schema", OBEYED, ids=str)
 def test_what_both_hold_to_is_promised(schema: dict[str, Any]) -> None:
-    for converter in (CPP, PYTHON):
-        assert write_schema(Raw(json.dumps(schema).encode()), converter).obeyed
+    for converter in (LLAMACPP_CONVERTER, LLAMACPP_PYTHON_CONVERTER):
+        assert convert_schema(Raw(json.dumps(schema).encode()), converter).is_enforced
 
 
 @pytest.mark.parametrize("schema", NOT_OBEYED, ids=str)
 def test_what_they_pass_over_is_not_promised(schema: dict[str, Any]) -> None:
-    for converter in (CPP, PYTHON):
-        assert not write_schema(Raw(json.dumps(schema).encode()), converter).obeyed
+    for converter in (LLAMACPP_CONVERTER, LLAMACPP_PYTHON_CONVERTER):
+        assert not convert_schema(Raw(json.dumps(schema).encode()), converter).is_enforced
 
 
 def test_llamacpp_alone_holds_to_bounds_and_to_any_object() -> None:
     for schema in ({"type": "integer", "minimum": 1, "exclusiveMaximum": 9}, {"type": "object"}, {}):
         raw = Raw(json.dumps(schema).encode())
-        assert (write_schema(raw, CPP).obeyed, write_schema(raw, PYTHON).obeyed) == (True, False)
+        assert (convert_schema(raw, LLAMACPP_CONVERTER).is_enforced, convert_schema(raw, LLAMACPP_PYTHON_CONVERTER).is_enforced) == (
+            True,
+            False,
+        )
 
 
 def test_a_free_string_is_said_to_llama_cpp_python_as_a_pattern() -> None:
     """Its own rule lets control characters stand in a string as they are."""
-    written = write_schema(Raw(b'{"type":"string","maxLength":3}'), PYTHON)
-    assert (written.schema, written.obeyed) == ({"type": "string", "pattern": write_length(0, 3)}, True)
+    written = convert_schema(Raw(b'{"type":"string","maxLength":3}'), LLAMACPP_PYTHON_CONVERTER)
+    assert (written.schema, written.is_enforced) == ({"type": "string", "pattern": write_length_pattern(0, 3)}, True)

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.chat import ENGINE_WORDS
+from providers.adapters.provider import InvalidOption
+from providers.canonical.chat import ENGINE_FIELDS
+from providers.canonical.errors import Overloaded, TimedOut, Unsupported, UpstreamError, UpstreamFailed, UpstreamNotFound, UpstreamRejected
 from providers.dialects.openai_chat import OpenAIChat
 from providers.dialects.openai_completions import OpenAICompletions
-from providers.engines.lmdeploy import LMDeploy
-from providers.errors import Failed, Missing, Overloaded, Refused, TimedOut, Unsupported, UpstreamError
-from providers.provider import BadOption
+from providers.engines.lmdeploy.adapter import LMDeploy
 from tests.laws.asking import everything
 from tests.laws.bending import bent
 from tests.laws.chats import STAMP, bounded
@@ -48,7 +48,7 @@ def test_each_output_is_said_as_documented(engine: LMDeploy, how: str, said: dic
     sent, dropped, guiding = bent(engine, {"model": "m", **said})
     assert guiding is not None
     written = {"type": "regex_schema", **format} if "regex_schema" in format else format
-    assert (sent, dropped, guiding.how) == ({"model": "m", "response_format": written}, [], how)
+    assert (sent, dropped, guiding.enforcement) == ({"model": "m", "response_format": written}, [], how)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_each_output_is_said_as_documented(engine: LMDeploy, how: str, said: dic
 )
 def test_a_choice_is_said_as_a_regex(engine: LMDeploy, how: str) -> None:
     sent, _, guiding = bent(engine, {"guided_choice": ["yes", "n.o"]})
-    assert guiding is not None and guiding.how == how
+    assert guiding is not None and guiding.enforcement == how
     assert sent["response_format"]["type"] == "regex_schema"
     pattern = re.compile(sent["response_format"]["regex_schema"])
     assert [bool(pattern.fullmatch(text)) for text in ("yes", "n.o", "nxo", "yesn.o")] == [True, True, False, False]
@@ -182,7 +182,7 @@ def test_one_call_at_a_time_is_refused_before_it_knew_it() -> None:
 
 
 def test_every_engine_word_is_known_renamed_or_refused() -> None:
-    assert CHAT.keys() | {each[0] for each in IGNORED} | set(HINTS) | LMDeploy.rename.keys() >= ENGINE_WORDS
+    assert CHAT.keys() | {each[0] for each in IGNORED} | set(HINTS) | LMDeploy.renamed_fields.keys() >= ENGINE_FIELDS
 
 
 @pytest.mark.parametrize(
@@ -254,12 +254,19 @@ def test_a_part_that_it_does_not_know_is_refused_by_its_place(kind: str) -> None
 
 
 def test_a_backend_that_it_does_not_have_is_a_bad_option() -> None:
-    with pytest.raises(BadOption, match="backend"):
+    with pytest.raises(InvalidOption, match="backend"):
         LMDeploy("gpu", {"backend": "vllm"})
 
 
 @pytest.mark.parametrize(
-    ("status", "kind", "told"), [(400, Refused, 400), (409, Refused, 409), (499, Failed, 502), (503, Overloaded, 503), (404, Missing, 404)]
+    ("status", "kind", "told"),
+    [
+        (400, UpstreamRejected, 400),
+        (409, UpstreamRejected, 409),
+        (499, UpstreamFailed, 502),
+        (503, Overloaded, 503),
+        (404, UpstreamNotFound, 404),
+    ],
 )
 def test_its_flat_errors_are_told_apart(status: int, kind: type, told: int) -> None:
     body = {"message": "what", "type": "t", "code": status, "param": "p", "object": "error"}
@@ -269,13 +276,13 @@ def test_its_flat_errors_are_told_apart(status: int, kind: type, told: int) -> N
 
 # Told with status 200 (its proxy): its own errors, and what its nodes refused.
 OF_PROXY: list[tuple[Any, type[UpstreamError], str]] = [
-    ({"error_code": 10400, "text": "The request model name does not exist in the model list."}, Missing, "does not exist"),
+    ({"error_code": 10400, "text": "The request model name does not exist in the model list."}, UpstreamNotFound, "does not exist"),
     ({"error_code": 10401, "text": "The service is unavailable now. May retry later."}, Overloaded, "unavailable"),
     ({"error_code": 10402, "text": "Failed to get response after a period of time"}, TimedOut, "period of time"),
-    ({"error_code": 99, "text": "new"}, Failed, "new"),
-    ({"object": "error", "message": "top_k", "type": "t", "code": 400, "param": None}, Refused, "top_k"),
+    ({"error_code": 99, "text": "new"}, UpstreamFailed, "new"),
+    ({"object": "error", "message": "top_k", "type": "t", "code": 400, "param": None}, UpstreamRejected, "top_k"),
     ({"object": "error", "message": "asleep", "type": "t", "code": 503, "param": None}, Overloaded, "asleep"),
-    ({"detail": [{"loc": ["body", "n"], "msg": "not an integer", "type": "t"}]}, Refused, "not an integer"),
+    ({"detail": [{"loc": ["body", "n"], "msg": "not an integer", "type": "t"}]}, UpstreamRejected, "not an integer"),
 ]
 
 
@@ -285,7 +292,7 @@ OF_PROXY: list[tuple[Any, type[UpstreamError], str]] = [
 def test_an_error_told_with_200_is_an_error(body: Any, kind: type[UpstreamError], said: str, in_string: bool, dialect: Any) -> None:
     raw = json.dumps(body).encode()
     raw = json.dumps(raw.decode() + "\n").encode() if in_string else raw
-    for read in (lambda: dialect.edit(raw, STAMP), lambda: dialect.read_response(raw)):
+    for read in (lambda: dialect.edit_response(raw, STAMP), lambda: dialect.read_response(raw)):
         with pytest.raises(kind, match=said):
             read()
 
@@ -300,11 +307,11 @@ def test_a_bare_line_in_a_stream_is_an_error(ending: bytes, cut: int, begun: boo
     start = b"data: " + json.dumps({"id": "x", "choices": [choice]}).encode() + b"\n\n" if begun else b""
     wire = start + json.dumps(OF_PROXY[2][0]).encode() + ending
     blocks = [wire[at : at + cut] for at in range(0, len(wire), cut)]
-    editor = dialect.editor(STAMP)
+    editor = dialect.stream_editor(STAMP)
     for block in blocks:
         editor.feed(block)
     assert type(editor.failure) is TimedOut
-    reader = dialect.reader()
+    reader = dialect.stream_reader()
     with pytest.raises(TimedOut, match="period of time"):
         for block in blocks:
             list(reader.feed(block))
@@ -315,9 +322,9 @@ def test_a_bare_line_in_a_stream_is_an_error(ending: bytes, cut: int, begun: boo
 def test_an_answer_that_was_given_up_is_none(reason: str, dialect: Any) -> None:
     inside = {"message": {"role": "assistant", "content": "half"}, "delta": {"content": "half"}, "text": "half"}
     raw = json.dumps({"id": "x", "choices": [{"index": 0, **inside, "finish_reason": reason}]}).encode()
-    for read in (lambda: dialect.edit(raw, STAMP), lambda: dialect.read_response(raw)):
-        with pytest.raises(Failed, match=reason):
+    for read in (lambda: dialect.edit_response(raw, STAMP), lambda: dialect.read_response(raw)):
+        with pytest.raises(UpstreamFailed, match=reason):
             read()
-    editor = dialect.editor(STAMP)
+    editor = dialect.stream_editor(STAMP)
     editor.feed(b"data: " + raw + b"\n\n")
-    assert type(editor.failure) is Failed
+    assert type(editor.failure) is UpstreamFailed

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.gateway.media import MOST_URLS, LookUp, Media
-from app.gateway.media_type import media_type
-from app.gateway.public import reachable
+from app.gateway.media.fetcher import MAX_URLS, MediaFetcher, ResolveHost
+from app.gateway.media.media_type import detect_media_type
+from app.gateway.media.public_addresses import public_address
 from app.settings import Networks, Settings
-from providers.errors import Malformed, Unsupported
-from providers.transport_names import Names
+from providers.canonical.errors import InvalidRequest, Unsupported
+from providers.transport.resolver import Resolver
 from tests.laws.chats import bounded
 
 PRIVATE = [
@@ -69,7 +69,7 @@ class Nowhere(httpx.AsyncBaseTransport):
         raise httpx.ConnectError("refused")
 
 
-def resolving_to(*addresses: str) -> LookUp:
+def resolving_to(*addresses: str) -> ResolveHost:
     async def look_up(host: str, port: int) -> Collection[str]:
         if not addresses:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -78,13 +78,13 @@ def resolving_to(*addresses: str) -> LookUp:
     return look_up
 
 
-def why_not(url: str, look_up: LookUp | None = None, settings: Settings | None = None) -> tuple[str, list[str]]:
+def why_not(url: str, look_up: ResolveHost | None = None, settings: Settings | None = None) -> tuple[str, list[str]]:
     """The refusal's sentence, and where a connection was tried."""
 
     async def main() -> str:
-        media = Media(settings or Settings(), nowhere, look_up)
+        media = MediaFetcher(settings or Settings(), nowhere, look_up)
         try:
-            with pytest.raises(Malformed) as refused:
+            with pytest.raises(InvalidRequest) as refused:
                 await media.fetch([url])
         finally:
             await media.aclose()
@@ -98,13 +98,13 @@ def why_not(url: str, look_up: LookUp | None = None, settings: Settings | None =
 @bounded
 @given(private | private6 | in_ipv6(private) | st.sampled_from(METADATA))
 def test_what_is_not_public_is_not_reachable(address: str) -> None:
-    assert reachable(address) is None
+    assert public_address(address) is None
 
 
 @bounded
 @given(st.integers(0, 2**32 - 1).map(IPv4Address) | st.integers(0, 2**128 - 1).map(IPv6Address) | within("2000::/8").map(ip_address))
 def test_what_is_reachable_is_global_to_python_too(address: IPv4Address | IPv6Address) -> None:
-    plain = reachable(str(address))
+    plain = public_address(str(address))
     if plain is not None:
         judged = ip_address(plain)
         assert not (judged.is_private or judged.is_multicast or judged.is_reserved or judged.is_loopback or judged.is_unspecified)
@@ -112,19 +112,19 @@ def test_what_is_reachable_is_global_to_python_too(address: IPv4Address | IPv6Ad
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "93.184.215.14", "2606:4700::6810:84e5", "64:ff9b::808:808", "172.32.0.1", "100.128.0.1"])
 def test_what_is_public_is_reachable(address: str) -> None:
-    assert reachable(address) == address
+    assert public_address(address) == address
 
 
 @bounded
 @given(public)
 def test_a_mapped_address_is_the_address_that_it_maps(address: str) -> None:
-    assert reachable(address) == reachable(f"::ffff:{address}") == address
+    assert public_address(address) == public_address(f"::ffff:{address}") == address
 
 
 def test_a_network_that_the_operator_named_is_reachable_and_its_neighbours_are_not() -> None:
     allowed = Networks("10.1.0.0/16, fd00:7::/32, fe80::/10").parsed
-    assert [reachable(each, allowed) for each in ("10.1.2.3", "::ffff:10.1.2.3", "fd00:7::1")] == ["10.1.2.3", "10.1.2.3", "fd00:7::1"]
-    assert [reachable(each, allowed) for each in ("10.2.0.1", "::10.1.2.3", "fd00:8::1", "fe80::1%eth0")] == [None] * 4
+    assert [public_address(each, allowed) for each in ("10.1.2.3", "::ffff:10.1.2.3", "fd00:7::1")] == ["10.1.2.3", "10.1.2.3", "fd00:7::1"]
+    assert [public_address(each, allowed) for each in ("10.2.0.1", "::10.1.2.3", "fd00:8::1", "fe80::1%eth0")] == [None] * 4
 
 
 @bounded
@@ -212,22 +212,22 @@ async def test_where_fetching_is_off_or_asked_too_often_nothing_is_looked_up() -
     async def look_up(host: str, port: int) -> Collection[str]:
         raise AssertionError(host)
 
-    off, on = Media(Settings(media_fetch="off"), Nowhere(), look_up), Media(Settings(), Nowhere(), look_up)
+    off, on = MediaFetcher(Settings(media_fetch="off"), Nowhere(), look_up), MediaFetcher(Settings(), Nowhere(), look_up)
     with pytest.raises(Unsupported, match="fetches none"):
         await off.fetch(["http://images.example/a.png"])
-    with pytest.raises(Malformed, match=f"at most {MOST_URLS}"):
-        await on.fetch([f"http://images.example/{n}.png" for n in range(MOST_URLS + 1)])
+    with pytest.raises(InvalidRequest, match=f"at most {MAX_URLS}"):
+        await on.fetch([f"http://images.example/{n}.png" for n in range(MAX_URLS + 1)])
     assert (await off.fetch([]), await on.fetch([])) == ({}, {})
     await off.aclose()
     await on.aclose()
 
 
 async def test_names_are_looked_up_as_the_machine_does() -> None:
-    names = Names(1)
-    assert "127.0.0.1" in await names.addresses("localhost", 80)
-    assert await names.addresses("2130706433", 80) == ("127.0.0.1",)
+    names = Resolver(1)
+    assert "127.0.0.1" in await names.resolve("localhost", 80)
+    assert await names.resolve("2130706433", 80) == ("127.0.0.1",)
     with pytest.raises(UnicodeError):
-        await names.addresses("a..b", 80)
+        await names.resolve("a..b", 80)
     names.close()
 
 
@@ -247,13 +247,13 @@ SEEN = [
 @pytest.mark.parametrize("said", ["", "application/octet-stream", " Application/Octet-Stream; charset=x", "binary/octet-stream"])
 @pytest.mark.parametrize(("opening", "kind"), SEEN, ids=[kind for _, kind in SEEN])
 def test_bytes_without_a_name_are_known_by_their_beginning(said: str, opening: bytes, kind: str) -> None:
-    assert media_type(said, opening) == kind
+    assert detect_media_type(said, opening) == kind
 
 
 @bounded
 @given(st.binary(max_size=24).filter(lambda data: data[:1] not in b"\x89\xffGRI%"), st.sampled_from(["", "application/octet-stream"]))
 def test_bytes_that_nobody_knows_are_nothing(opening: bytes, said: str) -> None:
-    assert media_type(said, opening) is None
+    assert detect_media_type(said, opening) is None
 
 
 @pytest.mark.parametrize(
@@ -276,4 +276,4 @@ def test_bytes_that_nobody_knows_are_nothing(opening: bytes, said: str) -> None:
 )
 def test_a_name_is_believed_where_it_can_be(said: str, opening: bytes, kind: str | None) -> None:
     """None: as it was said; empty: refused."""
-    assert media_type(said, opening) == (said if kind is None else kind or None)
+    assert detect_media_type(said, opening) == (said if kind is None else kind or None)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from providers.catalogue import build
-from providers.errors import NotOffered, Unsupported
-from providers.provider import BadOption
+from providers.adapters.provider import InvalidOption
+from providers.canonical.errors import OperationNotSupported, Unsupported
+from providers.catalogue import build_provider
 from tests.laws.engine_fields import ASKED, HI, SILENT, TOOL, check, prepare, sent
 
-MINI = build("mini_sglang", "mini", {}, "http://127.0.0.1:1")
+MINI = build_provider("mini_sglang", "mini", {}, "http://127.0.0.1:1")
 VERDICTS: Mapping[str, Mapping[str, Any] | str] = {
     **dict.fromkeys(ASKED, "refused"),
     **dict.fromkeys(("max_tokens", "temperature", "top_p", "top_k", "ignore_eos"), "sent"),
@@ -114,16 +114,16 @@ def test_a_caller_of_messages_reaches_it():
 
 
 def test_what_it_has_no_route_for_is_told_so():
-    with pytest.raises(NotOffered):
+    with pytest.raises(OperationNotSupported):
         prepare(MINI, "openai_embeddings", b'{"model": "m", "input": "x"}')
-    with pytest.raises(NotOffered):
+    with pytest.raises(OperationNotSupported):
         prepare(MINI, "openai_completions", b'{"model": "m", "prompt": "x"}')
 
 
 def test_who_does_not_say_gets_as_many_tokens_as_the_operator_says():
-    mini = build("mini_sglang", "mini", {"max_tokens": 512}, "http://127.0.0.1:1")
+    mini = build_provider("mini_sglang", "mini", {"max_tokens": 512}, "http://127.0.0.1:1")
     assert sent(mini, {})[0]["max_tokens"] == 512
     assert sent(mini, {"max_completion_tokens": 7})[0]["max_tokens"] == 7
     for wrong in (0, "512", True):
-        with pytest.raises(BadOption, match="max_tokens"):
-            build("mini_sglang", "mini", {"max_tokens": wrong}, "http://127.0.0.1:1")
+        with pytest.raises(InvalidOption, match="max_tokens"):
+            build_provider("mini_sglang", "mini", {"max_tokens": wrong}, "http://127.0.0.1:1")

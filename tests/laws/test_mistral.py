@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import Target
-from providers.chat import Reasoning, Text, Usage
+from providers.canonical.chat import Reasoning, Text, Usage
+from providers.canonical.errors import CredentialRefused, Overloaded, Unsupported, UpstreamError, UpstreamNotFound, UpstreamRejected
+from providers.canonical.events import Event, assemble_response
+from providers.canonical.raw_json import Body
 from providers.dialects.openai_chat import OpenAIChat
 from providers.dialects.openai_embeddings import OpenAIEmbeddings
-from providers.errors import CredentialRefused, Missing, Overloaded, Refused, Unsupported, UpstreamError
-from providers.events import Event, fold
-from providers.hosted.mistral import Mistral
-from providers.hosted.mistral_ids import Ids
-from providers.wire import Body
+from providers.hosted.mistral.adapter import Mistral
+from providers.hosted.mistral.tool_call_ids import ToolCallIds
 from tests.laws.asking import everything, nothing, sent
 from tests.laws.bending import bent
 from tests.laws.chats import STAMP, bounded, chunk, cuts, piece, told
@@ -91,12 +91,14 @@ def test_hints_are_reported_and_degrees_of_effort_are_one():
 
 def test_messages_that_are_as_it_takes_them_stay_as_they_came():
     raw = b'{"model":"m","messages": [ {"role":"user", "content":"Hi"} ]}'
-    ask = DIALECT.open(raw)
+    ask = DIALECT.parse_request(raw)
     assert b'"messages":[ {"role":"user", "content":"Hi"} ]' in sent(ask, MISTRAL, Target("it", "theirs")).raw
 
 
 def test_a_stream_is_asked_for_without_options():
-    ask = DIALECT.open(json.dumps({"model": "m", "messages": [HI], "stream": True, "stream_options": {"include_usage": True}}).encode())
+    ask = DIALECT.parse_request(
+        json.dumps({"model": "m", "messages": [HI], "stream": True, "stream_options": {"include_usage": True}}).encode()
+    )
     body = json.loads(sent(ask, MISTRAL, Target("it", "theirs")).raw)
     assert (body["stream"], "stream_options" in body, body["model"]) == (True, False, "theirs")
 
@@ -178,15 +180,15 @@ def test_a_call_and_its_result_agree_and_an_answer_stands_before_what_the_user_s
 @bounded
 @given(st.lists(st.text(max_size=12) | st.from_regex(r"[A-Za-z0-9]{9}", fullmatch=True), max_size=8))
 def test_ids_are_taken_there_and_stay_apart(said: list[str]):
-    ids = Ids(said)
-    minted = {id: ids.of(id) for id in said}
+    ids = ToolCallIds(said)
+    minted = {id: ids.replacement(id) for id in said}
     assert all(re.fullmatch("[A-Za-z0-9]{9}", each) for each in minted.values()) and len(set(minted.values())) == len(set(said))
     assert all(minted[id] == id for id in said if re.fullmatch("[A-Za-z0-9]{9}", id))
 
 
 def test_ids_that_meet_are_minted_again():
-    (first,) = (Ids(["a"]).of("a"),)
-    assert Ids(["a", first]).of(first) == first != Ids(["a", first]).of("a")
+    (first,) = (ToolCallIds(["a"]).replacement("a"),)
+    assert ToolCallIds(["a", first]).replacement(first) == first != ToolCallIds(["a", first]).replacement("a")
 
 
 THINKING = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}, {"type": "reference", "reference_ids": [1]}], "closed": True}
@@ -205,11 +207,11 @@ def whole(content: Any) -> bytes:
 
 
 def test_a_whole_answer_in_a_list_is_told_as_openai_does_and_nothing_of_it_is_lost():
-    edited = DIALECT.edit(whole(CONTENT), STAMP)
+    edited = DIALECT.edit_response(whole(CONTENT), STAMP)
     message = json.loads(edited.raw)["choices"][0]["message"]
     assert (message["content"], message["reasoning_content"], message["content_chunks"]) == ("It is so.", "Hm", CONTENT)
-    assert "content_chunks" not in json.loads(DIALECT.edit(whole(CONTENT[:2]), STAMP).raw)["choices"][0]["message"]
-    assert json.loads(DIALECT.edit(whole([THINKING]), STAMP).raw)["choices"][0]["message"]["content"] is None
+    assert "content_chunks" not in json.loads(DIALECT.edit_response(whole(CONTENT[:2]), STAMP).raw)["choices"][0]["message"]
+    assert json.loads(DIALECT.edit_response(whole([THINKING]), STAMP).raw)["choices"][0]["message"]["content"] is None
     assert (edited.finish_reason, edited.usage) == ("length", Usage(5, 7, cached=3))
     assert json.loads(edited.raw)["usage"]["prompt_tokens_details"] == {"cached_tokens": 3}
 
@@ -233,8 +235,8 @@ STREAM = b"".join(f"data: {json.dumps(each)}\n\n".encode() for each in CHUNKS) +
 @bounded
 @given(st.data())
 def test_a_stream_that_changes_between_lists_and_texts_is_told_as_openai_does(data: st.DataObject):
-    editor = DIALECT.editor(STAMP)
-    out = b"".join([editor.feed(block) for block in data.draw(cuts(STREAM))]) + editor.end()
+    editor = DIALECT.stream_editor(STAMP)
+    out = b"".join([editor.feed(block) for block in data.draw(cuts(STREAM))]) + editor.finish()
     deltas = [each["choices"][0]["delta"] for each in told(out)]
     assert all(isinstance(each.get("content", ""), str) for each in deltas)
     assert "".join(each.get("content", "") for each in deltas) == "It is so."
@@ -244,8 +246,8 @@ def test_a_stream_that_changes_between_lists_and_texts_is_told_as_openai_does(da
 
 
 def test_a_stream_means_the_same_to_callers_of_other_dialects():
-    reader = DIALECT.reader()
-    answer = fold([*reader.feed(STREAM), *reader.end()])
+    reader = DIALECT.stream_reader()
+    answer = assemble_response([*reader.feed(STREAM), *reader.finish()])
     thought, text, call = answer.choices[0].parts
     assert thought == Reasoning("Hm.")
     assert [getattr(each, key) for each, key in ((text, "text"), (call, "id"), (call, "arguments"))] == [
@@ -264,12 +266,12 @@ FAILURES: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("failure", "said"), FAILURES)
 def test_a_stream_that_fails_midway_is_an_error_after_what_came_before(failure: Any, said: str):
     stream = b"".join(f"data: {json.dumps(each)}\n\n".encode() for each in (*CHUNKS[:4], failure))
-    reader = DIALECT.reader()
+    reader = DIALECT.stream_reader()
     heard: list[Event] = []
     with pytest.raises(UpstreamError, match=said):
         for event in reader.feed(stream):
             heard.append(event)
-    assert fold(heard).choices[0].parts[-1] == Text("It is")
+    assert assemble_response(heard).choices[0].parts[-1] == Text("It is")
 
 
 def test_it_is_waited_for_as_long_as_it_says():
@@ -280,16 +282,26 @@ def test_it_is_waited_for_as_long_as_it_says():
 @pytest.mark.parametrize(
     ("status", "body", "kind", "code"),
     [
-        (400, {"object": "error", "message": "Invalid model: x", "type": "invalid_model", "code": "1500"}, Missing, "1500"),
-        (400, {"object": "error", "message": "Unexpected role", "type": "invalid_request_message_order", "code": "3230"}, Refused, "3230"),
+        (400, {"object": "error", "message": "Invalid model: x", "type": "invalid_model", "code": "1500"}, UpstreamNotFound, "1500"),
+        (
+            400,
+            {"object": "error", "message": "Unexpected role", "type": "invalid_request_message_order", "code": "3230"},
+            UpstreamRejected,
+            "3230",
+        ),
         (401, {"detail": "Invalid API Key"}, CredentialRefused, None),
-        (422, {"detail": [{"loc": ["body", "x"], "msg": "Extra inputs are not permitted", "type": "extra_forbidden"}]}, Refused, None),
+        (
+            422,
+            {"detail": [{"loc": ["body", "x"], "msg": "Extra inputs are not permitted", "type": "extra_forbidden"}]},
+            UpstreamRejected,
+            None,
+        ),
         (429, {"object": "error", "message": "Requests rate limit exceeded", "type": "rate_limited", "code": "1300"}, Overloaded, "1300"),
     ],
 )
 def test_its_errors_are_ours(status: int, body: Any, kind: type[UpstreamError], code: str | None):
     error = MISTRAL.read_error(status, {}, json.dumps(body).encode())
-    assert (type(error), error.told) == (kind, status) and code in (None, error.said_code)
+    assert (type(error), error.upstream_status) == (kind, status) and code in (None, error.upstream_code)
     assert any(word in error.message for word in ("Invalid", "Unexpected", "Extra", "limit"))
 
 
@@ -303,18 +315,18 @@ def test_its_errors_are_ours(status: int, body: Any, kind: type[UpstreamError], 
 )
 def test_it_is_trusted_with_strict_schemas(format: Any, how: str):
     body, _, guiding = bent(MISTRAL, {"messages": [HI], "response_format": format})
-    assert guiding is not None and (guiding.how, body["response_format"]) == (how, format)
+    assert guiding is not None and (guiding.enforcement, body["response_format"]) == (how, format)
 
 
 def test_embeddings_have_its_word_for_their_length():
-    ask = OpenAIEmbeddings().open(
+    ask = OpenAIEmbeddings().parse_request(
         json.dumps({"model": "m", "input": ["a"], "dimensions": 2, "encoding_format": "base64", "user": "u"}).encode()
     )
     prepared = sent(ask, MISTRAL, Target("it", "codestral-embed"))
     assert json.loads(prepared.raw) == {"model": "codestral-embed", "input": ["a"], "output_dimension": 2} and prepared.dropped == ["user"]
     for odd in ({"input": [1, 2]}, {"messages": [HI]}):
         with pytest.raises(Unsupported):
-            MISTRAL.bend(Body.read(json.dumps(odd).encode()), "openai_embeddings", nothing)
+            MISTRAL.adapt_request(Body.read(json.dumps(odd).encode()), "openai_embeddings", nothing)
 
 
 def test_it_speaks_below_its_version():

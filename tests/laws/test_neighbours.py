@@ -7,7 +7,7 @@ from threading import Event, Thread
 
 import pytest
 
-from app.local import neighbours
+from app.supervisor import local_engines
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def endless(block: bytes, pause_s: float) -> Generator[int]:
 def test_an_answer_without_an_end_is_not_waited_for(block: bytes, pause_s: float):
     offered: list[str] = []
     with endless(block, pause_s) as port:
-        looking = Thread(target=lambda: offered.extend(neighbours.offers([port], besides=(), known=())), daemon=True)
+        looking = Thread(target=lambda: offered.extend(local_engines.find_engines([port], own_ports=(), configured=())), daemon=True)
         looking.start()
         looking.join(10)
         ended = not looking.is_alive()

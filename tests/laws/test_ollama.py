@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers import guided
-from providers.catalogue import build
-from providers.chat import ENGINE_WORDS
-from providers.dialects.ollama_chat.patterns import as_pattern
-from providers.errors import Missing, Overloaded, Refused, Unsupported
-from providers.provider import BadOption
+from providers import structured_output
+from providers.adapters.provider import InvalidOption
+from providers.canonical.chat import ENGINE_FIELDS
+from providers.canonical.errors import Overloaded, Unsupported, UpstreamNotFound, UpstreamRejected
+from providers.catalogue import build_provider
+from providers.dialects.ollama_chat.schema_pattern import to_schema_pattern
 from tests.laws.chats import bounded
 from tests.laws.engine_fields import ASKED, HI, SILENT, TOOL, check, prepare, sent
 
-OLLAMA = build("ollama", "ollama", {}, "http://127.0.0.1:11434")
+OLLAMA = build_provider("ollama", "ollama", {}, "http://127.0.0.1:11434")
 SCHEMA = {"type": "object"}
 VERDICTS: Mapping[str, Mapping[str, Any] | str] = {
     **dict.fromkeys(ASKED, "refused"),
@@ -55,7 +55,7 @@ VERDICTS: Mapping[str, Mapping[str, Any] | str] = {
 
 
 def test_no_word_of_engines_is_forgotten():
-    assert ASKED.keys() >= ENGINE_WORDS | guided.WORDS
+    assert ASKED.keys() >= ENGINE_FIELDS | structured_output.CONSTRAINT_FIELDS
 
 
 @pytest.mark.parametrize("field", ASKED)
@@ -71,7 +71,7 @@ def test_what_asks_for_nothing_is_not_refused(field: str):
 def test_nothing_is_cut_off_in_silence_unless_the_operator_says_so():
     body, _ = sent(OLLAMA, {})
     assert body == {"model": "m", "messages": HI, "stream": False, "truncate": False, "shift": False}
-    cutting = build("ollama", "o", {"truncate": True, "num_ctx": 8192, "keep_alive": "10m"}, "http://127.0.0.1:1")
+    cutting = build_provider("ollama", "o", {"truncate": True, "num_ctx": 8192, "keep_alive": "10m"}, "http://127.0.0.1:1")
     body, _ = sent(cutting, {"seed": 1, "stream": True})
     assert (body["truncate"], body["shift"], body["stream"], body["keep_alive"]) == (True, True, True, "10m")
     assert body["options"] == {"seed": 1, "num_ctx": 8192}
@@ -79,8 +79,8 @@ def test_nothing_is_cut_off_in_silence_unless_the_operator_says_so():
 
 @pytest.mark.parametrize("options", [{"num_ctx": 0}, {"num_ctx": "8k"}, {"keep_alive": True}, {"keep_alive": []}, {"truncate": "no"}])
 def test_an_option_that_it_could_not_take_is_refused(options: dict[str, Any]):
-    with pytest.raises(BadOption, match=next(iter(options))):
-        build("ollama", "o", options)
+    with pytest.raises(InvalidOption, match=next(iter(options))):
+        build_provider("ollama", "o", options)
 
 
 @pytest.mark.parametrize(
@@ -109,10 +109,10 @@ def test_efforts_are_levels_of_thinking(effort: str, think: Any, hints: list[str
 )
 def test_it_is_not_trusted_to_obey_unless_the_operator_says_so(word: str, said: Any, how: str, trusted_how: str, quoted: bool):
     raw = json.dumps({"model": "m", "messages": HI, word: said}).encode()
-    trusted = build("ollama", "o", {"guided": "enforced"}, "http://127.0.0.1:1")
+    trusted = build_provider("ollama", "o", {"guided": "enforced"}, "http://127.0.0.1:1")
     for provider, expected in ((OLLAMA, how), (trusted, trusted_how)):
-        guiding = prepare(provider, "openai_chat", raw).guiding
-        assert guiding is not None and (guiding.how, guiding.quoted, guiding.fields) == (expected, quoted, None)
+        guiding = prepare(provider, "openai_chat", raw).constraint_plan
+        assert guiding is not None and (guiding.enforcement, guiding.is_json_string, guiding.fields) == (expected, quoted, None)
 
 
 def test_a_schema_of_anything_is_refused_for_its_format_is_an_object():
@@ -123,7 +123,7 @@ def test_a_schema_of_anything_is_refused_for_its_format_is_an_object():
 def test_a_constraint_that_was_let_go_is_reported_once_and_looked_at_by_nobody():
     raw = json.dumps({"model": "m", "messages": HI, "guided_grammar": 'root ::= "a"'}).encode()
     prepared = prepare(OLLAMA, "openai_chat", raw, drop=True)
-    assert (prepared.dropped, prepared.guiding) == (["guided_grammar"], None)
+    assert (prepared.dropped, prepared.constraint_plan) == (["guided_grammar"], None)
 
 
 def test_tools_beside_a_constraint_are_refused():
@@ -246,8 +246,8 @@ def test_a_raw_prompt_goes_to_its_completions():
 @pytest.mark.parametrize(
     ("status", "body", "kind"),
     [
-        (400, b'{"error":"registry.ollama.ai/library/x does not support tools"}', Refused),
-        (404, b'{"error":"model \'x\' not found"}', Missing),
+        (400, b'{"error":"registry.ollama.ai/library/x does not support tools"}', UpstreamRejected),
+        (404, b'{"error":"model \'x\' not found"}', UpstreamNotFound),
         (503, b'{"error":"server busy, please try again.  maximum pending requests exceeded"}', Overloaded),
     ],
 )
@@ -272,7 +272,7 @@ regexes = st.recursive(
 @given(regexes, st.lists(st.text('abfxZ09_ é-./]^"\\\n', max_size=5), min_size=10, max_size=40))
 def test_what_a_regex_became_matches_the_same_texts_but_those_with_something_to_escape(regex: str, texts: list[str]):
     """And has no shorthand, which llama.cpp takes for a letter."""
-    pattern = as_pattern(regex)
+    pattern = to_schema_pattern(regex)
     assert pattern.startswith("^(") and pattern.endswith(")$") and not re.search(r"\\[^x]", pattern)
     for text in texts:
         plain = json.dumps(text, ensure_ascii=False) == f'"{text}"'
@@ -282,9 +282,11 @@ def test_what_a_regex_became_matches_the_same_texts_but_those_with_something_to_
 @pytest.mark.parametrize("regex", ['"a"', r"\\", r"a\n", "(?=a)b", r"(a)\1", r"\bword\b", "(?i)a", ""])
 def test_a_regex_that_it_cannot_say_is_refused(regex: str):
     with pytest.raises(Unsupported):
-        as_pattern(regex)
+        to_schema_pattern(regex)
 
 
 def test_a_choice_is_a_schema_of_its_options_and_is_answered_in_quotes():
-    guiding = prepare(OLLAMA, "openai_chat", json.dumps({"model": "m", "messages": HI, "guided_choice": ['say "a"']}).encode()).guiding
-    assert guiding is not None and guiding.quoted and guiding.output == guided.Choice(('say "a"',))
+    guiding = prepare(
+        OLLAMA, "openai_chat", json.dumps({"model": "m", "messages": HI, "guided_choice": ['say "a"']}).encode()
+    ).constraint_plan
+    assert guiding is not None and guiding.is_json_string and guiding.output == structured_output.Choice(('say "a"',))

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from providers.chat import ChatResponse, Choice, Reasoning, Text, ToolCall, Usage
+from providers.canonical.chat import ChatResponse, Choice, Reasoning, Text, ToolCall, Usage
+from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated, UpstreamFailed
+from providers.canonical.events import assemble_response
 from providers.dialects.ollama_chat import OllamaChat
-from providers.dialects.ollama_chat.lines import Lines
-from providers.errors import CutShort, Failed, Garbled
-from providers.events import fold
+from providers.dialects.ollama_chat.ndjson import NdjsonLines
 
 OLLAMA = OllamaChat()
 
@@ -22,9 +22,9 @@ END = line({}, done=True, done_reason="stop", prompt_eval_count=20, eval_count=9
 
 
 def read(*lines: dict[str, Any]) -> ChatResponse:
-    reader = OLLAMA.reader()
+    reader = OLLAMA.stream_reader()
     raw = b"".join(json.dumps(each).encode() + b"\n" for each in lines)
-    return fold([*reader.feed(raw), *reader.end()])
+    return assemble_response([*reader.feed(raw), *reader.finish()])
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_arguments_are_said_as_they_were_written():
 )
 def test_its_words_for_an_end_are_openais_or_told_beside_them(reason: str | None, finish: str, told: str | None):
     choice = read(line({"content": "x"}, done=True, done_reason=reason)).choices[0]
-    assert (choice.finish_reason, choice.told) == (finish, told)
+    assert (choice.finish_reason, choice.upstream_finish_reason) == (finish, told)
 
 
 def test_logprobs_are_told_with_all_the_fields_that_clients_want():
@@ -82,28 +82,28 @@ def test_logprobs_are_told_with_all_the_fields_that_clients_want():
 
 
 def test_an_error_in_the_stream_comes_after_what_was_said_before_it():
-    reader = OLLAMA.reader()
+    reader = OLLAMA.stream_reader()
     events = iter(reader.feed(json.dumps(line({"content": "Once"})).encode() + b'\n{"error":"llama runner process has terminated"}\n'))
-    assert fold([next(events) for _ in range(3)]).choices[0].parts == (Text("Once"),)
-    with pytest.raises(Failed, match="has terminated"):
+    assert assemble_response([next(events) for _ in range(3)]).choices[0].parts == (Text("Once"),)
+    with pytest.raises(UpstreamFailed, match="has terminated"):
         next(events)
-    with pytest.raises(Failed, match="has terminated"):
+    with pytest.raises(UpstreamFailed, match="has terminated"):
         OLLAMA.read_response(b'{"error":"llama runner process has terminated"}')
 
 
 def test_an_answer_that_is_not_done_was_cut_off():
-    with pytest.raises(CutShort):
+    with pytest.raises(StreamTruncated):
         read(line({"content": "Once upon"}))
-    reader = OLLAMA.reader()
+    reader = OLLAMA.stream_reader()
     list(reader.feed(json.dumps(line({"content": "Once"})).encode() + b"\n" + json.dumps(END).encode()[:-9]))
-    with pytest.raises(CutShort):
-        list(reader.end())
+    with pytest.raises(StreamTruncated):
+        list(reader.finish())
 
 
 def test_a_last_line_without_its_end_is_a_line():
-    reader = OLLAMA.reader()
-    events = [*reader.feed(json.dumps(line({"content": "Hi."})).encode() + b"\n" + json.dumps(END).encode()), *reader.end()]
-    assert fold(events).choices[0].finish_reason == "stop" and reader.done
+    reader = OLLAMA.stream_reader()
+    events = [*reader.feed(json.dumps(line({"content": "Hi."})).encode() + b"\n" + json.dumps(END).encode()), *reader.finish()]
+    assert assemble_response(events).choices[0].finish_reason == "stop" and reader.done
 
 
 def test_what_follows_the_end_is_passed_over():
@@ -117,12 +117,12 @@ def test_half_a_surrogate_pair_costs_no_answer():
 
 @pytest.mark.parametrize("raw", [b"not json", b"[]", b'{"message": 3}', b'{"message": {"tool_calls": [{}]}}'])
 def test_what_is_no_answer_is_garbled(raw: bytes):
-    with pytest.raises(Garbled):
+    with pytest.raises(InvalidUpstreamResponse):
         OLLAMA.read_response(raw)
 
 
 def test_a_line_without_end_does_not_fill_our_memory():
-    lines = Lines(limit_bytes=10)
+    lines = NdjsonLines(limit_bytes=10)
     lines.feed(b"0123456789")
-    with pytest.raises(Garbled):
+    with pytest.raises(InvalidUpstreamResponse):
         lines.feed(b"0")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from providers.canonical.errors import InvalidRequest
 from providers.dialects.openai_chat import OpenAIChat
-from providers.errors import Malformed
 from tests.laws.chats import bounded
 
 ASK: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
@@ -79,7 +79,7 @@ WRONG = [(field, value) for field, (_, wrong) in DOCUMENTED.items() for value in
 
 
 def opened(body: Any) -> Any:
-    return OpenAIChat().open(json.dumps(body).encode())
+    return OpenAIChat().parse_request(json.dumps(body).encode())
 
 
 @pytest.mark.parametrize(("field", "value"), RIGHT, ids=repr)
@@ -90,7 +90,7 @@ def test_a_documented_field_is_accepted_and_kept(field: str, value: Any) -> None
 
 @pytest.mark.parametrize(("field", "value"), WRONG, ids=repr)
 def test_a_wrong_type_is_refused_by_its_path(field: str, value: Any) -> None:
-    with pytest.raises(Malformed) as refused:
+    with pytest.raises(InvalidRequest) as refused:
         opened({**ASK, field: value})
     named = "episode_id" if value == "" else field
     assert refused.value.param is not None
@@ -149,7 +149,7 @@ FAULTS: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("messages", "path"), FAULTS, ids=str)
 def test_a_fault_in_a_message_is_told_with_its_place(messages: Any, path: str) -> None:
-    with pytest.raises(Malformed) as refused:
+    with pytest.raises(InvalidRequest) as refused:
         opened({"model": "m", "messages": messages})
     assert refused.value.param == path
 
@@ -171,7 +171,7 @@ def test_unknown_fields_pass_byte_for_byte(fields: dict[str, Any], escaped: bool
         + b"".join(f", {json.dumps(key)}: {value}".encode("utf-8", "replace") for key, value in unknown.items())
         + b"}"
     )
-    body = OpenAIChat().open(raw).body
+    body = OpenAIChat().parse_request(raw).body
     for key, value in unknown.items():
         assert bytes(body[key]) == value.encode("utf-8", "replace")
     assert json.loads(body.write()) == json.loads(raw)
@@ -180,8 +180,8 @@ def test_unknown_fields_pass_byte_for_byte(fields: dict[str, Any], escaped: bool
 @bounded
 @given(st.one_of(st.binary(max_size=40), values.map(lambda value: json.dumps(value).encode())))
 def test_what_is_no_ask_is_malformed(raw: bytes) -> None:
-    with pytest.raises(Malformed):
-        OpenAIChat().open(raw)
+    with pytest.raises(InvalidRequest):
+        OpenAIChat().parse_request(raw)
 
 
 @pytest.mark.parametrize(
@@ -199,8 +199,8 @@ def test_what_is_no_ask_is_malformed(raw: bytes) -> None:
     ids=range(8),
 )
 def test_malformed_says_where(raw: bytes, message: str) -> None:
-    with pytest.raises(Malformed) as refused:
-        OpenAIChat().open(raw)
+    with pytest.raises(InvalidRequest) as refused:
+        OpenAIChat().parse_request(raw)
     assert message in refused.value.message
 
 
@@ -213,12 +213,12 @@ def test_what_the_road_needs_is_read() -> None:
 
 
 def test_stream_options_are_refused_where_nothing_is_streamed() -> None:
-    with pytest.raises(Malformed, match="stream_options"):
+    with pytest.raises(InvalidRequest, match="stream_options"):
         opened({**ASK, "stream_options": {"include_usage": True}})
 
 
 def test_one_episode_in_two_words_is_one_and_two_are_refused() -> None:
     one = {"episode_id": "AB", "tensorzero::episode_id": "ab"}
     assert opened({**ASK, **one}).episode_id == "AB"
-    with pytest.raises(Malformed, match="two episodes"):
+    with pytest.raises(InvalidRequest, match="two episodes"):
         opened({**ASK, **one, "episode_id": "cd"})

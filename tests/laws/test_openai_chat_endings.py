@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.gateway.translate import Crossing, Unfolding, finished, written
-from providers.dialect import Stamp
+from app.gateway.response_translation.translate import ResponseStreamer, StreamTranslator, check_finished, write_response
+from providers.dialect import ResponseMeta
 from providers.dialects.openai_chat import OpenAIChat
 from tests.laws.chats import STAMP
 
@@ -31,17 +31,17 @@ def streamed(reason: str, calls: list[Any]) -> bytes:
     return b"".join(b"data: %b\n\n" % json.dumps(frame).encode() for frame in frames) + b"data: [DONE]\n\n"
 
 
-def reasons(reason: str, calls: list[Any], stamp: Stamp) -> set[str | None]:
+def reasons(reason: str, calls: list[Any], stamp: ResponseMeta) -> set[str | None]:
     """As it is told on every way from an engine to a caller of chat, and as it is recorded."""
-    edited = CHAT.edit(whole(reason, calls), stamp)
-    crossed = written(finished(CHAT.read_response(whole(reason, calls))), CHAT, stamp)
+    edited = CHAT.edit_response(whole(reason, calls), stamp)
+    crossed = write_response(check_finished(CHAT.read_response(whole(reason, calls))), CHAT, stamp)
     told = {edited.finish_reason, *(json.loads(each.raw)["choices"][0]["finish_reason"] for each in (edited, crossed))}
     for editor, raw in (
-        (CHAT.editor(stamp), streamed(reason, calls)),
-        (Crossing(CHAT, CHAT, stamp), streamed(reason, calls)),
-        (Unfolding(CHAT, CHAT, stamp), whole(reason, calls)),
+        (CHAT.stream_editor(stamp), streamed(reason, calls)),
+        (StreamTranslator(CHAT, CHAT, stamp), streamed(reason, calls)),
+        (ResponseStreamer(CHAT, CHAT, stamp), whole(reason, calls)),
     ):
-        frames = (editor.feed(raw) + editor.end()).removesuffix(b"data: [DONE]\n\n").split(b"\n\n")
+        frames = (editor.feed(raw) + editor.finish()).removesuffix(b"data: [DONE]\n\n").split(b"\n\n")
         ends = [json.loads(frame.removeprefix(b"data: "))["choices"][0]["finish_reason"] for frame in frames if frame]
         told |= {end for end in ends if end}
     return told
@@ -65,6 +65,6 @@ def test_a_choice_without_calls_beside_one_that_makes_some_has_stopped():
         {"index": 0, "message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"},
         {"index": 1, "message": {"role": "assistant", "content": None, "tool_calls": [CALL]}, "finish_reason": "stop"},
     ]
-    told = CHAT.edit(json.dumps({"choices": choices}).encode(), TGI)
+    told = CHAT.edit_response(json.dumps({"choices": choices}).encode(), TGI)
     assert [choice["finish_reason"] for choice in json.loads(told.raw)["choices"]] == ["stop", "tool_calls"]
     assert told.finish_reason == "stop"

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from providers.chat import Choice, Opaque, Part, Reasoning, Refusal, Seal, Text, ToolCall, Usage
+from providers.canonical.chat import Choice, Opaque, OpaqueState, Part, Reasoning, Refusal, Text, ToolCall, Usage
+from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated, UpstreamError, UpstreamFailed
+from providers.canonical.events import ChoiceFinished, Event, PartDelta, PartFinished, PartStarted, assemble_response
 from providers.dialects.openai_chat import OpenAIChat
-from providers.errors import CutShort, Failed, Garbled, UpstreamError
-from providers.events import Closed, Delta, Event, Finished, Opened, fold
 from tests.laws.chats import SILENT, STAMP, chunk, piece, told, usage
 
 DIALECT = OpenAIChat()
@@ -20,8 +20,8 @@ def wire(chunks: list[Any]) -> bytes:
 
 
 def streamed(chunks: list[Any]) -> list[Event]:
-    reader = DIALECT.reader()
-    return [*reader.feed(wire(chunks)), *reader.end()]
+    reader = DIALECT.stream_reader()
+    return [*reader.feed(wire(chunks)), *reader.finish()]
 
 
 def whole(message: Any, finish_reason: str = "stop", **more: Any) -> Choice:
@@ -41,11 +41,11 @@ MESSAGES: list[tuple[dict[str, Any], tuple[Part, ...]]] = [
     ({"tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "f", "input": "x"}}]}, (ToolCall("a", "f", "x", custom=True),)),
     (
         {"tool_calls": [{"id": "a", "function": {"name": "f"}, "extra_content": {"google": {"thought_signature": "s"}}}]},
-        (ToolCall("a", "f", "", seal=Seal("gemini", "s")),),
+        (ToolCall("a", "f", "", opaque_state=OpaqueState("gemini", "s")),),
     ),
     (
         {"reasoning": "hm", "reasoning_details": [{"type": "reasoning.text", "text": "hm", "signature": "s", "format": "x", "index": 0}]},
-        (Reasoning("hm", Seal("openai_chat", '{"type":"reasoning.text","signature":"s","format":"x","index":0}')),),
+        (Reasoning("hm", OpaqueState("openai_chat", '{"type":"reasoning.text","signature":"s","format":"x","index":0}')),),
     ),
     (
         {"content": "Hi", "reasoning_details": [{"type": "reasoning.encrypted", "data": "s", "id": "r1"}]},
@@ -53,7 +53,7 @@ MESSAGES: list[tuple[dict[str, Any], tuple[Part, ...]]] = [
     ),
     (
         {"content": "Hi", "reasoning_details": [{"type": "reasoning.summary", "summary": "s"}]},
-        (Reasoning("s", Seal("openai_chat", '{"type":"reasoning.summary"}')), Text("Hi")),
+        (Reasoning("s", OpaqueState("openai_chat", '{"type":"reasoning.summary"}')), Text("Hi")),
     ),
     ({"content": "Hi", "reasoning_details": "no list", "annotations": {}}, (Text("Hi"),)),
 ]
@@ -71,7 +71,7 @@ STREAMED = [(message, parts) for message, parts in MESSAGES if not any(getattr(p
 def test_an_odd_delta_is_understood_as_the_message_is(message: dict[str, Any], parts: tuple[Part, ...]) -> None:
     calls = [{**call, "index": at} for at, call in enumerate(message.get("tool_calls", ()))]
     delta = {**message, "tool_calls": calls} if calls else message
-    read = fold(streamed([chunk([piece(**delta)]), chunk([piece(0, "stop")])])).choices[0].parts
+    read = assemble_response(streamed([chunk([piece(**delta)]), chunk([piece(0, "stop")])])).choices[0].parts
     assert sorted(read, key=repr) == sorted(parts, key=repr)
 
 
@@ -91,21 +91,21 @@ def test_an_odd_delta_is_understood_as_the_message_is(message: dict[str, Any], p
 )
 def test_endings_are_told_in_openais_words(finish_reason: str, more: dict[str, Any], ending: tuple[str, str | None, str | None]) -> None:
     choice = whole({"content": "Hi"}, finish_reason, **more)
-    assert (choice.finish_reason, choice.told, choice.stop_sequence) == ending
+    assert (choice.finish_reason, choice.upstream_finish_reason, choice.stop_sequence) == ending
     finished = streamed([chunk([{**piece(0, finish_reason, content="Hi"), **more}])])[-1]
-    assert finished == Finished(0, *ending)
+    assert finished == ChoiceFinished(0, *ending)
 
 
 @pytest.mark.parametrize("reason", ["error", "abort", "parse_error"])
 def test_an_ending_that_is_a_failure_is_one(reason: str) -> None:
-    with pytest.raises(Failed, match=reason):
+    with pytest.raises(UpstreamFailed, match=reason):
         whole({"content": "Hi"}, reason)
 
 
 def test_a_call_without_an_id_gets_one() -> None:
     (call,) = whole({"tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}).parts
     (legacy,) = whole({"function_call": {"name": "f", "arguments": "{}"}}, "function_call").parts
-    (delta,) = fold(streamed([chunk([piece(0, "tool_calls", tool_calls=[{"function": {"name": "f"}}])])])).choices[0].parts
+    (delta,) = assemble_response(streamed([chunk([piece(0, "tool_calls", tool_calls=[{"function": {"name": "f"}}])])])).choices[0].parts
     for each in (call, legacy, delta):
         assert isinstance(each, ToolCall)
         assert each.name == "f"
@@ -118,7 +118,7 @@ def test_whole_calls_that_share_an_index_are_two() -> None:
         return piece(tool_calls=[{"index": 0, "id": id, "function": {"name": "f", "arguments": '{"a":1}'}}])
 
     events = streamed([chunk([call("a")]), chunk([call("b")]), chunk([piece(0, "tool_calls")])])
-    assert fold(events).choices[0].parts == (ToolCall("a", "f", '{"a":1}'), ToolCall("b", "f", '{"a":1}'))
+    assert assemble_response(events).choices[0].parts == (ToolCall("a", "f", '{"a":1}'), ToolCall("b", "f", '{"a":1}'))
 
 
 def test_every_part_is_closed_once_before_its_choice_finishes() -> None:
@@ -134,50 +134,50 @@ def test_every_part_is_closed_once_before_its_choice_finishes() -> None:
         chunk([call(0, None, "1}")]),
         chunk([piece(0, "tool_calls")]),
     ]
-    events = [event for event in streamed(chunks) if isinstance(event, Opened | Closed | Finished)]
+    events = [event for event in streamed(chunks) if isinstance(event, PartStarted | PartFinished | ChoiceFinished)]
     shown = [(type(event).__name__, getattr(event, "index", None)) for event in events]
     assert shown == [
-        *[("Opened", 0), ("Closed", 0), ("Opened", 1), ("Closed", 1)],
-        *[("Opened", 2), ("Opened", 3), ("Closed", 3), ("Opened", 4)],
-        *[("Closed", 2), ("Closed", 4), ("Finished", None)],
+        *[("PartStarted", 0), ("PartFinished", 0), ("PartStarted", 1), ("PartFinished", 1)],
+        *[("PartStarted", 2), ("PartStarted", 3), ("PartFinished", 3), ("PartStarted", 4)],
+        *[("PartFinished", 2), ("PartFinished", 4), ("ChoiceFinished", None)],
     ]
 
 
 def test_a_call_that_goes_on_after_its_end_is_garbled() -> None:
     calls = [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}, {"index": 1, "id": "b", "function": {"name": "g"}}]
     chunks = [chunk([piece(tool_calls=calls)]), chunk([piece(tool_calls=[{"index": 0, "function": {"arguments": "{}"}}])])]
-    with pytest.raises(Garbled):
+    with pytest.raises(InvalidUpstreamResponse):
         streamed(chunks)
 
 
 def test_what_follows_a_finished_choice_is_passed_over() -> None:
     chunks = [chunk([piece(0, "stop", content="Hi")]), chunk([piece(0, "length", content="!")], usage=usage())]
-    answer = fold(streamed(chunks))
+    answer = assemble_response(streamed(chunks))
     assert answer.choices == (Choice((Text("Hi"),), "stop"),)
     assert answer.usage == Usage(3, 4)
 
 
 def test_events_before_a_failure_are_given() -> None:
-    reader = DIALECT.reader()
+    reader = DIALECT.stream_reader()
     events: list[Event] = []
     with pytest.raises(UpstreamError, match="no memory"):
         for event in reader.feed(wire([chunk([piece(content="Hi")]), {"error": {"message": "no memory", "code": 500}}])):
             events.append(event)
-    assert Delta(0, 0, "Hi") in events
+    assert PartDelta(0, 0, "Hi") in events
 
 
 @pytest.mark.parametrize("data", [b"{}", b"null", b"[]", b'{"choices":[1]}', b'{"choices":[{"delta":{"content":1}}]}', b"hello"])
 def test_what_is_no_chunk_is_garbled(data: bytes) -> None:
-    with pytest.raises(Garbled):
-        list(DIALECT.reader().feed(b"data: " + data + b"\n\n"))
+    with pytest.raises(InvalidUpstreamResponse):
+        list(DIALECT.stream_reader().feed(b"data: " + data + b"\n\n"))
 
 
 def test_a_stream_that_is_not_finished_was_cut_short() -> None:
-    reader = DIALECT.reader()
+    reader = DIALECT.stream_reader()
     list(reader.feed(wire([chunk([piece(content="Hi")])]) + b"data: [DONE]\n\n"))
     assert reader.done
-    with pytest.raises(CutShort):
-        list(reader.end())
+    with pytest.raises(StreamTruncated):
+        list(reader.finish())
 
 
 # Usage, wherever it is told.
@@ -186,9 +186,9 @@ GROQ = {"id": "x", "usage": usage()}
 
 def test_groqs_older_streams_tell_usage_elsewhere() -> None:
     chunks = [chunk([piece(content="Hi")]), chunk([piece(0, "stop")], x_groq=GROQ)]
-    assert fold(streamed(chunks)).usage == Usage(3, 4)
-    editor = DIALECT.editor(STAMP)
-    frames = told(editor.feed(wire(chunks)) + editor.end())
+    assert assemble_response(streamed(chunks)).usage == Usage(3, 4)
+    editor = DIALECT.stream_editor(STAMP)
+    frames = told(editor.feed(wire(chunks)) + editor.finish())
     assert editor.usage == Usage(3, 4)
     assert frames[-1]["usage"] == usage()
     assert frames[-1]["x_groq"] == GROQ
@@ -206,7 +206,7 @@ def test_groqs_older_streams_tell_usage_elsewhere() -> None:
 )
 def test_details_of_usage_are_read_in_every_word(details: dict[str, Any], read: Usage) -> None:
     raw = json.dumps({"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}], "usage": {**usage(), **details}}).encode()
-    assert DIALECT.read_response(raw).usage == DIALECT.edit(raw, STAMP).usage == read
+    assert DIALECT.read_response(raw).usage == DIALECT.edit_response(raw, STAMP).usage == read
 
 
 # What engines call a text completion on a chat's road.
@@ -222,9 +222,9 @@ COMPLETION = [
 
 @pytest.mark.parametrize("chunks", [MINI_SGLANG, COMPLETION], ids=["mini_sglang", "completion"])
 def test_a_text_completion_on_a_chats_road_is_a_chat_to_the_caller(chunks: list[dict[str, Any]]) -> None:
-    assert fold(streamed(chunks)).choices == (Choice((Text("Code flows"),), "stop"),)
-    editor = DIALECT.editor(SILENT)
-    frames = told(editor.feed(wire(chunks)) + editor.end())
+    assert assemble_response(streamed(chunks)).choices == (Choice((Text("Code flows"),), "stop"),)
+    editor = DIALECT.stream_editor(SILENT)
+    frames = told(editor.feed(wire(chunks)) + editor.finish())
     assert {(each["id"], each["object"], each["model"]) for each in frames} == {(STAMP.id, "chat.completion.chunk", STAMP.model)}
     assert all(isinstance(each["created"], int) for each in frames)
     assert not any("text" in choice for each in frames for choice in each["choices"])
@@ -234,7 +234,7 @@ def test_a_text_completion_on_a_chats_road_is_a_chat_to_the_caller(chunks: list[
 
 def test_a_whole_text_completion_is_a_chat_to_the_caller() -> None:
     raw = b'{"object":"text_completion","choices":[{"index":0,"text":"Code","finish_reason":"stop"}]}'
-    edited = json.loads(DIALECT.edit(raw, STAMP).raw)
+    edited = json.loads(DIALECT.edit_response(raw, STAMP).raw)
     assert edited["object"] == "chat.completion"
     assert edited["choices"] == [{"index": 0, "message": {"role": "assistant", "content": "Code"}, "finish_reason": "stop"}]
     assert DIALECT.read_response(raw).choices == (Choice((Text("Code"),), "stop"),)

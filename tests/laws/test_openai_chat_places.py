@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from providers.chat import ChatRequest, ChatResponse
-from providers.dialect import Concessions
+from providers.canonical.chat import ChatRequest, ChatResponse
+from providers.dialect import DropPolicy
 from providers.dialects.catalogue import CHAT_DIALECTS
 from providers.dialects.openai_chat import OpenAIChat
 from tests.laws.chats import STAMP, bounded, chat_requests, woven_answers
@@ -20,8 +20,8 @@ STEP = re.compile(r"\[(\d+)\]|\.?([^.\[]+)")
 
 def names(body: Any, dialect: str) -> list[str]:
     """What is not said in another dialect, all of which the caller lets go."""
-    ask = DIALECT.open(json.dumps(body).encode())
-    concessions = Concessions(lambda field: True, DIALECT.words, "an engine", functools.partial(DIALECT.place, ask.body))
+    ask = DIALECT.parse_request(json.dumps(body).encode())
+    concessions = DropPolicy(lambda field: True, DIALECT.field_names, "an engine", functools.partial(DIALECT.caller_path, ask.body))
     CHAT_DIALECTS[dialect].write_request(DIALECT.read_request(ask.body), concessions)
     return concessions.dropped
 
@@ -39,7 +39,7 @@ def at(body: Any, path: str) -> Any:
 @given(chat_requests(), woven_answers)
 def test_a_place_in_the_messages_is_one_in_the_callers_json(dialect: str, chat: ChatRequest, answer: ChatResponse) -> None:
     """The answer's choices follow as a client gives them back."""
-    body = json.loads(DIALECT.write_request(chat, Concessions(lambda field: False, {}, "")).write())
+    body = json.loads(DIALECT.write_request(chat, DropPolicy(lambda field: False, {}, "")).write())
     if "messages" not in body:
         return
     body["messages"] += [each["message"] for each in json.loads(DIALECT.write_response(answer, STAMP))["choices"]]
@@ -87,5 +87,5 @@ def test_what_is_not_said_is_named_as_the_caller_knows_it(messages: list[Any], n
 
 @pytest.mark.parametrize("path", ["messages[9]", "messages[9].content[0]", "messages[0].content[7]", "messages[1].content[7]", "tools[0]"])
 def test_a_path_into_what_is_not_there_stays_as_it_is(path: str) -> None:
-    body = DIALECT.open(json.dumps({"model": "m", "messages": RESULTS}).encode()).body
-    assert DIALECT.place(body, path) == path
+    body = DIALECT.parse_request(json.dumps({"model": "m", "messages": RESULTS}).encode()).body
+    assert DIALECT.caller_path(body, path) == path

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from msgspec import Raw
 
-from providers import guided
-from providers.carrier import carry
-from providers.chat import (
+from providers import structured_output
+from providers.canonical.carrier import encode_carrier
+from providers.canonical.chat import (
     ChatRequest,
     Citation,
     Content,
@@ -19,8 +19,8 @@ from providers.chat import (
     Inline,
     Message,
     Opaque,
+    OpaqueState,
     Reasoning,
-    Seal,
     Text,
     Thinking,
     Tool,
@@ -30,26 +30,26 @@ from providers.chat import (
     Uploaded,
     Url,
 )
-from providers.dialect import Concessions
+from providers.canonical.errors import InvalidRequest, Unsupported
+from providers.canonical.raw_json import Body
+from providers.dialect import DropPolicy
 from providers.dialects.openai_chat import OpenAIChat
-from providers.errors import Malformed, Unsupported
-from providers.wire import Body
 from tests.laws.chats import bounded, chat_requests
 
 DIALECT = OpenAIChat()
 CALL = ToolCall("a", "f", "{}")
 
 
-def strict() -> Concessions:
-    return Concessions(lambda field: False, {}, "an engine")
+def strict() -> DropPolicy:
+    return DropPolicy(lambda field: False, {}, "an engine")
 
 
-def lax() -> Concessions:
-    return Concessions(lambda field: True, {}, "an engine")
+def lax() -> DropPolicy:
+    return DropPolicy(lambda field: True, {}, "an engine")
 
 
 def read(body: dict[str, Any]) -> ChatRequest:
-    ask = DIALECT.open(json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}], **body}).encode())
+    ask = DIALECT.parse_request(json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}], **body}).encode())
     return DIALECT.read_request(ask.body)
 
 
@@ -57,7 +57,7 @@ def said(*parts: Content, role: Any = "user", origin: str = "anthropic_messages"
     return ChatRequest(origin, "m", (Message(role, parts),))
 
 
-def written(chat: ChatRequest, concessions: Concessions | None = None) -> Any:
+def written(chat: ChatRequest, concessions: DropPolicy | None = None) -> Any:
     return json.loads(DIALECT.write_request(chat, concessions or strict()).write())
 
 
@@ -66,7 +66,7 @@ def written(chat: ChatRequest, concessions: Concessions | None = None) -> Any:
 def test_chat_can_repeat_what_it_can_say(chat: ChatRequest) -> None:
     concessions = strict()
     raw = DIALECT.write_request(chat, concessions).write()
-    assert DIALECT.read_request(DIALECT.open(raw).body) == chat
+    assert DIALECT.read_request(DIALECT.parse_request(raw).body) == chat
     assert concessions.dropped == []
 
 
@@ -117,9 +117,9 @@ HINTS: list[tuple[ChatRequest, str]] = [
     (ChatRequest("openai_responses", "m", (Message("assistant", (CALL,), extra={"parsed": Raw(b"1")}),)), "messages[0].parsed"),
     (said(Reasoning("a"), Text("So: "), role="assistant"), "prefill"),
     (said(ToolResult("a", (Text("no"),), is_error=True)), "messages[0].content[0].is_error"),
-    (said(Reasoning("hm", Seal("anthropic_messages", "s")), role="assistant"), "reasoning.seal"),
-    (said(Reasoning("", Seal("anthropic_messages", "s")), Text("a"), role="assistant", origin="openai_responses"), "reasoning.seal"),
-    (said(ToolCall("a", "f", "{}", seal=Seal("gemini", "s")), role="assistant"), "reasoning.seal"),
+    (said(Reasoning("hm", OpaqueState("anthropic_messages", "s")), role="assistant"), "reasoning.seal"),
+    (said(Reasoning("", OpaqueState("anthropic_messages", "s")), Text("a"), role="assistant", origin="openai_responses"), "reasoning.seal"),
+    (said(ToolCall("a", "f", "{}", opaque_state=OpaqueState("gemini", "s")), role="assistant"), "reasoning.seal"),
     (said(Opaque("anthropic_messages", Raw(b'{"type":"redacted_thinking","data":"x"}')), role="assistant"), "reasoning.seal"),
     (said(CALL, Text("a", (Citation("anthropic_messages", Raw(b"{}")),)), role="assistant"), "messages[0].content[1].citations"),
     (ChatRequest("anthropic_messages", "m", thinking=Thinking(budget_tokens=4000)), "thinking.budget_tokens"),
@@ -183,7 +183,7 @@ def test_engines_words_go_to_engines_whoever_says_them() -> None:
 
 
 def test_a_schema_of_another_dialect_is_strict_and_has_a_name() -> None:
-    body = written(ChatRequest("anthropic_messages", "m", output=guided.JsonSchema(Raw(b"{}"))))
+    body = written(ChatRequest("anthropic_messages", "m", output=structured_output.JsonSchema(Raw(b"{}"))))
     assert body["response_format"] == {"type": "json_schema", "json_schema": {"name": "answer", "schema": {}, "strict": True}}
 
 
@@ -191,19 +191,19 @@ def test_a_schema_of_another_dialect_is_strict_and_has_a_name() -> None:
 @pytest.mark.parametrize(
     ("body", "output"),
     [
-        ({"guided_json": {"type": "object"}}, guided.JsonSchema(Raw(b'{"type":"object"}'))),
-        ({"guided_regex": "a+"}, guided.Regex("a+")),
-        ({"structured_outputs": {"choice": ["a", "b"]}}, guided.Choice(("a", "b"))),
+        ({"guided_json": {"type": "object"}}, structured_output.JsonSchema(Raw(b'{"type":"object"}'))),
+        ({"guided_regex": "a+"}, structured_output.Regex("a+")),
+        ({"structured_outputs": {"choice": ["a", "b"]}}, structured_output.Choice(("a", "b"))),
         ({"response_format": {"type": "text"}}, None),
-        ({"response_format": {"type": "json_object"}}, guided.JsonObject()),
-        ({"response_format": {"type": "json_object", "schema": {}}}, guided.JsonSchema(Raw(b"{}"))),
-        ({"response_format": {"type": "json", "value": {}}}, guided.JsonSchema(Raw(b"{}"))),
-        ({"response_format": {"type": "regex_schema", "regex_schema": "a"}}, guided.Regex("a")),
-        ({"response_format": {"type": "regex", "value": "a"}}, guided.Regex("a")),
+        ({"response_format": {"type": "json_object"}}, structured_output.JsonObject()),
+        ({"response_format": {"type": "json_object", "schema": {}}}, structured_output.JsonSchema(Raw(b"{}"))),
+        ({"response_format": {"type": "json", "value": {}}}, structured_output.JsonSchema(Raw(b"{}"))),
+        ({"response_format": {"type": "regex_schema", "regex_schema": "a"}}, structured_output.Regex("a")),
+        ({"response_format": {"type": "regex", "value": "a"}}, structured_output.Regex("a")),
     ],
     ids=[str(at) for at in range(9)],
 )
-def test_every_word_for_an_output_means_it(body: dict[str, Any], output: guided.Output | None) -> None:
+def test_every_word_for_an_output_means_it(body: dict[str, Any], output: structured_output.OutputFormat | None) -> None:
     assert read(body).output == output
 
 
@@ -266,8 +266,10 @@ def test_an_answer_given_back_as_the_client_dumped_it_says_what_it_said() -> Non
 
 
 def test_what_was_sealed_elsewhere_comes_back_as_its_minter_made_it() -> None:
-    seal = Seal("anthropic_messages", "sig")
-    details = [{"type": "reasoning.text", "text": "hm", "signature": carry(seal, through="openai_chat"), "index": 0, "at": 0}]
+    seal = OpaqueState("anthropic_messages", "sig")
+    details = [
+        {"type": "reasoning.text", "text": "hm", "signature": encode_carrier(seal, caller_dialect="openai_chat"), "index": 0, "at": 0}
+    ]
     message = {"role": "assistant", "content": "Hi", "reasoning_content": "hm", "reasoning_details": details}
     assert read({"messages": [message]}).messages[0].parts == (Reasoning("hm", seal), Text("Hi"))
 
@@ -288,7 +290,7 @@ MEANINGLESS: list[tuple[dict[str, Any], str | None]] = [
 
 @pytest.mark.parametrize(("body", "param"), MEANINGLESS, ids=str)
 def test_what_cannot_be_understood_is_malformed_by_its_path(body: dict[str, Any], param: str | None) -> None:
-    with pytest.raises(Malformed) as refused:
+    with pytest.raises(InvalidRequest) as refused:
         read(body)
     assert refused.value.param == param
 
@@ -296,18 +298,18 @@ def test_what_cannot_be_understood_is_malformed_by_its_path(body: dict[str, Any]
 # Raw prompts.
 def test_a_prompt_in_place_of_messages_is_a_text_to_go_on_with() -> None:
     for messages in (b"", b'"messages":[],', b'"messages":null,'):
-        ask = DIALECT.open(b'{"model":"m",' + messages + b'"prompt":"Once"}')
+        ask = DIALECT.parse_request(b'{"model":"m",' + messages + b'"prompt":"Once"}')
         assert ask.raw_prompt
         assert "messages" not in ask.body
         assert DIALECT.read_request(ask.body) == ChatRequest("openai_chat", "m", prompt="Once")
 
 
 def test_a_string_for_messages_is_what_a_user_said_unless_it_is_not_to_be_processed() -> None:
-    ask = DIALECT.open(b'{"model":"m","messages":"Hi","do_preprocess":true}')
+    ask = DIALECT.parse_request(b'{"model":"m","messages":"Hi","do_preprocess":true}')
     assert not ask.raw_prompt
     assert json.loads(ask.body.write()) == {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
     assert DIALECT.read_request(ask.body).messages == (Message("user", (Text("Hi"),)),)
-    raw = DIALECT.open(b'{"model":"m","messages":"Hi","do_preprocess":false}')
+    raw = DIALECT.parse_request(b'{"model":"m","messages":"Hi","do_preprocess":false}')
     assert raw.raw_prompt
     assert json.loads(raw.body.write()) == {"model": "m", "prompt": "Hi"}
 
@@ -325,16 +327,16 @@ def test_a_string_for_messages_is_what_a_user_said_unless_it_is_not_to_be_proces
     ids=str,
 )
 def test_what_is_asked_is_said_once(fields: dict[str, Any], param: str) -> None:
-    with pytest.raises(Malformed) as refused:
-        DIALECT.open(json.dumps({"model": "m", **fields}).encode())
+    with pytest.raises(InvalidRequest) as refused:
+        DIALECT.parse_request(json.dumps({"model": "m", **fields}).encode())
     assert refused.value.param == param
 
 
 @pytest.mark.parametrize("tell_usage", [True, False])
 def test_a_request_is_made_one_for_a_stream_or_for_a_whole_answer(tell_usage: bool) -> None:
     body = Body(model="m", stream=Raw(b"false"), stream_options=Raw(b'{"x":1}'))
-    DIALECT.prepare(body, True, tell_usage=tell_usage)
+    DIALECT.prepare_upstream_body(body, True, tell_usage=tell_usage)
     told = {"stream_options": {"x": 1, "include_usage": True}} if tell_usage else {}
     assert json.loads(body.write()) == {"model": "m", "stream": True, **told}
-    DIALECT.prepare(body, False, tell_usage=tell_usage)
+    DIALECT.prepare_upstream_body(body, False, tell_usage=tell_usage)
     assert body == {"model": "m"}

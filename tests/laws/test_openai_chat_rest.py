@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from providers.chat import ChatRequest, Citation, Text, Thinking, Tool, ToolChoice
-from providers.dialect import Concessions
+from providers.canonical.chat import ChatRequest, Citation, Text, Thinking, Tool, ToolChoice
+from providers.canonical.errors import InvalidRequest, Unsupported
+from providers.canonical.events import ChoiceFinished, PartDelta, PartFinished, PartStarted
+from providers.dialect import DropPolicy
 from providers.dialects.catalogue import CHAT_DIALECTS
 from providers.dialects.openai_chat import OpenAIChat
-from providers.errors import Malformed, Unsupported
-from providers.events import Closed, Delta, Finished, Opened
 from tests.laws.chats import STAMP
 
 DIALECT = OpenAIChat()
@@ -24,8 +24,8 @@ CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{
 
 
 def crossed(said: dict[str, Any], dialect: str, *, lets_go: bool = False) -> tuple[dict[str, Any], list[str]]:
-    body = DIALECT.open(json.dumps({"model": "m", "messages": HI, **said}).encode()).body
-    concessions = Concessions(lambda field: lets_go, DIALECT.words, "an engine", functools.partial(DIALECT.place, body))
+    body = DIALECT.parse_request(json.dumps({"model": "m", "messages": HI, **said}).encode()).body
+    concessions = DropPolicy(lambda field: lets_go, DIALECT.field_names, "an engine", functools.partial(DIALECT.caller_path, body))
     out = CHAT_DIALECTS[dialect].write_request(DIALECT.read_request(body), concessions)
     return json.loads(out.write()), concessions.dropped
 
@@ -96,13 +96,13 @@ def test_the_name_of_a_result_only_repeats_its_calls(role: str, dialect: str) ->
 
 
 def test_a_file_is_data_or_an_id() -> None:
-    with pytest.raises(Malformed) as refused:
+    with pytest.raises(InvalidRequest) as refused:
         crossed(user({"type": "file", "file": {"file_data": PDF, "file_id": "f1"}}), "openai_responses")
     assert refused.value.param == "messages[0].content[0].file.file_id"
 
 
 def written(chat: ChatRequest) -> list[str]:
-    concessions = Concessions(lambda field: False, {}, "an engine")
+    concessions = DropPolicy(lambda field: False, {}, "an engine")
     DIALECT.write_request(chat, concessions)
     return concessions.dropped
 
@@ -122,7 +122,7 @@ def test_thinking_as_the_model_finds_right_is_reported_where_it_has_no_word() ->
 
 @pytest.mark.parametrize("format", [b"7", b"[]", b'"x"'])
 def test_a_format_that_is_no_object_is_malformed(format: bytes) -> None:
-    with pytest.raises(Malformed) as refused:
+    with pytest.raises(InvalidRequest) as refused:
         written(ChatRequest("openai_responses", "m", tools=(Tool("sql", custom=True, format=Raw(format)),)))
     assert refused.value.param == "tools[0].format"
 
@@ -130,16 +130,16 @@ def test_a_format_that_is_no_object_is_malformed(format: bytes) -> None:
 def test_where_citations_stand_is_told_in_a_time_that_grows_with_their_number() -> None:
     def spent(parts: int) -> float:
         citation = Citation("anthropic_messages", Raw(b"{}"), url="https://example.com", start=0, end=1)
-        writer = DIALECT.writer(STAMP)
+        writer = DIALECT.stream_writer(STAMP)
         last = b""
         began = time.process_time()
         for at in range(parts):
-            writer.feed(Opened(0, at, Text("")))
-            writer.feed(Delta(0, at, "ab"))
-            last = writer.feed(Closed(0, at, citations=(citation,)))
+            writer.feed(PartStarted(0, at, Text("")))
+            writer.feed(PartDelta(0, at, "ab"))
+            last = writer.feed(PartFinished(0, at, citations=(citation,)))
         told = json.loads(last.removeprefix(b"data: "))["choices"][0]["delta"]["annotations"][0]["url_citation"]
         assert told["start_index"] == 2 * (parts - 1)
-        writer.feed(Finished(0, "stop"))
+        writer.feed(ChoiceFinished(0, "stop"))
         return time.process_time() - began
 
     # Sixteen times as many; with a look at each before it, more than a hundred times as long. The best of some: other tests run beside.

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.lib.streaming._deltas import accumulate_delta
 
-from providers.chat import ToolCall
+from providers.canonical.chat import ToolCall
+from providers.canonical.events import assemble_response
 from providers.dialects.openai_chat import OpenAIChat
-from providers.events import fold
 from tests.laws.chats import STAMP, bounded, chunk, piece, told
 
 DIALECT = OpenAIChat()
@@ -47,8 +47,8 @@ def wire(fragments: list[Fragment]) -> bytes:
 
 
 def edited(raw: bytes) -> list[Any]:
-    editor = DIALECT.editor(STAMP)
-    return told(editor.feed(raw) + editor.end())
+    editor = DIALECT.stream_editor(STAMP)
+    return told(editor.feed(raw) + editor.finish())
 
 
 def heard(frames: list[Any]) -> list[ToolCall]:
@@ -121,8 +121,8 @@ def test_calls_that_stray_are_put_together_as_they_were_meant(data: st.DataObjec
             stray(fragments[at], fragments[at + 1])
     raw = wire(fragments)
     assert heard(edited(raw)) == said
-    reader = DIALECT.reader()
-    assert list(fold([*reader.feed(raw), *reader.end()]).choices[0].parts) == said
+    reader = DIALECT.stream_reader()
+    assert list(assemble_response([*reader.feed(raw), *reader.finish()]).choices[0].parts) == said
 
 
 def nameless(arguments: Any = "{}", /, **more: Any) -> Fragment:
@@ -142,7 +142,7 @@ def test_whole_calls_without_ids_are_told_apart_and_get_one_each(id: Fragment, i
 )
 def test_arguments_that_are_no_string_are_told_as_one(arguments: Any, meant: Any) -> None:
     (call,) = heard(edited(wire([nameless(arguments, id="a", index=0)])))
-    whole = DIALECT.edit(json.dumps({"choices": [{"message": {"tool_calls": [nameless(arguments, id="a")]}}]}).encode(), STAMP)
+    whole = DIALECT.edit_response(json.dumps({"choices": [{"message": {"tool_calls": [nameless(arguments, id="a")]}}]}).encode(), STAMP)
     (again,) = json.loads(whole.raw)["choices"][0]["message"]["tool_calls"]
     assert json.loads(call.arguments) == json.loads(again["function"]["arguments"]) == meant
 
@@ -167,7 +167,7 @@ def test_the_calls_of_a_whole_answer_have_what_their_clients_need() -> None:
         {"id": "d", "type": "function", "function": {"name": "f", "arguments": "{}"}},
     ]
     body = {"choices": [{"message": {"content": None, "tool_calls": made, "function_call": {"name": "f"}}, "finish_reason": "tool_calls"}]}
-    message = json.loads(DIALECT.edit(json.dumps(body).encode(), STAMP).raw)["choices"][0]["message"]
+    message = json.loads(DIALECT.edit_response(json.dumps(body).encode(), STAMP).raw)["choices"][0]["message"]
     first, second, third, fourth = message.pop("tool_calls")
     assert message == {"content": None, "function_call": {"name": "f"}}
     assert MINTED.fullmatch(first.pop("id")) and first == {"type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -182,14 +182,14 @@ def test_what_is_no_call_goes_as_it_came(calls: Any) -> None:
     frames = edited(b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in chunks))
     assert frames[0]["choices"] == chunks[0]["choices"]
     body = {"choices": [{"message": {"tool_calls": calls}}]}
-    assert json.loads(DIALECT.edit(json.dumps(body).encode(), STAMP).raw)["choices"] == body["choices"]
+    assert json.loads(DIALECT.edit_response(json.dumps(body).encode(), STAMP).raw)["choices"] == body["choices"]
 
 
 @pytest.mark.parametrize("between", [[], [chunk([piece(1, content="b")])]], ids=["held", "released"])
 def test_a_choice_that_finishes_again_is_passed_over(between: list[Any]) -> None:
     ends = [chunk([piece(0, "tool_calls")]), *between, chunk([piece(0, "stop")]), chunk([piece(0, "stop"), piece(1, "length")])]
-    editor = DIALECT.editor(STAMP)
-    frames = told(editor.feed(b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in ends)) + editor.end())
+    editor = DIALECT.stream_editor(STAMP)
+    frames = told(editor.feed(b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in ends)) + editor.finish())
     finished = [(each["index"], each["finish_reason"]) for frame in frames for each in frame["choices"] if each["finish_reason"]]
     assert finished == [(0, "tool_calls"), (1, "length")]
     assert editor.finish_reason == "tool_calls"

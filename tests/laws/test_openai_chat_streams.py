@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from providers.canonical.errors import InvalidUpstreamResponse, Overloaded, StreamTruncated, UpstreamError, UpstreamFailed, UpstreamRejected
 from providers.dialects.openai_chat import OpenAIChat
-from providers.errors import CutShort, Failed, Garbled, Overloaded, Refused, UpstreamError
 from tests.laws.chats import SILENT, STAMP, bounded, chunk, cuts, piece, streams, told, usage, wires
 
 OURS = ("id", "model", "episode_id", "usage")
 
 
 def edited(blocks: list[bytes], stamp: Any = STAMP) -> bytes:
-    editor = OpenAIChat().editor(stamp)
+    editor = OpenAIChat().stream_editor(stamp)
     fed = b"".join([editor.feed(block) for block in blocks])
-    return fed + editor.end()
+    return fed + editor.finish()
 
 
 def plain(chunks: list[Any]) -> bytes:
@@ -80,8 +80,8 @@ def test_usage_is_told_once_and_only_to_who_asked(chunks: list[dict[str, Any]]) 
 @bounded
 @given(streams(counted=False))
 def test_usage_that_was_not_told_is_not_made_up(chunks: list[dict[str, Any]]) -> None:
-    editor = OpenAIChat().editor(STAMP)
-    out = editor.feed(plain(chunks)) + editor.end()
+    editor = OpenAIChat().stream_editor(STAMP)
+    out = editor.feed(plain(chunks)) + editor.finish()
     assert not any("usage" in each for each in told(out))
     assert editor.usage is None
 
@@ -89,9 +89,9 @@ def test_usage_that_was_not_told_is_not_made_up(chunks: list[dict[str, Any]]) ->
 @bounded
 @given(streams())
 def test_the_record_knows_what_the_caller_was_told(chunks: list[dict[str, Any]]) -> None:
-    editor = OpenAIChat().editor(SILENT)
+    editor = OpenAIChat().stream_editor(SILENT)
     editor.feed(plain(chunks))
-    editor.end()
+    editor.finish()
     finished = {
         choice["index"]: choice["finish_reason"] for each in reversed(chunks) for choice in each["choices"] if choice["finish_reason"]
     }
@@ -105,11 +105,11 @@ def test_the_record_knows_what_the_caller_was_told(chunks: list[dict[str, Any]])
 def test_a_stream_that_ends_before_any_finish_reason_was_cut_short(chunks: list[dict[str, Any]], data: st.DataObject) -> None:
     first = next(at for at, each in enumerate(chunks) if any(choice["finish_reason"] for choice in each["choices"]))
     seen = chunks[: data.draw(st.integers(0, first))]
-    editor = OpenAIChat().editor(STAMP)
+    editor = OpenAIChat().stream_editor(STAMP)
     out = editor.feed(plain(seen) + data.draw(st.sampled_from([b"", b"data: [DONE]\n\n", b'data: {"choices": [{"del'])))
     assert out.count(b"data: ") == len([each for each in seen if each["choices"] or "usage" not in each])
-    with pytest.raises(CutShort):
-        editor.end()
+    with pytest.raises(StreamTruncated):
+        editor.finish()
 
 
 AROUND = [
@@ -157,11 +157,11 @@ def test_whatever_stands_around_the_choices_they_and_it_come_through(around: str
 
 @pytest.mark.parametrize("last", [b'{"choices":[{"delta":["reasoning"]}]}', b'{"choices":[{]}', b'{"choices":[],"choices":5}'])
 def test_garbage_is_called_garbled_also_among_chunks_that_are_alike(last: bytes) -> None:
-    editor = OpenAIChat().editor(STAMP)
+    editor = OpenAIChat().stream_editor(STAMP)
     for _ in range(4):
         assert editor.feed(b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n')
     assert not editor.feed(b"data: " + last + b"\n\n")
-    assert isinstance(editor.failure, Garbled)
+    assert isinstance(editor.failure, InvalidUpstreamResponse)
 
 
 def test_half_a_frame_at_the_end_does_not_cost_the_answer() -> None:
@@ -173,27 +173,27 @@ def test_half_a_frame_at_the_end_does_not_cost_the_answer() -> None:
 @pytest.mark.parametrize(
     ("error", "kind", "message"),
     [
-        ({"error": {"message": "no memory", "type": "InternalServerError", "param": None, "code": 500}}, Failed, "no memory"),
-        ({"error": {"message": "bad regex", "type": "BadRequestError", "param": None, "code": 400}}, Refused, "bad regex"),
-        ({"error": "it broke"}, Failed, "it broke"),
-        ({"error": {"message": "too long", "http_status_code": 422}}, Refused, "too long"),
+        ({"error": {"message": "no memory", "type": "InternalServerError", "param": None, "code": 500}}, UpstreamFailed, "no memory"),
+        ({"error": {"message": "bad regex", "type": "BadRequestError", "param": None, "code": 400}}, UpstreamRejected, "bad regex"),
+        ({"error": "it broke"}, UpstreamFailed, "it broke"),
+        ({"error": {"message": "too long", "http_status_code": 422}}, UpstreamRejected, "too long"),
         ({"object": "error", "message": "queue is full", "type": "x", "param": None, "code": 503}, Overloaded, "queue is full"),
         ({"error": {"message": "slow down", "code": "429"}}, Overloaded, "slow down"),
-        ({**chunk([piece(0, "error")]), "error": {"code": 502, "message": "upstream died"}}, Failed, "upstream died"),
+        ({**chunk([piece(0, "error")]), "error": {"code": 502, "message": "upstream died"}}, UpstreamFailed, "upstream died"),
     ],
     ids=["vllm", "vllm-400", "transformers", "tgi", "flat", "digits", "openrouter"],
 )
 def test_an_error_after_content_keeps_the_content(
     before: list[dict[str, Any]], error: dict[str, Any], kind: type[UpstreamError], message: str
 ) -> None:
-    editor = OpenAIChat().editor(STAMP)
+    editor = OpenAIChat().stream_editor(STAMP)
     out = editor.feed(plain([*before, error]) + b"data: [DONE]\n\n")
     assert [json.loads(data[6:])["choices"] for data in out.split(b"\n\n") if data] == [each["choices"] for each in before]
     assert type(editor.failure) is kind
     assert editor.failure is not None
     assert editor.failure.message == message
     with pytest.raises(kind):
-        editor.end()
+        editor.finish()
 
 
 @pytest.mark.parametrize("usage_first", [False, True], ids=["usage-last", "usage-first"])
@@ -215,10 +215,10 @@ def test_what_else_the_usage_chunk_says_rides_with_it() -> None:
 
 def test_an_empty_finish_reason_is_none() -> None:
     chunks = [chunk([{**piece(content="a"), "finish_reason": ""}]), chunk([piece(0, "stop")])]
-    editor = OpenAIChat().editor(STAMP)
+    editor = OpenAIChat().stream_editor(STAMP)
     assert editor.feed(plain(chunks[:1]))
     editor.feed(plain(chunks[1:]))
-    editor.end()
+    editor.finish()
     assert editor.finish_reason == "stop"
 
 
@@ -243,7 +243,7 @@ def test_text_that_speaks_of_reasoning_is_left_alone() -> None:
 
 @pytest.mark.parametrize("usage", [b"1", b"[]", b'{"prompt_tokens":"3"}', b'{"prompt_tokens_details":[]}'])
 def test_usage_that_cannot_be_read_is_told_as_it_came_and_not_counted(usage: bytes) -> None:
-    editor = OpenAIChat().editor(STAMP)
+    editor = OpenAIChat().stream_editor(STAMP)
     editor.feed(plain([chunk([piece(0, "stop")])]))
     for choices in (b"[]", b"null"):
         assert not editor.feed(b'data: {"choices":' + choices + b',"usage":' + usage + b"}\n\n")
@@ -270,12 +270,12 @@ def test_usage_that_cannot_be_read_is_told_as_it_came_and_not_counted(usage: byt
     ids=range(13),
 )
 def test_garbage_is_called_garbled(data: bytes) -> None:
-    editor = OpenAIChat().editor(STAMP)
+    editor = OpenAIChat().stream_editor(STAMP)
     first = editor.feed(plain([chunk([piece(content="Hi")])]))
     rest = editor.feed(b"data: " + data + b"\n\n")
     assert first
     assert not rest
-    assert isinstance(editor.failure, Garbled) or not data
+    assert isinstance(editor.failure, InvalidUpstreamResponse) or not data
 
 
 @bounded
@@ -285,11 +285,11 @@ def test_garbage_is_called_garbled(data: bytes) -> None:
     )
 )
 def test_no_bytes_break_the_editor_or_the_reader(blocks: list[bytes]) -> None:
-    for each in (OpenAIChat().editor(STAMP), OpenAIChat().reader()):
+    for each in (OpenAIChat().stream_editor(STAMP), OpenAIChat().stream_reader()):
         try:
             for block in blocks:
                 each.feed(block)
-            each.end()
+            each.finish()
         except UpstreamError:
             pass
 
@@ -300,6 +300,6 @@ def test_no_bytes_break_the_editor_or_the_reader(blocks: list[bytes]) -> None:
     ids=["nothing", "a beginning", "a token a chunk", "all at once", "all at once and first"],
 )
 def test_what_was_written_is_estimated_however_much_comes_in_a_chunk(words: list[str], least: int, most: int) -> None:
-    editor = OpenAIChat().editor(STAMP)
+    editor = OpenAIChat().stream_editor(STAMP)
     editor.feed(plain([chunk([piece(content=word)]) for word in words]))
     assert least <= editor.written_tokens <= most

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from openai.types import Completion
 
-from providers import guided
-from providers.chat import ChatRequest, ChatResponse, Choice, Message, Text, Thinking, Tool, ToolCall, Usage
-from providers.dialect import Concessions
+from providers import structured_output
+from providers.canonical.chat import ChatRequest, ChatResponse, Choice, Message, Text, Thinking, Tool, ToolCall, Usage
+from providers.canonical.errors import InvalidRequest, InvalidUpstreamResponse, StreamTruncated, Unsupported, UpstreamError, UpstreamFailed
+from providers.canonical.events import Event, assemble_response, response_events
+from providers.dialect import DropPolicy
 from providers.dialects.openai_completions import OpenAICompletions
-from providers.errors import CutShort, Failed, Garbled, Malformed, Unsupported, UpstreamError
-from providers.events import Event, fold, unfold
 from tests.laws.chats import SILENT, STAMP, bounded, cuts, said, texts, told, usage, usages
 
 DIALECT = OpenAICompletions()
@@ -50,11 +50,11 @@ WRONG = [(field, value) for field, (_, wrong) in DOCUMENTED.items() for value in
 
 
 def opened(**fields: Any) -> Any:
-    return DIALECT.open(json.dumps({**ASK, **fields}).encode())
+    return DIALECT.parse_request(json.dumps({**ASK, **fields}).encode())
 
 
-def strict() -> Concessions:
-    return Concessions(lambda field: False, {}, "an engine")
+def strict() -> DropPolicy:
+    return DropPolicy(lambda field: False, {}, "an engine")
 
 
 @pytest.mark.parametrize(("field", "value"), RIGHT, ids=repr)
@@ -64,7 +64,7 @@ def test_a_documented_field_is_accepted_and_kept(field: str, value: Any) -> None
 
 @pytest.mark.parametrize(("field", "value"), WRONG, ids=repr)
 def test_a_wrong_type_is_refused_by_its_path(field: str, value: Any) -> None:
-    with pytest.raises(Malformed) as refused:
+    with pytest.raises(InvalidRequest) as refused:
         opened(**{field: value})
     assert refused.value.param is not None
     assert refused.value.param.startswith(field)
@@ -80,7 +80,7 @@ def test_a_wrong_type_is_refused_by_its_path(field: str, value: Any) -> None:
     ids=str,
 )
 def test_two_fields_that_exclude_each_other_are_refused(fields: dict[str, Any], param: str) -> None:
-    with pytest.raises(Malformed) as refused:
+    with pytest.raises(InvalidRequest) as refused:
         opened(**fields)
     assert refused.value.param == param
 
@@ -98,7 +98,7 @@ requests = st.builds(
     origin=st.just("openai_completions"),
     model=said,
     prompt=texts,
-    output=st.none() | st.builds(guided.Regex, said) | st.just(guided.JsonObject()),
+    output=st.none() | st.builds(structured_output.Regex, said) | st.just(structured_output.JsonObject()),
     max_tokens=st.none() | st.integers(0, 100),
     temperature=st.none() | st.sampled_from([0.0, 1.5]),
     top_k=st.none() | st.integers(0, 9),
@@ -119,7 +119,7 @@ requests = st.builds(
 def test_completions_can_repeat_what_they_can_say(chat: ChatRequest) -> None:
     concessions = strict()
     raw = DIALECT.write_request(chat, concessions).write()
-    assert DIALECT.read_request(DIALECT.open(raw).body) == chat
+    assert DIALECT.read_request(DIALECT.parse_request(raw).body) == chat
     assert concessions.dropped == []
 
 
@@ -185,20 +185,26 @@ def plain(answer: ChatResponse) -> Any:
     """With logprobs compared as JSON, not as bytes."""
     heads = (answer.model, answer.created, answer.usage, answer.system_fingerprint, answer.service_tier)
     told = [
-        (each.parts, each.finish_reason, each.told, each.stop_sequence, [json.loads(bytes(raw)) for raw in each.logprobs or ()])
+        (
+            each.parts,
+            each.finish_reason,
+            each.upstream_finish_reason,
+            each.stop_sequence,
+            [json.loads(bytes(raw)) for raw in each.logprobs or ()],
+        )
         for each in answer.choices
     ]
     return heads, told
 
 
 def written(events: list[Event], stamp: Any = STAMP) -> bytes:
-    writer = DIALECT.writer(stamp)
-    return b"".join([writer.feed(event) for event in events]) + writer.end()
+    writer = DIALECT.stream_writer(stamp)
+    return b"".join([writer.feed(event) for event in events]) + writer.finish()
 
 
 def read(blocks: list[bytes]) -> list[Event]:
-    reader = DIALECT.reader()
-    return [*(event for block in blocks for event in reader.feed(block)), *reader.end()]
+    reader = DIALECT.stream_reader()
+    return [*(event for block in blocks for event in reader.feed(block)), *reader.finish()]
 
 
 @bounded
@@ -210,13 +216,13 @@ def test_a_whole_answer_is_read_as_it_was_written(answer: ChatResponse) -> None:
 @bounded
 @given(answers, st.data())
 def test_a_stream_is_read_as_it_was_written(answer: ChatResponse, data: st.DataObject) -> None:
-    assert plain(fold(read(data.draw(cuts(written(list(unfold(answer)))))))) == plain(answer)
+    assert plain(assemble_response(read(data.draw(cuts(written(list(response_events(answer)))))))) == plain(answer)
 
 
 @bounded
 @given(answers)
 def test_every_frame_is_of_the_official_clients_shape(answer: ChatResponse) -> None:
-    frames = told(written(list(unfold(answer))))
+    frames = told(written(list(response_events(answer))))
     for frame in [*frames, json.loads(DIALECT.write_response(answer, STAMP))]:
         checked = Completion.model_validate(
             frame | {"choices": [{**each, "finish_reason": each["finish_reason"] or "stop"} for each in frame["choices"]]}
@@ -224,13 +230,13 @@ def test_every_frame_is_of_the_official_clients_shape(answer: ChatResponse) -> N
         assert checked.id == f"cmpl-{STAMP.id}"
         assert checked.object == "text_completion"
     assert ["usage" in each for each in frames].count(True) == (answer.usage is not None)
-    assert not any("usage" in each for each in told(written(list(unfold(answer)), SILENT)))
+    assert not any("usage" in each for each in told(written(list(response_events(answer)), SILENT)))
 
 
 def test_what_is_no_text_has_no_place_in_a_completion() -> None:
     answer = ChatResponse((Choice((Text("a"), ToolCall("i", "f", "{}"), Text("b")), "tool_calls"),), "m")
     assert json.loads(DIALECT.write_response(answer, STAMP))["choices"][0]["text"] == "ab"
-    assert "".join(each["choices"][0]["text"] for each in told(written(list(unfold(answer))))) == "ab"
+    assert "".join(each["choices"][0]["text"] for each in told(written(list(response_events(answer))))) == "ab"
 
 
 # Edits.
@@ -252,9 +258,9 @@ OURS = ("id", "model", "episode_id", "usage")
 def test_a_stream_is_edited_in_our_keys_alone(counted: list[dict[str, Any]]) -> None:
     chunks = [chunk("On"), chunk("ce", x="y"), *counted]
     for stamp in (STAMP, SILENT):
-        editor = DIALECT.editor(stamp)
+        editor = DIALECT.stream_editor(stamp)
         out = editor.feed(wire([*chunks]) + b"data: [DONE]\n\n")
-        frames = told(out + editor.end())
+        frames = told(out + editor.finish())
         assert [{key: each[key] for key in each if key not in OURS} for each in frames] == [
             {key: each[key] for key in each if key not in OURS} for each in chunks[:3]
         ]
@@ -264,10 +270,10 @@ def test_a_stream_is_edited_in_our_keys_alone(counted: list[dict[str, Any]]) -> 
 
 
 def test_a_text_is_never_null() -> None:
-    editor = DIALECT.editor(STAMP)
-    frames = told(editor.feed(wire([chunk("a"), chunk(None, "stop")])) + editor.end())
+    editor = DIALECT.stream_editor(STAMP)
+    frames = told(editor.feed(wire([chunk("a"), chunk(None, "stop")])) + editor.finish())
     assert [each["choices"][0]["text"] for each in frames] == ["a", ""]
-    edited = json.loads(DIALECT.edit(json.dumps(chunk(None, "stop")).encode(), STAMP).raw)
+    edited = json.loads(DIALECT.edit_response(json.dumps(chunk(None, "stop")).encode(), STAMP).raw)
     assert edited["choices"][0]["text"] == ""
 
 
@@ -275,48 +281,48 @@ def test_a_text_is_never_null() -> None:
 @given(answers)
 def test_an_edit_of_a_whole_answer_touches_our_keys_alone(answer: ChatResponse) -> None:
     theirs = {**json.loads(DIALECT.write_response(answer, STAMP)), "id": "theirs", "model": "theirs", "x": 12345678901234567890}
-    edited = DIALECT.edit(json.dumps(theirs).encode(), STAMP)
+    edited = DIALECT.edit_response(json.dumps(theirs).encode(), STAMP)
     assert json.loads(edited.raw) == {**theirs, "id": f"cmpl-{STAMP.id}", "model": STAMP.model, "episode_id": STAMP.episode_id}
     assert (edited.usage, edited.finish_reason) == (answer.usage, answer.choices[0].finish_reason)
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b'{"choices":[]}', b'{"choices":[1]}', b'{"choices":[{"index":"x","text":"a"}]}'])
 def test_an_answer_that_is_none_is_garbled(raw: bytes) -> None:
-    with pytest.raises(Garbled):
-        DIALECT.edit(raw, STAMP)
+    with pytest.raises(InvalidUpstreamResponse):
+        DIALECT.edit_response(raw, STAMP)
 
 
 def test_failures_are_told() -> None:
     broken = {"error": {"message": "no memory", "code": 500}}
-    editor = DIALECT.editor(STAMP)
+    editor = DIALECT.stream_editor(STAMP)
     assert editor.feed(wire([chunk("a"), broken]))
-    assert isinstance(editor.failure, Failed)
-    with pytest.raises(Failed, match="no memory"):
+    assert isinstance(editor.failure, UpstreamFailed)
+    with pytest.raises(UpstreamFailed, match="no memory"):
         read([wire([chunk("a"), broken])])
-    with pytest.raises(Failed, match="abort"):
+    with pytest.raises(UpstreamFailed, match="abort"):
         read([wire([chunk("a", "abort")])])
-    with pytest.raises(Failed, match="no memory"):
+    with pytest.raises(UpstreamFailed, match="no memory"):
         DIALECT.read_response(json.dumps(broken).encode())
-    with pytest.raises(CutShort):
+    with pytest.raises(StreamTruncated):
         read([wire([chunk("a")])])
-    error = json.loads(DIALECT.write_error(Malformed("no", param="prompt")))["error"]
+    error = json.loads(DIALECT.write_error(InvalidRequest("no", param="prompt")))["error"]
     assert (error["code"], error["param"]) == (400, "prompt")
 
 
 @bounded
 @given(st.lists(st.one_of(st.binary(max_size=30), st.just(b"data: "), st.just(b"\n\n"), st.just(b'{"choices":[]}')), max_size=8))
 def test_no_bytes_break_the_editor_or_the_reader(blocks: list[bytes]) -> None:
-    editor, reader = DIALECT.editor(STAMP), DIALECT.reader()
+    editor, reader = DIALECT.stream_editor(STAMP), DIALECT.stream_reader()
     try:
         for block in blocks:
             editor.feed(block)
-        editor.end()
+        editor.finish()
     except UpstreamError:
         pass
     try:
         for block in blocks:
             list(reader.feed(block))
-        list(reader.end())
+        list(reader.finish())
     except UpstreamError:
         pass
 
@@ -324,5 +330,5 @@ def test_no_bytes_break_the_editor_or_the_reader(blocks: list[bytes]) -> None:
 @bounded
 @given(st.binary(max_size=40))
 def test_what_is_no_ask_is_malformed(raw: bytes) -> None:
-    with pytest.raises(Malformed):
-        DIALECT.open(raw)
+    with pytest.raises(InvalidRequest):
+        DIALECT.parse_request(raw)

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types import CreateEmbeddingResponse
 
-from providers.chat import Usage
-from providers.dialect import Edited, Stamp
+from providers.canonical.chat import Usage
+from providers.canonical.errors import InvalidRequest, InvalidUpstreamResponse, RequestIgnored, UpstreamError, UpstreamFailed
+from providers.canonical.raw_json import Body
+from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.openai_embeddings import OpenAIEmbeddings
-from providers.errors import Failed, Garbled, Ignored, Malformed, UpstreamError
-from providers.wire import Body
 from tests.laws.chats import STAMP, bounded
 
 ASK: dict[str, Any] = {"model": "m", "input": "Hi"}
@@ -62,18 +62,18 @@ def answer(vectors: list[Any], **more: Any) -> bytes:
     ).encode()
 
 
-def asked(**fields: Any) -> Stamp:
+def asked(**fields: Any) -> ResponseMeta:
     body = Body.read(json.dumps({**ASK, **fields}).encode())
-    return Stamp(STAMP.id, STAMP.episode_id, "a name", STAMP.created, wants_usage=True, asked=body)
+    return ResponseMeta(STAMP.id, STAMP.episode_id, "a name", STAMP.created, wants_usage=True, request_body=body)
 
 
-def edited(raw: bytes, **fields: Any) -> tuple[Any, Edited]:
-    made = OpenAIEmbeddings().edit(raw, asked(**fields))
+def edited(raw: bytes, **fields: Any) -> tuple[Any, OutboundResponse]:
+    made = OpenAIEmbeddings().edit_response(raw, asked(**fields))
     return json.loads(made.raw), made
 
 
 def misfit(raw: bytes, **fields: Any) -> str:
-    with pytest.raises(Garbled) as fault:
+    with pytest.raises(InvalidUpstreamResponse) as fault:
         edited(raw, **fields)
     return fault.value.message
 
@@ -81,31 +81,31 @@ def misfit(raw: bytes, **fields: Any) -> str:
 @pytest.mark.parametrize(("field", "value"), RIGHT, ids=repr)
 def test_what_is_documented_is_taken_and_travels_as_it_came(field: str, value: Any):
     said = {**ASK, field: value, "unheard_of": {"x": [1.50]}}
-    ask = OpenAIEmbeddings().open(json.dumps(said).encode())
+    ask = OpenAIEmbeddings().parse_request(json.dumps(said).encode())
     assert json.loads(ask.body.write()) == said
     assert (ask.model, ask.stream, ask.output_tokens, ask.choices) == ("m", False, 0, 1)
 
 
 @pytest.mark.parametrize(("field", "value"), WRONG, ids=repr)
 def test_what_is_of_a_wrong_type_is_refused_by_its_path(field: str, value: Any):
-    with pytest.raises(Malformed) as fault:
-        OpenAIEmbeddings().open(json.dumps({**ASK, field: value}).encode())
+    with pytest.raises(InvalidRequest) as fault:
+        OpenAIEmbeddings().parse_request(json.dumps({**ASK, field: value}).encode())
     assert fault.value.param is not None
     assert fault.value.param.startswith(field.removeprefix("tensorzero::") if value == "" else field)
 
 
 def test_the_input_at_fault_is_named():
     for inputs, path in (([["a"]], "input[0][0]"), (["a", "b", 3], "input[2]"), ([[1], [2], []], "input[2]")):
-        with pytest.raises(Malformed) as fault:
-            OpenAIEmbeddings().open(json.dumps({"model": "m", "input": inputs}).encode())
+        with pytest.raises(InvalidRequest) as fault:
+            OpenAIEmbeddings().parse_request(json.dumps({"model": "m", "input": inputs}).encode())
         assert fault.value.param == path
         assert path in fault.value.message
 
 
 @pytest.mark.parametrize("without", ["input", "model"])
 def test_a_missing_field_is_named(without: str):
-    with pytest.raises(Malformed) as fault:
-        OpenAIEmbeddings().open(json.dumps({key: value for key, value in ASK.items() if key != without}).encode())
+    with pytest.raises(InvalidRequest) as fault:
+        OpenAIEmbeddings().parse_request(json.dumps({key: value for key, value in ASK.items() if key != without}).encode())
     assert fault.value.param == without
 
 
@@ -113,16 +113,16 @@ def test_a_missing_field_is_named(without: str):
     ("given", "tokens"), [("abc", 1), ("\u4e2d\u6587", 2), (["abcd", "a"], 3), ([7, 8, 9], 3), ([[7], [8, 9]], 3)], ids=repr
 )
 def test_token_ids_are_counted_and_texts_estimated_by_their_bytes(given: Any, tokens: int):
-    assert OpenAIEmbeddings().open(json.dumps({"model": "m", "input": given}).encode()).input_tokens == tokens
+    assert OpenAIEmbeddings().parse_request(json.dumps({"model": "m", "input": given}).encode()).input_tokens == tokens
 
 
 def test_a_conversation_may_stand_in_place_of_input_as_vllm_has_it():
     said = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
-    assert OpenAIEmbeddings().open(json.dumps(said).encode()).input_tokens > 0
-    stamp = Stamp(STAMP.id, STAMP.episode_id, "m", 0, wants_usage=True, asked=Body.read(json.dumps(said).encode()))
-    assert OpenAIEmbeddings().edit(answer([[0.5]]), stamp).usage == Usage(3, 0)
-    with pytest.raises(Garbled):
-        OpenAIEmbeddings().edit(answer([[0.5], [1]]), stamp)
+    assert OpenAIEmbeddings().parse_request(json.dumps(said).encode()).input_tokens > 0
+    stamp = ResponseMeta(STAMP.id, STAMP.episode_id, "m", 0, wants_usage=True, request_body=Body.read(json.dumps(said).encode()))
+    assert OpenAIEmbeddings().edit_response(answer([[0.5]]), stamp).usage == Usage(3, 0)
+    with pytest.raises(InvalidUpstreamResponse):
+        OpenAIEmbeddings().edit_response(answer([[0.5], [1]]), stamp)
 
 
 @bounded
@@ -154,7 +154,7 @@ def test_the_encoding_asked_for_comes_whatever_the_engine_gave(vectors: Any, wan
 def test_what_is_as_asked_stays_the_engines_own_bytes(vectors: Any):
     data = json.dumps([{"index": index, "x": 1.50, "object": "embedding", "embedding": each} for index, each in enumerate(vectors)])
     raw = b'{"object": "list", "data": %s, "model": "engine"}' % data.encode()
-    assert data.encode() in OpenAIEmbeddings().edit(raw, asked(input=["x"] * len(vectors))).raw
+    assert data.encode() in OpenAIEmbeddings().edit_response(raw, asked(input=["x"] * len(vectors))).raw
 
 
 def test_what_the_sdk_needs_is_there_though_the_engine_forgets_it():
@@ -169,10 +169,10 @@ def test_what_the_sdk_needs_is_there_though_the_engine_forgets_it():
 @pytest.mark.parametrize("wanted", ["float", "base64"])
 @pytest.mark.parametrize("vector", [[0.5, 1, 2], as_base64([0.5, 1, 2])], ids=["numbers", "base64"])
 def test_an_engine_that_ignores_dimensions_does_not_pass(vector: Any, wanted: str):
-    with pytest.raises(Ignored) as fault:
+    with pytest.raises(RequestIgnored) as fault:
         edited(answer([vector]), dimensions=2, encoding_format=wanted)
     assert (fault.value.status, fault.value.param) == (422, "dimensions")
-    assert (fault.value.fault, "3 numbers" in fault.value.message) == (False, True)
+    assert (fault.value.counts_as_failure, "3 numbers" in fault.value.message) == (False, True)
 
 
 @pytest.mark.parametrize("wanted", ["float", "base64"])
@@ -229,7 +229,7 @@ def test_an_answer_without_embeddings_is_garbled(body: Any):
 
 
 def test_an_error_told_with_status_200_is_an_error():
-    with pytest.raises(Failed) as fault:
+    with pytest.raises(UpstreamFailed) as fault:
         edited(json.dumps({"error": {"message": "out of memory", "code": 500}}).encode())
     assert "out of memory" in fault.value.message
 
@@ -240,7 +240,7 @@ def test_base64_of_other_numbers_passes_and_is_never_taken_for_32_bit_floats():
     assert told["data"][0]["embedding"] == halves
     assert misfit(answer([halves]), encoding_format="float", embed_dtype="float16")
     assert misfit(answer([[0.5]]), encoding_format="base64", endianness="big")
-    with pytest.raises(Ignored):
+    with pytest.raises(RequestIgnored):
         edited(answer([halves]), encoding_format="base64", embed_dtype="float16", dimensions=2)
 
 
@@ -271,17 +271,17 @@ def test_usage_is_read_and_nothing_is_ever_written(told: Any, usage: Usage):
 
 def test_a_stream_is_refused_before_and_garbled_after():
     dialect = OpenAIEmbeddings()
-    with pytest.raises(Garbled):
-        dialect.editor(STAMP)
+    with pytest.raises(InvalidUpstreamResponse):
+        dialect.stream_editor(STAMP)
     body = Body(model="m", stream=False, stream_options={})
-    dialect.prepare(body, stream=True, tell_usage=True)
+    dialect.prepare_upstream_body(body, stream=True, tell_usage=True)
     assert body == {"model": "m"}
 
 
 def test_errors_are_told_in_openais_envelope():
-    told = json.loads(OpenAIEmbeddings().write_error(Malformed("No.", param="input[1]")))
+    told = json.loads(OpenAIEmbeddings().write_error(InvalidRequest("No.", param="input[1]")))
     assert told == {"error": {"message": "No.", "type": "invalid_request_error", "code": 400, "param": "input[1]"}}
-    assert OpenAIEmbeddings().write_error_frame(Malformed("No.")).startswith(b'data: {"error"')
+    assert OpenAIEmbeddings().write_error_frame(InvalidRequest("No.")).startswith(b'data: {"error"')
 
 
 odd = st.recursive(

@@ -5,14 +5,22 @@ from typing import Any
 
 import pytest
 
-from providers.catalogue import build
+from providers.adapters.provider import InvalidOption
+from providers.canonical.errors import (
+    CredentialRefused,
+    Overloaded,
+    QuotaExhausted,
+    Unsupported,
+    UpstreamFailed,
+    UpstreamNotFound,
+    UpstreamRejected,
+)
+from providers.canonical.events import assemble_response
+from providers.catalogue import build_provider
 from providers.dialects.openai_chat import OpenAIChat
 from providers.dialects.openai_responses import OpenAIResponses
-from providers.errors import CredentialRefused, Exhausted, Failed, Missing, Overloaded, Refused, Unsupported
-from providers.events import fold
-from providers.hosted.azure import Azure
-from providers.hosted.openai import OpenAI, reasons
-from providers.provider import BadOption
+from providers.hosted.azure.adapter import Azure
+from providers.hosted.openai.adapter import OpenAI, is_reasoning_model
 from tests.laws.bending import bent
 from tests.laws.chats import STAMP, told
 from tests.laws.engine_fields import prepare
@@ -22,7 +30,7 @@ MESSAGES = [{"role": "user", "content": "Hi"}]
 
 @pytest.mark.parametrize("model", ["o1", "o4-mini", "gpt-5", "gpt-5.4-mini", "gpt-6-sol", "ft:o4-mini-2025:acme", "gpt-10"])
 def test_models_that_reason_are_told_the_newer_name(model: str) -> None:
-    assert reasons(model)
+    assert is_reasoning_model(model)
     sent, dropped, _ = bent(OpenAI("o", {}), {"model": model, "messages": MESSAGES, "max_tokens": 5})
     assert (sent, dropped) == ({"model": model, "messages": MESSAGES, "max_completion_tokens": 5}, [])
 
@@ -36,63 +44,63 @@ def test_other_models_are_asked_as_the_caller_says(model: str) -> None:
 def test_elsewhere_than_at_openai_names_of_models_tell_nothing() -> None:
     asked = {"model": "gpt-5", "messages": MESSAGES, "max_tokens": 5}
     assert bent(OpenAI("o", {}, None, "http://10.0.0.5:8000"), asked)[0] == asked
-    assert OpenAI("o", {}, None, "https://eu.api.openai.com/v1").at_openai
-    assert not OpenAI("o", {}, None, "https://api.openai.com.evil.example/v1").at_openai
+    assert OpenAI("o", {}, None, "https://eu.api.openai.com/v1").is_openai_host
+    assert not OpenAI("o", {}, None, "https://api.openai.com.evil.example/v1").is_openai_host
 
 
 def test_an_account_is_named_in_headers() -> None:
-    provider = build("openai", "o", {"organization": "org-1", "project": "proj_2"})
+    provider = build_provider("openai", "o", {"organization": "org-1", "project": "proj_2"})
     wanted = [("authorization", "Bearer k"), ("openai-organization", "org-1"), ("openai-project", "proj_2")]
     assert provider.headers("k") == wanted
-    with pytest.raises(BadOption, match="organization"):
+    with pytest.raises(InvalidOption, match="organization"):
         OpenAI("o", {"organization": "a\nb"})
 
 
 @pytest.mark.parametrize(
     ("status", "code", "error"),
     [
-        (429, "insufficient_quota", Exhausted),
+        (429, "insufficient_quota", QuotaExhausted),
         (429, "rate_limit_exceeded", Overloaded),
-        (404, "model_not_found", Missing),
+        (404, "model_not_found", UpstreamNotFound),
         (401, "invalid_api_key", CredentialRefused),
     ],
 )
 def test_openais_own_word_for_an_error_is_kept(status: int, code: str, error: type[Exception]) -> None:
     body = json.dumps({"error": {"message": "m", "type": "t", "code": code}}).encode()
     read = OpenAI("o", {}).read_error(status, {}, body)
-    assert (type(read), read.said_code) == (error, code)
+    assert (type(read), read.upstream_code) == (error, code)
 
 
 def test_what_it_says_may_be_tried_again_is_nobodys_fault() -> None:
     body = b'{"error": {"message": "m", "type": "t", "code": "lock_timeout"}}'
     again = OpenAI("o", {}).read_error(409, {"x-should-retry": "true"}, body)
-    assert (type(again), again.said_code, again.told) == (Overloaded, "lock_timeout", 409)
-    assert type(OpenAI("o", {}).read_error(409, {"x-should-retry": "false"}, body)) is Refused
-    assert type(OpenAI("o", {}).read_error(404, {"x-should-retry": "true"}, body)) is Missing
+    assert (type(again), again.upstream_code, again.upstream_status) == (Overloaded, "lock_timeout", 409)
+    assert type(OpenAI("o", {}).read_error(409, {"x-should-retry": "false"}, body)) is UpstreamRejected
+    assert type(OpenAI("o", {}).read_error(404, {"x-should-retry": "true"}, body)) is UpstreamNotFound
 
 
 @pytest.mark.parametrize(
     ("code", "type_", "error"),
     [
-        ("insufficient_quota", "insufficient_quota", Exhausted),
+        ("insufficient_quota", "insufficient_quota", QuotaExhausted),
         ("rate_limit_exceeded", "requests", Overloaded),
-        ("content_filter", None, Refused),
-        (None, "invalid_request_error", Refused),
-        (None, "server_error", Failed),
+        ("content_filter", None, UpstreamRejected),
+        (None, "invalid_request_error", UpstreamRejected),
+        (None, "server_error", UpstreamFailed),
     ],
 )
 def test_an_error_within_a_stream_is_what_its_words_say(code: str | None, type_: str | None, error: type[Exception]) -> None:
     told_error = {"error": {"message": "m", "type": type_, "param": None, "code": code}}
     chat, responses = OpenAIChat(), OpenAIResponses()
-    editor = chat.editor(STAMP)
+    editor = chat.stream_editor(STAMP)
     editor.feed(b"data: %b\n\n" % json.dumps(told_error).encode())
     assert type(editor.failure) is error
     with pytest.raises(error):
-        list(chat.reader().feed(b"data: %b\n\n" % json.dumps(told_error).encode()))
+        list(chat.stream_reader().feed(b"data: %b\n\n" % json.dumps(told_error).encode()))
     if code != "content_filter":
         event = {"type": "error", "sequence_number": 0, **told_error}
         with pytest.raises(error):
-            list(responses.reader().feed(b"event: error\ndata: %b\n\n" % json.dumps(event).encode()))
+            list(responses.stream_reader().feed(b"event: error\ndata: %b\n\n" % json.dumps(event).encode()))
 
 
 SPOKEN = {"modalities": ["text", "audio"], "audio": {"voice": "alloy", "format": "wav"}}
@@ -155,14 +163,14 @@ def test_azures_keys_and_tokens_go_in_headers_of_their_own() -> None:
 
 @pytest.mark.parametrize("options", [{"resource": "a/b"}, {"resource": ""}, {"api": "chat"}, {"api_version": "1&x=2"}, {"nonsense": 1}])
 def test_azure_refuses_options_that_cannot_be_meant(options: dict[str, object]) -> None:
-    with pytest.raises(BadOption):
+    with pytest.raises(InvalidOption):
         Azure("az", options)
 
 
 def test_azure_is_made_an_address_of_its_resource_or_must_be_told_one() -> None:
-    assert Azure("az", {}).wants_address is not None
-    assert Azure("az", {"resource": "acme"}).wants_address is None
-    assert OpenAI("o", {}).wants_address is None
+    assert Azure("az", {}).base_url_required_reason is not None
+    assert Azure("az", {"resource": "acme"}).base_url_required_reason is None
+    assert OpenAI("o", {}).base_url_required_reason is None
 
 
 @pytest.mark.parametrize("options", [{"resource": "acme"}, {"api": "models"}])
@@ -174,7 +182,7 @@ def test_azure_hears_sounds_in_chat_as_they_came(options: dict[str, str]) -> Non
 
 def test_foundrys_models_are_told_the_older_name_but_openais() -> None:
     foundry = Azure("az", {"api": "models"})
-    assert foundry.spoken == ("openai_chat", "openai_embeddings")
+    assert foundry.spoken_dialects == ("openai_chat", "openai_embeddings")
     assert bent(foundry, {"model": "grok-4", "messages": MESSAGES, "max_completion_tokens": 5})[0]["max_tokens"] == 5
     assert bent(foundry, {"model": "gpt-5", "messages": MESSAGES, "max_completion_tokens": 5})[0]["max_completion_tokens"] == 5
     assert bent(Azure("az", {}), {"model": "gpt-5", "messages": MESSAGES, "max_tokens": 5})[0]["max_completion_tokens"] == 5
@@ -189,15 +197,15 @@ def test_what_azure_filters_is_the_callers_to_know() -> None:
         "innererror": {"code": "ResponsibleAIPolicyViolation", "content_filter_result": {"hate": {"filtered": True, "severity": "high"}}},
     }
     error = Azure("az", {}).read_error(400, {}, json.dumps({"error": told_error}).encode())
-    assert (type(error), error.said_code, error.param) == (Refused, "content_filter", "prompt")
+    assert (type(error), error.upstream_code, error.param) == (UpstreamRejected, "content_filter", "prompt")
 
 
 def test_azure_says_when_to_come_back_in_milliseconds() -> None:
     body = b'{"error": {"code": "RateLimitReached", "message": "m"}}'
     error = Azure("az", {}).read_error(429, {"retry-after": "3", "retry-after-ms": "2500"}, body)
-    assert (type(error), error.retry_after_s, error.said_code) == (Overloaded, 2.5, "RateLimitReached")
+    assert (type(error), error.retry_after_s, error.upstream_code) == (Overloaded, 2.5, "RateLimitReached")
     missing = Azure("az", {}).read_error(404, {}, b'{"error": {"code": "DeploymentNotFound", "message": "m"}}')
-    assert (type(missing), missing.said_code) == (Missing, "DeploymentNotFound")
+    assert (type(missing), missing.upstream_code) == (UpstreamNotFound, "DeploymentNotFound")
 
 
 def test_azures_first_chunk_of_filters_begins_no_answer() -> None:
@@ -206,12 +214,12 @@ def test_azures_first_chunk_of_filters_begins_no_answer() -> None:
     raw = b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in chunks) + b"data: [DONE]\n\n"
     chat = OpenAIChat()
     for at in range(len(raw)):
-        editor = chat.editor(STAMP)
-        frames = told(editor.feed(raw[:at]) + editor.feed(raw[at:]) + editor.end())
+        editor = chat.stream_editor(STAMP)
+        frames = told(editor.feed(raw[:at]) + editor.feed(raw[at:]) + editor.finish())
         assert [frame["object"] for frame in frames] == ["chat.completion.chunk"] * 2
         assert frames[0]["prompt_filter_results"] == [{"prompt_index": 0}]
-    reader = chat.reader()
-    (choice,) = fold([*reader.feed(raw), *reader.end()]).choices
+    reader = chat.stream_reader()
+    (choice,) = assemble_response([*reader.feed(raw), *reader.finish()]).choices
     assert choice.finish_reason == "stop"
 
 
@@ -229,8 +237,8 @@ def test_what_azures_filter_found_later_comes_with_a_delta_as_every_choice_does(
         found,
     ]
     raw = b"".join(b"data: %b\n\n" % json.dumps({"choices": [each]}).encode() for each in said)
-    editor = OpenAIChat().editor(STAMP)
-    frames = told(editor.feed(raw) + editor.end())
+    editor = OpenAIChat().stream_editor(STAMP)
+    frames = told(editor.feed(raw) + editor.finish())
     assert [frame["choices"][0]["delta"] for frame in frames] == [{"content": "Hi"}, {}, {}, {}]
     assert frames[1]["choices"][0]["content_filter_results"] == found["content_filter_results"]
     assert editor.finish_reason == "stop"

@@ -11,33 +11,41 @@ from msgspec.structs import replace
 from openai.pagination import SyncCursorPage
 from openai.types.responses import ResponseItem
 
-from providers.chat import Audio, ChatRequest, ChatResponse, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
-from providers.dialect import Ask, Concessions
-from providers.dialects.openai_responses import OpenAIResponses, input_items, listed_items, output_items, referred, resumed, stateless
-from providers.dialects.openai_responses.conversation import listed_id
-from providers.errors import Malformed, NarthexError, Unsupported
-from providers.wire import Body
+from providers.canonical.chat import Audio, ChatRequest, ChatResponse, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
+from providers.canonical.errors import InvalidRequest, NarthexError, Unsupported
+from providers.canonical.raw_json import Body
+from providers.dialect import DropPolicy, InboundRequest
+from providers.dialects.openai_responses import (
+    OpenAIResponses,
+    list_input_items,
+    make_stateless,
+    output_items,
+    prepend_items,
+    referenced_item_id,
+    write_input_items,
+)
+from providers.dialects.openai_responses.conversation_items import input_item_id
 from tests.laws.chats import STAMP, bounded
 from tests.laws.responses import answers, requests
 
 DIALECT = OpenAIResponses()
-UNYIELDING = Concessions(lambda _: False, DIALECT.words, "a target")
+UNYIELDING = DropPolicy(lambda _: False, DIALECT.field_names, "a target")
 IMAGE = "data:image/png;base64," + "A" * 30_000
 
 
-def opened(**asked: Any) -> Ask:
-    return DIALECT.open(json.dumps({"model": "m", "input": "hi", **asked}).encode())
+def opened(**asked: Any) -> InboundRequest:
+    return DIALECT.parse_request(json.dumps({"model": "m", "input": "hi", **asked}).encode())
 
 
 FAULTS: list[tuple[dict[str, Any], type[NarthexError], str]] = [
-    ({"model": 1}, Malformed, "model"),
-    ({"input": None}, Malformed, "input"),
-    ({"input": 5}, Malformed, "input"),
-    ({"input": [{"role": "user"}]}, Malformed, "input[0].content"),
-    ({"input": [{"role": "robot", "content": "x"}]}, Malformed, "input[0].role"),
-    ({"input": [{"content": "x"}]}, Malformed, "input[0].role"),
-    ({"input": [{"role": "user", "content": [{"text": "x"}]}]}, Malformed, "input[0].content[0].type"),
-    ({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, Malformed, "input[0].content[0].text"),
+    ({"model": 1}, InvalidRequest, "model"),
+    ({"input": None}, InvalidRequest, "input"),
+    ({"input": 5}, InvalidRequest, "input"),
+    ({"input": [{"role": "user"}]}, InvalidRequest, "input[0].content"),
+    ({"input": [{"role": "robot", "content": "x"}]}, InvalidRequest, "input[0].role"),
+    ({"input": [{"content": "x"}]}, InvalidRequest, "input[0].role"),
+    ({"input": [{"role": "user", "content": [{"text": "x"}]}]}, InvalidRequest, "input[0].content[0].type"),
+    ({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, InvalidRequest, "input[0].content[0].text"),
     (
         {
             "input": [
@@ -45,35 +53,35 @@ FAULTS: list[tuple[dict[str, Any], type[NarthexError], str]] = [
                 {"role": "user", "content": [{"type": "input_image", "image_url": {"url": "x"}}]},
             ]
         },
-        Malformed,
+        InvalidRequest,
         "input[1].content[0].image_url",
     ),
-    ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, Malformed, "input[0].content[0].image_url"),
-    ({"input": [{"type": "function_call", "name": "f", "arguments": "{}"}]}, Malformed, "input[0].call_id"),
-    ({"input": [{"type": "function_call_output", "call_id": "c"}]}, Malformed, "input[0].output"),
-    ({"input": [{"type": "function_call_output", "call_id": "c", "output": {}}]}, Malformed, "input[0].output"),
-    ({"input": [{"type": "custom_tool_call_output", "call_id": "c", "output": [{}]}]}, Malformed, "input[0].output[0].type"),
-    ({"input": [{"type": "item_reference"}]}, Malformed, "input[0].id"),
-    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, Malformed, "tools[0].name"),
-    ({"tools": [{"type": "custom", "name": "sql", "format": 7}]}, Malformed, "tools[0].format"),
-    ({"tools": [{"type": "custom", "name": "sql", "format": [[]]}]}, Malformed, "tools[0].format"),
-    ({"tools": [{"type": "custom", "name": "sql", "format": True}]}, Malformed, "tools[0].format"),
-    ({"tools": [{"type": "custom", "name": "sql", "format": 1.5}]}, Malformed, "tools[0].format"),
-    ({"tools": [{"type": "custom", "name": "sql", "format": {}}]}, Malformed, "tools[0].format"),
-    ({"tools": [{"type": "function", "name": "f", "parameters": []}]}, Malformed, "tools[0].parameters"),
-    ({"top_k": "many"}, Malformed, "top_k"),
-    ({"presence_penalty": []}, Malformed, "presence_penalty"),
-    ({"tool_choice": "maybe"}, Malformed, "tool_choice"),
-    ({"max_output_tokens": 0}, Malformed, "max_output_tokens"),
-    ({"temperature": 3}, Malformed, "temperature"),
-    ({"truncation": "some"}, Malformed, "truncation"),
-    ({"stream_options": {"include_obfuscation": False}}, Malformed, "stream_options"),
+    ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, InvalidRequest, "input[0].content[0].image_url"),
+    ({"input": [{"type": "function_call", "name": "f", "arguments": "{}"}]}, InvalidRequest, "input[0].call_id"),
+    ({"input": [{"type": "function_call_output", "call_id": "c"}]}, InvalidRequest, "input[0].output"),
+    ({"input": [{"type": "function_call_output", "call_id": "c", "output": {}}]}, InvalidRequest, "input[0].output"),
+    ({"input": [{"type": "custom_tool_call_output", "call_id": "c", "output": [{}]}]}, InvalidRequest, "input[0].output[0].type"),
+    ({"input": [{"type": "item_reference"}]}, InvalidRequest, "input[0].id"),
+    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, InvalidRequest, "tools[0].name"),
+    ({"tools": [{"type": "custom", "name": "sql", "format": 7}]}, InvalidRequest, "tools[0].format"),
+    ({"tools": [{"type": "custom", "name": "sql", "format": [[]]}]}, InvalidRequest, "tools[0].format"),
+    ({"tools": [{"type": "custom", "name": "sql", "format": True}]}, InvalidRequest, "tools[0].format"),
+    ({"tools": [{"type": "custom", "name": "sql", "format": 1.5}]}, InvalidRequest, "tools[0].format"),
+    ({"tools": [{"type": "custom", "name": "sql", "format": {}}]}, InvalidRequest, "tools[0].format"),
+    ({"tools": [{"type": "function", "name": "f", "parameters": []}]}, InvalidRequest, "tools[0].parameters"),
+    ({"top_k": "many"}, InvalidRequest, "top_k"),
+    ({"presence_penalty": []}, InvalidRequest, "presence_penalty"),
+    ({"tool_choice": "maybe"}, InvalidRequest, "tool_choice"),
+    ({"max_output_tokens": 0}, InvalidRequest, "max_output_tokens"),
+    ({"temperature": 3}, InvalidRequest, "temperature"),
+    ({"truncation": "some"}, InvalidRequest, "truncation"),
+    ({"stream_options": {"include_obfuscation": False}}, InvalidRequest, "stream_options"),
     ({"background": True}, Unsupported, "background"),
     ({"conversation": "conv_1"}, Unsupported, "conversation"),
     ({"prompt": {"id": "pmpt_1"}}, Unsupported, "prompt"),
-    ({"conversation": {"id": "conv_1"}, "previous_response_id": "resp_1"}, Malformed, "previous_response_id"),
-    ({"previous_response_id": ""}, Malformed, "previous_response_id"),
-    ({"episode_id": ""}, Malformed, "episode_id"),
+    ({"conversation": {"id": "conv_1"}, "previous_response_id": "resp_1"}, InvalidRequest, "previous_response_id"),
+    ({"previous_response_id": ""}, InvalidRequest, "previous_response_id"),
+    ({"episode_id": ""}, InvalidRequest, "episode_id"),
 ]
 
 
@@ -121,12 +129,12 @@ def test_the_road_knows_of_an_ask_what_it_needs() -> None:
     )
     assert (ask.dialect, ask.model, ask.stream, ask.wants_usage, ask.choices) == ("openai_responses", "m", True, True, 1)
     assert (ask.output_tokens, ask.end_user, ask.tags, ask.episode_id) == (5, "u", {"a": "b"}, "e")
-    assert (ask.previous, ask.stores) == ("resp_1", False)
-    assert not ask.refers
+    assert (ask.previous_response_id, ask.stores_response) == ("resp_1", False)
+    assert not ask.references_items
     for item in ({"type": "item_reference", "id": "msg_1"}, {"id": "msg_1"}, {"type": None, "id": "msg_1"}):
-        assert opened(input=[{"role": "user", "content": "hi"}, item]).refers
-        assert referred(Raw(json.dumps(item).encode())) == "msg_1"
-    assert opened().stores and opened(store=None).stores and opened().previous is None
+        assert opened(input=[{"role": "user", "content": "hi"}, item]).references_items
+        assert referenced_item_id(Raw(json.dumps(item).encode())) == "msg_1"
+    assert opened().stores_response and opened(store=None).stores_response and opened().previous_response_id is None
 
 
 def test_an_image_is_counted_by_a_table() -> None:
@@ -199,11 +207,11 @@ def test_what_has_no_name_of_ours_within_an_object_has_a_path_and_is_said_again(
     named = {"text.format.x_a": 1, "text.x_b": 2, "tool_choice.x_c": 3, "reasoning.x_d": 4}
     assert {key: json.loads(bytes(value)) for key, value in chat.extra.items()} == {**named, "stream_options.include_obfuscation": False}
     body = DIALECT.write_request(chat, UNYIELDING)
-    DIALECT.prepare(body, True, tell_usage=True)
+    DIALECT.prepare_upstream_body(body, True, tell_usage=True)
     told = json.loads(body.write())
     assert {key: told[key] for key in asked} == {**asked, "stream_options": {"include_obfuscation": False}}
-    DIALECT.prepare(body, False, tell_usage=True)
-    assert DIALECT.read_request(DIALECT.open(body.write()).body).extra.keys() == named.keys()
+    DIALECT.prepare_upstream_body(body, False, tell_usage=True)
+    assert DIALECT.read_request(DIALECT.parse_request(body.write()).body).extra.keys() == named.keys()
 
 
 def test_a_choice_among_tools_that_says_more_of_them_stays_as_it_was() -> None:
@@ -225,14 +233,14 @@ def test_commentary_is_told_from_the_final_answer() -> None:
     ]
     again = json.loads(DIALECT.write_request(chat, UNYIELDING).write())["input"]
     assert [item.get("phase") for item in again] == ["commentary", None, "final_answer"]
-    asked = Concessions(lambda _: False, DIALECT.words, "a target")
+    asked = DropPolicy(lambda _: False, DIALECT.field_names, "a target")
     DIALECT.write_request(replace(chat, origin="openai_chat"), asked)
     assert asked.dropped == ["messages[0].phase", "messages[1].phase"]
 
 
 @pytest.mark.parametrize("format", [{"type": "grammar"}, {"type": "json_schema", "name": "x"}])
 def test_a_format_that_cannot_be_understood_is_refused(format: dict[str, Any]) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(InvalidRequest):
         DIALECT.read_request(opened(text={"format": format}).body)
 
 
@@ -245,14 +253,14 @@ def test_what_goes_to_an_engine_leaves_what_is_kept_to_the_gateway(stream: bool)
         include=["file_search_call.results"],
         previous_response_id="r",
     ).body
-    DIALECT.prepare(body, stream, tell_usage=True)
+    DIALECT.prepare_upstream_body(body, stream, tell_usage=True)
     told = json.loads(body.write())
     assert (told["store"], told["stream"]) == (False, stream)
     assert told["include"] == ["file_search_call.results", "reasoning.encrypted_content"]
     assert "previous_response_id" not in told
     assert ("stream_options" in told) == stream
     before = body.write()
-    stateless(body)
+    make_stateless(body)
     assert body.write() == before
 
 
@@ -260,14 +268,14 @@ def test_what_goes_to_an_engine_leaves_what_is_kept_to_the_gateway(stream: bool)
 @given(answers, requests)
 def test_a_conversation_goes_on_from_what_was_asked_and_answered(answer: ChatResponse, chat: ChatRequest) -> None:
     """Every item as it came; and the whole of it is an ask again."""
-    first = DIALECT.open(DIALECT.write_request(chat, UNYIELDING).write()).body
+    first = DIALECT.parse_request(DIALECT.write_request(chat, UNYIELDING).write()).body
     response = DIALECT.write_response(answer, STAMP)
-    earlier = [*input_items(first), *output_items(response)]
+    earlier = [*list_input_items(first), *output_items(response)]
     body = opened(previous_response_id="resp_1").body
-    resumed(body, earlier)
-    ask = DIALECT.open(body.write())
-    assert ask.previous is None
-    assert [bytes(item) for item in input_items(ask.body)][:-1] == [bytes(item) for item in earlier]
+    prepend_items(body, earlier)
+    ask = DIALECT.parse_request(body.write())
+    assert ask.previous_response_id is None
+    assert [bytes(item) for item in list_input_items(ask.body)][:-1] == [bytes(item) for item in earlier]
     assert DIALECT.read_request(ask.body).messages[-1] == Message("user", (Text("hi"),))
 
 
@@ -283,9 +291,9 @@ def test_items_are_listed_as_the_sdk_reads_them(chat: ChatRequest, with_ids: boo
     items = [Raw(json.dumps(item).encode()) for item in json.loads(body.write())["input"]]
     if not with_ids:
         items = [Raw(json.dumps({key: value for key, value in json.loads(bytes(item)).items() if key != "id"}).encode()) for item in items]
-    listed = listed_items(items, "resp_1")
-    assert listed == [listed_items([item], "resp_1", at)[0] for at, item in enumerate(items)]
-    assert [each["id"] for each in listed] == [listed_id(item, "resp_1", at) for at, item in enumerate(items)]
+    listed = write_input_items(items, "resp_1")
+    assert listed == [write_input_items([item], "resp_1", at)[0] for at, item in enumerate(items)]
+    assert [each["id"] for each in listed] == [input_item_id(item, "resp_1", at) for at, item in enumerate(items)]
     assert len({each["id"] for each in listed if each["type"] == "message"}) == sum(each["type"] == "message" for each in listed)
     page = SyncCursorPage[ResponseItem].model_validate({"data": listed, "has_more": False})
     assert [item.type for item in page.data] == [each["type"] for each in listed]
@@ -293,7 +301,7 @@ def test_items_are_listed_as_the_sdk_reads_them(chat: ChatRequest, with_ids: boo
 
 
 def test_a_text_is_listed_as_a_message_of_the_users() -> None:
-    (listed,) = listed_items(input_items(Body.read(b'{"input": "hi"}')), "resp_1")
+    (listed,) = write_input_items(list_input_items(Body.read(b'{"input": "hi"}')), "resp_1")
     assert listed["id"].startswith("msg_")
     assert {key: value for key, value in listed.items() if key != "id"} == {
         "type": "message",

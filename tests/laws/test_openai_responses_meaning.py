@@ -10,16 +10,16 @@ from msgspec import Raw
 from msgspec.structs import replace
 from openai.types.responses import Response
 
-from providers.chat import (
+from providers.canonical.chat import (
     ChatRequest,
     ChatResponse,
     Choice,
     HostTool,
     Message,
     Opaque,
+    OpaqueState,
     Part,
     Reasoning,
-    Seal,
     Text,
     Thinking,
     Tool,
@@ -28,40 +28,40 @@ from providers.chat import (
     ToolResult,
     Uploaded,
 )
-from providers.chat import Image as ImagePart
-from providers.dialect import Concessions, Stamp
-from providers.dialects.openai_responses import OpenAIResponses, final_of, output_items, resumed
-from providers.errors import Unsupported
-from providers.events import Closed, Delta, Event, Opened, fold, unfold
-from providers.guided import JsonSchema, Regex
-from providers.wire import Body
+from providers.canonical.chat import Image as ImagePart
+from providers.canonical.errors import Unsupported
+from providers.canonical.events import Event, PartDelta, PartFinished, PartStarted, assemble_response, response_events
+from providers.canonical.raw_json import Body
+from providers.dialect import DropPolicy, ResponseMeta
+from providers.dialects.openai_responses import OpenAIResponses, final_response, output_items, prepend_items
+from providers.structured_output import JsonSchema, Regex
 from tests.laws.chats import STAMP, bounded
 from tests.laws.responses import ORIGIN, answers, raw, requests
 
 DIALECT = OpenAIResponses()
-SUMMARISED = replace(STAMP, asked={"reasoning": Raw(b'{"summary":\n"auto"}')})
+SUMMARISED = replace(STAMP, request_body={"reasoning": Raw(b'{"summary":\n"auto"}')})
 
 
-def concessions(*, dropping: bool = False) -> Concessions:
-    return Concessions(lambda _: dropping, DIALECT.words, "a target")
+def concessions(*, dropping: bool = False) -> DropPolicy:
+    return DropPolicy(lambda _: dropping, DIALECT.field_names, "a target")
 
 
 def read(answer: bytes) -> ChatResponse:
-    reader = DIALECT.reader()
-    return fold([*reader.feed(answer), *reader.end()])
+    reader = DIALECT.stream_reader()
+    return assemble_response([*reader.feed(answer), *reader.finish()])
 
 
-def written(events: Sequence[Event], stamp: Stamp) -> bytes:
-    writer = DIALECT.writer(stamp)
-    return b"".join([writer.feed(event) for event in events]) + writer.end()
+def written(events: Sequence[Event], stamp: ResponseMeta) -> bytes:
+    writer = DIALECT.stream_writer(stamp)
+    return b"".join([writer.feed(event) for event in events]) + writer.finish()
 
 
 @bounded
 @given(requests)
 def test_a_request_is_said_again(chat: ChatRequest) -> None:
     body = DIALECT.write_request(chat, concessions())
-    ask = DIALECT.open(body.write())
-    assert (ask.model, ask.stores, ask.stream, ask.output_tokens) == (chat.model, False, False, chat.max_tokens)
+    ask = DIALECT.parse_request(body.write())
+    assert (ask.model, ask.stores_response, ask.stream, ask.output_tokens) == (chat.model, False, False, chat.max_tokens)
     assert DIALECT.read_request(ask.body) == chat
 
 
@@ -70,7 +70,7 @@ def test_a_request_is_said_again(chat: ChatRequest) -> None:
 def test_of_another_dialects_request_what_cannot_be_said_is_refused_or_reported(chat: ChatRequest) -> None:
     asked = concessions(dropping=True)
     body = DIALECT.write_request(replace(chat, origin="openai_chat"), asked)
-    DIALECT.open(body.write())
+    DIALECT.parse_request(body.write())
     demands = {key for key, value in chat.extra.items() if value != Raw(b'""')}
     assert set(asked.dropped) >= demands
     assert ("top_k" in asked.dropped) == (chat.top_k is not None)
@@ -89,10 +89,10 @@ def test_a_whole_answer_is_said_again(answer: ChatResponse) -> None:
 
 @bounded
 @given(answers, st.sampled_from([STAMP, SUMMARISED]))
-def test_a_stream_says_what_the_whole_answer_does(answer: ChatResponse, stamp: Stamp) -> None:
-    out = written(list(unfold(answer)), stamp)
+def test_a_stream_says_what_the_whole_answer_does(answer: ChatResponse, stamp: ResponseMeta) -> None:
+    out = written(list(response_events(answer)), stamp)
     assert read(out) == answer
-    final = final_of(out)
+    final = final_response(out)
     assert final is not None
     assert msgspec.json.decode(final) == msgspec.json.decode(DIALECT.write_response(answer, stamp))
 
@@ -100,8 +100,8 @@ def test_a_stream_says_what_the_whole_answer_does(answer: ChatResponse, stamp: S
 @bounded
 @given(answers, st.data())
 def test_parts_may_be_written_in_turns(answer: ChatResponse, data: st.DataObject) -> None:
-    events = in_turns(list(unfold(answer)), data)
-    assert read(written(events, STAMP)) == fold(events) == answer
+    events = in_turns(list(response_events(answer)), data)
+    assert read(written(events, STAMP)) == assemble_response(events) == answer
 
 
 def in_turns(events: list[Event], data: st.DataObject) -> list[Event]:
@@ -111,25 +111,25 @@ def in_turns(events: list[Event], data: st.DataObject) -> list[Event]:
     thinks = False
     for event in events:
         match event:
-            case Delta(text=text):
+            case PartDelta(text=text):
                 cut = data.draw(st.integers(0, len(text)))
                 waiting += [replace(event, text=text[:cut]), replace(event, text=text[cut:])]
-            case Closed():
+            case PartFinished():
                 waiting.append(event)
             case _:
-                given = data.draw(st.integers(0, len(waiting))) if isinstance(event, Opened) and not thinks else len(waiting)
+                given = data.draw(st.integers(0, len(waiting))) if isinstance(event, PartStarted) and not thinks else len(waiting)
                 out += [*waiting[:given], event]
                 waiting = waiting[given:]
-                thinks = isinstance(event, Opened) and isinstance(event.part, Reasoning)
+                thinks = isinstance(event, PartStarted) and isinstance(event.part, Reasoning)
     return out
 
 
 FOREIGN: list[tuple[Part, ...]] = [
-    (Reasoning("a thought", Seal("anthropic_messages", "c2lnbmVk")), Text("hello")),
+    (Reasoning("a thought", OpaqueState("anthropic_messages", "c2lnbmVk")), Text("hello")),
     (Opaque("anthropic_messages", raw({"type": "redacted_thinking", "data": "xyz"})), Text("hello")),
-    (ToolCall("call_1", "f", "{}", seal=Seal("gemini", "sig")), ToolCall("call_2", "g", "{}")),
-    (Reasoning("unsealed"), Text("a"), ToolCall("call_1", "f", "{}", seal=Seal("gemini", "one"))),
-    (Reasoning("", Seal("anthropic_messages", "only sealed")), ToolCall("call_1", "f", "free text", custom=True)),
+    (ToolCall("call_1", "f", "{}", opaque_state=OpaqueState("gemini", "sig")), ToolCall("call_2", "g", "{}")),
+    (Reasoning("unsealed"), Text("a"), ToolCall("call_1", "f", "{}", opaque_state=OpaqueState("gemini", "one"))),
+    (Reasoning("", OpaqueState("anthropic_messages", "only sealed")), ToolCall("call_1", "f", "free text", custom=True)),
 ]
 
 
@@ -139,16 +139,20 @@ def test_what_others_minted_comes_back_to_them(parts: tuple[Part, ...]) -> None:
     answer = ChatResponse((Choice(parts, "stop"),), "m")
     said = DIALECT.write_response(answer, STAMP)
     Response.model_validate_json(said, strict=True)
-    streamed = final_of(written(list(unfold(answer)), STAMP))
+    streamed = final_response(written(list(response_events(answer)), STAMP))
     assert streamed is not None and output_items(streamed) == output_items(said)
     body = Body.read(b'{"model": "m", "input": "go on"}')
-    resumed(body, output_items(said))
+    prepend_items(body, output_items(said))
     assert DIALECT.read_request(body).messages == (Message("assistant", parts), Message("user", (Text("go on"),)))
     assert b'"encrypted_content":"nx1.' not in streamed or said.count(b"nx1.") == streamed.rpartition(b"event: ")[2].count(b"nx1.")
 
 
 def test_what_others_minted_is_left_out_of_what_an_engine_is_asked() -> None:
-    parts = (Reasoning("a thought", Seal("anthropic_messages", "x")), Text("hello"), ToolCall("c", "f", "{}", seal=Seal("gemini", "y")))
+    parts = (
+        Reasoning("a thought", OpaqueState("anthropic_messages", "x")),
+        Text("hello"),
+        ToolCall("c", "f", "{}", opaque_state=OpaqueState("gemini", "y")),
+    )
     asked = concessions()
     body = DIALECT.write_request(ChatRequest(ORIGIN, "m", (Message("assistant", parts),)), asked)
     assert asked.dropped == ["reasoning.encrypted_content"]
@@ -179,7 +183,7 @@ def test_what_others_minted_is_left_out_of_what_an_engine_is_asked() -> None:
 def test_what_responses_cannot_say_is_refused_by_name(more: dict[str, object], param: str) -> None:
     chat = msgspec.structs.replace(ChatRequest("openai_chat", "m", (Message("user", (Text("a"),)),)), **more)
     with pytest.raises(Unsupported) as refused:
-        DIALECT.write_request(chat, Concessions(lambda _: False, {}, "a target"))
+        DIALECT.write_request(chat, DropPolicy(lambda _: False, {}, "a target"))
     assert refused.value.param == param
 
 
@@ -188,7 +192,7 @@ def test_a_call_of_a_tool_that_is_not_there_cannot_be_demanded(choice: ToolChoic
     search = HostTool("anthropic_messages", "web_search_20250305", raw({"type": "web_search_20250305"}))
     for tools in ((), (search,)):
         chat = ChatRequest("anthropic_messages", "m", (Message("user", (Text("a"),)),), tools=tools, tool_choice=choice)
-        asked = Concessions(lambda field: field.startswith("tools"), {}, "a target")
+        asked = DropPolicy(lambda field: field.startswith("tools"), {}, "a target")
         with pytest.raises(Unsupported) as refused:
             DIALECT.write_request(chat, asked)
         assert refused.value.param == "tool_choice"
@@ -215,7 +219,7 @@ def test_no_demand_is_refused_for() -> None:
 
 def test_sealed_reasoning_goes_back_under_no_id_of_ours() -> None:
     """OpenAI refuses what it sealed under another id than its own, which nobody but its own callers know."""
-    thought = Message("assistant", (Reasoning("in short", Seal(ORIGIN, "sealed")), Text("hi")))
+    thought = Message("assistant", (Reasoning("in short", OpaqueState(ORIGIN, "sealed")), Text("hi")))
     chat = ChatRequest("openai_chat", "m", (thought,), extra={"prompt_cache_retention": raw("24h")})
     body = msgspec.json.decode(DIALECT.write_request(chat, concessions()).write())
     assert body["input"][0] == {
@@ -301,9 +305,9 @@ def test_an_answer_that_was_begun_for_the_engine_is_reported() -> None:
 
 
 def test_what_asks_for_nothing_means_nothing() -> None:
-    ask = DIALECT.open(b'{"model": "m", "input": "hi", "top_logprobs": 0, "client_metadata": {"a": "b"}}')
+    ask = DIALECT.parse_request(b'{"model": "m", "input": "hi", "top_logprobs": 0, "client_metadata": {"a": "b"}}')
     chat = DIALECT.read_request(ask.body)
     assert chat.top_logprobs is None
-    asked = Concessions(lambda _: False, DIALECT.words, "a target")
+    asked = DropPolicy(lambda _: False, DIALECT.field_names, "a target")
     DIALECT.write_request(replace(chat, origin="openai_chat"), asked)
     assert asked.dropped == ["client_metadata"]

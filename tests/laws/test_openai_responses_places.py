@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.chat import ChatRequest
-from providers.dialect import ChatDialect, Concessions
+from providers.canonical.chat import ChatRequest
+from providers.canonical.raw_json import Body
+from providers.dialect import ChatDialect, DropPolicy
 from providers.dialects.catalogue import CHAT_DIALECTS
-from providers.dialects.openai_responses import OpenAIResponses, input_items, resumed
-from providers.wire import Body
+from providers.dialects.openai_responses import OpenAIResponses, list_input_items, prepend_items
 from tests.laws.chats import bounded
 from tests.laws.responses import requests
 
@@ -33,15 +33,15 @@ def places_named(body: Body, target: ChatDialect) -> dict[str, str]:
     named: dict[str, str] = {}
 
     def place(path: str) -> str:
-        named[path] = DIALECT.place(body, path)
+        named[path] = DIALECT.caller_path(body, path)
         return named[path]
 
-    target.write_request(DIALECT.read_request(body), Concessions(lambda _: True, DIALECT.words, "a target", place, most_places=10_000))
+    target.write_request(DIALECT.read_request(body), DropPolicy(lambda _: True, DIALECT.field_names, "a target", place, max_paths=10_000))
     return named
 
 
 def written(chat: ChatRequest) -> Body:
-    return Body.read(DIALECT.write_request(chat, Concessions(lambda _: True, {}, "a target")).write())
+    return Body.read(DIALECT.write_request(chat, DropPolicy(lambda _: True, {}, "a target")).write())
 
 
 @bounded
@@ -61,7 +61,7 @@ def test_every_part_has_the_place_of_its_own_text(chat: ChatRequest) -> None:
     told = json.loads(body.write())
     said = DIALECT.read_request(body).messages
     paths = [f"messages[{i}].content[{j}]" for i, message in enumerate(said) for j in range(len(message.parts))]
-    places = [DIALECT.place(body, path) for path in paths]
+    places = [DIALECT.caller_path(body, path) for path in paths]
     assert len(set(places)) == len(places)
     for path, place in zip(paths, places, strict=True):
         i, j = map(int, re.findall(r"\d+", path))
@@ -81,7 +81,7 @@ def test_after_an_earlier_answer_a_place_is_the_asks_own_or_the_name_of_that(
 ) -> None:
     body, told = written(chat), json.loads(written(chat).write())
     alone = set(places_named(Body(body), target).values())
-    resumed(body, input_items(written(before)))
+    prepend_items(body, list_input_items(written(before)))
     named = set(places_named(body, target).values())
     for place in named - {"previous_response_id"}:
         at(told, place)
@@ -131,11 +131,11 @@ ASKED: dict[str, Any] = {
     ],
 )
 def test_the_place_of(path: str, place: str) -> None:
-    assert DIALECT.place(Body.read(json.dumps(ASKED).encode()), path) == place
+    assert DIALECT.caller_path(Body.read(json.dumps(ASKED).encode()), path) == place
 
 
 def test_a_text_in_place_of_items_is_one_place() -> None:
     body = Body.read(b'{"model": "m", "input": "hi"}')
-    assert DIALECT.place(body, "messages[0].content[0]") == "input"
-    resumed(body, [])
-    assert DIALECT.place(body, "messages[0].content[0].x") == "input"
+    assert DIALECT.caller_path(body, "messages[0].content[0]") == "input"
+    prepend_items(body, [])
+    assert DIALECT.caller_path(body, "messages[0].content[0].x") == "input"

@@ -14,11 +14,27 @@ from msgspec import Raw
 from msgspec.structs import replace
 from openai.types.responses import Response, ResponseErrorEvent, ResponseStreamEvent
 
-from providers.chat import ChatResponse, Choice, Opaque, Part, Reasoning, Refusal, Text, ToolCall, Usage
-from providers.dialect import Stamp
-from providers.dialects.openai_responses import OpenAIResponses, final_of
-from providers.errors import CutShort, Failed, Garbled, Overloaded, Refused, Unsupported, UpstreamError
-from providers.events import Counted, Delta, Finished, Opened, Started, fold, unfold
+from providers.canonical.chat import ChatResponse, Choice, Opaque, Part, Reasoning, Refusal, Text, ToolCall, Usage
+from providers.canonical.errors import (
+    InvalidUpstreamResponse,
+    Overloaded,
+    StreamTruncated,
+    Unsupported,
+    UpstreamError,
+    UpstreamFailed,
+    UpstreamRejected,
+)
+from providers.canonical.events import (
+    ChoiceFinished,
+    PartDelta,
+    PartStarted,
+    ResponseStarted,
+    UsageReported,
+    assemble_response,
+    response_events,
+)
+from providers.dialect import ResponseMeta
+from providers.dialects.openai_responses import OpenAIResponses, final_response
 from tests.laws.chats import STAMP, bounded, cuts
 from tests.laws.responses import answers
 
@@ -35,7 +51,7 @@ ASKED: dict[str, Any] = {
     "reasoning": Raw(b'{"effort": "low"}'),
     "truncation": Raw(b"null"),
 }
-ASKING = replace(STAMP, asked=ASKED)
+ASKING = replace(STAMP, request_body=ASKED)
 
 
 def echo(request: httpx2.Request) -> httpx2.Response:
@@ -47,9 +63,9 @@ def echo(request: httpx2.Request) -> httpx2.Response:
 CLIENT = openai.OpenAI(api_key="none", base_url="http://127.0.0.1:9", http_client=httpx2.Client(transport=httpx2.MockTransport(echo)))
 
 
-def written(answer: ChatResponse, stamp: Stamp) -> bytes:
-    writer = DIALECT.writer(stamp)
-    return b"".join([writer.feed(event) for event in unfold(answer)]) + writer.end()
+def written(answer: ChatResponse, stamp: ResponseMeta) -> bytes:
+    writer = DIALECT.stream_writer(stamp)
+    return b"".join([writer.feed(event) for event in response_events(answer)]) + writer.finish()
 
 
 def told(out: bytes) -> list[dict[str, Any]]:
@@ -66,13 +82,13 @@ def framed(events: Sequence[dict[str, Any]]) -> bytes:
 
 
 def read(answer: bytes) -> ChatResponse:
-    reader = DIALECT.reader()
-    return fold([*reader.feed(answer), *reader.end()])
+    reader = DIALECT.stream_reader()
+    return assemble_response([*reader.feed(answer), *reader.finish()])
 
 
 @bounded
 @given(answers, st.sampled_from([STAMP, ASKING]))
-def test_every_event_is_one_of_the_official_sdks(answer: ChatResponse, stamp: Stamp) -> None:
+def test_every_event_is_one_of_the_official_sdks(answer: ChatResponse, stamp: ResponseMeta) -> None:
     events = told(written(answer, stamp))
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     for event in events:
@@ -114,12 +130,18 @@ def test_a_response_repeats_what_was_asked() -> None:
 
 
 def test_what_ends_a_stream_is_withheld() -> None:
-    writer = DIALECT.writer(STAMP)
-    events = [Started("m"), Opened(0, 0, Text("")), Delta(0, 0, "hi"), Finished(0, "length"), Counted(Usage(1, 2))]
+    writer = DIALECT.stream_writer(STAMP)
+    events = [
+        ResponseStarted("m"),
+        PartStarted(0, 0, Text("")),
+        PartDelta(0, 0, "hi"),
+        ChoiceFinished(0, "length"),
+        UsageReported(Usage(1, 2)),
+    ]
     before = b"".join([writer.feed(event) for event in events])
     assert told(before)[-1]["type"] == "response.output_item.done"
     assert told(before)[-1]["item"]["status"] == "incomplete"
-    (last,) = told(writer.end())
+    (last,) = told(writer.finish())
     assert last["type"] == "response.incomplete"
     assert last["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
     assert last["response"]["usage"]["output_tokens"] == 2
@@ -135,10 +157,10 @@ def test_of_several_answers_the_first_is_written() -> None:
 def test_an_engines_stream_becomes_the_callers(answer: ChatResponse, data: st.DataObject) -> None:
     """However it is cut: ours is replaced, and the rest is the engine's own."""
     out = written(answer, replace(STAMP, id="01990000-0000-7000-8000-0000000000ff", model="theirs"))
-    editor = DIALECT.editor(ASKING)
+    editor = DIALECT.stream_editor(ASKING)
     *blocks, last = data.draw(cuts(out + b"data: [DONE]\n\n"))
     before = b"".join([editor.feed(block) for block in [*blocks, last]])
-    end = editor.end()
+    end = editor.finish()
     assert editor.done and editor.failure is None
     assert (editor.usage, editor.finish_reason) == (answer.usage, answer.choices[0].finish_reason)
     assert editor.written_tokens >= out.count(b".delta\n")
@@ -169,8 +191,8 @@ def bare(answer: ChatResponse) -> list[dict[str, Any]]:
 @bounded
 @given(answers.filter(lambda answer: sum(isinstance(part, Text) for part in answer.choices[0].parts) == 1))
 def test_what_an_engine_leaves_out_is_filled_in(answer: ChatResponse) -> None:
-    editor = DIALECT.editor(ASKING)
-    events = told(editor.feed(framed(bare(answer))) + editor.end())
+    editor = DIALECT.stream_editor(ASKING)
+    events = told(editor.feed(framed(bare(answer))) + editor.finish())
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     for event in events:
         if "response" in event:
@@ -209,8 +231,8 @@ def lacking(answer: ChatResponse, kinds: frozenset[str], fields: str) -> list[di
 @bounded
 @given(answers, st.frozensets(st.sampled_from(LACKING)), st.sampled_from(["", "numbers", "places", "ids"]))
 def test_the_official_sdk_puts_together_what_an_engine_tells_by_halves(answer: ChatResponse, kinds: frozenset[str], fields: str) -> None:
-    editor = DIALECT.editor(STAMP)
-    out = editor.feed(framed(lacking(answer, kinds, fields))) + editor.end()
+    editor = DIALECT.stream_editor(STAMP)
+    out = editor.feed(framed(lacking(answer, kinds, fields))) + editor.finish()
     events = told(out)
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     said: dict[tuple[int, int], str] = {}
@@ -237,8 +259,8 @@ def test_texts_that_tell_of_no_item_are_one() -> None:
         "content": [{"type": "output_text", "text": "Hello.", "annotations": []}],
     }
     final: dict[str, Any] = {"type": "response.completed", "response": {"status": "completed", "output": [message]}}
-    editor = DIALECT.editor(STAMP)
-    out = editor.feed(framed([*deltas, final])) + editor.end()
+    editor = DIALECT.stream_editor(STAMP)
+    out = editor.feed(framed([*deltas, final])) + editor.finish()
     assert read(out).choices[0].parts == (Text("Hello."),)
     kinds = [event["type"].removeprefix("response.") for event in told(out)]
     begun = ["created", "in_progress", "output_item.added", "content_part.added"]
@@ -281,7 +303,7 @@ def test_a_whole_answer_of_which_an_engine_tells_little_is_filled_in(ending: dic
     output: list[dict[str, Any]] = [{**message, "content": [{"type": "output_text", "text": "Hello!", "annotations": []}]}]
     usage = {"input_tokens": 9, "output_tokens": 10, "total_tokens": 19}
     engines: dict[str, Any] = {"id": "resp_x", "created_at": 5.5, "model": "theirs", "output": output, "usage": usage, **ending}
-    edited = DIALECT.edit(json.dumps(engines).encode(), ASKING)
+    edited = DIALECT.edit_response(json.dumps(engines).encode(), ASKING)
     told = Response.model_validate_json(edited.raw, strict=True)
     assert (edited.usage, edited.finish_reason) == (Usage(9, 10), reason)
     assert (told.output_text, told.id, told.model) == ("Hello!", f"resp_{STAMP.id}", STAMP.model)
@@ -292,17 +314,17 @@ def test_a_whole_answer_of_which_an_engine_tells_little_is_filled_in(ending: dic
 @pytest.mark.parametrize(
     ("body", "error"),
     [
-        (b'{"status": "failed", "error": {"code": "server_error", "message": "oh"}, "output": []}', Failed),
-        (b'{"status": "cancelled", "output": []}', Failed),
+        (b'{"status": "failed", "error": {"code": "server_error", "message": "oh"}, "output": []}', UpstreamFailed),
+        (b'{"status": "cancelled", "output": []}', UpstreamFailed),
         (b'{"error": {"message": "queue is full", "code": 503}}', Overloaded),
-        (b'{"status": "in_progress", "output": []}', Garbled),
-        (b'{"output": [1]}', Garbled),
-        (b"[]", Garbled),
+        (b'{"status": "in_progress", "output": []}', InvalidUpstreamResponse),
+        (b'{"output": [1]}', InvalidUpstreamResponse),
+        (b"[]", InvalidUpstreamResponse),
     ],
 )
 def test_a_whole_answer_that_is_none_is_an_error(body: bytes, error: type[UpstreamError]) -> None:
     with pytest.raises(error):
-        DIALECT.edit(body, STAMP)
+        DIALECT.edit_response(body, STAMP)
     with pytest.raises(error):
         DIALECT.read_response(body)
 
@@ -320,26 +342,29 @@ COMPLETED: dict[str, Any] = {"type": "response.completed", "response": {"id": "r
     ("event", "error"),
     [
         ({"type": "error", "code": "rate_limit_exceeded", "message": "slow down", "param": None}, Overloaded),
-        ({"type": "error", "code": "server_error", "message": "oh", "param": None}, Failed),
-        ({"type": "error", "error": {"type": "invalid_request_error", "code": None, "message": "too long"}}, Refused),
-        ({"type": "response.failed", "response": {"status": "failed", "error": {"code": "server_error", "message": "oh"}}}, Failed),
-        ({"type": "response.failed", "response": {"status": "failed", "error": {"code": "invalid_prompt", "message": "oh"}}}, Refused),
-        ({"type": "response.failed", "response": {"status": "failed", "error": None}}, Failed),
+        ({"type": "error", "code": "server_error", "message": "oh", "param": None}, UpstreamFailed),
+        ({"type": "error", "error": {"type": "invalid_request_error", "code": None, "message": "too long"}}, UpstreamRejected),
+        ({"type": "response.failed", "response": {"status": "failed", "error": {"code": "server_error", "message": "oh"}}}, UpstreamFailed),
+        (
+            {"type": "response.failed", "response": {"status": "failed", "error": {"code": "invalid_prompt", "message": "oh"}}},
+            UpstreamRejected,
+        ),
+        ({"type": "response.failed", "response": {"status": "failed", "error": None}}, UpstreamFailed),
         ({"error": {"message": "queue is full", "code": 503}}, Overloaded),
-        ({"object": "error", "message": "no", "code": 400}, Refused),
-        ({"delta": "no type"}, Garbled),
+        ({"object": "error", "message": "no", "code": 400}, UpstreamRejected),
+        ({"delta": "no type"}, InvalidUpstreamResponse),
     ],
 )
 def test_an_engines_error_is_told_and_what_came_before_it_is_the_callers(event: dict[str, Any], error: type[UpstreamError]) -> None:
     stream = framed([CREATED, DELTA, event, COMPLETED])
-    editor = DIALECT.editor(STAMP)
+    editor = DIALECT.stream_editor(STAMP)
     before = [each["type"] for each in told(editor.feed(stream))]
     assert (before[0], before[-1]) == ("response.created", "response.output_text.delta")
     assert type(editor.failure) is error
     with pytest.raises(error):
-        editor.end()
-    events = iter(DIALECT.reader().feed(stream))
-    assert [type(next(events)) for _ in range(3)] == [Started, Opened, Delta]
+        editor.finish()
+    events = iter(DIALECT.stream_reader().feed(stream))
+    assert [type(next(events)) for _ in range(3)] == [ResponseStarted, PartStarted, PartDelta]
     with pytest.raises(error):
         next(events)
 
@@ -347,14 +372,14 @@ def test_an_engines_error_is_told_and_what_came_before_it_is_the_callers(event: 
 @pytest.mark.parametrize("rest", [[], [{"type": "response.output_text.delta", "delta": "more", "output_index": 0}]])
 def test_a_stream_that_ends_midway_is_cut_short(rest: list[dict[str, Any]]) -> None:
     stream = framed([CREATED, DELTA, *rest]) + b"data: [DONE]\n\n"
-    editor = DIALECT.editor(STAMP)
+    editor = DIALECT.stream_editor(STAMP)
     editor.feed(stream)
-    with pytest.raises(CutShort):
-        editor.end()
-    reader = DIALECT.reader()
+    with pytest.raises(StreamTruncated):
+        editor.finish()
+    reader = DIALECT.stream_reader()
     list(reader.feed(stream))
-    with pytest.raises(CutShort):
-        list(reader.end())
+    with pytest.raises(StreamTruncated):
+        list(reader.finish())
 
 
 def test_an_engine_that_tells_its_answer_in_the_last_event_alone_is_read() -> None:
@@ -378,14 +403,14 @@ def test_an_engine_that_sends_no_deltas_is_read_all_the_same(answer: ChatRespons
 
 @pytest.mark.parametrize("place", [{"content_index": 300_000}, {"content_index": -1}, {"output_index": 300_000}, {"output_index": -1}])
 def test_a_place_far_from_all_others_is_garbled(place: dict[str, int]) -> None:
-    editor = DIALECT.editor(STAMP)
+    editor = DIALECT.stream_editor(STAMP)
     begun = editor.feed(framed([CREATED, DELTA]))
     assert editor.feed(framed([{**DELTA, **place}, COMPLETED])) == b""
-    assert isinstance(editor.failure, Garbled) and told(begun)[-1]["type"] == "response.output_text.delta"
+    assert isinstance(editor.failure, InvalidUpstreamResponse) and told(begun)[-1]["type"] == "response.output_text.delta"
 
 
 def test_parts_that_an_engine_skipped_are_begun() -> None:
-    editor = DIALECT.editor(STAMP)
+    editor = DIALECT.stream_editor(STAMP)
     out = editor.feed(framed([CREATED, {**DELTA, "output_index": 2, "content_index": 3}]))
     assert [event["content_index"] for event in told(out) if event["type"] == "response.content_part.added"] == [0, 1, 2, 3]
 
@@ -402,16 +427,16 @@ def test_half_a_surrogate_pair_costs_one_character() -> None:
         framed([CREATED]) + b'data: {"type":"response.output_text.delta","output_index":0,"delta":"\\ud83d!"}\n\n' + framed([COMPLETED])
     )
     assert read(stream).choices[0].parts == (Text("\ufffd!"),)
-    editor = DIALECT.editor(STAMP)
+    editor = DIALECT.stream_editor(STAMP)
     assert b"\\ufffd!" in editor.feed(stream)
-    editor.end()
+    editor.finish()
 
 
 def test_events_nobody_knows_pass_and_mean_nothing() -> None:
     odd = {"type": "response.x_new", "delta": {"not": "text"}, "output_index": 0}
     stream = framed([CREATED, odd, DELTA, COMPLETED])
     assert read(stream).choices[0].parts == (Text("x"),)
-    editor = DIALECT.editor(STAMP)
+    editor = DIALECT.stream_editor(STAMP)
     assert {**odd, "sequence_number": 2} in told(editor.feed(stream))
 
 
@@ -422,5 +447,5 @@ def test_an_error_frame_is_the_sdks() -> None:
 
 
 def test_a_stream_that_did_not_end_with_a_response_has_no_final_one() -> None:
-    assert final_of(DIALECT.write_error_frame(Unsupported("no"))) is None
-    assert final_of(framed([CREATED])) is None
+    assert final_response(DIALECT.write_error_frame(Unsupported("no"))) is None
+    assert final_response(framed([CREATED])) is None

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from providers.chat import Usage
-from providers.dialects.anthropic_messages.usage import as_usage, read_counts
+from providers.canonical.chat import Usage
+from providers.dialects.anthropic_messages.usage import read_counts, to_usage
+from providers.dialects.openai.usage import normalize_usage, read_usage
 from providers.dialects.openai_chat import OpenAIChat
-from providers.dialects.openai_chat.edits import chunk_editor, edit
+from providers.dialects.openai_chat.edit import edit_response, stream_editor
 from providers.dialects.openai_completions import OpenAICompletions
 from providers.dialects.openai_responses.usage import read_usage as read_usage_of_responses
-from providers.openai_usage import read_usage, told_usage
 from tests.laws.chats import STAMP, bounded, told
 
 tokens = st.integers(0, 2**30)
@@ -36,7 +36,7 @@ def usage(prompt: int, completion: int, reasoning: int, *, beside: bool) -> dict
 def test_reasoning_is_a_part_of_the_output_wherever_it_was_counted(prompt: int, completion: int, reasoning: int) -> None:
     for beside in (True, False):
         raw = Raw(json.dumps(usage(prompt, completion, reasoning, beside=beside)).encode())
-        counted, kept = told_usage(raw)
+        counted, kept = normalize_usage(raw)
         assert counted == read_usage(raw) == Usage(input=prompt, output=completion + reasoning, reasoning=reasoning)
         assert (kept is raw) == (not beside)
         assert json.loads(bytes(kept)) == {**json.loads(bytes(raw)), "completion_tokens": completion + reasoning}
@@ -46,19 +46,19 @@ def test_callers_of_the_same_dialect_hear_the_same_arithmetic_whole_and_streamed
     said = usage(165, 2, 125, beside=True)
     chat = OpenAIChat()
     whole = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}], "usage": said}
-    edited = chat.edit(json.dumps(whole).encode(), STAMP)
+    edited = chat.edit_response(json.dumps(whole).encode(), STAMP)
     assert json.loads(edited.raw)["usage"] == {**said, "completion_tokens": 127}
     assert edited.usage == Usage(input=165, output=127, reasoning=125)
     chunks: list[dict[str, Any]] = [
         {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]},
         {"choices": [], "usage": said},
     ]
-    editor = chat.editor(STAMP)
-    out = editor.feed(b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in chunks)) + editor.end()
+    editor = chat.stream_editor(STAMP)
+    out = editor.feed(b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in chunks)) + editor.finish()
     assert [frame["usage"] for frame in told(out)] == [{**said, "completion_tokens": 127}]
     assert editor.usage == edited.usage
     text = {"choices": [{"index": 0, "text": "Hi", "finish_reason": "stop"}], "usage": said}
-    assert json.loads(OpenAICompletions().edit(json.dumps(text).encode(), STAMP).raw)["usage"]["completion_tokens"] == 127
+    assert json.loads(OpenAICompletions().edit_response(json.dumps(text).encode(), STAMP).raw)["usage"]["completion_tokens"] == 127
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_what_anthropic_keeps_for_an_hour_is_told_apart() -> None:
         "service_tier": "batch",
     }
     counts = read_counts(Raw(json.dumps(told_counts).encode()))
-    assert as_usage(counts) == Usage(input=33, output=5, cache_written=30, cache_written_hour=20, tier="batch")
+    assert to_usage(counts) == Usage(input=33, output=5, cache_written=30, cache_written_hour=20, tier="batch")
 
 
 @pytest.mark.parametrize(
@@ -108,14 +108,14 @@ def test_what_anthropic_keeps_for_an_hour_is_told_apart() -> None:
 )
 def test_what_a_host_names_its_own_way_callers_of_chat_hear_as_openai_names_it_too(own: dict[str, Any], named: dict[str, Any]) -> None:
     said = {"prompt_tokens": 20, "completion_tokens": 9, "total_tokens": 29, **own}
-    counted, kept = told_usage(Raw(json.dumps(said).encode()))
+    counted, kept = normalize_usage(Raw(json.dumps(said).encode()))
     assert json.loads(bytes(kept)) == {**said, **named}
-    assert counted == read_usage(bytes(kept)) and told_usage(kept) == (counted, kept)
+    assert counted == read_usage(bytes(kept)) and normalize_usage(kept) == (counted, kept)
 
 
 @pytest.mark.parametrize("said", [b"[]", b"{}", b"[[]]", b"7", b"true", b'"on_demand"'])
 def test_a_tier_that_is_no_word_of_openais_costs_no_answer(said: bytes):
     whole = b'{"choices":[{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}],"service_tier":' + said + b"}"
-    assert json.loads(edit(whole, STAMP).raw)["service_tier"] == ""
+    assert json.loads(edit_response(whole, STAMP).raw)["service_tier"] == ""
     chunk = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}],"service_tier":' + said + b"}\n\n"
-    assert "service_tier" not in json.loads(chunk_editor(STAMP).feed(chunk)[6:])
+    assert "service_tier" not in json.loads(stream_editor(STAMP).feed(chunk)[6:])

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.chat import Opaque, Reasoning, Seal, Text, ToolCall
+from providers.canonical.chat import Opaque, OpaqueState, Reasoning, Text, ToolCall
+from providers.canonical.errors import CredentialRefused, Overloaded, UnparsableModelOutput, UpstreamError, UpstreamFailed
+from providers.canonical.events import assemble_response
 from providers.dialects.openai_chat import OpenAIChat
-from providers.errors import CredentialRefused, Failed, Overloaded, Unparsed, UpstreamError
-from providers.events import fold
 from tests.conformance.crossing import CALLERS, crossed
 from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES
 from tests.laws.bending import bent
@@ -94,9 +94,9 @@ def test_a_stream_of_details_is_read_as_the_whole_is_wherever_it_is_cut(kind: st
     details = KINDS[kind]
     wire = stream(details)
     places = sorted({0, len(wire), *data.draw(st.lists(st.integers(0, len(wire)), max_size=8))})
-    reader = OpenAIChat().reader()
+    reader = OpenAIChat().stream_reader()
     events = [event for start, end in itertools.pairwise(places) for event in reader.feed(wire[start:end])]
-    read = fold([*events, *reader.end()])
+    read = assemble_response([*events, *reader.finish()])
     assert read.choices[0].parts == OpenAIChat().read_response(whole(details)).choices[0].parts
     assert read.usage == OpenAIChat().read_response(whole(details)).usage
 
@@ -104,11 +104,11 @@ def test_a_stream_of_details_is_read_as_the_whole_is_wherever_it_is_cut(kind: st
 def test_blocks_of_reasoning_stay_apart():
     both = [SIGNED, {**SIGNED, "text": "And again.", "index": 1, "signature": "Zz=="}]
     seals = [json.dumps({key: value for key, value in each.items() if key != "text"}, separators=(",", ":")) for each in both]
-    reader = OpenAIChat().reader()
-    parts = fold([*reader.feed(stream(both)), *reader.end()]).choices[0].parts
+    reader = OpenAIChat().stream_reader()
+    parts = assemble_response([*reader.feed(stream(both)), *reader.finish()]).choices[0].parts
     assert parts == (
-        Reasoning("Let me look.", Seal(CHAT, seals[0])),
-        Reasoning("And again.", Seal(CHAT, seals[1])),
+        Reasoning("Let me look.", OpaqueState(CHAT, seals[0])),
+        Reasoning("And again.", OpaqueState(CHAT, seals[1])),
         ToolCall("call_a", "now", "{}"),
     )
 
@@ -123,26 +123,29 @@ def test_what_is_sealed_goes_to_no_host_that_does_not_know_it():
 
 ERRORS: list[tuple[dict[str, Any], type[UpstreamError]]] = [
     ({"error": {"code": 429, "message": "Provider returned error"}}, Overloaded),
-    ({"error": {"code": 502, "message": "Provider disconnected"}}, Failed),
+    ({"error": {"code": 502, "message": "Provider disconnected"}}, UpstreamFailed),
     ({"error": {"code": 401, "message": "No auth"}}, CredentialRefused),
-    ({"error": {"code": "server_error", "message": "Provider disconnected"}, "choices": [{"delta": {}, "finish_reason": "error"}]}, Failed),
+    (
+        {"error": {"code": "server_error", "message": "Provider disconnected"}, "choices": [{"delta": {}, "finish_reason": "error"}]},
+        UpstreamFailed,
+    ),
     # Groq's, of what its model wrote amiss.
-    ({"error": {"message": "no call", "code": "tool_use_failed", "status_code": 400}}, Unparsed),
-    ({"choices": [{"index": 0, "message": {"content": ""}, "delta": {"content": ""}, "finish_reason": "error"}]}, Failed),
+    ({"error": {"message": "no call", "code": "tool_use_failed", "status_code": 400}}, UnparsableModelOutput),
+    ({"choices": [{"index": 0, "message": {"content": ""}, "delta": {"content": ""}, "finish_reason": "error"}]}, UpstreamFailed),
 ]
 
 
 @pytest.mark.parametrize(("told", "kind"), ERRORS, ids=range(len(ERRORS)))
 def test_an_error_within_an_answer_is_one(told: dict[str, Any], kind: type[UpstreamError]):
     dialect, raw = OpenAIChat(), json.dumps(told).encode()
-    for act in (lambda: dialect.edit(raw, STAMP), lambda: dialect.read_response(raw)):
+    for act in (lambda: dialect.edit_response(raw, STAMP), lambda: dialect.read_response(raw)):
         with pytest.raises(kind):
             act()
     chunk = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Hi"}, "finish_reason": None}]}
     frames = b"data: " + json.dumps(chunk).encode() + b"\n\ndata: " + raw + b"\n\n"
-    editor = dialect.editor(STAMP)
+    editor = dialect.stream_editor(STAMP)
     assert b"Hi" in editor.feed(frames) and type(editor.failure) is kind
     events: list[Any] = []
     with pytest.raises(kind):
-        events.extend(dialect.reader().feed(frames))
+        events.extend(dialect.stream_reader().feed(frames))
     assert Text("Hi") not in events and not any(isinstance(each, Opaque) for each in events)

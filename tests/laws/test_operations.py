@@ -11,19 +11,19 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.domain import Directory, ModelConfig, ProviderConfig, Target
-from app.gateway.fleet import Fleet
-from app.gateway.operations import Operations, Outcome
+from app.domain import ModelConfig, ProviderConfig, Snapshot, Target
+from app.gateway.fleet.fleet import Fleet
+from app.gateway.operations import OperationResult, Operations
 from app.settings import Settings
-from providers.errors import Malformed, NotOffered
-from providers.operations.catalogue import NAMES, OFFERS, find
+from providers.adapters.probing import ENGINE_PROBES, ProbeResult
+from providers.canonical.errors import InvalidRequest, OperationNotSupported
+from providers.operations.catalogue import ENGINE_OPERATIONS, OPERATION_NAMES, find_operation
 from providers.operations.manual import operations_manual
-from providers.operations.operation import Kind, Operation, call
-from providers.probing import HABITS, Found
+from providers.operations.operation import ArgumentType, Operation, build_call
 from tests.laws.chats import bounded
 
-ALL = [(engine, name) for engine, offer in OFFERS.items() for name in offer.operations]
-OF_KIND: dict[Kind, st.SearchStrategy[Any]] = {
+ALL = [(engine, name) for engine, offer in ENGINE_OPERATIONS.items() for name in offer.operations]
+OF_KIND: dict[ArgumentType, st.SearchStrategy[Any]] = {
     "string": st.text(max_size=20).filter(lambda text: "\x00" not in text),
     "integer": st.integers(-(2**53), 2**53),
     "number": st.floats(0, 100, allow_nan=False),
@@ -35,30 +35,30 @@ OF_KIND: dict[Kind, st.SearchStrategy[Any]] = {
 
 
 def test_every_engine_that_can_be_found_has_an_offer():
-    assert set(OFFERS) == set(HABITS) - {"auto"}
+    assert set(ENGINE_OPERATIONS) == set(ENGINE_PROBES) - {"auto"}
 
 
 def test_no_operation_is_both_offered_and_not():
-    for offer in OFFERS.values():
-        assert not offer.operations.keys() & offer.without.keys()
+    for offer in ENGINE_OPERATIONS.values():
+        assert not offer.operations.keys() & offer.unavailable.keys()
 
 
 @bounded
 @given(st.sampled_from(ALL), st.data())
 def test_a_call_holds_what_was_said(one: tuple[str, str], data: st.DataObject):
     engine, name = one
-    operation = find(engine, name)
+    operation = find_operation(engine, name)
     given_ = {
-        key: data.draw(OF_KIND[argument.kind])
+        key: data.draw(OF_KIND[argument.type_name])
         for key, argument in operation.arguments.items()
         if argument.required or data.draw(st.booleans())
     }
-    if operation.either:
-        assume(sum(bool(given_.get(key)) or type(given_.get(key)) is int for key in operation.either) == 1)
-        given_ = {key: value for key, value in given_.items() if value or type(value) is int or key not in operation.either}
-    sent = call(name, operation, given_, "the-model")
-    given_ = {key: value for key, value in given_.items() if operation.arguments[key].place != "nowhere"}
-    in_query = {key for key, argument in operation.arguments.items() if argument.place == "query"} & given_.keys()
+    if operation.exactly_one_of:
+        assume(sum(bool(given_.get(key)) or type(given_.get(key)) is int for key in operation.exactly_one_of) == 1)
+        given_ = {key: value for key, value in given_.items() if value or type(value) is int or key not in operation.exactly_one_of}
+    sent = build_call(name, operation, given_, "the-model")
+    given_ = {key: value for key, value in given_.items() if operation.arguments[key].location != "nowhere"}
+    in_query = {key for key, argument in operation.arguments.items() if argument.location == "query"} & given_.keys()
     assert len(sent.paths) == len(operation.paths) and sent.method == operation.method
     for path, plain in zip(sent.paths, operation.paths, strict=True):
         assert urlsplit(path).path == plain
@@ -66,60 +66,60 @@ def test_a_call_holds_what_was_said(one: tuple[str, str], data: st.DataObject):
     if operation.method == "POST":
         body = json.loads(sent.body)
         assert {key: value for key, value in body.items() if key in given_} == {key: given_[key] for key in given_.keys() - in_query}
-        assert body.keys() - given_.keys() <= {*operation.fixed, operation.model_as}
+        assert body.keys() - given_.keys() <= {*operation.fixed_body, operation.model_field}
     else:
         assert sent.body == b""
 
 
 @bounded
-@given(st.sampled_from([(engine, name) for engine, name in ALL if not find(engine, name).open]), st.text(min_size=1))
+@given(st.sampled_from([(engine, name) for engine, name in ALL if not find_operation(engine, name).accepts_any_field]), st.text(min_size=1))
 def test_an_argument_that_the_engine_does_not_have_is_named(one: tuple[str, str], key: str):
-    operation = find(*one)
-    some: dict[Kind, Any] = {"object": {}, "array": [], "integer": 1}
-    needed = {name: some.get(argument.kind, "x") for name, argument in operation.arguments.items() if argument.required}
+    operation = find_operation(*one)
+    some: dict[ArgumentType, Any] = {"object": {}, "array": [], "integer": 1}
+    needed = {name: some.get(argument.type_name, "x") for name, argument in operation.arguments.items() if argument.required}
     if key not in operation.arguments:
-        with pytest.raises(Malformed, match="no argument"):
-            call(one[1], operation, {**needed, key: 1}, "m")
+        with pytest.raises(InvalidRequest, match="no argument"):
+            build_call(one[1], operation, {**needed, key: 1}, "m")
 
 
 @pytest.mark.parametrize("engine", sorted(engine for engine, name in ALL if name == "generate"))
 def test_a_stream_which_would_come_as_one_text_is_refused_by_name(engine: str):
-    generate, needed = find(engine, "generate"), {"inputs": "x"} if engine == "tgi" else {}
-    with pytest.raises(Malformed) as refused:
-        call("generate", generate, {**needed, "stream": True}, "m")
+    generate, needed = find_operation(engine, "generate"), {"inputs": "x"} if engine == "tgi" else {}
+    with pytest.raises(InvalidRequest) as refused:
+        build_call("generate", generate, {**needed, "stream": True}, "m")
     assert refused.value.param == "stream"
-    if generate.open:
-        assert json.loads(call("generate", generate, {"stream": False}, "m").body)["stream"] is False
+    if generate.accepts_any_field:
+        assert json.loads(build_call("generate", generate, {"stream": False}, "m").body)["stream"] is False
 
 
 @pytest.mark.parametrize(
     "said", [{}, {"request_ids": []}, {"request_ids": None}, {"abort_all": False}, {"request_ids": ["a"], "abort_all": True}], ids=str
 )
 def test_vllm_is_told_to_abort_all_only_where_just_that_is_asked_for(said: dict[str, Any]):
-    with pytest.raises(Malformed, match="request_ids, abort_all"):
-        call("abort", find("vllm", "abort"), said, "m")
+    with pytest.raises(InvalidRequest, match="request_ids, abort_all"):
+        build_call("abort", find_operation("vllm", "abort"), said, "m")
 
 
 def test_what_vllm_is_to_abort_is_all_or_what_is_named():
-    abort = find("vllm", "abort")
-    assert json.loads(call("abort", abort, {"request_ids": ["a"], "abort_all": False}, "m").body) == {"request_ids": ["a"]}
-    assert json.loads(call("abort", abort, {"request_ids": [], "abort_all": True}, "m").body) == {}
+    abort = find_operation("vllm", "abort")
+    assert json.loads(build_call("abort", abort, {"request_ids": ["a"], "abort_all": False}, "m").body) == {"request_ids": ["a"]}
+    assert json.loads(build_call("abort", abort, {"request_ids": [], "abort_all": True}, "m").body) == {}
 
 
 @pytest.mark.parametrize(("engine", "one"), [("sglang", "rid"), ("lmdeploy", "session_id")])
 def test_who_does_not_say_what_to_abort_aborts_nothing(engine: str, one: str):
     """SGLang stops all requests whose id begins with the `rid`, so that an empty one is all of them."""
-    abort = find(engine, "abort")
+    abort = find_operation(engine, "abort")
     for said in ({}, {one: None}, {"abort_all": False}, {"abort_message": "no"}):
-        with pytest.raises(Malformed, match=f"{one}, abort_all"):
-            call("abort", abort, said, "m")
-    assert json.loads(call("abort", find("lmdeploy", "abort"), {"session_id": 0}, "m").body) == {"session_id": 0}
+        with pytest.raises(InvalidRequest, match=f"{one}, abort_all"):
+            build_call("abort", abort, said, "m")
+    assert json.loads(build_call("abort", find_operation("lmdeploy", "abort"), {"session_id": 0}, "m").body) == {"session_id": 0}
 
 
 @pytest.mark.parametrize("tags", [[{"a": 1}], [None], [["weights"]]], ids=str)
 def test_what_is_no_word_is_not_put_into_a_query(tags: list[Any]):
-    with pytest.raises(Malformed, match="words") as refused:
-        call("wake", find("vllm", "wake"), {"tags": tags}, "m")
+    with pytest.raises(InvalidRequest, match="words") as refused:
+        build_call("wake", find_operation("vllm", "wake"), {"tags": tags}, "m")
     assert refused.value.param == "tags"
 
 
@@ -129,7 +129,7 @@ class Gpu(NamedTuple):
     huge: list[bytes]
     asked: list[tuple[str, str, Any]]
     fleet: Fleet
-    tell: Callable[..., Awaitable[list[Outcome]]]
+    tell: Callable[..., Awaitable[list[OperationResult]]]
 
 
 def gpu(owner: str, *targets: Target) -> Gpu:
@@ -147,29 +147,29 @@ def gpu(owner: str, *targets: Target) -> Gpu:
 
     fleet = Fleet(Settings(probe_interval_s=3600.0), httpx.MockTransport(answer))
     providers = {name: ProviderConfig("auto", "http://one:1/v1") for name in {target.provider for target in targets}}
-    directory = Directory(1, "h", providers, {"m": ModelConfig(targets)})
-    fleet.swap(directory)
+    directory = Snapshot(1, "h", providers, {"m": ModelConfig(targets)})
+    fleet.apply_snapshot(directory)
     operations = Operations(fleet, 5.0, 10_000)
 
-    async def tell(name: str, **said: Any) -> list[Outcome]:
+    async def tell(name: str, **said: Any) -> list[OperationResult]:
         asked.clear()
-        return await operations.operate(directory, "m", name, said, only_asks=False)
+        return await operations.run(directory, "m", name, said, read_only=False)
 
     return Gpu(huge, asked, fleet, tell)
 
 
 async def found(gpu: Gpu) -> None:
     for endpoint in gpu.fleet.endpoints:
-        await gpu.fleet.look_again(endpoint)
+        await gpu.fleet.reprobe(endpoint)
 
 
 async def test_an_adapter_that_was_loaded_is_known_when_that_is_answered():
     vllm = gpu("vllm", Target("gpu", "base", lora="sql"))
     await found(vllm)
     (endpoint,) = vllm.fleet.endpoints
-    assert endpoint.provider.loras == {}
+    assert endpoint.provider.lora_adapters == {}
     (outcome,) = await vllm.tell("load_lora", lora_name="sql", lora_path="/sql")
-    assert outcome.status == 200 and endpoint.provider.loras == {"sql": None}
+    assert outcome.status == 200 and endpoint.provider.lora_adapters == {"sql": None}
 
 
 async def test_an_endpoint_of_two_targets_is_told_once():
@@ -183,7 +183,7 @@ async def test_an_endpoint_of_two_targets_is_told_once():
 async def test_models_of_one_endpoint_are_each_put_to_sleep():
     ollama = gpu("library", Target("gpu", "small"), Target("gpu", "large"))
     (endpoint,) = ollama.fleet.endpoints
-    endpoint.learn(Found("ollama"))
+    endpoint.apply_probe_result(ProbeResult("ollama"))
     assert len(await ollama.tell("sleep")) == 2
     assert [body["model"] for _, path, body in ollama.asked if path == "/api/generate"] == ["small", "large"]
 
@@ -217,7 +217,7 @@ async def test_an_engine_that_is_not_found_yet_is_not_one_without_operations():
     assert [outcome.status for outcome in await vllm.tell("sleep")] == [200]
 
 
-WRONG: dict[Kind, list[Any]] = {
+WRONG: dict[ArgumentType, list[Any]] = {
     "string": [1, True, [], {}],
     "integer": ["1", 1.5, True, []],
     "number": ["1", True],
@@ -230,25 +230,25 @@ WRONG: dict[Kind, list[Any]] = {
 
 @pytest.mark.parametrize(("engine", "name"), ALL)
 def test_an_argument_of_a_wrong_type_is_named(engine: str, name: str):
-    operation = find(engine, name)
+    operation = find_operation(engine, name)
     for key, argument in operation.arguments.items():
-        for wrong in WRONG[argument.kind]:
-            with pytest.raises(Malformed) as refused:
-                call(name, Operation(operation.method, operation.paths, {key: argument}), {key: wrong}, "m")
+        for wrong in WRONG[argument.type_name]:
+            with pytest.raises(InvalidRequest) as refused:
+                build_call(name, Operation(operation.method, operation.paths, {key: argument}), {key: wrong}, "m")
             assert refused.value.param == key
 
 
-@pytest.mark.parametrize("engine", [*OFFERS, "openai"])
+@pytest.mark.parametrize("engine", [*ENGINE_OPERATIONS, "openai"])
 def test_what_is_not_offered_is_refused_with_a_reason(engine: str):
-    offer = OFFERS.get(engine)
-    for name in NAMES - (offer.operations.keys() if offer else set()):
-        with pytest.raises(NotOffered) as refused:
-            find(engine, name)
+    offer = ENGINE_OPERATIONS.get(engine)
+    for name in OPERATION_NAMES - (offer.operations.keys() if offer else set()):
+        with pytest.raises(OperationNotSupported) as refused:
+            find_operation(engine, name)
         assert engine in refused.value.message and name in refused.value.message
 
 
 def test_only_what_ends_an_engine_needs_confirmation():
-    assert {name for engine, name in ALL if find(engine, name).confirm} == {"terminate"}
+    assert {name for engine, name in ALL if find_operation(engine, name).needs_confirmation} == {"terminate"}
 
 
 def test_the_manual_holds_every_operation():

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from providers.chat import Text
+from providers.canonical.chat import Text
+from providers.canonical.events import assemble_response
 from providers.dialects.openai_chat import OpenAIChat
-from providers.events import fold
 from tests.conformance.crossing import CALLERS, crossed
 from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES
 from tests.laws.chats import STAMP
@@ -46,8 +46,8 @@ def test_sources_are_cited_to_every_caller(beside: dict[str, Any], caller: str, 
 
 
 def test_a_stream_is_cited_as_a_whole_answer_is():
-    reader = OpenAIChat().reader()
-    (text,) = fold([*reader.feed(stream(**BESIDE)), *reader.end()]).choices[0].parts
+    reader = OpenAIChat().stream_reader()
+    (text,) = assemble_response([*reader.feed(stream(**BESIDE)), *reader.finish()]).choices[0].parts
     assert (text,) == OpenAIChat().read_response(whole(**BESIDE)).choices[0].parts
     assert isinstance(text, Text) and [each.quote for each in text.citations] == ["first", None]
 
@@ -56,7 +56,7 @@ def test_a_stream_is_cited_as_a_whole_answer_is():
     "beside", [{"citations": ["one", "two"]}, {"citations": {}}, {"search_results": [1]}, {"citations": [{"url": "x"}]}]
 )
 def test_what_other_hosts_mean_by_these_names_is_left_alone(beside: dict[str, Any]):
-    edited = json.loads(OpenAIChat().edit(whole(**beside), STAMP).raw)
+    edited = json.loads(OpenAIChat().edit_response(whole(**beside), STAMP).raw)
     assert edited["choices"] == json.loads(whole())["choices"] and beside.items() <= edited.items()
     assert OpenAIChat().read_response(whole(**beside)).choices[0].parts == (Text("It is so.[2]"),)
 
@@ -66,6 +66,6 @@ def test_what_cites_already_is_not_cited_again():
     annotation = {"type": "url_citation", "url_citation": {"url": "https://b.test", "title": "b", "start_index": 0, "end_index": 2}}
     told["choices"][0]["message"]["annotations"] = [annotation]
     raw = json.dumps(told).encode()
-    assert json.loads(OpenAIChat().edit(raw, STAMP).raw)["choices"] == told["choices"]
+    assert json.loads(OpenAIChat().edit_response(raw, STAMP).raw)["choices"] == told["choices"]
     (text,) = OpenAIChat().read_response(raw).choices[0].parts
     assert isinstance(text, Text) and [each.url for each in text.citations] == ["https://b.test"]

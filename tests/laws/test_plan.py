@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import uuid7
-from app.domain import Caller, Directory, ModelConfig, Target
-from app.gateway.plan import check_episode, in_order, plan
-from providers.errors import Malformed, NotAllowed, UnknownModel
+from app.domain import Caller, ModelConfig, Snapshot, Target
+from app.gateway.plan import check_episode, order_targets, plan
+from providers.canonical.errors import InvalidRequest, NotAllowed, UnknownModel
 from tests.laws.chats import bounded
 
 weights = st.none() | st.floats(0.01, 100) | st.just(0.0) | st.integers(0, 5).map(float)
@@ -22,15 +22,15 @@ targets = st.lists(weights, min_size=1, max_size=5).map(
 ANYBODY = Caller("key", "team", "t", "full")
 
 
-def directory(**models: ModelConfig) -> Directory:
-    return Directory(1, "h", {}, models)
+def directory(**models: ModelConfig) -> Snapshot:
+    return Snapshot(1, "h", {}, models)
 
 
 @bounded
 @given(targets, st.uuids().map(str))
 def test_an_id_draws_the_same_order_always_and_each_target_once(listed: tuple[Target, ...], seed: str) -> None:
-    drawn = in_order(listed, seed)
-    assert drawn == in_order(listed, seed)
+    drawn = order_targets(listed, seed)
+    assert drawn == order_targets(listed, seed)
     weighted = any(target.weight is not None for target in listed)
     assert sorted(drawn, key=listed.index) == [target for target in listed if not weighted or target.weight != 0]
     if not weighted:
@@ -41,7 +41,7 @@ def test_an_id_draws_the_same_order_always_and_each_target_once(listed: tuple[Ta
 def test_first_places_are_drawn_by_weight(given: tuple[float | None, ...]) -> None:
     listed = tuple(Target("p", str(at), weight) for at, weight in enumerate(given))
     draws = 4000
-    first = Counter(in_order(listed, f"seed-{number}")[0].model for number in range(draws))
+    first = Counter(order_targets(listed, f"seed-{number}")[0].model for number in range(draws))
     known = [1.0 if weight is None else weight for weight in given]
     for at, weight in enumerate(known):
         share = weight / sum(known)
@@ -51,7 +51,7 @@ def test_first_places_are_drawn_by_weight(given: tuple[float | None, ...]) -> No
 
 def test_the_second_place_is_drawn_by_weight_among_the_rest() -> None:
     listed = tuple(Target("p", str(at), weight) for at, weight in enumerate((8.0, 3.0, 1.0)))
-    orders = [in_order(listed, f"seed-{number}") for number in range(4000)]
+    orders = [order_targets(listed, f"seed-{number}") for number in range(4000)]
     after_0 = [order[1].model for order in orders if order[0].model == "0"]
     assert 0.72 < after_0.count("1") / len(after_0) < 0.78
 
@@ -66,7 +66,7 @@ def test_fallbacks_come_after_all_targets_and_their_own_are_not_followed() -> No
     planned = plan(models, ANYBODY, "a", "seed")
     assert [target.model for target in planned.targets] == ["a1", "a2", "b1", "c2"]
     assert (planned.name, planned.names) == ("a", ("a", "a", "b", "c"))
-    assert (planned.model, planned.directory) == ("a", models)
+    assert (planned.model, planned.snapshot) == ("a", models)
 
 
 @pytest.mark.parametrize("name", ["tensorzero::model_name::a", "narthex::model_name::a", "a"])
@@ -105,7 +105,7 @@ def test_an_episode_that_was_born_by_now_is_kept_in_small_letters(now_ms: int, s
 @bounded
 @given(st.integers(0, 2**47), st.integers(60_001, 10**12))
 def test_an_episode_of_the_future_is_refused(now_ms: int, ahead_ms: int) -> None:
-    with pytest.raises(Malformed, match="future"):
+    with pytest.raises(InvalidRequest, match="future"):
         check_episode(uuid7.mint((now_ms + ahead_ms) * 1000), now_ms)
 
 
@@ -116,7 +116,7 @@ def test_an_episode_of_the_future_is_refused(now_ms: int, ahead_ms: int) -> None
     )
 )
 def test_what_is_no_uuid7_is_refused(text: str) -> None:
-    with pytest.raises(Malformed, match="UUIDv7") as refused:
+    with pytest.raises(InvalidRequest, match="UUIDv7") as refused:
         check_episode(text, time.time() * 1000)
     assert refused.value.param == "episode_id"
 

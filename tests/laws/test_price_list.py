@@ -6,33 +6,33 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.domain import Directory, ModelConfig, Price, ProviderConfig, Target
-from app.insight.price_list import names, price_list, suggest
-from app.insight.prices import cost_microusd, price_of
-from app.store.directory import assemble, price_key
-from app.store.file import read_file, write_file
-from app.store.price_checks import check
+from app.billing.cost import cost_microusd, find_price
+from app.billing.price_list import bundled_prices, candidate_names, suggest_prices_for_targets
+from app.domain import ModelConfig, Price, ProviderConfig, Snapshot, Target
+from app.store.config_file import parse_config_file, write_file
+from app.store.price_validation import validate
+from app.store.snapshots import build_snapshot, price_key
+from providers.canonical.chat import Usage
 from providers.catalogue import ADAPTERS
-from providers.chat import Usage
 
-ROWS = [price for prices in price_list().values() for price in prices]
+ROWS = [price for prices in bundled_prices().values() for price in prices]
 NOW_S = 1_795_219_200.0  # 2026-11-21
 
 
-def configured(adapter: str, model: str, prices: Sequence[Price] = (), base_url: str | None = None) -> Directory:
-    return assemble(1, {"mine": ProviderConfig(adapter, base_url)}, {"m": ModelConfig((Target("mine", model),))}, prices=prices)
+def configured(adapter: str, model: str, prices: Sequence[Price] = (), base_url: str | None = None) -> Snapshot:
+    return build_snapshot(1, {"mine": ProviderConfig(adapter, base_url)}, {"m": ModelConfig((Target("mine", model),))}, prices=prices)
 
 
 def suggested(adapter: str, model: str) -> str | None:
     """The list's name of what is suggested for a model."""
-    (found,) = suggest(configured(adapter, model), NOW_S)
-    assert bool(found.prices) == (not found.why)
-    return found.found_as or None
+    (found,) = suggest_prices_for_targets(configured(adapter, model), NOW_S)
+    assert bool(found.prices) == (not found.reason)
+    return found.listed_as or None
 
 
 def test_the_whole_list_could_be_applied_where_providers_are_called_as_their_adapters():
     providers = {name: ProviderConfig(name) for name in ADAPTERS}
-    check(assemble(1, providers, {}, prices=ROWS))
+    validate(build_snapshot(1, providers, {}, prices=ROWS))
     assert len({price_key(each) for each in ROWS}) == len(ROWS)
     assert all(ADAPTERS[each.provider].default_base_url for each in ROWS), "a host's price, not an engine's"
 
@@ -49,7 +49,7 @@ def test_a_row_has_a_source_and_prices_in_a_likely_relation(row: Price):
 
 
 def test_later_prices_of_a_model_come_after_one_that_held_before():
-    for prices in price_list().values():
+    for prices in bundled_prices().values():
         days = [each.since or "" for each in prices]
         assert days == sorted(set(days)) and (len(prices) == 1 or days[0] == "")
 
@@ -81,37 +81,41 @@ def test_a_model_is_found_by_its_adapter_and_its_name_without_a_date_or_a_place(
 
 
 def test_a_name_that_the_list_has_goes_before_a_shorter_one():
-    assert list(names("bedrock", "us.x-20251001")) == ["us.x-20251001", "us.x", "x-20251001", "x"]
-    assert list(names("openai", "us.x")) == ["us.x", "us.x", "us.x", "us.x"]
+    assert list(candidate_names("bedrock", "us.x-20251001")) == ["us.x-20251001", "us.x", "x-20251001", "x"]
+    assert list(candidate_names("openai", "us.x")) == ["us.x", "us.x", "us.x", "us.x"]
 
 
 def test_nothing_is_suggested_for_what_is_asked_elsewhere_than_at_the_host():
-    (elsewhere,) = suggest(configured("openai", "gpt-5", base_url="http://10.0.0.5:8000/v1"), NOW_S)
-    assert not elsewhere.prices and "10.0.0.5" in elsewhere.why
-    (host,) = suggest(configured("openai", "gpt-5", base_url="https://api.openai.com/v1"), NOW_S)
+    (elsewhere,) = suggest_prices_for_targets(configured("openai", "gpt-5", base_url="http://10.0.0.5:8000/v1"), NOW_S)
+    assert not elsewhere.prices and "10.0.0.5" in elsewhere.reason
+    (host,) = suggest_prices_for_targets(configured("openai", "gpt-5", base_url="https://api.openai.com/v1"), NOW_S)
     assert host.prices
     target = Target("mine", "gpt-5", endpoints=("http://10.0.0.6",))
-    (one,) = suggest(assemble(1, {"mine": ProviderConfig("openai")}, {"m": ModelConfig((target, Target("mine", "gpt-5")))}), NOW_S)
-    assert not one.prices and "10.0.0.6" in one.why, "one price would be for both"
+    (one,) = suggest_prices_for_targets(
+        build_snapshot(1, {"mine": ProviderConfig("openai")}, {"m": ModelConfig((target, Target("mine", "gpt-5")))}), NOW_S
+    )
+    assert not one.prices and "10.0.0.6" in one.reason, "one price would be for both"
 
 
 def test_what_is_suggested_is_a_file_that_prices_the_model_then_and_from_its_days_on():
     bare = configured("gemini", "models/gemini-3.8-flash")
-    (found,) = suggest(bare, NOW_S)
+    (found,) = suggest_prices_for_targets(bare, NOW_S)
     assert not found.has_price
-    file = write_file(Directory(0, "", {}, {}, prices=found.prices), {})
+    file = write_file(Snapshot(0, "", {}, {}, prices=found.prices), {})
     assert tomllib.loads(file).keys() == {"prices"}
-    priced = configured("gemini", "models/gemini-3.8-flash", prices=read_file(file).prices or ())
-    check(priced)
-    costs = [price_of(priced, "mine", "models/gemini-3.8-flash", at_s) for at_s in (NOW_S, NOW_S + 45 * 86_400)]
+    priced = configured("gemini", "models/gemini-3.8-flash", prices=parse_config_file(file).prices or ())
+    validate(priced)
+    costs = [find_price(priced, "mine", "models/gemini-3.8-flash", at_s) for at_s in (NOW_S, NOW_S + 45 * 86_400)]
     assert [price and cost_microusd(Usage(1000, 100, 0), price) for price in costs] == [1125, 2250]
-    (again,) = suggest(priced, NOW_S)
+    (again,) = suggest_prices_for_targets(priced, NOW_S)
     assert again.has_price
 
 
 def test_every_model_that_targets_name_is_told_once_and_of_one_provider_if_asked():
     providers = {"a": ProviderConfig("openai"), "b": ProviderConfig("sandbox")}
     models = {"x": ModelConfig((Target("a", "gpt-5"), Target("b", "s"))), "y": ModelConfig((Target("a", "gpt-5"), Target("a", "no")))}
-    told = [(each.provider, each.model, bool(each.prices)) for each in suggest(assemble(1, providers, models), NOW_S)]
+    told = [
+        (each.provider, each.model, bool(each.prices)) for each in suggest_prices_for_targets(build_snapshot(1, providers, models), NOW_S)
+    ]
     assert told == [("a", "gpt-5", True), ("b", "s", False), ("a", "no", False)]
-    assert [each.model for each in suggest(assemble(1, providers, models), NOW_S, "b")] == ["s"]
+    assert [each.model for each in suggest_prices_for_targets(build_snapshot(1, providers, models), NOW_S, "b")] == ["s"]

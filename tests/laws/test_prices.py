@@ -7,10 +7,10 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as some
 
+from app.billing.cost import PriceIndex, cost_microusd, find_price
 from app.domain import Price
-from app.insight.prices import PriceList, cost_microusd, price_of
-from app.store import directory
-from providers.chat import Usage
+from app.store import snapshots
+from providers.canonical.chat import Usage
 
 TOKENS = some.integers(0, 10_000_000)
 # As price lists have them: dollars for a million tokens with a few digits behind the point.
@@ -101,29 +101,29 @@ def at(day: str, clock: str = "00:00:00") -> float:
 
 def test_a_price_holds_from_its_day_on_until_the_next():
     listed = [price(3.0, since="2026-07-01"), price(1.0), price(2.0, since="2026-01-01"), price(9.0, model="other")]
-    now = directory.assemble(1, {}, {}, prices=listed)
-    told = {moment: price_of(now, "p", "m", moment) for moment in (0, at("2025-12-31", "23:59:59"), at("2026-01-01"), at("2026-07-02"))}
+    now = snapshots.build_snapshot(1, {}, {}, prices=listed)
+    told = {moment: find_price(now, "p", "m", moment) for moment in (0, at("2025-12-31", "23:59:59"), at("2026-01-01"), at("2026-07-02"))}
     assert [found and found.input for found in told.values()] == [1.0, 1.0, 2.0, 3.0]
-    assert price_of(now, "p", "unknown", 0) is None and price_of(now, "q", "m", 0) is None
-    assert price_of(directory.EMPTY, "p", "m", 0) is None
+    assert find_price(now, "p", "unknown", 0) is None and find_price(now, "q", "m", 0) is None
+    assert find_price(snapshots.EMPTY, "p", "m", 0) is None
 
 
 def test_before_its_first_day_a_model_has_no_price():
-    now = directory.assemble(1, {}, {}, prices=[price(since="2026-07-01")])
-    assert price_of(now, "p", "m", at("2026-06-30", "23:59:59")) is None
-    assert price_of(now, "p", "m", at("2026-07-01")) == now.prices[0]
+    now = snapshots.build_snapshot(1, {}, {}, prices=[price(since="2026-07-01")])
+    assert find_price(now, "p", "m", at("2026-06-30", "23:59:59")) is None
+    assert find_price(now, "p", "m", at("2026-07-01")) == now.prices[0]
 
 
 def test_another_directory_has_its_own_prices():
     for amount in range(8):
-        now = directory.assemble(amount, {}, {}, prices=[price(float(amount))])
-        found = price_of(now, "p", "m", 0)
+        now = snapshots.build_snapshot(amount, {}, {}, prices=[price(float(amount))])
+        found = find_price(now, "p", "m", 0)
         assert found is not None and found.input == amount
 
 
 @given(some.lists(some.dates(datetime.date(1960, 1, 1), datetime.date(2100, 1, 1)), unique=True), some.dates(datetime.date(1970, 1, 1)))
 def test_of_many_the_latest_that_has_begun_is_in_force(days: list[datetime.date], today: datetime.date):
     prices = [price(float(number), since=day.isoformat()) for number, day in enumerate(days)]
-    found = PriceList(prices).find("p", "m", (today.toordinal() - datetime.date(1970, 1, 1).toordinal()) * 86_400)
+    found = PriceIndex(prices).find("p", "m", (today.toordinal() - datetime.date(1970, 1, 1).toordinal()) * 86_400)
     begun = [day for day in days if day <= today]
     assert (found and found.since) == (max(begun).isoformat() if begun else None)

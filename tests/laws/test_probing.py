@@ -9,9 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from providers.adapters.probing import (
+    ENGINE_PROBES,
+    MODELS_PATH,
+    ListedModel,
+    ProbeResponse,
+    ProbeResult,
+    has_changed,
+    identify_engine,
+    is_ready,
+    next_paths,
+)
 from providers.catalogue import ADAPTERS
-from providers.engines.versions import read_numbers
-from providers.probing import HABITS, MODELS, Found, Listed, Told, is_other, is_ready, paths, recognise
+from providers.engines.versions import parse_version
 from tests.laws.chats import bounded
 
 
@@ -20,58 +30,58 @@ def cards(owner: str, *more: Mapping[str, Any], **fields: Any) -> dict[str, Any]
 
 
 # As the engines answer (the versions of /reference/engines.md 0), without what does not matter here.
-SERVERS: dict[str, tuple[dict[str, Any], Found]] = {
+SERVERS: dict[str, tuple[dict[str, Any], ProbeResult]] = {
     "vllm": (
         {
-            MODELS: cards(
+            MODELS_PATH: cards(
                 "vllm", {"id": "sql", "owned_by": "vllm", "root": "/a/sql", "parent": "m"}, root="m", parent=None, max_model_len=256
             ),
             "/version": {"version": "0.32.1rc1+cpu"},
         },
-        Found("vllm", "0.32.1rc1+cpu", (Listed("m", 256), Listed("sql", None, "m")), loras={"sql": None}),
+        ProbeResult("vllm", "0.32.1rc1+cpu", (ListedModel("m", 256), ListedModel("sql", None, "m")), lora_adapters={"sql": None}),
     ),
     "production-stack before vLLMs": (
         {
-            MODELS: cards("vllm", root=None, parent=None),
+            MODELS_PATH: cards("vllm", root=None, parent=None),
             "/version": {"version": "0.1.9"},
             "/engines": [{"engine_id": "1", "serving_models": ["m"]}],
         },
-        Found("vllm", None, (Listed("m"),), "production-stack"),
+        ProbeResult("vllm", None, (ListedModel("m"),), "production-stack"),
     ),
     "a router that nobody knows before vLLMs": (
-        {MODELS: cards("vllm"), "/version": {"version": "3.1"}},
-        Found("vllm", None, (Listed("m"),), "unknown"),
+        {MODELS_PATH: cards("vllm"), "/version": {"version": "3.1"}},
+        ProbeResult("vllm", None, (ListedModel("m"),), "unknown"),
     ),
     "a router that says which are adapters": (
-        {MODELS: cards("vllm", {"id": "sql", "owned_by": "vllm", "parent": "m"}), "/version": {"version": "3.1"}},
-        Found("vllm", None, (Listed("m"), Listed("sql", None, "m")), "unknown", {"sql": None}),
+        {MODELS_PATH: cards("vllm", {"id": "sql", "owned_by": "vllm", "parent": "m"}), "/version": {"version": "3.1"}},
+        ProbeResult("vllm", None, (ListedModel("m"), ListedModel("sql", None, "m")), "unknown", {"sql": None}),
     ),
     "sglang": (
         {
-            MODELS: cards("sglang", root="m", max_model_len=4096),
+            MODELS_PATH: cards("sglang", root="m", max_model_len=4096),
             "/server_info": {"version": "0.5.23", "model_path": "m", "internal_states": []},
         },
-        Found("sglang", "0.5.23", (Listed("m", 4096),)),
+        ProbeResult("sglang", "0.5.23", (ListedModel("m", 4096),)),
     ),
     "sglang of an older version": (
-        {MODELS: cards("sglang"), "/get_server_info": {"version": "0.4.9", "model_path": "m"}},
-        Found("sglang", "0.4.9", (Listed("m"),)),
+        {MODELS_PATH: cards("sglang"), "/get_server_info": {"version": "0.4.9", "model_path": "m"}},
+        ProbeResult("sglang", "0.4.9", (ListedModel("m"),)),
     ),
     "sglang with adapters": (
-        {MODELS: cards("sglang", {"id": "sql", "owned_by": "sglang", "parent": "m", "max_model_len": None})},
-        Found("sglang", None, (Listed("m"), Listed("sql", None, "m")), loras={"sql": None}),
+        {MODELS_PATH: cards("sglang", {"id": "sql", "owned_by": "sglang", "parent": "m", "max_model_len": None})},
+        ProbeResult("sglang", None, (ListedModel("m"), ListedModel("sql", None, "m")), lora_adapters={"sql": None}),
     ),
     "lmdeploy": (
-        {MODELS: cards("lmdeploy", {"id": "sql", "owned_by": "lmdeploy"})},
-        Found("lmdeploy", None, (Listed("m"), Listed("sql")), loras={"m": None, "sql": None}),
+        {MODELS_PATH: cards("lmdeploy", {"id": "sql", "owned_by": "lmdeploy"})},
+        ProbeResult("lmdeploy", None, (ListedModel("m"), ListedModel("sql")), lora_adapters={"m": None, "sql": None}),
     ),
     "lmdeploy's proxy": (
-        {MODELS: cards("lmdeploy"), "/nodes/status": {"http://10.0.0.5:23333": {"models": ["m"], "role": 1}}},
-        Found("lmdeploy", None, (Listed("m"),), "lmdeploy-proxy", {"m": None}),
+        {MODELS_PATH: cards("lmdeploy"), "/nodes/status": {"http://10.0.0.5:23333": {"models": ["m"], "role": 1}}},
+        ProbeResult("lmdeploy", None, (ListedModel("m"),), "lmdeploy-proxy", {"m": None}),
     ),
     "tgi": (
         {
-            MODELS: cards("m"),
+            MODELS_PATH: cards("m"),
             "/info": {
                 "model_id": "m",
                 "version": "3.3.6",
@@ -80,11 +90,11 @@ SERVERS: dict[str, tuple[dict[str, Any], Found]] = {
                 "router": "text-generation-router",
             },
         },
-        Found("tgi", "3.3.6", (Listed("m"),)),
+        ProbeResult("tgi", "3.3.6", (ListedModel("m"),)),
     ),
     "llamacpp": (
         {
-            MODELS: cards("llamacpp", meta={"n_ctx_train": 2048, "n_vocab": 300}),
+            MODELS_PATH: cards("llamacpp", meta={"n_ctx_train": 2048, "n_vocab": 300}),
             "/props": {"default_generation_settings": {"n_ctx": 512}, "total_slots": 4, "build_info": "b6800-0c1e5709"},
             "/lora-adapters": [
                 {"id": 0, "path": "/adapters/sql.gguf", "scale": 0.0},
@@ -93,44 +103,48 @@ SERVERS: dict[str, tuple[dict[str, Any], Found]] = {
             ],
         },
         # Two files are `law`: which is meant is not known, so that they have their paths alone.
-        Found(
-            *("llamacpp", "b6800-0c1e5709", (Listed("m", 2048),)),
-            loras={"sql": 0, "/adapters/sql.gguf": 0, "/old/law.gguf": 1, "/new/law.gguf": 2},
+        ProbeResult(
+            *("llamacpp", "b6800-0c1e5709", (ListedModel("m", 2048),)),
+            lora_adapters={"sql": 0, "/adapters/sql.gguf": 0, "/old/law.gguf": 1, "/new/law.gguf": 2},
         ),
     ),
-    "llamacpp_python": ({MODELS: cards("me", permissions=[])}, Found("llamacpp_python", None, (Listed("m"),))),
+    "llamacpp_python": ({MODELS_PATH: cards("me", permissions=[])}, ProbeResult("llamacpp_python", None, (ListedModel("m"),))),
     "ollama": (
-        {MODELS: cards("library"), "/api/version": {"version": "0.33.1"}},
-        Found("ollama", "0.33.1", (Listed("m"),)),
+        {MODELS_PATH: cards("library"), "/api/version": {"version": "0.33.1"}},
+        ProbeResult("ollama", "0.33.1", (ListedModel("m"),)),
     ),
-    "mini_sglang": ({MODELS: cards("mini-sglang", root="m"), "/v1": {"status": "ok"}}, Found("mini_sglang", None, (Listed("m"),))),
+    "mini_sglang": (
+        {MODELS_PATH: cards("mini-sglang", root="m"), "/v1": {"status": "ok"}},
+        ProbeResult("mini_sglang", None, (ListedModel("m"),)),
+    ),
     "transformers": (
         {
-            MODELS: cards("somebody"),
+            MODELS_PATH: cards("somebody"),
             "/health": {"status": "ok"},
             "/openapi.json": {"paths": {"/v1/chat/completions": {}, "/load_model": {}, "/reset": {}}},
         },
-        Found("transformers", None, (Listed("m"),)),
+        ProbeResult("transformers", None, (ListedModel("m"),)),
     ),
     "sandbox": (
-        {MODELS: cards("narthex-sandbox"), "/version": {"version": "0.1.0", "engine": "narthex-sandbox"}},
-        Found("sandbox", "0.1.0", (Listed("m"),)),
+        {MODELS_PATH: cards("narthex-sandbox"), "/version": {"version": "0.1.0", "engine": "narthex-sandbox"}},
+        ProbeResult("sandbox", "0.1.0", (ListedModel("m"),)),
     ),
-    "a server that says nothing": ({}, Found()),
-    "another vendor's": ({MODELS: cards("acme"), "/version": {"version": "9"}}, Found(None, None, (Listed("m"),))),
+    "a server that says nothing": ({}, ProbeResult()),
+    "another vendor's": ({MODELS_PATH: cards("acme"), "/version": {"version": "9"}}, ProbeResult(None, None, (ListedModel("m"),))),
     "two engines' models behind one address": (
-        {MODELS: cards("vllm", {"id": "n", "owned_by": "sglang"})},
-        Found(None, None, (Listed("m"), Listed("n"))),
+        {MODELS_PATH: cards("vllm", {"id": "n", "owned_by": "sglang"})},
+        ProbeResult(None, None, (ListedModel("m"), ListedModel("n"))),
     ),
 }
 
 
-def asked(server: Mapping[str, Any]) -> dict[str, Told]:
+def asked(server: Mapping[str, Any]) -> dict[str, ProbeResponse]:
     """All that is wanted, as the fleet asks for it."""
-    told: dict[str, Told] = {}
-    while more := [path for path in paths(told) if path not in told]:
+    told: dict[str, ProbeResponse] = {}
+    while more := [path for path in next_paths(told) if path not in told]:
         told |= {
-            path: Told(200, json.dumps(server[path]).encode()) if path in server else Told(404, b'{"detail":"Not Found"}') for path in more
+            path: ProbeResponse(200, json.dumps(server[path]).encode()) if path in server else ProbeResponse(404, b'{"detail":"Not Found"}')
+            for path in more
         }
     return told
 
@@ -138,7 +152,7 @@ def asked(server: Mapping[str, Any]) -> dict[str, Told]:
 @pytest.mark.parametrize("name", SERVERS)
 def test_an_engine_is_known_by_its_answers(name: str):
     server, found = SERVERS[name]
-    assert recognise(asked(server)) == found
+    assert identify_engine(asked(server)) == found
 
 
 def test_an_engine_that_names_itself_is_asked_few_questions():
@@ -148,27 +162,27 @@ def test_an_engine_that_names_itself_is_asked_few_questions():
 
 
 def test_every_engine_that_can_be_found_has_habits_and_no_host_has():
-    assert {found.engine for _, found in SERVERS.values() if found.engine} | {"auto"} == set(HABITS)
-    assert not {"openai", "anthropic"} & set(HABITS)
+    assert {found.engine for _, found in SERVERS.values() if found.engine} | {"auto"} == set(ENGINE_PROBES)
+    assert not {"openai", "anthropic"} & set(ENGINE_PROBES)
 
 
 def test_what_runs_a_generation_is_not_asked_whether_it_lives():
-    assert HABITS["sglang"].alive == "/ready" and HABITS["tgi"].alive == "/info"
+    assert ENGINE_PROBES["sglang"].health_path == "/ready" and ENGINE_PROBES["tgi"].health_path == "/info"
     assert not any("/health" in told for server, _ in (SERVERS["sglang"], SERVERS["tgi"]) for told in (asked(server),))
 
 
 @pytest.mark.parametrize(
     ("told", "ready"),
     [
-        (Told(200, b""), True),
-        (Told(200, b'{"status": "healthy"}'), True),
-        (Told(200, b'{"status": "sleeping"}'), False),
-        (Told(503, b""), False),
-        (Told(404, b""), True),
-        (Told(401, b'"sleeping"'), True),
+        (ProbeResponse(200, b""), True),
+        (ProbeResponse(200, b'{"status": "healthy"}'), True),
+        (ProbeResponse(200, b'{"status": "sleeping"}'), False),
+        (ProbeResponse(503, b""), False),
+        (ProbeResponse(404, b""), True),
+        (ProbeResponse(401, b'"sleeping"'), True),
     ],
 )
-def test_what_sleeps_or_loads_is_not_ready(told: Told, ready: bool):
+def test_what_sleeps_or_loads_is_not_ready(told: ProbeResponse, ready: bool):
     assert is_ready(told) is ready
 
 
@@ -184,7 +198,7 @@ def test_what_sleeps_or_loads_is_not_ready(told: Told, ready: bool):
     ],
 )
 def test_a_version_is_its_leading_numbers(version: str, told: tuple[int, ...] | None):
-    assert read_numbers(version) == told
+    assert parse_version(version) == told
 
 
 keys = st.sampled_from(["data", "id", "owned_by", "parent", "meta", "version", "path", "paths"]) | st.text(max_size=4)
@@ -196,35 +210,44 @@ json_values = st.recursive(
 bodies = st.binary(max_size=40) | json_values.map(lambda value: json.dumps(value).encode())
 answers = st.dictionaries(
     st.sampled_from(
-        sorted({MODELS, "/openapi.json", *(path for habits in HABITS.values() for path in (habits.alive, *habits.more)), "/server_info"})
+        sorted(
+            {
+                MODELS_PATH,
+                "/openapi.json",
+                *(path for habits in ENGINE_PROBES.values() for path in (habits.health_path, *habits.detail_paths)),
+                "/server_info",
+            }
+        )
     ),
-    st.builds(Told, st.sampled_from([0, 200, 404, 500]), bodies),
+    st.builds(ProbeResponse, st.sampled_from([0, 200, 404, 500]), bodies),
 )
 
 
 @bounded
 @given(answers, st.sampled_from(sorted(SERVERS)))
-def test_nothing_that_is_answered_breaks_the_telling(told: dict[str, Told], name: str):
+def test_nothing_that_is_answered_breaks_the_telling(told: dict[str, ProbeResponse], name: str):
     server = asked(SERVERS[name][0])
     for mixed in (told, {**server, **told}):
-        found = recognise(mixed)
-        assert found.engine is None or found.engine in HABITS
+        found = identify_engine(mixed)
+        assert found.engine is None or found.engine in ENGINE_PROBES
         assert msgspec.json.encode(found)
-        assert MODELS in paths(mixed)
-        assert not is_other(found, mixed.get(MODELS, Told(404, b"")))
+        assert MODELS_PATH in next_paths(mixed)
+        assert not has_changed(found, mixed.get(MODELS_PATH, ProbeResponse(404, b"")))
 
 
 @pytest.mark.parametrize("name", ["sglang", "lmdeploy", "llamacpp", "mini_sglang", "ollama"])
 def test_another_engine_with_the_same_models_is_another(name: str):
-    found = recognise(asked({MODELS: cards("vllm"), "/version": {"version": "0.32.0"}}))
-    assert is_other(found, asked(SERVERS[name][0])[MODELS]) is (name != "ollama")  # which says of its models what vLLM's card may say too
-    assert not is_other(found, Told(200, b"<html>"))
+    found = identify_engine(asked({MODELS_PATH: cards("vllm"), "/version": {"version": "0.32.0"}}))
+    assert has_changed(found, asked(SERVERS[name][0])[MODELS_PATH]) is (
+        name != "ollama"
+    )  # which says of its models what vLLM's card may say too
+    assert not has_changed(found, ProbeResponse(200, b"<html>"))
 
 
 def test_a_long_body_of_lists_is_no_engine():
-    assert recognise({MODELS: Told(200, b"[" * 100_000)}) == Found()
+    assert identify_engine({MODELS_PATH: ProbeResponse(200, b"[" * 100_000)}) == ProbeResult()
 
 
 def test_adapters_of_engines_that_are_probed_can_be_built():
-    for name in HABITS.keys() & ADAPTERS.keys():
+    for name in ENGINE_PROBES.keys() & ADAPTERS.keys():
         assert ADAPTERS[name]("p", {}).name == name

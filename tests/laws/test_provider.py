@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain import Directory, ModelConfig, ProviderConfig, Target
-from app.gateway.asked import Asked
-from app.store.checks import check
-from app.store.file import BadConfiguration
-from providers import guided
-from providers.catalogue import ADAPTERS, address, build
+from app.domain import ModelConfig, ProviderConfig, Snapshot, Target
+from app.gateway.request_translation.translator import RequestTranslator
+from app.store.config_file import BadConfiguration
+from app.store.config_validation import validate
+from providers import structured_output
+from providers.adapters.provider import Adapted, InvalidOption, Provider, server_root, with_version_segment
+from providers.canonical.errors import InvalidRequest, Unreachable, Unsupported
+from providers.canonical.raw_json import Body
+from providers.catalogue import ADAPTERS, build_provider, provider_url
 from providers.dialects.catalogue import CHAT_DIALECTS
 from providers.dialects.openai_chat import OpenAIChat
-from providers.engines.auto import Auto
-from providers.engines.vllm import VLLM
-from providers.errors import Malformed, Unreachable, Unsupported
-from providers.guided import Constraint, read_constraint
-from providers.provider import BadOption, Bent, Provider, server_root, versioned
-from providers.wire import Body
+from providers.engines.auto.adapter import Auto
+from providers.engines.vllm.adapter import VLLM
+from providers.structured_output import Constraint, read_constraint
 from tests.laws.asking import MEDIA, everything, nothing
 from tests.laws.asking import sent as sent_for
 from tests.laws.chats import bounded
@@ -64,7 +64,7 @@ known = st.lists(st.sampled_from([*OURS, *HINTS, *BENT, *WORDS]), unique=True, m
 
 def bent(provider: Provider, fields: dict[str, Any], may_drop: Callable[[str], bool]) -> tuple[dict[str, Any], list[str]]:
     body = Body.read(json.dumps(fields).encode())
-    dropped = provider.bend(body, "openai_chat", may_drop, guided.read_constraint("openai_chat", body)).dropped
+    dropped = provider.adapt_request(body, "openai_chat", may_drop, structured_output.read_constraint("openai_chat", body)).dropped
     return json.loads(body.write()), dropped
 
 
@@ -73,7 +73,7 @@ def bent(provider: Provider, fields: dict[str, Any], may_drop: Callable[[str], b
 def test_unknown_fields_are_never_lost(provider: Provider, extra: dict[str, Any], fields: dict[str, Any], drop: bool) -> None:
     try:
         sent, _ = bent(provider, {**extra, **fields}, everything if drop else nothing)
-    except (Unsupported, Malformed):
+    except (Unsupported, InvalidRequest):
         return
     assert extra.items() <= sent.items()
     assert not OURS.keys() & sent.keys()
@@ -85,7 +85,7 @@ def test_with_leave_to_drop_everything_is_sent_or_said_or_reported(provider: Pro
     """Each field goes as it is, or in the engine's words, or is reported as dropped: exactly one of these."""
     asked = [word for word in fields if word in WORDS]
     if len(asked) > 1:
-        with pytest.raises(Malformed):
+        with pytest.raises(InvalidRequest):
             bent(provider, fields, everything)
         return
     sent, dropped = bent(provider, fields, everything)
@@ -109,10 +109,10 @@ def test_without_leave_a_field_is_refused_by_name_or_none_but_hints_is_dropped(p
         # Leave for just what was named goes as far as the next one, and in the end all of it is reported.
         with_leave = refused_one_by_one(provider, fields)
         assert with_leave is None or with_leave <= set(bent(provider, fields, with_leave.__contains__)[1])
-    except Malformed:
+    except InvalidRequest:
         assert len(WORDS.keys() & fields.keys()) > 1
     else:
-        assert set(dropped) <= provider.hints
+        assert set(dropped) <= provider.hint_fields
         assert not any(field in dropped for field in sent)
 
 
@@ -122,7 +122,7 @@ def refused_one_by_one(provider: Provider, fields: dict[str, Any]) -> set[str] |
     while True:
         try:
             bent(provider, fields, leave.__contains__)
-        except Malformed:
+        except InvalidRequest:
             return None
         except Unsupported as refused:
             assert refused.param is not None
@@ -148,7 +148,7 @@ ASK: dict[str, Any] = {"model": "a name", "messages": [{"role": "user", "content
 @pytest.mark.parametrize("stream_usage", [True, False])
 def test_an_engine_is_asked_as_it_can_be(streamed: bool, streams: str, stream_usage: bool) -> None:
     asked = {**ASK, "stream": streamed, **({"stream_options": {"include_usage": False, "x": 1}} if streamed else {}), "n": 2}
-    ask = OpenAIChat().open(json.dumps(asked).encode())
+    ask = OpenAIChat().parse_request(json.dumps(asked).encode())
     before = json.dumps({key: bytes(value).decode() for key, value in ask.body.items()})
     provider = Provider("p", {"stream": streams, "stream_usage": stream_usage})
     prepared = sent_for(ask, provider, Target("p", "theirs"))
@@ -178,7 +178,7 @@ def test_an_engine_is_asked_as_it_can_be(streamed: bool, streams: str, stream_us
     ],
 )
 def test_a_base_url_is_understood_with_and_without_its_version(base: str, with_version: str, root: str) -> None:
-    assert versioned(base) == with_version
+    assert with_version_segment(base) == with_version
     assert server_root(base) == root
     assert str(Provider("p", {}).url(base, "openai_chat")) == with_version + "/chat/completions"
 
@@ -195,15 +195,15 @@ def test_a_base_url_is_understood_with_and_without_its_version(base: str, with_v
     ],
 )
 def test_a_bad_option_is_refused_by_name(adapter: str, options: dict[str, Any], named: str) -> None:
-    with pytest.raises(BadOption, match=named):
-        build(adapter, "mine", options)
+    with pytest.raises(InvalidOption, match=named):
+        build_provider(adapter, "mine", options)
 
 
 def test_a_field_that_an_engine_accepts_is_sent() -> None:
     fields = {"chat_template": "{{ x }}", "guided_decoding_backend": "xgrammar"}
-    sent, dropped = bent(build("openai", "mine", {"accepts": list(fields)}), fields, nothing)
+    sent, dropped = bent(build_provider("openai", "mine", {"accepts": list(fields)}), fields, nothing)
     assert (sent, dropped) == (fields, [])
-    assert str(build("openai", "other", {}).at_version((1, 2)).version) == "(1, 2)"
+    assert str(build_provider("openai", "other", {}).at_version((1, 2)).version) == "(1, 2)"
 
 
 @pytest.mark.parametrize(
@@ -217,14 +217,14 @@ def test_a_field_that_an_engine_accepts_is_sent() -> None:
 )
 @pytest.mark.parametrize("dialect", ["openai_chat", "openai_responses"])
 def test_openai_itself_is_believed_where_it_promises(dialect: str, schema: dict[str, Any], how: str):
-    output = guided.JsonSchema(msgspec.Raw(b"{}"), **schema)
-    guiding = Provider("openai", {}).guiding(guided.Constraint(output, "f"), dialect, as_said=False)
-    assert guiding is not None and guiding.how == how
+    output = structured_output.JsonSchema(msgspec.Raw(b"{}"), **schema)
+    guiding = Provider("openai", {}).plan_constraint(structured_output.Constraint(output, "f"), dialect, as_said=False)
+    assert guiding is not None and guiding.enforcement == how
 
 
 def test_only_openai_itself_obeys_the_words_of_responses():
-    assert "openai_responses" in Provider("openai", {}).guided_in
-    assert "openai_responses" not in Provider("other", {}, base_url="http://10.0.0.1").guided_in
+    assert "openai_responses" in Provider("openai", {}).constrained_dialects
+    assert "openai_responses" not in Provider("other", {}, base_url="http://10.0.0.1").constrained_dialects
 
 
 @pytest.mark.parametrize(("fields", "aside"), [({"guided_choice": ["a" * 20_000]}, True), ({"guided_choice": ["a"]}, False)], ids=str)
@@ -232,26 +232,28 @@ async def test_a_constraint_that_is_slow_to_say_otherwise_holds_up_nobody(fields
     threads: list[int] = []
 
     class Slow(Provider):
-        def bend(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Bent:
+        def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
             threads.append(threading.get_ident())
-            return Bent([], None)
+            return Adapted([], None)
 
     chat = CHAT_DIALECTS["openai_chat"]
     raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}], **fields}).encode()
-    ask = chat.open(raw)
-    asked = Asked(ask, raw, chat, MEDIA, lambda _: False, constraint=read_constraint(ask.dialect, ask.body))
+    ask = chat.parse_request(raw)
+    asked = RequestTranslator(ask, raw, chat, MEDIA, lambda _: False, constraint=read_constraint(ask.dialect, ask.body))
     slow = Slow("p", {})
-    await asked.unhurried(asked.edited, slow, Target("p", "m"))
-    await asked.crossed(chat, slow, Target("p", "m"))
+    await asked.run_in_thread_if_slow(asked.edit_request, slow, Target("p", "m"))
+    await asked.translate_chat(chat, slow, Target("p", "m"))
     assert [each != threading.get_ident() for each in threads] == [aside, aside]
 
 
 def test_what_an_engine_that_is_not_known_yet_can_be_asked_for_is_no_fault_of_the_callers():
     auto = Auto("box", {})
-    schema = auto.guiding(guided.Constraint(guided.JsonObject(), "response_format"), "openai_chat", as_said=False)
-    assert schema is not None and schema.how == "validated"
+    schema = auto.plan_constraint(
+        structured_output.Constraint(structured_output.JsonObject(), "response_format"), "openai_chat", as_said=False
+    )
+    assert schema is not None and schema.enforcement == "validated"
     with pytest.raises(Unreachable, match="not known yet"):
-        auto.guiding(guided.Constraint(guided.Choice(("a",)), "guided_choice"), "openai_chat", as_said=False)
+        auto.plan_constraint(structured_output.Constraint(structured_output.Choice(("a",)), "guided_choice"), "openai_chat", as_said=False)
 
 
 @pytest.mark.parametrize(
@@ -271,16 +273,18 @@ def test_what_an_engine_that_is_not_known_yet_can_be_asked_for_is_no_fault_of_th
     ],
 )
 def test_where_a_host_is_holds_what_its_options_say(adapter: str, options: dict[str, Any], told: str | None) -> None:
-    assert address(adapter, "host", options) == told
-    assert address(adapter, "host", options, "https://elsewhere.example/v1") == "https://elsewhere.example/v1"
+    assert provider_url(adapter, "host", options) == told
+    assert provider_url(adapter, "host", options, "https://elsewhere.example/v1") == "https://elsewhere.example/v1"
     if told is not None and "{" not in told:
-        provider = build(adapter, "host", options, told)
-        assert str(provider.url(told, provider.spoken[0], "m")).startswith(told), "the address that is told is the one that is asked"
+        provider = build_provider(adapter, "host", options, told)
+        assert str(provider.url(told, provider.spoken_dialects[0], "m")).startswith(told), (
+            "the address that is told is the one that is asked"
+        )
 
 
 def test_an_unknown_option_is_told_with_those_there_are() -> None:
-    with pytest.raises(BadOption, match=r"'org' .*: stream, .*organization, project \(`narthex providers list --adapters`"):
-        build("openai", "host", {"org": "x"})
+    with pytest.raises(InvalidOption, match=r"'org' .*: stream, .*organization, project \(`narthex providers list --adapters`"):
+        build_provider("openai", "host", {"org": "x"})
 
 
 @pytest.mark.parametrize(
@@ -299,9 +303,9 @@ def test_an_unknown_option_is_told_with_those_there_are() -> None:
 def test_a_target_is_pinned_to_no_dialect_that_its_host_lacks(adapter: str, dialect: str, speaks: str) -> None:
     place = None if ADAPTERS[adapter].default_base_url else "http://127.0.0.1:9"
     providers = {"p": ProviderConfig(adapter, place)}
-    wanted = Directory(1, "", providers, {"m": ModelConfig((Target("p", "x", dialect=dialect),))})
+    wanted = Snapshot(1, "", providers, {"m": ModelConfig((Target("p", "x", dialect=dialect),))})
     if not speaks:
-        check(wanted)
+        validate(wanted)
         return
     with pytest.raises(BadConfiguration, match=rf"^models\.m\.targets\[0\]\.dialect: adapter '{adapter}' .*It speaks: {speaks}"):
-        check(wanted)
+        validate(wanted)

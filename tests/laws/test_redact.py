@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.record.redact import KEPT, OPENED, redact, whole_frames
+from app.recording.redaction import STRUCTURE_KEYS, VERBATIM_KEYS, complete_frames_bytes, redact
 
 SECRET = "kingfisher"
 
@@ -18,8 +18,8 @@ secrets = st.one_of(
     st.just(f"data: {SECRET}\n\n"),
 )
 # `name` is a tool's word where a tool is described, and a person's anywhere else; it has tests of its own.
-keys = st.one_of(st.sampled_from(sorted(OPENED | {"input", "output", "arguments", "text", "user"})), st.text(max_size=8)).filter(
-    lambda key: key not in KEPT and key != "name"
+keys = st.one_of(st.sampled_from(sorted(STRUCTURE_KEYS | {"input", "output", "arguments", "text", "user"})), st.text(max_size=8)).filter(
+    lambda key: key not in VERBATIM_KEYS and key != "name"
 )
 values = st.recursive(
     st.one_of(secrets, st.integers(), st.booleans(), st.none()),
@@ -53,7 +53,7 @@ def test_what_is_no_json_is_withheld(before: bytes, after: bytes) -> None:
 def test_a_stream_redacted_in_pieces_is_as_one_redacted_whole(said: list[dict[str, Any]], data: st.DataObject) -> None:
     stream = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in said)
     seen = data.draw(st.integers(0, len(stream)))
-    cut = whole_frames(stream[:seen])
+    cut = complete_frames_bytes(stream[:seen])
     assert redact(stream[:cut]) + redact(stream[cut:]) == redact(stream)
 
 
@@ -99,7 +99,7 @@ def test_the_arguments_of_an_anthropic_tool_call_are_content_whatever_their_keys
     }
 
 
-@pytest.mark.parametrize("key", sorted(KEPT))
+@pytest.mark.parametrize("key", sorted(VERBATIM_KEYS))
 def test_a_sentence_in_the_place_of_a_word_is_not_kept(key: str) -> None:
     assert SECRET.encode() not in redact(json.dumps({key: f"the {SECRET} is blue"}).encode())
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.peer import peer
+from app.api.client_ip import client_address
 from app.domain import Caller
-from app.gateway.rights import may_ask, may_come_from, may_use
+from app.gateway.permissions import may_come_from, may_use, may_use_route
 from app.settings import BadSetting, Settings
 
 NAMES = st.text("abc/-.:*", min_size=1, max_size=8)
@@ -24,7 +24,7 @@ def caller(**terms: Any) -> Caller:
 
 @given(NAMES)
 def test_without_restrictions_a_key_may_all(name: str):
-    assert may_use(caller(), name) and may_ask(caller(), name) and may_come_from(caller(), None)
+    assert may_use(caller(), name) and may_use_route(caller(), name) and may_come_from(caller(), None)
 
 
 @given(NAMES, st.lists(NAMES, max_size=4))
@@ -53,9 +53,9 @@ def asked(client: str | None, *forwarded: str) -> tuple[str | None, list[tuple[b
 @given(V4 | V6, st.lists(st.text(max_size=8), max_size=3))
 def test_what_a_stranger_says_of_himself_is_not_believed(address: IPv4Address | IPv6Address, said: list[str]):
     headers = [each.encode("latin-1", "replace").decode("latin-1") for each in said]
-    assert peer(*asked(str(address), *headers), ()) == address
+    assert client_address(*asked(str(address), *headers), ()) == address
     if not any(address in network for network in TRUSTED):
-        assert peer(*asked(str(address), *headers), TRUSTED) == address
+        assert client_address(*asked(str(address), *headers), TRUSTED) == address
 
 
 @given(
@@ -63,20 +63,20 @@ def test_what_a_stranger_says_of_himself_is_not_believed(address: IPv4Address | 
 )
 def test_behind_trusted_proxies_the_last_hop_that_is_none_of_them_counts(proxies: list[str], forged: str):
     hops = [forged, "192.0.2.7", *proxies]
-    assert peer(*asked("10.0.0.1", ", ".join(hops)), TRUSTED) == ip_address("192.0.2.7")
-    assert peer(*asked("10.0.0.1", *hops), TRUSTED) == ip_address("192.0.2.7"), "the header may be there several times"
+    assert client_address(*asked("10.0.0.1", ", ".join(hops)), TRUSTED) == ip_address("192.0.2.7")
+    assert client_address(*asked("10.0.0.1", *hops), TRUSTED) == ip_address("192.0.2.7"), "the header may be there several times"
 
 
 def test_where_nobody_knows_it_is_nobody():
-    assert peer(*asked(None), TRUSTED) is None
-    assert peer(*asked("10.0.0.1", "192.0.2.7, unknown"), TRUSTED) is None
-    assert peer(*asked("10.0.0.1", ""), TRUSTED) == ip_address("10.0.0.1")
+    assert client_address(*asked(None), TRUSTED) is None
+    assert client_address(*asked("10.0.0.1", "192.0.2.7, unknown"), TRUSTED) is None
+    assert client_address(*asked("10.0.0.1", ""), TRUSTED) == ip_address("10.0.0.1")
 
 
 def test_hops_without_end_are_nobody():
     for count, known in ((64, True), (65, False), (7000, False)):
         hops = ", ".join(["[2001:db8::1]:1", *["10.0.0.2"] * count])
-        assert peer(*asked("10.0.0.1", hops), TRUSTED) == (ip_address("2001:db8::1") if known else None)
+        assert client_address(*asked("10.0.0.1", hops), TRUSTED) == (ip_address("2001:db8::1") if known else None)
 
 
 def test_trusted_proxies_are_networks():

@@ -9,17 +9,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import Target
-from app.gateway.asked import Asked
-from app.gateway.translate import whole
+from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.response_translation.translate import translate_response
+from providers.adapters.provider import Provider
+from providers.canonical.errors import (
+    InvalidRequest,
+    InvalidUpstreamResponse,
+    OperationNotSupported,
+    Overloaded,
+    RequestIgnored,
+    RouteNotServed,
+    Unsupported,
+    UpstreamFailed,
+    UpstreamNotFound,
+    UpstreamRejected,
+)
+from providers.canonical.raw_json import Body
+from providers.canonical.upstream_errors import read_error
 from providers.catalogue import ADAPTERS
-from providers.dialect import Edited, Stamp
+from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.catalogue import DIALECTS
-from providers.errors import Failed, Garbled, Ignored, Malformed, Missing, NotOffered, NotServed, Overloaded, Refused, Unsupported
-from providers.provider import Provider
-from providers.routes.catalogue import PATHS, ROUTES
-from providers.routes.missing import as_missing
-from providers.told import read_error
-from providers.wire import Body
+from providers.engine_routes.catalogue import ROUTE_BY_PATH, ROUTES
+from providers.engine_routes.missing_route import explain_missing_route
 from tests.laws.asking import MEDIA, everything, nothing
 from tests.laws.chats import STAMP, bounded
 
@@ -35,14 +46,14 @@ def engine(adapter: str) -> Provider:
 def ask(route: str, adapter: str, body: dict[str, Any], drop: bool = False) -> tuple[str, dict[str, Any], list[str], Any]:
     """Where it is asked, with what, what was dropped; and a function that reads an answer."""
     dialect = ROUTES[route]
-    opened = dialect.open(json.dumps({"model": "m", **body}).encode())
-    asked = Asked(opened, b"", dialect, MEDIA, everything if drop else nothing)
-    prepared = asked.routed(dialect, engine(adapter), Target("it", "theirs"))
-    stamp = Stamp(STAMP.id, STAMP.episode_id, "m", STAMP.created, True, Body(opened.body))
+    opened = dialect.parse_request(json.dumps({"model": "m", **body}).encode())
+    asked = RequestTranslator(opened, b"", dialect, MEDIA, everything if drop else nothing)
+    prepared = asked.translate_route(dialect, engine(adapter), Target("it", "theirs"))
+    stamp = ResponseMeta(STAMP.id, STAMP.episode_id, "m", STAMP.created, True, Body(opened.body))
     url = str(engine(adapter).url("http://engine:8000/v1", prepared.dialect.name)).removeprefix("http://engine:8000")
 
-    def read(told: Any) -> Edited:
-        return whole(json.dumps(told).encode(), dialect, prepared.dialect, stamp)
+    def read(told: Any) -> OutboundResponse:
+        return translate_response(json.dumps(told).encode(), dialect, prepared.dialect, stamp)
 
     return url, json.loads(prepared.raw), prepared.dropped, read
 
@@ -236,9 +247,9 @@ def test_an_engines_own_shape_goes_to_it_untouched_and_to_no_other(
     assert json.loads(read(told).raw) == told
     assert json.loads(read({"model": "theirs", "x": 1}).raw) == {"model": "m", "x": 1}
     for other in {"vllm", "sglang", "llamacpp", "tgi", "openai"} - {adapter}:
-        with pytest.raises((Unsupported, NotOffered)) as refused:
+        with pytest.raises((Unsupported, OperationNotSupported)) as refused:
             ask(route, other, said)
-        assert refused.value.param in said or isinstance(refused.value, NotOffered)
+        assert refused.value.param in said or isinstance(refused.value, OperationNotSupported)
 
 
 def test_usage_of_many_is_their_sum_and_of_some_is_none():
@@ -303,18 +314,18 @@ def test_what_an_engine_cannot_be_told_is_refused_and_named(route: str, adapter:
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_an_engine_without_the_route_is_a_501_that_names_those_with_it(route: str):
-    mark = {"tokens": [1], "documents": ["a"], "text_1": "a"}.get(next(iter(ROUTES[route].shapes)), "a")
-    said = {next(iter(ROUTES[route].shapes)): mark, "query": "q", "text_2": "b"}
-    for adapter in sorted(ADAPTERS.keys() - ROUTES[route].ways.keys() - {"auto"} | {"anthropic"}):
-        with pytest.raises(NotOffered, match="These have: ") as refused:
+    mark = {"tokens": [1], "documents": ["a"], "text_1": "a"}.get(next(iter(ROUTES[route].request_decoders)), "a")
+    said = {next(iter(ROUTES[route].request_decoders)): mark, "query": "q", "text_2": "b"}
+    for adapter in sorted(ADAPTERS.keys() - ROUTES[route].bindings.keys() - {"auto"} | {"anthropic"}):
+        with pytest.raises(OperationNotSupported, match="These have: ") as refused:
             ask(route, adapter, said)
         assert refused.value.param == "model"
     openai = ADAPTERS["openai"]("it", {}, None, None)
-    asked = Asked(ROUTES[route].open(json.dumps({"model": "m", **said}).encode()), b"", ROUTES[route], MEDIA, nothing)
-    with pytest.raises(NotOffered):
-        asked.routed(ROUTES[route], openai, Target("it", "theirs"))
-    with pytest.raises(NotOffered, match="alone"):
-        asked.routed(ROUTES[route], engine("vllm"), Target("it", "theirs", dialect="openai_chat"))
+    asked = RequestTranslator(ROUTES[route].parse_request(json.dumps({"model": "m", **said}).encode()), b"", ROUTES[route], MEDIA, nothing)
+    with pytest.raises(OperationNotSupported):
+        asked.translate_route(ROUTES[route], openai, Target("it", "theirs"))
+    with pytest.raises(OperationNotSupported, match="alone"):
+        asked.translate_route(ROUTES[route], engine("vllm"), Target("it", "theirs", dialect="openai_chat"))
 
 
 @pytest.mark.parametrize("adapter", ["openai", "auto"])
@@ -331,9 +342,9 @@ def test_an_engine_without_the_route_is_a_501_that_names_those_with_it(route: st
 )
 def test_what_an_engine_that_is_not_known_passes_over_is_no_success_and_no_fault_of_its(adapter: str, route: str, said: Any, told: Any):
     """llama.cpp tells no tokens, with 200, of what it does not know."""
-    with pytest.raises(NotServed, match="adapter") as refused:
+    with pytest.raises(RouteNotServed, match="adapter") as refused:
         ask(route, adapter, said)[3](told)
-    assert (refused.value.status, refused.value.fault) == (501, False)
+    assert (refused.value.status, refused.value.counts_as_failure) == (501, False)
 
 
 @pytest.mark.parametrize("adapter", ["openai", "auto", "vllm"])
@@ -348,24 +359,27 @@ def test_an_empty_text_has_no_tokens(adapter: str):
     ["vector::_M_range_check: __n (which is 999999) >= this->size() (which is 149)", "invalid token", "piece id is out of range."],
 )
 def test_a_token_that_is_in_no_vocabulary_is_the_callers_doing(adapter: str, message: str):
-    way, _ = ROUTES["detokenize"].ask(Body(tokens=msgspec.Raw(b"[999999]")), engine(adapter), "m", "theirs", nothing)
-    for status, kind in ((500, Refused), (503, Overloaded)):
-        error = way.told(read_error(status, {}, json.dumps({"error": {"message": message, "code": status}}).encode()), "it")
+    way, _ = ROUTES["detokenize"].translate_request(Body(tokens=msgspec.Raw(b"[999999]")), engine(adapter), "m", "theirs", nothing)
+    for status, kind in ((500, UpstreamRejected), (503, Overloaded)):
+        error = way.explain_error(read_error(status, {}, json.dumps({"error": {"message": message, "code": status}}).encode()), "it")
         assert type(error) is kind
-    assert (way.told(Failed(message, told=500), "it").status, Refused.fault) == (400, False)
-    assert way.told(Failed("out of memory", told=500), "it").fault
+    assert (way.explain_error(UpstreamFailed(message, upstream_status=500), "it").status, UpstreamRejected.counts_as_failure) == (
+        400,
+        False,
+    )
+    assert way.explain_error(UpstreamFailed("out of memory", upstream_status=500), "it").counts_as_failure
 
 
 def test_a_token_beyond_32_bits_is_malformed():
     """llama.cpp makes 0 of 2**33."""
     for token in (2**31, 2**33, -1):
-        with pytest.raises(Malformed) as refused:
-            ROUTES["detokenize"].open(json.dumps({"model": "m", "tokens": [token]}).encode())
+        with pytest.raises(InvalidRequest) as refused:
+            ROUTES["detokenize"].parse_request(json.dumps({"model": "m", "tokens": [token]}).encode())
         assert refused.value.param is not None and refused.value.param.startswith("tokens")
 
 
 def test_nobody_ends_llama_cpp_python_by_a_token_that_it_does_not_have():
-    with pytest.raises(NotOffered):
+    with pytest.raises(OperationNotSupported):
         ask("detokenize", "llamacpp_python", {"tokens": [5]})
 
 
@@ -375,11 +389,11 @@ def test_an_engine_that_has_not_said_what_it_is_is_asked_as_any_other():
 
 
 def test_every_way_is_of_an_engine_and_of_a_shape_that_its_route_has():
-    assert {adapter for route in ROUTES.values() for adapter in route.ways} == {*ENGINES, "cohere"}
+    assert {adapter for route in ROUTES.values() for adapter in route.bindings} == {*ENGINES, "cohere"}
     for route in ROUTES.values():
-        assert [mark for ways in route.ways.values() for mark in ways if mark not in route.shapes] == []
+        assert [mark for ways in route.bindings.values() for mark in ways if mark not in route.request_decoders] == []
         assert DIALECTS[route.name] is route
-    assert {PATHS[path] for path in PATHS} == set(ROUTES)
+    assert {ROUTE_BY_PATH[path] for path in ROUTE_BY_PATH} == set(ROUTES)
 
 
 @pytest.mark.parametrize(
@@ -407,8 +421,8 @@ def test_every_way_is_of_an_engine_and_of_a_shape_that_its_route_has():
     ],
 )
 def test_a_wrong_ask_is_refused_with_its_place(route: str, body: Any, param: str):
-    with pytest.raises(Malformed) as refused:
-        ROUTES[route].open(json.dumps({"model": "m", **body}).encode())
+    with pytest.raises(InvalidRequest) as refused:
+        ROUTES[route].parse_request(json.dumps({"model": "m", **body}).encode())
     assert refused.value.param == param
 
 
@@ -431,14 +445,14 @@ GARBLED: list[tuple[str, Any, Any]] = [
 
 @pytest.mark.parametrize(("route", "said", "told"), GARBLED)
 def test_an_answer_that_is_not_what_was_asked_for_is_garbled(route: str, said: Any, told: Any):
-    with pytest.raises(Garbled):
+    with pytest.raises(InvalidUpstreamResponse):
         ask(route, "vllm", said)[3](told)
 
 
 def test_token_strings_that_do_not_come_are_an_error_and_not_a_null():
     said = {**PROMPT, "return_token_strs": True}
     assert json.loads(ask("tokenize", "vllm", said)[3]({"tokens": [1], "token_strs": ["a"]}).raw)["token_strs"] == ["a"]
-    with pytest.raises(Ignored) as ignored:
+    with pytest.raises(RequestIgnored) as ignored:
         ask("tokenize", "vllm", said)[3]({"tokens": [1]})
     assert (ignored.value.status, ignored.value.param) == (422, "return_token_strs")
 
@@ -452,7 +466,7 @@ def test_hints_that_an_engine_throws_away_are_reported():
 
 def test_an_error_told_with_200_is_an_error():
     for route, adapter, said in (("tokenize", "vllm", PROMPT), ("rerank", "sglang", RANK), ("tokenize", "tgi", {"inputs": "a"})):
-        with pytest.raises(Refused, match="too long"):
+        with pytest.raises(UpstreamRejected, match="too long"):
             ask(route, adapter, said)[3]({"error": {"message": "too long", "code": 400}})
 
 
@@ -471,30 +485,30 @@ def test_the_best_of_all_come_best_first_in_whatever_order_they_are_told(scores:
 @pytest.mark.parametrize(
     ("status", "body", "kind"),
     [
-        (404, b'{"detail":"Not Found"}', NotServed),
-        (404, b'{"error":{"code":404,"message":"File Not Found","type":"not_found_error"}}', NotServed),
-        (404, b"404 page not found\n", NotServed),
-        (404, b"", NotServed),
-        (405, b'{"detail":"Method Not Allowed"}', NotServed),
-        (501, b'{"error":{"message":"This server does not support reranking. Start it with `--reranking`"}}', NotServed),
-        (404, b'{"error":{"message":"The model `x` does not exist.","type":"NotFoundError"}}', Missing),
-        (400, b'{"detail":"Not Found"}', Refused),
-        (500, b"", Failed),
+        (404, b'{"detail":"Not Found"}', RouteNotServed),
+        (404, b'{"error":{"code":404,"message":"File Not Found","type":"not_found_error"}}', RouteNotServed),
+        (404, b"404 page not found\n", RouteNotServed),
+        (404, b"", RouteNotServed),
+        (405, b'{"detail":"Method Not Allowed"}', RouteNotServed),
+        (501, b'{"error":{"message":"This server does not support reranking. Start it with `--reranking`"}}', RouteNotServed),
+        (404, b'{"error":{"message":"The model `x` does not exist.","type":"NotFoundError"}}', UpstreamNotFound),
+        (400, b'{"detail":"Not Found"}', UpstreamRejected),
+        (500, b"", UpstreamFailed),
     ],
 )
 def test_a_route_that_an_engine_was_not_started_for_is_told_as_that(status: int, body: bytes, kind: Any):
-    error = as_missing(read_error(status, {}, body), "/rerank", "it")
+    error = explain_missing_route(read_error(status, {}, body), "/rerank", "it")
     assert type(error) is kind
-    if kind is NotServed:
-        assert (error.status, error.fault, "it does not serve /rerank" in error.message) == (501, False, True)
+    if kind is RouteNotServed:
+        assert (error.status, error.counts_as_failure, "it does not serve /rerank" in error.message) == (501, False, True)
 
 
 def test_what_is_free_needs_nothing_and_the_rest_what_it_says():
-    assert ROUTES["tokenize"].open(b'{"model":"m","prompt":"a long text"}').input_tokens == 0
-    each = ROUTES["rerank"].open(b'{"model":"m","query":"abc","documents":["abcdef","abc"]}')
+    assert ROUTES["tokenize"].parse_request(b'{"model":"m","prompt":"a long text"}').input_tokens == 0
+    each = ROUTES["rerank"].parse_request(b'{"model":"m","query":"abc","documents":["abcdef","abc"]}')
     assert (each.input_tokens, each.output_tokens) == (1 + 2 + 1 + 1, 0)
-    assert ROUTES["score"].open(b'{"model":"m","text_1":"abc","text_2":"abc"}').input_tokens > 0
-    assert ROUTES["pooling"].open(b'{"model":"m","input":"abcdef"}').input_tokens > 0
+    assert ROUTES["score"].parse_request(b'{"model":"m","text_1":"abc","text_2":"abc"}').input_tokens > 0
+    assert ROUTES["pooling"].parse_request(b'{"model":"m","input":"abcdef"}').input_tokens > 0
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,19 @@ from typing import Any
 
 import pytest
 
-from providers.catalogue import ADAPTERS, build
-from providers.errors import Exhausted, Failed, Missing, Overloaded, Refused, Unparsed, Unsupported, UpstreamError
-from providers.provider import BadOption, Provider
-from providers.rows import ROWS, BadRow, read_rows
+from providers.adapters.provider import InvalidOption, Provider
+from providers.canonical.errors import (
+    Overloaded,
+    QuotaExhausted,
+    UnparsableModelOutput,
+    Unsupported,
+    UpstreamError,
+    UpstreamFailed,
+    UpstreamNotFound,
+    UpstreamRejected,
+)
+from providers.catalogue import ADAPTERS, build_provider
+from providers.hosted.host_specs import HOSTS, InvalidHostSpec, read_host_specs
 from tests.laws.engine_fields import ASKED, HI, SILENT, TOOL, check, prepare, sent
 
 GOOD = 'title = "x"\nbase_url = "https://x.test/v1"\ndialects = ["openai_chat"]\n'
@@ -20,7 +29,7 @@ PLAIN = ("together", "hyperbolic", "groq", "openrouter", "perplexity", "cerebras
 
 
 def adapter(name: str, **options: Any) -> Provider:
-    return build(name, name, options)
+    return build_provider(name, name, options)
 
 
 @pytest.mark.parametrize(
@@ -44,19 +53,19 @@ def adapter(name: str, **options: Any) -> Provider:
     ],
 )
 def test_a_row_that_cannot_be_meant_is_refused(row: str):
-    with pytest.raises(BadRow):
-        read_rows(f"[x]\n{row}".encode())
+    with pytest.raises(InvalidHostSpec):
+        read_host_specs(f"[x]\n{row}".encode())
 
 
 def test_a_row_is_read_and_every_row_is_an_adapter():
-    assert read_rows(f"[x]\n{GOOD}".encode())["x"].title == "x"
-    assert ADAPTERS.keys() > ROWS.keys()
-    assert all(ADAPTERS[name].name == name and ADAPTERS[name].default_base_url == row.base_url for name, row in ROWS.items())
+    assert read_host_specs(f"[x]\n{GOOD}".encode())["x"].title == "x"
+    assert ADAPTERS.keys() > HOSTS.keys()
+    assert all(ADAPTERS[name].name == name and ADAPTERS[name].default_base_url == row.base_url for name, row in HOSTS.items())
 
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_host_is_asked_below_its_own_path_wherever_it_is(name: str):
-    host, own = adapter(name), ROWS[name].base_url
+    host, own = adapter(name), HOSTS[name].base_url
     path = own.split("/", 3)[3] if own.count("/") > 2 else ""
     wanted = "/".join(part for part in (path, "chat/completions") if part)
     assert str(host.url(own, "openai_chat")) == f"{own}/chat/completions"
@@ -79,7 +88,7 @@ _WORDS: Mapping[str, Any] = dict.fromkeys(("guided_json", "structured_outputs", 
 
 def verdicts(name: str) -> Mapping[str, Any]:
     """By what rows say, but not as adapters make it of them."""
-    row = ROWS[name]
+    row = HOSTS[name]
     most = row.rules.max_tokens
     return {
         **dict.fromkeys(ASKED, "refused"),
@@ -87,8 +96,8 @@ def verdicts(name: str) -> Mapping[str, Any]:
         **dict.fromkeys(_SENT, "sent"),
         **_WORDS,
         **{field: {most: 7} if most else "sent" for field in ("max_tokens", "max_completion_tokens")},
-        **dict.fromkeys(row.takes & ASKED.keys(), "sent"),
-        **dict.fromkeys(row.refuses & ASKED.keys(), "refused"),
+        **dict.fromkeys(row.supported_fields & ASKED.keys(), "sent"),
+        **dict.fromkeys(row.unsupported_fields & ASKED.keys(), "refused"),
         **_OWN.get(name, {}),
     }
 
@@ -105,7 +114,7 @@ def test_every_field_is_sent_or_said_otherwise_or_refused_or_reported(name: str)
     for field, verdict in verdicts(name).items():
         # What a field needs beside it may be refused already.
         beside = {"top_logprobs": "logprobs", "tool_choice": "tools", "parallel_tool_calls": "tools"}.get(field)
-        if beside not in ROWS[name].refuses:
+        if beside not in HOSTS[name].unsupported_fields:
             check(host, field, verdict)
 
 
@@ -158,10 +167,10 @@ def test_an_answer_that_is_given_back_has_only_what_the_host_knows():
 def test_a_schema_is_looked_at_where_it_is_not_known_to_hold(name: str, strict: bool | None, how: str):
     schema = {"name": "x", "schema": {"type": "object"}, **({} if strict is None else {"strict": strict})}
     fields = {"model": "m", "messages": HI, "response_format": {"type": "json_schema", "json_schema": schema}}
-    guiding = prepare(adapter(name), "openai_chat", json.dumps(fields).encode()).guiding
-    assert guiding is not None and guiding.how == how
-    vouched = prepare(adapter(name, guided="enforced"), "openai_chat", json.dumps(fields).encode()).guiding
-    assert vouched is not None and vouched.how == "enforced"
+    guiding = prepare(adapter(name), "openai_chat", json.dumps(fields).encode()).constraint_plan
+    assert guiding is not None and guiding.enforcement == how
+    vouched = prepare(adapter(name, guided="enforced"), "openai_chat", json.dumps(fields).encode()).constraint_plan
+    assert vouched is not None and vouched.enforcement == "enforced"
 
 
 def test_what_hyperbolic_may_have_is_an_option():
@@ -171,7 +180,7 @@ def test_what_hyperbolic_may_have_is_an_option():
     for field, value in asked.items():
         with pytest.raises(Unsupported, match=field):
             sent(adapter("hyperbolic"), {field: value})
-    with pytest.raises(BadOption, match="tools"):
+    with pytest.raises(InvalidOption, match="tools"):
         adapter("hyperbolic", tools="yes")
 
 
@@ -199,7 +208,7 @@ def test_openrouter_asks_only_hosts_that_know_all_that_is_said():
     assert sent(adapter("openrouter"), said)[0]["provider"] == {"require_parameters": False}
     assert "provider" not in sent(adapter("openrouter"), {"temperature": 0.5})[0]
     assert "provider" not in sent(adapter("openrouter", require_parameters=False), {"seed": 3})[0]
-    with pytest.raises(BadOption):
+    with pytest.raises(InvalidOption):
         adapter("openrouter", require_parameters=1)
 
 
@@ -210,23 +219,30 @@ ELSEWHERE = {"error": {"code": 429, "message": "Provider returned error", "metad
 @pytest.mark.parametrize(
     ("name", "status", "body", "kind", "words", "code"),
     [
-        ("groq", 400, {"error": {"message": "no", "code": "tool_use_failed", "failed_generation": "{"}}, Unparsed, "no", "tool_use_failed"),
+        (
+            "groq",
+            400,
+            {"error": {"message": "no", "code": "tool_use_failed", "failed_generation": "{"}},
+            UnparsableModelOutput,
+            "no",
+            "tool_use_failed",
+        ),
         ("groq", 498, {"error": {"message": "full", "type": "capacity_exceeded"}}, Overloaded, "full", "capacity_exceeded"),
-        ("groq", 404, {"error": {"message": "none", "code": "model_not_found"}}, Missing, "none", "model_not_found"),
-        ("openrouter", 403, MODERATED, Refused, "violence", None),
+        ("groq", 404, {"error": {"message": "none", "code": "model_not_found"}}, UpstreamNotFound, "none", "model_not_found"),
+        ("openrouter", 403, MODERATED, UpstreamRejected, "violence", None),
         ("openrouter", 429, ELSEWHERE, Overloaded, "Provider returned error: slow down", None),
-        ("openrouter", 402, {"error": {"code": 402, "message": "Insufficient credits"}}, Exhausted, "Insufficient", None),
+        ("openrouter", 402, {"error": {"code": 402, "message": "Insufficient credits"}}, QuotaExhausted, "Insufficient", None),
         (
             "perplexity",
             400,
             {"error": {"message": "long", "type": "too_many_prompt_tokens", "code": 400}},
-            Refused,
+            UpstreamRejected,
             "long",
             "too_many_prompt_tokens",
         ),
-        ("together", 500, {"error": "a string"}, Failed, "a string", None),
+        ("together", 500, {"error": "a string"}, UpstreamFailed, "a string", None),
     ],
 )
 def test_an_error_is_told_by_the_hosts_own_word(name: str, status: int, body: Any, kind: type[UpstreamError], words: str, code: str | None):
     error = adapter(name).read_error(status, {}, json.dumps(body).encode())
-    assert type(error) is kind and error.told == status and words in error.message and error.said_code == code
+    assert type(error) is kind and error.upstream_status == status and words in error.message and error.upstream_code == code

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from providers import guided
-from providers.chat import ChatRequest, ChatResponse, Choice, Message, Text, Thinking, Tool, Usage
-from providers.dialect import Concessions, EngineDialect
+from providers import structured_output
+from providers.canonical.chat import ChatRequest, ChatResponse, Choice, Message, Text, Thinking, Tool, Usage
+from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated, Unsupported, UpstreamFailed
+from providers.canonical.events import assemble_response
+from providers.dialect import DropPolicy, EngineDialect
 from providers.dialects.tgi_generate import LMIGenerate, TGIGenerate
-from providers.errors import CutShort, Failed, Garbled, Unsupported
-from providers.events import fold
 from tests.laws.chats import bounded, texts
 
 TGI, LMI = TGIGenerate(), LMIGenerate()
@@ -30,12 +30,12 @@ def ask(**fields: Any) -> ChatRequest:
     return ChatRequest(origin="openai_completions", model="m", prompt="Once", **fields)
 
 
-def strict() -> Concessions:
-    return Concessions(lambda field: False, {}, "an engine")
+def strict() -> DropPolicy:
+    return DropPolicy(lambda field: False, {}, "an engine")
 
 
-def lenient() -> Concessions:
-    return Concessions(lambda field: True, {}, "an engine")
+def lenient() -> DropPolicy:
+    return DropPolicy(lambda field: True, {}, "an engine")
 
 
 def parameters(dialect: EngineDialect, **fields: Any) -> dict[str, Any]:
@@ -91,8 +91,8 @@ def test_what_can_be_said_is_said_and_the_rest_refused(fields: dict[str, Any], t
         {"thinking": Thinking("low")},
         {"tools": (Tool("f"),)},
         {"verbosity": "low"},
-        {"output": guided.Grammar("root ::= x")},
-        {"output": guided.JsonObject()},
+        {"output": structured_output.Grammar("root ::= x")},
+        {"output": structured_output.JsonObject()},
         {"extra": {"echo": Raw(b"true")}},
         {"extra": {"suffix": Raw(b'"end"')}},
         {"extra": {"min_p": Raw(b"0.1")}},
@@ -179,9 +179,9 @@ def test_however_a_stream_is_framed_and_cut_it_folds_to_its_text(pieces: list[st
     last = {**END, "generated_text": "".join(pieces)}
     raw = framed([*(token(piece) for piece in pieces), last], how)
     ends = sorted({min(place, len(raw)) for place in places} | {len(raw)})
-    reader = TGI.reader()
+    reader = TGI.stream_reader()
     events = [each for start, end in zip([0, *ends], ends, strict=False) for each in reader.feed(raw[start:end])]
-    answer = fold([*events, *reader.end()])
+    answer = assemble_response([*events, *reader.finish()])
     assert reader.done and answer.usage == Usage(5, 2)
     (choice,) = answer.choices
     assert choice.parts == ((Text("".join(pieces)),) if pieces else ()) and choice.finish_reason == "stop"
@@ -189,8 +189,8 @@ def test_however_a_stream_is_framed_and_cut_it_folds_to_its_text(pieces: list[st
 
 
 def read(raw: bytes) -> ChatResponse:
-    reader = LMI.reader()
-    return fold([*reader.feed(raw), *reader.end()])
+    reader = LMI.stream_reader()
+    return assemble_response([*reader.feed(raw), *reader.finish()])
 
 
 def test_chances_are_told_as_openai_tells_them() -> None:
@@ -214,17 +214,17 @@ def test_a_text_that_comes_at_the_end_alone_is_not_lost() -> None:
 @pytest.mark.parametrize(
     ("raw", "kind"),
     [
-        (framed([token("Hel")], "events"), CutShort),
-        (b"", CutShort),
-        (framed([token("Hel")], "events") + b'data:{"token": {"te', CutShort),
-        (b'data:{"error":"Request failed during generation","error_type":"generation"}\n\n', Failed),
+        (framed([token("Hel")], "events"), StreamTruncated),
+        (b"", StreamTruncated),
+        (framed([token("Hel")], "events") + b'data:{"token": {"te', StreamTruncated),
+        (b'data:{"error":"Request failed during generation","error_type":"generation"}\n\n', UpstreamFailed),
         (
             b'{"token": {"id": -1, "text": "", "special_token": true}, "generated_text": "", "details": {"finish_reason": "error"}}\n',
-            Failed,
+            UpstreamFailed,
         ),
-        (b'{"error": "bad", "code": 424}\n', Failed),
-        (b"data:{]\n\n", Garbled),
-        (b'data:{"token": 5}\n\n', Garbled),
+        (b'{"error": "bad", "code": 424}\n', UpstreamFailed),
+        (b"data:{]\n\n", InvalidUpstreamResponse),
+        (b'data:{"token": 5}\n\n', InvalidUpstreamResponse),
     ],
 )
 def test_what_is_no_answer_is_told_as_that(raw: bytes, kind: type[Exception]) -> None:
@@ -234,7 +234,13 @@ def test_what_is_no_answer_is_told_as_that(raw: bytes, kind: type[Exception]) ->
 
 @pytest.mark.parametrize(
     ("raw", "kind"),
-    [(b"[]", Garbled), (b"{}", Garbled), (b"[5]", Garbled), (b"hm", Garbled), (b'{"error":"x","error_type":"y"}', Failed)],
+    [
+        (b"[]", InvalidUpstreamResponse),
+        (b"{}", InvalidUpstreamResponse),
+        (b"[5]", InvalidUpstreamResponse),
+        (b"hm", InvalidUpstreamResponse),
+        (b'{"error":"x","error_type":"y"}', UpstreamFailed),
+    ],
 )
 def test_a_whole_answer_that_is_none_is_told_as_that(raw: bytes, kind: type[Exception]) -> None:
     with pytest.raises(kind):
@@ -242,6 +248,6 @@ def test_a_whole_answer_that_is_none_is_told_as_that(raw: bytes, kind: type[Exce
 
 
 def test_a_line_without_an_end_does_not_fill_memory() -> None:
-    reader = type(TGI.reader())(limit_bytes=100)
-    with pytest.raises(Garbled):
+    reader = type(TGI.stream_reader())(limit_bytes=100)
+    with pytest.raises(InvalidUpstreamResponse):
         list(reader.feed(b"data:" + b"x" * 200))

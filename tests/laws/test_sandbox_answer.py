@@ -7,30 +7,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.local.sandbox.answer import Choice, answer
-from app.local.sandbox.ask import Ask, read_chat
-from app.local.sandbox.bodies import ChatBody, EmbeddingBody, read_body
-from app.local.sandbox.embeddings import embed
-from app.local.sandbox.tokens import count, split
-from app.local.sandbox.walk import Budget
+from app.sandbox.choices import Choice, generate_choices
+from app.sandbox.embeddings import create_embeddings
+from app.sandbox.grammar_walk import Budget
+from app.sandbox.request import SandboxRequest, read_chat_request
+from app.sandbox.request_schema import ChatBody, EmbeddingBody, read_body
+from app.sandbox.tokens import count_tokens, split_tokens
 
 bounded = settings(max_examples=60, deadline=None)
 
 
-def asked(**body: object) -> Ask:
+def asked(**body: object) -> SandboxRequest:
     raw = msgspec.json.encode({"model": "sandbox", "messages": [{"role": "user", "content": "What is new?"}], **body})
-    return read_chat(read_body(raw, ChatBody))
+    return read_chat_request(read_body(raw, ChatBody))
 
 
 def answered(**body: object) -> list[Choice]:
-    return answer(asked(**body), Budget())
+    return generate_choices(asked(**body), Budget())
 
 
 @bounded
 @given(st.text())
 def test_tokens_joined_are_the_text(text: str) -> None:
-    assert "".join(split(text)) == text
-    assert count(text) == len(split(text))
+    assert "".join(split_tokens(text)) == text
+    assert count_tokens(text) == len(split_tokens(text))
 
 
 @bounded
@@ -39,8 +39,8 @@ def test_a_shorter_answer_is_the_beginning_of_the_longer_one(room: int, seed: in
     (whole,) = answered(seed=seed)
     (short,) = answered(seed=seed, max_tokens=room)
     assert whole.text("text").startswith(short.text("text"))
-    assert short.tokens() == min(room, whole.tokens())
-    assert short.finish_reason == ("length" if whole.tokens() > room else "stop")
+    assert short.count_tokens() == min(room, whole.count_tokens())
+    assert short.finish_reason == ("length" if whole.count_tokens() > room else "stop")
 
 
 @bounded
@@ -56,7 +56,7 @@ def test_a_stop_text_ends_the_answer_and_is_not_in_it(seed: int, stop: str) -> N
 @given(st.integers(1, 500))
 def test_an_answer_has_as_many_tokens_as_it_was_told_to_have(tokens: int) -> None:
     (choice,) = answered(sandbox={"tokens": tokens})
-    assert choice.tokens() == tokens
+    assert choice.count_tokens() == tokens
     assert choice.finish_reason == "stop"
 
 
@@ -69,13 +69,13 @@ def test_an_answer_has_as_many_tokens_as_it_was_told_to_have(tokens: int) -> Non
 def test_chances_are_chances(constraint: dict[str, object], seed: int) -> None:
     (choice,) = answered(seed=seed, logprobs=True, top_logprobs=5, **constraint)
     for step in choice.steps:
-        assert step.chance
-        assert step.chance.token == step.text
-        assert step.chance.logprob <= 0
-        assert (step.text, step.chance.logprob) in step.chance.top
-        assert len(step.chance.top) <= 5
-        assert sum(exp(logprob) for _, logprob in step.chance.top) <= 1.001
-    assert any(step.chance and step.chance.logprob < 0 for step in choice.steps)
+        assert step.logprob
+        assert step.logprob.token == step.text
+        assert step.logprob.logprob <= 0
+        assert (step.text, step.logprob.logprob) in step.logprob.top
+        assert len(step.logprob.top) <= 5
+        assert sum(exp(logprob) for _, logprob in step.logprob.top) <= 1.001
+    assert any(step.logprob and step.logprob.logprob < 0 for step in choice.steps)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_choices_differ_unless_the_temperature_is_zero() -> None:
 
 def vector(text: str | list[int], **more: int) -> list[float]:
     body = msgspec.convert({"model": "sandbox-embed", "input": text, **more}, EmbeddingBody)
-    return embed(body)["data"][0]["embedding"]
+    return create_embeddings(body)["data"][0]["embedding"]
 
 
 def nearness(left: list[float], right: list[float]) -> float:

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.local.sandbox.constraint import Recipe
-from app.local.sandbox.draft import Said
-from app.local.sandbox.errors import Unfit
-from app.local.sandbox.tokens import count
-from app.local.sandbox.walk import Budget, Walker
+from app.sandbox.constraint import ConstraintSource
+from app.sandbox.draft import GeneratedText
+from app.sandbox.errors import InvalidConstraint
+from app.sandbox.grammar_walk import Budget, Walker
+from app.sandbox.tokens import count_tokens
 
 # The same examples each time: no walk can promise to find the end of every regex, and a rare miss should not stop a build.
 bounded = settings(max_examples=60, deadline=None, derandomize=True)
@@ -23,7 +23,7 @@ nothing = st.just(EMPTY)
 seeds = st.integers(0, 2**32)
 
 
-def walk(recipe: Recipe, seed: int, max_tokens: int | None = None) -> Said:
+def walk(recipe: ConstraintSource, seed: int, max_tokens: int | None = None) -> GeneratedText:
     return Walker(recipe.compile(), Budget()).walk(Random(seed), max_tokens)
 
 
@@ -81,7 +81,7 @@ schemas = st.recursive(
 @bounded
 @given(schemas, seeds)
 def test_a_text_under_a_schema_is_json_that_the_schema_accepts(schema: dict[str, Any], seed: int) -> None:
-    said = walk(Recipe("guided_json", "json", schema), seed)
+    said = walk(ConstraintSource("guided_json", "json", schema), seed)
     assert said.is_finished
     jsonschema.validate(
         json.loads(said.text), schema, jsonschema.Draft202012Validator, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER
@@ -91,7 +91,7 @@ def test_a_text_under_a_schema_is_json_that_the_schema_accepts(schema: dict[str,
 @bounded
 @given(schemas, seeds, st.integers(1, 40))
 def test_a_schema_in_little_room_is_obeyed_or_admitted_as_unfinished(schema: dict[str, Any], seed: int, room: int) -> None:
-    said = walk(Recipe("guided_json", "json", schema), seed, room)
+    said = walk(ConstraintSource("guided_json", "json", schema), seed, room)
     if said.is_finished:
         jsonschema.validate(json.loads(said.text), schema, jsonschema.Draft202012Validator)
 
@@ -110,7 +110,7 @@ regexes = st.recursive(
 @bounded
 @given(regexes, seeds)
 def test_a_text_under_a_regex_is_matched_by_it(regex: str, seed: int) -> None:
-    said = walk(Recipe("guided_regex", "regex", regex), seed)
+    said = walk(ConstraintSource("guided_regex", "regex", regex), seed)
     assert said.is_finished
     assert re.fullmatch(regex, said.text)
 
@@ -120,7 +120,7 @@ def test_a_text_under_a_regex_is_matched_by_it(regex: str, seed: int) -> None:
 )
 @pytest.mark.parametrize("seed", range(5))
 def test_an_ending_that_no_byte_leads_to_is_found(regex: str, seed: int) -> None:
-    said = walk(Recipe("guided_regex", "regex", regex), seed)
+    said = walk(ConstraintSource("guided_regex", "regex", regex), seed)
     assert said.is_finished
     assert re.fullmatch(regex, said.text)
 
@@ -128,19 +128,19 @@ def test_an_ending_that_no_byte_leads_to_is_found(regex: str, seed: int) -> None
 @bounded
 @given(regexes, seeds)
 def test_the_same_seed_says_the_same(regex: str, seed: int) -> None:
-    recipe = Recipe("guided_regex", "regex", regex)
+    recipe = ConstraintSource("guided_regex", "regex", regex)
     assert walk(recipe, seed).text == walk(recipe, seed).text
 
 
 def test_another_seed_says_something_else() -> None:
-    recipe = Recipe("guided_json", "json", {"type": "string", "minLength": 20})
+    recipe = ConstraintSource("guided_json", "json", {"type": "string", "minLength": 20})
     assert len({walk(recipe, seed).text for seed in range(10)}) == 10
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_grammar_that_invites_to_nest_for_ever_is_left_again(seed: int) -> None:
     """With even chances a start here has as many children as parents, so a walk without a taste for endings would not end."""
-    said = walk(Recipe("guided_grammar", "grammar", 'start: "a" start "b" start "c" | "(" start start "x" | "d"'), seed)
+    said = walk(ConstraintSource("guided_grammar", "grammar", 'start: "a" start "b" start "c" | "(" start start "x" | "d"'), seed)
     assert said.is_finished
 
     def read(at: int) -> int:
@@ -165,29 +165,29 @@ def test_a_grammar_that_invites_to_nest_for_ever_is_left_again(seed: int) -> Non
     "source", ['root ::= sum\nsum ::= [0-9]+ ("+" [0-9]+)*', 'start: SUM\nSUM: /[0-9]+/ ("+" /[0-9]+/)*'], ids=["gbnf", "lark"]
 )
 def test_both_languages_of_grammars_are_obeyed(source: str, seed: int) -> None:
-    assert re.fullmatch(r"[0-9]+(\+[0-9]+)*", walk(Recipe("guided_grammar", "grammar", source), seed).text)
+    assert re.fullmatch(r"[0-9]+(\+[0-9]+)*", walk(ConstraintSource("guided_grammar", "grammar", source), seed).text)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_an_ending_of_several_letters_is_found(seed: int) -> None:
-    said = walk(Recipe("guided_regex", "regex", "(?s:.)*</answer>"), seed)
+    said = walk(ConstraintSource("guided_regex", "regex", "(?s:.)*</answer>"), seed)
     assert said.is_finished
     assert said.text.endswith("</answer>")
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_demanded_length_is_reached(seed: int) -> None:
-    said = walk(Recipe("guided_json", "json", {"type": "array", "items": {"type": "integer"}, "minItems": 2000}), seed)
+    said = walk(ConstraintSource("guided_json", "json", {"type": "array", "items": {"type": "integer"}, "minItems": 2000}), seed)
     assert said.is_finished
     assert len(json.loads(said.text)) >= 2000
 
 
 def test_whitespace_comes_only_where_and_as_the_pattern_says() -> None:
     schema = {"type": "array", "items": {"type": "boolean"}, "minItems": 3}
-    spaced = "".join(walk(Recipe("guided_json", "json", schema, whitespace="_?"), seed).text for seed in range(20))
+    spaced = "".join(walk(ConstraintSource("guided_json", "json", schema, whitespace="_?"), seed).text for seed in range(20))
     assert "_" in spaced
     assert set(spaced) <= set("[]_,truefalse")
-    tight = "".join(walk(Recipe("guided_json", "json", schema), seed).text for seed in range(20))
+    tight = "".join(walk(ConstraintSource("guided_json", "json", schema), seed).text for seed in range(20))
     assert set(tight) <= set("[],truefalse")
 
 
@@ -208,7 +208,7 @@ TAGGED = {
 
 @pytest.mark.parametrize("shape", TAGGED)
 def test_inside_a_structural_tag_there_is_what_its_schema_says(shape: str) -> None:
-    texts = [walk(Recipe("structural_tag", "tags", TAGGED[shape]), seed).text for seed in range(30)]
+    texts = [walk(ConstraintSource("structural_tag", "tags", TAGGED[shape]), seed).text for seed in range(30)]
     islands = [island for text in texts for island in re.findall(r"<f=(.*?)</f>", text, re.DOTALL)]
     assert len(islands) >= 5
     assert all(island.startswith("go>") and isinstance(json.loads(island.removeprefix("go>")), dict) for island in islands)
@@ -218,27 +218,27 @@ def test_inside_a_structural_tag_there_is_what_its_schema_says(shape: str) -> No
 @pytest.mark.parametrize(
     ("recipe", "why"),
     [
-        (Recipe("f", "regex", "(a"), "unclosed group"),
-        (Recipe("f", "regex", "(?=a)a"), "look-around"),
-        (Recipe("f", "regex", ""), "is empty"),
-        (Recipe("f", "json", {"type": "text"}), "Invalid type"),
-        (Recipe("f", "json", {"not": {"type": "string"}}), "not"),
-        (Recipe("f", "json", {"type": "integer", "minimum": 2, "maximum": 1}), "Unsatisfiable"),
-        (Recipe("f", "json", "{"), "not a JSON schema"),
-        (Recipe("f", "json", 7), "not a JSON schema"),
-        (Recipe("f", "grammar", "start: nothing"), "unknown name"),
-        (Recipe("f", "grammar", "root = 1"), "Expected ::="),
-        (Recipe("f", "choice", []), "nothing to choose from"),
-        (Recipe("f", "tags", {"format": {"type": "unheard_of"}}), "unheard_of"),
-        (Recipe("f", "tags", {"structures": []}), "either a `format`"),
-        (Recipe("f", "tags", "{"), "truncated"),
-        (Recipe("f", "grammar", "root ::= " + "(" * 5000), "recursion"),
-        (Recipe("f", "regex", "a" * 300_000), "300000 characters"),
+        (ConstraintSource("f", "regex", "(a"), "unclosed group"),
+        (ConstraintSource("f", "regex", "(?=a)a"), "look-around"),
+        (ConstraintSource("f", "regex", ""), "is empty"),
+        (ConstraintSource("f", "json", {"type": "text"}), "Invalid type"),
+        (ConstraintSource("f", "json", {"not": {"type": "string"}}), "not"),
+        (ConstraintSource("f", "json", {"type": "integer", "minimum": 2, "maximum": 1}), "Unsatisfiable"),
+        (ConstraintSource("f", "json", "{"), "not a JSON schema"),
+        (ConstraintSource("f", "json", 7), "not a JSON schema"),
+        (ConstraintSource("f", "grammar", "start: nothing"), "unknown name"),
+        (ConstraintSource("f", "grammar", "root = 1"), "Expected ::="),
+        (ConstraintSource("f", "choice", []), "nothing to choose from"),
+        (ConstraintSource("f", "tags", {"format": {"type": "unheard_of"}}), "unheard_of"),
+        (ConstraintSource("f", "tags", {"structures": []}), "either a `format`"),
+        (ConstraintSource("f", "tags", "{"), "truncated"),
+        (ConstraintSource("f", "grammar", "root ::= " + "(" * 5000), "recursion"),
+        (ConstraintSource("f", "regex", "a" * 300_000), "300000 characters"),
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_what_cannot_be_obeyed_is_refused_with_the_reason(recipe: Recipe, why: str) -> None:
-    with pytest.raises(Unfit, match=re.escape(why)) as refusal:
+def test_what_cannot_be_obeyed_is_refused_with_the_reason(recipe: ConstraintSource, why: str) -> None:
+    with pytest.raises(InvalidConstraint, match=re.escape(why)) as refusal:
         walk(recipe, 1)
     assert refusal.value.param == "f"
 
@@ -246,33 +246,35 @@ def test_what_cannot_be_obeyed_is_refused_with_the_reason(recipe: Recipe, why: s
 @pytest.mark.parametrize(
     "recipe",
     [
-        Recipe("f", "regex", "((a{1,100}){1,100}){1,100}b"),
-        Recipe("f", "regex", "(x+x+)+y{1000}"),
-        Recipe("f", "grammar", 'start: a* \na: a a | "x" | b\nb: a b | "x" | "y" b a'),
-        Recipe("f", "json", {"$defs": {"n": {"type": "array", "minItems": 2, "items": {"$ref": "#/$defs/n"}}}, "$ref": "#/$defs/n"}),
-        Recipe("f", "json", {"enum": [f"{number:06}" for number in range(20_000)]}),
+        ConstraintSource("f", "regex", "((a{1,100}){1,100}){1,100}b"),
+        ConstraintSource("f", "regex", "(x+x+)+y{1000}"),
+        ConstraintSource("f", "grammar", 'start: a* \na: a a | "x" | b\nb: a b | "x" | "y" b a'),
+        ConstraintSource(
+            "f", "json", {"$defs": {"n": {"type": "array", "minItems": 2, "items": {"$ref": "#/$defs/n"}}}, "$ref": "#/$defs/n"}
+        ),
+        ConstraintSource("f", "json", {"enum": [f"{number:06}" for number in range(20_000)]}),
     ],
     ids=["nested counts", "backtracking bait", "ambiguous grammar", "endless nesting", "large enum"],
 )
-def test_a_hostile_constraint_costs_bounded_time(recipe: Recipe) -> None:
+def test_a_hostile_constraint_costs_bounded_time(recipe: ConstraintSource) -> None:
     budget = Budget(seconds=1)
     try:
         said = Walker(recipe.compile(), budget).walk(Random(1), None)
-    except Unfit:
+    except InvalidConstraint:
         return
     assert said.text
 
 
 def test_a_walk_that_nobody_waits_for_is_called_off() -> None:
     budget = Budget()
-    walker = Walker(Recipe("f", "regex", "[a-z]{3000}").compile(), budget)
-    budget.call_off()
-    with pytest.raises(Unfit, match="nobody waits"):
+    walker = Walker(ConstraintSource("f", "regex", "[a-z]{3000}").compile(), budget)
+    budget.cancel()
+    with pytest.raises(InvalidConstraint, match="nobody waits"):
         walker.walk(Random(1), None)
 
 
 @bounded
 @given(st.text())
 def test_tokens_are_the_text_cut_up(text: str) -> None:
-    assert count(text) <= len(text)
-    assert (count(text) == 0) == (text == "")
+    assert count_tokens(text) <= len(text)
+    assert (count_tokens(text) == 0) == (text == "")

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import Target
-from providers.chat import ENGINE_WORDS
+from providers.canonical.chat import ENGINE_FIELDS
+from providers.canonical.errors import Overloaded, TimedOut, Unsupported, UpstreamFailed, UpstreamNotFound, UpstreamRejected
 from providers.dialects.openai_chat import OpenAIChat
-from providers.engines.sglang import SGLang
-from providers.errors import Failed, Missing, Overloaded, Refused, TimedOut, Unsupported
+from providers.engines.sglang.adapter import SGLang
 from tests.laws.asking import everything
 from tests.laws.asking import sent as sent_for
 from tests.laws.bending import bent
@@ -58,7 +58,7 @@ OUTPUTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 def test_each_output_is_said_in_its_own_words(said: dict[str, Any], written: dict[str, Any], how: str, dialect: str) -> None:
     sent, dropped, guiding = bent(ENGINE, {"model": "m", **said}, dialect=dialect)
     assert guiding is not None
-    assert (sent, dropped, guiding.how, guiding.quoted) == ({"model": "m", **written}, [], how, False)
+    assert (sent, dropped, guiding.enforcement, guiding.is_json_string) == ({"model": "m", **written}, [], how, False)
 
 
 @pytest.mark.parametrize(("said", "named"), [({"guided_grammar": 'start: "a"'}, "guided_grammar"), ({"guided_json": False}, "guided_json")])
@@ -143,8 +143,8 @@ def test_what_it_knows_goes_as_it_came(fields: list[str]) -> None:
 
 
 def test_every_engine_word_is_known_renamed_or_refused() -> None:
-    told = KNOWN.keys() | {each[0] for each in IGNORED} | set(HINTS) | SGLang.rename.keys() | {"enable_thinking"}
-    assert told >= ENGINE_WORDS
+    told = KNOWN.keys() | {each[0] for each in IGNORED} | set(HINTS) | SGLang.renamed_fields.keys() | {"enable_thinking"}
+    assert told >= ENGINE_FIELDS
 
 
 @pytest.mark.parametrize(
@@ -222,10 +222,10 @@ def test_a_document_is_refused_by_its_place_or_dropped() -> None:
 
 
 def test_a_request_has_an_id_by_which_it_is_aborted() -> None:
-    ask = OpenAIChat().open(b'{"model":"m","messages":[{"role":"user","content":"Hi"}]}')
+    ask = OpenAIChat().parse_request(b'{"model":"m","messages":[{"role":"user","content":"Hi"}]}')
     assert "rid" in json.loads(sent_for(ask, ENGINE, Target("gpu", "theirs")).raw)
     for base in ("http://h:1", "http://h:1/v1", "http://h:1/v1/"):
-        told = ENGINE.abort(base, "abc")
+        told = ENGINE.abort_request(base, "abc")
         assert told is not None
         assert (str(told[0]), json.loads(told[1])) == ("http://h:1/abort_request", {"rid": "abc"})
 
@@ -234,12 +234,12 @@ def test_a_request_has_an_id_by_which_it_is_aborted() -> None:
     ("status", "body", "kind", "told"),
     [
         (503, {"object": "error", "message": "The request queue is full.", "type": "x", "param": None, "code": 503}, Overloaded, 503),
-        (400, {"object": "error", "message": "bad", "type": "BadRequest", "param": "top_k", "code": 400}, Refused, 400),
-        (404, {"object": "error", "message": "no", "type": "NotFound", "param": None, "code": 404}, Missing, 404),
+        (400, {"object": "error", "message": "bad", "type": "BadRequest", "param": "top_k", "code": 400}, UpstreamRejected, 400),
+        (404, {"object": "error", "message": "no", "type": "NotFound", "param": None, "code": 404}, UpstreamNotFound, 404),
         (408, {"error": {"type": "Request Timeout", "code": "queue_timeout", "message": "waited"}}, Overloaded, 503),
         (429, {"error": {"type": "Too Many Requests", "code": "queue_full", "message": "full"}}, Overloaded, 429),
         (503, {"error": {"type": "Service Unavailable", "code": "no_available_workers", "message": "none"}}, Overloaded, 503),
-        (502, {"error": {"type": "Bad Gateway", "code": "worker_error", "message": "worker"}}, Failed, 502),
+        (502, {"error": {"type": "Bad Gateway", "code": "worker_error", "message": "worker"}}, UpstreamFailed, 502),
         (504, {"error": {"type": "Gateway Timeout", "code": "request_timeout", "message": "slow"}}, TimedOut, 504),
     ],
     ids=lambda value: str(value)[:20],
@@ -248,9 +248,9 @@ def test_errors_of_it_and_of_its_routers_are_told_apart(status: int, body: dict[
     error = ENGINE.read_error(status, {"x-smg-error-code": "x", "retry-after": "2"}, json.dumps(body).encode())
     assert (type(error), error.status) == (kind, told)
     assert error.message == (body["message"] if "message" in body else body["error"]["message"])
-    assert error.elsewhere == (kind is not Refused)
+    assert error.retry_elsewhere == (kind is not UpstreamRejected)
     if kind is Overloaded:
-        assert (error.fault, error.retry_after_s) == (False, 2)
+        assert (error.counts_as_failure, error.retry_after_s) == (False, 2)
 
 
 def test_a_field_that_its_server_honours_after_all_is_sent() -> None:

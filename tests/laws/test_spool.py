@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.domain import Exchange
-from app.record.durability import Durability
-from app.record.growing import Growing
-from app.record.reader import Reader
-from app.record.segment import listing
-from app.record.spool import Spool
-from app.record.status import WriterStatus, write_status
+from app.recording.durability import Durability
+from app.recording.open_segment import OpenSegment
+from app.recording.segment_format import list_segments
+from app.recording.segment_reader import SegmentReader
+from app.recording.spool import Spool
+from app.recording.writer_status import WriterStatus, write_status
 from app.settings import Settings
-from providers.turn import Turn
+from providers.transport.write_batcher import WriteBatcher
 from tests.recorded import exchange, read_all, read_folder, record
 
 SECRET = b"my secret is a kingfisher"
@@ -60,11 +60,11 @@ def test_what_was_said_is_read_back_whole_however_it_was_spilled(said: list[tupl
         made = [exchange() for _ in said]
         entries = [opened.open(each.id, "full") for each in made]
         for entry, (ask, _) in zip(entries, said, strict=True):
-            entry.ask(ask)
+            entry.append_request(ask)
         for blocks in itertools.zip_longest(*(reply for _, reply in said)):
             for entry, block in zip(entries, blocks, strict=True):
                 if block is not None:
-                    entry.reply(block)
+                    entry.append_response(block)
         for entry, each in zip(entries, made, strict=True):
             entry.close(each)
         opened.close()
@@ -76,8 +76,8 @@ def test_a_long_stream_takes_little_memory() -> None:
     with spool(spool_part_bytes=4096) as (opened, folder):
         entry = opened.open(exchange().id, "full")
         for _ in range(1000):
-            entry.reply(b"x" * 100)
-        (segment,) = listing(folder)
+            entry.append_response(b"x" * 100)
+        (segment,) = list_segments(folder)
         assert segment.size > 90_000
 
 
@@ -87,7 +87,7 @@ def test_what_ends_in_one_turn_is_written_down_before_any_of_it_leaves(said: lis
     """None is on disk while the turn goes on, all are when a byte leaves, and they are read back whole."""
 
     async def in_one_turn(home: Path) -> list[tuple[str, str, bytes | None, bytes | None]]:
-        turn = Turn()
+        turn = WriteBatcher()
         opened = Spool(home / "spool", Settings(home=home, spool_reserve_bytes=0, spool_part_bytes=part_bytes), turn)
         caller = Caller(home / "spool")
         made: list[Exchange] = []
@@ -111,14 +111,14 @@ async def test_what_cannot_be_done_first_holds_no_write_up(tmp_path: Path, caplo
     def fails() -> None:
         raise OSError("a disk that fails")
 
-    turn, caller = Turn(), Caller(tmp_path)
+    turn, caller = WriteBatcher(), Caller(tmp_path)
     for _ in range(2):
-        turn.first(fails)
+        turn.call_before_flush(fails)
         turn.write(caller, b"an answer")
         await asyncio.sleep(0)
         await asyncio.sleep(0)
     assert len(caller.there) == 2
-    assert len([each for each in caplog.records if each.name == "providers.turn"]) == 2
+    assert len([each for each in caplog.records if each.name == "providers.transport.write_batcher"]) == 2
 
 
 class Caller(asyncio.Transport):
@@ -150,19 +150,19 @@ def test_a_full_segment_is_let_go_and_one_with_open_parts_once_they_have_ended()
     with spool(spool_segment_bytes=4096, spool_part_bytes=256) as (opened, folder):
         made = exchange()
         long = opened.open(made.id, "full")
-        long.reply(b"the beginning " * 50)
+        long.append_response(b"the beginning " * 50)
         for _ in range(20):
             record(opened, b"ask", b"r" * 300)
-        first, *between, _ = [Path(each.path) for each in sorted(listing(folder))]
+        first, *between, _ = [Path(each.path) for each in sorted(list_segments(folder))]
         assert between
         assert is_locked(first)
         assert not any(is_locked(path) for path in between)
-        long.reply(b"and the end")
+        long.append_response(b"and the end")
         long.close(made)
         assert not is_locked(first)
-        reader = Reader(first, 0)
+        reader = SegmentReader(first, 0)
         assert any(made.id.encode() in each.meta for each in read_all(reader))
-        assert reader.unended_parts == 0
+        assert reader.unfinished_parts == 0
         reader.close()
 
 
@@ -188,9 +188,9 @@ def test_only_structure_reaches_the_disk_where_the_policy_is_redacted(part_bytes
     with spool(spool_part_bytes=part_bytes) as (opened, folder):
         made = exchange(content="redacted")
         entry = opened.open(made.id, "redacted")
-        entry.ask(b'{"model":"qwen3-4b","messages":[{"role":"user","content":"%s"}]}' % SECRET)
+        entry.append_request(b'{"model":"qwen3-4b","messages":[{"role":"user","content":"%s"}]}' % SECRET)
         for at in range(0, len(reply), 7):
-            entry.reply(reply[at : at + 7])
+            entry.append_response(reply[at : at + 7])
         entry.close(made)
         ((_, policy, ask, redacted),) = read_folder(folder)
         assert policy == "redacted"
@@ -204,8 +204,8 @@ def test_a_redacted_stream_is_spilled_as_it_goes() -> None:
         made = exchange(content="redacted")
         entry = opened.open(made.id, "redacted")
         for _ in range(500):
-            entry.reply(b'data: {"choices":[{"delta":{"content":"%s"}}]}\n\n' % SECRET)
-        (segment,) = listing(folder)
+            entry.append_response(b'data: {"choices":[{"delta":{"content":"%s"}}]}\n\n' % SECRET)
+        (segment,) = list_segments(folder)
         assert segment.size > 30_000
         entry.close(made)
         ((_, _, _, reply),) = read_folder(folder)
@@ -224,7 +224,7 @@ def test_the_age_of_the_oldest_is_the_writers_word_and_grows_when_it_is_silent()
         home = folder.parent
         record(opened, b"ask", b"reply")
         assert 0 <= opened.stats().oldest_s < 5
-        changed_at = next(listing(folder)).changed_at
+        changed_at = next(list_segments(folder)).changed_at
         write_status(home, WriterStatus(at=changed_at + 1, pid=1, connected=True))
         assert opened.stats().oldest_s == 0
         write_status(home, WriterStatus(at=changed_at - 60, pid=1, connected=True))
@@ -233,7 +233,7 @@ def test_the_age_of_the_oldest_is_the_writers_word_and_grows_when_it_is_silent()
         assert 160 <= opened.stats().oldest_s < 170
 
 
-class Unsyncable(Growing):
+class Unsyncable(OpenSegment):
     """A segment whose fsyncs fail, each of which is counted: a pipe in the place of its file."""
 
     def __init__(self, folder: Path) -> None:
@@ -252,13 +252,13 @@ async def test_those_that_come_together_share_one_fsync_and_none_returns_before_
     durability = Durability("group", group_ms=20)
 
     async def keep() -> int:
-        durability.changed(segment)
-        await durability.kept()
+        durability.mark_dirty(segment)
+        await durability.wait_until_durable()
         return durability.failed
 
     assert await asyncio.gather(*(keep() for _ in range(20))) == [1] * 20
     assert await asyncio.gather(*(keep() for _ in range(20))) == [2] * 20
-    await durability.kept()
+    await durability.wait_until_durable()
     assert durability.failed == 2
     segment.end()
 
@@ -266,8 +266,8 @@ async def test_those_that_come_together_share_one_fsync_and_none_returns_before_
 async def test_a_caller_who_leaves_does_not_stop_the_fsync_of_the_others(tmp_path: Path) -> None:
     segment = Unsyncable(tmp_path)
     durability = Durability("group", group_ms=20)
-    durability.changed(segment)
-    leaver, stayer = asyncio.create_task(durability.kept()), asyncio.create_task(durability.kept())
+    durability.mark_dirty(segment)
+    leaver, stayer = asyncio.create_task(durability.wait_until_durable()), asyncio.create_task(durability.wait_until_durable())
     await asyncio.sleep(0)
     leaver.cancel()
     await stayer
@@ -280,7 +280,7 @@ async def test_without_a_group_there_is_nothing_to_wait_for(tmp_path: Path, mode
     segment = Unsyncable(tmp_path)
     durability = Durability(mode, group_ms=1e9)
     for _ in range(3):
-        durability.changed(segment)
-    await durability.kept()
+        durability.mark_dirty(segment)
+    await durability.wait_until_durable()
     assert durability.failed == synced
     segment.end()

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from app.record.reader import Reader
-from app.record.segment import listing
-from app.record.space import LOOK_EVERY_S
-from app.record.spool import Spool, SpoolFull
+from app.recording.disk_space import REFRESH_EVERY_S
+from app.recording.segment_format import list_segments
+from app.recording.segment_reader import SegmentReader
+from app.recording.spool import Spool, SpoolFull
 from app.settings import Settings
 from tests.recorded import exchange, read_all, read_folder, record
 
@@ -37,7 +37,7 @@ def fill(spool: Spool) -> list[str]:
 
 
 def look_again(spool: Spool) -> None:
-    time.sleep(LOOK_EVERY_S * 1.1)
+    time.sleep(REFRESH_EVERY_S * 1.1)
     spool.stats()
 
 
@@ -46,7 +46,7 @@ def test_over_its_bound_it_refuses_and_what_was_admitted_is_recorded_whole(tmp_p
     running = exchange()
     entry = spool.open(running.id, "full")
     made = fill(spool)
-    entry.reply(b"the end of a long answer")
+    entry.append_response(b"the end of a long answer")
     entry.close(running)
     found = {id: (policy, reply) for id, policy, _, reply in read_folder(tmp_path / "spool")}
     assert found.keys() == {*made, running.id}
@@ -59,8 +59,8 @@ def test_it_admits_again_once_the_writer_has_caught_up_though_no_segment_was_ful
     spool = spool_in(tmp_path, spool_max_bytes=20_000)
     fill(spool)
     look_again(spool)
-    for each in listing(tmp_path / "spool"):
-        reader = Reader(Path(each.path), 0)
+    for each in list_segments(tmp_path / "spool"):
+        reader = SegmentReader(Path(each.path), 0)
         read_all(reader)
         if reader.is_finished:  # as the writer does
             Path(each.path).unlink()
@@ -76,11 +76,11 @@ def test_over_its_bound_it_keeps_metadata_from_the_reserve_and_counts_the_conten
     streaming = exchange()
     entry = spool.open(streaming.id, "full")
     for _ in range(20):
-        entry.reply(b"x" * 50)
+        entry.append_response(b"x" * 50)
     entry.close(streaming)
     without = exchange(content="none")
     entry = spool.open(without.id, "none")
-    entry.ask(b"never kept, so never lost")
+    entry.append_request(b"never kept, so never lost")
     entry.close(without)
     spool.admit()
     found = {id: (policy, reply) for id, policy, _, reply in read_folder(tmp_path / "spool")}
@@ -109,13 +109,13 @@ def test_a_reserve_that_was_used_is_handed_to_the_writer_and_replaced(tmp_path: 
     made = [record(spool, b"ask", b"r" * 100).id for _ in range(10)]
     folder = tmp_path / "spool"
     look_again(spool)
-    for each in [each for each in listing(folder) if not each.reserved]:
+    for each in [each for each in list_segments(folder) if not each.is_reserve]:
         made = [id for id in made if id not in Path(each.path).read_bytes().decode("latin-1")]
         Path(each.path).unlink()
     look_again(spool)
     spool.admit()
     made += [record(spool, b"ask", b"reply").id]
-    (reserve,) = [each for each in listing(folder) if each.reserved]
+    (reserve,) = [each for each in list_segments(folder) if each.is_reserve]
     assert b"qwen" not in Path(reserve.path).read_bytes()
     assert sorted(id for id, *_ in read_folder(folder)) == sorted(made)
     spool.close()
@@ -158,9 +158,9 @@ def test_a_full_disk_costs_content_of_what_was_admitted_and_no_record(when_full:
         assert len(lost) == lost_content > 0
         assert lost_records == 0
         # What was written before is whole: the half written record was taken back.
-        for each in listing(home / "spool"):
-            reader = Reader(Path(each.path), 0)
+        for each in list_segments(home / "spool"):
+            reader = SegmentReader(Path(each.path), 0)
             read_all(reader)
             assert reader.is_finished
-            assert reader.torn == 0
+            assert reader.torn_records == 0
             reader.close()

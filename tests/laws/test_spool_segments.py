@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.record.growing import Growing
-from app.record.reader import Damaged, Ended, Reader
-from app.record.segment import ANY_HEADER, EXCHANGE, HEADER, PART_OF_ASK, PART_OF_REPLY, pack_exchange, pack_part
+from app.recording.open_segment import OpenSegment
+from app.recording.segment_format import ANY_HEADER, EXCHANGE, HEADER, PART_OF_REQUEST, PART_OF_RESPONSE, pack_exchange, pack_part
+from app.recording.segment_reader import DamagedBytes, ExchangeRecord, SegmentReader
 from tests.recorded import read_all
 
 KEY = bytes(range(16))
@@ -24,9 +24,9 @@ def folder() -> Generator[Path]:
         yield Path(name)
 
 
-def write(place: Path, metas: list[bytes], allocate_bytes: int = 0) -> tuple[Growing, list[int]]:
+def write(place: Path, metas: list[bytes], allocate_bytes: int = 0) -> tuple[OpenSegment, list[int]]:
     """A segment of these records, and the offset at which each ends."""
-    segment = Growing(place, allocate_bytes)
+    segment = OpenSegment(place, allocate_bytes)
     ends: list[int] = []
     for meta in metas:
         segment.append(EXCHANGE, 0, pack_exchange(len(meta), 0, 0) + meta)
@@ -34,7 +34,7 @@ def write(place: Path, metas: list[bytes], allocate_bytes: int = 0) -> tuple[Gro
     return segment, ends
 
 
-def left_behind(segment: Growing, data: bytes) -> Path:
+def left_behind(segment: OpenSegment, data: bytes) -> Path:
     """The file of a worker that is gone, with these bytes in it."""
     segment.retire()
     path = segment.path.with_suffix(".spool")
@@ -43,7 +43,7 @@ def left_behind(segment: Growing, data: bytes) -> Path:
 
 
 def metas_in(path: Path) -> list[bytes]:
-    reader = Reader(path, 0)
+    reader = SegmentReader(path, 0)
     try:
         return [each.meta for each in read_all(reader)]
     finally:
@@ -57,10 +57,10 @@ def test_a_cut_costs_only_what_it_cuts(metas: list[bytes], data: st.DataObject) 
         whole = segment.path.read_bytes()
         cut = data.draw(st.integers(0, len(whole)))
         path = left_behind(segment, whole[:cut])
-        reader = Reader(path, 0)
+        reader = SegmentReader(path, 0)
         assert [each.meta for each in read_all(reader)] == [meta for meta, end in zip(metas, ends, strict=True) if end <= cut]
         assert reader.is_finished
-        assert reader.torn == (cut > len(HEADER) and cut not in ends)
+        assert reader.torn_records == (cut > len(HEADER) and cut not in ends)
         reader.close()
 
 
@@ -78,15 +78,15 @@ def test_damage_costs_only_what_it_hits(metas: list[bytes], data: st.DataObject)
         intact = [meta for meta, begin, end in zip(metas, starts, ends, strict=True) if hit.isdisjoint(range(begin, end))]
         header = bytes(whole[: len(HEADER)])
         assume(header == HEADER or not ANY_HEADER.fullmatch(header))  # the header of another version: such a segment is left alone, whole
-        reader = Reader(path, 0)
-        found: list[Ended | Damaged] = []
+        reader = SegmentReader(path, 0)
+        found: list[ExchangeRecord | DamagedBytes] = []
         while some := reader.read(3):
             found += some
-        assert [each.meta for each in found if isinstance(each, Ended)] == intact
+        assert [each.meta for each in found if isinstance(each, ExchangeRecord)] == intact
         # All that is not a record is set aside, and no byte that is one.
-        aside = [at for each in found if isinstance(each, Damaged) for at in range(each.offset, each.end)]
+        aside = [at for each in found if isinstance(each, DamagedBytes) for at in range(each.offset, each.end)]
         lost = [at for begin, end in zip(starts, ends, strict=True) if not hit.isdisjoint(range(begin, end)) for at in range(begin, end)]
-        assert aside == lost or (reader.torn and aside == [at for at in lost if at < starts[-1]])
+        assert aside == lost or (reader.torn_records and aside == [at for at in lost if at < starts[-1]])
         reader.close()
 
 
@@ -107,8 +107,8 @@ def test_records_inside_of_what_a_caller_said_are_no_records(metas: list[bytes],
 @given(bodies, st.lists(st.integers(0, 8), max_size=4))
 def test_a_live_segment_is_read_as_it_grows(metas: list[bytes], pauses: list[int]) -> None:
     with folder() as place:
-        segment = Growing(place)
-        reader = Reader(segment.path, 0)
+        segment = OpenSegment(place)
+        reader = SegmentReader(segment.path, 0)
         found: list[bytes] = []
         for at, meta in enumerate(metas):
             if at in pauses:
@@ -128,7 +128,7 @@ def test_another_reader_goes_on_where_the_last_one_committed(metas: list[bytes],
     with folder() as place:
         segment, ends = write(place, metas)
         at = data.draw(st.integers(0, len(ends) - 1))
-        reader = Reader(segment.path, ends[at])
+        reader = SegmentReader(segment.path, ends[at])
         assert [each.meta for each in read_all(reader)] == metas[at + 1 :]
         reader.close()
         segment.retire()
@@ -139,13 +139,13 @@ def test_a_reserve_is_read_to_the_first_zero_and_no_further(metas: list[bytes]) 
     with folder() as place:
         segment, _ = write(place, metas, allocate_bytes=64 * 1024)
         assert segment.path.stat().st_size == 64 * 1024
-        reader = Reader(segment.path, 0)
+        reader = SegmentReader(segment.path, 0)
         assert [each.meta for each in read_all(reader)] == metas
         assert not reader.is_finished
         segment.retire()
         assert reader.read(1) == []
         assert reader.is_finished
-        assert reader.torn == 0
+        assert reader.torn_records == 0
         assert not segment.path.exists()
         assert segment.path.with_suffix(".spool").stat().st_size == segment.size
         reader.close()
@@ -154,16 +154,16 @@ def test_a_reserve_is_read_to_the_first_zero_and_no_further(metas: list[bytes]) 
 @given(st.lists(st.tuples(st.booleans(), st.binary(max_size=30)), min_size=1, max_size=12), st.integers(0, 5))
 def test_parts_are_found_in_order_from_the_end(parts: list[tuple[bool, bytes]], strangers: int) -> None:
     with folder() as place:
-        segment = Growing(place)
+        segment = OpenSegment(place)
         last = 0
         for at, (is_ask, data) in enumerate(parts):
             if at < strangers:
-                segment.append(PART_OF_REPLY, 0, pack_part(b"\xff" * 16, 0) + b"another exchange's")
-            last = segment.append(PART_OF_ASK if is_ask else PART_OF_REPLY, 0, pack_part(KEY, last) + data)
+                segment.append(PART_OF_RESPONSE, 0, pack_part(b"\xff" * 16, 0) + b"another exchange's")
+            last = segment.append(PART_OF_REQUEST if is_ask else PART_OF_RESPONSE, 0, pack_part(KEY, last) + data)
         segment.append(EXCHANGE, 0, pack_exchange(0, 0, last))
         segment.retire()
-        reader = Reader(segment.path, 0)
+        reader = SegmentReader(segment.path, 0)
         (ended,) = read_all(reader)
-        assert [(part.is_ask, reader.piece(part)) for part in reader.parts(ended.last_part)] == parts
-        assert reader.unended_parts == min(strangers, len(parts))
+        assert [(part.is_request, reader.part_content(part)) for part in reader.parts(ended.last_part)] == parts
+        assert reader.unfinished_parts == min(strangers, len(parts))
         reader.close()

@@ -6,12 +6,12 @@ from prometheus_client import CollectorRegistry
 from app import uuid7
 from app.domain import Attempt, Exchange
 from app.telemetry import Telemetry
-from providers.chat import Usage
+from providers.canonical.chat import Usage
 
 
 def exchange(usage: Usage) -> Exchange:
     id = uuid7.mint()
-    attempt = Attempt("p", "m", "http://h", 0, 5, status=500, error="Failed", message="of all kinds")
+    attempt = Attempt("p", "m", "http://h", 0, 5, status=500, error="UpstreamFailed", message="of all kinds")
     return Exchange(id, id, "openai_chat", "m", "k", "t", "h", 0, 2_000_000, True, 200, "answered", usage=usage, attempts=(attempt,))
 
 
@@ -19,9 +19,9 @@ def exchange(usage: Usage) -> Exchange:
 def test_a_count_of_tokens_that_is_none_is_not_counted(monkeypatch: pytest.MonkeyPatch, tokens: int | None):
     monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
     told = Telemetry(CollectorRegistry())
-    told.ended(exchange(Usage(input=tokens, output=7)))
-    page = told.page().decode()
+    told.count_exchange(exchange(Usage(input=tokens, output=7)))
+    page = told.render().decode()
     assert 'narthex_tokens_total{direction="input",model="m"} 0.0' in page
     assert 'narthex_tokens_total{direction="output",model="m"} 7.0' in page
     assert 'narthex_requests_total{model="m",outcome="answered",route="openai_chat",status="200"} 1.0' in page
-    assert 'narthex_attempt_failures_total{error="Failed",provider="p"} 1.0' in page
+    assert 'narthex_attempt_failures_total{error="UpstreamFailed",provider="p"} 1.0' in page

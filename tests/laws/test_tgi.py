@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from providers.catalogue import build
-from providers.errors import Failed, NotOffered, Overloaded, Refused, Unsupported
+from providers.canonical.errors import OperationNotSupported, Overloaded, Unsupported, UpstreamFailed, UpstreamRejected
+from providers.catalogue import build_provider
 from tests.laws.engine_fields import ASKED, HI, SILENT, TOOL, check, prepare, sent
 
-TGI = build("tgi", "tgi", {}, "http://127.0.0.1:1")
+TGI = build_provider("tgi", "tgi", {}, "http://127.0.0.1:1")
 SCHEMA = {"type": "object"}
 VERDICTS: Mapping[str, Mapping[str, Any] | str] = {
     **dict.fromkeys(ASKED, "refused"),
@@ -55,11 +55,11 @@ def test_what_asks_for_nothing_is_neither_refused_nor_sent(field: str):
     ],
 )
 def test_it_is_told_how_it_obeys(word: str, said: Any, how: str):
-    guiding = prepare(TGI, "openai_chat", json.dumps({"model": "m", "messages": HI, word: said}).encode()).guiding
-    assert guiding is not None and guiding.how == how
-    trusted = build("tgi", "tgi", {"guided": "enforced"}, "http://127.0.0.1:1")
-    guiding = prepare(trusted, "openai_chat", json.dumps({"model": "m", "messages": HI, word: said}).encode()).guiding
-    assert guiding is not None and guiding.how == ("enforced" if how == "validated" else how)
+    guiding = prepare(TGI, "openai_chat", json.dumps({"model": "m", "messages": HI, word: said}).encode()).constraint_plan
+    assert guiding is not None and guiding.enforcement == how
+    trusted = build_provider("tgi", "tgi", {"guided": "enforced"}, "http://127.0.0.1:1")
+    guiding = prepare(trusted, "openai_chat", json.dumps({"model": "m", "messages": HI, word: said}).encode()).constraint_plan
+    assert guiding is not None and guiding.enforcement == ("enforced" if how == "validated" else how)
 
 
 @pytest.mark.parametrize(
@@ -141,18 +141,18 @@ def test_its_completions_take_a_repetition_penalty_by_its_name():
 
 
 def test_it_has_no_embeddings():
-    with pytest.raises(NotOffered):
+    with pytest.raises(OperationNotSupported):
         prepare(TGI, "openai_embeddings", b'{"model": "m", "input": "x"}')
 
 
 @pytest.mark.parametrize(
     ("status", "body", "kind"),
     [
-        (422, b'{"error":"Input validation error: `temperature` must be strictly positive","error_type":"validation"}', Refused),
-        (422, b"Failed to deserialize the JSON body into the target type: response_format.type: unknown variant", Refused),
-        (424, b'{"error":"Request failed during generation","error_type":"generation"}', Failed),
+        (422, b'{"error":"Input validation error: `temperature` must be strictly positive","error_type":"validation"}', UpstreamRejected),
+        (422, b"Failed to deserialize the JSON body into the target type: response_format.type: unknown variant", UpstreamRejected),
+        (424, b'{"error":"Request failed during generation","error_type":"generation"}', UpstreamFailed),
         (429, b'{"error":"Model is overloaded","error_type":"overloaded"}', Overloaded),
-        (500, b'{"error":"Incomplete generation","error_type":"incomplete_generation"}', Failed),
+        (500, b'{"error":"Incomplete generation","error_type":"incomplete_generation"}', UpstreamFailed),
     ],
 )
 def test_its_errors_are_whose_fault_they_are(status: int, body: bytes, kind: type):

@@ -10,9 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.errors import CredentialRefused, Failed, Missing, Overloaded, Refused, TimedOut, UpstreamError
-from providers.told import error_in, masked, read_error, read_retry_after
-from providers.wire import Body
+from providers.canonical.errors import (
+    CredentialRefused,
+    Overloaded,
+    TimedOut,
+    UpstreamError,
+    UpstreamFailed,
+    UpstreamNotFound,
+    UpstreamRejected,
+)
+from providers.canonical.raw_json import Body
+from providers.canonical.upstream_errors import find_error, mask_credentials, read_error, read_retry_after
 from tests.laws.chats import bounded
 
 # Bodies by engine: what is to be found in them. Source: engines.md part 3.8 and what was seen of vLLM 0.32.
@@ -57,7 +65,7 @@ SHAPES: list[tuple[str, Any, str, str | None]] = [
 @pytest.mark.parametrize(("body", "message", "param"), [each[1:] for each in SHAPES], ids=[each[0] for each in SHAPES])
 def test_every_shape_of_error_is_read(body: Any, message: str, param: str | None) -> None:
     error = read_error(400, {}, json.dumps(body).encode())
-    assert (type(error), error.status, error.message, error.param) == (Refused, 400, message, param)
+    assert (type(error), error.status, error.message, error.param) == (UpstreamRejected, 400, message, param)
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"{}", b"[]", b"<html><body>502</body></html>", b" ", b"7", b"false", b'{"error":null}'])
@@ -68,29 +76,29 @@ def test_an_error_that_says_nothing_is_said_to(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("status", "kind", "told", "elsewhere"),
     [
-        (400, Refused, 400, False),
+        (400, UpstreamRejected, 400, False),
         (401, CredentialRefused, 502, True),
         (403, CredentialRefused, 502, True),
-        (404, Missing, 404, True),
+        (404, UpstreamNotFound, 404, True),
         (408, TimedOut, 504, True),
-        (409, Refused, 409, False),
-        (413, Refused, 413, False),
-        (422, Refused, 422, False),
+        (409, UpstreamRejected, 409, False),
+        (413, UpstreamRejected, 413, False),
+        (422, UpstreamRejected, 422, False),
         (429, Overloaded, 429, True),
-        (500, Failed, 502, True),
-        (501, Failed, 501, True),
-        (502, Failed, 502, True),
+        (500, UpstreamFailed, 502, True),
+        (501, UpstreamFailed, 501, True),
+        (502, UpstreamFailed, 502, True),
         (503, Overloaded, 503, True),
         (504, TimedOut, 504, True),
         (529, Overloaded, 503, True),
-        (302, Failed, 502, True),
+        (302, UpstreamFailed, 502, True),
     ],
 )
 def test_the_status_makes_the_error(status: int, kind: type[UpstreamError], told: int, elsewhere: bool) -> None:
     error = read_error(status, {"retry-after": "7"}, b'{"error":{"message":"why"}}')
-    assert (type(error), error.status, error.elsewhere, error.told) == (kind, told, elsewhere, status)
+    assert (type(error), error.status, error.retry_elsewhere, error.upstream_status) == (kind, told, elsewhere, status)
     assert "why" in error.message
-    if kind in (Overloaded, TimedOut, Failed):
+    if kind in (Overloaded, TimedOut, UpstreamFailed):
         assert error.retry_after_s == 7
 
 
@@ -117,7 +125,7 @@ def test_no_body_breaks_the_reading_of_an_error(body: bytes, status: int) -> Non
 @bounded
 @given(st.dictionaries(st.sampled_from(["error", "message", "detail", "code", "object", "choices"]), json_values))
 def test_no_reply_breaks_the_search_for_an_error_in_it(value: dict[str, Any]) -> None:
-    error = error_in(Body.read_reply(json.dumps(value).encode()))
+    error = find_error(Body.read_response(json.dumps(value).encode()))
     of_proxy = "choices" not in value and value.get("detail") is not None
     assert (error is None) == (value.get("object") != "error" and value.get("error") is None and not of_proxy)
     assert error is None or 400 <= error.status < 600
@@ -135,7 +143,7 @@ def test_no_reply_breaks_the_search_for_an_error_in_it(value: dict[str, Any]) ->
     ids=range(5),
 )
 def test_nor_do_half_characters_broken_bytes_and_depth(raw: bytes) -> None:
-    assert error_in(Body.read_reply(raw)) is not None
+    assert find_error(Body.read_response(raw)) is not None
     assert read_error(400, {}, raw).message
 
 
@@ -208,7 +216,7 @@ def test_no_key_is_passed_on(kind: str) -> None:
     @bounded
     @given(SECRETS[kind], st.sampled_from(["Incorrect API key provided: {}. Find yours", '"{}"', "key={}", "({})", "{}", "for {}, see"]))
     def law(secret: str, sentence: str) -> None:
-        shown = masked(sentence.format(secret))
+        shown = mask_credentials(sentence.format(secret))
         assert secret not in shown
         assert shown == sentence.format("[masked]")
 
@@ -234,28 +242,28 @@ WORDS = [
 
 @pytest.mark.parametrize("text", WORDS)
 def test_words_survive(text: str) -> None:
-    assert masked(text) == text
+    assert mask_credentials(text) == text
 
 
 @bounded
 @given(st.uuids())
 def test_uuids_survive(value: Any) -> None:
-    assert masked(f"request {value} failed") == f"request {value} failed"
+    assert mask_credentials(f"request {value} failed") == f"request {value} failed"
 
 
 @bounded
 @given(st.text(max_size=200))
 def test_masking_never_breaks_and_is_done_once(text: str) -> None:
-    assert masked(masked(text)) == masked(text)
+    assert mask_credentials(mask_credentials(text)) == mask_credentials(text)
 
 
 def test_no_depth_of_arrays_breaks_the_search_for_the_hosts_own_word() -> None:
     """At the edge of what can be decoded at all, whose place depends on who calls."""
     for depth in range(800, 1100):
-        assert read_error(400, {}, b"[" * depth + b"]" * depth).said_code is None
+        assert read_error(400, {}, b"[" * depth + b"]" * depth).upstream_code is None
 
 
 def test_a_hosts_own_word_obeys_no_terminal() -> None:
     error = read_error(400, {}, b'{"error":{"code":"over\\u0000\\u001b[2J_loaded\\n"}}')
-    assert error.said_code == "over[2J_loaded"
-    assert read_error(400, {}, b'{"error":{"code":"\\u0007"}}').said_code is None
+    assert error.upstream_code == "over[2J_loaded"
+    assert read_error(400, {}, b'{"error":{"code":"\\u0007"}}').upstream_code is None

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from providers.engines.transformers import Transformers
-from providers.errors import Malformed, Refused, Unsupported
+from providers.canonical.errors import InvalidRequest, Unsupported, UpstreamRejected
+from providers.engines.transformers.adapter import Transformers
 from tests.laws.asking import everything
 from tests.laws.bending import bent
 from tests.laws.engine_fields import ASKED, SILENT, TOOL, check, sent
@@ -77,7 +77,7 @@ def test_a_callers_own_generation_config_is_kept() -> None:
     told, _ = sent(ENGINE, {"generation_config": '{"num_beams": 2}', "top_k": 5})
     assert json.loads(told["generation_config"]) == {"num_beams": 2, "do_sample": True, "top_k": 5}
     for wrong in ("[]", "{", 5):
-        with pytest.raises(Malformed) as refused:
+        with pytest.raises(InvalidRequest) as refused:
             sent(ENGINE, {"generation_config": wrong, "top_k": 5})
         assert refused.value.param == "generation_config"
 
@@ -136,7 +136,7 @@ def test_a_word_of_nobody_is_refused_by_us_or_dropped() -> None:
 
 def test_its_422_is_the_callers() -> None:
     error = ENGINE.read_error(422, {}, b'{"detail":"Unexpected fields in the request: {\'top_k\'}"}')
-    assert (type(error), error.status, error.fault) == (Refused, 422, False)
+    assert (type(error), error.status, error.counts_as_failure) == (UpstreamRejected, 422, False)
     assert "top_k" in error.message
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from providers.transport import Stats
+from providers.transport.transport import Stats
 from tests.laws.hostile import OK, NewLoop, Visit, always, ask, both_loops, engine, post, run, stream_of, transport
 
 
@@ -197,7 +197,7 @@ def test_nothing_is_lost_that_is_given_in_the_last_moment(new_loop: NewLoop, giv
             await asyncio.wait([second])
             if given == "a connection of a closed transport":
                 assert isinstance(second.exception(), httpx.ConnectError)
-                assert connection.gone
+                assert connection.closed
             else:
                 assert second.cancelled() or second.result() == (200, b"ok")
                 assert await ask(via, post(served.url, b"whole", pool=1)) == (200, b"ok")

@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator
 import httpx
 import pytest
 
-from providers.proxy import Proxy
-from providers.transport import Transport
+from providers.transport.proxy import Proxy
+from providers.transport.transport import Transport
 from tests.laws.hostile import OK, NewLoop, always, ask, both_loops, engine, post, run
 from tests.laws.test_transport_tls import engines_side, ours
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from providers.transport import SWEEP_S
+from providers.transport.transport import SWEEP_S
 from tests.laws.hostile import OK, NewLoop, Visit, always, ask, both_loops, engine, post, run, stream_of, transport
 
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"
@@ -215,7 +215,7 @@ def test_a_slow_reader_slows_the_engine(new_loop: NewLoop) -> None:
         async with engine(play) as served, transport() as via:
             stream = stream_of(await via.handle_async_request(post(served.url, read=0.2)))
             await asyncio.sleep(0.35)  # longer than `read`: it is we who are silent
-            assert stream.answer.queued_bytes < 1_000_000
+            assert stream.response.queued_bytes < 1_000_000
             assert sent < size // 2
             assert len(await stream.read_all(size)) == size
             assert via.stats().idle == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from providers.transport import Transport, tls_context
+from providers.transport.transport import Transport, tls_context
 from tests.laws.hostile import OK, NewLoop, Visit, always, ask, both_loops, engine, post, run, stream_of, transport
 
 _TLS = Path(__file__).parent / "tls"

@@ -6,7 +6,7 @@ import uuid
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.uuid7 import born_ms, first_at, is_uuid7, mint
+from app.uuid7 import created_ms, is_uuid7, lowest_at, mint
 from tests.laws.chats import bounded
 
 # Up to the year 10889: 48 bits of milliseconds.
@@ -27,7 +27,7 @@ def test_an_id_is_a_uuid_of_version_7_and_of_the_rfcs_variant(at_us: int) -> Non
 @bounded
 @given(moments_us)
 def test_an_id_says_when_it_was_born(at_us: int) -> None:
-    assert born_ms(mint(at_us)) == born_ms(mint(at_us).upper()) == at_us // 1000
+    assert created_ms(mint(at_us)) == created_ms(mint(at_us).upper()) == at_us // 1000
 
 
 @bounded
@@ -41,23 +41,23 @@ def test_ids_sort_by_birth(one_us: int, other_us: int) -> None:
 @bounded
 @given(moments_us)
 def test_the_first_id_of_a_moment_is_the_bound_between_before_and_after(at_us: int) -> None:
-    bound = first_at(at_us // 1000)
+    bound = lowest_at(at_us // 1000)
     assert is_uuid7(bound)
-    assert born_ms(bound) == at_us // 1000
+    assert created_ms(bound) == at_us // 1000
     assert bound <= mint(at_us)
     if at_us >= 1000:
         assert mint(at_us - 1000) < bound
 
 
 def test_a_bound_before_1970_is_the_least() -> None:
-    assert first_at(-5) == first_at(0)
+    assert lowest_at(-5) == lowest_at(0)
 
 
 def test_an_id_is_born_now_and_no_two_are_alike() -> None:
     before = time.time_ns() // 1_000_000
     ids = [mint() for _ in range(2000)]
     assert len(set(ids)) == len(ids)
-    assert all(before <= born_ms(id) <= time.time_ns() // 1_000_000 for id in ids)
+    assert all(before <= created_ms(id) <= time.time_ns() // 1_000_000 for id in ids)
     assert len({mint(0) for _ in range(2000)}) == 2000
 
 

@@ -6,23 +6,23 @@ from typing import Any
 
 import pytest
 
-from providers.chat import ENGINE_WORDS
-from providers.engines.vllm import VLLM
-from providers.engines.vllm_fields import ASKS_NOTHING, UNREAD, UNREAD_HINTS, UNREAD_IN
-from providers.errors import Unsupported
-from providers.provider import Provider
-from providers.wire import Body
+from providers.adapters.provider import Provider
+from providers.canonical.chat import ENGINE_FIELDS
+from providers.canonical.errors import Unsupported
+from providers.canonical.raw_json import Body
+from providers.engines.vllm.adapter import VLLM
+from providers.engines.vllm.fields import IGNORED_FIELDS, IGNORED_FIELDS_BY_DIALECT, IGNORED_HINT_FIELDS, VLLM_NEUTRAL_VALUES
 from tests.laws.asking import everything, nothing
 
 NOW = VLLM("v", {}, (0, 32))
-PASSED_OVER = [(dialect, field) for dialect, fields in UNREAD_IN.items() for field in sorted(fields | UNREAD)]
+PASSED_OVER = [(dialect, field) for dialect, fields in IGNORED_FIELDS_BY_DIALECT.items() for field in sorted(fields | IGNORED_FIELDS)]
 
 
 def bent(
     fields: dict[str, Any], dialect: str, may_drop: Callable[[str], bool], provider: Provider = NOW
 ) -> tuple[dict[str, Any], list[str]]:
     body = Body.read(json.dumps(fields).encode())
-    told = provider.bend(body, dialect, may_drop)
+    told = provider.adapt_request(body, dialect, may_drop)
     return json.loads(body.write()), told.dropped
 
 
@@ -33,20 +33,20 @@ def test_what_it_passes_over_is_refused_by_name_and_dropped_by_leave(dialect: st
     assert refused.value.param == field
     assert bent({field: "asked"}, dialect, everything) == ({}, [field])
     assert bent({field: "asked"}, dialect, nothing, VLLM("v", {"accepts": [field]}, (0, 32)))[0] == {field: "asked"}
-    for idle in (None, *ASKS_NOTHING.get(field, ())):
+    for idle in (None, *VLLM_NEUTRAL_VALUES.get(field, ())):
         _, dropped = bent({field: idle}, dialect, nothing)
         assert dropped == []
 
 
 @pytest.mark.parametrize("dialect", ["openai_chat", "openai_completions"])
 def test_what_changes_no_answer_goes_and_is_reported(dialect: str) -> None:
-    for field in UNREAD_HINTS:
+    for field in IGNORED_HINT_FIELDS:
         assert bent({field: "x"}, dialect, nothing) == ({}, [field])
 
 
 def test_every_word_that_engines_have_is_decided_on() -> None:
     """A chat for vLLM has each by its own name, or says it otherwise, or refuses it, or drops it as a hint."""
-    for word in ENGINE_WORDS:
+    for word in ENGINE_FIELDS:
         try:
             sent, dropped = bent({word: 2, "use_beam_search": True}, "openai_chat", nothing)
         except Unsupported as refused:

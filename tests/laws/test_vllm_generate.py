@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.chat import Usage
-from providers.dialect import Stamp
+from providers.canonical.chat import Usage
+from providers.canonical.errors import InvalidRequest, InvalidUpstreamResponse, StreamTruncated, UpstreamError, UpstreamFailed
+from providers.canonical.raw_json import Body
+from providers.dialect import ResponseMeta
 from providers.dialects.vllm_generate import VLLMGenerate
-from providers.dialects.vllm_generate.edits import StreamEditor
-from providers.errors import CutShort, Failed, Garbled, Malformed, UpstreamError
-from providers.wire import Body
+from providers.dialects.vllm_generate.edit import TokenStreamEditor
 from tests.laws.chats import SILENT, STAMP, bounded, told
 
 ASK: dict[str, Any] = {"model": "m", "token_ids": [1, 2, 3], "sampling_params": {"max_tokens": 5}}
@@ -73,39 +73,39 @@ def frames(*chunks: dict[str, Any], done: bool = True) -> bytes:
 LAST: dict[str, Any] = {"request_id": "generate-tokens-theirs", "output_mode": "tokens", "choices": [], "usage": usage}
 
 
-def ended(raw: bytes, stamp: Stamp = STAMP) -> tuple[list[dict[str, Any]], StreamEditor]:
-    editor = VLLMGenerate().editor(stamp)
+def ended(raw: bytes, stamp: ResponseMeta = STAMP) -> tuple[list[dict[str, Any]], TokenStreamEditor]:
+    editor = VLLMGenerate().stream_editor(stamp)
     out = editor.feed(raw)
-    return told(out + editor.end()), editor
+    return told(out + editor.finish()), editor
 
 
 @pytest.mark.parametrize("field", RIGHT, ids=repr)
 def test_what_is_documented_is_taken_and_travels_as_it_came(field: dict[str, Any]):
     said = {**ASK, **field, "unheard_of": {"x": [1.50]}}
-    ask = VLLMGenerate().open(json.dumps(said).encode())
+    ask = VLLMGenerate().parse_request(json.dumps(said).encode())
     assert json.loads(ask.body.write()) == said
 
 
 @pytest.mark.parametrize(("path", "field"), WRONG, ids=repr)
 def test_what_is_of_a_wrong_type_is_refused_by_its_path(path: str, field: dict[str, Any]):
-    with pytest.raises(Malformed) as fault:
-        VLLMGenerate().open(json.dumps({**ASK, **field}).encode())
+    with pytest.raises(InvalidRequest) as fault:
+        VLLMGenerate().parse_request(json.dumps({**ASK, **field}).encode())
     assert fault.value.param is not None
     assert fault.value.param.startswith(path)
 
 
 @pytest.mark.parametrize("without", ASK)
 def test_a_missing_field_is_named(without: str):
-    with pytest.raises(Malformed) as fault:
-        VLLMGenerate().open(json.dumps({key: value for key, value in ASK.items() if key != without}).encode())
+    with pytest.raises(InvalidRequest) as fault:
+        VLLMGenerate().parse_request(json.dumps({key: value for key, value in ASK.items() if key != without}).encode())
     assert fault.value.param == without
     assert ("behind this gateway are many models" in fault.value.message) == (without == "model")
 
 
 def test_tokens_are_counted_exactly_and_the_output_over_all_choices():
-    ask = VLLMGenerate().open(json.dumps({**ASK, "sampling_params": {"max_tokens": 5, "n": 3}}).encode())
+    ask = VLLMGenerate().parse_request(json.dumps({**ASK, "sampling_params": {"max_tokens": 5, "n": 3}}).encode())
     assert (ask.input_tokens, ask.output_tokens, ask.choices, ask.stream, ask.wants_usage) == (3, 15, 3, False, False)
-    unbounded = VLLMGenerate().open(json.dumps({**ASK, "sampling_params": {}, "content_parts": [{}]}).encode())
+    unbounded = VLLMGenerate().parse_request(json.dumps({**ASK, "sampling_params": {}, "content_parts": [{}]}).encode())
     assert unbounded.output_tokens is None
     assert unbounded.input_tokens > 1000
 
@@ -118,11 +118,11 @@ def test_usage_of_a_stream_is_asked_of_the_engine_whatever_the_caller_asked():
         (True, False, {"stream": True}),
         (False, True, {}),
     ):
-        body = Body(dialect.open(json.dumps(said).encode()).body)
-        dialect.prepare(body, stream, tell_usage=tell_usage)
+        body = Body(dialect.parse_request(json.dumps(said).encode()).body)
+        dialect.prepare_upstream_body(body, stream, tell_usage=tell_usage)
         assert json.loads(body.write()) == {**ASK, **expected}
-    with pytest.raises(Malformed) as fault:
-        dialect.open(json.dumps({**said, "stream": False}).encode())
+    with pytest.raises(InvalidRequest) as fault:
+        dialect.parse_request(json.dumps({**said, "stream": False}).encode())
     assert fault.value.param == "stream_options"
 
 
@@ -131,33 +131,33 @@ def test_usage_of_a_stream_is_asked_of_the_engine_whatever_the_caller_asked():
 def test_a_whole_answer_keeps_all_but_its_names(said: Any, tells: bool):
     choices = [{"index": index, "token_ids": each, "finish_reason": reason, "x": 1.5} for index, (each, reason) in enumerate(said)]
     whole = {"request_id": "theirs", "model": "engine", "choices": choices[::-1], "usage": usage if tells else None, "odd": {"a": [1]}}
-    made = VLLMGenerate().edit(json.dumps(whole).encode(), STAMP)
+    made = VLLMGenerate().edit_response(json.dumps(whole).encode(), STAMP)
     assert json.loads(made.raw) == {**whole, "request_id": STAMP.id, "model": STAMP.model}
     assert made.usage == (Usage(3, 9, 2) if tells else Usage(None, sum(len(each) for each, _ in said)))
     assert made.finish_reason == said[0][1]
 
 
 def test_a_model_is_not_told_where_the_engine_tells_none():
-    made = VLLMGenerate().edit(json.dumps({"request_id": "theirs", "choices": [{"index": 0, "token_ids": [1]}]}).encode(), STAMP)
+    made = VLLMGenerate().edit_response(json.dumps({"request_id": "theirs", "choices": [{"index": 0, "token_ids": [1]}]}).encode(), STAMP)
     assert json.loads(made.raw) == {"request_id": STAMP.id, "choices": [{"index": 0, "token_ids": [1]}]}
 
 
 @pytest.mark.parametrize("body", [{}, {"choices": []}, {"choices": None}, {"choices": [5]}, {"choices": "x"}], ids=repr)
 def test_an_answer_without_choices_is_garbled(body: Any):
-    with pytest.raises(Garbled):
-        VLLMGenerate().edit(json.dumps(body).encode(), STAMP)
+    with pytest.raises(InvalidUpstreamResponse):
+        VLLMGenerate().edit_response(json.dumps(body).encode(), STAMP)
 
 
 def test_an_error_told_with_status_200_is_an_error():
     error = {"error": {"message": "out of memory", "code": 500}}
-    with pytest.raises(Failed):
-        VLLMGenerate().edit(json.dumps(error).encode(), STAMP)
-    editor = VLLMGenerate().editor(STAMP)
+    with pytest.raises(UpstreamFailed):
+        VLLMGenerate().edit_response(json.dumps(error).encode(), STAMP)
+    editor = VLLMGenerate().stream_editor(STAMP)
     out = editor.feed(frames(chunk(0, [1]), error))
     assert json.loads(out.removeprefix(b"data: "))["choices"][0]["token_ids"] == [1]
-    assert isinstance(editor.failure, Failed)
-    with pytest.raises(Failed):
-        editor.end()
+    assert isinstance(editor.failure, UpstreamFailed)
+    with pytest.raises(UpstreamFailed):
+        editor.finish()
 
 
 @bounded
@@ -165,8 +165,8 @@ def test_an_error_told_with_status_200_is_an_error():
 def test_a_stream_keeps_all_but_its_names_however_it_is_cut(steps: list[list[int]], choices: int, size: int, wants: bool):
     chunks = [chunk(index, step) for step in steps for index in range(choices)] + [chunk(index, [], "stop") for index in range(choices)]
     raw = frames(*chunks, LAST)
-    editor = VLLMGenerate().editor(STAMP if wants else SILENT)
-    out = b"".join(editor.feed(raw[at : at + size]) for at in range(0, len(raw), size)) + editor.end()
+    editor = VLLMGenerate().stream_editor(STAMP if wants else SILENT)
+    out = b"".join(editor.feed(raw[at : at + size]) for at in range(0, len(raw), size)) + editor.finish()
     expected = [*chunks, LAST] if wants else chunks
     assert told(out) == [{**each, "request_id": STAMP.id} for each in expected]
     assert (editor.usage, editor.finish_reason, editor.done) == (Usage(3, 9, 2), "stop", True)
@@ -174,13 +174,13 @@ def test_a_stream_keeps_all_but_its_names_however_it_is_cut(steps: list[list[int
 
 
 def test_what_ends_the_stream_waits_and_what_does_not_goes_at_once():
-    editor = VLLMGenerate().editor(STAMP)
+    editor = VLLMGenerate().stream_editor(STAMP)
     assert editor.feed(frames(chunk(0, [1]), done=False))
     assert editor.feed(frames(chunk(0, [2], "length"), done=False)) == b""
     assert editor.feed(frames(chunk(1, [3]), done=False)).count(b"data: ") == 2
     assert editor.feed(frames(chunk(1, [4], "stop"), LAST)) == b""
     assert editor.finish_reason == "length"
-    assert editor.end().count(b"data: ") == 3
+    assert editor.finish().count(b"data: ") == 3
 
 
 def test_usage_along_the_way_is_passed_on_to_those_who_asked_and_counted_by_none():
@@ -202,26 +202,26 @@ def test_done_is_said_although_the_engine_forgets_it(tail: bytes):
 
 
 def test_a_stream_that_ends_without_a_reason_was_cut_short():
-    editor = VLLMGenerate().editor(STAMP)
+    editor = VLLMGenerate().stream_editor(STAMP)
     assert editor.feed(frames(chunk(0, [1])))
     assert editor.done
-    with pytest.raises(CutShort):
-        editor.end()
+    with pytest.raises(StreamTruncated):
+        editor.finish()
 
 
 @pytest.mark.parametrize("data", [b"{}", b'{"choices": 5}', b"nonsense", b'{"choices": [{"index": "x"}]}'])
 def test_what_is_no_chunk_is_garbled_and_what_came_before_is_the_callers(data: bytes):
-    editor = VLLMGenerate().editor(STAMP)
+    editor = VLLMGenerate().stream_editor(STAMP)
     assert editor.feed(frames(chunk(0, [1], "stop"), done=False) + b"data: " + data + b"\n\n").count(b"data: ") == 1
-    assert isinstance(editor.failure, Garbled)
-    with pytest.raises(Garbled):
-        editor.end()
+    assert isinstance(editor.failure, InvalidUpstreamResponse)
+    with pytest.raises(InvalidUpstreamResponse):
+        editor.finish()
 
 
 def test_errors_are_told_in_openais_envelope():
-    said = json.loads(VLLMGenerate().write_error(Malformed("No.", param="token_ids")))
+    said = json.loads(VLLMGenerate().write_error(InvalidRequest("No.", param="token_ids")))
     assert said == {"error": {"message": "No.", "type": "invalid_request_error", "code": 400, "param": "token_ids"}}
-    assert VLLMGenerate().write_error_frame(Malformed("No.")).startswith(b'data: {"error"')
+    assert VLLMGenerate().write_error_frame(InvalidRequest("No.")).startswith(b'data: {"error"')
 
 
 odd = st.recursive(
@@ -240,12 +240,12 @@ def test_whatever_an_engine_sends_is_an_answer_or_the_engines_failure(bodies: li
     raws = [json.dumps(each).encode().replace(b"\\\\ud800", b"\\ud800") for each in bodies]
     for raw in raws:
         try:
-            assert json.loads(VLLMGenerate().edit(raw, STAMP).raw)["request_id"] == STAMP.id
+            assert json.loads(VLLMGenerate().edit_response(raw, STAMP).raw)["request_id"] == STAMP.id
         except UpstreamError:
             continue
-    editor = VLLMGenerate().editor(STAMP)
+    editor = VLLMGenerate().stream_editor(STAMP)
     out = editor.feed(b"".join(b"data: " + raw + b"\n\n" for raw in raws))
     try:
-        assert {each["request_id"] for each in told(out + editor.end())} == {STAMP.id}
+        assert {each["request_id"] for each in told(out + editor.finish())} == {STAMP.id}
     except UpstreamError:
         assert editor.finish_reason is None or editor.failure is not None

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from providers import guided
-from providers.engines.vllm import VLLM
-from providers.errors import Unsupported
-from providers.provider import Bent, Provider
-from providers.wire import Body
+from providers import structured_output
+from providers.adapters.provider import Adapted, Provider
+from providers.canonical.errors import Unsupported
+from providers.canonical.raw_json import Body
+from providers.engines.vllm.adapter import VLLM
 from tests.laws.asking import everything, nothing
 
 NOW = VLLM("v", {}, (0, 32))
@@ -43,9 +43,9 @@ FREE: dict[str, list[Any]] = {dialect: [None, "auto"] for dialect in DIALECTS[:2
 NONE: dict[str, Any] = {"openai_chat": "none", "openai_responses": "none", "anthropic_messages": {"type": "none"}}
 
 
-def bent(provider: Provider, fields: dict[str, Any], dialect: str, may_drop: Callable[[str], bool]) -> tuple[dict[str, Any], Bent]:
+def bent(provider: Provider, fields: dict[str, Any], dialect: str, may_drop: Callable[[str], bool]) -> tuple[dict[str, Any], Adapted]:
     body = Body.read(json.dumps(fields).encode())
-    told = provider.bend(body, dialect, may_drop, guided.read_constraint(dialect, body))
+    told = provider.adapt_request(body, dialect, may_drop, structured_output.read_constraint(dialect, body))
     return json.loads(body.write()), told
 
 
@@ -62,7 +62,7 @@ def test_tools_beside_a_constraint_are_refused_and_go_where_the_caller_lets_them
             sent, told = bent(NOW, asked, dialect, leave)
             assert sent == CONSTRAINED[dialect]
             assert told.dropped == ["tools"]
-            assert told.guiding is not None
+            assert told.constraint_plan is not None
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -70,7 +70,7 @@ def test_or_the_constraint_goes_where_the_caller_lets_that(dialect: str) -> None
     tools = {"tools": [function(dialect)], "tool_choice": FREE[dialect][1]}
     for leave in (FIELDS[dialect].__eq__, FIELDS[dialect].partition(".")[0].__eq__):
         sent, told = bent(NOW, {**tools, **CONSTRAINED[dialect]}, dialect, leave)
-        assert (told.guiding, told.dropped) == (None, [FIELDS[dialect]])
+        assert (told.constraint_plan, told.dropped) == (None, [FIELDS[dialect]])
         assert {key: sent[key] for key in tools} == tools
         assert "format" not in json.dumps(sent)
 
@@ -82,8 +82,8 @@ def test_beside_a_strict_tool_an_answer_may_be_a_call_or_obey_where_the_engine_m
         asked = {"tools": [function(dialect), function(dialect, "b", strict=True)], "tool_choice": choice, **CONSTRAINED[dialect]}
         sent, told = bent(NOW, asked, dialect, nothing)
         assert (sent, told.dropped) == (asked, [])
-        assert told.guiding is not None
-        assert told.guiding.how == "enforced"
+        assert told.constraint_plan is not None
+        assert told.constraint_plan.enforcement == "enforced"
         for older in (VLLM("v", {}, (0, 29)), VLLM("v", {}), VLLM("v", {"strict_tools": False}, (0, 32))):
             with pytest.raises(Unsupported):
                 bent(older, asked, dialect, nothing)
@@ -127,14 +127,14 @@ def test_a_strict_tool_is_sent_where_calls_are_held_to_its_schema(dialect: str) 
 @pytest.mark.parametrize("choice", ['"auto"', '"none"', "null"])
 def test_no_tools_are_no_tools(tools: str, choice: str) -> None:
     body = Body.read(f'{{"tools":{tools},"tool_choice":{choice}}}'.encode())
-    NOW.bend(body, "openai_chat", nothing)
+    NOW.adapt_request(body, "openai_chat", nothing)
     assert body.write() == (b"{}" if choice != "null" else b'{"tool_choice":null}')
 
 
 def test_tools_and_what_is_required_of_none_are_left_to_the_engine() -> None:
     for raw in (b'{"tools":[{"type":"function"}],"tool_choice":"auto"}', b'{"tools":null}', b'{"tool_choice":"required"}'):
         body = Body.read(raw)
-        NOW.bend(body, "openai_chat", nothing)
+        NOW.adapt_request(body, "openai_chat", nothing)
         assert body.write() == raw
 
 

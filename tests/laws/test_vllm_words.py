@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from providers import guided
-from providers.engines.vllm import VLLM
-from providers.errors import Unsupported
-from providers.guided import Guiding
-from providers.provider import Provider
-from providers.wire import Body
+from providers import structured_output
+from providers.adapters.provider import Provider
+from providers.canonical.errors import Unsupported
+from providers.canonical.raw_json import Body
+from providers.engines.vllm.adapter import VLLM
+from providers.structured_output import ConstraintPlan
 from tests.laws.asking import nothing
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"b": {}, "a": {}}}
@@ -31,9 +31,9 @@ ASKED: dict[str, list[dict[str, Any]]] = {
 EACH = pytest.mark.parametrize(("kind", "fields"), [(kind, said) for kind, all_said in ASKED.items() for said in all_said])
 
 
-def bent(provider: Provider, fields: dict[str, Any], dialect: str) -> tuple[dict[str, Any], Guiding]:
+def bent(provider: Provider, fields: dict[str, Any], dialect: str) -> tuple[dict[str, Any], ConstraintPlan]:
     body = Body.read(json.dumps(fields).encode())
-    guiding = provider.bend(body, dialect, nothing, guided.read_constraint(dialect, body)).guiding
+    guiding = provider.adapt_request(body, dialect, nothing, structured_output.read_constraint(dialect, body)).constraint_plan
     assert guiding is not None
     return json.loads(body.write()), guiding
 
@@ -47,7 +47,7 @@ def test_since_0_12_it_is_asked_in_structured_outputs_or_the_callers_own_words(
     sent, guiding = bent(VLLM("v", {}, version), fields, dialect)
     plain = kind in ("json_schema", "json_object") and "response_format" in fields
     assert set(sent) == ({"response_format"} if plain else {"structured_outputs"})
-    assert (guiding.how, guided.kind_of(guiding.output)) == ("enforced", kind)
+    assert (guiding.enforcement, structured_output.output_kind(guiding.output)) == ("enforced", kind)
 
 
 @pytest.mark.parametrize("version", [(0, 8, 5), (0, 10, 2), (0, 11, 2)], ids=str)
@@ -58,7 +58,7 @@ def test_before_0_12_it_is_asked_in_guided_words_and_for_json_and_tags_in_respon
     sent, guiding = bent(VLLM("v", {}, version), fields, "openai_chat")
     assert len(sent) == 1
     assert set(sent) <= {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "response_format"}
-    assert guiding.how == "enforced"
+    assert guiding.enforcement == "enforced"
 
 
 @EACH
@@ -73,22 +73,22 @@ def test_completions_before_0_12_are_not_asked_by_response_format_but_for_object
         return
     sent, guiding = bent(old, fields, "openai_completions")
     assert ("response_format" in sent) == (kind == "json_object")
-    assert guiding.how == "enforced"
+    assert guiding.enforcement == "enforced"
 
 
 @EACH
 def test_where_the_version_is_not_known_only_what_all_obey_is_promised(kind: str, fields: dict[str, Any]) -> None:
     sent, guiding = bent(VLLM("v", {}), fields, "openai_chat")
-    assert guiding.how == ("enforced" if kind in ("json_schema", "json_object", "structural_tag") else "validated")
-    assert set(sent) == ({"response_format"} if guiding.how == "enforced" else {"structured_outputs"})
+    assert guiding.enforcement == ("enforced" if kind in ("json_schema", "json_object", "structural_tag") else "validated")
+    assert set(sent) == ({"response_format"} if guiding.enforcement == "enforced" else {"structured_outputs"})
 
 
 def test_schemas_of_completions_are_looked_at_where_the_version_is_not_known() -> None:
     for fields in ASKED["json_schema"]:
         sent, guiding = bent(VLLM("v", {}), fields, "openai_completions")
-        assert (set(sent), guiding.how) == ({"response_format"}, "validated")
+        assert (set(sent), guiding.enforcement) == ({"response_format"}, "validated")
     _, guiding = bent(VLLM("v", {}), {"structured_outputs": {"json_object": True}}, "openai_completions")
-    assert guiding.how == "enforced"
+    assert guiding.enforcement == "enforced"
 
 
 @EACH
@@ -109,7 +109,7 @@ def test_a_schema_keeps_the_order_of_its_properties() -> None:
 def test_words_that_the_engine_obeys_stay_the_callers_bytes() -> None:
     raw = b'{"structured_outputs":{"json": { "maximum" : 1.50 }},"temperature":0.10}'
     body = Body.read(raw)
-    VLLM("v", {}, (0, 32)).bend(body, "openai_chat", nothing, guided.read_constraint("openai_chat", body))
+    VLLM("v", {}, (0, 32)).adapt_request(body, "openai_chat", nothing, structured_output.read_constraint("openai_chat", body))
     assert body.write() == raw
 
 
@@ -121,15 +121,15 @@ NATIVE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("dialect", NATIVE)
 def test_responses_and_messages_are_asked_in_their_own_words_where_those_were_seen_to_be_obeyed(dialect: str) -> None:
-    assert dialect in VLLM("v", {}, (0, 32)).guided_in
+    assert dialect in VLLM("v", {}, (0, 32)).constrained_dialects
     for older in (VLLM("v", {}), VLLM("v", {}, (0, 31)), VLLM("v", {"version": "0.11"})):
-        assert dialect not in older.guided_in  # it is said in chat instead
+        assert dialect not in older.constrained_dialects  # it is said in chat instead
     sent, guiding = bent(VLLM("v", {}, (0, 32)), NATIVE[dialect], dialect)
-    assert (sent, guiding.how) == (NATIVE[dialect], "enforced")
+    assert (sent, guiding.enforcement) == (NATIVE[dialect], "enforced")
 
 
 def test_the_betas_name_for_an_output_is_said_as_its_own() -> None:
     told: dict[str, Any] = {"type": "json_schema", "schema": SCHEMA}
     sent, guiding = bent(VLLM("v", {}, (0, 32)), {"output_format": told, "output_config": {"effort": "low"}}, "anthropic_messages")
     assert sent == {"output_config": {"format": told, "effort": "low"}}
-    assert guiding.how == "enforced"
+    assert guiding.enforcement == "enforced"

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from providers.errors import Garbled
-from providers.wire import Body, Frames, frame, half_pair, mended, merged, on_one_line
+from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.raw_json import Body, SSEDecoder, find_lone_surrogate, merge_object, repair_unicode, sse_frame, to_single_line
 from tests.laws.chats import bounded, cuts
 
 datas = st.binary(min_size=1, max_size=20).map(lambda data: data.replace(b"\n", b"n").replace(b"\r", b"r").strip(b" ") or b"x")
 
 
 def fed(blocks: list[bytes]) -> list[bytes]:
-    frames = Frames()
-    return [data for block in blocks for data in frames.feed(block)] + frames.end()
+    frames = SSEDecoder()
+    return [data for block in blocks for data in frames.feed(block)] + frames.finish()
 
 
 @bounded
@@ -35,7 +35,7 @@ def test_frames_come_out_as_they_went_in(said: list[bytes], newline: bytes, ende
 @bounded
 @given(st.lists(datas, min_size=1, max_size=5))
 def test_what_we_frame_is_read_back(said: list[bytes]) -> None:
-    assert fed([b"".join(frame(each) for each in said)]) == said
+    assert fed([b"".join(sse_frame(each) for each in said)]) == said
 
 
 @pytest.mark.parametrize("wire", [b"data:\n\n", b"data: \n\n", b"\n\n\n\n", b": ping\n\n", b"event: x\ndata:\ndata: \n\n", b"id: 1\n\n"])
@@ -54,9 +54,9 @@ def test_a_byte_order_mark_is_no_part_of_the_first_event() -> None:
 
 
 def test_an_event_without_end_does_not_fill_the_memory() -> None:
-    frames = Frames(limit_bytes=100)
+    frames = SSEDecoder(limit_bytes=100)
     frames.feed(b"data: " + b"x" * 90)
-    with pytest.raises(Garbled):
+    with pytest.raises(InvalidUpstreamResponse):
         frames.feed(b"x" * 20)
 
 
@@ -64,8 +64,8 @@ def test_an_event_without_end_does_not_fill_the_memory() -> None:
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=5)), st.sampled_from([1, "\t", "\r\n"]))
 def test_json_on_one_line_says_the_same(value: dict[str, str], indent: int | str) -> None:
     raw = json.dumps(value, indent=indent).replace("\n", "\r\n").encode()
-    assert json.loads(on_one_line(raw)) == value
-    assert not {b"\r", b"\n"} & {on_one_line(raw)[at : at + 1] for at in range(len(raw))}
+    assert json.loads(to_single_line(raw)) == value
+    assert not {b"\r", b"\n"} & {to_single_line(raw)[at : at + 1] for at in range(len(raw))}
 
 
 units = st.sampled_from(["\\ud83d", "\\ude00", "\\uD83D\\uDE00", "\\\\", "\\\\ud83d", "\\n", "a", "é", "\\u0041", "\\udbff", "\\uDC00"])
@@ -77,20 +77,20 @@ def test_half_pairs_are_mended_and_nothing_else_is(inner: str) -> None:
     raw = f'{{"a":"{inner}"}}'.encode()
     said = json.loads(raw)["a"]
     whole = said.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    assert msgspec.json.decode(mended(raw))["a"] == whole
-    assert (half_pair(raw) is None) == (whole == said)
+    assert msgspec.json.decode(repair_unicode(raw))["a"] == whole
+    assert (find_lone_surrogate(raw) is None) == (whole == said)
 
 
 @bounded
 @given(st.binary(max_size=20))
 def test_broken_utf8_is_mended(inner: bytes) -> None:
     raw = b'{"a":"' + bytes(byte for byte in inner if byte >= 0x20 and byte not in b'"\\') + b'"}'
-    assert msgspec.json.decode(mended(raw)) == {"a": raw[6:-2].decode("utf-8", "replace")}
+    assert msgspec.json.decode(repair_unicode(raw)) == {"a": raw[6:-2].decode("utf-8", "replace")}
 
 
 @pytest.mark.parametrize("raw", [b'{"\xff":1}', b'{"\\ud83d":1}'])
 def test_a_reply_with_a_broken_key_is_read(raw: bytes) -> None:
-    assert list(Body.read_reply(raw)) == ["\ufffd"]
+    assert list(Body.read_response(raw)) == ["\ufffd"]
 
 
 @bounded
@@ -98,8 +98,8 @@ def test_a_reply_with_a_broken_key_is_read(raw: bytes) -> None:
 def test_a_reply_that_is_no_object_is_garbled(raw: bytes) -> None:
     with contextlib.suppress(ValueError):  # no JSON at all
         assume(not isinstance(json.loads(raw.decode("utf-8", "replace")), dict))
-    with pytest.raises(Garbled):
-        Body.read_reply(raw)
+    with pytest.raises(InvalidUpstreamResponse):
+        Body.read_response(raw)
 
 
 @bounded
@@ -114,12 +114,12 @@ def test_a_body_keeps_what_is_not_replaced(value: dict[str, object]) -> None:
     assert json.loads(body.write()) == value
     for key, each in value.items():
         assert body.value(key) == each
-        assert body.said(key) == (each is not None)
+        assert body.has_value(key) == (each is not None)
     body["ours"] = "x"
     assert json.loads(body.write()) == {**value, "ours": "x"}
 
 
 def test_ours_goes_over_what_a_caller_said() -> None:
-    assert merged(None, {"a": 1}) == merged(msgspec.Raw(b"null"), {"a": 1}) == {"a": 1}
-    both = msgspec.json.encode(merged(msgspec.Raw(b'{"a":0,"b":1.50}'), {"a": 1}))
+    assert merge_object(None, {"a": 1}) == merge_object(msgspec.Raw(b"null"), {"a": 1}) == {"a": 1}
+    both = msgspec.json.encode(merge_object(msgspec.Raw(b'{"a":0,"b":1.50}'), {"a": 1}))
     assert both == b'{"a":1,"b":1.50}'

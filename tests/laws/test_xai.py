@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from providers.catalogue import build
-from providers.errors import CredentialRefused, Missing, Refused, Unsupported, UpstreamError
-from providers.guided import Constraint, JsonSchema, read_constraint
-from providers.hosted.xai import XAI
-from providers.wire import Body
+from providers.canonical.errors import CredentialRefused, Unsupported, UpstreamError, UpstreamNotFound, UpstreamRejected
+from providers.canonical.raw_json import Body
+from providers.catalogue import build_provider
+from providers.hosted.xai.adapter import XAI
+from providers.structured_output import Constraint, JsonSchema, read_constraint
 from tests.laws.asking import everything, nothing
 from tests.laws.bending import bent
 
@@ -19,8 +19,8 @@ USER = [{"role": "user", "content": "Hi"}]
 
 
 def test_responses_is_its_best_and_messages_are_given_up() -> None:
-    provider = build("xai", "x", {})
-    assert provider.spoken == ("openai_responses", "openai_chat")
+    provider = build_provider("xai", "x", {})
+    assert provider.spoken_dialects == ("openai_responses", "openai_chat")
     assert str(provider.url("https://api.x.ai/v1", "openai_responses")) == "https://api.x.ai/v1/responses"
     assert str(provider.url("http://127.0.0.1:9/a", "openai_chat")) == "http://127.0.0.1:9/a/v1/chat/completions"
 
@@ -82,31 +82,33 @@ def test_a_schema_is_held_to_unless_it_says_what_grammars_do_not(dialect: str) -
     body = Body.read(json.dumps(asked).encode())
     constraint = constrained(dialect, body)
     sent = Body(body)
-    held = XAI_ITSELF.bend(sent, dialect, nothing, constraint).guiding
+    held = XAI_ITSELF.adapt_request(sent, dialect, nothing, constraint).constraint_plan
     assert held is not None
     assert json.loads(sent.write()) == asked
-    assert held.how == "enforced"
+    assert held.enforcement == "enforced"
     assert isinstance(held.output, JsonSchema)
-    loose = XAI_ITSELF.bend(Body(body), dialect, nothing, replace(constraint, loose=frozenset({constraint.field}))).guiding
+    loose = XAI_ITSELF.adapt_request(
+        Body(body), dialect, nothing, replace(constraint, uncovered_paths=frozenset({constraint.field}))
+    ).constraint_plan
     assert loose is not None
-    assert loose.how == "validated"
+    assert loose.enforcement == "validated"
 
 
 def test_strict_tools_whose_schemas_are_held_in_part_are_refused() -> None:
     function = {"name": "f", "parameters": {"type": "object"}, "strict": True}
     body = Body.read(json.dumps({"model": "grok-4.3", "messages": USER, "tools": [{"type": "function", "function": function}]}).encode())
     constraint = constrained("openai_chat", body)
-    assert XAI_ITSELF.bend(Body(body), "openai_chat", nothing, constraint).dropped == []
-    ((path, _),) = constraint.tools
+    assert XAI_ITSELF.adapt_request(Body(body), "openai_chat", nothing, constraint).dropped == []
+    ((path, _),) = constraint.strict_tools
     with pytest.raises(Unsupported, match="part"):
-        XAI_ITSELF.bend(Body(body), "openai_chat", nothing, replace(constraint, loose=frozenset({path})))
+        XAI_ITSELF.adapt_request(Body(body), "openai_chat", nothing, replace(constraint, uncovered_paths=frozenset({path})))
 
 
 ERRORS: list[tuple[int, str, str, type[UpstreamError]]] = [
     (400, "invalid-argument", "Incorrect API key provided. You can obtain one from the console.", CredentialRefused),
-    (400, "invalid-argument", "Model not found: grok-nonesuch", Missing),
-    (400, "invalid-argument", "Something else.", Refused),
-    (403, "permission-denied", "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO", Refused),
+    (400, "invalid-argument", "Model not found: grok-nonesuch", UpstreamNotFound),
+    (400, "invalid-argument", "Something else.", UpstreamRejected),
+    (403, "permission-denied", "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO", UpstreamRejected),
     (403, "permission-denied", "Your newly created team has no credits yet.", CredentialRefused),
 ]
 
@@ -114,5 +116,5 @@ ERRORS: list[tuple[int, str, str, type[UpstreamError]]] = [
 @pytest.mark.parametrize(("status", "code", "message", "error"), ERRORS)
 def test_what_its_errors_mean_is_in_their_words(status: int, code: str, message: str, error: type[UpstreamError]) -> None:
     read = XAI_ITSELF.read_error(status, {}, json.dumps({"code": code, "error": message}).encode())
-    assert (type(read), read.told, read.said_code) == (error, status, code)
+    assert (type(read), read.upstream_status, read.upstream_code) == (error, status, code)
     assert message in read.message

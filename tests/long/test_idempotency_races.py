@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from app.domain import Outcome
-from app.gateway.claims import Claim
-from app.store.answers import Answer
-from providers.errors import Conflict, Unavailable
+from app.gateway.idempotency.claims import Claim
+from app.store.idempotent_responses import StoredResponse
+from providers.canonical.errors import Conflict, Unavailable
 from tests.stories.postgres import postgres
 from tests.stories.test_idempotency_claims import Hire, database, fresh, hire, recorded_as, valkey
 from tests.stories.writing import writing
@@ -24,7 +24,7 @@ async def test_whatever_happens_each_key_is_answered_once(hire: Hire):
     chance = random.Random(20261121)
     keys = [fresh() for _ in range(40)]
 
-    async def caller(key: bytes) -> Answer:
+    async def caller(key: bytes) -> StoredResponse:
         while True:
             worker = chance.choice([*workers, *workers, doomed])
             try:
@@ -32,7 +32,7 @@ async def test_whatever_happens_each_key_is_answered_once(hire: Hire):
             except (Conflict, Unavailable):
                 await asyncio.sleep(0.05)
                 continue
-            if isinstance(begun, Answer):
+            if isinstance(begun, StoredResponse):
                 return begun
             await asyncio.sleep(chance.random() * 0.1)
             ends: Outcome = chance.choice(("answered", "answered", "failed", "hung_up"))
@@ -44,7 +44,7 @@ async def test_whatever_happens_each_key_is_answered_once(hire: Hire):
                 continue
             if worker is doomed:
                 continue
-            await begun.settle()
+            await begun.complete()
             if ends == "answered":
                 return answer
 

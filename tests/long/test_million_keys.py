@@ -13,11 +13,11 @@ import pytest
 
 from app.settings import Settings
 from app.store import keys, teams
-from app.store.database import connect, engine
+from app.store.database import connect, create_database_engine
 from app.store.key_index import KeyIndex
 from app.store.key_log import log_path, read_log
-from app.store.key_terms import hashed
-from app.store.live import Live
+from app.store.key_validation import hash_key
+from app.store.snapshot_cache import SnapshotCache
 from tests.stories.postgres import Postgres, postgres
 
 __all__ = ["postgres"]
@@ -75,7 +75,7 @@ def hits_ns(index: KeyIndex, hashes: Sequence[bytes]) -> float:
         asked = random.Random(7).choices(hashes, k=20_000)
         began = time.perf_counter_ns()
         for hash in asked:
-            index.known(hash)
+            index.get_cached(hash)
         rounds.append((time.perf_counter_ns() - began) / len(asked))
     return min(rounds)
 
@@ -84,11 +84,11 @@ async def test_a_million_keys_cost_a_request_no_more_than_a_thousand(database: s
     few = KeyIndex(database, tmp_path, "few")
     met = await keys_of(database, range(400))
     first_of_few = statistics.median(await first_look_ups_ms(few, met))
-    hit_of_few = hits_ns(few, [hashed(key) for key in met])
+    hit_of_few = hits_ns(few, [hash_key(key) for key in met])
     await few.close()
 
-    opened = engine(database)
-    live = Live(Settings(home=tmp_path / "home", database_url=database), opened, "gateway-0")
+    opened = create_database_engine(database)
+    live = SnapshotCache(Settings(home=tmp_path / "home", database_url=database), opened, "gateway-0")
     await live.start()
     for key in met:
         await live.keys.find(key)
@@ -96,14 +96,14 @@ async def test_a_million_keys_cost_a_request_no_more_than_a_thousand(database: s
     await run(database, _FILL, FEW, MANY - 1)
     filled_s = time.monotonic() - began
     began = time.monotonic()
-    await live._look()  # pyright: ignore[reportPrivateUsage]
+    await live._check_versions()  # pyright: ignore[reportPrivateUsage]
     looked_s = time.monotonic() - began
-    assert all(live.keys.known(hashed(key)) for key in met), "a flood of new keys unsettles none that is known"
+    assert all(live.keys.get_cached(hash_key(key)) for key in met), "a flood of new keys unsettles none that is known"
     await keys.revoke_key(database, met[0])
     until = time.monotonic() + 2
-    while live.keys.known(hashed(met[0])) is not None:
+    while live.keys.get_cached(hash_key(met[0])) is not None:
         assert time.monotonic() < until
-        await live._look()  # pyright: ignore[reportPrivateUsage]
+        await live._check_versions()  # pyright: ignore[reportPrivateUsage]
     await live.stop()
     await opened.dispose()
     await run(database, "ANALYZE")
@@ -117,7 +117,7 @@ async def test_a_million_keys_cost_a_request_no_more_than_a_thousand(database: s
         asked = rest[start : start + 500]
         assert None not in await asyncio.gather(*(many.find(key) for key in asked)) and len(many) <= most + 1
     first_of_many = statistics.median(await first_look_ups_ms(many, lone))
-    hit_of_many = hits_ns(many, list(many._met.everything()))  # pyright: ignore[reportPrivateUsage]
+    hit_of_many = hits_ns(many, list(many._callers.all_callers()))  # pyright: ignore[reportPrivateUsage]
     assert len(many) <= most + 1
     await many.close()
     path = log_path(tmp_path, "many")
@@ -132,7 +132,7 @@ async def test_a_million_keys_cost_a_request_no_more_than_a_thousand(database: s
 
 
 async def test_a_million_keys_are_listed_in_pages(database: str):
-    opened = engine(database)
+    opened = create_database_engine(database)
     took: dict[str, float] = {}
 
     async def timed(name: str, asked: Awaitable[Sequence[Any]]) -> Sequence[Any]:
@@ -142,7 +142,7 @@ async def test_a_million_keys_are_listed_in_pages(database: str):
         return told
 
     first = await timed("first", keys.list_keys(opened, limit=100))
-    deep = await timed("deep", keys.list_keys(opened, after=f"{MANY // 2:012x}", limit=100, good=True))
+    deep = await timed("deep", keys.list_keys(opened, after=f"{MANY // 2:012x}", limit=100, valid_only=True))
     team = await timed("team", keys.list_keys(opened, team="team-77", limit=100))
     nobody = await timed("nobody", keys.list_keys(opened, team="nobody", limit=100))
     all_teams = await timed("teams", teams.list_teams(opened, limit=100))

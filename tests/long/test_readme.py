@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app.local.place import erase
+from app.supervisor.paths import erase_home
 from tests.stories.service import is_ready
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +57,7 @@ def up(clone: Path, port: int, environment: dict[str, str]) -> Generator[subproc
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGINT)
         process.wait(60)
-    erase(clone / ".narthex")  # its data may lie outside: the database's user cannot reach a folder of pytest's under root
+    erase_home(clone / ".narthex")  # its data may lie outside: the database's user cannot reach a folder of pytest's under root
 
 
 def blocks(language: str) -> list[str]:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from app.gateway.limits.rules import CALENDAR, LEASES, RESOURCES
 from app.store.counters.commands import Amounts
-from app.store.counters.scripts import EPOCH, REFUSED, TAKEN, TICKET, Scripts, read_scripts
+from app.store.counters.scripts import EPOCH, REFUSED, RESERVATION_PREFIX, TAKEN, Scripts, read_scripts
 from tests.stories.valkey import Valkey
 
 CLOCK = "local now = tonumber(redis.call('GET', 'test:now'))\n"
@@ -60,18 +60,21 @@ class Scripted:
     def take(self, ticket: str, need: Amounts, mode: int = 0, only: Sequence[int] | None = None, base: int = 0) -> list[Any]:
         chosen = range(len(self.buckets)) if only is None else only
         rules = [number for index in chosen for number in self.buckets[index].numbers(self.now_ms)]
-        keys = [EPOCH, TICKET + ticket.encode(), *(self.keys[index] for index in chosen)]
+        keys = [EPOCH, RESERVATION_PREFIX + ticket.encode(), *(self.keys[index] for index in chosen)]
         return self._run(self._scripts.take.text, keys, _pack(rules), _pack([mode, base, LEASE_MS, *need]))
 
     def take_raw(self, ticket: str, numbers: Sequence[int], need: Amounts) -> list[Any]:
         """With what a worker says of a single bucket."""
         return self._run(
-            self._scripts.take.text, [EPOCH, TICKET + ticket.encode(), self.keys[0]], _pack(numbers), _pack([0, 0, LEASE_MS, *need])
+            self._scripts.take.text,
+            [EPOCH, RESERVATION_PREFIX + ticket.encode(), self.keys[0]],
+            _pack(numbers),
+            _pack([0, 0, LEASE_MS, *need]),
         )
 
     def settle(self, ticket: str, spent: Amounts, order: Sequence[int] | None = None) -> int:
         keys = [self.keys[index] for index in (range(len(self.buckets)) if order is None else order)]
-        return self._run(self._scripts.settle.text, [TICKET + ticket.encode(), *keys], _pack(spent))
+        return self._run(self._scripts.settle.text, [RESERVATION_PREFIX + ticket.encode(), *keys], _pack(spent))
 
     def renew(self, leases: Sequence[tuple[int, str]]) -> list[Any]:
         keys = [EPOCH, *(self.keys[index] for index, _ in leases)]

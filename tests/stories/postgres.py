@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from app.local import postgres as embedded
-from app.local.place import erase
 from app.store.database import connect
 from app.store.migrate import migrate
+from app.supervisor import postgres as embedded
+from app.supervisor.paths import erase_home
 
 
 class Postgres:
@@ -60,7 +60,7 @@ async def postgres() -> AsyncGenerator[Postgres]:
         yield server
     finally:
         server.stop()
-        erase(home)
+        erase_home(home)
         shutil.rmtree(home, ignore_errors=True)
 
 

@@ -15,7 +15,7 @@ import httpx
 from msgspec import Struct
 
 from app.store import usage
-from app.store.database import engine as database_engine
+from app.store.database import create_database_engine as database_engine
 from tests.stories import service as services
 from tests.stories.looking import connections, database_url
 from tests.stories.scripted import Asked, ScriptedEngine, completion
@@ -175,7 +175,7 @@ class Storm:
         await self._until_recorded()
         store = database_engine(database_url(self.service))
         async with store.connect() as connection:
-            recorded = await usage.used(connection, {"model": "m"}, datetime.now(UTC) - timedelta(hours=2))
+            recorded = await usage.read_used(connection, {"model": "m"}, datetime.now(UTC) - timedelta(hours=2))
         await store.dispose()
         counted = self.rules.day_tokens - await self.left("day")
         assert recorded.input + recorded.output > 0
@@ -218,7 +218,7 @@ class Storm:
         last = -1
         for _ in range(100):
             async with store.connect() as connection:
-                now = (await usage.used(connection, {}, datetime.now(UTC) - timedelta(hours=2))).requests
+                now = (await usage.read_used(connection, {}, datetime.now(UTC) - timedelta(hours=2))).requests
             if now == last:
                 break
             last = now

@@ -97,7 +97,7 @@ async def test_a_nul_in_a_filter_is_the_askers_fault(service: Service):
         assert (await admin.get("/admin/v1/inferences?model=%00")).status_code == 400
 
 
-@pytest.mark.parametrize("episode", ["x", "0d3b1c5e-6f3a-4c1d-9b7a-0123456789ab", uuid7.first_at(32_503_680_000_000), ""])
+@pytest.mark.parametrize("episode", ["x", "0d3b1c5e-6f3a-4c1d-9b7a-0123456789ab", uuid7.lowest_at(32_503_680_000_000), ""])
 async def test_an_episode_that_is_no_uuid7_of_the_past_is_400(client: httpx.AsyncClient, episode: str):
     answer = await client.post(CHAT, json={"model": "sandbox", "messages": HI, "episode_id": episode})
     if episode:

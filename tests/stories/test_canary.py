@@ -15,10 +15,10 @@ import redis
 from click.testing import CliRunner
 
 from app.cli import main
-from app.local import secret_key, servers
 from app.settings import Settings
 from app.store import configuration, credentials, tables
 from app.store.database import connect
+from app.supervisor import secret_key, server_addresses
 from tests.stories import service as services
 from tests.stories.scripted import Asked, ScriptedEngine, chunk
 from tests.stories.service import Service
@@ -154,8 +154,8 @@ async def cage(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Cage]
         )
     try:
         at = f"http://127.0.0.1:{parrot.port}"
-        settings = servers.found(Settings.read(service.environment))
-        vault = secret_key.vault(settings)
+        settings = server_addresses.resolve(Settings.read(service.environment))
+        vault = secret_key.open_vault(settings)
         stored = {
             "plain": STORED,
             "aws": AWS,
@@ -259,7 +259,7 @@ def test_no_file_of_the_home_holds_one(cage: Cage):
 
 
 async def test_no_table_holds_one(cage: Cage):
-    connection = await connect(servers.found(Settings.read(cage.service.environment)).database_url)
+    connection = await connect(server_addresses.resolve(Settings.read(cage.service.environment)).database_url)
     try:
         for table in tables.metadata.sorted_tables:
             for row in await connection.fetch(f'SELECT * FROM "{table.name}"'):
@@ -278,7 +278,7 @@ def _opened(value: bytes) -> bytes:
 
 
 def test_redis_holds_none(cage: Cage):
-    url = servers.found(Settings.read({**cage.service.environment, "DATABASE_URL": ""})).redis_url
+    url = server_addresses.resolve(Settings.read({**cage.service.environment, "DATABASE_URL": ""})).redis_url
     with redis.Redis.from_url(url) as client:  # pyright: ignore[reportUnknownMemberType]
         for key in client.scan_iter():  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
             assert feathers(f"{key!r} {client.dump(key)!r}") == []  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]

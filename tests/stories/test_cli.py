@@ -20,9 +20,9 @@ import httpx
 from click.testing import CliRunner, Result
 
 from app.cli import main
-from app.local.doctor import database
-from app.store.condition import newest_revision
+from app.doctor import database
 from app.store.database import connect
+from app.store.postgres_status import newest_revision
 from tests.stories.looking import database_url
 from tests.stories.scripted import Asked, ScriptedEngine, chunk, completion, streaming
 from tests.stories.service import NARTHEX, Service
@@ -96,14 +96,14 @@ def test_doctor_says_what_is_wrong_where_nothing_runs(service: Service, tmp_path
 
 async def test_migrate_makes_tables_and_the_doctor_sees_it(service: Service) -> None:
     blank = await _blank_database(service)
-    before = database.judge(await database.look(blank))
+    before = database.diagnose(await database.collect_facts(blank))
     assert [each.message for each in before] == ["The database has no tables of Narthex."]
     beside = Service(service.home, service.url, service.process, {**service.environment, "DATABASE_URL": blank})
     made = await asyncio.to_thread(told, beside, "migrate")
     assert made == {"before": None, "now": newest_revision(), "changed": True}
     again = await asyncio.to_thread(type_in, beside, "migrate")
     assert again.exit_code == 0 and "up to date already" in again.stdout
-    assert [each.severity for each in database.judge(await database.look(blank))] == ["fine"]
+    assert [each.severity for each in database.diagnose(await database.collect_facts(blank))] == ["fine"]
 
 
 async def _blank_database(service: Service) -> str:

@@ -8,7 +8,7 @@ import anthropic
 import pytest
 from pydantic import BaseModel
 
-from providers.chat import Text
+from providers.canonical.chat import Text
 from tests.conformance.situations import ALL, ANTHROPIC, CHAT, HELLO, PARIS, RESPONSES, ROME, SITUATIONS, Situation
 from tests.stories.scripted import ScriptedEngine
 from tests.stories.service import Service

@@ -8,7 +8,7 @@ import pytest
 from openai import pydantic_function_tool
 from pydantic import BaseModel
 
-from providers.chat import Text
+from providers.canonical.chat import Text
 from tests.conformance.situations import ALL, ANTHROPIC, CHAT, HELLO, PARIS, QUERY, RESPONSES, ROME, SITUATIONS, Situation
 from tests.stories.scripted import ScriptedEngine
 from tests.stories.speaking_engines import MODELS, breaking, failing, speaking

@@ -15,14 +15,14 @@ import pytest
 import redis.asyncio
 
 from app.domain import Caller
-from app.gateway.conversations import Conversations
-from app.gateway.turns import Stored
-from app.record.spool import Spool
+from app.gateway.responses_state.conversations import ConversationStore
+from app.gateway.responses_state.history import ConversationTurn
+from app.recording.spool import Spool
 from app.settings import Settings
-from app.store.database import engine as database_engine
+from app.store.database import create_database_engine as database_engine
 from app.store.migrate import migrate
 from app.uuid7 import mint
-from providers.errors import Unavailable, UnknownResponse
+from providers.canonical.errors import Unavailable, UnknownResponse
 from tests.recorded import KEY, TEAM, record
 from tests.stories.looking import database_url
 from tests.stories.service import Service
@@ -37,7 +37,7 @@ class Place:
     """A gateway's memory of responses, and the spool beside it. `settings.database_url` may be of a server that is away."""
 
     settings: Settings
-    conversations: Conversations
+    conversations: ConversationStore
     spool: Spool
 
     def record(self, ask: Any, response: Any, **changes: Any) -> str:
@@ -48,12 +48,12 @@ class Place:
     async def keep(self, ask: Any, id: str | None = None, caller: Caller = ADA) -> str:
         """As the road keeps it, without a record. The response's id."""
         id = id or mint()
-        await self.conversations.keep(id, caller, json.dumps(ask).encode(), json.dumps(response(id)).encode())
+        await self.conversations.store_response(id, caller, json.dumps(ask).encode(), json.dumps(response(id)).encode())
         return f"resp_{id}"
 
     async def finds(self, id: str, caller: Caller = ADA) -> bool:
         try:
-            return bool(await self.conversations.find(id, caller))
+            return bool(await self.conversations.find_response(id, caller))
         except UnknownResponse:
             return False
 
@@ -67,7 +67,7 @@ def response(id: str, said: str = "Hello.") -> Any:
 @contextlib.asynccontextmanager
 async def opened(settings: Settings) -> AsyncGenerator[Place]:
     asking = database_engine(settings.database_url, pool_size=2)
-    conversations, spool = Conversations(settings, asking), Spool(settings.home / "spool", settings)
+    conversations, spool = ConversationStore(settings, asking), Spool(settings.home / "spool", settings)
     conversations.start()
     try:
         yield Place(settings, conversations, spool)
@@ -113,12 +113,12 @@ ASK = {"model": "m", "input": "Hi!"}
 async def test_what_was_kept_is_there_at_once_for_every_worker_without_postgres(settings: Settings):
     async with opened(without_postgres(settings)) as one, opened(without_postgres(settings)) as other:
         id = await one.keep(ASK)
-        stored = await other.conversations.find(id, ADA)
-        assert isinstance(stored, Stored) and json.loads(stored.response) == response(id.removeprefix("resp_"))
+        stored = await other.conversations.find_response(id, ADA)
+        assert isinstance(stored, ConversationTurn) and json.loads(stored.response) == response(id.removeprefix("resp_"))
         with pytest.raises(UnknownResponse):
-            await other.conversations.find(id, EVE)
+            await other.conversations.find_response(id, EVE)
         with pytest.raises(Unavailable):
-            await other.conversations.find(f"resp_{mint()}", ADA)
+            await other.conversations.find_response(f"resp_{mint()}", ADA)
 
 
 async def test_what_was_recorded_is_there_without_redis_and_when_redis_has_forgotten(settings: Settings):
@@ -126,14 +126,14 @@ async def test_what_was_recorded_is_there_without_redis_and_when_redis_has_forgo
         id = f"resp_{place.record(ASK, response(mint(), 'Recorded.'))}"
         await drain(settings)
         for each in (place, bare):
-            assert b"Recorded." in (await each.conversations.find(id, ADA)).response
+            assert b"Recorded." in (await each.conversations.find_response(id, ADA)).response
             assert not await each.finds(id, EVE)
 
 
 async def test_one_that_is_not_yet_recorded_is_waited_for(settings: Settings):
     async with opened(without_redis(settings)) as place:
         id = f"resp_{place.record(ASK, response(mint()))}"
-        looking = asyncio.create_task(place.conversations.find(id, ADA))
+        looking = asyncio.create_task(place.conversations.find_response(id, ADA))
         await asyncio.sleep(0.2)
         assert not looking.done()
         await drain(settings)
@@ -157,7 +157,7 @@ async def test_a_stream_is_read_back_from_what_passed(place: Place):
     streamed = b"".join(f"event: {frame['type']}\ndata: {json.dumps(frame)}\n\n".encode() for frame in frames)
     place.record(ASK, streamed, id=id, streamed=True)
     await drain(place.settings)
-    assert json.loads((await place.conversations.find(f"resp_{id}", ADA)).response) == response(id)
+    assert json.loads((await place.conversations.find_response(f"resp_{id}", ADA)).response) == response(id)
 
 
 @pytest.mark.parametrize(
@@ -172,10 +172,10 @@ async def test_what_is_no_stored_answer_is_unknown(place: Place, changes: dict[s
 async def test_a_team_whose_content_is_not_kept_is_told_so(place: Place):
     quiet = msgspec.structs.replace(ADA, content="redacted")
     id = place.record(ASK, response(mint()), content="redacted")
-    await place.conversations.keep(id, quiet, b"{}", b"{}")
+    await place.conversations.store_response(id, quiet, b"{}", b"{}")
     await drain(place.settings)
     with pytest.raises(UnknownResponse, match="recorded without its content"):
-        await place.conversations.find(f"resp_{id}", quiet)
+        await place.conversations.find_response(f"resp_{id}", quiet)
 
 
 async def test_one_that_was_deleted_is_unknown_to_every_worker_also_without_redis(settings: Settings):
@@ -184,15 +184,15 @@ async def test_one_that_was_deleted_is_unknown_to_every_worker_also_without_redi
         await place.keep(ASK, id)
         await drain(settings)
         with pytest.raises(UnknownResponse):
-            await place.conversations.delete(f"resp_{id}", EVE)
-        await place.conversations.delete(f"resp_{id}", ADA)
+            await place.conversations.delete_stored(f"resp_{id}", EVE)
+        await place.conversations.delete_stored(f"resp_{id}", ADA)
         for each in (place, other, bare):
             assert not await each.finds(f"resp_{id}")
         async with redis.asyncio.Redis.from_url(settings.redis_url) as forgetful:  # pyright: ignore[reportUnknownMemberType]
             assert await forgetful.delete(f"nx:r:{id}") == 1
         assert not await other.finds(f"resp_{id}")
         with pytest.raises(UnknownResponse):
-            await place.conversations.delete(f"resp_{id}", ADA)
+            await place.conversations.delete_stored(f"resp_{id}", ADA)
         assert len(await fetch(settings.database_url, "SELECT FROM inference_content WHERE id = $1 AND reply IS NOT NULL", id)) == 1
 
 
@@ -203,7 +203,7 @@ async def test_nothing_is_said_to_be_deleted_that_might_come_back(settings: Sett
         await place.keep(ASK, id)
         await drain(settings)
         with pytest.raises(Unavailable):
-            await torn.conversations.delete(f"resp_{id}", ADA)
+            await torn.conversations.delete_stored(f"resp_{id}", ADA)
         assert await place.finds(f"resp_{id}")
 
 
@@ -211,7 +211,7 @@ async def test_notes_of_deletions_go_with_what_they_are_about(settings: Settings
     async with opened(replace(settings, keep_content_days=30)) as place:
         old, id = "01900000-0000-7000-8000-000000000001", await place.keep(ASK)
         await fetch(settings.database_url, "INSERT INTO deleted_responses (id, team_id) VALUES ($1, $2)", old, TEAM)
-        await place.conversations.delete(id, ADA)
+        await place.conversations.delete_stored(id, ADA)
         rows = await fetch(settings.database_url, "SELECT id::text AS id FROM deleted_responses")
         ids = {row["id"] for row in rows}
         assert id.removeprefix("resp_") in ids and old not in ids
@@ -245,7 +245,7 @@ async def test_a_silent_redis_delays_one_answer_a_second_and_fails_none(silenced
 
 
 async def test_who_leaves_while_redis_is_silent_is_gone_at_once(silenced: Place):
-    looking = asyncio.create_task(silenced.conversations.find(f"resp_{mint()}", ADA))
+    looking = asyncio.create_task(silenced.conversations.find_response(f"resp_{mint()}", ADA))
     await asyncio.sleep(0.05)
     began = time.monotonic()
     looking.cancel()

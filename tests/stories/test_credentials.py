@@ -15,9 +15,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import main
-from app.local import secret_key, servers
 from app.settings import Settings
 from app.store import configuration, credentials
+from app.supervisor import secret_key, server_addresses
 from tests.stories import service as services
 from tests.stories.scripted import Asked, ScriptedEngine
 from tests.stories.service import Service
@@ -82,12 +82,12 @@ def host(engine: ScriptedEngine) -> Host:
 
 
 def database(service: Service) -> str:
-    return servers.found(Settings(home=service.home)).database_url
+    return server_addresses.resolve(Settings(home=service.home)).database_url
 
 
 async def put(service: Service, name: str, secret: str) -> None:
     """As `narthex credentials set`, without the time that a process takes to begin."""
-    vault = secret_key.vault(secret_key.found(Settings(home=service.home)))
+    vault = secret_key.open_vault(secret_key.resolve(Settings(home=service.home)))
     version = await credentials.set_credential(database(service), vault, name, secret)
     assert "have not" not in await configuration.wait_for_workers(database(service), version, 20)
 

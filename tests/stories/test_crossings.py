@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from openai.types.chat import ChatCompletionMessage
 
-from providers.chat import Reasoning, Text
+from providers.canonical.chat import Reasoning, Text
 from tests.conformance.hearing import sent_back
 from tests.conformance.situations import (
     ANTHROPIC,

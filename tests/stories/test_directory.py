@@ -104,23 +104,23 @@ async def test_a_configuration_with_everything_in_it_goes_round(database: str):
     await applied(database, START)
     told = await configuration.export(database)
     assert await applied(database, told, prune=True) == "Nothing to change."
-    assert configuration.read_file(told) == configuration.read_file(START)
+    assert configuration.parse_config_file(told) == configuration.parse_config_file(START)
 
 
 async def test_prune_removes_only_within_the_sections_that_the_file_has(database: str):
     await applied(database, START)
     await applied(database, '[models."b/c.d"]\ntargets = [{ provider = "q", model = "x" }]', prune=True)
-    now = configuration.read_file(await configuration.export(database))
+    now = configuration.parse_config_file(await configuration.export(database))
     assert now.models and now.providers and (set(now.models), set(now.providers)) == ({"b/c.d"}, {"p", "q"})
     await applied(database, "[models]", prune=True)
-    now = configuration.read_file(await configuration.export(database))
+    now = configuration.parse_config_file(await configuration.export(database))
     assert now.models is None and now.providers and set(now.providers) == {"p", "q"}
 
 
 async def test_without_prune_nothing_is_removed(database: str):
     await applied(database, START)
     await applied(database, '[providers.r]\nadapter = "openai"\n[models]')
-    now = configuration.read_file(await configuration.export(database))
+    now = configuration.parse_config_file(await configuration.export(database))
     assert now.models and now.providers and (set(now.models), set(now.providers)) == ({"a", "b/c.d"}, {"p", "q", "r"})
 
 
@@ -216,7 +216,7 @@ async def test_what_another_changed_while_the_question_was_asked_is_not_lost(dat
 
     with pytest.raises(BadConfiguration, match="by somebody else"):
         await configuration.apply(database, "[models]", prune=True, confirm=meanwhile, wait_s=0)
-    now = configuration.read_file(await configuration.export(database))
+    now = configuration.parse_config_file(await configuration.export(database))
     assert now.models and set(now.models) == {"a", "b/c.d", "theirs"}
 
 
@@ -227,7 +227,7 @@ async def test_applies_at_once_take_turns(database: str):
     said = [str(each) for each in done]
     assert all(each.startswith("Applied as version") or "by somebody else" in each for each in said)
     served = {number for number, each in enumerate(said) if each.startswith("Applied")}
-    now = configuration.read_file(await configuration.export(database))
+    now = configuration.parse_config_file(await configuration.export(database))
     assert served and now.models and set(now.models) - {"a", "b/c.d"} == {f"m{number}" for number in served}
 
 
@@ -294,27 +294,27 @@ async def test_a_callers_key_is_not_an_admins_and_the_other_way_round_it_is(serv
 
 async def test_a_key_revoked_while_it_is_looked_up_is_not_remembered(database: str, tmp_path: Path):
     key = await keys.create_key(database, "t")
-    hash = keys.hashed(key)
+    hash = keys.hash_key(key)
     index = KeyIndex(database, tmp_path, "w")
     looking = asyncio.create_task(index.find(key))
     await asyncio.sleep(0)
     await asyncio.sleep(0)  # it has asked, and cannot have heard yet
-    index.forget(hash)
-    assert await looking is not None and index.known(hash) is None
-    assert await index.find(key) == index.known(hash) is not None
+    index.invalidate(hash)
+    assert await looking is not None and index.get_cached(hash) is None
+    assert await index.find(key) == index.get_cached(hash) is not None
     await index.close()
 
 
 async def test_a_key_revoked_while_all_are_checked_does_not_come_back(database: str, tmp_path: Path):
     key = await keys.create_key(database, "t")
-    hash = keys.hashed(key)
+    hash = keys.hash_key(key)
     index = KeyIndex(database, tmp_path, "w")
     await index.find(key)
-    checking = asyncio.create_task(index.check_all())
+    checking = asyncio.create_task(index.revalidate_all())
     await asyncio.sleep(0)
-    index.forget(hash)
+    index.invalidate(hash)
     await checking
-    assert index.known(hash) is None
+    assert index.get_cached(hash) is None
     await index.close()
 
 

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from app.domain import Directory, ModelConfig, ProviderConfig, Target
-from app.local.doctor import engines, redis
-from app.local.doctor.finding import Finding
+from app.doctor import engines, redis
+from app.doctor.findings import Finding
+from app.domain import ModelConfig, ProviderConfig, Snapshot, Target
 from tests.stories.scripted import Asked, ScriptedEngine
 from tests.stories.valkey import Valkey, valkey, valkey_server
 
@@ -18,19 +18,19 @@ def severities(findings: list[Finding]) -> list[str]:
 
 async def test_a_valkey_that_would_forget_is_told(valkey: Valkey) -> None:
     client: Any = valkey.client
-    assert severities(redis.judge(await redis.look(valkey.url))) == ["fine"]
+    assert severities(redis.diagnose(await redis.collect_facts(valkey.url))) == ["fine"]
     client.config_set("maxmemory-policy", "allkeys-lru")
     client.config_set("maxmemory", "10mb")
     client.config_set("appendonly", "no")
     try:
-        facts = await redis.look(valkey.url)
-        assert (facts.name, facts.eviction, facts.most_bytes, facts.appends) == ("Valkey", "allkeys-lru", 10 * 1024 * 1024, False)
-        assert severities(redis.judge(facts)) == ["warning", "wrong"]
+        facts = await redis.collect_facts(valkey.url)
+        assert (facts.name, facts.eviction, facts.max_bytes, facts.appends) == ("Valkey", "allkeys-lru", 10 * 1024 * 1024, False)
+        assert severities(redis.diagnose(facts)) == ["warning", "wrong"]
         client.execute_command("ACL", "SETUSER", "poor", "on", "nopass", "~*", "+@all", "-@scripting")
-        poor = await redis.look(valkey.url.replace("unix://", "unix://poor:any@"))
+        poor = await redis.collect_facts(valkey.url.replace("unix://", "unix://poor:any@"))
         assert poor.fault is None and not poor.runs_scripts
         client.replicaof("127.0.0.1", 9)
-        assert (await redis.look(valkey.url)).is_replica
+        assert (await redis.collect_facts(valkey.url)).is_replica
     finally:
         client.replicaof("NO", "ONE")
         client.execute_command("ACL", "DELUSER", "poor")
@@ -40,8 +40,8 @@ async def test_a_valkey_that_would_forget_is_told(valkey: Valkey) -> None:
 
 async def test_a_redis_that_is_not_there_is_told_and_not_waited_for() -> None:
     for url in ("redis://127.0.0.1:9", "unix:///nonexistent/socket", "http://127.0.0.1"):
-        facts = await redis.look(url)
-        assert facts.fault and severities(redis.judge(facts)) == ["wrong"]
+        facts = await redis.collect_facts(url)
+        assert facts.fault and severities(redis.diagnose(facts)) == ["wrong"]
 
 
 async def test_each_engine_is_asked_with_its_credential_for_what_it_has() -> None:
@@ -76,9 +76,9 @@ async def test_each_engine_is_asked_with_its_credential_for_what_it_has() -> Non
     }
     models_of = {name: ModelConfig((Target(provider, model),)) for name, (provider, model) in targets.items()}
     models_of |= {name: ModelConfig((Target("good", "here", lora=lora),)) for name, lora in {"adapted": "sql", "unloaded": "poems"}.items()}
-    directory = Directory(1, "hash", providers, models_of)
+    directory = Snapshot(1, "hash", providers, models_of)
     try:
-        facts = await engines.look(
+        facts = await engines.collect_facts(
             directory, {"ENGINE_KEY": " secret\n", "AWS_KEYS": '{"access_key_id": "AKIA1", "secret_access_key": "s"}'}
         )
     finally:
@@ -88,7 +88,7 @@ async def test_each_engine_is_asked_with_its_credential_for_what_it_has() -> Non
     assert all("authorization" not in asked.headers for asked in engine.got if asked.path == "/"), (
         "AWS is asked whether it answers, no more"
     )
-    told = {(each.severity, each.message.partition(" on ")[0].partition(":")[0]) for each in engines.judge(facts, directory)}
+    told = {(each.severity, each.message.partition(" on ")[0].partition(":")[0]) for each in engines.diagnose(facts, directory)}
     assert told == {
         ("wrong", "Provider unset"),  # once, for want of its credential
         ("wrong", "Provider bare"),

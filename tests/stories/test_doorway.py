@@ -8,10 +8,10 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from app.api.call import Call
-from app.api.doorway import DoorwayProtocol
-from app.api.wire import corked
-from providers.turn import Turn
+from app.api.http_call import HttpCall
+from app.api.http_protocol import http_protocol_class
+from app.api.inference_protocol import InferenceProtocol
+from providers.transport.write_batcher import WriteBatcher
 
 ASK = b"POST /ask HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi"
 IDLE_S = 0.3
@@ -27,19 +27,19 @@ class Doorway:
     def __init__(self) -> None:
         self.open = asyncio.Event()
         self.open.set()
-        self.made: list[DoorwayProtocol] = []
+        self.made: list[InferenceProtocol] = []
         self.most_waiting = 0
         self.port = 0
 
-    async def answer(self, call: Call) -> None:
+    async def answer(self, call: HttpCall) -> None:
         body = await call.read(1_000_000)
         if body == b"go":
-            await call.begin(200, b"", b"gone")
+            await call.begin_stream(200, b"", b"gone")
         await self.open.wait()
         self.most_waiting = max(self.most_waiting, *(len(each.pipeline) for each in self.made))
-        await (call.end(b"") if call.response_started else call.whole(200, b"", body))
+        await (call.end_stream(b"") if call.response_started else call.send_response(200, b"", body))
 
-    def connected(self, config: uvicorn.Config, protocol: type[DoorwayProtocol]) -> DoorwayProtocol:
+    def connected(self, config: uvicorn.Config, protocol: type[InferenceProtocol]) -> InferenceProtocol:
         self.made.append(protocol(config, ServerState(), {}))
         return self.made[-1]
 
@@ -47,8 +47,8 @@ class Doorway:
 @pytest.fixture
 async def doorway() -> AsyncGenerator[Doorway]:
     made = Doorway()
-    protocol = corked(Turn(), 5, {"/ask": lambda call: made.answer(call)})
-    assert issubclass(protocol, DoorwayProtocol)
+    protocol = http_protocol_class(WriteBatcher(), 5, {"/ask": lambda call: made.answer(call)})
+    assert issubclass(protocol, InferenceProtocol)
     config = uvicorn.Config(_no_app, ws="none", lifespan="off", log_config=None)
     config.load()
     config.timeout_keep_alive = IDLE_S  # pyright: ignore[reportAttributeAccessIssue]
@@ -120,8 +120,8 @@ async def test_a_body_in_many_small_pieces_takes_no_more_memory_than_in_one(door
 async def test_who_was_not_told_to_send_the_body_is_not_waited_for(doorway: Doorway):
     """A refusal in its place ends the connection: what comes next might be the body, or another request."""
 
-    async def refuse(call: Call) -> None:
-        await call.whole(401, b"", b"no")
+    async def refuse(call: HttpCall) -> None:
+        await call.send_response(401, b"", b"no")
 
     doorway.answer = refuse
     reader, writer = await asyncio.open_connection("127.0.0.1", doorway.port)

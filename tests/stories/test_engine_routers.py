@@ -53,9 +53,9 @@ async def ask(client: httpx.AsyncClient, model: str, **fields: Any) -> httpx.Res
 # Of ours: the status and the type that a caller is told, and whether another target is tried.
 MEANS: dict[str, tuple[int | None, str, bool]] = {
     "Overloaded": (None, "rate_limit_exceeded", True),
-    "Missing": (None, "not_found_error", True),
-    "Refused": (None, "invalid_request_error", False),
-    "Failed": (502, "backend_error", True),
+    "UpstreamNotFound": (None, "not_found_error", True),
+    "UpstreamRejected": (None, "invalid_request_error", False),
+    "UpstreamFailed": (502, "backend_error", True),
     "CredentialRefused": (502, "backend_error", True),
 }
 

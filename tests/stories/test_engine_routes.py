@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from app import uuid7
-from providers.routes.catalogue import PATHS
+from providers.engine_routes.catalogue import ROUTE_BY_PATH
 from tests.stories.scripted import Asked, ScriptedEngine
 from tests.stories.service import Service
 
@@ -48,11 +48,11 @@ def error_of(answer: httpx.Response) -> tuple[int, str, Any, str]:
     return answer.status_code, error["type"], error["param"], error["message"]
 
 
-@pytest.mark.parametrize("path", [path for path, route in PATHS.items() if route in SAYS])
+@pytest.mark.parametrize("path", [path for path, route in ROUTE_BY_PATH.items() if route in SAYS])
 async def test_each_path_reaches_the_engine_and_its_record_tells_what_was_used(
     service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, path: str
 ):
-    route = PATHS[path]
+    route = ROUTE_BY_PATH[path]
     tells(engine)
     episode = uuid7.mint()
     answer = await client.post(path, json={"model": "vllm", **SAYS[route], "episode_id": episode, "user": "u"})

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.operations import keep_counting
+from app.api.health import keep_metrics_current
 from app.telemetry import Telemetry
 from tests.stories.scripted import Asked, ScriptedEngine, chunk
 from tests.stories.service import Service
@@ -293,7 +293,7 @@ async def test_a_worker_without_a_file_left_goes_on_counting_what_has_ended():
         spool: Exhausted
 
     worker: Any = Worker(Telemetry(), Exhausted())
-    counting = asyncio.create_task(keep_counting(worker))
+    counting = asyncio.create_task(keep_metrics_current(worker))
     await asyncio.sleep(1.1)
     worker.telemetry.in_flight = 7
     await asyncio.sleep(1.1)

@@ -18,16 +18,16 @@ import redis.asyncio
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.domain import Caller, ContentPolicy, Outcome
-from app.gateway.claims import Claim
-from app.gateway.idempotency import Idempotency
-from app.local.place import erase
-from app.local.valkey import Valkey
-from app.record.spool import Spool
+from app.gateway.idempotency.claims import Claim
+from app.gateway.idempotency.idempotency import Idempotency
+from app.recording.spool import Spool
 from app.settings import Settings
-from app.store.answers import Answer
-from app.store.database import engine
+from app.store.database import create_database_engine
+from app.store.idempotent_responses import StoredResponse
+from app.supervisor.paths import erase_home
+from app.supervisor.valkey import Valkey
 from app.uuid7 import mint
-from providers.errors import Conflict, KeyReused, Malformed, NarthexError, Unavailable, Unsupported
+from providers.canonical.errors import Conflict, IdempotencyKeyReused, InvalidRequest, NarthexError, Unavailable, Unsupported
 from tests.recorded import KEY, TEAM, exchange
 from tests.stories.postgres import Postgres, fast_folder, postgres
 from tests.stories.writing import drain, fetch, until, writing
@@ -50,7 +50,7 @@ def serving() -> Generator[Valkey]:
         yield server
     finally:
         server.stop()
-        erase(home)
+        erase_home(home)
         shutil.rmtree(home, ignore_errors=True)
 
 
@@ -82,25 +82,25 @@ class Worker:
         headers = {**headers, b"x-narthex-idempotency": b"refuse"} if refuse else headers
         return await self.idempotency.begin(key, headers, caller, route, body, mint())
 
-    async def run(self, claim: Claim, said: bytes = SAID, ends: Outcome = "answered", content: ContentPolicy = "full") -> Answer:
+    async def run(self, claim: Claim, said: bytes = SAID, ends: Outcome = "answered", content: ContentPolicy = "full") -> StoredResponse:
         """Up to the record; then settle() is due."""
         self.ran.append(claim.inference_id)
-        entry = claim.over(self.spool.open(claim.inference_id, content))
+        entry = claim.capture(self.spool.open(claim.inference_id, content))
         for start in range(0, len(said), 1000):
-            entry.reply(said[start : start + 1000])
+            entry.append_response(said[start : start + 1000])
         await claim.confirm()
         made = exchange(id=claim.inference_id, outcome=ends, streamed=True, content=content, dropped=("user",))
         entry.close(made)
-        return Answer(made.id, made.episode_id, True, said, made.served_provider, made.served_model, ("user",))
+        return StoredResponse(made.id, made.episode_id, True, said, made.served_provider, made.served_model, ("user",))
 
-    async def ask(self, key: bytes, *, takes_s: float = 0.0, ends: Outcome = "answered", **more: Any) -> Answer | None:
+    async def ask(self, key: bytes, *, takes_s: float = 0.0, ends: Outcome = "answered", **more: Any) -> StoredResponse | None:
         """What a caller is told, in full; None: it failed."""
         begun = await self.begin(key, **more)
-        if isinstance(begun, Answer):
+        if isinstance(begun, StoredResponse):
             return begun
         await asyncio.sleep(takes_s)
         answer = await self.run(begun, ends=ends)
-        await begun.settle()
+        await begun.complete()
         return answer if ends == "answered" else None
 
 
@@ -130,7 +130,7 @@ async def hire(valkey: Valkey, database: str, tmp_path: Path) -> AsyncGenerator[
 
         async def hire(started: bool = True, **changes: Any) -> Worker:
             settings = replace(base, **{} if started else {"idempotency_lease_s": DEAD_LEASE_S}, **changes)
-            asking: AsyncEngine = engine(settings.database_url, pool_size=2)
+            asking: AsyncEngine = create_database_engine(settings.database_url, pool_size=2)
             stack.push_async_callback(asking.dispose)
             idempotency = Idempotency(settings, asking)
             stack.push_async_callback(idempotency.stop)
@@ -169,7 +169,7 @@ async def test_a_large_answer_comes_back_byte_for_byte(hire: Hire):
     claim = await worker.begin(b"k")
     assert isinstance(claim, Claim)
     answer = await worker.run(claim, said)
-    await claim.settle()
+    await claim.complete()
     assert await worker.ask(b"k") == answer and answer.body == said
 
 
@@ -177,7 +177,7 @@ async def test_another_body_under_the_same_key_is_refused(hire: Hire):
     worker = await hire()
     answer = await worker.ask(b"k", body=b'{"model": "a"}')
     assert answer is not None
-    with pytest.raises(KeyReused) as caught:
+    with pytest.raises(IdempotencyKeyReused) as caught:
         await worker.begin(b"k", b'{"model": "b"}')
     assert told(caught) == ("idempotency_key_reused", answer.inference_id)
     assert await worker.ask(b"k", body=b'{"model": "a"}') == answer
@@ -189,7 +189,7 @@ async def test_a_header_that_the_answer_may_depend_on_is_part_of_the_request(hir
     answer = await worker.ask(b"k", headers={header: b"one"})
     assert await worker.ask(b"k", headers={header: b"one", b"user-agent": b"another"}, refuse=True) == answer
     for other in ({}, {header: b"two"}):
-        with pytest.raises(KeyReused, match="other x-narthex headers"):
+        with pytest.raises(IdempotencyKeyReused, match="other x-narthex headers"):
             await worker.begin(b"k", headers=other)
 
 
@@ -214,10 +214,10 @@ async def test_a_thousand_who_wait_are_all_told(hire: Hire):
     assert isinstance(claim, Claim)
     waiting = [asyncio.create_task(worker.begin(b"k")) for _ in range(1000)]
     await asyncio.sleep(0.1)
-    with pytest.raises(KeyReused):
+    with pytest.raises(IdempotencyKeyReused):
         await asyncio.wait_for(worker.begin(b"k", b"another body"), 1)  # behind nobody
     answer = await worker.run(claim)
-    await claim.settle()
+    await claim.complete()
     assert all([await each == answer for each in waiting])
 
 
@@ -229,8 +229,8 @@ async def test_who_would_not_wait_is_told_at_once_whose_answer_is_under_way(hire
         await asyncio.wait_for(two.begin(b"k", refuse=True), 0.5)
     assert told(caught) == ("idempotency_in_flight", claim.inference_id)
     await one.run(claim)
-    await claim.settle()
-    assert isinstance(await two.begin(b"k", refuse=True), Answer)
+    await claim.complete()
+    assert isinstance(await two.begin(b"k", refuse=True), StoredResponse)
 
 
 @pytest.mark.parametrize("ends", ["failed", "hung_up", "cut"])
@@ -241,7 +241,7 @@ async def test_if_the_first_one_fails_one_who_waits_runs(hire: Hire, ends: Outco
     waiting = [asyncio.create_task(two.ask(b"k", takes_s=0.2)) for _ in range(4)]
     await asyncio.sleep(0.1)
     await one.run(claim, ends=ends)
-    await claim.settle()
+    await claim.complete()
     answers = await asyncio.wait_for(asyncio.gather(*waiting), 1.5)
     assert len(two.ran) == 1 and {answer.inference_id for answer in answers if answer} == set(two.ran)
 
@@ -250,7 +250,7 @@ async def test_a_request_that_is_refused_before_it_is_recorded_lets_go(hire: Hir
     worker = await hire()
     claim = await worker.begin(b"k")
     assert isinstance(claim, Claim)
-    await claim.settle()
+    await claim.complete()
     assert isinstance(await worker.begin(b"k", refuse=True), Claim)
 
 
@@ -259,15 +259,15 @@ async def test_an_answer_that_is_too_large_is_named_instead_of_run_again(hire: H
     claim = await worker.begin(b"k")
     assert isinstance(claim, Claim)
     await worker.run(claim, b"x" * 5001)
-    await claim.settle()
+    await claim.complete()
     with pytest.raises(Conflict) as caught:
         await worker.begin(b"k")
     assert told(caught) == ("idempotency_answer_not_kept", claim.inference_id)
     other = await worker.begin(b"fits")
     assert isinstance(other, Claim)
     await worker.run(other, b"x" * 5000)
-    await other.settle()
-    assert isinstance(await worker.begin(b"fits"), Answer)
+    await other.complete()
+    assert isinstance(await worker.begin(b"fits"), StoredResponse)
 
 
 async def test_a_key_is_forgotten_when_its_time_is_over(hire: Hire):
@@ -298,7 +298,7 @@ async def test_who_leaves_while_waiting_leaves_nothing_behind(hire: Hire):
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    await claim.settle()
+    await claim.complete()
     assert isinstance(await one.begin(b"k", refuse=True), Claim)
 
 
@@ -321,12 +321,12 @@ async def test_an_answer_is_stored_also_if_its_caller_leaves_just_then(hire: Hir
     claim = await worker.begin(b"k")
     assert isinstance(claim, Claim)
     answer = await worker.run(claim, random.Random(2).randbytes(500_000))
-    ending = asyncio.create_task(claim.settle())
+    ending = asyncio.create_task(claim.complete())
     await asyncio.sleep(0)
     ending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await ending
-    await claim.settle()
+    await claim.complete()
     assert await worker.ask(b"k") == answer
 
 
@@ -342,12 +342,12 @@ async def test_a_gateway_that_is_shut_down_sends_away_who_waits(hire: Hire):
 
 @pytest.mark.parametrize("key", [b"", b"x" * 256, b"caf\xc3\xa9", b"a\tb"])
 async def test_a_key_that_is_none_is_refused(hire: Hire, key: bytes):
-    with pytest.raises(Malformed):
+    with pytest.raises(InvalidRequest):
         await (await hire(started=False)).begin(key)
 
 
 async def test_an_unknown_behaviour_is_refused(hire: Hire):
-    with pytest.raises(Malformed, match="wait or refuse, not perhaps"):
+    with pytest.raises(InvalidRequest, match="wait or refuse, not perhaps"):
         await (await hire(started=False)).idempotency.begin(b"k", {b"x-narthex-idempotency": b"perhaps"}, ADA, "chat", b"{}", mint())
 
 
@@ -364,7 +364,7 @@ async def test_killed_before_the_record_the_retry_runs(hire: Hire):
     dead, alive = await hire(started=False), await hire()
     claim = await dead.begin(b"k")
     assert isinstance(claim, Claim)
-    claim.over(dead.spool.open(claim.inference_id, "full")).reply(SAID)
+    claim.capture(dead.spool.open(claim.inference_id, "full")).append_response(SAID)
     async with writing(alive.settings):
         answers = await asyncio.gather(*(alive.ask(b"k", takes_s=0.1) for _ in range(3)))
     assert len(alive.ran) == 1 and {answer.inference_id for answer in answers if answer} == set(alive.ran)
@@ -433,7 +433,7 @@ async def test_until_the_spool_is_written_nobody_says_that_nothing_was_recorded(
     assert told(caught) == ("idempotency_not_known_yet", claim.inference_id)
     await drain(alive.settings)
     retried = await alive.begin(b"k")
-    assert isinstance(retried, Answer) and retried.inference_id == answer.inference_id
+    assert isinstance(retried, StoredResponse) and retried.inference_id == answer.inference_id
 
 
 async def test_an_owner_that_was_only_stopped_may_not_count_its_answer_any_more(hire: Hire):
@@ -445,7 +445,7 @@ async def test_an_owner_that_was_only_stopped_may_not_count_its_answer_any_more(
         with pytest.raises(Conflict) as caught:
             await stopped.run(claim)
         assert told(caught) == ("idempotency_taken_over", claim.inference_id)
-        await claim.settle()
+        await claim.complete()
         assert await alive.ask(b"k") == answer
     assert await recorded_as(stopped, alive) == Counter(answered=1)
 
@@ -456,7 +456,7 @@ async def test_an_owner_that_was_stopped_and_not_missed_goes_on(hire: Hire):
     assert isinstance(claim, Claim)
     await asyncio.sleep(LEASE_S * 1.5)
     answer = await stopped.run(claim)
-    await claim.settle()
+    await claim.complete()
     assert await alive.ask(b"k") == answer
 
 
@@ -469,7 +469,7 @@ async def test_an_owner_is_given_time_to_say_that_it_lives(hire: Hire):
         with pytest.raises(Conflict):
             await alive.begin(b"k", refuse=True)
     answer = await stopped.run(claim)
-    await claim.settle()
+    await claim.complete()
     assert await alive.ask(b"k") == answer
 
 
@@ -484,7 +484,7 @@ async def test_redis_away_nothing_is_begun_and_what_was_begun_is_answered(hire: 
             await worker.begin(b"other")
         await asyncio.sleep(LEASE_S)  # until confirm() would ask
         answer = await worker.run(claim)
-        await claim.settle()
+        await claim.complete()
         own.start()
         assert await worker.ask(b"before") == stored
         async with writing(worker.settings):
@@ -503,7 +503,7 @@ async def test_an_answer_that_is_found_in_the_records_is_told_also_if_redis_cann
         own.stop()
         async with writing(alive.settings):
             retried = await finding
-    assert isinstance(retried, Answer) and retried.inference_id == answer.inference_id
+    assert isinstance(retried, StoredResponse) and retried.inference_id == answer.inference_id
 
 
 async def test_a_claim_outlives_a_loss_of_what_redis_knew(hire: Hire, valkey: Valkey):
@@ -515,7 +515,7 @@ async def test_a_claim_outlives_a_loss_of_what_redis_knew(hire: Hire, valkey: Va
     with pytest.raises(Conflict):
         await two.begin(b"k", refuse=True)
     answer = await one.run(claim)
-    await claim.settle()
+    await claim.complete()
     assert await two.ask(b"k") == answer
 
 

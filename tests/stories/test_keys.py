@@ -14,16 +14,16 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.auth import who_asks
+from app.api.authentication import authenticate
 from app.settings import Settings
 from app.store import keys, teams
-from app.store.database import connect, engine
+from app.store.database import connect, create_database_engine
 from app.store.key_index import KeyIndex
 from app.store.key_log import read_log
-from app.store.key_terms import BadKey, hashed
+from app.store.key_validation import InvalidKeyField, hash_key
 from app.store.keys import KeyChanges
-from app.store.live import Live
-from providers.errors import NoKey
+from app.store.snapshot_cache import SnapshotCache
+from providers.canonical.errors import CallerCredentialRequired
 from tests.stories.lines import lines_to
 from tests.stories.looking import connections, database_url
 from tests.stories.postgres import Postgres, database, postgres
@@ -42,10 +42,10 @@ async def admin(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
 
 
 @contextlib.asynccontextmanager
-async def worker(database: str, home: Path, name: str = "gateway-0") -> AsyncGenerator[Live]:
+async def worker(database: str, home: Path, name: str = "gateway-0") -> AsyncGenerator[SnapshotCache]:
     """What a worker knows, without the worker."""
-    opened = engine(database)
-    live = Live(Settings(home=home, database_url=database), opened, name)
+    opened = create_database_engine(database)
+    live = SnapshotCache(Settings(home=home, database_url=database), opened, name)
     await live.start()
     try:
         yield live
@@ -62,14 +62,14 @@ async def by_hand(database: str, *statements: str) -> None:
     await connection.close()
 
 
-async def met(live: Live, key: str) -> bytes:
-    assert await live.keys.find(key) is not None and live.keys.known(hashed(key)) is not None
-    return hashed(key)
+async def met(live: SnapshotCache, key: str) -> bytes:
+    assert await live.keys.find(key) is not None and live.keys.get_cached(hash_key(key)) is not None
+    return hash_key(key)
 
 
-async def is_forgotten(live: Live, hash: bytes, within_s: float = 2) -> None:
+async def is_forgotten(live: SnapshotCache, hash: bytes, within_s: float = 2) -> None:
     until = time.monotonic() + within_s
-    while live.keys.known(hash) is not None:
+    while live.keys.get_cached(hash) is not None:
         assert time.monotonic() < until, "the key is still known"
         await asyncio.sleep(0.01)
 
@@ -277,7 +277,7 @@ async def test_a_change_is_seen_at_once_when_it_is_told_and_within_two_seconds_w
             "UPDATE teams SET content = 'none' WHERE name = 'other'",
         )
         await asyncio.gather(is_forgotten(live, untold), is_forgotten(live, of_team))
-        assert live.keys.known(stays) is not None, "and nothing else is looked up again"
+        assert live.keys.get_cached(stays) is not None, "and nothing else is looked up again"
         caller = await live.keys.find(made[2])
         assert caller is not None and caller.content == "none" and await live.keys.find(made[1]) is None
         await by_hand(database, "DELETE FROM keys")
@@ -306,7 +306,7 @@ async def test_changes_while_a_worker_was_not_there_are_seen_when_it_is_back(dat
     await keys.revoke_key(database, gone)
     await keys.change_key(database, changed, KeyChanges(models=("m",)))
     async with worker(database, tmp_path) as live:
-        assert [live.keys.known(hashed(key)) is not None for key in (gone, changed, stays)] == [False, False, True]
+        assert [live.keys.get_cached(hash_key(key)) is not None for key in (gone, changed, stays)] == [False, False, True]
 
 
 async def test_a_database_that_was_set_back_is_believed(database: str, tmp_path: Path):
@@ -334,9 +334,9 @@ async def test_keys_end_by_the_clock_of_postgres(database: str, tmp_path: Path):
         await keys.create_key(database, "t", expires_at=datetime.now(UTC) + timedelta(minutes=minutes)) for minutes in (55, 65)
     ]
     async with worker(database, tmp_path) as live:
-        with pytest.raises(NoKey, match="expired"):
-            await who_asks(live, {b"x-api-key": ending.encode()}, "/v1/models", None, [])
-        assert (await who_asks(live, {b"x-api-key": lasting.encode()}, "/v1/models", None, [])).team == "t"
+        with pytest.raises(CallerCredentialRequired, match="expired"):
+            await authenticate(live, {b"x-api-key": ending.encode()}, "/v1/models", None, [])
+        assert (await authenticate(live, {b"x-api-key": lasting.encode()}, "/v1/models", None, [])).team == "t"
 
 
 async def test_without_postgres_known_keys_work_until_they_expire(postgres: Postgres, tmp_path: Path):
@@ -355,17 +355,17 @@ async def test_without_postgres_known_keys_work_until_they_expire(postgres: Post
         while live.connected or other.connected:
             assert time.monotonic() < until
             await asyncio.sleep(0.02)
-        known = live.keys.known(hashed(ending))
-        assert known is not None and known.expires_s == ends.timestamp() and live.keys.known(hashed(lasting)) is not None
+        known = live.keys.get_cached(hash_key(ending))
+        assert known is not None and known.expires_s == ends.timestamp() and live.keys.get_cached(hash_key(lasting)) is not None
         found = await asyncio.gather(*(other.keys.find(lasting) for _ in range(20)))
-        assert found == [live.keys.known(hashed(lasting))] * 20, "another worker of this machine has met it"
+        assert found == [live.keys.get_cached(hash_key(lasting))] * 20, "another worker of this machine has met it"
         with pytest.raises(Exception, match=r"not currently accepting|closed"):
             await live.keys.find(unmet)
         assert other.workers_alive == 2
         await by_hand(postgres.url, "ALTER DATABASE taken_away ALLOW_CONNECTIONS true")
         await keys.revoke_key(url, lasting)
-        await is_forgotten(live, hashed(lasting), within_s=3)
-        await is_forgotten(other, hashed(lasting), within_s=3)
+        await is_forgotten(live, hash_key(lasting), within_s=3)
+        await is_forgotten(other, hash_key(lasting), within_s=3)
 
 
 # --- what a worker remembers
@@ -409,7 +409,7 @@ async def test_a_flood_of_unknown_keys_neither_keeps_a_good_one_waiting_nor_fill
 
     tried, _ = await asyncio.gather(flood(), newcomers())
     assert tried > 1000 and max(waited) < 1 and len(index) == 3
-    assert len(index._unknown) <= 10_000 and not index._looking  # pyright: ignore[reportPrivateUsage]
+    assert len(index._unknown) <= 10_000 and not index._pending  # pyright: ignore[reportPrivateUsage]
     await index.close()
 
 
@@ -417,24 +417,24 @@ async def test_requests_with_one_new_key_share_one_question(database: str, tmp_p
     key = await keys.create_key(database, "t")
     index = KeyIndex(database, tmp_path, "w")
     found = await asyncio.gather(*(index.find(key) for _ in range(50)))
-    assert len({id(caller) for caller in found}) == 1 and found[0] is index.known(hashed(key))
+    assert len({id(caller) for caller in found}) == 1 and found[0] is index.get_cached(hash_key(key))
     await index.close()
 
 
 async def test_the_keys_used_least_recently_are_forgotten_first(database: str, tmp_path: Path):
     made = [await keys.create_key(database, "t") for _ in range(12)]
-    index = KeyIndex(database, tmp_path, "w", most=6)
+    index = KeyIndex(database, tmp_path, "w", max_keys=6)
     for key in made:
         await index.find(key)
-        assert index.known(hashed(made[0])) is not None, "it is used all the time"
+        assert index.get_cached(hash_key(made[0])) is not None, "it is used all the time"
         assert len(index) <= 7
     await index.close()
     kept = read_log(tmp_path / "keys-w.log").callers
     # Not known(), which would renew what it is asked for, and so forget others.
-    assert set(kept) == {hashed(key) for key in made if index._met.peek(hashed(key))}  # pyright: ignore[reportPrivateUsage]
+    assert set(kept) == {hash_key(key) for key in made if index._callers.peek(hash_key(key))}  # pyright: ignore[reportPrivateUsage]
     assert len(kept) == len(index) <= 7
-    again = KeyIndex(database, tmp_path, "w", most=6)
-    assert again.known(hashed(made[0])) is not None and again.known(hashed(made[-1])) is not None
+    again = KeyIndex(database, tmp_path, "w", max_keys=6)
+    assert again.get_cached(hash_key(made[0])) is not None and again.get_cached(hash_key(made[-1])) is not None
     await again.close()
 
 
@@ -451,7 +451,7 @@ async def test_a_new_key_may_do_what_the_old_one_may_and_no_longer(database: str
     assert before.expires_at == after.expires_at == ends.isoformat(), "an overlap prolongs nothing"
     assert (after.name, after.admin, after.models, after.routes, after.networks) == ("n", True, ["m*"], ["/v1/*"], ["10.0.0.0/8"])
     assert before.replaced_by == after.prefix == new.split("-")[1]
-    with pytest.raises(BadKey):
+    with pytest.raises(InvalidKeyField):
         await keys.rotate_key(database, new, overlap_s=-1)
 
 
@@ -462,7 +462,7 @@ async def test_a_change_leaves_what_it_does_not_name(database: str):
     (row,) = await keys.list_keys(database)
     assert (row.name, row.models, row.networks) == ("new", ["m"], None)
     assert await keys.revoke_key(database, key) and not await keys.change_key(database, key, KeyChanges(name="x"))
-    with pytest.raises(BadKey):
+    with pytest.raises(InvalidKeyField):
         await keys.change_key(database, key, KeyChanges(routes=["nowhere"]))
 
 

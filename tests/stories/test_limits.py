@@ -17,18 +17,18 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.domain import Caller, Directory, Limit
+from app.domain import Caller, Limit, Snapshot
 from app.gateway.limits.limits import Limits
-from app.gateway.limits.need import Need, Spent
-from app.gateway.limits.ticket import Ticket
+from app.gateway.limits.reservation import Reservation
+from app.gateway.limits.usage_amounts import ActualUsage, UsageEstimate
 from app.settings import Settings
 from app.store.counters.connection import Connection
-from app.store.counters.counters import Counters
-from app.store.database import connect, engine
-from app.store.usage import Used
+from app.store.counters.counters import RedisCounters
+from app.store.database import connect, create_database_engine
+from app.store.usage import UsedAmounts
 from app.telemetry import Telemetry
-from providers.errors import LimitReached, NeverFits, Unavailable
-from providers.turn import Turn
+from providers.canonical.errors import LimitExceeded, LimitUnsatisfiable, Unavailable
+from providers.transport.write_batcher import WriteBatcher
 from tests.stories.postgres import Postgres, postgres
 from tests.stories.valkey import Valkey, valkey, valkey_server
 
@@ -44,11 +44,11 @@ class Books:
     """A ledger that says what it is told to say."""
 
     def __init__(self) -> None:
-        self.spent = Used()
+        self.spent = UsedAmounts()
         self.away = False
         self.asked: list[Mapping[str, str]] = []
 
-    async def used(self, scope: Mapping[str, str], since: datetime) -> Used:
+    async def used(self, scope: Mapping[str, str], since: datetime) -> UsedAmounts:
         self.asked.append(scope)
         await asyncio.sleep(0.02)
         if self.away:
@@ -62,23 +62,25 @@ class Worker(Struct):
     books: Books
     database: AsyncEngine
 
-    async def take(self, *, caller: Caller = ADA, model: str = "m", tags: Mapping[str, str] = {}, need: Need | None = None) -> Ticket:
-        ticket = await self.limits.reserve(os.urandom(16).hex(), caller, model, tags, need or Need())
+    async def take(
+        self, *, caller: Caller = ADA, model: str = "m", tags: Mapping[str, str] = {}, need: UsageEstimate | None = None
+    ) -> Reservation:
+        ticket = await self.limits.reserve(os.urandom(16).hex(), caller, model, tags, need or UsageEstimate())
         assert ticket is not None
         return ticket
 
-    async def admitted(self, times: int, **how: Any) -> list[Ticket]:
+    async def admitted(self, times: int, **how: Any) -> list[Reservation]:
         """Those of so many requests at once that got a ticket; the others must have been told that a limit is reached."""
         done = await asyncio.gather(*(self.take(**how) for _ in range(times)), return_exceptions=True)
-        assert all(isinstance(each, Ticket | LimitReached) for each in done), done
-        return [each for each in done if isinstance(each, Ticket)]
+        assert all(isinstance(each, Reservation | LimitExceeded) for each in done), done
+        return [each for each in done if isinstance(each, Reservation)]
 
     async def left(self, rule: str, caller: Caller = ADA) -> float | None:
-        states = await self.limits.look(caller, "m", {})
+        states = await self.limits.rule_states(caller, "m", {})
         return next(state.remaining for state in states if state.rule == rule)
 
     def metric(self, line: str) -> float:
-        return next((float(each.split()[-1]) for each in self.telemetry.page().decode().splitlines() if each.startswith(line)), 0.0)
+        return next((float(each.split()[-1]) for each in self.telemetry.render().decode().splitlines() if each.startswith(line)), 0.0)
 
 
 Make = Callable[..., Awaitable[Worker]]
@@ -100,11 +102,11 @@ async def make(valkey: Valkey, one_database: str, monkeypatch: pytest.MonkeyPatc
     await store.close()
 
     async def make(*rules: Limit, url: str | None = None, alive: int = 1, database_url: str | None = None) -> Worker:
-        store = engine(database_url or one_database)
+        store = create_database_engine(database_url or one_database)
         telemetry, books = Telemetry(CollectorRegistry()), Books()
-        counters = Counters(url or valkey.url, 0.15, Turn())
+        counters = RedisCounters(url or valkey.url, 0.15, WriteBatcher())
         limits = Limits(Settings(limits_lease_s=LEASE_S), counters, store, books, telemetry, lambda: alive)
-        limits.swap(Directory(1, "", {}, {}, rules))
+        limits.apply_snapshot(Snapshot(1, "", {}, {}, rules))
         await limits.start()
         workers.append(Worker(limits, telemetry, books, store))
         return workers[-1]
@@ -136,20 +138,20 @@ async def lose_memory(valkey: Valkey, *workers: Worker) -> None:
 
 async def test_what_no_rule_is_about_needs_no_ticket(make: Make):
     worker = await make(Limit("bobs", {"key": BOB.prefix}, "requests", 1, "minute"))
-    assert await worker.limits.reserve("a", ADA, "m", {}, Need()) is None
+    assert await worker.limits.reserve("a", ADA, "m", {}, UsageEstimate()) is None
     assert (await worker.take(caller=BOB)).headers[0] == (b"x-ratelimit-limit-requests", b"1")
 
 
 async def test_workers_together_admit_exactly_the_amount(make: Make):
     rules = (Limit("keys", {"key": "each"}, "requests", 50, "minute"), Limit("tokens", {"team": "each"}, "tokens", 10_000, "hour"))
     workers = [await make(*rules) for _ in range(4)]
-    taken = await asyncio.gather(*(worker.admitted(50, need=Need(10, 10)) for worker in workers))
+    taken = await asyncio.gather(*(worker.admitted(50, need=UsageEstimate(10, 10)) for worker in workers))
     assert sum(map(len, taken)) == 50
     assert await workers[0].left("tokens") == 10_000 - 50 * 20  # the refused took nothing
     for worker, tickets in zip(workers, taken, strict=True):
         for ticket in tickets:
-            worker.limits.settle(ticket, Spent(7, 6))
-            worker.limits.settle(ticket, Spent(7, 6))
+            worker.limits.settle(ticket, ActualUsage(7, 6))
+            worker.limits.settle(ticket, ActualUsage(7, 6))
     for _ in range(100):
         if await workers[0].left("tokens") == 10_000 - 50 * 13:
             break
@@ -161,9 +163,9 @@ async def test_a_refusal_says_which_rule_what_is_left_and_when_to_come_back(make
     worker = await make(
         Limit("per second", {"key": "each"}, "input_tokens", 10, "second"), Limit("much", {"all": "each"}, "requests", 99, "day")
     )
-    await worker.take(need=Need(8, 1))
-    with pytest.raises(LimitReached) as refused:
-        await worker.take(need=Need(3, 1))
+    await worker.take(need=UsageEstimate(8, 1))
+    with pytest.raises(LimitExceeded) as refused:
+        await worker.take(need=UsageEstimate(3, 1))
     error = refused.value
     assert (error.status, error.code) == (429, "input_tokens_limit_reached") and error.retry_after_s is not None
     assert "'per second'" in error.message and "2 input tokens are left" in error.message
@@ -173,20 +175,20 @@ async def test_a_refusal_says_which_rule_what_is_left_and_when_to_come_back(make
     assert headers[b"x-ratelimit-remaining-input-tokens"] == b"2" and headers[b"x-ratelimit-remaining-tokens"] == b"2"
     assert headers[b"x-ratelimit-remaining-requests"] == b"98" and int(headers[b"retry-after-ms"]) == round(error.retry_after_s * 1000)
     await asyncio.sleep(error.retry_after_s)
-    assert (await worker.take(need=Need(3, 1))).headers
+    assert (await worker.take(need=UsageEstimate(3, 1))).headers
     assert worker.metric('narthex_limit_refusals_total{rule="per second"}') == 1
 
 
 async def test_what_can_never_pass_is_not_told_to_wait(make: Make):
     worker = await make(Limit("small", {"key": "each"}, "tokens", 10, "minute"), Limit("dear", {"team": "each"}, "cost_usd", 0.5, "month"))
-    with pytest.raises(NeverFits) as never:
-        await worker.take(need=Need(4, 7))
+    with pytest.raises(LimitUnsatisfiable) as never:
+        await worker.take(need=UsageEstimate(4, 7))
     assert (never.value.status, never.value.code, never.value.retry_after_s) == (400, "limit_exceeds_amount", None)
-    with pytest.raises(NeverFits) as unpriced:
-        await worker.take(need=Need(1, 1, None))
+    with pytest.raises(LimitUnsatisfiable) as unpriced:
+        await worker.take(need=UsageEstimate(1, 1, None))
     assert unpriced.value.code == "no_price" and "'m'" in unpriced.value.message
     assert await worker.left("dear") == 0.5
-    await worker.take(need=Need(1, 1, 123_456))
+    await worker.take(need=UsageEstimate(1, 1, 123_456))
     assert await worker.left("dear") == 0.376544
 
 
@@ -195,8 +197,8 @@ async def test_a_need_of_any_size_is_refused_and_never_counts_as_less_than_nothi
     worker = await make(
         Limit("tokens", {"key": "each"}, "tokens", 2**53, "hour"), Limit("tried", {"key": "each"}, "tokens", 9, "hour", dry_run=True)
     )
-    with pytest.raises(NeverFits):
-        await worker.take(need=Need(1, output_tokens, output_tokens))
+    with pytest.raises(LimitUnsatisfiable):
+        await worker.take(need=UsageEstimate(1, output_tokens, output_tokens))
     assert (await worker.left("tokens"), await worker.left("tried")) == (2**53, 9)
 
 
@@ -208,7 +210,7 @@ async def test_a_request_that_is_given_up_while_it_reserves_holds_nothing(make: 
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    await until(lambda: not worker.limits.on_their_way)
+    await until(lambda: not worker.limits.pending_count)
     assert await worker.left("one") == 1 and await worker.left("few") == 5
 
 
@@ -225,10 +227,10 @@ async def test_looking_and_trying_change_nothing(make: Make):
     worker = await make(Limit("few", {"key": "each"}, "requests", 2, "hour"), Limit("run", {"key": "each"}, "concurrency", 2))
     await worker.take()
     for _ in range(3):
-        preview = await worker.limits.preview(ADA, "m", {}, Need())
+        preview = await worker.limits.preview(ADA, "m", {}, UsageEstimate())
         assert preview.refused_by is None and [state.remaining for state in preview.rules] == [1, 1]
     await worker.take()
-    preview = await worker.limits.preview(ADA, "m", {}, Need())
+    preview = await worker.limits.preview(ADA, "m", {}, UsageEstimate())
     assert preview.refused_by == "few" and preview.retry_after_s is not None and 3600 < preview.retry_after_s <= 3825
     assert [state.wait_s is not None and state.wait_s > 0 for state in preview.rules] == [True, True]
 
@@ -236,7 +238,7 @@ async def test_looking_and_trying_change_nothing(make: Make):
 async def test_a_new_amount_keeps_the_count(make: Make):
     worker = await make(Limit("few", {"key": "each"}, "requests", 2, "hour"))
     assert len(await worker.admitted(5)) == 2
-    worker.limits.swap(Directory(2, "", {}, {}, (Limit("few", {"key": "each"}, "requests", 3, "hour"),)))
+    worker.limits.apply_snapshot(Snapshot(2, "", {}, {}, (Limit("few", {"key": "each"}, "requests", 3, "hour"),)))
     assert len(await worker.admitted(5)) == 1
 
 
@@ -244,24 +246,24 @@ async def test_a_fallback_takes_what_its_own_rules_ask_for(make: Make):
     each = Limit("each model", {"model": "each"}, "requests", 1, "hour")
     worker = await make(each, Limit("all", {"key": "each"}, "requests", 9, "hour"), Limit("d", {"model": "dear"}, "tokens", 10, "hour"))
     ticket = await worker.take(model="first")
-    again = await worker.limits.also(ticket, "a", ADA, "second", {}, Need())
+    again = await worker.limits.extend_reservation(ticket, "a", ADA, "second", {}, UsageEstimate())
     assert again is ticket and len(ticket.buckets) == 3
     other = await worker.take(model="third")
-    with pytest.raises(LimitReached):
-        await worker.limits.also(other, "b", ADA, "second", {}, Need())
+    with pytest.raises(LimitExceeded):
+        await worker.limits.extend_reservation(other, "b", ADA, "second", {}, UsageEstimate())
     assert len(other.buckets) == 2
     worker.limits.cancel(ticket)
-    with pytest.raises(NeverFits):
-        await worker.limits.also(other, "b", ADA, "dear", {}, Need(5, 6))
-    assert await worker.limits.also(other, "b", ADA, "dear", {}, Need(5, 5)) is other
-    assert await worker.limits.also(other, "b", ADA, "second", {}, Need()) is other
+    with pytest.raises(LimitUnsatisfiable):
+        await worker.limits.extend_reservation(other, "b", ADA, "dear", {}, UsageEstimate(5, 6))
+    assert await worker.limits.extend_reservation(other, "b", ADA, "dear", {}, UsageEstimate(5, 5)) is other
+    assert await worker.limits.extend_reservation(other, "b", ADA, "second", {}, UsageEstimate()) is other
 
 
 async def test_tags_have_rules_of_their_own(make: Make):
     worker = await make(
         Limit("tenants", {"tag:tenant": "each"}, "requests", 1, "hour"), Limit("acme", {"tag:tenant": "acme"}, "requests", 5, "hour")
     )
-    assert await worker.limits.reserve("a", ADA, "m", {"other": "x"}, Need()) is None
+    assert await worker.limits.reserve("a", ADA, "m", {"other": "x"}, UsageEstimate()) is None
     assert [len(await worker.admitted(3, tags={"tenant": tenant})) for tenant in ("acme", "a\0b", "")] == [1, 1, 1]
 
 
@@ -291,7 +293,7 @@ async def test_a_place_is_freed_before_the_answer_leaves_that_frees_it():
         def write(self, data: bytes | bytearray | memoryview) -> None:
             left.append(bytes(data))
 
-    turn, line = Turn(), Line()
+    turn, line = WriteBatcher(), Line()
     redis = Connection(turn, 1, lambda: None)
     redis.connection_made(line)
     turn.write(Line(), b"an answer")
@@ -311,7 +313,7 @@ async def test_concurrency_never_exceeds_its_cap(make: Make):
         for _ in range(40):
             try:
                 ticket = await worker.take(caller=caller)
-            except LimitReached as error:
+            except LimitExceeded as error:
                 assert error.code == "concurrency_limit_reached" and error.details and error.details["retry_after_is"] == "estimate"
                 await asyncio.sleep(0.002)
                 continue
@@ -319,11 +321,11 @@ async def test_concurrency_never_exceeds_its_cap(make: Make):
             most = max(most, running)
             await asyncio.sleep(0.004)
             running -= 1
-            worker.limits.settle(ticket, Spent())
+            worker.limits.settle(ticket, ActualUsage())
 
     await asyncio.gather(*(one(worker, caller) for worker in workers for caller in (ADA, BOB, ADA)))
     assert most == 3 and done > 40
-    await until(lambda: not any(worker.limits.on_their_way for worker in workers))
+    await until(lambda: not any(worker.limits.pending_count for worker in workers))
     assert await workers[0].left("three") == 3
 
 
@@ -332,13 +334,13 @@ async def test_concurrency_never_exceeds_its_cap(make: Make):
 
 async def test_what_was_settled_while_redis_was_away_is_settled_when_it_is_back(make: Make, valkey: Valkey):
     worker = await make(Limit("t", {"key": "each"}, "tokens", 1000, "hour"), Limit("c", {"key": "each"}, "concurrency", 5))
-    tickets = [await worker.take(need=Need(50, 50)) for _ in range(4)]
+    tickets = [await worker.take(need=UsageEstimate(50, 50)) for _ in range(4)]
     valkey.kill()
     for ticket in tickets:
-        worker.limits.settle(ticket, Spent(10, 5))
+        worker.limits.settle(ticket, ActualUsage(10, 5))
     await asyncio.sleep(0.1)
     await asyncio.to_thread(valkey.start)
-    await until(lambda: not worker.limits.on_their_way)
+    await until(lambda: not worker.limits.pending_count)
     assert await worker.left("t") == 1000 - 4 * 15 and await worker.left("c") == 5
 
 
@@ -347,19 +349,19 @@ async def test_without_redis_each_worker_enforces_its_share_and_redis_is_told_la
     worker = await make(*rules, alive=4)
     taken = await worker.admitted(4)
     valkey.kill()
-    await until(lambda: not worker.limits.up)
+    await until(lambda: not worker.limits.is_redis_up)
     local = await worker.admitted(20)
     # 36 were left when Redis was last asked, of which a fourth is this worker's; of places 7, of which it has 4.
     assert len(local) == 3 and all((b"x-narthex-limits", b"local") in ticket.headers for ticket in local)
     for ticket in (*taken, *local):
-        worker.limits.settle(ticket, Spent())
+        worker.limits.settle(ticket, ActualUsage())
     assert all((b"x-narthex-limits", b"local") in ticket.headers for ticket in local), "an answer's headers are written when it is settled"
     with pytest.raises(Unavailable, match="cannot be told at the moment"):
-        await worker.limits.look(ADA, None, {})
+        await worker.limits.rule_states(ADA, None, {})
     assert len(await worker.admitted(20)) == 6
     assert worker.metric("narthex_redis_away") == 1 and worker.metric("narthex_limits_local_total") == 9
     await asyncio.to_thread(valkey.start)
-    await until(lambda: worker.limits.up and not worker.limits.on_their_way)
+    await until(lambda: worker.limits.is_redis_up and not worker.limits.pending_count)
     assert await worker.left("r") == 40 - 4 - 9 and await worker.left("c") == 30 - 6
     assert worker.metric("narthex_redis_away") == 0
     assert len(await worker.admitted(40)) == 24
@@ -371,7 +373,7 @@ async def test_a_rule_that_will_not_do_without_redis_refuses_and_costs_microseco
     )
     await worker.take()
     valkey.kill()
-    await until(lambda: not worker.limits.up)
+    await until(lambda: not worker.limits.is_redis_up)
     began = time.perf_counter()
     for _ in range(200):
         with contextlib.suppress(Unavailable):
@@ -381,7 +383,7 @@ async def test_a_rule_that_will_not_do_without_redis_refuses_and_costs_microseco
         await worker.take()
     assert refused.value.code == "limits_unavailable" and refused.value.retry_after_s
     await asyncio.to_thread(valkey.start)
-    await until(lambda: worker.limits.up)
+    await until(lambda: worker.limits.is_redis_up)
     assert await worker.left("strict") == 8
 
 
@@ -393,12 +395,12 @@ async def test_a_redis_that_says_nothing_holds_nobody_up_and_counts_once(make: M
         began = time.monotonic()
         tickets = await worker.admitted(5)
         assert len(tickets) == 5 and time.monotonic() - began < 0.5
-        worker.limits.settle(tickets[0], Spent())
+        worker.limits.settle(tickets[0], ActualUsage())
         worker.limits.cancel(tickets[1])
         await asyncio.sleep(0.3)
     finally:
         os.kill(valkey.pid, signal.SIGCONT)
-    await until(lambda: worker.limits.up and not worker.limits.on_their_way)
+    await until(lambda: worker.limits.is_redis_up and not worker.limits.pending_count)
     assert await worker.left("r") == 40 - 1 - 4 and await worker.left("c") == 30 - 1 - 3
 
 
@@ -408,21 +410,21 @@ async def test_a_redis_that_is_full_counts_as_away_and_is_told_once_there_is_roo
     valkey.client.config_set("maxmemory", 100_000)
     try:
         assert len(await worker.admitted(20)) == 9
-        await until(lambda: not worker.limits.up)
+        await until(lambda: not worker.limits.is_redis_up)
     finally:
         valkey.client.config_set("maxmemory", 0)
-    await until(lambda: worker.limits.up and not worker.limits.on_their_way)
+    await until(lambda: worker.limits.is_redis_up and not worker.limits.pending_count)
     assert await worker.admitted(5) == []
 
 
 async def test_a_place_of_a_fallback_is_held_while_redis_is_away(make: Make, valkey: Valkey):
     worker = await make(Limit("one at a time", {"model": "dear"}, "concurrency", 1), Limit("all", {"key": "each"}, "requests", 9, "hour"))
     ticket = await worker.take()
-    assert await worker.limits.also(ticket, "a", ADA, "dear", {}, Need()) is ticket
+    assert await worker.limits.extend_reservation(ticket, "a", ADA, "dear", {}, UsageEstimate()) is ticket
     valkey.kill()
-    await until(lambda: not worker.limits.up)
+    await until(lambda: not worker.limits.is_redis_up)
     assert await worker.admitted(2, model="dear") == []
-    worker.limits.settle(ticket, Spent())
+    worker.limits.settle(ticket, ActualUsage())
     assert len(await worker.admitted(2, model="dear")) == 1
 
 
@@ -431,18 +433,18 @@ async def test_a_worker_starts_without_redis_and_finds_it_later(make: Make, valk
     worker = await make(Limit("r", {"key": "each"}, "requests", 4, "hour"))
     assert len(await worker.admitted(9)) == 4
     await asyncio.to_thread(valkey.start)
-    await until(lambda: worker.limits.up and not worker.limits.on_their_way)
+    await until(lambda: worker.limits.is_redis_up and not worker.limits.pending_count)
     assert len(await worker.admitted(9)) == 0
 
 
 async def test_scripts_that_the_server_has_lost_are_told_to_it_again(make: Make, valkey: Valkey):
     worker = await make(Limit("r", {"key": "each"}, "tokens", 40, "hour"))
-    ticket = await worker.take(need=Need(5, 5))
+    ticket = await worker.take(need=UsageEstimate(5, 5))
     valkey.client.script_flush()
-    worker.limits.settle(ticket, Spent(1, 1))
-    await until(lambda: not worker.limits.on_their_way)
+    worker.limits.settle(ticket, ActualUsage(1, 1))
+    await until(lambda: not worker.limits.pending_count)
     valkey.client.script_flush()
-    assert len(await worker.admitted(9, need=Need(10, 9))) == 2
+    assert len(await worker.admitted(9, need=UsageEstimate(10, 9))) == 2
 
 
 async def test_a_password_a_user_and_a_number_are_in_the_address(make: Make, valkey: Valkey):
@@ -452,7 +454,7 @@ async def test_a_password_a_user_and_a_number_are_in_the_address(make: Make, val
         worker = await make(rule, url=valkey.url.replace("unix://", "unix://narthex:s%3Acret@") + "?db=3")
         assert len(await worker.admitted(9)) == 4 and not valkey.client.keys("nx:l:*")
         stranger = await make(rule, url=valkey.url.replace("unix://", "unix://narthex:wrong@"), alive=2)
-        assert not stranger.limits.up and len(await stranger.admitted(9)) == 2
+        assert not stranger.limits.is_redis_up and len(await stranger.admitted(9)) == 2
     finally:
         valkey.client.execute_command("ACL", "DELUSER", "narthex")
 
@@ -476,9 +478,9 @@ async def test_an_address_may_ask_for_tls(make: Make, valkey: Valkey):
     async with await asyncio.start_server(relay, "127.0.0.1", 0, ssl=context) as server:
         port = server.sockets[0].getsockname()[1]
         worker = await make(rule, url=f"rediss://localhost:{port}?ssl_ca_certs={TLS / 'ca.pem'}")
-        assert worker.limits.up and len(await worker.admitted(9)) == 4
+        assert worker.limits.is_redis_up and len(await worker.admitted(9)) == 4
         stranger = await make(rule, url=f"rediss://localhost:{port}")  # whose authority it does not know
-        assert not stranger.limits.up
+        assert not stranger.limits.is_redis_up
         for each in (worker, stranger):
             await each.limits.stop()
 
@@ -491,36 +493,36 @@ async def test_a_new_installation_assumes_nothing_spent_and_a_loss_everything(ma
     worker, other = await make(*rules), await make(*rules)
     first, second = await asyncio.gather(worker.take(), other.take())
     await lose_memory(valkey, worker, other)
-    with pytest.raises(LimitReached) as refused:
+    with pytest.raises(LimitExceeded) as refused:
         await worker.take()
     assert refused.value.retry_after_s is not None and 0.5 < refused.value.retry_after_s <= 1.1
     await asyncio.sleep(refused.value.retry_after_s + 0.3)
     assert not await other.admitted(3)  # both places are held by those who ran all the while
-    worker.limits.settle(first, Spent())
-    await until(lambda: not worker.limits.on_their_way)
+    worker.limits.settle(first, ActualUsage())
+    await until(lambda: not worker.limits.pending_count)
     assert len(await other.admitted(3)) == 1
     assert not second.settled
 
 
 async def test_without_postgres_an_unknown_memory_counts_as_a_loss(make: Make, valkey: Valkey):
     worker = await make(Limit("s", {"key": "each"}, "requests", 4, "minute"), database_url="postgresql://127.0.0.1:9/nowhere")
-    with pytest.raises(LimitReached) as refused:
+    with pytest.raises(LimitExceeded) as refused:
         await worker.take()
     assert refused.value.retry_after_s is not None and refused.value.retry_after_s > 59
 
 
 async def test_what_runs_while_memory_is_lost_is_settled_exactly(make: Make, valkey: Valkey):
     worker = await make(Limit("s", {"key": "each"}, "tokens", 100, "second"), Limit("d", {"team": "each"}, "tokens", 1000, "day"))
-    kept, ended = await worker.take(need=Need(10, 10)), await worker.take(need=Need(10, 10))
+    kept, ended = await worker.take(need=UsageEstimate(10, 10)), await worker.take(need=UsageEstimate(10, 10))
     await lose_memory(valkey, worker)
-    worker.books.spent = Used(3, 100, 50, 0)
-    worker.limits.settle(ended, Spent(10, 15))
-    with pytest.raises(LimitReached):
-        await worker.take(need=Need(1, 1))
+    worker.books.spent = UsedAmounts(3, 100, 50, 0)
+    worker.limits.settle(ended, ActualUsage(10, 15))
+    with pytest.raises(LimitExceeded):
+        await worker.take(need=UsageEstimate(1, 1))
     await asyncio.sleep(LEASE_S + 0.01)
     assert await worker.left("d") == 1000 - 150 - 20
-    worker.limits.settle(kept, Spent(20, 5))
-    await until(lambda: not worker.limits.on_their_way)
+    worker.limits.settle(kept, ActualUsage(20, 5))
+    await until(lambda: not worker.limits.pending_count)
     assert await worker.left("d") == 1000 - 150 - 25
 
 
@@ -528,12 +530,12 @@ async def test_calendar_rules_begin_with_what_the_ledger_says(make: Make, valkey
     worker = await make(
         Limit("m", {"team": "each", "key": "each"}, "cost_usd", 1, "month"), Limit("d", {"key": "each"}, "requests", 10, "day")
     )
-    await worker.take(need=Need(1, 1, 100))
+    await worker.take(need=UsageEstimate(1, 1, 100))
     await lose_memory(valkey, worker)
-    worker.books.spent = Used(6, 0, 0, 400_000)
-    assert not await worker.admitted(1, need=Need(1, 1, 10))
+    worker.books.spent = UsedAmounts(6, 0, 0, 400_000)
+    assert not await worker.admitted(1, need=UsageEstimate(1, 1, 10))
     await asyncio.sleep(LEASE_S + 0.01)
-    assert len(await worker.admitted(20, need=Need(0, 0, 10))) == 3  # six are written down, and one is under way
+    assert len(await worker.admitted(20, need=UsageEstimate(0, 0, 10))) == 3  # six are written down, and one is under way
     assert await worker.left("m") == 0.59987
     assert len(worker.books.asked) == 2 and {"team": "research", "key": "0123456789ab"} in worker.books.asked
 
@@ -550,9 +552,9 @@ async def test_without_the_ledger_calendar_rules_do_as_in_an_outage(make: Make, 
     assert len(await worker.admitted(20, model="lax")) == 9  # one is under way
     with pytest.raises(Unavailable, match="'strict'"):
         await worker.take(model="strict")
-    worker.books.away, worker.books.spent = False, Used(3)
+    worker.books.away, worker.books.spent = False, UsedAmounts(3)
     assert len(await worker.admitted(20, model="strict")) == 7
-    with contextlib.suppress(LimitReached):
+    with contextlib.suppress(LimitExceeded):
         await worker.take(model="lax")
     assert len(await worker.admitted(20, model="lax")) == 0
 

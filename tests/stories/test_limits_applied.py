@@ -11,8 +11,9 @@ from app.domain import Limit, Price, TeamConfig
 from app.settings import Settings
 from app.store import configuration, keys
 from app.store.configuration import BadConfiguration
-from app.store.database import connect, engine
-from app.store.live import Live
+from app.store.database import connect, create_database_engine
+from app.store.snapshot_cache import SnapshotCache
+from app.store.snapshots import build_snapshot
 from tests.stories.postgres import Postgres, database, postgres
 
 __all__ = ["database", "postgres"]
@@ -93,13 +94,13 @@ async def settled(postgres: Postgres) -> str:
     return url
 
 
-async def now(database_url: str) -> configuration.File:
-    return configuration.read_file(await configuration.export(database_url))
+async def now(database_url: str) -> configuration.ConfigFile:
+    return configuration.parse_config_file(await configuration.export(database_url))
 
 
 async def test_limits_prices_and_teams_go_round(settled: str):
     told = await configuration.export(settled)
-    assert configuration.read_file(told) == configuration.read_file(START)
+    assert configuration.parse_config_file(told) == configuration.parse_config_file(START)
     assert await applied(settled, told, prune=True) == "Nothing to change."
     assert await applied(settled, START) == "Nothing to change."
 
@@ -145,7 +146,7 @@ async def test_with_prune_the_order_is_the_files(database: str):
     await applied(database, START)
     told = await now(database)
     assert told.limits
-    first, *rest = configuration.write_file(configuration.directory.assemble(0, {}, {}, told.limits[::-1]), {}).split("[[limits]]")
+    first, *rest = configuration.write_file(build_snapshot(0, {}, {}, told.limits[::-1]), {}).split("[[limits]]")
     await applied(database, "[[limits]]".join([first, *rest]), prune=True)
     turned = await now(database)
     assert turned.limits == told.limits[::-1]
@@ -216,24 +217,24 @@ async def test_a_key_that_a_limit_names_is_known_by_its_public_part(database: st
 async def test_every_worker_serves_limits_prices_and_a_teams_new_policy_once_apply_returns(database: str, tmp_path: Path):
     await applied(database, START)
     key = await keys.create_key(database, "legal")
-    opened = engine(database)
-    lives = [Live(Settings(home=tmp_path / name, database_url=database), opened, name) for name in ("w0", "w1")]
+    opened = create_database_engine(database)
+    lives = [SnapshotCache(Settings(home=tmp_path / name, database_url=database), opened, name) for name in ("w0", "w1")]
     for live in lives:
         await live.start()
         found = await live.keys.find(key)
-        assert found is not None and found.content == "none" and len(live.directory.limits) == 3
+        assert found is not None and found.content == "none" and len(live.snapshot.limits) == 3
     try:
         more = START.replace('"none"', '"redacted"').replace("amount = 600", "amount = 5")
         done = await configuration.apply(database, more, prune=False, confirm=lambda _: True, wait_s=10)
         assert "2 workers serve it" in done
-        assert [live.directory.limits[0].amount for live in lives] == [5, 5]
+        assert [live.snapshot.limits[0].amount for live in lives] == [5, 5]
         done = await configuration.apply(database, more.replace('"redacted"', '"full"'), prune=False, confirm=lambda _: True, wait_s=10)
         assert "2 workers serve it" in done
         until = time.monotonic() + 2
         while {caller and caller.content for live in lives for caller in [await live.keys.find(key)]} != {"full"}:
             assert time.monotonic() < until
             await asyncio.sleep(0.05)
-        assert lives[0].directory.prices[0] == Price("p", "x", 0.15, 0.6, 0.075, source="the provider's page, read in November")
+        assert lives[0].snapshot.prices[0] == Price("p", "x", 0.15, 0.6, 0.075, source="the provider's page, read in November")
     finally:
         for live in lives:
             await live.stop()

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.gateway.limits.rules import CALENDAR, LEASES, WINDOW
-from app.store.counters.commands import FORCE, LOOK, UNSEEDED_TOO, Amounts
-from app.store.counters.scripts import FORGOTTEN, NO, REFUSED, TAKEN, UNSEEDED, WRONG_TIME
+from app.store.counters.commands import ALLOW_UNSEEDED, FORCE, PREVIEW, Amounts
+from app.store.counters.scripts import FORGOTTEN, NOT_TAKEN, REFUSED, TAKEN, UNSEEDED, WRONG_TIME
 from tests.stories.counting import DAY_MS, LEASE_MS, START_MS, Bucket, Model, Scripted
 from tests.stories.valkey import Valkey, valkey, valkey_server
 
@@ -74,7 +74,7 @@ def follow(valkey: Valkey, row: list[Bucket], script: list[Any]) -> None:
                 assert real.settle(ticket, spent) == 0 and (spent[0] == 0 or real.contents() == after)
             case _:
                 pass
-        told = real.take("", NONE, LOOK)
+        told = real.take("", NONE, PREVIEW)
         lefts = [max(0, bucket.amount - model.used(index, real.now_ms)) for index, bucket in enumerate(row)]
         assert told[4::3] == lefts
 
@@ -184,7 +184,7 @@ def test_what_is_spent_after_midnight_is_the_new_days(valkey: Valkey):
     real.pass_ms(DAY_MS)
     real.settle("more", need(0, 12))
     real.settle("less", need(0, 1))
-    assert real.take("", need(), LOOK)[4] == 13
+    assert real.take("", need(), PREVIEW)[4] == 13
     assert real.take("b", need(0, 13))[0] == TAKEN
 
 
@@ -232,25 +232,25 @@ def test_a_cancelled_ticket_is_as_if_it_had_never_been_even_if_it_comes_later(va
     assert real.take("b", ONE)[0] == TAKEN
     real.settle("b", NONE)
     real.settle("late", NONE)
-    assert real.take("late", ONE) == [NO, START_MS]
+    assert real.take("late", ONE) == [NOT_TAKEN, START_MS]
     assert real.take("c", ONE)[0] == TAKEN
 
 
 def test_a_ticket_taken_twice_is_taken_once(valkey: Valkey):
     real = Scripted(valkey, [Bucket(WINDOW, "requests", 5, 60_000)])
     assert real.take("a", ONE)[0] == TAKEN
-    assert real.take("a", ONE)[0] == NO
+    assert real.take("a", ONE)[0] == NOT_TAKEN
     assert real.take("a", ONE, FORCE)[0] == TAKEN
-    assert real.take("", need(), LOOK)[4] == 4
+    assert real.take("", need(), PREVIEW)[4] == 4
 
 
 def test_what_a_fallback_takes_is_settled_with_the_rest(valkey: Valkey):
     real = Scripted(valkey, [Bucket(WINDOW, "tokens", 10, 60_000), Bucket(WINDOW, "tokens", 7, 60_000), Bucket(LEASES, "concurrency", 1)])
     assert real.take("a", need(0, 6), only=[0])[0] == TAKEN
     assert real.take("a", need(0, 6), only=[1, 2], base=1)[0] == TAKEN
-    assert real.take("", need(), LOOK)[4::3] == [4, 1, 0]
+    assert real.take("", need(), PREVIEW)[4::3] == [4, 1, 0]
     real.settle("a", need(0, 3))
-    assert real.take("", need(), LOOK)[4::3] == [7, 4, 1]
+    assert real.take("", need(), PREVIEW)[4::3] == [7, 4, 1]
 
 
 def test_no_memory_admits_nothing(valkey: Valkey):
@@ -300,9 +300,9 @@ def test_a_seed_of_another_memory_is_not_sown(valkey: Valkey):
     real = Scripted(valkey, [Bucket(CALENDAR, "requests", 5, DAY_MS)], born_ms=START_MS + 5)
     real.pass_ms(LEASE_MS + 10)
     assert real.seed(0, START_MS + 4, 3) == 0
-    assert real.take("a", ONE, UNSEEDED_TOO)[0] == TAKEN
+    assert real.take("a", ONE, ALLOW_UNSEEDED)[0] == TAKEN
     assert real.seed(0, START_MS + 5, 3) == 1
-    assert real.take("", need(), LOOK)[4] == 1
+    assert real.take("", need(), PREVIEW)[4] == 1
 
 
 def test_what_is_kept_does_not_outlive_its_use(valkey: Valkey):

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from app.gateway.media import Media
+from app.gateway.media.fetcher import MediaFetcher
 from app.settings import Networks, Settings
-from providers.chat import Inline
-from providers.errors import Malformed
+from providers.canonical.chat import Inline
+from providers.canonical.errors import InvalidRequest
 from tests.laws.hostile import Engine, Visit, always, engine, transport
 
 TLS = Path(__file__).parents[1] / "laws" / "tls"
@@ -44,21 +44,21 @@ class Hosts:
 @asynccontextmanager
 async def fetching(
     *, hosts: Hosts | None = None, tls: ssl.SSLContext | None = None, max_bytes: int = 100_000, timeout_s: float = 5.0, redirects: int = 3
-) -> AsyncGenerator[Media]:
+) -> AsyncGenerator[MediaFetcher]:
     """Loopback counts as public here: 127.0.0.1 alone."""
     settings = Settings(
         media_networks=Networks("127.0.0.1/32"), media_max_bytes=max_bytes, media_timeout_s=timeout_s, media_redirects=redirects
     )
     async with transport(tls=tls) as via:
-        media = Media(settings, via, (hosts or Hosts()).look_up)
+        media = MediaFetcher(settings, via, (hosts or Hosts()).look_up)
         try:
             yield media
         finally:
             await media.aclose()
 
 
-async def why_not(media: Media, *urls: str) -> str:
-    with pytest.raises(Malformed) as refused:
+async def why_not(media: MediaFetcher, *urls: str) -> str:
+    with pytest.raises(InvalidRequest) as refused:
         await media.fetch(urls)
     return refused.value.message.partition("cannot be fetched: ")[2]
 
@@ -206,7 +206,7 @@ async def test_a_name_server_that_does_not_answer_is_given_up_in_time() -> None:
         return ["127.0.0.1"]
 
     async with transport() as via:
-        media = Media(Settings(media_timeout_s=0.1), via, look_up)
+        media = MediaFetcher(Settings(media_timeout_s=0.1), via, look_up)
         assert await why_not(media, "http://images.example/a.png") == "it took longer than 0.1 seconds."
         await media.aclose()
 

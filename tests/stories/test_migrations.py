@@ -9,7 +9,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection
 from sqlalchemy.exc import ProgrammingError
 
-from app.store.database import connect, engine
+from app.store.database import connect, create_database_engine
 from app.store.migrate import migrate
 from app.store.tables import metadata
 from tests.stories.postgres import blank_database, database, postgres
@@ -23,7 +23,7 @@ def differences(connection: Connection) -> list[Any]:
 
 
 async def test_the_migrations_make_the_tables_that_the_code_knows(database: str) -> None:
-    opened = engine(database)
+    opened = create_database_engine(database)
     try:
         async with opened.connect() as connection:
             assert await connection.run_sync(differences) == []

@@ -15,9 +15,9 @@ from typing import Any
 import httpx
 import pytest
 
-from app.local.place import erase
 from app.store import keys
 from app.store.database import connect
+from app.supervisor.paths import erase_home
 from tests.stories import service as services
 from tests.stories.looking import connections, family, stopped
 from tests.stories.postgres import Postgres, fast_folder
@@ -70,7 +70,7 @@ async def fragile() -> AsyncGenerator[Fragile]:
     await engine.stop()
     await asyncio.to_thread(services.stop, service)
     server.stop()
-    erase(folder)
+    erase_home(folder)
 
 
 async def test_without_postgres_known_keys_chat_on_and_all_is_recorded_when_it_is_back(fragile: Fragile):

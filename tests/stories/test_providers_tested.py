@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import main
-from app.domain import Directory, ModelConfig, ProviderConfig, Target
-from app.local.trying.tried import Tried
-from app.local.trying.trying import try_provider
+from app.doctor.provider_check.check import check_provider
+from app.doctor.provider_check.result import CheckResult
+from app.domain import ModelConfig, ProviderConfig, Snapshot, Target
 from app.settings import ProxyUrl, Settings
-from app.store.directory import assemble
+from app.store.snapshots import build_snapshot
 from app.store.vault import Vault
 from tests.stories.scripted import Asked, ScriptedEngine
 from tests.stories.service import Service
@@ -32,18 +32,20 @@ async def host() -> AsyncGenerator[ScriptedEngine]:
     await engine.stop()
 
 
-def directory(adapter: str, address: str, *credentials: str, model: str = "m", **options: Any) -> Directory:
-    stored = {name: VAULT.seal(name, f"sk-{name}-secret") for name in ("one", "two")}
+def directory(adapter: str, address: str, *credentials: str, model: str = "m", **options: Any) -> Snapshot:
+    stored = {name: VAULT.encrypt(name, f"sk-{name}-secret") for name in ("one", "two")}
     providers = {"host": ProviderConfig(adapter, address, credentials or ("store:one",), options)}
     models = {"m": ModelConfig((Target("host", model),))} if model else {}
-    return assemble(1, providers, models, credentials=stored)
+    return build_snapshot(1, providers, models, credentials=stored)
 
 
-async def tried(host: ScriptedEngine, *credentials: str, adapter: str = "openai", model: str | None = None, **more: Any) -> list[Tried]:
+async def tried(
+    host: ScriptedEngine, *credentials: str, adapter: str = "openai", model: str | None = None, **more: Any
+) -> list[CheckResult]:
     said = directory(
         adapter, f"http://127.0.0.1:{host.port}/v1", *credentials, **{key: each for key, each in more.items() if key != "brought"}
     )
-    return await try_provider(said, "host", Settings(), VAULT, model=model, brought=more.get("brought"))
+    return await check_provider(said, "host", Settings(), VAULT, model=model, caller_credential=more.get("brought"))
 
 
 def telling(status: int, body: Any, more: str = "") -> Any:
@@ -57,26 +59,34 @@ async def test_what_works_tells_its_models_its_time_and_what_is_left(host: Scrip
     limits = "x-ratelimit-limit-requests: 60\r\nx-ratelimit-remaining-requests: 59\r\nx-request-id: req-1\r\n"
     host.told["/v1/models"] = telling(200, MODELS, limits)
     (found,) = await tried(host)
-    assert (found.outcome, found.asked, found.models, found.status, found.request_id) == ("works", "its models", ["m", "n"], 200, "req-1")
-    assert found.latency_ms is not None and [(each.resource, each.limit, each.remaining) for each in found.left] == [("requests", 60, 59)]
+    assert (found.outcome, found.requested, found.models, found.status, found.request_id) == (
+        "works",
+        "its models",
+        ["m", "n"],
+        200,
+        "req-1",
+    )
+    assert found.latency_ms is not None and [(each.resource, each.limit, each.remaining) for each in found.rate_limits] == [
+        ("requests", 60, 59)
+    ]
     assert host.got[0].headers["authorization"] == "Bearer sk-one-secret"
 
 
 async def test_a_model_is_asked_for_an_answer(host: ScriptedEngine):
     (found,) = await tried(host, model="n")
-    assert (found.outcome, found.asked) == ("works", "a short answer") and host.asked[0].body["model"] == "n" and not host.got
+    assert (found.outcome, found.requested) == ("works", "a short answer") and host.asked[0].body["model"] == "n" and not host.got
     (unlisted,) = await tried(host, adapter="together")
-    assert (unlisted.outcome, unlisted.asked) == ("works", "a short answer") and host.asked[1].body["model"] == "m"
+    assert (unlisted.outcome, unlisted.requested) == ("works", "a short answer") and host.asked[1].body["model"] == "m"
 
 
 async def test_a_model_is_asked_in_the_dialect_that_its_target_pins(host: ScriptedEngine):
     host.script = telling(200, {"object": "list", "data": [{"object": "embedding", "index": 0, "embedding": [0.5]}], "model": "m"})
     said = directory("openai", f"http://127.0.0.1:{host.port}/v1")
-    pinned = assemble(
+    pinned = build_snapshot(
         1, said.providers, {"m": ModelConfig((Target("host", "m", dialect="openai_embeddings"),))}, credentials=said.credentials
     )
-    (found,) = await try_provider(pinned, "host", Settings(), VAULT, model="m")
-    assert found.asked == "an embedding" and {asked.path for asked in (*host.asked, *host.got)} == {"/v1/embeddings"}
+    (found,) = await check_provider(pinned, "host", Settings(), VAULT, model="m")
+    assert found.requested == "an embedding" and {asked.path for asked in (*host.asked, *host.got)} == {"/v1/embeddings"}
 
 
 async def test_each_credential_is_tried(host: ScriptedEngine):
@@ -117,8 +127,8 @@ async def test_what_a_host_refuses_is_explained(host: ScriptedEngine, outcome: s
 async def test_what_no_credential_is_configured_for_and_wants_one_is_told(host: ScriptedEngine):
     host.told["/v1/models"] = telling(401, {"error": {"message": "Missing bearer authentication"}})
     said = directory("openai", f"http://127.0.0.1:{host.port}/v1")
-    bare = assemble(1, {"host": ProviderConfig("openai", f"http://127.0.0.1:{host.port}/v1")}, said.models)
-    (found,) = await try_provider(bare, "host", Settings(), VAULT)
+    bare = build_snapshot(1, {"host": ProviderConfig("openai", f"http://127.0.0.1:{host.port}/v1")}, said.models)
+    (found,) = await check_provider(bare, "host", Settings(), VAULT)
     assert (found.outcome, found.credential) == ("credential_missing", None)
 
 
@@ -136,9 +146,9 @@ async def test_a_proxy_that_says_no_or_is_not_there_is_told_as_such():
         writer.write(b"HTTP/1.1 403 Policy forbids\r\n\r\n")
         writer.close()
 
-    async def through(port: int) -> Tried:
+    async def through(port: int) -> CheckResult:
         settings = Settings(https_proxy=ProxyUrl(f"http://me:a-secret@127.0.0.1:{port}"))
-        (found,) = await try_provider(directory("openai", "https://host.example/v1"), "host", settings, VAULT)
+        (found,) = await check_provider(directory("openai", "https://host.example/v1"), "host", settings, VAULT)
         assert found.outcome == "proxy" and "HTTPS_PROXY" in (found.advice or "") and "a-secret" not in repr(found)
         return found
 
@@ -152,7 +162,7 @@ async def test_a_proxy_that_says_no_or_is_not_there_is_told_as_such():
 
 async def test_what_is_not_reached_is_told_by_its_cause():
     async def at(address: str) -> str:
-        (found,) = await try_provider(directory("openai", address), "host", Settings(), VAULT)
+        (found,) = await check_provider(directory("openai", address), "host", Settings(), VAULT)
         assert found.advice
         return found.outcome
 

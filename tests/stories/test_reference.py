@@ -14,8 +14,8 @@ import pytest
 import app.api
 from app.domain import Outcome
 from app.store.tables import inferences
-from providers import errors
-from providers.dialects.openai_chat.asks import Request
+from providers.canonical import errors
+from providers.dialects.openai_chat.request_schema import Request
 from tests.stories.service import Service
 
 TEXT = Path(app.api.__file__).with_name("reference.md").read_text("utf-8")
@@ -52,7 +52,9 @@ def test_every_kind_of_error_is_told_with_its_status():
     table = TEXT[TEXT.index("## Errors") : TEXT.index("## Records")]
     classes = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.NarthexError)]
     # A refusal's status is the engine's own; an AskError is always one of its kinds.
-    told = [(each.status, each.kind) for each in classes if each is not errors.AskError and not issubclass(each, errors.Refused)]
+    told = [
+        (each.status, each.kind) for each in classes if each is not errors.RequestError and not issubclass(each, errors.UpstreamRejected)
+    ]
     assert len(told) > 14 and [(status, kind) for status, kind in told if f"| {status} | `{kind}` |" not in table] == []
 
 

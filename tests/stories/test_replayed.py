@@ -17,10 +17,10 @@ import pytest
 import tomli_w
 from msgspec.structs import replace
 
-from providers.chat import ChatRequest
-from providers.dialect import Concessions
+from providers.canonical.chat import ChatRequest
+from providers.canonical.raw_json import Body
+from providers.dialect import DropPolicy
 from providers.dialects.catalogue import CHAT_DIALECTS
-from providers.wire import Body
 from tests.conformance.crossing import CALLERS
 from tests.conformance.expected import comparable, heard
 from tests.conformance.hearing import datas
@@ -118,12 +118,12 @@ def _provider(recording: Recording, reached: Reached, port: int, secrets: Path, 
 def asks(chat: ChatRequest, caller: str, model: str, *, streamed: bool) -> tuple[dict[str, Any], bool]:
     """What this caller asks, and whether it can say all of it."""
     dialect = CHAT_DIALECTS[caller]
-    conceded = Concessions(lambda _: True, dialect.words, caller)
+    conceded = DropPolicy(lambda _: True, dialect.field_names, caller)
     body = dialect.write_request(replace(chat, model=model), conceded)
     says_all = not conceded.dropped
-    if caller == ANTHROPIC and not body.said("max_tokens"):
+    if caller == ANTHROPIC and not body.has_value("max_tokens"):
         body["max_tokens"], says_all = 1000, False
-    dialect.prepare(body, streamed, tell_usage=True)
+    dialect.prepare_upstream_body(body, streamed, tell_usage=True)
     body["model"] = model
     return json.loads(Body(body).write()), says_all
 
@@ -144,7 +144,7 @@ async def test_a_recorded_chat(host: Host, recording: Recording, replay: Replay,
                 error = answer.json()["error"]
                 assert answer.status_code in (400, 422), answer.text
                 named = host.refused_here[recording.name]
-                named_to_caller = {named, CHAT_DIALECTS[caller].words.get(named, named)}
+                named_to_caller = {named, CHAT_DIALECTS[caller].field_names.get(named, named)}
                 assert not replay.engine.asked and named_to_caller & {error.get("param"), error["message"]}, error
                 told_in_full += 1
                 continue

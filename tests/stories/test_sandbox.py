@@ -37,7 +37,7 @@ def address() -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    code = f"from app.local.sandbox import serve; serve('127.0.0.1', {port})"
+    code = f"from app.sandbox import serve; serve('127.0.0.1', {port})"
     with subprocess.Popen([sys.executable, "-W", "error", "-c", code], stderr=subprocess.PIPE) as process:
         url = f"http://127.0.0.1:{port}"
         for _ in range(200):

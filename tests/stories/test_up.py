@@ -19,14 +19,14 @@ from typing import Any
 import httpx
 import pytest
 
-from app.local import leftovers, neighbours
-from app.local.asking import ask
-from app.local.place import erase
-from app.local.postgres import Postgres
-from app.local.trouble import Trouble
-from app.local.valkey import Valkey
-from app.store.configuration import read_file
+from app.store.configuration import parse_config_file
 from app.store.keys import list_keys
+from app.supervisor import local_engines, orphans
+from app.supervisor.database_query import query_database
+from app.supervisor.errors import OperatorError
+from app.supervisor.paths import erase_home
+from app.supervisor.postgres import Postgres
+from app.supervisor.valkey import Valkey
 
 PROCESSES = ("postgres", "valkey", "sandbox", "writer", "gateway-0", "gateway-1")
 NARTHEX = [sys.executable, "-P", "-m", "app.cli"]
@@ -101,15 +101,15 @@ def free_port() -> int:
 def remaining(home: Path) -> set[int]:
     """Processes that belong to this home."""
     data = (home / "data").resolve()
-    ours = leftovers.marked(f"NARTHEX_SUPERVISED={home}".encode())
-    return ours | leftovers.sitting_in(data / "postgres") | leftovers.sitting_in(data / "valkey")
+    ours = orphans.pids_with_variable(f"NARTHEX_SUPERVISED={home}".encode())
+    return ours | orphans.pids_with_working_folder(data / "postgres") | orphans.pids_with_working_folder(data / "valkey")
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "home"
     assert remaining(tmp_path / "home") == set()
-    erase(tmp_path / "home")
+    erase_home(tmp_path / "home")
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     finally:
         if up.process.poll() is None:
             up.end()
-        erase(home)
+        erase_home(home)
 
 
 def test_the_printed_examples_work_when_pasted(house: Up) -> None:
@@ -242,7 +242,7 @@ def test_nothing_is_embedded_where_servers_are_named(home: Path, tmp_path: Path)
     finally:
         postgres.stop()
         valkey.stop()
-        erase(elsewhere)
+        erase_home(elsewhere)
 
 
 def test_without_a_database_a_command_says_what_to_do(home: Path) -> None:
@@ -250,8 +250,8 @@ def test_without_a_database_a_command_says_what_to_do(home: Path) -> None:
     assert told.returncode == 1 and "narthex up" in told.stderr and "DATABASE_URL" in told.stderr
     away = narthex(clean_environment(home, 1) | {"DATABASE_URL": f"postgresql://nobody@127.0.0.1:{free_port()}/none"}, "keys", "list")
     assert away.returncode == 1 and "could not be used" in away.stderr and "Traceback" not in away.stderr
-    with pytest.raises(Trouble, match="DATABASE_URL must be"):
-        ask("mysql://somewhere", list_keys)
+    with pytest.raises(OperatorError, match="DATABASE_URL must be"):
+        query_database("mysql://somewhere", list_keys)
 
 
 def test_a_setting_that_cannot_be_is_named(home: Path) -> None:
@@ -265,10 +265,10 @@ def test_data_that_postgres_cannot_use_is_left_alone_with_a_sentence(home: Path)
     postgres.stop()
     data = (home / "data").resolve() / "postgres"
     (data / "global" / "pg_control").write_bytes(b"not a control file")
-    with pytest.raises(Trouble, match=r"could not start(.|\n)*pg_control(.|\n)*mv "):
+    with pytest.raises(OperatorError, match=r"could not start(.|\n)*pg_control(.|\n)*mv "):
         Postgres(home).start()
     (data / "PG_VERSION").write_text("12\n")
-    with pytest.raises(Trouble, match=r"made by PostgreSQL 12.*\n?.*pg_dump"):
+    with pytest.raises(OperatorError, match=r"made by PostgreSQL 12.*\n?.*pg_dump"):
         Postgres(home).start()
     (data / "PG_VERSION").unlink()
     told = narthex(clean_environment(home, free_port()), "up")
@@ -316,13 +316,13 @@ def test_an_engine_on_its_usual_port_is_offered_with_what_to_paste() -> None:
         port = server.server_port
         usual = [port, 9]
         try:
-            offered = neighbours.offers(usual, besides=(), known=())
-            assert neighbours.offers(usual, besides={port}, known=()) == []
-            assert neighbours.offers(usual, besides=(), known={("localhost", port)}) == []
+            offered = local_engines.find_engines(usual, own_ports=(), configured=())
+            assert local_engines.find_engines(usual, own_ports={port}, configured=()) == []
+            assert local_engines.find_engines(usual, own_ports=(), configured={("localhost", port)}) == []
         finally:
             server.shutdown()
             answering.join()
     assert len(offered) == 1 and offered[0].startswith(f"Ollama answers on http://127.0.0.1:{port}.")
-    file = read_file(offered[0].partition("<<'END'\n")[2].removesuffix("END\n"))
+    file = parse_config_file(offered[0].partition("<<'END'\n")[2].removesuffix("END\n"))
     assert file.providers and file.providers["ollama"].base_url == f"http://127.0.0.1:{port}"
     assert file.models and file.models['llama"3:1b'].targets[0].provider == "ollama"

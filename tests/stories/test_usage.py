@@ -18,19 +18,19 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app import uuid7
 from app.api import usage as usage_api
-from app.api.errors import HANDLERS
+from app.api.exception_handlers import HANDLERS
 from app.domain import Caller
-from app.record.growing import Growing
-from app.record.segment import EXCHANGE, PART_OF_REPLY, pack_exchange, pack_part
-from app.record.spool import Spool
-from app.record.written import spool_written
+from app.recording.open_segment import OpenSegment
+from app.recording.segment_format import EXCHANGE, PART_OF_RESPONSE, pack_exchange, pack_part
+from app.recording.spool import Spool
+from app.recording.spool_progress import wait_until_stored
 from app.settings import Settings
 from app.store import keys, usage
-from app.store.database import connect, engine
-from app.store.live import Live
+from app.store.database import connect, create_database_engine
 from app.store.migrate import alembic_config, migrate
-from app.store.usage import Used
-from providers.chat import Usage
+from app.store.snapshot_cache import SnapshotCache
+from app.store.usage import UsedAmounts
+from providers.canonical.chat import Usage
 from tests.recorded import TEAM, exchange, record
 from tests.stories.postgres import Postgres, blank_database, database, postgres
 from tests.stories.writing import drain, fetch, until, writing
@@ -47,8 +47,8 @@ class Books:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.database: AsyncEngine = engine(settings.database_url)
-        self.live = Live(settings, self.database, "gateway-0")
+        self.database: AsyncEngine = create_database_engine(settings.database_url)
+        self.live = SnapshotCache(settings, self.database, "gateway-0")
         self.keys: dict[str, str] = {}
         self.callers: dict[str, Caller] = {}
 
@@ -69,9 +69,9 @@ class Books:
     def public(self, key: str) -> str:
         return "-".join(self.keys[key].split("-")[:2])
 
-    async def ask(self, scope: dict[str, str], since: datetime.datetime) -> Used:
+    async def ask(self, scope: dict[str, str], since: datetime.datetime) -> UsedAmounts:
         async with self.database.connect() as connection:
-            return await usage.used(connection, scope, since)
+            return await usage.read_used(connection, scope, since)
 
     async def get(self, key: str | None, path: str = "/v1/usage", **params: str) -> httpx.Response:
         """Over the routes as the service has them."""
@@ -106,26 +106,26 @@ async def books(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) ->
 
 async def test_what_a_key_a_team_a_model_and_all_have_used(books: Books):
     one, two, three = (books.public(name) for name in ("one", "two", "three"))
-    assert await books.ask({"key": one}, DAY) == Used(3, 200, 24, 1_750_000)
-    assert await books.ask({"key": two}, DAY) == Used(1, 100, 12, 0)
-    assert await books.ask({"team": "blue"}, DAY) == Used(4, 300, 36, 1_750_000)
-    assert await books.ask({"team": "blue", "model": "b"}, DAY) == Used(1, 100, 12, 250_000)
-    assert await books.ask({"key": three, "team": "blue"}, DAY) == Used()
-    assert await books.ask({"model": "a"}, DAY) == Used(4, 300, 36, 1_500_007)
-    assert await books.ask({"all": "each"}, DAY) == Used(5, 400, 48, 1_750_007)
-    assert await books.ask({"team": "nobody"}, DAY) == Used()
+    assert await books.ask({"key": one}, DAY) == UsedAmounts(3, 200, 24, 1_750_000)
+    assert await books.ask({"key": two}, DAY) == UsedAmounts(1, 100, 12, 0)
+    assert await books.ask({"team": "blue"}, DAY) == UsedAmounts(4, 300, 36, 1_750_000)
+    assert await books.ask({"team": "blue", "model": "b"}, DAY) == UsedAmounts(1, 100, 12, 250_000)
+    assert await books.ask({"key": three, "team": "blue"}, DAY) == UsedAmounts()
+    assert await books.ask({"model": "a"}, DAY) == UsedAmounts(4, 300, 36, 1_500_007)
+    assert await books.ask({"all": "each"}, DAY) == UsedAmounts(5, 400, 48, 1_750_007)
+    assert await books.ask({"team": "nobody"}, DAY) == UsedAmounts()
 
 
 async def test_a_model_has_used_what_was_asked_of_it_by_any_of_its_names(books: Books):
-    assert await books.ask({"model": "a", "key": books.public("two")}, DAY) == Used(1, 100, 12, 0)
-    assert await books.ask({"model": "a", "key": books.public("two"), "tag:tenant": "x"}, DAY) == Used(1, 100, 12, 0)
+    assert await books.ask({"model": "a", "key": books.public("two")}, DAY) == UsedAmounts(1, 100, 12, 0)
+    assert await books.ask({"model": "a", "key": books.public("two"), "tag:tenant": "x"}, DAY) == UsedAmounts(1, 100, 12, 0)
 
 
 async def test_what_a_tag_has_used(books: Books):
-    assert await books.ask({"tag:tenant": "x"}, DAY) == Used(2, 200, 24, 250_000)
-    assert await books.ask({"tag:tenant": "x", "key": books.public("two")}, DAY) == Used(1, 100, 12, 0)
-    assert await books.ask({"tag:tenant": "x"}, DAY + HOUR) == Used(1, 100, 12, 0)
-    assert await books.ask({"tag:other": "x"}, DAY) == Used()
+    assert await books.ask({"tag:tenant": "x"}, DAY) == UsedAmounts(2, 200, 24, 250_000)
+    assert await books.ask({"tag:tenant": "x", "key": books.public("two")}, DAY) == UsedAmounts(1, 100, 12, 0)
+    assert await books.ask({"tag:tenant": "x"}, DAY + HOUR) == UsedAmounts(1, 100, 12, 0)
+    assert await books.ask({"tag:other": "x"}, DAY) == UsedAmounts()
 
 
 async def test_since_is_exact_also_within_an_hour(books: Books):
@@ -264,7 +264,7 @@ async def test_nobody_sees_usage_without_a_key(books: Books):
 
 
 async def test_what_was_recorded_before_is_summed_up_by_the_migration(blank_database: str, tmp_path: Path):
-    opened = engine(blank_database)
+    opened = create_database_engine(blank_database)
     async with opened.connect() as connection:
         await connection.run_sync(lambda given: upgrade(given, "0003"))
         await connection.commit()
@@ -282,16 +282,16 @@ async def test_what_was_recorded_before_is_summed_up_by_the_migration(blank_data
     )
     await before.close()
     await migrate(blank_database)
-    opened = engine(blank_database)
+    opened = create_database_engine(blank_database)
     async with opened.connect() as connection:
-        told = await usage.list_usage(connection, usage.Asked(None, TEAM, DAY, DAY + 24 * HOUR, ("hour",)), 100)
+        told = await usage.list_usage(connection, usage.UsageQuery(None, TEAM, DAY, DAY + 24 * HOUR, ("hour",)), 100)
         assert [
             (row["hour"], row["requests"], row["failed"], row["input_tokens"], row["charged_output"], row["unpriced"]) for row in told
         ] == [
             (DAY, 2, 1, 5, 4, 2),
             (DAY + HOUR, 1, 0, 7, 2, 1),
         ]
-        assert await usage.used(connection, {"all": "each"}, DAY + HOUR / 2) == Used(2, 7, 4, 0)
+        assert await usage.read_used(connection, {"all": "each"}, DAY + HOUR / 2) == UsedAmounts(2, 7, 4, 0)
     await opened.dispose()
     # A writer of before, which keeps no sums, does not find its positions, so stores nothing that would be missing in them.
     with pytest.raises(asyncpg.UndefinedColumnError):
@@ -314,16 +314,16 @@ async def settings(database: str, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 async def opened(settings: Settings) -> AsyncGenerator[AsyncEngine]:
-    made = engine(settings.database_url)
+    made = create_database_engine(settings.database_url)
     yield made
     await made.dispose()
 
 
 async def test_an_empty_spool_is_written(settings: Settings, opened: AsyncEngine):
     (settings.home / "spool").mkdir()
-    assert await spool_written(settings.home / "spool", opened, patience_s=0)
+    assert await wait_until_stored(settings.home / "spool", opened, timeout_s=0)
     spool = Spool(settings.home / "spool", settings)
-    assert await spool_written(settings.home / "spool", opened, patience_s=0)
+    assert await wait_until_stored(settings.home / "spool", opened, timeout_s=0)
     spool.close()
 
 
@@ -332,18 +332,18 @@ async def test_what_has_ended_is_waited_for_and_what_is_under_way_is_not(setting
     spool = Spool(folder, settings)
     record(spool, b"ask", b"reply")
     began = time.monotonic()
-    assert not await spool_written(folder, opened, patience_s=0.2)
+    assert not await wait_until_stored(folder, opened, timeout_s=0.2)
     assert 0.2 <= time.monotonic() - began < 2
     long = exchange()
     entry = spool.open(long.id, "full")
     async with writing(settings):
-        assert await spool_written(folder, opened, patience_s=10)
-        entry.reply(b"x" * 200_000)  # spilled, so its parts are in the segment
-        assert await spool_written(folder, opened, patience_s=0)
+        assert await wait_until_stored(folder, opened, timeout_s=10)
+        entry.append_response(b"x" * 200_000)  # spilled, so its parts are in the segment
+        assert await wait_until_stored(folder, opened, timeout_s=0)
         entry.close(long)
-        assert await spool_written(folder, opened, patience_s=10)
+        assert await wait_until_stored(folder, opened, timeout_s=10)
         async with opened.connect() as connection:
-            assert (await usage.used(connection, {"all": "each"}, DAY)).requests == 2
+            assert (await usage.read_used(connection, {"all": "each"}, DAY)).requests == 2
     spool.close()
 
 
@@ -352,7 +352,7 @@ async def test_a_segment_that_is_finished_and_gone_is_written(settings: Settings
     spool = Spool(folder, settings)
     record(spool, b"ask", b"reply")
     spool.close()
-    waiting = asyncio.create_task(spool_written(folder, opened, patience_s=10))
+    waiting = asyncio.create_task(wait_until_stored(folder, opened, timeout_s=10))
     await asyncio.sleep(0.1)
     assert not waiting.done()
     await drain(settings)
@@ -361,27 +361,27 @@ async def test_a_segment_that_is_finished_and_gone_is_written(settings: Settings
 
 async def test_a_reserve_counts_by_what_is_in_it(settings: Settings, opened: AsyncEngine):
     (settings.home / "spool").mkdir()
-    reserve = Growing(settings.home / "spool", 50_000)
-    assert await spool_written(settings.home / "spool", opened, patience_s=0)
-    reserve.append(PART_OF_REPLY, 0, pack_part(b"\1" * 16, 0) + b"half an answer")
-    assert await spool_written(settings.home / "spool", opened, patience_s=0)
+    reserve = OpenSegment(settings.home / "spool", 50_000)
+    assert await wait_until_stored(settings.home / "spool", opened, timeout_s=0)
+    reserve.append(PART_OF_RESPONSE, 0, pack_part(b"\1" * 16, 0) + b"half an answer")
+    assert await wait_until_stored(settings.home / "spool", opened, timeout_s=0)
     meta = msgspec.msgpack.encode(exchange())
     reserve.append(EXCHANGE, 0, pack_exchange(len(meta), 0, 0) + meta)
-    assert not await spool_written(settings.home / "spool", opened, patience_s=0)
+    assert not await wait_until_stored(settings.home / "spool", opened, timeout_s=0)
     async with writing(settings):
-        assert await spool_written(settings.home / "spool", opened, patience_s=10)
+        assert await wait_until_stored(settings.home / "spool", opened, timeout_s=10)
     reserve.retire()
 
 
 async def test_half_a_record_is_not_taken_for_written(settings: Settings, opened: AsyncEngine):
     (settings.home / "spool").mkdir()
-    segment = Growing(settings.home / "spool")
+    segment = OpenSegment(settings.home / "spool")
     meta = msgspec.msgpack.encode(exchange())
     segment.append(EXCHANGE, 0, pack_exchange(len(meta), 0, 0) + meta)
     with segment.path.open("r+b") as file:
         file.truncate(segment.size - 5)
-    assert not await spool_written(settings.home / "spool", opened, patience_s=0)
+    assert not await wait_until_stored(settings.home / "spool", opened, timeout_s=0)
     segment.retire()
     async with writing(settings):
         await until(lambda: not segment.path.exists())
-        assert await spool_written(settings.home / "spool", opened, patience_s=0)
+        assert await wait_until_stored(settings.home / "spool", opened, timeout_s=0)

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from app.domain import Attempt, Exchange, Usage
-from app.record import quarantine
-from app.record.growing import Growing
-from app.record.segment import EXCHANGE, PART_OF_REPLY, listing, pack_exchange, pack_part
-from app.record.spool import Spool
-from app.record.status import read_status
+from app.recording import quarantine
+from app.recording.open_segment import OpenSegment
+from app.recording.segment_format import EXCHANGE, PART_OF_RESPONSE, list_segments, pack_exchange, pack_part
+from app.recording.spool import Spool
+from app.recording.writer_status import read_status
 from app.settings import Settings
 from app.store.database import connect
 from app.uuid7 import mint
@@ -102,10 +102,10 @@ async def test_what_was_spilled_is_put_together_and_finished_segments_are_remove
     spool = spool_of(settings)
     long = exchange()
     entry = spool.open(long.id, "full")
-    entry.ask(b"question " * 100)
+    entry.append_request(b"question " * 100)
     short: list[str] = []
     for at in range(50):
-        entry.reply(b"word %d " % at * 10)
+        entry.append_response(b"word %d " % at * 10)
         short.append(record(spool, b"ask", b"reply" * 30).id)
     entry.close(long)
     spool.close()
@@ -113,7 +113,7 @@ async def test_what_was_spilled_is_put_together_and_finished_segments_are_remove
     assert await ids_in(settings.database_url) == sorted([long.id, *short])
     reply = b"".join(b"word %d " % at * 10 for at in range(50))
     assert await content_of(settings.database_url, long.id) == ("full", b"question " * 100, reply)
-    assert list(listing(settings.home / "spool")) == []
+    assert list(list_segments(settings.home / "spool")) == []
     assert await fetch(settings.database_url, "SELECT * FROM spool_positions") == []
 
 
@@ -168,7 +168,7 @@ async def test_what_cannot_be_stored_is_set_aside_and_blocks_nothing(settings: S
     ]
     good += [record(spool, b"ask", b"reply").id for _ in range(5)]
     spool.close()
-    segment = Growing(settings.home / "spool")
+    segment = OpenSegment(settings.home / "spool")
     segment.append(EXCHANGE, 0, pack_exchange(3, 0, 0) + b"\xc1\xc1\xc1")
     segment.append(77, 0, b"of a kind that is not known")
     segment.append(EXCHANGE, 0, pack_exchange(3000, 0, 0))
@@ -178,7 +178,7 @@ async def test_what_cannot_be_stored_is_set_aside_and_blocks_nothing(settings: S
     assert [row[4] for row in await sums_in(settings.database_url)] == [10]
     assert status.quarantined == len(set_aside(settings)) == len(bad) + 3
     assert status.rows == 10
-    assert list(listing(settings.home / "spool")) == []
+    assert list(list_segments(settings.home / "spool")) == []
     partitions = await fetch(settings.database_url, "SELECT count(*) AS made FROM pg_inherits WHERE inhparent = 'inferences'::regclass")
     assert partitions[0]["made"] == 2  # today's and tomorrow's
 
@@ -220,7 +220,7 @@ async def test_a_key_in_two_spellings_is_one_row(settings: Settings) -> None:
 
 async def test_records_of_a_version_that_did_not_charge_are_still_read(settings: Settings) -> None:
     (settings.home / "spool").mkdir()
-    segment = Growing(settings.home / "spool")
+    segment = OpenSegment(settings.home / "spool")
     made = exchange(usage=Usage(1, 2))
     fields: list[Any] = msgspec.msgpack.decode(msgspec.msgpack.encode(made))
     meta = msgspec.msgpack.encode(fields[: Exchange.__struct_fields__.index("charged_input")])
@@ -238,11 +238,11 @@ async def test_quarantine_keeps_the_whole_record_and_is_filled_once(settings: Se
     made = exchange(status=70_000)
     entry = spool.open(made.id, "full")
     for word in (b"the quick ", b"brown fox jumps ", b"over"):
-        entry.reply(word)
+        entry.append_response(word)
     entry.close(made)
     async with writing(settings):
         await until(lambda: bool(set_aside(settings)))
-    (path,) = settings.home.glob(f"quarantine/*{quarantine.SUFFIX}")
+    (path,) = settings.home.glob(f"quarantine/*{quarantine.QUARANTINE_SUFFIX}")
     first = path.read_bytes()
     assert made.id.encode() in first
     assert first.index(b"the quick") < first.index(b"brown fox") < first.index(b"over")
@@ -275,7 +275,7 @@ async def test_damage_in_a_segment_is_set_aside_and_what_follows_is_written(sett
     spool = spool_of(settings)
     made = [record(spool, b"ask", b"reply" * 20) for _ in range(9)]
     spool.close()
-    (segment,) = (Path(each.path) for each in listing(settings.home / "spool"))
+    (segment,) = (Path(each.path) for each in list_segments(settings.home / "spool"))
     data = bytearray(segment.read_bytes())
     data[data.index(made[4].id.encode())] ^= 1
     segment.write_bytes(data[:-3])
@@ -287,7 +287,7 @@ async def test_damage_in_a_segment_is_set_aside_and_what_follows_is_written(sett
 
 async def test_damage_in_a_living_segment_holds_it_up_for_a_moment_only(settings: Settings) -> None:
     (settings.home / "spool").mkdir()
-    segment = Growing(settings.home / "spool")
+    segment = OpenSegment(settings.home / "spool")
     made = [exchange() for _ in range(3)]
     ends: list[int] = []
     for each in made:
@@ -305,14 +305,14 @@ async def test_damage_in_a_living_segment_holds_it_up_for_a_moment_only(settings
 
 async def test_parts_of_a_killed_worker_are_counted_and_dropped(settings: Settings) -> None:
     (settings.home / "spool").mkdir()
-    segment = Growing(settings.home / "spool")
-    first = segment.append(PART_OF_REPLY, 0, pack_part(b"\1" * 16, 0) + b"half an")
-    segment.append(PART_OF_REPLY, 0, pack_part(b"\1" * 16, first) + b" answer")
+    segment = OpenSegment(settings.home / "spool")
+    first = segment.append(PART_OF_RESPONSE, 0, pack_part(b"\1" * 16, 0) + b"half an")
+    segment.append(PART_OF_RESPONSE, 0, pack_part(b"\1" * 16, first) + b" answer")
     segment.retire()
     status = await drain(settings)
     assert status.dropped_parts == 2
     assert await ids_in(settings.database_url) == []
-    assert list(listing(settings.home / "spool")) == []
+    assert list(list_segments(settings.home / "spool")) == []
 
 
 async def test_a_part_that_cannot_be_read_costs_the_content_and_says_so(settings: Settings) -> None:
@@ -320,7 +320,7 @@ async def test_a_part_that_cannot_be_read_costs_the_content_and_says_so(settings
     spool = spool_of(settings)
     made = record(spool, b"ask", b"a very long reply that is spilled")
     spool.close()
-    (segment,) = (Path(each.path) for each in listing(settings.home / "spool"))
+    (segment,) = (Path(each.path) for each in list_segments(settings.home / "spool"))
     data = bytearray(segment.read_bytes())
     data[data.index(b"very")] ^= 1
     segment.write_bytes(data)

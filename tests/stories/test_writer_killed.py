@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from app.record.spool import Spool
-from app.record.status import read_status
-from app.record.writer import Writer
+from app.recording.spool import Spool
+from app.recording.writer import Writer
+from app.recording.writer_status import read_status
 from app.settings import Settings
 from tests.recorded import record
 from tests.stories.postgres import Postgres, database, postgres
@@ -152,7 +152,7 @@ async def test_two_writers_that_should_not_both_be_there_do_not_double(settings:
     chance = random.Random(8)
     spool = Spool(settings.home / "spool", settings)
     stop = asyncio.Event()
-    writers = [asyncio.create_task(Writer(settings, stop).work()) for _ in range(2)]
+    writers = [asyncio.create_task(Writer(settings, stop).run()) for _ in range(2)]
     made = await some_traffic(spool, chance, 1.0)
     spool.close()
     stop.set()
@@ -168,7 +168,7 @@ async def test_writers_of_several_machines_add_to_the_same_sums(settings: Settin
     spools = [Spool(machine.home / "spool", machine) for machine in machines]
     stop = asyncio.Event()
     writers = [Writer(machine, stop) for machine in machines]
-    working = [asyncio.create_task(writer.work()) for writer in writers]
+    working = [asyncio.create_task(writer.run()) for writer in writers]
     made = await asyncio.gather(*(some_traffic(spool, chance, 1.0) for spool in spools))
     for spool in spools:
         spool.close()

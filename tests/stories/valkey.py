@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import redis
 
-from app.local import valkey as embedded
-from app.local.place import erase
+from app.supervisor import valkey as embedded
+from app.supervisor.paths import erase_home
 from tests.stories.postgres import fast_folder
 
 
@@ -52,7 +52,7 @@ def valkey_server() -> Generator[Valkey]:
     finally:
         server.client.close()
         server.stop()
-        erase(home)
+        erase_home(home)
         shutil.rmtree(home, ignore_errors=True)
 
 

@@ -12,13 +12,13 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from app.local import run_writer
-from app.record.content import unpack
-from app.record.spool import Spool
-from app.record.status import WriterStatus, read_status
-from app.record.writer import write
+from app.recording.spool import Spool
+from app.recording.writer import run_spool_writer
+from app.recording.writer_status import WriterStatus, read_status
 from app.settings import Settings
+from app.store.content_packing import unpack
 from app.store.database import connect
+from app.supervisor import run_writer
 from tests.recorded import exchange
 
 # Forked from a process that has imported everything already: a kill every few milliseconds needs quick births.
@@ -60,7 +60,7 @@ class WriterProcess:
 async def writing(settings: Settings) -> AsyncGenerator[None]:
     """A writer in this process, which drains at the end."""
     stop = asyncio.Event()
-    task = asyncio.create_task(write(settings, stop=stop))
+    task = asyncio.create_task(run_spool_writer(settings, stop=stop))
     try:
         yield
     finally:
@@ -135,8 +135,8 @@ def work_until_killed(settings: Settings, said: Any) -> None:
     while True:
         made = exchange()
         entry = spool.open(made.id, "full")
-        entry.ask(b"ask")
+        entry.append_request(b"ask")
         for _ in range(chance.randrange(1, 20)):
-            entry.reply(b"word " * 20)
+            entry.append_response(b"word " * 20)
         entry.close(made)
         said.send(made.id)

@@ -7,12 +7,12 @@ from litestar import Request, Response, Router, delete, get, put
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api.admin.body import only, read
+from app.api.admin.request_parsing import parse_body, reject_unknown_parameters
 from app.store import credentials
 from app.store.credentials import CredentialRow
-from app.store.vault import NoKeys, Vault
-from providers.credentials import NoCredential
-from providers.errors import Malformed, UnknownRoute, Unsupported
+from app.store.vault import NoEncryptionKey, Vault
+from providers.canonical.errors import InvalidRequest, UnknownRoute, Unsupported
+from providers.credentials import CredentialError
 
 _NO_STORE = {"cache-control": "no-store"}
 
@@ -29,42 +29,42 @@ class Secret(Struct, frozen=True, forbid_unknown_fields=True):
 def routes(database: AsyncEngine, vault: Vault) -> Router:
     @get("/credentials")
     async def list_credentials(request: Request[Any, Any, Any]) -> dict[str, Any]:
-        only(request, ())
+        reject_unknown_parameters(request, ())
         rows = await credentials.list_credentials(database, vault)
-        return {"data": [msgspec.structs.asdict(row) for row in rows], "newest_key": vault.newest}
+        return {"data": [msgspec.structs.asdict(row) for row in rows], "newest_key": vault.newest_key_id}
 
     @get("/credentials/{name:str}")
     async def show_credential(name: str) -> dict[str, Any]:
-        return msgspec.structs.asdict(await _row(name))
+        return msgspec.structs.asdict(await _find_row(name))
 
     @put("/credentials/{name:str}")
     async def set_credential(request: Request[Any, Any, Any], name: str) -> Response[dict[str, Any]]:
-        wanted = read(await request.body(), Secret)
+        body = parse_body(await request.body(), Secret)
         try:
-            version = await credentials.set_credential(database, vault, name, wanted.value)
-        except NoKeys as fault:
+            version = await credentials.set_credential(database, vault, name, body.value)
+        except NoEncryptionKey as fault:
             raise Unsupported(str(fault)) from None
-        except NoCredential as fault:
-            raise Malformed(str(fault), param="value") from None
-        return Response({**msgspec.structs.asdict(await _row(name)), "version": version}, headers=_NO_STORE)
+        except CredentialError as fault:
+            raise InvalidRequest(str(fault), param="value") from None
+        return Response({**msgspec.structs.asdict(await _find_row(name)), "version": version}, headers=_NO_STORE)
 
     @delete("/credentials/{name:str}", status_code=200)
     async def delete_credential(name: str) -> dict[str, Any]:
         version = await credentials.delete_credential(database, name)
         if version is None:
-            raise _none()
+            raise _not_found()
         return {"name": name, "deleted": True, "version": version}
 
-    async def _row(name: str) -> CredentialRow:
+    async def _find_row(name: str) -> CredentialRow:
         rows = await credentials.list_credentials(database, vault)
-        found = next((row for row in rows if row.name == name), None)
-        if found is None:
-            raise _none()
-        return found
+        matching = next((row for row in rows if row.name == name), None)
+        if matching is None:
+            raise _not_found()
+        return matching
 
     return Router("/", route_handlers=[list_credentials, show_credential, set_credential, delete_credential])
 
 
-def _none() -> UnknownRoute:
+def _not_found() -> UnknownRoute:
     # The name is not repeated: somebody may have put the secret there.
     return UnknownRoute("No credential is stored under that name. GET /admin/v1/credentials lists those there are.")

@@ -9,11 +9,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app import uuid7
 from app.domain import Outcome
-from app.store import records
-from providers.errors import Malformed, UnknownRoute
+from app.store import inference_queries
+from providers.canonical.errors import InvalidRequest, UnknownRoute
 
 _Limit = Annotated[int, Parameter(ge=1, le=1000)]
-_FILTERS = ("limit", "before", "model", "team_id", "outcome", "since", "until")
+_PARAMETERS = ("limit", "before", "model", "team_id", "outcome", "since", "until")
 
 
 def routes(database: AsyncEngine) -> Router:
@@ -28,52 +28,52 @@ def routes(database: AsyncEngine) -> Router:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> dict[str, Any]:
-        _only(request, _FILTERS)
+        _reject_unknown_parameters(request, _PARAMETERS)
         if model is not None and "\0" in model:
-            raise Malformed("`model` holds a NUL character, which no name does.", param="model")
+            raise InvalidRequest("`model` holds a NUL character, which no name does.", param="model")
         if outcome is not None and outcome not in get_args(Outcome):
-            raise Malformed(f"`outcome` may be {', '.join(get_args(Outcome))}.", param="outcome")
-        wanted = records.Filter(model, team_id and _id(team_id, "team_id"), outcome, _ms(since), _ms(until))
-        after = before and _id(before, "before")
-        async with records.asking(database) as connection:
-            data = await records.list_inferences(connection, wanted, before=after, limit=limit)
+            raise InvalidRequest(f"`outcome` may be {', '.join(get_args(Outcome))}.", param="outcome")
+        filters = inference_queries.InferenceFilter(model, team_id and _parse_id(team_id, "team_id"), outcome, _to_ms(since), _to_ms(until))
+        before_id = before and _parse_id(before, "before")
+        async with inference_queries.timed_connection(database) as connection:
+            data = await inference_queries.list_inferences(connection, filters, before=before_id, limit=limit)
         return {"data": data, "next": data[-1]["id"] if len(data) == limit else None}
 
     @get("/inferences/{id:str}")
     async def show_inference(id: str) -> dict[str, Any]:
-        wanted = _id(id, "id")
-        async with records.asking(database) as connection:
-            found = await records.show_inference(connection, wanted)
-        if found is None:
+        inference_id = _parse_id(id, "id")
+        async with inference_queries.timed_connection(database) as connection:
+            inference = await inference_queries.show_inference(connection, inference_id)
+        if inference is None:
             raise UnknownRoute(f"There is no inference {id}. One that was just answered takes a moment to arrive here.")
-        return found
+        return inference
 
     @get("/episodes/{id:str}")
     async def show_episode(request: Request[Any, Any, Any], id: str, limit: _Limit = 1000, after: str | None = None) -> dict[str, Any]:
-        _only(request, ("limit", "after"))
-        wanted, last = _id(id, "id"), after and _id(after, "after")
-        async with records.asking(database) as connection:
-            inferences = await records.list_episode(connection, wanted, after=last, limit=limit)
-        if not inferences and last is None:
+        _reject_unknown_parameters(request, ("limit", "after"))
+        episode_id, after_id = _parse_id(id, "id"), after and _parse_id(after, "after")
+        async with inference_queries.timed_connection(database) as connection:
+            inferences = await inference_queries.list_episode(connection, episode_id, after=after_id, limit=limit)
+        if not inferences and after_id is None:
             raise UnknownRoute(f"There is no episode {id} with an inference in it.")
-        return {"id": wanted, "inferences": inferences, "next": inferences[-1]["id"] if len(inferences) == limit else None}
+        return {"id": episode_id, "inferences": inferences, "next": inferences[-1]["id"] if len(inferences) == limit else None}
 
     return Router("/", route_handlers=[list_inferences, show_inference, show_episode])
 
 
-def _id(said: str, name: str) -> str:
-    if not uuid7.is_uuid7(said):
-        raise Malformed(f"`{name}` must be a UUIDv7; {said!r:.60} is none.", param=name)
-    return said.lower()
+def _parse_id(text: str, name: str) -> str:
+    if not uuid7.is_uuid7(text):
+        raise InvalidRequest(f"`{name}` must be a UUIDv7; {text!r:.60} is none.", param=name)
+    return text.lower()
 
 
-def _only(request: Request[Any, Any, Any], known: tuple[str, ...]) -> None:
+def _reject_unknown_parameters(request: Request[Any, Any, Any], known: tuple[str, ...]) -> None:
     """A filter with a slip in its name must not show everything."""
     for name in request.query_params:
         if name not in known:
-            raise Malformed(f"There is no parameter {name!r:.60}: {', '.join(known)} are known.", param=name[:60])
+            raise InvalidRequest(f"There is no parameter {name!r:.60}: {', '.join(known)} are known.", param=name[:60])
 
 
-def _ms(moment: datetime | None) -> int | None:
+def _to_ms(moment: datetime | None) -> int | None:
     """Without a zone: UTC."""
     return None if moment is None else int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -8,14 +8,14 @@ from litestar.params import Parameter
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api.admin.body import only, read
+from app.api.admin.request_parsing import parse_body, reject_unknown_parameters
 from app.domain import ContentPolicy
 from app.store import teams
-from app.store.key_terms import BadKey
-from providers.errors import Malformed
+from app.store.key_validation import InvalidKeyField
+from providers.canonical.errors import InvalidRequest
 
 
-class TeamTerms(Struct, frozen=True, forbid_unknown_fields=True):
+class TeamBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The body of PUT: what is kept of the team's asks and replies."""
 
     content: ContentPolicy
@@ -28,7 +28,7 @@ def routes(database: AsyncEngine) -> Router:
         limit: Annotated[int, Parameter(ge=1, le=1000)] = 100,
         after: str | None = None,
     ) -> dict[str, Any]:
-        only(request, ("limit", "after"))
+        reject_unknown_parameters(request, ("limit", "after"))
         rows = await teams.list_teams(database, after=after, limit=limit)
         return {"data": [msgspec.structs.asdict(row) for row in rows], "next": rows[-1].name if len(rows) == limit else None}
 
@@ -36,11 +36,11 @@ def routes(database: AsyncEngine) -> Router:
     async def set_team(request: Request[Any, Any, Any], name: str) -> dict[str, Any]:
         """A name may hold a slash."""
         team = name.removeprefix("/")
-        wanted = read(await request.body(), TeamTerms)
+        body = parse_body(await request.body(), TeamBody)
         try:
-            await teams.set_team(database, team, wanted.content)
-        except BadKey as fault:
-            raise Malformed(str(fault), param=fault.field) from None
-        return {"name": team, "content": wanted.content}
+            await teams.set_team(database, team, body.content)
+        except InvalidKeyField as fault:
+            raise InvalidRequest(str(fault), param=fault.field) from None
+        return {"name": team, "content": body.content}
 
     return Router("/", route_handlers=[list_teams, set_team])

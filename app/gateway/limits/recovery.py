@@ -7,23 +7,23 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any, cast
 
-from app.gateway.limits.match import Bucket, Match
-from app.gateway.limits.memory import Memory
-from app.gateway.limits.need import NOTHING
-from app.gateway.limits.outage import Charge, Local
+from app.gateway.limits.local_limiter import Charge, LocalLimiter
 from app.gateway.limits.outbox import Outbox
+from app.gateway.limits.redis_epoch import RedisEpoch
+from app.gateway.limits.reservation import Reservation
+from app.gateway.limits.rule_matcher import Bucket, RuleMatch
 from app.gateway.limits.rules import LEASES
-from app.gateway.limits.ticket import Ticket
+from app.gateway.limits.usage_amounts import NO_AMOUNTS
 from app.store.counters import commands
 from app.store.counters.commands import FORCE, Amounts
-from app.store.counters.connection import Away, Says
-from app.store.counters.counters import LONGEST_PAUSE_S, Counters
+from app.store.counters.connection import RedisReplyError, RedisUnavailable
+from app.store.counters.counters import MAX_RETRY_PAUSE_S, RedisCounters
 from app.store.counters.scripts import FORGOTTEN, TAKEN
 from app.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 
-_RENEWED_AT_ONCE = 500
+_RENEW_BATCH_SIZE = 500
 
 
 class Recovery:
@@ -34,162 +34,164 @@ class Recovery:
 
     def __init__(
         self,
-        counters: Counters,
-        memory: Memory,
-        local: Local,
+        counters: RedisCounters,
+        redis_epoch: RedisEpoch,
+        local_limiter: LocalLimiter,
         outbox: Outbox,
         telemetry: Telemetry,
         lease_ms: int,
-        made_of: Callable[[Sequence[Bucket]], Match],
+        match_buckets: Callable[[Sequence[Bucket]], RuleMatch],
         has_rules: Callable[[], bool],
     ) -> None:
-        self.born: int | None = None
+        self.epoch_ms: int | None = None
         self._counters = counters
-        self._memory = memory
-        self._local = local
+        self._redis_epoch = redis_epoch
+        self._local_limiter = local_limiter
         self._outbox = outbox
         self._telemetry = telemetry
         self._lease_ms = lease_ms
-        self._made_of = made_of
+        self._match_buckets = match_buckets
         self._has_rules = has_rules
-        self._live: dict[bytes, Ticket] = {}
+        self._active: dict[bytes, Reservation] = {}
         # Taken here while Redis was away, and to be taken there.
-        self._owed: dict[bytes, Ticket] = {}
-        self._down_s: float | None = None
+        self._unreported: dict[bytes, Reservation] = {}
+        self._down_since_s: float | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._renewing: asyncio.Task[None] | None = None
-        counters.on_up = self._make_up
-        counters.on_down = self._down
+        self._renew_task: asyncio.Task[None] | None = None
+        counters.on_ready = self._catch_up
+        counters.on_lost = self._on_down
 
     def __len__(self) -> int:
         """How much is being made up for."""
-        return len(self._owed) + len(self._tasks)
+        return len(self._unreported) + len(self._tasks)
 
     def start(self) -> None:
-        self._telemetry.redis_away(not self._counters.up)
-        self._renewing = asyncio.create_task(self._keep_renewing())
+        self._telemetry.set_redis_unavailable(not self._counters.is_ready)
+        self._renew_task = asyncio.create_task(self._keep_renewing())
 
     async def stop(self) -> None:
-        for task in (self._renewing, *self._tasks):
+        for task in (self._renew_task, *self._tasks):
             if task is not None:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
 
-    def begin(self, ticket: Ticket) -> None:
-        self._live[ticket.id] = ticket
+    def track(self, reservation: Reservation) -> None:
+        self._active[reservation.id] = reservation
 
-    def end(self, ticket: Ticket) -> None:
-        self._live.pop(ticket.id, None)
+    def untrack(self, reservation: Reservation) -> None:
+        self._active.pop(reservation.id, None)
 
     def holders(self, key: bytes) -> Collection[bytes]:
         """Tickets that hold a place of a bucket."""
-        return [ticket.id for ticket in self._live.values() if any(key in match.leased for match in ticket.matches)]
+        return [reservation.id for reservation in self._active.values() if any(key in match.lease_keys for match in reservation.matches)]
 
-    def met(self, born: int) -> None:
+    def observe_epoch(self, epoch_ms: int) -> None:
         """The memory that answers is not the one we knew, or the first that we meet."""
-        known, self.born = self.born, born
-        self._memory.remember()
-        if known is None:
+        previous_ms, self.epoch_ms = self.epoch_ms, epoch_ms
+        self._redis_epoch.record()
+        if previous_ms is None:
             return
-        for ticket in self._live.values():
-            if ticket.born is not None and ticket.born != born:
-                self._owed[ticket.id] = ticket
-        with contextlib.suppress(Away):  # the next connection will find them owed
-            told = [self._owe(ticket) for ticket in self._owed.values()]
-            self._spawn(self._until_told(told))
+        for reservation in self._active.values():
+            if reservation.epoch_ms is not None and reservation.epoch_ms != epoch_ms:
+                self._unreported[reservation.id] = reservation
+        with contextlib.suppress(RedisUnavailable):  # the next connection will find them owed
+            reports = [self._report_reservation(ticket) for ticket in self._unreported.values()]
+            self._spawn(self._await_reports(reports))
 
     # --- a new connection
 
-    async def _make_up(self) -> None:
+    async def _catch_up(self) -> None:
         """What Redis has missed is told before anything new is asked. Raises Away or Says."""
-        if (await self._renew())[0] == FORGOTTEN and (self._has_rules() or self._live or self._outbox):
-            await self._memory.begin()
-            await self._renew()
-        if self._down_s is not None and (time.monotonic() - self._down_s) * 1000 > self._lease_ms / 2:
+        if (await self._renew_leases())[0] == FORGOTTEN and (self._has_rules() or self._active or self._outbox):
+            await self._redis_epoch.create()
+            await self._renew_leases()
+        if self._down_since_s is not None and (time.monotonic() - self._down_since_s) * 1000 > self._lease_ms / 2:
             # Leases may have ended of requests that run on. Nobody takes their places until every worker was able to renew its own.
-            await asyncio.sleep(LONGEST_PAUSE_S + 0.5)
-            await self._renew()
+            await asyncio.sleep(MAX_RETRY_PAUSE_S + 0.5)
+            await self._renew_leases()
         # From here on nothing is awaited: what is sent now is done before what requests send next.
-        for ticket in self._live.values():
-            if ticket.at is not None:
-                if ticket.born is None:
-                    self._local.settle(ticket, NOTHING)
-                    self._owed[ticket.id] = ticket
+        for reservation in self._active.values():
+            if reservation.local_amounts is not None:
+                if reservation.epoch_ms is None:
+                    self._local_limiter.settle(reservation, NO_AMOUNTS)
+                    self._unreported[reservation.id] = reservation
                 else:
-                    ticket.at = None  # its later part stays charged as it was estimated
-        told = [self._owe(ticket) for ticket in self._owed.values()]
-        told += [self._charge(charge) for charge in self._local.charges()]
-        self._outbox.send_again()
-        if told:
-            self._spawn(self._until_told(told))
-        self._down_s = None
-        self._telemetry.redis_away(False)
+                    reservation.local_amounts = None  # its later part stays charged as it was estimated
+        reports = [self._report_reservation(ticket) for ticket in self._unreported.values()]
+        reports += [self._report_charge(charge) for charge in self._local_limiter.pending_charges()]
+        self._outbox.resend()
+        if reports:
+            self._spawn(self._await_reports(reports))
+        self._down_since_s = None
+        self._telemetry.set_redis_unavailable(False)
 
-    def _down(self) -> None:
-        self._down_s = self._down_s or time.monotonic()
-        self._telemetry.redis_away(True)
+    def _on_down(self) -> None:
+        self._down_since_s = self._down_since_s or time.monotonic()
+        self._telemetry.set_redis_unavailable(True)
 
-    def _owe(self, ticket: Ticket) -> asyncio.Task[bool]:
-        asked = self._counters.ask(self._made_of(ticket.buckets).row.take(ticket.id, ticket.need, FORCE))
+    def _report_reservation(self, reservation: Reservation) -> asyncio.Task[bool]:
+        pending_reply = self._counters.send_command(
+            self._match_buckets(reservation.buckets).row.take(reservation.id, reservation.need, FORCE)
+        )
 
-        async def told() -> bool:
-            reply = await asked
+        async def report() -> bool:
+            reply = await pending_reply
             if reply[0] == TAKEN:
-                ticket.born = reply[2]
-                self._owed.pop(ticket.id, None)
+                reservation.epoch_ms = reply[2]
+                self._unreported.pop(reservation.id, None)
             return reply[0] == TAKEN
 
-        return asyncio.ensure_future(told())
+        return asyncio.ensure_future(report())
 
-    def _charge(self, charge: Charge) -> asyncio.Task[bool]:
-        match = self._made_of([charge.bucket])
+    def _report_charge(self, charge: Charge) -> asyncio.Task[bool]:
+        match = self._match_buckets([charge.bucket])
         need = [0] * 6
         need[charge.bucket.rule.resource - 1] = charge.amount
-        asked = self._counters.ask(match.row.take(charge.id, cast(Amounts, tuple(need)), FORCE))
+        pending_reply = self._counters.send_command(match.row.take(charge.id, cast(Amounts, tuple(need)), FORCE))
 
-        async def told() -> bool:
-            reply = await asked
+        async def report() -> bool:
+            reply = await pending_reply
             if reply[0] == TAKEN:
-                self._local.charged(charge)
+                self._local_limiter.confirm_charge(charge)
             return reply[0] == TAKEN
 
-        return asyncio.ensure_future(told())
+        return asyncio.ensure_future(report())
 
-    async def _until_told(self, told: list[asyncio.Task[bool]]) -> None:
-        done = await asyncio.gather(*told, return_exceptions=True)
-        if not self._counters.up:
+    async def _await_reports(self, reports: list[asyncio.Task[bool]]) -> None:
+        results = await asyncio.gather(*reports, return_exceptions=True)
+        if not self._counters.is_ready:
             return
-        if all(each is True for each in done):
-            self._local.forget()
+        if all(each is True for each in results):
+            self._local_limiter.discard_reported()
         else:  # a server that answers and cannot write, say
-            self._counters.break_off()
+            self._counters.reconnect()
 
     # --- leases
 
-    async def _renew(self) -> list[Any]:
+    async def _renew_leases(self) -> list[Any]:
         """All leases that Redis counts; from the answer, which memory it has. Raises Away or Says."""
         leases = self._leases()
         reply: list[Any] = []
-        for start in range(0, max(1, len(leases)), _RENEWED_AT_ONCE):
-            some = leases[start : start + _RENEWED_AT_ONCE]
-            reply = await self._counters.call(commands.renew(self._counters.scripts, self._lease_ms, some))
+        for start in range(0, max(1, len(leases)), _RENEW_BATCH_SIZE):
+            batch = leases[start : start + _RENEW_BATCH_SIZE]
+            reply = await self._counters.call(commands.encode_renew(self._counters.scripts, self._lease_ms, batch))
             if reply[0] == FORGOTTEN:
                 return reply
-        if reply[2] != self.born:
-            self.met(reply[2])
+        if reply[2] != self.epoch_ms:
+            self.observe_epoch(reply[2])
         return reply
 
     async def _keep_renewing(self) -> None:
         while True:
             await asyncio.sleep(self._lease_ms / 3000)
-            if not self._counters.up or not (self._has_rules() or self._live):
+            if not self._counters.is_ready or not (self._has_rules() or self._active):
                 continue
             try:
-                if (await self._renew())[0] == FORGOTTEN and self._live:
-                    await self._memory.begin()
-                    await self._renew()
-            except (Away, Says):
+                if (await self._renew_leases())[0] == FORGOTTEN and self._active:
+                    await self._redis_epoch.create()
+                    await self._renew_leases()
+            except (RedisUnavailable, RedisReplyError):
                 pass
             except Exception:  # what runs must stay counted, whatever went wrong once
                 log.exception("leases could not be renewed")
@@ -197,10 +199,10 @@ class Recovery:
     def _leases(self) -> list[tuple[bytes, bytes]]:
         """Bucket and ticket of each that Redis counts."""
         return [
-            (bucket.key, ticket.id)
-            for ticket in self._live.values()
-            if ticket.born is not None and (ticket.match.leased or ticket.rest)
-            for bucket in ticket.buckets
+            (bucket.key, reservation.id)
+            for reservation in self._active.values()
+            if reservation.epoch_ms is not None and (reservation.match.lease_keys or reservation.extensions)
+            for bucket in reservation.buckets
             if bucket.rule.kind == LEASES
         ]
 

@@ -30,26 +30,26 @@ class Rule(Struct, frozen=True, eq=False):
     amount: int
     window_ms: int
     zone: ZoneInfo
-    fixed: tuple[tuple[str, str], ...]
-    each: tuple[str, ...]
+    fixed_dimensions: tuple[tuple[str, str], ...]
+    each_dimensions: tuple[str, ...]
 
     @property
     def name(self) -> str:
         return self.limit.name
 
     @property
-    def needs(self) -> list[tuple[str, str | None]]:
+    def requirements(self) -> list[tuple[str, str | None]]:
         """What not every request has: names, and tags of whatever value (None)."""
-        return [*self.fixed, *((dimension, None) for dimension in self.each if dimension.startswith("tag:"))]
+        return [*self.fixed_dimensions, *((dimension, None) for dimension in self.each_dimensions if dimension.startswith("tag:"))]
 
-    def subject(self, who: Mapping[str, str]) -> tuple[str, ...] | None:
+    def subject(self, dimensions: Mapping[str, str]) -> tuple[str, ...] | None:
         """Whose bucket it is; None: it is not about them. `who`: a value for each dimension that the request has."""
-        for dimension, value in self.fixed:
-            if who.get(dimension) != value:
+        for dimension, value in self.fixed_dimensions:
+            if dimensions.get(dimension) != value:
                 return None
         values: list[str] = []
-        for dimension in self.each:
-            value = who.get(dimension)
+        for dimension in self.each_dimensions:
+            value = dimensions.get(dimension)
             if value is None:
                 return None
             values.append(value)
@@ -57,50 +57,50 @@ class Rule(Struct, frozen=True, eq=False):
 
     def key(self, subject: tuple[str, ...]) -> bytes:
         """In Redis. Names and tags may hold anything, so they go in as a digest."""
-        told = hashlib.blake2b(msgspec.msgpack.encode(subject), digest_size=12).hexdigest()
-        return f"nx:l:{self.id}:{told}".encode()
+        digest = hashlib.blake2b(msgspec.msgpack.encode(subject), digest_size=12).hexdigest()
+        return f"nx:l:{self.id}:{digest}".encode()
 
 
-class Table:
+class RuleTable:
     """All rules. candidates() are few however many there are: each is filed under the rarest name in its scope, or the tag it needs."""
 
     def __init__(self, limits: Sequence[Limit]) -> None:
-        rules = list(_rules(limits))
+        rules = list(_build_rules(limits))
         self.rules = tuple(rules)
         self.tags = frozenset(
             dimension.removeprefix("tag:")
             for rule in rules
-            for dimension in (*rule.each, *(name for name, _ in rule.fixed))
+            for dimension in (*rule.each_dimensions, *(name for name, _ in rule.fixed_dimensions))
             if dimension.startswith("tag:")
         )
-        common = Counter(name for rule in rules for name in rule.needs)
-        self._everyone: list[tuple[int, Rule]] = []
-        self._needing: dict[tuple[str, str | None], list[tuple[int, Rule]]] = {}
-        for place, rule in enumerate(rules):
-            if rule.needs:
-                rarest = min(rule.needs, key=lambda name: common[name])
-                self._needing.setdefault(rarest, []).append((place, rule))
+        requirement_counts = Counter(name for rule in rules for name in rule.requirements)
+        self._unconditional: list[tuple[int, Rule]] = []
+        self._by_requirement: dict[tuple[str, str | None], list[tuple[int, Rule]]] = {}
+        for position, rule in enumerate(rules):
+            if rule.requirements:
+                rarest = min(rule.requirements, key=lambda name: requirement_counts[name])
+                self._by_requirement.setdefault(rarest, []).append((position, rule))
             else:
-                self._everyone.append((place, rule))
+                self._unconditional.append((position, rule))
 
-    def candidates(self, who: Mapping[str, str]) -> list[Rule]:
+    def candidates(self, dimensions: Mapping[str, str]) -> list[Rule]:
         """Those that may be about them, in the order of the configuration."""
-        found = list(self._everyone)
-        for dimension, value in who.items():
-            found += self._needing.get((dimension, value), ())
+        found = list(self._unconditional)
+        for dimension, value in dimensions.items():
+            found += self._by_requirement.get((dimension, value), ())
             if dimension.startswith("tag:"):
-                found += self._needing.get((dimension, None), ())
+                found += self._by_requirement.get((dimension, None), ())
         return [rule for _, rule in sorted(found, key=lambda each: each[0])]
 
 
-def who_asks(caller: Caller, model: str | None, tags: Mapping[str, str]) -> dict[str, str]:
+def request_dimensions(caller: Caller, model: str | None, tags: Mapping[str, str]) -> dict[str, str]:
     """A value for each dimension that a request has."""
-    who = {"key": public_part(caller.prefix), "team": caller.team}
+    dimensions = {"key": public_part(caller.prefix), "team": caller.team}
     if model is not None:
-        who["model"] = model
+        dimensions["model"] = model
     for name, value in tags.items():
-        who[f"tag:{name}"] = value
-    return who
+        dimensions[f"tag:{name}"] = value
+    return dimensions
 
 
 def public_part(key: str) -> str:
@@ -108,22 +108,22 @@ def public_part(key: str) -> str:
     return key.removeprefix("nx-").partition("-")[0]
 
 
-def _rules(limits: Sequence[Limit]) -> Iterator[Rule]:
-    met: Counter[str] = Counter()
+def _build_rules(limits: Sequence[Limit]) -> Iterator[Rule]:
+    seen: Counter[str] = Counter()
     for limit in limits:
-        each = tuple(sorted(name for name, value in limit.scope.items() if value == EACH and name != "all"))
-        fixed = tuple(
+        each_dimensions = tuple(sorted(name for name, value in limit.scope.items() if value == EACH and name != "all"))
+        fixed_dimensions = tuple(
             sorted(
                 (name, public_part(value) if name == "key" else value)
                 for name, value in limit.scope.items()
                 if value != EACH and name != "all"
             )
         )
-        identity = (limit.name, each, fixed, limit.resource, limit.per, limit.time_zone)
-        id = hashlib.blake2b(msgspec.msgpack.encode(identity), digest_size=8).hexdigest()
-        met[id] += 1
-        if met[id] > 1:  # two of a name: they must not count in one bucket
-            id += f".{met[id]}"
+        identifying_fields = (limit.name, each_dimensions, fixed_dimensions, limit.resource, limit.per, limit.time_zone)
+        id = hashlib.blake2b(msgspec.msgpack.encode(identifying_fields), digest_size=8).hexdigest()
+        seen[id] += 1
+        if seen[id] > 1:  # two of a name: they must not count in one bucket
+            id += f".{seen[id]}"
         amount = int(limit.amount * 1_000_000 + 0.5) if limit.resource == "cost_usd" else int(limit.amount)
         kind = LEASES if limit.resource == "concurrency" else WINDOW if limit.per in _WINDOW_MS else CALENDAR
         yield Rule(
@@ -134,6 +134,6 @@ def _rules(limits: Sequence[Limit]) -> Iterator[Rule]:
             amount=amount,
             window_ms=_WINDOW_MS.get(limit.per or "", 0),
             zone=ZoneInfo(limit.time_zone),
-            fixed=fixed,
-            each=each,
+            fixed_dimensions=fixed_dimensions,
+            each_dimensions=each_dimensions,
         )

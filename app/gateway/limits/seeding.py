@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Protocol
 
-from app.gateway.limits.match import Bucket
-from app.gateway.limits.periods import period
+from app.gateway.limits.calendar_periods import calendar_period
+from app.gateway.limits.rule_matcher import Bucket
 from app.store.counters import commands
-from app.store.counters.counters import Counters
+from app.store.counters.counters import RedisCounters
 
-_PATIENCE_S = 5.0
+_LEDGER_TIMEOUT_S = 5.0
 
 
-class Used(Protocol):
+class LedgerUsage(Protocol):
     @property
     def requests(self) -> int: ...
 
@@ -30,37 +30,37 @@ class Used(Protocol):
 class Ledger(Protocol):
     """Postgres, and what this machine has yet to write to it."""
 
-    async def used(self, scope: Mapping[str, str], since: datetime) -> Used:
-        """All that was recorded, including what had ended before this was asked. Raises one of app.store.away.AWAY."""
+    async def used(self, scope: Mapping[str, str], since: datetime) -> LedgerUsage:
+        """All that was recorded, including what had ended before this was asked. Raises one of app.store.db_errors.AWAY."""
         ...
 
 
-class Seeding:
+class LedgerSeeder:
     """One question for each bucket at a time."""
 
-    def __init__(self, counters: Counters, ledger: Ledger) -> None:
+    def __init__(self, counters: RedisCounters, ledger: Ledger) -> None:
         self._counters = counters
         self._ledger = ledger
-        self._asking: dict[bytes, asyncio.Task[None]] = {}
+        self._tasks: dict[bytes, asyncio.Task[None]] = {}
 
-    async def seed(self, bucket: Bucket, born_ms: int, now_ms: int) -> None:
-        """Raises one of app.store.away.AWAY if the ledger cannot be asked, or Away or Says."""
-        task = self._asking.get(bucket.key)
+    async def seed(self, bucket: Bucket, epoch_ms: int, now_ms: int) -> None:
+        """Raises one of app.store.db_errors.AWAY if the ledger cannot be asked, or Away or Says."""
+        task = self._tasks.get(bucket.key)
         if task is None:
-            task = self._asking[bucket.key] = asyncio.create_task(self._seed(bucket, born_ms, now_ms))
-            task.add_done_callback(lambda task: self._asked(bucket.key, task))
+            task = self._tasks[bucket.key] = asyncio.create_task(self._seed(bucket, epoch_ms, now_ms))
+            task.add_done_callback(lambda task: self._task_done(bucket.key, task))
         await asyncio.shield(task)
 
-    def _asked(self, key: bytes, task: asyncio.Task[None]) -> None:
-        del self._asking[key]
+    def _task_done(self, key: bytes, task: asyncio.Task[None]) -> None:
+        del self._tasks[key]
         if not task.cancelled():
             task.exception()  # looked at, should all who asked have gone
 
-    async def _seed(self, bucket: Bucket, born_ms: int, now_ms: int) -> None:
+    async def _seed(self, bucket: Bucket, epoch_ms: int, now_ms: int) -> None:
         limit = bucket.rule.limit
-        start_ms, finish_ms, _ = period("day" if limit.per == "day" else "month", bucket.rule.zone, now_ms)
-        async with asyncio.timeout(_PATIENCE_S):
-            used = await self._ledger.used(bucket.who, datetime.fromtimestamp(start_ms / 1000, UTC))
+        start_ms, finish_ms, _ = calendar_period("day" if limit.per == "day" else "month", bucket.rule.zone, now_ms)
+        async with asyncio.timeout(_LEDGER_TIMEOUT_S):
+            used = await self._ledger.used(bucket.dimensions, datetime.fromtimestamp(start_ms / 1000, UTC))
         amounts = (used.requests, used.input, used.output, used.input + used.output, used.cost_microusd, 0)
         spent = amounts[bucket.rule.resource - 1]
-        await self._counters.call(commands.seed(self._counters.scripts, bucket.key, born_ms, start_ms, finish_ms, spent))
+        await self._counters.call(commands.encode_seed(self._counters.scripts, bucket.key, epoch_ms, start_ms, finish_ms, spent))

@@ -16,7 +16,7 @@ class Address(Struct, frozen=True):
     port: int
     path: str | None
     tls: ssl.SSLContext | None
-    greeting: tuple[tuple[bytes, ...], ...]
+    handshake_commands: tuple[tuple[bytes, ...], ...]
 
     async def connect(self, protocol: Callable[[], asyncio.Protocol]) -> None:
         """Raises OSError."""
@@ -27,26 +27,26 @@ class Address(Struct, frozen=True):
             await loop.create_connection(protocol, self.host, self.port, ssl=self.tls)
 
 
-def read_address(url: str) -> Address:
+def parse_address(url: str) -> Address:
     """Raises ValueError with what is wrong with it."""
-    told = cast(dict[str, Any], parse_url(url))
-    greeting: list[tuple[bytes, ...]] = []
-    if password := told.get("password"):
-        user = (told["username"].encode(),) if told.get("username") else ()
-        greeting.append((b"AUTH", *user, password.encode()))
-    if told.get("db"):
-        greeting.append((b"SELECT", str(told["db"]).encode()))
-    tls = _tls(told) if told.get("connection_class") is SSLConnection else None
-    return Address(told.get("host") or "localhost", told.get("port") or 6379, told.get("path"), tls, tuple(greeting))
+    options = cast(dict[str, Any], parse_url(url))
+    handshake: list[tuple[bytes, ...]] = []
+    if password := options.get("password"):
+        user = (options["username"].encode(),) if options.get("username") else ()
+        handshake.append((b"AUTH", *user, password.encode()))
+    if options.get("db"):
+        handshake.append((b"SELECT", str(options["db"]).encode()))
+    tls = _tls_context(options) if options.get("connection_class") is SSLConnection else None
+    return Address(options.get("host") or "localhost", options.get("port") or 6379, options.get("path"), tls, tuple(handshake))
 
 
-def _tls(told: dict[str, Any]) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=told.get("ssl_ca_certs"), capath=told.get("ssl_ca_path"))
-    if told.get("ssl_certfile"):
-        context.load_cert_chain(told["ssl_certfile"], told.get("ssl_keyfile"), told.get("ssl_password"))
-    checks = str(told.get("ssl_check_hostname", True)).lower() not in ("false", "no", "0")
-    required = str(told.get("ssl_cert_reqs", "required"))
-    context.check_hostname = checks and required == "required"
+def _tls_context(options: dict[str, Any]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=options.get("ssl_ca_certs"), capath=options.get("ssl_ca_path"))
+    if options.get("ssl_certfile"):
+        context.load_cert_chain(options["ssl_certfile"], options.get("ssl_keyfile"), options.get("ssl_password"))
+    checks_hostname = str(options.get("ssl_check_hostname", True)).lower() not in ("false", "no", "0")
+    required = str(options.get("ssl_cert_reqs", "required"))
+    context.check_hostname = checks_hostname and required == "required"
     if required == "none":
         context.verify_mode = ssl.CERT_NONE
     elif required == "optional":

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import msgspec
 
 from app.store.counters.resp import array, bulk, command
-from app.store.counters.scripts import EPOCH, TICKET, Scripts
+from app.store.counters.scripts import EPOCH, RESERVATION_PREFIX, Scripts
 
-TAKE, FORCE, LOOK, UNSEEDED_TOO = 0, 1, 2, 4
+TAKE, FORCE, PREVIEW, ALLOW_UNSEEDED = 0, 1, 2, 4
 
 # What is needed or was spent of each resource: requests, input, output and total tokens, cost, leases.
 Amounts = tuple[int, int, int, int, int, int]
@@ -15,7 +15,7 @@ Amounts = tuple[int, int, int, int, int, int]
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Row:
+class BucketSet:
     """Buckets that are taken together. `rules`: seven numbers for each; see take.lua."""
 
     __slots__ = ("_after_settle", "_after_take", "_before_settle", "_before_take", "_lease_ms")
@@ -24,49 +24,49 @@ class Row:
         self._lease_ms = lease_ms
         buckets = b"".join(map(bulk, keys))
         count = len(keys)
-        self._before_take = array(count + 7) + _script(scripts.take.sha, count + 2) + bulk(EPOCH)
+        self._before_take = array(count + 7) + _evalsha(scripts.take.sha, count + 2) + bulk(EPOCH)
         self._after_take = buckets + bulk(_encode(rules))
-        self._before_settle = array(count + 5) + _script(scripts.settle.sha, count + 1)
+        self._before_settle = array(count + 5) + _evalsha(scripts.settle.sha, count + 1)
         self._after_settle = buckets
 
-    def take(self, ticket: bytes, need: Amounts, mode: int = TAKE, base: int = 0) -> bytes:
+    def take(self, reservation_id: bytes, need: Amounts, mode: int = TAKE, base: int = 0) -> bytes:
         """`base`: how many buckets the ticket has already."""
-        ask = _encode((mode, base, self._lease_ms, *need))
+        arguments = _encode((mode, base, self._lease_ms, *need))
         return b"%b$%d\r\n%b%b\r\n%b$%d\r\n%b\r\n" % (
             self._before_take,
-            len(ticket) + 5,
-            TICKET,
-            ticket,
+            len(reservation_id) + 5,
+            RESERVATION_PREFIX,
+            reservation_id,
             self._after_take,
-            len(ask),
-            ask,
+            len(arguments),
+            arguments,
         )
 
-    def settle(self, ticket: bytes, spent: Amounts) -> bytes:
+    def settle(self, reservation_id: bytes, spent: Amounts) -> bytes:
         """Of all that the ticket has: see settle.lua."""
-        told = _encode(spent)
+        arguments = _encode(spent)
         return b"%b$%d\r\n%b%b\r\n%b$%d\r\n%b\r\n" % (
             self._before_settle,
-            len(ticket) + 5,
-            TICKET,
-            ticket,
+            len(reservation_id) + 5,
+            RESERVATION_PREFIX,
+            reservation_id,
             self._after_settle,
-            len(told),
-            told,
+            len(arguments),
+            arguments,
         )
 
 
-def renew(scripts: Scripts, lease_ms: int, leases: Sequence[tuple[bytes, bytes]]) -> bytes:
+def encode_renew(scripts: Scripts, lease_ms: int, leases: Sequence[tuple[bytes, bytes]]) -> bytes:
     """`leases`: bucket and ticket of each."""
     keys = [key for key, _ in leases]
-    members = [ticket for _, ticket in leases]
-    return command((b"EVALSHA", scripts.renew.sha, b"%d" % (len(keys) + 1), EPOCH, *keys, b"%d" % lease_ms, *members))
+    reservation_ids = [reservation_id for _, reservation_id in leases]
+    return command((b"EVALSHA", scripts.renew.sha, b"%d" % (len(keys) + 1), EPOCH, *keys, b"%d" % lease_ms, *reservation_ids))
 
 
-def seed(scripts: Scripts, key: bytes, born_ms: int, start_ms: int, finish_ms: int, spent: int) -> bytes:
-    told = _encode((born_ms, start_ms, finish_ms, spent))
-    return command((b"EVALSHA", scripts.seed.sha, b"2", EPOCH, key, told))
+def encode_seed(scripts: Scripts, key: bytes, born_ms: int, start_ms: int, finish_ms: int, spent: int) -> bytes:
+    arguments = _encode((born_ms, start_ms, finish_ms, spent))
+    return command((b"EVALSHA", scripts.seed.sha, b"2", EPOCH, key, arguments))
 
 
-def _script(sha: bytes, keys: int) -> bytes:
+def _evalsha(sha: bytes, keys: int) -> bytes:
     return bulk(b"EVALSHA") + bulk(sha) + bulk(b"%d" % keys)

@@ -7,53 +7,53 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from app.store.counters.address import Address, read_address
-from app.store.counters.connection import Away, Connection, Says, Waiter
+from app.store.counters.address import Address, parse_address
+from app.store.counters.connection import Connection, RedisReplyError, RedisUnavailable, ReplyWaiter
 from app.store.counters.resp import command
 from app.store.counters.scripts import Scripts, read_scripts
-from providers.turn import Turn
+from providers.transport.write_batcher import WriteBatcher
 
 log = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT_S = 5.0
-_FIRST_PAUSE_S = 0.05
-LONGEST_PAUSE_S = 1.0  # until the next try
+_MIN_RETRY_PAUSE_S = 0.05
+MAX_RETRY_PAUSE_S = 1.0  # until the next try
 _STABLE_S = 1.0  # a connection that lasted for less was none to rely on: the pauses go on growing
 
 
-async def _nothing() -> None:
+async def _do_nothing() -> None:
     pass
 
 
-class Counters:
+class RedisCounters:
     """`up`: the server answered, and what had to be made up for (`on_up`) is done. While it is False, nobody need try.
 
     on_up() is called on each new connection, before `up`: it may call(); an Away or Says of its ends that connection.
     """
 
-    def __init__(self, url: str, timeout_s: float, turn: Turn, scripts: Scripts | None = None) -> None:
+    def __init__(self, url: str, timeout_s: float, write_batcher: WriteBatcher, scripts: Scripts | None = None) -> None:
         """Raises ValueError for an address that is none. Without one the server is away for good."""
         self.scripts = scripts or read_scripts()
-        self.up = False
-        self.on_up: Callable[[], Awaitable[None]] = _nothing
-        self.on_down: Callable[[], None] = lambda: None
-        self._address: Address | None = read_address(url) if url else None
+        self.is_ready = False
+        self.on_ready: Callable[[], Awaitable[None]] = _do_nothing
+        self.on_lost: Callable[[], None] = lambda: None
+        self._address: Address | None = parse_address(url) if url else None
         self._timeout_s = timeout_s
-        self._turn = turn
+        self._write_batcher = write_batcher
         self._connection: Connection | None = None
         self._lost = asyncio.Event()
-        self._tried = asyncio.Event()
+        self._attempted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
 
-    async def start(self, patience_s: float = 1.0) -> None:
+    async def start(self, timeout_s: float = 1.0) -> None:
         """Waits for the server for a moment, then goes on without it."""
         if self._address is None:
             return
         self._task = asyncio.create_task(self._run(self._address))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(patience_s):
-                await self._tried.wait()
+            async with asyncio.timeout(timeout_s):
+                await self._attempted.wait()
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -63,85 +63,85 @@ class Counters:
         if self._connection is not None:
             self._connection.abort()
 
-    def break_off(self) -> None:
+    def reconnect(self) -> None:
         """Ends the connection, as if the server had gone: a new one is made, and what was missed is made up for."""
         if self._connection is not None:
             self._connection.abort()
 
-    def send(self, told: bytes, waiter: Waiter) -> None:
+    def send(self, payload: bytes, waiter: ReplyWaiter) -> None:
         """Raises Away, unsent, where there is no connection."""
         if self._connection is None:
-            raise Away("There is no connection.", unsent=True)
-        self._connection.send(told, waiter)
+            raise RedisUnavailable("There is no connection.", unsent=True)
+        self._connection.send(payload, waiter)
 
-    async def call(self, told: bytes) -> Any:
+    async def call(self, payload: bytes) -> Any:
         """A command's reply. Raises Away or Says. A script that the server has lost is told to it once more."""
         try:
-            return await self.ask(told)
-        except Says as error:
+            return await self.send_command(payload)
+        except RedisReplyError as error:
             if not str(error).startswith("NOSCRIPT"):
                 raise
-        await self.load()
-        return await self.ask(told)
+        await self.load_scripts()
+        return await self.send_command(payload)
 
-    async def load(self) -> None:
+    async def load_scripts(self) -> None:
         """Makes the scripts known to the server. Raises Away or Says."""
         for script in (self.scripts.take, self.scripts.settle, self.scripts.renew, self.scripts.seed):
-            await self.ask(command((b"SCRIPT", b"LOAD", script.text)))
+            await self.send_command(command((b"SCRIPT", b"LOAD", script.text)))
 
-    def ask(self, told: bytes) -> asyncio.Future[Any]:
+    def send_command(self, payload: bytes) -> asyncio.Future[Any]:
         """Sent at once, before whatever is sent next. Raises Away, unsent; its reply may be an Away or Says."""
         waiter: asyncio.Future[Any] = self._loop.create_future()
-        self.send(told, waiter)
+        self.send(payload, waiter)
         return waiter
 
     async def _run(self, address: Address) -> None:
-        pause_s = _FIRST_PAUSE_S
+        pause_s = _MIN_RETRY_PAUSE_S
         while True:
             try:
                 await self._connect(address)
-                self.up = True
-                self._tried.set()
+                self.is_ready = True
+                self._attempted.set()
                 since_s = self._loop.time()
                 await self._lost.wait()
                 if self._loop.time() - since_s > _STABLE_S:
-                    pause_s = _FIRST_PAUSE_S
-            except (OSError, TimeoutError, Away, Says) as fault:
+                    pause_s = _MIN_RETRY_PAUSE_S
+            except (OSError, TimeoutError, RedisUnavailable, RedisReplyError) as fault:
                 log.info("no connection to Redis", extra={"fault": repr(fault)})
             except Exception:
                 log.exception("what was to be made up for in Redis could not be")
             finally:
-                self.up = False
-                self._tried.set()
+                self.is_ready = False
+                self._attempted.set()
                 if self._connection is not None:
                     self._connection.abort()
                     self._connection = None
-            self.on_down()
+            self.on_lost()
             await asyncio.sleep(pause_s * random.uniform(0.5, 1))
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            pause_s = min(2 * pause_s, MAX_RETRY_PAUSE_S)
 
     async def _connect(self, address: Address) -> None:
         self._lost.clear()
-        connection = Connection(self._turn, self._timeout_s, self._ended)
+        connection = Connection(self._write_batcher, self._timeout_s, self._on_connection_lost)
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):
             await address.connect(lambda: connection)
         self._connection = connection
-        for told in address.greeting:
-            await self.ask(command(told))
-        await self.load()
-        await self._look_at_eviction()
-        await self.on_up()
+        for handshake_command in address.handshake_commands:
+            await self.send_command(command(handshake_command))
+        await self.load_scripts()
+        await self._check_eviction_policy()
+        await self.on_ready()
         if self._lost.is_set():
-            raise Away("The connection broke.")
+            raise RedisUnavailable("The connection broke.")
 
-    async def _look_at_eviction(self) -> None:
+    async def _check_eviction_policy(self) -> None:
         """A server that forgets what it has no memory for would forget what was counted, and so admit too much."""
-        with contextlib.suppress(Says):  # INFO may be denied to us
-            told: bytes = await self.ask(command((b"INFO", b"memory")))
-            policy = next((line[17:] for line in told.decode().splitlines() if line.startswith("maxmemory_policy:")), "noeviction")
+        with contextlib.suppress(RedisReplyError):  # INFO may be denied to us
+            reply: bytes = await self.send_command(command((b"INFO", b"memory")))
+            policy = next((line[17:] for line in reply.decode().splitlines() if line.startswith("maxmemory_policy:")), "noeviction")
             if policy != "noeviction":
                 log.warning("Redis may evict counters of limits: set its maxmemory-policy to noeviction", extra={"policy": policy})
 
-    def _ended(self) -> None:
-        self.up = False
+    def _on_connection_lost(self) -> None:
+        self.is_ready = False
         self._lost.set()

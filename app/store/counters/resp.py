@@ -12,5 +12,5 @@ def array(count: int) -> bytes:
 
 
 def command(parts: Iterable[bytes]) -> bytes:
-    told = tuple(parts)
-    return array(len(told)) + b"".join(map(bulk, told))
+    arguments = tuple(parts)
+    return array(len(arguments)) + b"".join(map(bulk, arguments))

@@ -6,10 +6,10 @@ from importlib import resources
 from msgspec import Struct
 
 EPOCH = b"nx:epoch"
-TICKET = b"nx:t:"
+RESERVATION_PREFIX = b"nx:t:"
 
 # What a reply of take begins with; see take.lua.
-TAKEN, REFUSED, FORGOTTEN, UNSEEDED, WRONG_TIME, NO = range(6)
+TAKEN, REFUSED, FORGOTTEN, UNSEEDED, WRONG_TIME, NOT_TAKEN = range(6)
 
 
 class Script(Struct, frozen=True):
@@ -26,10 +26,10 @@ class Scripts(Struct, frozen=True):
 
 def read_scripts(clock: str | None = None) -> Scripts:
     """`clock`: what defines `now` in place of clock.lua, for tests."""
-    first = (clock or _text("clock")) + _text("rings")
+    prelude = (clock or _text("clock")) + _text("rings")
 
     def script(name: str) -> Script:
-        text = (first + _text(name)).encode()
+        text = (prelude + _text(name)).encode()
         return Script(text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
 
     return Scripts(script("take"), script("settle"), script("renew"), script("seed"))

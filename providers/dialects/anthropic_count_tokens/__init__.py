@@ -4,12 +4,12 @@ from typing import ClassVar
 
 import msgspec
 
-from providers.anthropic_asks import open_count
-from providers.anthropic_errors import read_told_error, write_error, write_error_frame
-from providers.chat import Usage
-from providers.dialect import Ask, Edited, Editor, Stamp
-from providers.errors import Garbled, NarthexError
-from providers.wire import UNREADABLE, Body
+from providers.canonical.chat import Usage
+from providers.canonical.errors import InvalidUpstreamResponse, NarthexError
+from providers.canonical.raw_json import DECODE_ERRORS, Body
+from providers.dialect import InboundRequest, OutboundResponse, ResponseMeta, StreamEditor
+from providers.dialects.anthropic.errors import find_anthropic_error, write_error, write_error_frame
+from providers.dialects.anthropic.parse_request import parse_count_request
 
 
 class _Count(msgspec.Struct):
@@ -24,27 +24,27 @@ class AnthropicCountTokens:
 
     name: ClassVar[str] = "anthropic_count_tokens"
 
-    def open(self, raw: bytes) -> Ask:
+    def parse_request(self, raw: bytes) -> InboundRequest:
         """`stream: true` is refused, so that there is never one."""
-        return open_count(raw)
+        return parse_count_request(raw)
 
-    def edit(self, raw: bytes, stamp: Stamp) -> Edited:
+    def edit_response(self, raw: bytes, meta: ResponseMeta) -> OutboundResponse:
         """As it came: the clients know `input_tokens` and nothing of ours. What was counted was not used: 0."""
-        body = Body.read_reply(raw)
-        error = read_told_error(body)
+        body = Body.read_response(raw)
+        error = find_anthropic_error(body)
         if error is not None:
             raise error
         try:
             _count.decode(raw)
-        except UNREADABLE as fault:
-            raise Garbled(f"The engine's answer is not a count of tokens: {fault}.") from None
-        return Edited(body.write(), Usage(0, 0), None)
+        except DECODE_ERRORS as decode_error:
+            raise InvalidUpstreamResponse(f"The engine's answer is not a count of tokens: {decode_error}.") from None
+        return OutboundResponse(body.write(), Usage(0, 0), None)
 
-    def editor(self, stamp: Stamp) -> Editor:
+    def stream_editor(self, meta: ResponseMeta) -> StreamEditor:
         """Never wanted: an engine that streams all the same has not answered what was asked."""
-        raise Garbled("The engine answered a count of tokens with a stream.")
+        raise InvalidUpstreamResponse("The engine answered a count of tokens with a stream.")
 
-    def prepare(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
+    def prepare_upstream_body(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
         body.pop("stream", None)
 
     def write_error(self, error: NarthexError) -> bytes:

@@ -3,27 +3,27 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from providers.anthropic_asks import open_messages
-from providers.anthropic_errors import write_error, write_error_frame
-from providers.chat import ChatRequest, ChatResponse
-from providers.dialect import Ask, Concessions, Edited, Stamp
-from providers.dialects.anthropic_messages.answers import edit, read_response, write_response
-from providers.dialects.anthropic_messages.edits import EventEditor
-from providers.dialects.anthropic_messages.places import place
-from providers.dialects.anthropic_messages.read_asks import read_request
-from providers.dialects.anthropic_messages.reader import EventReader
-from providers.dialects.anthropic_messages.write_asks import write_request
-from providers.dialects.anthropic_messages.writer import EventWriter
-from providers.errors import NarthexError
-from providers.media import Kind
-from providers.wire import Body
+from providers.canonical.chat import ChatRequest, ChatResponse
+from providers.canonical.errors import NarthexError
+from providers.canonical.media import MediaKind
+from providers.canonical.raw_json import Body
+from providers.dialect import DropPolicy, InboundRequest, OutboundResponse, ResponseMeta
+from providers.dialects.anthropic.errors import write_error, write_error_frame
+from providers.dialects.anthropic.parse_request import parse_messages_request
+from providers.dialects.anthropic_messages.caller_path import caller_path
+from providers.dialects.anthropic_messages.edit import MessagesStreamEditor
+from providers.dialects.anthropic_messages.read_request import read_request
+from providers.dialects.anthropic_messages.read_response import edit_response, read_response, write_response
+from providers.dialects.anthropic_messages.stream_reader import MessagesStreamReader
+from providers.dialects.anthropic_messages.stream_writer import MessagesStreamWriter
+from providers.dialects.anthropic_messages.write_request import write_request
 
 
 class AnthropicMessages:
     """See providers.dialect.ChatDialect, whose methods these are."""
 
     name: ClassVar[str] = "anthropic_messages"
-    words: ClassVar[Mapping[str, str]] = {
+    field_names: ClassVar[Mapping[str, str]] = {
         "stop": "stop_sequences",
         "output": "output_config.format",
         "user": "metadata.user_id",
@@ -33,44 +33,44 @@ class AnthropicMessages:
         "reasoning": "thinking",
         "reasoning.seal": "thinking.signature",
     }
-    only_bytes: ClassVar[frozenset[Kind]] = frozenset()
+    inline_media_kinds: ClassVar[frozenset[MediaKind]] = frozenset()
 
-    def open(self, raw: bytes) -> Ask:
-        return open_messages(raw)
+    def parse_request(self, raw: bytes) -> InboundRequest:
+        return parse_messages_request(raw)
 
-    def edit(self, raw: bytes, stamp: Stamp) -> Edited:
-        return edit(raw, stamp)
+    def edit_response(self, raw: bytes, meta: ResponseMeta) -> OutboundResponse:
+        return edit_response(raw, meta)
 
-    def editor(self, stamp: Stamp) -> EventEditor:
-        return EventEditor(stamp)
+    def stream_editor(self, meta: ResponseMeta) -> MessagesStreamEditor:
+        return MessagesStreamEditor(meta)
 
-    def prepare(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
+    def prepare_upstream_body(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
         """Usage is always told."""
         if stream:
             body["stream"] = True
         else:
             body.pop("stream", None)
 
-    def place(self, body: Body, path: str) -> str:
-        return place(body, path)
+    def caller_path(self, body: Body, path: str) -> str:
+        return caller_path(body, path)
 
     def read_request(self, body: Body) -> ChatRequest:
         return read_request(body)
 
-    def write_request(self, chat: ChatRequest, concessions: Concessions) -> Body:
-        return write_request(chat, concessions)
+    def write_request(self, chat: ChatRequest, drop_policy: DropPolicy) -> Body:
+        return write_request(chat, drop_policy)
 
     def read_response(self, raw: bytes) -> ChatResponse:
         return read_response(raw)
 
-    def write_response(self, answer: ChatResponse, stamp: Stamp) -> bytes:
-        return write_response(answer, stamp)
+    def write_response(self, answer: ChatResponse, meta: ResponseMeta) -> bytes:
+        return write_response(answer, meta)
 
-    def reader(self) -> EventReader:
-        return EventReader()
+    def stream_reader(self) -> MessagesStreamReader:
+        return MessagesStreamReader()
 
-    def writer(self, stamp: Stamp) -> EventWriter:
-        return EventWriter(stamp)
+    def stream_writer(self, meta: ResponseMeta) -> MessagesStreamWriter:
+        return MessagesStreamWriter(meta)
 
     def write_error(self, error: NarthexError) -> bytes:
         return write_error(error)

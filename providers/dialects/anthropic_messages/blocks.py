@@ -10,23 +10,23 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from providers.chat import Opaque, Part, Reasoning, Refusal, Text, ToolCall
-from providers.dialects.anthropic_messages.seals import (
+from providers.canonical.chat import Opaque, Part, Reasoning, Refusal, Text, ToolCall
+from providers.canonical.raw_json import DECODE_ERRORS, NULL
+from providers.dialects.anthropic_messages.opaque_states import (
     NAME,
-    CallSeal,
+    CallState,
     read_citation,
     read_redacted,
-    read_seal,
-    write_call_seal,
+    read_signature,
+    write_call_state,
     write_citation,
     write_opaque,
     write_reasoning,
 )
-from providers.wire import NULL, UNREADABLE
 
 # Arguments that are no JSON object, where `input` must be one.
 _UNPARSED = "_unparsed"
-_JUST_TEXT = frozenset({"type", "text"})
+_TEXT_KEYS = frozenset({"type", "text"})
 
 
 class _Block(Struct):
@@ -41,28 +41,28 @@ class _Block(Struct):
     input: Raw = Raw(b"{}")
 
 
-_block = msgspec.json.Decoder(_Block)
+_block_decoder = msgspec.json.Decoder(_Block)
 _object = msgspec.json.Decoder(dict[str, Raw])
 _string = msgspec.json.Decoder(str)
 
 
-def read_block(raw: Raw) -> Part | CallSeal:
+def read_block(raw: Raw) -> Part | CallState:
     """Raises msgspec.ValidationError for what is no block."""
-    block = _block.decode(raw)
+    block = _block_decoder.decode(raw)
     match block.type:
         case "text":
             return Text(block.text or "", tuple(read_citation(each) for each in block.citations or ()))
         case "thinking":
-            return Reasoning(block.thinking or "", read_seal(block.signature or ""))
+            return Reasoning(block.thinking or "", read_signature(block.signature or ""))
         case "redacted_thinking":
             return read_redacted(block.data or "", raw)
         case "tool_use":
-            return ToolCall(block.id or minted_call(), block.name or "", read_input(block.input))
+            return ToolCall(block.id or new_call_id(), block.name or "", read_input(block.input))
         case _:
             return Opaque(NAME, raw)
 
 
-def write_parts(parts: tuple[Part, ...]) -> Iterator[Any]:
+def write_blocks(parts: tuple[Part, ...]) -> Iterator[Any]:
     """The blocks of an answer."""
     for part in parts:
         match part:
@@ -73,8 +73,8 @@ def write_parts(parts: tuple[Part, ...]) -> Iterator[Any]:
             case Reasoning():
                 yield write_reasoning(part)
             case ToolCall():
-                if part.seal is not None:
-                    yield write_call_seal(part.id, part.seal)
+                if part.opaque_state is not None:
+                    yield write_call_state(part.id, part.opaque_state)
                 yield write_call(part)
             case Opaque():
                 yield write_opaque(part)
@@ -101,7 +101,7 @@ def write_input(arguments: str, custom: bool) -> Any:
 def is_object(arguments: str) -> bool:
     try:
         _object.decode(arguments)
-    except UNREADABLE:
+    except DECODE_ERRORS:
         return False
     return True
 
@@ -115,18 +115,18 @@ def read_input(raw: Raw) -> str:
     """Raises msgspec.ValidationError if `raw` is no object, nor null."""
     if raw == NULL:
         return "{}"
-    held = _object.decode(raw)
-    if len(held) == 1 and _UNPARSED in held and bytes(held[_UNPARSED]).startswith(b'"'):
-        return _string.decode(held[_UNPARSED])
+    fields = _object.decode(raw)
+    if len(fields) == 1 and _UNPARSED in fields and bytes(fields[_UNPARSED]).startswith(b'"'):
+        return _string.decode(fields[_UNPARSED])
     return bytes(raw).decode()
 
 
-def minted_call() -> str:
+def new_call_id() -> str:
     """For a call of an engine that gave it no id."""
     return "call_" + uuid.uuid4().hex[:24]
 
 
-def plain(blocks: list[Any]) -> Any:
+def collapse_text(blocks: list[Any]) -> Any:
     """Blocks, or the text alone where that is all there is: engines that speak like Anthropic know it best."""
-    alone: Any = blocks[0] if len(blocks) == 1 else None
-    return alone["text"] if isinstance(alone, dict) and alone.keys() == _JUST_TEXT else blocks  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    only_block: Any = blocks[0] if len(blocks) == 1 else None
+    return only_block["text"] if isinstance(only_block, dict) and only_block.keys() == _TEXT_KEYS else blocks  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]

@@ -2,30 +2,30 @@
 
 from typing import ClassVar
 
-from providers.chat import ChatRequest, ChatResponse
-from providers.dialect import Concessions
-from providers.dialects.bedrock_converse.answers import read_response
-from providers.dialects.bedrock_converse.asks import write_request
-from providers.dialects.bedrock_converse.reader import ConverseReader
-from providers.dialects.bedrock_converse.sealed import NAME
-from providers.media import Kind
-from providers.wire import Body
+from providers.canonical.chat import ChatRequest, ChatResponse
+from providers.canonical.media import MediaKind
+from providers.canonical.raw_json import Body
+from providers.dialect import DropPolicy
+from providers.dialects.bedrock_converse.opaque_blocks import NAME
+from providers.dialects.bedrock_converse.read_response import read_response
+from providers.dialects.bedrock_converse.stream_reader import ConverseStreamReader
+from providers.dialects.bedrock_converse.write_request import write_request
 
 
 class BedrockConverse:
     """See providers.dialect.EngineDialect, whose methods these are."""
 
     name: ClassVar[str] = NAME
-    only_bytes: ClassVar[frozenset[Kind]] = frozenset({"image", "file", "audio"})
+    inline_media_kinds: ClassVar[frozenset[MediaKind]] = frozenset({"image", "file", "audio"})
 
-    def prepare(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
+    def prepare_upstream_body(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
         """Whether it streams stands in the address, and it always tells what it counted."""
 
-    def write_request(self, chat: ChatRequest, concessions: Concessions) -> Body:
-        return write_request(chat, concessions)
+    def write_request(self, chat: ChatRequest, drop_policy: DropPolicy) -> Body:
+        return write_request(chat, drop_policy)
 
     def read_response(self, raw: bytes) -> ChatResponse:
         return read_response(raw)
 
-    def reader(self) -> ConverseReader:
-        return ConverseReader()
+    def stream_reader(self) -> ConverseStreamReader:
+        return ConverseStreamReader()

@@ -8,10 +8,16 @@ import mimetypes
 from collections.abc import Mapping
 from typing import Any
 
-from providers.chat import Audio, File, Image, Inline, Source, Url
+from providers.canonical.chat import Audio, File, Image, Inline, Source, Url
 
-_IMAGES: Mapping[str, str] = {"image/png": "png", "image/jpeg": "jpeg", "image/jpg": "jpeg", "image/gif": "gif", "image/webp": "webp"}
-_DOCUMENTS: Mapping[str, str] = {
+_IMAGE_FORMATS: Mapping[str, str] = {
+    "image/png": "png",
+    "image/jpeg": "jpeg",
+    "image/jpg": "jpeg",
+    "image/gif": "gif",
+    "image/webp": "webp",
+}
+_DOCUMENT_FORMATS: Mapping[str, str] = {
     "application/pdf": "pdf",
     "text/csv": "csv",
     "application/msword": "doc",
@@ -25,7 +31,7 @@ _DOCUMENTS: Mapping[str, str] = {
     "application/json": "txt",
     "application/xml": "txt",
 }
-_AUDIO: Mapping[str, str] = {
+_AUDIO_FORMATS: Mapping[str, str] = {
     "audio/wav": "wav",
     "audio/x-wav": "wav",
     "audio/mpeg": "mp3",
@@ -38,54 +44,54 @@ _AUDIO: Mapping[str, str] = {
     "audio/m4a": "m4a",
     "audio/webm": "webm",
 }
-_BUCKETS = "s3://"
-Refused = str
+_S3_PREFIX = "s3://"
+RefusalReason = str
 
 
-def write_image(image: Image) -> dict[str, Any] | Refused:
+def write_image(image: Image) -> dict[str, Any] | RefusalReason:
     """The block, or why there can be none."""
-    return _write("image", image.source, _IMAGES, "its images are PNG, JPEG, GIF or WebP")
+    return _write_media("image", image.source, _IMAGE_FORMATS, "its images are PNG, JPEG, GIF or WebP")
 
 
-def write_audio(audio: Audio) -> dict[str, Any] | Refused:
-    return _write("audio", audio.source, _AUDIO, "its audio is WAV, MP3, FLAC, Ogg, Opus, AAC, M4A or WebM")
+def write_audio(audio: Audio) -> dict[str, Any] | RefusalReason:
+    return _write_media("audio", audio.source, _AUDIO_FORMATS, "its audio is WAV, MP3, FLAC, Ogg, Opus, AAC, M4A or WebM")
 
 
-def write_document(file: File, name: str, *, cited: bool) -> dict[str, Any] | Refused:
+def write_document(file: File, name: str, *, with_citations: bool) -> dict[str, Any] | RefusalReason:
     """`cited`: places in it are to be told, of a text those of its characters."""
-    kinds = _DOCUMENTS
-    if isinstance(file.source, Inline) and file.source.media_type.startswith("text/") and file.source.media_type not in kinds:
-        kinds = {file.source.media_type: "txt"}
-    block = _write("document", file.source, kinds, "its documents are PDF, Word, Excel, CSV, HTML, Markdown or text")
+    formats = _DOCUMENT_FORMATS
+    if isinstance(file.source, Inline) and file.source.media_type.startswith("text/") and file.source.media_type not in formats:
+        formats = {file.source.media_type: "txt"}
+    block = _write_media("document", file.source, formats, "its documents are PDF, Word, Excel, CSV, HTML, Markdown or text")
     if isinstance(block, str):
         return block
     document = block["document"]
-    if cited and document["format"] == "txt" and (text := _text(document["source"].get("bytes", ""))):
+    if with_citations and document["format"] == "txt" and (text := _decode_text(document["source"].get("bytes", ""))):
         document["source"] = {"text": text}
     document["name"] = name
-    if cited:
+    if with_citations:
         document["citations"] = {"enabled": True}
     return block
 
 
-def is_in_bucket(address: str) -> bool:
+def is_s3_url(url: str) -> bool:
     """Addresses that it reads itself: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_S3Location.html, read 2026-11."""
-    return address.startswith(_BUCKETS)
+    return url.startswith(_S3_PREFIX)
 
 
-def _write(kind: str, source: Source, formats: Mapping[str, str], rule: str) -> dict[str, Any] | Refused:
+def _write_media(kind: str, source: Source, formats: Mapping[str, str], rule: str) -> dict[str, Any] | RefusalReason:
     match source:
         case Inline(media_type, data):
-            held = {"bytes": data}
-        case Url(url) if is_in_bucket(url):
-            media_type, held = mimetypes.guess_type(url)[0] or "a file without a known ending", {"s3Location": {"uri": url}}
+            content = {"bytes": data}
+        case Url(url) if is_s3_url(url):
+            media_type, content = mimetypes.guess_type(url)[0] or "a file without a known ending", {"s3Location": {"uri": url}}
         case _:
-            return f"it takes bytes, or an address that begins with {_BUCKETS}"
+            return f"it takes bytes, or an address that begins with {_S3_PREFIX}"
     format = formats.get(media_type)
-    return f"{rule}, not {media_type:.60}." if format is None else {kind: {"format": format, "source": held}}
+    return f"{rule}, not {media_type:.60}." if format is None else {kind: {"format": format, "source": content}}
 
 
-def _text(data: str) -> str | None:
+def _decode_text(data: str) -> str | None:
     try:
         return base64.b64decode(data).decode()
     except ValueError:  # no base64, or no UTF-8

@@ -10,13 +10,13 @@ TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 TOOL_RULE = "the name of a tool is 1 to 64 letters of a-z and A-Z, digits, - and _."
 
 _CALL_ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
-_LONGEST = 200
-_STRANGE = re.compile(r"[^a-zA-Z0-9\s\-()\[\]]+")
+_MAX_NAME_LENGTH = 200
+_FORBIDDEN_CHARACTERS = re.compile(r"[^a-zA-Z0-9\s\-()\[\]]+")
 _SPACES = re.compile(r"\s+")
-_ENDING = re.compile(r"\.[a-zA-Z0-9]{1,5}$")
+_FILE_EXTENSION = re.compile(r"\.[a-zA-Z0-9]{1,5}$")
 
 
-def call_id(id: str) -> str:
+def valid_call_id(id: str) -> str:
     """What takes the place of an id that it refuses is the same in the call and in its result."""
     return id if _CALL_ID.fullmatch(id) else "tooluse_" + hashlib.sha256(id.encode()).hexdigest()[:24]
 
@@ -25,15 +25,19 @@ class DocumentNames:
     """Of one request, in which each is another: letters, digits, single spaces, hyphens, parentheses and brackets."""
 
     def __init__(self) -> None:
-        self._given: set[str] = set()
+        self._used: set[str] = set()
 
-    def name(self, said: str | None) -> str:
+    def unique_name(self, file_name: str | None) -> str:
         """Without the file's ending, which its format tells."""
-        plain = _SPACES.sub(" ", _STRANGE.sub("-", _ENDING.sub("", said or ""))).strip(" -")[: _LONGEST - 10].strip()
-        wanted = plain or f"Document {len(self._given) + 1}"
-        name, count = wanted, 1
-        while name in self._given:
+        cleaned = (
+            _SPACES.sub(" ", _FORBIDDEN_CHARACTERS.sub("-", _FILE_EXTENSION.sub("", file_name or "")))
+            .strip(" -")[: _MAX_NAME_LENGTH - 10]
+            .strip()
+        )
+        base_name = cleaned or f"Document {len(self._used) + 1}"
+        name, count = base_name, 1
+        while name in self._used:
             count += 1
-            name = f"{wanted} ({count})"
-        self._given.add(name)
+            name = f"{base_name} ({count})"
+        self._used.add(name)
         return name

@@ -6,113 +6,113 @@ Sources: /reference/providers.md part 2; https://docs.aws.amazon.com/nova/latest
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from providers.chat import ChatRequest, Effort, Thinking
-from providers.dialect import Concessions
-from providers.dialects.bedrock_converse.families import Family
+from providers.canonical.chat import ChatRequest, Effort, Thinking
+from providers.dialect import DropPolicy
+from providers.profiles.bedrock_families import Family
 
 Fields = dict[str, Any]
 
-_LEAST_BUDGET = 1024
+_MIN_BUDGET = 1024
 # Of models that want a number of tokens where others know levels: a number for each, by no source but our own judgement.
 _BUDGETS: Mapping[Effort, int] = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 24576, "max": 31999}
 _LEVELS: Mapping[Effort, str] = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
-_QWEN: Mapping[Effort, str] = {"minimal": "low", "low": "low", "medium": "high", "high": "high", "xhigh": "high", "max": "high"}
+_QWEN_LEVELS: Mapping[Effort, str] = {"minimal": "low", "low": "low", "medium": "high", "high": "high", "xhigh": "high", "max": "high"}
 
 
-def write_thinking(chat: ChatRequest, family: Family, concessions: Concessions) -> Fields:
+def write_thinking(chat: ChatRequest, family: Family, drop_policy: DropPolicy) -> Fields:
     thinking = chat.thinking
     if thinking is None:
         return {}
-    if thinking.summary is not None and family.thinks != "adaptive":
-        concessions.hint("thinking.summary")
-    return _WAYS[family.thinks](thinking, chat, concessions)
+    if thinking.summary is not None and family.reasoning_control != "adaptive":
+        drop_policy.drop_hint("thinking.summary")
+    return _WRITERS[family.reasoning_control](thinking, chat, drop_policy)
 
 
-def _adaptive(thinking: Thinking, chat: ChatRequest, concessions: Concessions) -> Fields:
+def _adaptive(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fields:
     """Claude from 4.6 on. Anthropic's own callers may say an effort and want no reasoning."""
     if thinking.effort == "none":
         return {"thinking": {"type": "disabled"}}
     fields: Fields = {}
     if thinking.budget_tokens is not None:
         fields["thinking"] = {"type": "enabled", "budget_tokens": thinking.budget_tokens}
-    elif thinking.adaptive or (thinking.effort is not None and not _is_claudes(chat)):
+    elif thinking.adaptive or (thinking.effort is not None and not _is_from_anthropic(chat)):
         fields["thinking"] = {"type": "adaptive"}
     if thinking.effort is not None:
         fields["output_config"] = {"effort": "low" if thinking.effort == "minimal" else thinking.effort}
     if thinking.summary is not None and "thinking" in fields:
         fields["thinking"]["display"] = "omitted" if thinking.summary == "omitted" else "summarized"
     elif thinking.summary is not None:
-        concessions.hint("thinking.summary")
+        drop_policy.drop_hint("thinking.summary")
     return fields
 
 
-def _budget(thinking: Thinking, chat: ChatRequest, concessions: Concessions) -> Fields:
+def _budget(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fields:
     """Claude before 4.6."""
     if thinking.effort == "none":
         return {"thinking": {"type": "disabled"}}
     budget = thinking.budget_tokens
     if budget is None:
-        if not thinking.adaptive and (thinking.effort is None or _is_claudes(chat)):
-            concessions.hint("thinking.effort")
+        if not thinking.adaptive and (thinking.effort is None or _is_from_anthropic(chat)):
+            drop_policy.drop_hint("thinking.effort")
             return {}
         budget = _BUDGETS[thinking.effort or "medium"]
         if chat.max_tokens is not None:
             budget = min(budget, chat.max_tokens - 1)
-        if budget < _LEAST_BUDGET:
-            concessions.without("thinking", f"it reasons with {_LEAST_BUDGET} tokens at least, and with fewer than `max_tokens`.")
+        if budget < _MIN_BUDGET:
+            drop_policy.drop_or_refuse("thinking", f"it reasons with {_MIN_BUDGET} tokens at least, and with fewer than `max_tokens`.")
             return {}
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
 
-def _nova(thinking: Thinking, chat: ChatRequest, concessions: Concessions) -> Fields:
+def _nova(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fields:
     if thinking.effort == "none":
         return {"reasoningConfig": {"type": "disabled"}}
-    return {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": _level(thinking, _LEVELS, concessions)}}
+    return {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": _level(thinking, _LEVELS, drop_policy)}}
 
 
-def _effort(thinking: Thinking, chat: ChatRequest, concessions: Concessions) -> Fields:
+def _effort(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fields:
     if thinking.effort == "none":
-        concessions.without("thinking", "gpt-oss always reasons.")
+        drop_policy.drop_or_refuse("thinking", "gpt-oss always reasons.")
         return {}
-    return {"reasoning_effort": _level(thinking, _LEVELS, concessions)}
+    return {"reasoning_effort": _level(thinking, _LEVELS, drop_policy)}
 
 
-def _qwen(thinking: Thinking, chat: ChatRequest, concessions: Concessions) -> Fields:
+def _qwen(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fields:
     """It reasons only where it is told to."""
-    return {} if thinking.effort == "none" else {"reasoning_config": _level(thinking, _QWEN, concessions)}
+    return {} if thinking.effort == "none" else {"reasoning_config": _level(thinking, _QWEN_LEVELS, drop_policy)}
 
 
-def _no(thinking: Thinking, chat: ChatRequest, concessions: Concessions) -> Fields:
+def _not_supported(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fields:
     if thinking.effort != "none":
-        concessions.without("thinking", "this model does not reason.")
+        drop_policy.drop_or_refuse("thinking", "this model does not reason.")
     return {}
 
 
-def _unknown(thinking: Thinking, chat: ChatRequest, concessions: Concessions) -> Fields:
-    concessions.without("thinking", "how this model is told how much to reason is not known from its id.")
+def _unknown(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fields:
+    drop_policy.drop_or_refuse("thinking", "how this model is told how much to reason is not known from its id.")
     return {}
 
 
-def _level(thinking: Thinking, levels: Mapping[Effort, str], concessions: Concessions) -> str:
+def _level(thinking: Thinking, levels: Mapping[Effort, str], drop_policy: DropPolicy) -> str:
     """What lies between its levels is told as the next one, and reported; so is a budget, for which it has no word."""
     if thinking.budget_tokens is not None:
-        concessions.hint("thinking.budget_tokens")
+        drop_policy.drop_hint("thinking.budget_tokens")
     level = levels[thinking.effort or "medium"]
     if thinking.effort is not None and level != thinking.effort:
-        concessions.hint("thinking.effort")
+        drop_policy.drop_hint("thinking.effort")
     return level
 
 
-def _is_claudes(chat: ChatRequest) -> bool:
+def _is_from_anthropic(chat: ChatRequest) -> bool:
     return chat.origin == "anthropic_messages"
 
 
-_WAYS: Mapping[str, Callable[[Thinking, ChatRequest, Concessions], Fields]] = {
+_WRITERS: Mapping[str, Callable[[Thinking, ChatRequest, DropPolicy], Fields]] = {
     "adaptive": _adaptive,
     "budget": _budget,
     "nova": _nova,
     "effort": _effort,
     "qwen": _qwen,
-    "no": _no,
+    "no": _not_supported,
     "unknown": _unknown,
 }

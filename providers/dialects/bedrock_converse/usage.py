@@ -8,14 +8,14 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Raw, Struct
 
-from providers.chat import Usage
-from providers.errors import Unparsed
-from providers.wire import NULL, UNREADABLE
+from providers.canonical.chat import Usage
+from providers.canonical.errors import UnparsableModelOutput
+from providers.canonical.raw_json import DECODE_ERRORS, NULL
 
 # No engine has counted more; and what it costs, at whatever price, stays within a database's 63 bits.
-_MOST_TOKENS = 2**40
+_MAX_TOKENS = 2**40
 # Its words for why an answer ended, in OpenAI's, and whether its own says more.
-_REASONS: Mapping[str, tuple[str, bool]] = {
+_FINISH_REASONS: Mapping[str, tuple[str, bool]] = {
     "end_turn": ("stop", False),
     "stop_sequence": ("stop", True),
     "max_tokens": ("length", False),
@@ -24,12 +24,12 @@ _REASONS: Mapping[str, tuple[str, bool]] = {
     "guardrail_intervened": ("content_filter", True),
     "content_filtered": ("content_filter", True),
 }
-_MALFORMED = frozenset({"malformed_model_output", "malformed_tool_use"})
+_MALFORMED_REASONS = frozenset({"malformed_model_output", "malformed_tool_use"})
 # Tiers with a price of their own.
-_TIERS = frozenset({"flex", "priority"})
+_PRICED_TIERS = frozenset({"flex", "priority"})
 
 
-class _Cached(Struct):
+class _CacheDetail(Struct):
     ttl: str = ""
     inputTokens: int | None = None
 
@@ -39,15 +39,15 @@ class _Counts(Struct):
     outputTokens: int | None = None
     cacheReadInputTokens: int | None = None
     cacheWriteInputTokens: int | None = None
-    cacheDetails: list[_Cached] | None = None
+    cacheDetails: list[_CacheDetail] | None = None
 
 
 class _Tier(Struct):
     type: str = ""
 
 
-_counts = msgspec.json.Decoder(_Counts)
-_tier = msgspec.json.Decoder(_Tier)
+_counts_decoder = msgspec.json.Decoder(_Counts)
+_tier_decoder = msgspec.json.Decoder(_Tier)
 
 
 def read_usage(raw: Raw, service_tier: Raw) -> Usage | None:
@@ -58,40 +58,45 @@ def read_usage(raw: Raw, service_tier: Raw) -> Usage | None:
     if raw == NULL:
         return None
     try:
-        told = _counts.decode(raw)
-    except UNREADABLE:
+        counts = _counts_decoder.decode(raw)
+    except DECODE_ERRORS:
         return None
-    plain = _possible(told.inputTokens)
-    cached, written = _possible(told.cacheReadInputTokens), _possible(told.cacheWriteInputTokens)
-    hour = [_possible(each.inputTokens) for each in told.cacheDetails or () if each.ttl == "1h"]
+    uncached = _plausible(counts.inputTokens)
+    cache_read, cache_written = _plausible(counts.cacheReadInputTokens), _plausible(counts.cacheWriteInputTokens)
+    one_hour_counts = [_plausible(each.inputTokens) for each in counts.cacheDetails or () if each.ttl == "1h"]
     return Usage(
-        input=None if plain is None else plain + (cached or 0) + (written or 0),
-        output=_possible(told.outputTokens),
-        cached=cached,
-        cache_written=written,
-        cache_written_hour=hour[0] if hour else None,
-        tier=tier if (tier := read_tier(service_tier)) in _TIERS else None,
+        input=None if uncached is None else uncached + (cache_read or 0) + (cache_written or 0),
+        output=_plausible(counts.outputTokens),
+        cached=cache_read,
+        cache_written=cache_written,
+        cache_written_hour=one_hour_counts[0] if one_hour_counts else None,
+        tier=tier if (tier := read_tier(service_tier)) in _PRICED_TIERS else None,
     )
 
 
 def read_tier(raw: Raw) -> str | None:
     try:
-        return _tier.decode(raw).type or None
-    except UNREADABLE:
+        return _tier_decoder.decode(raw).type or None
+    except DECODE_ERRORS:
         return None
 
 
-def read_reason(word: str, *, called: bool) -> tuple[str, str | None]:
+def read_stop_reason(upstream_finish_reason: str, *, has_tool_calls: bool) -> tuple[str, str | None]:
     """In OpenAI's words, and its own where that says more. `called`: the answer holds calls.
 
     Raises Unparsed where its model wrote what it could not read.
     """
-    if word in _MALFORMED:
-        what = "a call of a tool" if word == "malformed_tool_use" else "an answer"
-        raise Unparsed(f"The engine's model wrote what is not {what} that can be read ({word}).", told=200)
-    reason, says_more = _REASONS.get(word, ("stop", True))
-    return "tool_calls" if called and reason == "stop" else reason, word if says_more else None
+    if upstream_finish_reason in _MALFORMED_REASONS:
+        expected = "a call of a tool" if upstream_finish_reason == "malformed_tool_use" else "an answer"
+        raise UnparsableModelOutput(
+            f"The engine's model wrote what is not {expected} that can be read ({upstream_finish_reason}).", upstream_status=200
+        )
+    finish_reason, is_more_specific = _FINISH_REASONS.get(upstream_finish_reason, ("stop", True))
+    return (
+        "tool_calls" if has_tool_calls and finish_reason == "stop" else finish_reason,
+        upstream_finish_reason if is_more_specific else None,
+    )
 
 
-def _possible(count: int | None) -> int | None:
-    return count if count is not None and 0 <= count <= _MOST_TOKENS else None
+def _plausible(count: int | None) -> int | None:
+    return count if count is not None and 0 <= count <= _MAX_TOKENS else None

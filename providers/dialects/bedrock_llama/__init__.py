@@ -5,28 +5,28 @@ Sources: https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-m
 
 from typing import ClassVar
 
-from providers.chat import ChatRequest, ChatResponse
-from providers.dialect import Concessions
-from providers.dialects.bedrock_llama.answers import GenerationReader, read_response
-from providers.dialects.bedrock_llama.asks import write_request
-from providers.media import Kind
-from providers.wire import Body
+from providers.canonical.chat import ChatRequest, ChatResponse
+from providers.canonical.media import MediaKind
+from providers.canonical.raw_json import Body
+from providers.dialect import DropPolicy
+from providers.dialects.bedrock_llama.stream_reader import LlamaStreamReader, read_response
+from providers.dialects.bedrock_llama.write_request import write_request
 
 
 class BedrockLlama:
     """See providers.dialect.EngineDialect, whose methods these are."""
 
     name: ClassVar[str] = "bedrock_llama"
-    only_bytes: ClassVar[frozenset[Kind]] = frozenset()
+    inline_media_kinds: ClassVar[frozenset[MediaKind]] = frozenset()
 
-    def prepare(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
+    def prepare_upstream_body(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
         """Whether it streams stands in the address, and it always tells what it counted."""
 
-    def write_request(self, chat: ChatRequest, concessions: Concessions) -> Body:
-        return write_request(chat, concessions)
+    def write_request(self, chat: ChatRequest, drop_policy: DropPolicy) -> Body:
+        return write_request(chat, drop_policy)
 
     def read_response(self, raw: bytes) -> ChatResponse:
         return read_response(raw)
 
-    def reader(self) -> GenerationReader:
-        return GenerationReader()
+    def stream_reader(self) -> LlamaStreamReader:
+        return LlamaStreamReader()

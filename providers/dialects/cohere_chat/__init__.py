@@ -2,30 +2,30 @@
 
 from typing import ClassVar
 
-from providers.chat import ChatRequest, ChatResponse
-from providers.dialect import Concessions
-from providers.dialects.cohere_chat.answers import read_response
-from providers.dialects.cohere_chat.asks import write_request
-from providers.dialects.cohere_chat.stream import EventReader
-from providers.media import Kind
-from providers.wire import Body
+from providers.canonical.chat import ChatRequest, ChatResponse
+from providers.canonical.media import MediaKind
+from providers.canonical.raw_json import Body
+from providers.dialect import DropPolicy
+from providers.dialects.cohere_chat.read_response import read_response
+from providers.dialects.cohere_chat.stream_reader import CohereStreamReader
+from providers.dialects.cohere_chat.write_request import write_request
 
 
 class CohereChat:
     """See providers.dialect.EngineDialect, whose methods these are."""
 
     name: ClassVar[str] = "cohere_chat"
-    only_bytes: ClassVar[frozenset[Kind]] = frozenset({"file"})
+    inline_media_kinds: ClassVar[frozenset[MediaKind]] = frozenset({"file"})
 
-    def prepare(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
+    def prepare_upstream_body(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
         """It demands `stream`, and always tells what it counted."""
         body["stream"] = stream
 
-    def write_request(self, chat: ChatRequest, concessions: Concessions) -> Body:
-        return write_request(chat, concessions)
+    def write_request(self, chat: ChatRequest, drop_policy: DropPolicy) -> Body:
+        return write_request(chat, drop_policy)
 
     def read_response(self, raw: bytes) -> ChatResponse:
         return read_response(raw)
 
-    def reader(self) -> EventReader:
-        return EventReader()
+    def stream_reader(self) -> CohereStreamReader:
+        return CohereStreamReader()

@@ -7,7 +7,7 @@ import base64
 import binascii
 from typing import Any, assert_never
 
-from providers.chat import (
+from providers.canonical.chat import (
     Audio,
     ChatRequest,
     Content,
@@ -23,119 +23,119 @@ from providers.chat import (
     ToolResult,
     Uploaded,
 )
-from providers.dialect import Concessions
-from providers.dialects.cohere_chat.contents import NOT_HERE, leave_extra, leave_opaque, plain, text_of
-from providers.dialects.cohere_chat.given_back import write_answer
-from providers.media import write_url
+from providers.canonical.media import write_url
+from providers.dialect import DropPolicy
+from providers.dialects.cohere_chat.assistant_messages import write_assistant_message
+from providers.dialects.cohere_chat.message_content import WRONG_ROLE, collapse_text, drop_extra_fields, drop_opaque, text_block
 
 
-def write_messages(chat: ChatRequest, concessions: Concessions, *, constrained: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def write_messages(chat: ChatRequest, drop_policy: DropPolicy, *, constrained: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Messages, and the documents that callers have put into theirs. `constrained`: beside a response_format, there can be none."""
-    writing = _Writing(concessions, constrained=constrained)
-    for at, message in enumerate(chat.messages):
-        writing.message(message, f"messages[{at}]")
-    return writing.told, writing.documents
+    writer = _MessagesWriter(drop_policy, constrained=constrained)
+    for index, message in enumerate(chat.messages):
+        writer.add_message(message, f"messages[{index}]")
+    return writer.messages, writer.documents
 
 
-class _Writing:
-    def __init__(self, concessions: Concessions, *, constrained: bool) -> None:
-        self.told: list[dict[str, Any]] = []
+class _MessagesWriter:
+    def __init__(self, drop_policy: DropPolicy, *, constrained: bool) -> None:
+        self.messages: list[dict[str, Any]] = []
         self.documents: list[dict[str, Any]] = []
-        self._concessions = concessions
+        self._drop_policy = drop_policy
         self._constrained = constrained
 
-    def message(self, message: Message, path: str) -> None:
-        given_back = message.role == "assistant"
+    def add_message(self, message: Message, path: str) -> None:
+        from_assistant = message.role == "assistant"
         if message.name is not None:
-            self._concessions.without(f"{path}.name", "its messages name no participants.")
-        leave_extra(message.extra, path, self._concessions, given_back=given_back)
-        if given_back:
-            answer = write_answer(message, path, self._concessions)
-            if answer.keys() - {"role", "content"} or answer.get("content"):
-                self.told.append(answer)  # or it says nothing
+            self._drop_policy.drop_or_refuse(f"{path}.name", "its messages name no participants.")
+        drop_extra_fields(message.extra, path, self._drop_policy, from_assistant=from_assistant)
+        if from_assistant:
+            assistant_message = write_assistant_message(message, path, self._drop_policy)
+            if assistant_message.keys() - {"role", "content"} or assistant_message.get("content"):
+                self.messages.append(assistant_message)  # or it says nothing
             return
-        rest: list[tuple[str, Content]] = []
-        for at, part in enumerate(message.parts):
+        others: list[tuple[str, Content]] = []
+        for index, part in enumerate(message.parts):
             if isinstance(part, ToolResult):
-                self._result(part, f"{path}.content[{at}]", rest)
+                self._result(part, f"{path}.content[{index}]", others)
             else:
-                rest.append((f"{path}.content[{at}]", part))
-        if message.parts and not rest:
+                others.append((f"{path}.content[{index}]", part))
+        if message.parts and not others:
             return
         role = "system" if message.role == "developer" else message.role
-        before = len(self.documents)
-        content = [said for where, part in rest if (said := self._said(part, where)) is not None]
-        if not content and len(self.documents) > before:
+        document_count = len(self.documents)
+        content = [block for part_path, part in others if (block := self._write_part(part, part_path)) is not None]
+        if not content and len(self.documents) > document_count:
             # Documents alone: without a word beside them there would be nothing that the user says.
-            content = [text_of(each["data"]["text"]) for each in self.documents[before:]]
-            del self.documents[before:]
-        if content or not rest:
-            self.told.append({"role": role, "content": plain(content)})
+            content = [text_block(document["data"]["text"]) for document in self.documents[document_count:]]
+            del self.documents[document_count:]
+        if content or not others:
+            self.messages.append({"role": role, "content": collapse_text(content)})
 
-    def _said(self, part: Content, path: str) -> dict[str, Any] | None:
+    def _write_part(self, part: Content, path: str) -> dict[str, Any] | None:
         match part:
             case Text():
-                leave_extra(part.extra, path, self._concessions)
-                return text_of(part.text)
+                drop_extra_fields(part.extra, path, self._drop_policy)
+                return text_block(part.text)
             case Refusal():
-                return text_of(part.text)
+                return text_block(part.text)
             case Image():
                 return self._image(part, path)
             case File():
                 document = self._document(part, path)
                 if document is not None and self._constrained:
-                    return self._concessions.without(path, "its response_format cannot be used together with documents.")
+                    return self._drop_policy.drop_or_refuse(path, "its response_format cannot be used together with documents.")
                 if document is not None:
                     self.documents.append({"id": f"doc:{len(self.documents)}", "data": document})
                 return None
             case Audio():
-                return self._concessions.without(path, "it does not hear.")
+                return self._drop_policy.drop_or_refuse(path, "it does not hear.")
             case Opaque():
-                return leave_opaque(part, path, self._concessions)
+                return drop_opaque(part, path, self._drop_policy)
             case Reasoning() | ToolCall() | ToolResult():
-                return self._concessions.without(path, NOT_HERE)
+                return self._drop_policy.drop_or_refuse(path, WRONG_ROLE)
             case _:
                 assert_never(part)
 
     def _image(self, image: Image, path: str) -> dict[str, Any] | None:
-        leave_extra(image.extra, path, self._concessions)
+        drop_extra_fields(image.extra, path, self._drop_policy)
         if isinstance(image.source, Uploaded):
-            return self._concessions.without(path, f"{image.source.origin} keeps it under an id, which is none here.")
-        told = {"url": write_url(image.source)}
+            return self._drop_policy.drop_or_refuse(path, f"{image.source.origin} keeps it under an id, which is none here.")
+        image_url = {"url": write_url(image.source)}
         if image.detail is not None:
-            told["detail"] = image.detail
-        return {"type": "image_url", "image_url": told}
+            image_url["detail"] = image.detail
+        return {"type": "image_url", "image_url": image_url}
 
     def _document(self, file: File, path: str) -> dict[str, str] | None:
         """It reads text alone."""
-        leave_extra(file.extra, path, self._concessions)
+        drop_extra_fields(file.extra, path, self._drop_policy)
         source = file.source
         if not isinstance(source, Inline) or not source.media_type.startswith(("text/", "application/json")):
-            return self._concessions.without(path, "its documents are of text alone.")
+            return self._drop_policy.drop_or_refuse(path, "its documents are of text alone.")
         try:
             text = base64.b64decode(source.data, validate=True).decode()
         except (binascii.Error, UnicodeDecodeError):
-            return self._concessions.without(path, "what it holds is no text in UTF-8.")
+            return self._drop_policy.drop_or_refuse(path, "what it holds is no text in UTF-8.")
         return {"text": text} if file.name is None else {"title": file.name, "text": text}
 
-    def _result(self, result: ToolResult, path: str, rest: list[tuple[str, Content]]) -> None:
+    def _result(self, result: ToolResult, path: str, deferred: list[tuple[str, Content]]) -> None:
         """It takes text and documents of a tool: images follow in a message of the user's, said to be of that call."""
         if result.is_error is not None:
-            self._concessions.hint(f"{path}.is_error")
+            self._drop_policy.drop_hint(f"{path}.is_error")
         if result.custom:
-            self._concessions.without(path, "its tools take JSON, not free text.")
+            self._drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")
             return
-        leave_extra(result.extra, path, self._concessions)
+        drop_extra_fields(result.extra, path, self._drop_policy)
         content: list[dict[str, Any]] = []
-        for at, part in enumerate(result.parts):
-            where = f"{path}.content[{at}]"
+        for index, part in enumerate(result.parts):
+            part_path = f"{path}.content[{index}]"
             if isinstance(part, Image):
-                rest += [(where, Text(f"From the result of tool call {result.id}:")), (where, part)]
+                deferred += [(part_path, Text(f"From the result of tool call {result.id}:")), (part_path, part)]
             elif isinstance(part, File):
-                document = self._document(part, where)
+                document = self._document(part, part_path)
                 content += [] if document is None else [{"type": "document", "document": {"data": document}}]
-            elif (said := self._said(part, where)) is not None:
-                content.append(said)
+            elif (block := self._write_part(part, part_path)) is not None:
+                content.append(block)
         if result.parts and not content:
-            content.append(text_of("The result follows in the next message of the user."))
-        self.told.append({"role": "tool", "tool_call_id": result.id, "content": plain(content)})
+            content.append(text_block("The result follows in the next message of the user."))
+        self.messages.append({"role": "tool", "tool_call_id": result.id, "content": collapse_text(content)})

@@ -2,30 +2,30 @@
 
 from typing import ClassVar
 
-from providers.chat import ChatRequest, ChatResponse
-from providers.dialect import Concessions
-from providers.dialects.gemini.answers import read_response
-from providers.dialects.gemini.asks import write_request
-from providers.dialects.gemini.stream import GeminiReader
-from providers.media import Kind
-from providers.wire import Body
+from providers.canonical.chat import ChatRequest, ChatResponse
+from providers.canonical.media import MediaKind
+from providers.canonical.raw_json import Body
+from providers.dialect import DropPolicy
+from providers.dialects.gemini.read_response import read_response
+from providers.dialects.gemini.stream_reader import GeminiStreamReader
+from providers.dialects.gemini.write_request import write_request
 
 
 class Gemini:
     """See providers.dialect.EngineDialect, whose methods these are. `chat.model` must be the host's name: its rules differ by model."""
 
     name: ClassVar[str] = "gemini"
-    only_bytes: ClassVar[frozenset[Kind]] = frozenset()
+    inline_media_kinds: ClassVar[frozenset[MediaKind]] = frozenset()
 
-    def prepare(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
+    def prepare_upstream_body(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
         """The address says whether it streams, and usage is told always."""
 
-    def write_request(self, chat: ChatRequest, concessions: Concessions) -> Body:
+    def write_request(self, chat: ChatRequest, drop_policy: DropPolicy) -> Body:
         """Without the model, which stands in the address."""
-        return write_request(chat, concessions)
+        return write_request(chat, drop_policy)
 
     def read_response(self, raw: bytes) -> ChatResponse:
         return read_response(raw)
 
-    def reader(self) -> GeminiReader:
-        return GeminiReader()
+    def stream_reader(self) -> GeminiStreamReader:
+        return GeminiStreamReader()

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from providers.chat import Citation
-from providers.dialects.gemini.kinds import NAME
-from providers.wire import NULL, UNREADABLE
+from providers.canonical.chat import Citation
+from providers.canonical.raw_json import DECODE_ERRORS, NULL
+from providers.dialects.gemini.opaque_parts import NAME
 
 
 class Segment(Struct):
@@ -45,7 +45,7 @@ class Grounding(Struct):
     groundingSupports: list[Support] | None = None
 
 
-class Cited(Struct):
+class RecitedSource(Struct):
     startIndex: int = 0
     endIndex: int | None = None
     uri: str | None = None
@@ -59,85 +59,85 @@ class Citations(Struct):
     citations: list[Raw] | None = None
 
 
-_grounding = msgspec.json.Decoder(Grounding)
-_citations = msgspec.json.Decoder(Citations)
-_chunk = msgspec.json.Decoder(Chunk)
-_cited = msgspec.json.Decoder(Cited)
+_grounding_decoder = msgspec.json.Decoder(Grounding)
+_citations_decoder = msgspec.json.Decoder(Citations)
+_chunk_decoder = msgspec.json.Decoder(Chunk)
+_recited_decoder = msgspec.json.Decoder(RecitedSource)
 
 
-class Sources:
+class CitationCollector:
     """Of one candidate. Each frame's metadata takes the place of the one before; what was placed already is not placed again."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[Segment, Citation]] = []
+        self._pending: list[tuple[Segment, Citation]] = []
         self._placed: set[bytes] = set()
 
-    def note(self, grounding: Raw, citations: Raw) -> None:
+    def update(self, grounding: Raw, citations: Raw) -> None:
         """What is none of its documented shape is passed over: it is beside the answer."""
         try:
-            found = [*_supported(grounding), *_recited(citations)]
-        except UNREADABLE:
+            located = [*_grounded_citations(grounding), *_recited_citations(citations)]
+        except DECODE_ERRORS:
             return
-        if found:
-            self._waiting = [each for each in found if _key(each) not in self._placed]
+        if located:
+            self._pending = [each for each in located if _citation_key(each) not in self._placed]
 
-    def of(self, text: str, *, last: bool) -> tuple[Citation, ...]:
+    def citations_for(self, text: str, *, last: bool) -> tuple[Citation, ...]:
         """Those that rest on this text. `last`: no other follows, so that what has no place is told of it all."""
-        if not self._waiting:
+        if not self._pending:
             return ()
         raw = text.encode()
-        told: list[Citation] = []
-        rest: list[tuple[Segment, Citation]] = []
-        for segment, citation in self._waiting:
-            place = _place(segment, text, raw)
-            if place is None and not last:
-                rest.append((segment, citation))
+        placed: list[Citation] = []
+        unplaced: list[tuple[Segment, Citation]] = []
+        for segment, citation in self._pending:
+            span = _locate(segment, text, raw)
+            if span is None and not last:
+                unplaced.append((segment, citation))
                 continue
-            self._placed.add(_key((segment, citation)))
-            start, end = place or (None, None)
-            told.append(msgspec.structs.replace(citation, start=start, end=end))
-        self._waiting = rest
-        return tuple(told)
+            self._placed.add(_citation_key((segment, citation)))
+            start, end = span or (None, None)
+            placed.append(msgspec.structs.replace(citation, start=start, end=end))
+        self._pending = unplaced
+        return tuple(placed)
 
 
-def _supported(raw: Raw) -> Iterator[tuple[Segment, Citation]]:
+def _grounded_citations(raw: Raw) -> Iterator[tuple[Segment, Citation]]:
     if raw == NULL:
         return
-    told = _grounding.decode(raw)
-    chunks = told.groundingChunks or []
-    for support in told.groundingSupports or ():
+    grounding = _grounding_decoder.decode(raw)
+    chunks = grounding.groundingChunks or []
+    for support in grounding.groundingSupports or ():
         segment = support.segment or Segment()
         for index in support.groundingChunkIndices or ():
             if 0 <= index < len(chunks):
-                chunk = _chunk.decode(chunks[index])
+                chunk = _chunk_decoder.decode(chunks[index])
                 page = chunk.web or chunk.retrievedContext or chunk.maps or Page()
-                whole: dict[str, Any] = {"type": "groundingSupport", "segment": segment, "groundingChunk": chunks[index]}
-                yield segment, Citation(NAME, Raw(msgspec.json.encode(whole)), page.uri, page.title, page.text)
+                native: dict[str, Any] = {"type": "groundingSupport", "segment": segment, "groundingChunk": chunks[index]}
+                yield segment, Citation(NAME, Raw(msgspec.json.encode(native)), page.uri, page.title, page.text)
 
 
-def _recited(raw: Raw) -> Iterator[tuple[Segment, Citation]]:
+def _recited_citations(raw: Raw) -> Iterator[tuple[Segment, Citation]]:
     if raw == NULL:
         return
-    told = _citations.decode(raw)
-    for each in told.citationSources or told.citations or ():
-        cited = _cited.decode(each)
-        whole = {"type": "citationSource", **msgspec.json.decode(each, type=dict[str, Raw])}
-        yield Segment(cited.startIndex, cited.endIndex), Citation(NAME, Raw(msgspec.json.encode(whole)), cited.uri, cited.title)
+    metadata = _citations_decoder.decode(raw)
+    for each in metadata.citationSources or metadata.citations or ():
+        cited = _recited_decoder.decode(each)
+        native = {"type": "citationSource", **msgspec.json.decode(each, type=dict[str, Raw])}
+        yield Segment(cited.startIndex, cited.endIndex), Citation(NAME, Raw(msgspec.json.encode(native)), cited.uri, cited.title)
 
 
-def _key(found: tuple[Segment, Citation]) -> bytes:
-    return bytes(found[1].raw)
+def _citation_key(located: tuple[Segment, Citation]) -> bytes:
+    return bytes(located[1].raw)
 
 
-def _place(segment: Segment, text: str, raw: bytes) -> tuple[int, int] | None:
+def _locate(segment: Segment, text: str, raw: bytes) -> tuple[int, int] | None:
     start, end = segment.startIndex, segment.endIndex
-    said = segment.text
+    segment_text = segment.text
     if end is not None and 0 <= start < end <= len(raw):
-        piece = raw[start:end]
-        if said is None or piece == said.encode("utf-8", "replace"):
-            first = len(raw[:start].decode("utf-8", "ignore"))
-            return first, first + len(piece.decode("utf-8", "ignore"))
-    if not said:
+        segment_bytes = raw[start:end]
+        if segment_text is None or segment_bytes == segment_text.encode("utf-8", "replace"):
+            character_start = len(raw[:start].decode("utf-8", "ignore"))
+            return character_start, character_start + len(segment_bytes.decode("utf-8", "ignore"))
+    if not segment_text:
         return None
-    at = text.find(said)
-    return None if at < 0 else (at, at + len(said))
+    index = text.find(segment_text)
+    return None if index < 0 else (index, index + len(segment_text))

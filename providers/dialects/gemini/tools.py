@@ -9,18 +9,18 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from providers.chat import ChatRequest, HostTool, Tool
-from providers.dialect import Concessions
-from providers.dialects.gemini.formats import loose_keyword
-from providers.dialects.gemini.models import Rules
-from providers.wire import UNREADABLE
+from providers.canonical.chat import ChatRequest, HostTool, Tool
+from providers.canonical.raw_json import DECODE_ERRORS
+from providers.dialect import DropPolicy
+from providers.dialects.gemini.output_format import unenforced_keyword
+from providers.profiles.gemini import GeminiProfile
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
-_SEARCH = re.compile(r"web_search(_preview)?(_\d+(_\d+)*)?")
+_FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
+_WEB_SEARCH = re.compile(r"web_search(_preview)?(_\d+(_\d+)*)?")
 _object = msgspec.json.Decoder(dict[str, Raw])
 
 
-def write_tools(chat: ChatRequest, rules: Rules, concessions: Concessions) -> dict[str, Any]:
+def write_tools(chat: ChatRequest, profile: GeminiProfile, drop_policy: DropPolicy) -> dict[str, Any]:
     """`tools` and `toolConfig`, as far as there is something to say. Schemas stand in parametersJsonSchema, which takes them whole."""
     choice = chat.tool_choice
     mode = "auto" if choice is None else choice.mode
@@ -28,42 +28,42 @@ def write_tools(chat: ChatRequest, rules: Rules, concessions: Concessions) -> di
     functions: list[dict[str, Any]] = []
     hosted: list[dict[str, Any]] = []
     strict = False
-    for at, tool in enumerate(chat.tools):
-        path = f"tools[{at}]"
+    for index, tool in enumerate(chat.tools):
+        path = f"tools[{index}]"
         if isinstance(tool, HostTool):
-            hosted += _hosted(tool, path, concessions)
+            hosted += _host_tool(tool, path, drop_policy)
         elif allowed is None or mode == "required" or tool.name in allowed:
-            functions += _function(tool, path, concessions)
-            strict = strict or _is_strict(tool, path, concessions)
-    if hosted and functions and not rules.mixes:
-        concessions.without("tools", "before Gemini 3 it takes either functions or a search of its own, not both.")
+            functions += _function(tool, path, drop_policy)
+            strict = strict or _is_strict(tool, path, drop_policy)
+    if hosted and functions and not profile.tools_with_schema:
+        drop_policy.drop_or_refuse("tools", "before Gemini 3 it takes either functions or a search of its own, not both.")
         hosted = []
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     tools = [*([{"functionDeclarations": functions}] if functions else []), *hosted]
     if tools:
-        told["tools"] = tools
+        fields["tools"] = tools
     config: dict[str, Any] = {}
-    calling = _calling(chat, mode, functions, concessions, strict=strict)
+    calling = _function_calling(chat, mode, functions, drop_policy, strict=strict)
     if calling:
         config["functionCallingConfig"] = calling
     if hosted and functions:
         config["includeServerSideToolInvocations"] = True
-    return {**told, "toolConfig": config} if config else told
+    return {**fields, "toolConfig": config} if config else fields
 
 
-def _calling(
-    chat: ChatRequest, mode: str, functions: list[dict[str, Any]], concessions: Concessions, *, strict: bool
+def _function_calling(
+    chat: ChatRequest, mode: str, functions: list[dict[str, Any]], drop_policy: DropPolicy, *, strict: bool
 ) -> dict[str, Any] | None:
     """Mode VALIDATED is AUTO whose calls obey their schemas; those of ANY do anyway."""
     choice = chat.tool_choice
     if not functions:
         if mode in ("required", "named"):
-            concessions.without("tool_choice", "there is no tool that it could call.")
+            drop_policy.drop_or_refuse("tool_choice", "there is no tool that it could call.")
         return None
     if mode == "none":
         return {"mode": "NONE"}
     if chat.parallel_calls is False:
-        concessions.without("parallel_calls", "it cannot be held to one call at a time.")
+        drop_policy.drop_or_refuse("parallel_calls", "it cannot be held to one call at a time.")
     if choice is not None and mode == "named":
         return {"mode": "ANY", "allowedFunctionNames": [choice.name]}
     if choice is not None and mode == "required":
@@ -71,44 +71,44 @@ def _calling(
     return {"mode": "VALIDATED"} if strict else None
 
 
-def _function(tool: Tool, path: str, concessions: Concessions) -> list[dict[str, Any]]:
+def _function(tool: Tool, path: str, drop_policy: DropPolicy) -> list[dict[str, Any]]:
     if tool.custom:
-        concessions.without(path, "its tools take JSON, not free text.")
+        drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")
         return []
-    if not _NAME.fullmatch(tool.name):
-        concessions.without(
+    if not _FUNCTION_NAME.fullmatch(tool.name):
+        drop_policy.drop_or_refuse(
             path, "names of its tools begin with a letter or _, and have at most 128 letters, digits, _, dots, colons and dashes."
         )
         return []
     for key, value in tool.extra.items():
-        concessions.extra(f"{path}.{key}", value, "it is a field of another API.")
-    told: dict[str, Any] = {"name": tool.name}
+        drop_policy.drop_extra_field(f"{path}.{key}", value, "it is a field of another API.")
+    declaration: dict[str, Any] = {"name": tool.name}
     if tool.description is not None:
-        told["description"] = tool.description
+        declaration["description"] = tool.description
     if tool.parameters is not None:
-        told["parametersJsonSchema"] = tool.parameters
-    return [told]
+        declaration["parametersJsonSchema"] = tool.parameters
+    return [declaration]
 
 
-def _is_strict(tool: Tool, path: str, concessions: Concessions) -> bool:
+def _is_strict(tool: Tool, path: str, drop_policy: DropPolicy) -> bool:
     if not tool.strict or tool.custom:
         return False
-    loose = None if tool.parameters is None else loose_keyword(tool.parameters)
-    if loose is not None:
-        concessions.without(f"{path}.strict", f"it does not hold arguments to what `{loose}` says in their schema.")
+    keyword = None if tool.parameters is None else unenforced_keyword(tool.parameters)
+    if keyword is not None:
+        drop_policy.drop_or_refuse(f"{path}.strict", f"it does not hold arguments to what `{keyword}` says in their schema.")
     return True
 
 
-def _hosted(tool: HostTool, path: str, concessions: Concessions) -> list[dict[str, Any]]:
+def _host_tool(tool: HostTool, path: str, drop_policy: DropPolicy) -> list[dict[str, Any]]:
     """A search of the web, of which nothing more is asked, is Google's own."""
-    if _SEARCH.fullmatch(tool.kind):
+    if _WEB_SEARCH.fullmatch(tool.kind):
         try:
-            more = sorted(_object.decode(tool.raw).keys() - {"type", "name"})
-        except UNREADABLE:
-            more = []
-        if not more:
+            extra_keys = sorted(_object.decode(tool.raw).keys() - {"type", "name"})
+        except DECODE_ERRORS:
+            extra_keys = []
+        if not extra_keys:
             return [{"googleSearch": {}}]
-        concessions.without(f"{path}.{more[0]}", "its search of the web takes no such wish.")
+        drop_policy.drop_or_refuse(f"{path}.{extra_keys[0]}", "its search of the web takes no such wish.")
         return [{"googleSearch": {}}]
-    concessions.without(path, f"`{tool.kind}` is a tool of another API's own, which only that knows.")
+    drop_policy.drop_or_refuse(path, f"`{tool.kind}` is a tool of another API's own, which only that knows.")
     return []

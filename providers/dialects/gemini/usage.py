@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from providers.chat import Usage
+from providers.canonical.chat import Usage
 
 # No engine has counted more; and what it costs, at whatever price, stays within a database's 63 bits.
-_MOST_TOKENS = 2**40
+_MAX_TOKENS = 2**40
 # How it was served, as AI Studio and as Vertex say it, where that has a price of its own.
 _TIERS: Mapping[str, str] = {
     **{tier: tier for tier in ("flex", "priority", "batch")},
@@ -19,50 +19,50 @@ _TIERS: Mapping[str, str] = {
 }
 
 
-class Details(Struct):
+class ModalityDetails(Struct):
     modality: str = ""
     tokenCount: int | None = None
 
 
-class Metadata(Struct):
+class UsageMetadata(Struct):
     promptTokenCount: int | None = None
     candidatesTokenCount: int | None = None
     thoughtsTokenCount: int | None = None
     cachedContentTokenCount: int | None = None
     toolUsePromptTokenCount: int | None = None
     totalTokenCount: int | None = None
-    promptTokensDetails: list[Details] | None = None
-    toolUsePromptTokensDetails: list[Details] | None = None
-    candidatesTokensDetails: list[Details] | None = None
+    promptTokensDetails: list[ModalityDetails] | None = None
+    toolUsePromptTokensDetails: list[ModalityDetails] | None = None
+    candidatesTokensDetails: list[ModalityDetails] | None = None
     serviceTier: str | None = None
     trafficType: str | None = None
 
 
-def read_usage(told: Metadata) -> Usage | None:
+def read_usage(metadata: UsageMetadata) -> Usage | None:
     """None: nothing was counted (yet)."""
-    read = _sum(told.promptTokenCount, told.toolUsePromptTokenCount)
-    if read is None:
+    input_tokens = _sum_plausible(metadata.promptTokenCount, metadata.toolUsePromptTokenCount)
+    if input_tokens is None:
         return None
-    written = _sum(told.candidatesTokenCount, told.thoughtsTokenCount)
-    of_input = [*(told.promptTokensDetails or ()), *(told.toolUsePromptTokensDetails or ())]
+    output_tokens = _sum_plausible(metadata.candidatesTokenCount, metadata.thoughtsTokenCount)
+    input_details = [*(metadata.promptTokensDetails or ()), *(metadata.toolUsePromptTokensDetails or ())]
     return Usage(
-        input=read,
+        input=input_tokens,
         # Of the first frames of a stream it counts the prompt alone: nothing is written yet.
-        output=0 if written is None else written,
-        cached=_sum(told.cachedContentTokenCount),
-        reasoning=_sum(told.thoughtsTokenCount),
-        audio_input=_of("AUDIO", of_input),
-        image_input=_of("IMAGE", of_input),
-        audio_output=_of("AUDIO", told.candidatesTokensDetails or ()),
-        tier=_TIERS.get(told.serviceTier or told.trafficType or ""),
+        output=0 if output_tokens is None else output_tokens,
+        cached=_sum_plausible(metadata.cachedContentTokenCount),
+        reasoning=_sum_plausible(metadata.thoughtsTokenCount),
+        audio_input=_modality_tokens("AUDIO", input_details),
+        image_input=_modality_tokens("IMAGE", input_details),
+        audio_output=_modality_tokens("AUDIO", metadata.candidatesTokensDetails or ()),
+        tier=_TIERS.get(metadata.serviceTier or metadata.trafficType or ""),
     )
 
 
-def _sum(*counts: int | None) -> int | None:
+def _sum_plausible(*counts: int | None) -> int | None:
     """None if none is told. An impossible count is none."""
-    possible = [count for count in counts if count is not None and 0 <= count <= _MOST_TOKENS]
-    return sum(possible) if possible else None
+    plausible = [count for count in counts if count is not None and 0 <= count <= _MAX_TOKENS]
+    return sum(plausible) if plausible else None
 
 
-def _of(modality: str, details: Sequence[Details]) -> int | None:
-    return _sum(*(each.tokenCount for each in details if each.modality == modality))
+def _modality_tokens(modality: str, details: Sequence[ModalityDetails]) -> int | None:
+    return _sum_plausible(*(each.tokenCount for each in details if each.modality == modality))

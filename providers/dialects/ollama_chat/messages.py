@@ -9,7 +9,7 @@ from typing import Any, assert_never
 import msgspec
 from msgspec import Raw
 
-from providers.chat import (
+from providers.canonical.chat import (
     Audio,
     ChatRequest,
     Content,
@@ -24,50 +24,50 @@ from providers.chat import (
     ToolCall,
     ToolResult,
 )
-from providers.dialect import Concessions
-from providers.wire import UNREADABLE
+from providers.canonical.raw_json import DECODE_ERRORS
+from providers.dialect import DropPolicy
 
 _object = msgspec.json.Decoder(dict[str, Raw])
 
 # Reasoning that only its minter can read, by the type of its part in the dialects that have it.
-_SEALED = frozenset({"redacted_thinking", "reasoning", "reasoning.encrypted"})
+_REASONING_BLOCK_TYPES = frozenset({"redacted_thinking", "reasoning", "reasoning.encrypted"})
 
 
-def write_messages(chat: ChatRequest, concessions: Concessions) -> list[dict[str, Any]]:
-    writing = _Writing(chat, concessions)
-    for at, message in enumerate(chat.messages):
-        writing.message(message, f"messages[{at}]")
-    return writing.told
+def write_messages(chat: ChatRequest, drop_policy: DropPolicy) -> list[dict[str, Any]]:
+    writer = _MessagesWriter(chat, drop_policy)
+    for index, message in enumerate(chat.messages):
+        writer.add_message(message, f"messages[{index}]")
+    return writer.messages
 
 
-class _Writing:
-    def __init__(self, chat: ChatRequest, concessions: Concessions) -> None:
-        self.told: list[dict[str, Any]] = []
-        self._concessions = concessions
+class _MessagesWriter:
+    def __init__(self, chat: ChatRequest, drop_policy: DropPolicy) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self._drop_policy = drop_policy
         # It says of a result which tool gave it; what other APIs say is which call asked for it.
         calls = (part for message in chat.messages for part in message.parts if isinstance(part, ToolCall))
-        self._names = {call.id: call.name for call in calls}
+        self._tool_names = {call.id: call.name for call in calls}
 
-    def message(self, message: Message, path: str) -> None:
-        given_back = message.role == "assistant"
+    def add_message(self, message: Message, path: str) -> None:
+        from_assistant = message.role == "assistant"
         if message.name is not None:
-            self._concessions.without(f"{path}.name", "its messages name no participants.")
-        self._extra(message.extra, path, given_back=given_back)
-        if given_back:
-            self._assistant(message, path)
+            self._drop_policy.drop_or_refuse(f"{path}.name", "its messages name no participants.")
+        self._drop_extra(message.extra, path, from_assistant=from_assistant)
+        if from_assistant:
+            self._add_assistant(message, path)
             return
-        rest: list[tuple[int, Content]] = []
-        for at, part in enumerate(message.parts):
+        others: list[tuple[int, Content]] = []
+        for index, part in enumerate(message.parts):
             if isinstance(part, ToolResult):
-                self._result(part, f"{path}.content[{at}]", rest)
+                self._result(part, f"{path}.content[{index}]", others)
             else:
-                rest.append((at, part))
+                others.append((index, part))
         role = "system" if message.role == "developer" else message.role
         if not message.parts:
-            self._tell(role, [""], [])  # without any message it only loads the model, and answers nothing
-        self._said(role, [(part, f"{path}.content[{at}]") for at, part in rest])
+            self._append(role, [""], [])  # without any message it only loads the model, and answers nothing
+        self._add_parts(role, [(part, f"{path}.content[{at}]") for at, part in others])
 
-    def _said(self, role: str, parts: Iterable[tuple[Content, str]]) -> None:
+    def _add_parts(self, role: str, parts: Iterable[tuple[Content, str]]) -> None:
         """Images stand before the text of their message: so what follows a text begins another, and all stay in order."""
         texts: list[str] = []
         images: list[str] = []
@@ -77,7 +77,7 @@ class _Writing:
                 if data is None:
                     continue
                 if texts:
-                    self._tell(role, texts, images)
+                    self._append(role, texts, images)
                     texts, images = [], []
                 images.append(data)
             else:
@@ -85,119 +85,119 @@ class _Writing:
                 if text is not None:
                     texts.append(text)
         if texts or images:
-            self._tell(role, texts, images)
+            self._append(role, texts, images)
 
-    def _tell(self, role: str, texts: list[str], images: list[str]) -> None:
+    def _append(self, role: str, texts: list[str], images: list[str]) -> None:
         # Where an engine takes one string for several texts, lines are kept apart, as vLLM does it.
-        told: dict[str, Any] = {"role": role, "content": "\n".join(texts)}
+        message: dict[str, Any] = {"role": role, "content": "\n".join(texts)}
         if images:
-            told["images"] = images
-        self.told.append(told)
+            message["images"] = images
+        self.messages.append(message)
 
     def _image(self, image: Image, path: str) -> str | None:
         if image.detail not in (None, "auto"):
-            self._concessions.hint(f"{path}.detail")
-        self._extra(image.extra, path)
+            self._drop_policy.drop_hint(f"{path}.detail")
+        self._drop_extra(image.extra, path)
         if not isinstance(image.source, Inline):
-            self._concessions.without(path, "it takes images in bytes only.")
+            self._drop_policy.drop_or_refuse(path, "it takes images in bytes only.")
             return None
         return image.source.data
 
     def _text(self, part: Content, path: str) -> str | None:
         match part:
             case Text():
-                self._extra(part.extra, path)
+                self._drop_extra(part.extra, path)
                 return part.text
             case Refusal():
                 return part.text
             case File():
-                return self._concessions.without(path, "it takes no documents.")
+                return self._drop_policy.drop_or_refuse(path, "it takes no documents.")
             case Audio():
-                return self._concessions.without(path, "it does not hear.")
+                return self._drop_policy.drop_or_refuse(path, "it does not hear.")
             case Opaque():
                 return self._opaque(part, path)
             case Image() | Reasoning() | ToolCall() | ToolResult():
-                return self._concessions.without(path, "it has no place for it in a message of this role.")
+                return self._drop_policy.drop_or_refuse(path, "it has no place for it in a message of this role.")
             case _:
                 assert_never(part)
 
-    def _result(self, result: ToolResult, path: str, rest: list[tuple[int, Content]]) -> None:
+    def _result(self, result: ToolResult, path: str, deferred: list[tuple[int, Content]]) -> None:
         """It takes text alone of a tool: images follow in a message of the user's, said to be of that call."""
         if result.is_error is not None:
-            self._concessions.hint(f"{path}.is_error")
-        self._extra(result.extra, path)
+            self._drop_policy.drop_hint(f"{path}.is_error")
+        self._drop_extra(result.extra, path)
         texts: list[str] = []
-        for at, part in enumerate(result.parts):
+        for index, part in enumerate(result.parts):
             if isinstance(part, Image):
-                rest += [(at, Text(f"From the result of tool call {result.id}:")), (at, part)]
+                deferred += [(index, Text(f"From the result of tool call {result.id}:")), (index, part)]
             else:
-                text = self._text(part, f"{path}.content[{at}]")
+                text = self._text(part, f"{path}.content[{index}]")
                 if text is not None:
                     texts.append(text)
         if result.parts and not texts:
             texts.append("The result follows in the next message of the user.")
-        told = {"role": "tool", "content": "\n".join(texts), "tool_call_id": result.id}
-        name = self._names.get(result.id)
-        self.told.append(told if name is None else {**told, "tool_name": name})
+        tool_message = {"role": "tool", "content": "\n".join(texts), "tool_call_id": result.id}
+        name = self._tool_names.get(result.id)
+        self.messages.append(tool_message if name is None else {**tool_message, "tool_name": name})
 
-    def _assistant(self, message: Message, path: str) -> None:
+    def _add_assistant(self, message: Message, path: str) -> None:
         texts: list[str] = []
         thoughts: list[str] = []
         calls: list[Any] = []
-        for at, part in enumerate(message.parts):
-            where = f"{path}.content[{at}]"
+        for index, part in enumerate(message.parts):
+            part_path = f"{path}.content[{index}]"
             match part:
                 case Text():
                     if part.citations:
-                        self._concessions.hint(f"{where}.citations")
-                    self._extra(part.extra, where, given_back=True)
+                        self._drop_policy.drop_hint(f"{part_path}.citations")
+                    self._drop_extra(part.extra, part_path, from_assistant=True)
                     texts.append(part.text)
                 case Refusal():
                     texts.append(part.text)
                 case Reasoning():
-                    if part.seal is not None:
-                        self._concessions.hint("reasoning.seal")
+                    if part.opaque_state is not None:
+                        self._drop_policy.drop_hint("reasoning.seal")
                     thoughts.append(part.text)
                 case ToolCall():
-                    calls.append(self._call(part, where))
+                    calls.append(self._call(part, part_path))
                 case Opaque():
-                    self._opaque(part, where)
+                    self._opaque(part, part_path)
                 case Image() | File() | Audio() | ToolResult():
-                    self._concessions.without(where, "it has no place for it in a message of this role.")
+                    self._drop_policy.drop_or_refuse(part_path, "it has no place for it in a message of this role.")
                 case _:
                     assert_never(part)
-        told: dict[str, Any] = {"role": "assistant", "content": "".join(texts)}
+        assistant_message: dict[str, Any] = {"role": "assistant", "content": "".join(texts)}
         if any(thoughts):
-            told["thinking"] = "".join(thoughts)
-        made = [call for call in calls if call is not None]
-        if made:
-            told["tool_calls"] = made
-        self.told.append(told)
+            assistant_message["thinking"] = "".join(thoughts)
+        valid_calls = [call for call in calls if call is not None]
+        if valid_calls:
+            assistant_message["tool_calls"] = valid_calls
+        self.messages.append(assistant_message)
 
     def _call(self, call: ToolCall, path: str) -> dict[str, Any] | None:
         """Arguments that are no object it could not read: what a model wrote instead is put into one, whole."""
         if call.custom:
-            return self._concessions.without(path, "its tools take JSON, not free text.")
-        if call.seal is not None:
-            self._concessions.hint("reasoning.seal")
-        self._extra(call.extra, path, given_back=True)
+            return self._drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")
+        if call.opaque_state is not None:
+            self._drop_policy.drop_hint("reasoning.seal")
+        self._drop_extra(call.extra, path, from_assistant=True)
         try:
             arguments: Any = _object.decode(call.arguments or "{}")
-        except UNREADABLE:
+        except DECODE_ERRORS:
             arguments = {"_unparsed": call.arguments}
         return {"id": call.id, "function": {"name": call.name, "arguments": arguments}}
 
     def _opaque(self, part: Opaque, path: str) -> None:
         kind = _object.decode(part.raw).get("type")
-        if kind is not None and msgspec.json.decode(kind) in _SEALED:
-            self._concessions.hint("reasoning.seal")
+        if kind is not None and msgspec.json.decode(kind) in _REASONING_BLOCK_TYPES:
+            self._drop_policy.drop_hint("reasoning.seal")
         else:
-            self._concessions.without(path, f"only {part.origin:.40} has it.")
+            self._drop_policy.drop_or_refuse(path, f"only {part.origin:.40} has it.")
 
-    def _extra(self, extra: Mapping[str, Raw], path: str, *, given_back: bool = False) -> None:
+    def _drop_extra(self, extra: Mapping[str, Raw], path: str, *, from_assistant: bool = False) -> None:
         """`given_back`: by an assistant, it asks for nothing."""
         for key, value in extra.items():
-            if given_back:
-                self._concessions.hint(f"{path}.{key}")
+            if from_assistant:
+                self._drop_policy.drop_hint(f"{path}.{key}")
             else:
-                self._concessions.extra(f"{path}.{key}", value, "it is a field of another API.")
+                self._drop_policy.drop_extra_field(f"{path}.{key}", value, "it is a field of another API.")

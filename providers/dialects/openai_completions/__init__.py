@@ -3,62 +3,62 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from providers.chat import ChatRequest, ChatResponse
-from providers.dialect import Ask, Concessions, Edited, Stamp
-from providers.dialects.openai_completions.answers import read_response, write_response
-from providers.dialects.openai_completions.asks import open_ask
-from providers.dialects.openai_completions.chunks import CompletionReader, CompletionWriter
-from providers.dialects.openai_completions.edits import chunk_editor, edit
-from providers.dialects.openai_completions.requests import WORDS, read_request, write_request
-from providers.envelope import openai_error
-from providers.errors import NarthexError
-from providers.media import Kind
-from providers.openai_stream import StreamEditor, prepare
-from providers.wire import Body, frame
+from providers.canonical.chat import ChatRequest, ChatResponse
+from providers.canonical.errors import NarthexError
+from providers.canonical.media import MediaKind
+from providers.canonical.raw_json import Body, sse_frame
+from providers.dialect import DropPolicy, InboundRequest, OutboundResponse, ResponseMeta
+from providers.dialects.openai.errors import write_error_envelope
+from providers.dialects.openai.stream_editor import OpenAIStreamEditor, prepare_upstream_body
+from providers.dialects.openai_completions.edit import edit_response, stream_editor
+from providers.dialects.openai_completions.read_request import FIELD_NAMES, read_request, write_request
+from providers.dialects.openai_completions.read_response import read_response, write_response
+from providers.dialects.openai_completions.request_schema import parse_request
+from providers.dialects.openai_completions.stream_reader import CompletionStreamReader, CompletionStreamWriter
 
 
 class OpenAICompletions:
     """See providers.dialect.ChatDialect, whose methods these are."""
 
     name: ClassVar[str] = "openai_completions"
-    words: ClassVar[Mapping[str, str]] = WORDS
-    only_bytes: ClassVar[frozenset[Kind]] = frozenset()
+    field_names: ClassVar[Mapping[str, str]] = FIELD_NAMES
+    inline_media_kinds: ClassVar[frozenset[MediaKind]] = frozenset()
 
-    def open(self, raw: bytes) -> Ask:
-        return open_ask(raw)
+    def parse_request(self, raw: bytes) -> InboundRequest:
+        return parse_request(raw)
 
-    def edit(self, raw: bytes, stamp: Stamp) -> Edited:
-        return edit(raw, stamp)
+    def edit_response(self, raw: bytes, meta: ResponseMeta) -> OutboundResponse:
+        return edit_response(raw, meta)
 
-    def editor(self, stamp: Stamp) -> StreamEditor:
-        return chunk_editor(stamp)
+    def stream_editor(self, meta: ResponseMeta) -> OpenAIStreamEditor:
+        return stream_editor(meta)
 
-    def prepare(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
-        prepare(body, stream, tell_usage=tell_usage)
+    def prepare_upstream_body(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
+        prepare_upstream_body(body, stream, tell_usage=tell_usage)
 
-    def place(self, body: Body, path: str) -> str:
+    def caller_path(self, body: Body, path: str) -> str:
         return path
 
     def read_request(self, body: Body) -> ChatRequest:
         return read_request(body)
 
-    def write_request(self, chat: ChatRequest, concessions: Concessions) -> Body:
-        return write_request(chat, concessions)
+    def write_request(self, chat: ChatRequest, drop_policy: DropPolicy) -> Body:
+        return write_request(chat, drop_policy)
 
     def read_response(self, raw: bytes) -> ChatResponse:
         return read_response(raw)
 
-    def write_response(self, answer: ChatResponse, stamp: Stamp) -> bytes:
-        return write_response(answer, stamp)
+    def write_response(self, answer: ChatResponse, meta: ResponseMeta) -> bytes:
+        return write_response(answer, meta)
 
-    def reader(self) -> CompletionReader:
-        return CompletionReader()
+    def stream_reader(self) -> CompletionStreamReader:
+        return CompletionStreamReader()
 
-    def writer(self, stamp: Stamp) -> CompletionWriter:
-        return CompletionWriter(stamp)
+    def stream_writer(self, meta: ResponseMeta) -> CompletionStreamWriter:
+        return CompletionStreamWriter(meta)
 
     def write_error(self, error: NarthexError) -> bytes:
-        return openai_error(error)
+        return write_error_envelope(error)
 
     def write_error_frame(self, error: NarthexError) -> bytes:
-        return frame(openai_error(error))
+        return sse_frame(write_error_envelope(error))

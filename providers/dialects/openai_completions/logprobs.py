@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from providers.wire import UNREADABLE
+from providers.canonical.raw_json import DECODE_ERRORS
 
 
 class _Columns(Struct):
@@ -28,33 +28,33 @@ class _Entry(Struct):
     top_logprobs: list[_Top] = []
 
 
-_columns = msgspec.json.Decoder(_Columns)
-_entry = msgspec.json.Decoder(_Entry)
+_columns_decoder = msgspec.json.Decoder(_Columns)
+_entry_decoder = msgspec.json.Decoder(_Entry)
 
 
 def read_logprobs(raw: Raw) -> tuple[Raw, ...] | None:
     """None if they are not told, or in another way: that must not cost a good answer."""
     try:
-        told = _columns.decode(raw)
-    except UNREADABLE:
+        columns = _columns_decoder.decode(raw)
+    except DECODE_ERRORS:
         return None
-    tops = told.top_logprobs or [None] * len(told.tokens)
+    tops = columns.top_logprobs or [None] * len(columns.tokens)
     return tuple(
         Raw(msgspec.json.encode(_Entry(token, logprob, [_Top(*each) for each in (top or {}).items()])))
-        for token, logprob, top in zip(told.tokens, told.token_logprobs, tops, strict=False)
+        for token, logprob, top in zip(columns.tokens, columns.token_logprobs, tops, strict=False)
     )
 
 
 def write_logprobs(entries: Sequence[Raw], offset: int) -> dict[str, Any]:
     """`offset`: the characters of text before the first of them."""
-    told = [_entry.decode(entry) for entry in entries]
+    decoded = [_entry_decoder.decode(entry) for entry in entries]
     offsets: list[int] = []
-    for entry in told:
+    for entry in decoded:
         offsets.append(offset)
         offset += len(entry.token)
     return {
-        "tokens": [entry.token for entry in told],
-        "token_logprobs": [entry.logprob for entry in told],
-        "top_logprobs": [{top.token: top.logprob for top in entry.top_logprobs} for entry in told],
+        "tokens": [entry.token for entry in decoded],
+        "token_logprobs": [entry.logprob for entry in decoded],
+        "top_logprobs": [{top.token: top.logprob for top in entry.top_logprobs} for entry in decoded],
         "text_offset": offsets,
     }

@@ -2,12 +2,12 @@
 
 from typing import ClassVar
 
-from providers.dialect import Ask, Edited, Editor, Stamp
-from providers.dialects.openai_embeddings.asks import open_ask
-from providers.dialects.openai_embeddings.edits import edit
-from providers.envelope import openai_error
-from providers.errors import Garbled, NarthexError
-from providers.wire import Body, frame
+from providers.canonical.errors import InvalidUpstreamResponse, NarthexError
+from providers.canonical.raw_json import Body, sse_frame
+from providers.dialect import InboundRequest, OutboundResponse, ResponseMeta, StreamEditor
+from providers.dialects.openai.errors import write_error_envelope
+from providers.dialects.openai_embeddings.edit import edit_response
+from providers.dialects.openai_embeddings.request_schema import parse_request
 
 
 class OpenAIEmbeddings:
@@ -15,23 +15,23 @@ class OpenAIEmbeddings:
 
     name: ClassVar[str] = "openai_embeddings"
 
-    def open(self, raw: bytes) -> Ask:
-        return open_ask(raw)
+    def parse_request(self, raw: bytes) -> InboundRequest:
+        return parse_request(raw)
 
-    def edit(self, raw: bytes, stamp: Stamp) -> Edited:
-        return edit(raw, stamp)
+    def edit_response(self, raw: bytes, meta: ResponseMeta) -> OutboundResponse:
+        return edit_response(raw, meta)
 
-    def editor(self, stamp: Stamp) -> Editor:
+    def stream_editor(self, meta: ResponseMeta) -> StreamEditor:
         """Nobody may ask for a stream here, so none may come."""
-        raise Garbled("The engine streamed an answer that was to come whole.")
+        raise InvalidUpstreamResponse("The engine streamed an answer that was to come whole.")
 
-    def prepare(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
+    def prepare_upstream_body(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
         """Whole, whatever is wanted elsewhere."""
         body.pop("stream", None)
         body.pop("stream_options", None)
 
     def write_error(self, error: NarthexError) -> bytes:
-        return openai_error(error)
+        return write_error_envelope(error)
 
     def write_error_frame(self, error: NarthexError) -> bytes:
-        return frame(openai_error(error))
+        return sse_frame(write_error_envelope(error))

@@ -9,62 +9,66 @@ from sys import byteorder
 import msgspec
 from msgspec import Raw
 
-from providers.errors import Garbled
-from providers.wire import UNREADABLE
+from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.raw_json import DECODE_ERRORS
 
-_numbers = msgspec.json.Decoder(list[float])
-_text = msgspec.json.Decoder(str)
-_IN_NUMBERS = b"0123456789+-.eE \t\r\n"
+_numbers_decoder = msgspec.json.Decoder(list[float])
+_text_decoder = msgspec.json.Decoder(str)
+_NUMBER_CHARACTERS = b"0123456789+-.eE \t\r\n"
 
 
 def is_base64(vector: Raw) -> bool:
     return bytes(memoryview(vector)[:1]) == b'"'
 
 
-def size(vector: Raw, width_bytes: int) -> int:
+def vector_length(vector: Raw, number_bytes: int) -> int:
     """How many numbers it has. `width_bytes`: of each in base64. Raises Garbled if it is no vector."""
     if is_base64(vector):
-        size_bytes = _size_bytes(vector)
-        if not size_bytes or size_bytes % width_bytes:
-            raise Garbled(f"The engine's embedding is base64 of {size_bytes} bytes, which are no numbers of {width_bytes} bytes each.")
-        return size_bytes // width_bytes
+        size_bytes = _base64_size_bytes(vector)
+        if not size_bytes or size_bytes % number_bytes:
+            raise InvalidUpstreamResponse(
+                f"The engine's embedding is base64 of {size_bytes} bytes, which are no numbers of {number_bytes} bytes each."
+            )
+        return size_bytes // number_bytes
     # What is left without digits is one pass, and a sixth of the time of parsing them.
-    shape = bytes(vector).translate(None, _IN_NUMBERS)
-    if shape.startswith(b"[[") and shape.endswith(b"]]"):
-        raise Garbled(
-            f"The engine gave a vector for each token ({shape.count(b'[') - 1} of them) where one for the whole input was asked for: "
+    brackets = bytes(vector).translate(None, _NUMBER_CHARACTERS)
+    if brackets.startswith(b"[[") and brackets.endswith(b"]]"):
+        raise InvalidUpstreamResponse(
+            f"The engine gave a vector for each token ({brackets.count(b'[') - 1} of them) where one for the whole input was asked for: "
             "its pooling is switched off."
         )
-    if (shape[:1], shape[1:-1].strip(b","), shape[-1:]) != (b"[", b"", b"]") or (len(shape) == 2 and not bytes(vector).strip(b"[] \t\r\n")):
-        raise Garbled("The engine's embedding is neither a list of numbers nor base64.")
-    return len(shape) - 1
+    if (brackets[:1], brackets[1:-1].strip(b","), brackets[-1:]) != (b"[", b"", b"]") or (
+        len(brackets) == 2 and not bytes(vector).strip(b"[] \t\r\n")
+    ):
+        raise InvalidUpstreamResponse("The engine's embedding is neither a list of numbers nor base64.")
+    return len(brackets) - 1
 
 
-def _size_bytes(vector: Raw) -> int:
+def _base64_size_bytes(vector: Raw) -> int:
     # JSON may write / as \/, and some do.
-    text = _text.decode(vector).encode() if b"\\" in bytes(vector) else bytes(memoryview(vector)[1:-1])
+    text = _text_decoder.decode(vector).encode() if b"\\" in bytes(vector) else bytes(memoryview(vector)[1:-1])
     return len(text) * 3 // 4 - text[-2:].count(b"=") if len(text) % 4 == 0 else len(text.rstrip(b"=")) * 3 // 4
 
 
-def as_base64(vector: Raw) -> str:
+def encode_base64(vector: Raw) -> str:
     """Of numbers."""
     try:
-        floats = array("f", _numbers.decode(vector))
-    except UNREADABLE as fault:
-        raise Garbled(f"The engine's embedding is not a list of numbers: {fault}.") from None
+        floats = array("f", _numbers_decoder.decode(vector))
+    except DECODE_ERRORS as exc:
+        raise InvalidUpstreamResponse(f"The engine's embedding is not a list of numbers: {exc}.") from None
     _check_finite(floats)
     if byteorder == "big":
         floats.byteswap()
     return base64.b64encode(floats.tobytes()).decode()
 
 
-def as_numbers(vector: Raw) -> list[float]:
+def decode_numbers(vector: Raw) -> list[float]:
     """Of base64."""
     floats = array("f")
     try:
-        floats.frombytes(base64.b64decode(_text.decode(vector), validate=True))
-    except (*UNREADABLE, binascii.Error, ValueError) as fault:
-        raise Garbled(f"The engine's embedding is not base64 of 32-bit floats: {fault}.") from None
+        floats.frombytes(base64.b64decode(_text_decoder.decode(vector), validate=True))
+    except (*DECODE_ERRORS, binascii.Error, ValueError) as exc:
+        raise InvalidUpstreamResponse(f"The engine's embedding is not base64 of 32-bit floats: {exc}.") from None
     if byteorder == "big":
         floats.byteswap()
     _check_finite(floats)
@@ -74,4 +78,4 @@ def as_numbers(vector: Raw) -> list[float]:
 def _check_finite(floats: "array[float]") -> None:
     # Any that is not makes the sum so too; the sum of finite ones, in 64 bits, is finite.
     if not isfinite(sum(floats)):
-        raise Garbled("The engine's embedding holds a number that is not one, or is larger than 32-bit floats are.")
+        raise InvalidUpstreamResponse("The engine's embedding holds a number that is not one, or is larger than 32-bit floats are.")

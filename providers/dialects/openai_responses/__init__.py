@@ -5,40 +5,49 @@ from typing import ClassVar
 
 import msgspec
 
-from providers.chat import ChatRequest, ChatResponse
-from providers.dialect import Ask, Concessions, Edited, Stamp
-from providers.dialects.openai_responses.answers import read_response, write_response
-from providers.dialects.openai_responses.asks import open_ask
-from providers.dialects.openai_responses.conversation import (
-    SEALED,
-    final_of,
-    input_items,
-    listed_items,
+from providers.canonical.chat import ChatRequest, ChatResponse
+from providers.canonical.errors import NarthexError
+from providers.canonical.media import MediaKind
+from providers.canonical.raw_json import Body
+from providers.dialect import DropPolicy, InboundRequest, OutboundResponse, ResponseMeta
+from providers.dialects.openai.errors import write_error_envelope
+from providers.dialects.openai_responses.caller_path import caller_path
+from providers.dialects.openai_responses.conversation_items import (
+    ENCRYPTED_REASONING,
+    final_response,
+    list_input_items,
+    make_stateless,
     output_items,
-    referred,
-    resumed,
-    stateless,
+    prepend_items,
+    referenced_item_id,
+    write_input_items,
 )
-from providers.dialects.openai_responses.edits import StreamEditor, edit
-from providers.dialects.openai_responses.items import ORIGIN
-from providers.dialects.openai_responses.places import place
-from providers.dialects.openai_responses.reader import EventReader
-from providers.dialects.openai_responses.reading import read_request
-from providers.dialects.openai_responses.writer import EventWriter
-from providers.dialects.openai_responses.writing import write_request
-from providers.envelope import openai_error
-from providers.errors import NarthexError
-from providers.media import Kind
-from providers.wire import Body
+from providers.dialects.openai_responses.edit import ResponsesStreamEditor, edit_response
+from providers.dialects.openai_responses.parse_request import parse_request
+from providers.dialects.openai_responses.read_request import read_request
+from providers.dialects.openai_responses.read_response import read_response, write_response
+from providers.dialects.openai_responses.response_items import ORIGIN
+from providers.dialects.openai_responses.stream_reader import ResponsesStreamReader
+from providers.dialects.openai_responses.stream_writer import ResponsesStreamWriter
+from providers.dialects.openai_responses.write_request import write_request
 
-__all__ = ["OpenAIResponses", "final_of", "input_items", "listed_items", "output_items", "referred", "resumed", "stateless"]
+__all__ = [
+    "OpenAIResponses",
+    "final_response",
+    "list_input_items",
+    "make_stateless",
+    "output_items",
+    "prepend_items",
+    "referenced_item_id",
+    "write_input_items",
+]
 
 
 class OpenAIResponses:
     """See providers.dialect.ChatDialect, whose methods these are."""
 
     name: ClassVar[str] = ORIGIN
-    words: ClassVar[Mapping[str, str]] = {
+    field_names: ClassVar[Mapping[str, str]] = {
         "messages": "input",
         "max_tokens": "max_output_tokens",
         "parallel_calls": "parallel_tool_calls",
@@ -49,59 +58,59 @@ class OpenAIResponses:
         "thinking.summary": "reasoning.summary",
         "logprobs": "include",
         "cache_key": "prompt_cache_key",
-        "reasoning.seal": SEALED,
+        "reasoning.seal": ENCRYPTED_REASONING,
         "output.strict": "text.format.strict",
     }
-    only_bytes: ClassVar[frozenset[Kind]] = frozenset({"audio"})
+    inline_media_kinds: ClassVar[frozenset[MediaKind]] = frozenset({"audio"})
 
-    def open(self, raw: bytes) -> Ask:
-        return open_ask(raw)
+    def parse_request(self, raw: bytes) -> InboundRequest:
+        return parse_request(raw)
 
-    def edit(self, raw: bytes, stamp: Stamp) -> Edited:
-        return edit(raw, stamp)
+    def edit_response(self, raw: bytes, meta: ResponseMeta) -> OutboundResponse:
+        return edit_response(raw, meta)
 
-    def editor(self, stamp: Stamp) -> StreamEditor:
-        return StreamEditor(stamp)
+    def stream_editor(self, meta: ResponseMeta) -> ResponsesStreamEditor:
+        return ResponsesStreamEditor(meta)
 
-    def prepare(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
+    def prepare_upstream_body(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
         """Usage is always told. `stream` is said either way: transformers serve streams where it is not."""
-        stateless(body)
+        make_stateless(body)
         body.pop("previous_response_id", None)
         body["stream"] = stream
         if not stream:
             body.pop("stream_options", None)
 
     def write_error(self, error: NarthexError) -> bytes:
-        return openai_error(error)
+        return write_error_envelope(error)
 
     def write_error_frame(self, error: NarthexError) -> bytes:
         """An `error` event. What came before it is not known here, and so not its number; no client goes by it."""
-        told = {
+        event = {
             "type": "error",
             "code": error.code or error.kind,
             "message": error.message,
             "param": error.param,
             "sequence_number": 0,
         }
-        return b"event: error\ndata: " + msgspec.json.encode(told) + b"\n\n"
+        return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
 
-    def place(self, body: Body, path: str) -> str:
-        return place(body, path)
+    def caller_path(self, body: Body, path: str) -> str:
+        return caller_path(body, path)
 
     def read_request(self, body: Body) -> ChatRequest:
         return read_request(body)
 
-    def write_request(self, chat: ChatRequest, concessions: Concessions) -> Body:
-        return write_request(chat, concessions)
+    def write_request(self, chat: ChatRequest, drop_policy: DropPolicy) -> Body:
+        return write_request(chat, drop_policy)
 
     def read_response(self, raw: bytes) -> ChatResponse:
         return read_response(raw)
 
-    def write_response(self, answer: ChatResponse, stamp: Stamp) -> bytes:
-        return write_response(answer, stamp)
+    def write_response(self, answer: ChatResponse, meta: ResponseMeta) -> bytes:
+        return write_response(answer, meta)
 
-    def reader(self) -> EventReader:
-        return EventReader()
+    def stream_reader(self) -> ResponsesStreamReader:
+        return ResponsesStreamReader()
 
-    def writer(self, stamp: Stamp) -> EventWriter:
-        return EventWriter(stamp)
+    def stream_writer(self, meta: ResponseMeta) -> ResponsesStreamWriter:
+        return ResponsesStreamWriter(meta)

@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from providers.chat import Usage
-from providers.openai_usage import priced_tier
-from providers.wire import UNREADABLE
+from providers.canonical.chat import Usage
+from providers.canonical.raw_json import DECODE_ERRORS
+from providers.dialects.openai.usage import priced_tier
 
 # No engine has counted more; and what it costs, at whatever price, stays within a database's 63 bits.
-_MOST_TOKENS = 2**40
+_MAX_TOKENS = 2**40
 
 
 class _InputDetails(Struct):
@@ -32,8 +32,8 @@ class _Usage(Struct):
     output_tokens_details: _OutputDetails | None = None
 
 
-_decoder = msgspec.json.Decoder(_Usage)
-_object = msgspec.json.Decoder(dict[str, Raw])
+_usage_decoder = msgspec.json.Decoder(_Usage)
+_object_decoder = msgspec.json.Decoder(dict[str, Raw])
 
 
 def read_usage(raw: bytes | Raw, service_tier: Any = None) -> Usage | None:
@@ -42,41 +42,41 @@ def read_usage(raw: bytes | Raw, service_tier: Any = None) -> Usage | None:
     Source: https://platform.openai.com/docs/api-reference/responses/object, read 2026-11.
     """
     try:
-        told = _decoder.decode(raw)
-    except UNREADABLE:
+        reported = _usage_decoder.decode(raw)
+    except DECODE_ERRORS:
         return None
-    into, out = told.input_tokens_details or _InputDetails(), told.output_tokens_details or _OutputDetails()
+    input_details, output_details = reported.input_tokens_details or _InputDetails(), reported.output_tokens_details or _OutputDetails()
     return Usage(
-        input=_possible(told.input_tokens),
-        output=_possible(told.output_tokens),
-        cached=_possible(into.cached_tokens),
-        reasoning=_possible(out.reasoning_tokens),
-        cache_written=_possible(into.cache_write_tokens),
-        audio_input=_possible(into.audio_tokens),
-        audio_output=_possible(out.audio_tokens),
-        image_input=_possible(into.image_tokens),
+        input=_plausible(reported.input_tokens),
+        output=_plausible(reported.output_tokens),
+        cached=_plausible(input_details.cached_tokens),
+        reasoning=_plausible(output_details.reasoning_tokens),
+        cache_written=_plausible(input_details.cache_write_tokens),
+        audio_input=_plausible(input_details.audio_tokens),
+        audio_output=_plausible(output_details.audio_tokens),
+        image_input=_plausible(input_details.image_tokens),
         tier=priced_tier(service_tier),
     )
 
 
-def completed(raw: Raw) -> Any:
+def with_missing_details(raw: Raw) -> Any:
     """An engine's usage with the details that the SDK's types have and older engines leave out; what it tells stays as it is."""
     try:
-        told = _object.decode(raw)
-        into = _object.decode(told.get("input_tokens_details", _NONE))
-        if "output_tokens_details" in told and "cached_tokens" in into and "cache_write_tokens" in into:
+        reported = _object_decoder.decode(raw)
+        input_details = _object_decoder.decode(reported.get("input_tokens_details", _EMPTY_OBJECT))
+        if "output_tokens_details" in reported and "cached_tokens" in input_details and "cache_write_tokens" in input_details:
             return raw
-    except UNREADABLE:
+    except DECODE_ERRORS:
         return raw
-    return {"output_tokens_details": {"reasoning_tokens": 0}, **told, "input_tokens_details": {**_NO_INPUT_DETAILS, **into}}
+    return {"output_tokens_details": {"reasoning_tokens": 0}, **reported, "input_tokens_details": {**_NO_INPUT_DETAILS, **input_details}}
 
 
-_NONE = Raw(b"{}")
+_EMPTY_OBJECT = Raw(b"{}")
 _NO_INPUT_DETAILS = {"cached_tokens": 0, "cache_write_tokens": 0}
 
 
-def _possible(count: int | None) -> int | None:
-    return count if count is not None and 0 <= count <= _MOST_TOKENS else None
+def _plausible(count: int | None) -> int | None:
+    return count if count is not None and 0 <= count <= _MAX_TOKENS else None
 
 
 def write_usage(usage: Usage | None) -> dict[str, Any] | None:

@@ -2,13 +2,13 @@
 
 from typing import ClassVar
 
-from providers.dialect import Ask, Edited, Stamp
-from providers.dialects.vllm_generate.asks import open_ask
-from providers.dialects.vllm_generate.edits import StreamEditor, edit
-from providers.envelope import openai_error
-from providers.errors import NarthexError
-from providers.openai_stream import prepare
-from providers.wire import Body, frame
+from providers.canonical.errors import NarthexError
+from providers.canonical.raw_json import Body, sse_frame
+from providers.dialect import InboundRequest, OutboundResponse, ResponseMeta
+from providers.dialects.openai.errors import write_error_envelope
+from providers.dialects.openai.stream_editor import prepare_upstream_body
+from providers.dialects.vllm_generate.edit import TokenStreamEditor, edit_response
+from providers.dialects.vllm_generate.request_schema import parse_request
 
 
 class VLLMGenerate:
@@ -16,20 +16,20 @@ class VLLMGenerate:
 
     name: ClassVar[str] = "vllm_generate"
 
-    def open(self, raw: bytes) -> Ask:
-        return open_ask(raw)
+    def parse_request(self, raw: bytes) -> InboundRequest:
+        return parse_request(raw)
 
-    def edit(self, raw: bytes, stamp: Stamp) -> Edited:
-        return edit(raw, stamp)
+    def edit_response(self, raw: bytes, meta: ResponseMeta) -> OutboundResponse:
+        return edit_response(raw, meta)
 
-    def editor(self, stamp: Stamp) -> StreamEditor:
-        return StreamEditor(stamp)
+    def stream_editor(self, meta: ResponseMeta) -> TokenStreamEditor:
+        return TokenStreamEditor(meta)
 
-    def prepare(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
-        prepare(body, stream, tell_usage=tell_usage)
+    def prepare_upstream_body(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
+        prepare_upstream_body(body, stream, tell_usage=tell_usage)
 
     def write_error(self, error: NarthexError) -> bytes:
-        return openai_error(error)
+        return write_error_envelope(error)
 
     def write_error_frame(self, error: NarthexError) -> bytes:
-        return frame(openai_error(error))
+        return sse_frame(write_error_envelope(error))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from providers.chat import ChatRequest
+from providers.canonical.chat import ChatRequest
 from tests.conformance.situations import CHAT, RESPONSES
 from tests.exchanges.hosts.host import Host, Plain, Reached, Refusal
 from tests.exchanges.hosts.plain_anthropic import alike, chat_of, situation_of

@@ -3,7 +3,7 @@
 from typing import Any
 from urllib.parse import unquote
 
-from providers.chat import ChatRequest
+from providers.canonical.chat import ChatRequest
 from tests.conformance.situations import Situation
 from tests.exchanges.hosts import bedrock_bodies, plain_anthropic, responses_bodies
 from tests.exchanges.hosts.host import Host, Plain, Reached, Refusal

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from providers.chat import (
+from providers.canonical.chat import (
     Audio,
     ChatRequest,
     Citation,
@@ -15,9 +15,9 @@ from providers.chat import (
     Image,
     Inline,
     Message,
+    OpaqueState,
     Part,
     Reasoning,
-    Seal,
     Text,
     Thinking,
     Tool,
@@ -27,7 +27,7 @@ from providers.chat import (
     Url,
     Usage,
 )
-from providers.guided import JsonSchema
+from providers.structured_output import JsonSchema
 from tests.conformance.situations import ANTHROPIC, CHAT, Situation
 from tests.exchanges.hosts.aws_frames import events_of
 from tests.exchanges.hosts.recordings import Recording
@@ -175,7 +175,7 @@ def _parts(block: dict[str, Any]) -> list[Part]:
         case {"toolUse": call}:
             return [ToolCall(call["toolUseId"], call["name"], json.dumps(call["input"], separators=(",", ":")))]
         case {"reasoningContent": {"reasoningText": said}}:
-            return [Reasoning(said["text"], Seal("bedrock_converse", said["signature"]))]
+            return [Reasoning(said["text"], OpaqueState("bedrock_converse", said["signature"]))]
         case {"citationsContent": said}:
             return [Text("".join(each["text"] for each in said["content"]), tuple(map(_cited, said["citations"])))]
         case _:

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from providers.chat import (
+from providers.canonical.chat import (
     ChatRequest,
     Citation,
     Content,
@@ -23,7 +23,7 @@ from providers.chat import (
     ToolResult,
     Usage,
 )
-from providers.guided import JsonSchema
+from providers.structured_output import JsonSchema
 from tests.conformance.situations import CHAT, Situation
 from tests.exchanges.hosts.host import Host, Reached, Refusal
 from tests.exchanges.hosts.recordings import Recording, recordings

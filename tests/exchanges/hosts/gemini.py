@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from providers.chat import ChatRequest
+from providers.canonical.chat import ChatRequest
 from tests.exchanges.hosts.gemini_bodies import alike, chat_of, situation_of
 from tests.exchanges.hosts.host import Host, Plain, Reached, Refusal
 from tests.exchanges.hosts.recordings import Recording, recordings

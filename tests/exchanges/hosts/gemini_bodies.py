@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from msgspec import Raw
 
-from providers.chat import (
+from providers.canonical.chat import (
     Audio,
     ChatRequest,
     Citation,
@@ -17,9 +17,9 @@ from providers.chat import (
     Inline,
     Message,
     Opaque,
+    OpaqueState,
     Part,
     Reasoning,
-    Seal,
     Source,
     Text,
     Thinking,
@@ -30,7 +30,7 @@ from providers.chat import (
     Url,
     Usage,
 )
-from providers.guided import JsonSchema
+from providers.structured_output import JsonSchema
 from tests.conformance.situations import Situation
 from tests.exchanges.hosts.recordings import Recording
 
@@ -92,10 +92,10 @@ def _message(said: dict[str, Any]) -> Message:
 
 
 def _content(part: dict[str, Any]) -> list[Content]:
-    seal = None if part.get("thoughtSignature", _UNSIGNED) == _UNSIGNED else Seal("gemini", part["thoughtSignature"])
+    seal = None if part.get("thoughtSignature", _UNSIGNED) == _UNSIGNED else OpaqueState("gemini", part["thoughtSignature"])
     match part:
         case {"functionCall": call}:
-            return [ToolCall(call["id"], call["name"], json.dumps(call["args"]), seal=seal)]
+            return [ToolCall(call["id"], call["name"], json.dumps(call["args"]), opaque_state=seal)]
         case {"functionResponse": result}:
             return [_result(result)]
         case {"inlineData": {"mimeType": kind, "data": data}}:
@@ -210,10 +210,10 @@ def _cited(candidate: dict[str, Any]) -> Iterator[Citation]:
 
 def _hear(part: dict[str, Any], parts: list[Part]) -> None:
     signature = part.get("thoughtSignature")
-    seal = None if signature is None else Seal("gemini", signature)
+    seal = None if signature is None else OpaqueState("gemini", signature)
     if "functionCall" in part:
         call = part["functionCall"]
-        parts.append(ToolCall(call.get("id", _MINTED), call["name"], json.dumps(call["args"]), seal=seal))
+        parts.append(ToolCall(call.get("id", _MINTED), call["name"], json.dumps(call["args"]), opaque_state=seal))
     elif part.get("thought"):
         parts.append(Reasoning(part["text"], seal))
     elif "text" in part:

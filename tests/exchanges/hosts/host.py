@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from providers.chat import ChatRequest
+from providers.canonical.chat import ChatRequest
 from tests.conformance.situations import Situation
 from tests.exchanges.hosts.recordings import Recording
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from providers.chat import (
+from providers.canonical.chat import (
     Audio,
     ChatRequest,
     Content,
@@ -24,7 +24,7 @@ from providers.chat import (
     Url,
     Usage,
 )
-from providers.guided import JsonObject, JsonSchema, Output
+from providers.structured_output import JsonObject, JsonSchema, OutputFormat
 from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES, Situation
 from tests.exchanges.hosts.host import Host, Plain, Reached, Refusal
 from tests.exchanges.hosts.recordings import Recording, recordings
@@ -93,7 +93,7 @@ def _source(url: str) -> Source:
     return Inline(head, data)
 
 
-def _output(format: dict[str, Any] | None) -> Output | None:
+def _output(format: dict[str, Any] | None) -> OutputFormat | None:
     if format is None:
         return None
     if format["type"] == "json_object":

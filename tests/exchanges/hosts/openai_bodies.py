@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from providers.chat import (
+from providers.canonical.chat import (
     Audio,
     ChatRequest,
     Content,
@@ -23,7 +23,7 @@ from providers.chat import (
     Url,
     Usage,
 )
-from providers.guided import JsonSchema
+from providers.structured_output import JsonSchema
 from tests.conformance.situations import CHAT, Situation
 from tests.exchanges.hosts.plain_openai import raw
 from tests.exchanges.hosts.recordings import Recording

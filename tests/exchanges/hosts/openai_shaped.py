@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from providers.chat import ChatRequest
+from providers.canonical.chat import ChatRequest
 from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES, Situation
 from tests.exchanges.hosts import openai_bodies, plain_anthropic, responses_bodies
 from tests.exchanges.hosts.host import Host, Plain, Reached, Refusal

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from providers.chat import (
+from providers.canonical.chat import (
     ChatRequest,
     Citation,
     Content,
@@ -14,9 +14,9 @@ from providers.chat import (
     Inline,
     Message,
     Opaque,
+    OpaqueState,
     Part,
     Reasoning,
-    Seal,
     Source,
     Text,
     Thinking,
@@ -27,7 +27,7 @@ from providers.chat import (
     Url,
     Usage,
 )
-from providers.guided import JsonSchema
+from providers.structured_output import JsonSchema
 from tests.conformance.situations import ANTHROPIC, Situation
 from tests.exchanges.hosts.recordings import Recording
 
@@ -98,7 +98,7 @@ def _content(block: dict[str, Any]) -> Content:
         case "text":
             return Text(block["text"], extra=_extra(block, "text"))
         case "thinking":
-            return Reasoning(block["thinking"], Seal(ANTHROPIC, block["signature"]))
+            return Reasoning(block["thinking"], OpaqueState(ANTHROPIC, block["signature"]))
         case "redacted_thinking":
             return Opaque(ANTHROPIC, _raw(block))
         case "tool_use":
@@ -177,7 +177,7 @@ def _part(block: dict[str, Any]) -> Part:
         case "tool_use":
             return ToolCall(block["id"], block["name"], json.dumps(block["input"]))
         case "thinking":
-            return Reasoning(block["thinking"], Seal(ANTHROPIC, block["signature"]))
+            return Reasoning(block["thinking"], OpaqueState(ANTHROPIC, block["signature"]))
         case _:
             return Opaque(ANTHROPIC, _raw(block))
 

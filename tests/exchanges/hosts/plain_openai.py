@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from providers.chat import (
+from providers.canonical.chat import (
     Audio,
     ChatRequest,
     Citation,
@@ -15,9 +15,9 @@ from providers.chat import (
     Image,
     Inline,
     Message,
+    OpaqueState,
     Part,
     Reasoning,
-    Seal,
     Text,
     Thinking,
     Tool,
@@ -27,7 +27,7 @@ from providers.chat import (
     Url,
     Usage,
 )
-from providers.guided import JsonSchema
+from providers.structured_output import JsonSchema
 from tests.conformance.situations import CHAT, Situation
 from tests.exchanges.hosts.recordings import Recording
 
@@ -167,7 +167,7 @@ def situation_of(recording: Recording) -> Situation:
             finish = choice.get("finish_reason") or finish
     parts: list[Part] = []
     if thoughts:
-        parts.append(Reasoning(thoughts, None if seal is None else Seal(CHAT, seal)))
+        parts.append(Reasoning(thoughts, None if seal is None else OpaqueState(CHAT, seal)))
     if text:
         parts.append(Text(text, tuple(found)))
     parts += [ToolCall(each["id"], each["name"], each["arguments"]) for each in calls.values()]

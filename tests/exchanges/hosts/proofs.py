@@ -6,7 +6,7 @@ Which feature a recording or a case of our own shows is read from what it asks a
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from providers.chat import Audio, ChatRequest, Content, File, Image, Reasoning, Text, ToolCall, ToolResult
+from providers.canonical.chat import Audio, ChatRequest, Content, File, Image, Reasoning, Text, ToolCall, ToolResult
 from tests.exchanges.hosts.catalogue import HOSTS
 from tests.exchanges.hosts.claims import CLAIMS
 from tests.exchanges.hosts.host import Host
@@ -64,7 +64,7 @@ def _asked(chat: ChatRequest) -> Iterator[str]:
     contents = [part for message in chat.messages for part in message.parts]
     kinds: Sequence[tuple[str, type[Content]]] = (("images", Image), ("documents", File), ("audio", Audio), ("tool results", ToolResult))
     yield from (name for name, kind in kinds if any(isinstance(part, kind) for part in contents))
-    if any(isinstance(part, Reasoning | ToolCall) and part.seal is not None for part in contents):
+    if any(isinstance(part, Reasoning | ToolCall) and part.opaque_state is not None for part in contents):
         yield "reasoning sent back"
     if any(isinstance(part, Reasoning) for part in contents):
         yield "reasoning sent back"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from providers.chat import (
+from providers.canonical.chat import (
     ChatRequest,
     Citation,
     Content,
@@ -12,9 +12,9 @@ from providers.chat import (
     Inline,
     Message,
     Opaque,
+    OpaqueState,
     Part,
     Reasoning,
-    Seal,
     Text,
     Thinking,
     Tool,
@@ -54,7 +54,7 @@ def _message(said: dict[str, Any]) -> Message:
     match said:
         case {"type": "reasoning"}:
             (told,) = said["summary"]
-            return Message("assistant", (Reasoning(told["text"], Seal(RESPONSES, said["encrypted_content"])),))
+            return Message("assistant", (Reasoning(told["text"], OpaqueState(RESPONSES, said["encrypted_content"])),))
         case {"type": "function_call"}:
             return Message("assistant", (ToolCall(said["call_id"], said["name"], said["arguments"]),))
         case {"type": "function_call_output"}:
@@ -132,7 +132,7 @@ def _parts(item: dict[str, Any]) -> list[Part]:
         case {"type": "reasoning"}:
             text = "\n\n".join(each["text"] for each in item.get("content") or item["summary"])
             sealed = item.get("encrypted_content")
-            return [Reasoning(text, None if sealed is None else Seal(RESPONSES, sealed))] if text or sealed else []
+            return [Reasoning(text, None if sealed is None else OpaqueState(RESPONSES, sealed))] if text or sealed else []
         case {"type": "function_call"}:
             return [ToolCall(item["call_id"], item["name"], item["arguments"])]
         case {"type": "message"}:

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from providers.chat import ChatRequest, Citation, Text
+from providers.canonical.chat import ChatRequest, Citation, Text
 from tests.conformance.situations import Situation
 from tests.exchanges.hosts.host import Host, Plain, Reached, Refusal
 from tests.exchanges.hosts.plain_openai import alike, chat_of, raw, situation_of

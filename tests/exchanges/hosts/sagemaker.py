@@ -8,8 +8,8 @@ from typing import Any
 from botocore.eventstream import EventStreamBuffer  # pyright: ignore[reportMissingTypeStubs]
 from msgspec import structs
 
-from providers.chat import ChatRequest
-from providers.guided import JsonSchema
+from providers.canonical.chat import ChatRequest
+from providers.structured_output import JsonSchema
 from tests.conformance.situations import Situation
 from tests.exchanges.hosts import plain_openai
 from tests.exchanges.hosts.host import Host, Plain, Reached, Refusal

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from providers.chat import ChatRequest, Content, Reasoning, ToolCall
+from providers.canonical.chat import ChatRequest, Content, Reasoning, ToolCall
 from tests.conformance.situations import CHAT, RESPONSES
 from tests.exchanges.hosts import gemini_bodies, plain_anthropic
 from tests.exchanges.hosts.host import Host, Plain, Reached, Refusal
@@ -60,7 +60,7 @@ def _chat(recording: Recording) -> ChatRequest | None:
 def _unsealed(parts: Iterable[Content]) -> Iterator[Content]:
     for part in parts:
         if isinstance(part, ToolCall):
-            yield replace(part, seal=None)
+            yield replace(part, opaque_state=None)
         elif not isinstance(part, Reasoning) or part.text:
             yield part
 

@@ -16,7 +16,7 @@ class Said(NamedTuple):
 
     status: int
     body: str | dict[str, Any]
-    means: Literal["Overloaded", "Missing", "Refused", "Failed", "CredentialRefused"]
+    means: Literal["Overloaded", "UpstreamNotFound", "UpstreamRejected", "UpstreamFailed", "CredentialRefused"]
     headers: Mapping[str, str] = {}
 
 
@@ -53,9 +53,9 @@ _LLM_D = Router(
         ),
         "evicted": Said(429, "inference error: ResourceExhausted - evicted", "Overloaded", {_REASON: "evicted"}),
         "no pods": Said(503, "inference error: ServiceUnavailable - failed to find candidate pods", "Overloaded"),
-        "a model it does not know": Said(404, "inference error: NotFound - model engine-model not found", "Missing"),
-        "a body it cannot read": Said(400, "inference error: BadRequest - prompt not found in body", "Refused"),
-        "its own fault": Said(500, "inference error: Internal - scheduler failed", "Failed"),
+        "a model it does not know": Said(404, "inference error: NotFound - model engine-model not found", "UpstreamNotFound"),
+        "a body it cannot read": Said(400, "inference error: BadRequest - prompt not found in body", "UpstreamRejected"),
+        "its own fault": Said(500, "inference error: Internal - scheduler failed", "UpstreamFailed"),
     },
 )
 # Its /version is its own, and is not vLLM's.
@@ -67,14 +67,14 @@ _PRODUCTION_STACK = Router(
     },
     {
         "a model it does not know": Said(
-            404, {"error": "Model 'engine-model' not found. Available models can be listed at /v1/models."}, "Missing"
+            404, {"error": "Model 'engine-model' not found. Available models can be listed at /v1/models."}, "UpstreamNotFound"
         ),
         "a model scaled to zero": Said(
             503, {"error": "Model 'engine-model' is temporarily unavailable. Please try again later."}, "Overloaded"
         ),
-        "no model": Said(400, {"error": "Invalid request: missing 'model' in request body."}, "Refused"),
-        "an engine that is gone": Said(500, "Internal Server Error", "Failed"),
-        "its prefiller": Said(500, _told("Prefiller error: x", "prefiller_error", 500), "Failed"),
+        "no model": Said(400, {"error": "Invalid request: missing 'model' in request body."}, "UpstreamRejected"),
+        "an engine that is gone": Said(500, "Internal Server Error", "UpstreamFailed"),
+        "its prefiller": Said(500, _told("Prefiller error: x", "prefiller_error", 500), "UpstreamFailed"),
     },
 )
 # Its /version is that of one of its workers.
@@ -82,12 +82,12 @@ _VLLM_ROUTER = Router(
     {"/v1/models": _models(owned_by="vllm", max_model_len=4096), "/version": {"version": "0.32.0"}},
     {
         "all breakers open": Said(503, "No available workers (all circuits open or unhealthy)", "Overloaded"),
-        "a worker that is gone": Said(500, "Request failed: error sending request for url (http://10.0.0.7:8000/v1/x)", "Failed"),
-        "a body it cannot read": Said(422, "Failed to deserialize the JSON body into the target type: unknown variant", "Refused"),
+        "a worker that is gone": Said(500, "Request failed: error sending request for url (http://10.0.0.7:8000/v1/x)", "UpstreamFailed"),
+        "a body it cannot read": Said(422, "Failed to deserialize the JSON body into the target type: unknown variant", "UpstreamRejected"),
         "a worker's overload": Said(
             503, _told("The request queue is full.", "ServiceUnavailableError", 503), "Overloaded", {"retry-after": "7"}
         ),
-        "a worker's refusal": Said(400, _told("temperature must be in [0, 2]", "BadRequestError", 400, "temperature"), "Refused"),
+        "a worker's refusal": Said(400, _told("temperature must be in [0, 2]", "BadRequestError", 400, "temperature"), "UpstreamRejected"),
         "a worker's key": Said(401, {"error": "Unauthorized"}, "CredentialRefused"),
     },
     tells_vllm=True,
@@ -97,18 +97,23 @@ _SMG = Router(
     {"/v1/models": _models(owned_by="self_hosted")},
     {
         "a model it does not know": Said(
-            404, _told("No worker available for model", "invalid_request_error", "model_not_found"), "Missing", {_CODE: "model_not_found"}
+            404,
+            _told("No worker available for model", "invalid_request_error", "model_not_found"),
+            "UpstreamNotFound",
+            {_CODE: "model_not_found"},
         ),
         "a worker that is gone": Said(
             500,
             _told("error sending request for url (http://10.0.0.7:8000)", "server_error", "call_upstream_connection_failed"),
-            "Failed",
+            "UpstreamFailed",
             {_CODE: "call_upstream_connection_failed"},
         ),
         "its queue is full": Said(429, _told("Queue is full", "rate_limit_error", "queue_full"), "Overloaded", {_CODE: "queue_full"}),
         "waited too long": Said(408, _told("Waited too long", "timeout_error", "queue_timeout"), "Overloaded"),
         "a value out of range": Said(
-            400, _told("temperature: Validation error", "invalid_request_error", "decimal_above_max_value", "temperature"), "Refused"
+            400,
+            _told("temperature: Validation error", "invalid_request_error", "decimal_above_max_value", "temperature"),
+            "UpstreamRejected",
         ),
     },
 )
@@ -119,7 +124,7 @@ _LITELLM = Router(
         "a host's limit": Said(
             429, _told("litellm.RateLimitError: slow down", "throttling_error", "429"), "Overloaded", {"retry-after": "3"}
         ),
-        "a model it does not know": Said(400, _told("Invalid model name passed in model=x", "None", "400", "None"), "Refused"),
+        "a model it does not know": Said(400, _told("Invalid model name passed in model=x", "None", "400", "None"), "UpstreamRejected"),
         "a key it does not know": Said(401, _told("Authentication Error", "auth_error", "401", "None"), "CredentialRefused"),
     },
 )

@@ -6,8 +6,8 @@ Sources: a real 0.32 (tests/engines), the request classes of 0.11.2; /reference/
 import json
 from typing import Any
 
-from providers.chat import Reasoning, Seal, Text, ToolCall
-from providers.engines.vllm_fields import UNREAD, UNREAD_HINTS, UNREAD_IN
+from providers.canonical.chat import OpaqueState, Reasoning, Text, ToolCall
+from providers.engines.vllm.fields import IGNORED_FIELDS, IGNORED_FIELDS_BY_DIALECT, IGNORED_HINT_FIELDS
 from tests.conformance import engine_anthropic, engine_chat, engine_responses
 from tests.conformance.situations import Situation
 from tests.stories.scripted import Asked, ScriptedEngine
@@ -64,7 +64,7 @@ class ScriptedVLLM:
         words: frozenset[str] = _OLD_WORDS if not self._is_old else frozenset()
         if dialect == "anthropic_messages":
             words |= {"structured_outputs"}
-        return (UNREAD | UNREAD_IN[dialect] | words) - UNREAD_HINTS
+        return (IGNORED_FIELDS | IGNORED_FIELDS_BY_DIALECT[dialect] | words) - IGNORED_HINT_FIELDS
 
     def _fault(self, asked: Asked) -> str | None:
         body, text = asked.body, asked.raw.decode()
@@ -90,7 +90,7 @@ class ScriptedVLLM:
 
     def _situation(self, dialect: str) -> Situation:
         """In Messages it signs what was thought, with a number of no meaning."""
-        seal = Seal(dialect, "47f4ff34") if dialect == "anthropic_messages" else None
+        seal = OpaqueState(dialect, "47f4ff34") if dialect == "anthropic_messages" else None
         thoughts = (Reasoning(self.thinks, seal),) if self.thinks else ()
         if self.calls:
             return Situation(name="", parts=(*thoughts, ToolCall("call_1", "book", '{"a": 1}')), finish="tool_calls")

@@ -1,0 +1,236 @@
+"""A call: one request at a Door, and the way back to its caller. It takes the place of an ASGI cycle in uvicorn's protocol."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from providers.canonical.errors import BodyTooLarge
+
+log = logging.getLogger(__name__)
+
+# What may lie unread before the caller is made to wait: a body is read on once somebody knows whose it is.
+_MAX_BUFFERED_BYTES = 64 * 1024
+
+Header = tuple[bytes, bytes]
+CallHandler = Callable[["HttpCall"], Awaitable[None]]
+
+
+class CallConnection(Protocol):
+    """The connection that a call came over, as far as the call needs it; app/api/inference_protocol.py is one."""
+
+    transport: asyncio.Transport
+    flow: FlowControl
+    loop: asyncio.AbstractEventLoop
+    tasks: set[asyncio.Task[None]]
+
+    def on_response_complete(self) -> None: ...
+
+
+class _NoEvent:
+    """Where uvicorn wakes whoever waits in an ASGI receive()."""
+
+    def set(self) -> None:
+        pass
+
+
+class HttpCall:
+    """`headers`: names in lower case, as they came. `peer`: the caller's address, None on a Unix socket.
+
+    `left`: the caller hung up before the answer's end; the task that answers is cancelled at that moment.
+    """
+
+    __slots__ = (
+        "_body",
+        "_chunked",
+        "_connection",
+        "_expects_100",
+        "_handler",
+        "_is_running",
+        "_queued",
+        "_task",
+        "_waiter",
+        "disconnected",
+        "headers",
+        "keep_alive",
+        "message_event",
+        "method",
+        "more_body",
+        "path",
+        "peer",
+        "response_complete",
+        "response_started",
+    )
+
+    def __init__(
+        self,
+        connection: CallConnection,
+        handler: CallHandler,
+        method: str,
+        path: str,
+        headers: list[Header],
+        peer: str | None,
+        *,
+        http_1_0: bool,
+        keep_alive: bool,
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.headers = headers
+        self.peer = peer
+        self._connection = connection
+        self._handler = handler
+        self._task: asyncio.Task[None] | None = None
+        self._is_running = False
+        self._queued = False
+        self._chunked = not http_1_0
+        self._expects_100 = False
+        self._body: bytes | bytearray = b""
+        self._waiter: asyncio.Future[None] | None = None
+        # Looked at, and in part set, by uvicorn's protocol
+        self.more_body = True
+        self.keep_alive = keep_alive
+        self.disconnected = False
+        self.response_started = False
+        self.response_complete = False
+        self.message_event = _NO_EVENT
+
+    # The request
+
+    async def read(self, limit_bytes: int) -> bytes:
+        """The whole body. Raises TooLarge as soon as it is over the limit."""
+        if self._expects_100:
+            self._expects_100 = False
+            self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        while self.more_body and len(self._body) <= limit_bytes:
+            self._connection.flow.resume_reading()
+            self._waiter = self._connection.loop.create_future()
+            await self._waiter
+        body, self._body = self._body, b""
+        if len(body) > limit_bytes:
+            raise BodyTooLarge(f"The body has more than {limit_bytes} bytes, the most that this gateway takes.")
+        return bytes(body)
+
+    # The answer. `fields` are header lines, each with its line end.
+
+    async def send_response(self, status: int, fields: bytes, body: bytes) -> None:
+        if self._connection.flow.write_paused:
+            await self._connection.flow.drain()
+        if self.disconnected:
+            return
+        self.response_started = True
+        if self._expects_100 and self.more_body:
+            self.keep_alive = False  # who was not told to send the body may send another request in its place
+        head = b"%b%bcontent-length: %d\r\n%b\r\n" % (STATUS_LINE[status], fields, len(body), self._connection_header())
+        self._connection.transport.write(head if self.method == "HEAD" else head + body)
+        self._finish()
+
+    async def begin_stream(self, status: int, fields: bytes, first: bytes) -> None:
+        """An answer in pieces. To a caller who speaks HTTP/1.0 its end is the connection's."""
+        if self._connection.flow.write_paused:
+            await self._connection.flow.drain()
+        if self.disconnected:
+            return
+        self.response_started = True
+        if not self._chunked:
+            self.keep_alive = False
+        framing = b"transfer-encoding: chunked\r\n" if self._chunked else b""
+        self._connection.transport.write(
+            b"%b%b%b%b\r\n" % (STATUS_LINE[status], fields, framing, self._connection_header()) + self._chunk(first)
+        )
+
+    async def send(self, data: bytes) -> None:
+        if self._connection.flow.write_paused:
+            await self._connection.flow.drain()
+        if not self.disconnected:
+            self._connection.transport.write(self._chunk(data))
+
+    async def end_stream(self, last: bytes) -> None:
+        if self._connection.flow.write_paused:
+            await self._connection.flow.drain()
+        if not self.disconnected:
+            self._connection.transport.write(self._chunk(last) + b"0\r\n\r\n" if self._chunked else last)
+            self._finish()
+
+    def _chunk(self, data: bytes) -> bytes:
+        return b"%x\r\n%b\r\n" % (len(data), data) if data and self._chunked else data
+
+    def _connection_header(self) -> bytes:
+        return b"" if self.keep_alive else b"connection: close\r\n"
+
+    def _finish(self) -> None:
+        self.response_complete = True
+        if not self.keep_alive:
+            self._connection.transport.close()
+        self._connection.on_response_complete()
+
+    # What the connection tells
+
+    def on_head(self, *, expects_100: bool, queued: bool) -> None:
+        """The head is there. A call in a queue is begun when those before it have ended; another, as soon as there is work for it."""
+        self._expects_100 = expects_100
+        self._queued = queued
+        if expects_100:
+            self._start_task()
+
+    def receive_body(self, block: bytes) -> None:
+        if self.response_complete:
+            return
+        # Joined at once: of chunks of two bytes, a list would take twenty times as much.
+        if not self._body:
+            self._body = block
+        elif type(self._body) is bytearray:
+            self._body += block
+        else:
+            self._body = bytearray(self._body) + block
+        if len(self._body) > _MAX_BUFFERED_BYTES:
+            if self._waiter is None:
+                self._connection.flow.pause_reading()
+            self._start_task()
+            self._wake()
+
+    def on_body_complete(self) -> None:
+        self.more_body = False
+        self._start_task()
+        self._wake()
+
+    def dequeue(self) -> None:
+        self._queued = False
+        self._start_task()
+
+    def on_disconnect(self) -> None:
+        if self.response_complete:
+            return
+        self.disconnected = True
+        if self._is_running and self._task is not None:
+            self._task.cancel()
+
+    def _start_task(self) -> None:
+        if self._task is None and not self._queued:
+            self._task = self._connection.loop.create_task(self._run())
+            self._connection.tasks.add(self._task)
+
+    async def _run(self) -> None:
+        assert self._task is not None
+        self._is_running = True
+        try:
+            if not self.disconnected:
+                await self._handler(self)
+        except Exception:
+            log.exception("a Door let an error through")
+        finally:
+            self._is_running = False
+            self._connection.tasks.discard(self._task)
+            if not self.response_complete and not self.disconnected:
+                self._connection.transport.close()
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+
+_NO_EVENT = _NoEvent()

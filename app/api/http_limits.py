@@ -1,0 +1,107 @@
+"""An HTTP protocol with bounds on what a connection may do before anybody knows whose it is; uvicorn itself has none.
+
+A head of any length is read at quadratic cost: 200 MB of one header held a worker up for 40 s (uvicorn 0.54, httptools 0.9).
+"""
+
+import asyncio
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+
+from app.api.inference_protocol import InferenceProtocol
+from providers.canonical.errors import BodyTooLarge, InvalidRequest, NarthexError
+from providers.dialects.openai_chat import OpenAIChat
+
+MAX_HEAD_BYTES = 64 * 1024  # of a request's head, of its trailers, or of one chunk's header
+
+_dialect = OpenAIChat()
+
+
+class BoundedHttpProtocol(InferenceProtocol):
+    """`unread_s`: a caller who leaves an answer unread for so long is hung up on; what waits for him would wait for ever."""
+
+    write_timeout_s = 120.0
+
+    _head_bytes = 0  # that brought neither body nor the end of a head
+    _write_timer: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        self._head_bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._decline_upgrade(data[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self._reject(InvalidRequest("This is not a request in HTTP/1.1."))
+        else:
+            if self._head_bytes > MAX_HEAD_BYTES:
+                error = BodyTooLarge(f"The head of the request is longer than {MAX_HEAD_BYTES} bytes.")
+                error.status = 431
+                self._reject(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_write_timer()
+        super().connection_lost(exc)
+
+    # Called by the parser
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._in_head:
+            return  # a trailer must not pass for a header, such as another Authorization
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._head_bytes = 0
+        if not self.parser.should_upgrade():
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._head_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._head_bytes = 0
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+
+    # Called by the transport
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._write_timer = self.loop.call_later(self.write_timeout_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._cancel_write_timer()
+        super().resume_writing()
+
+    def _cancel_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def _decline_upgrade(self, remaining: bytes) -> None:
+        """Answers in this protocol who offers to go on in another, as Java's client offers h2c with its first request.
+
+        The parser took what follows the head for the other protocol's, so it reads the request once more, without the offer.
+        """
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            self._reject(InvalidRequest("This is no proxy: CONNECT leads nowhere."))
+            return
+        fields = [b"%b: %b" % field for field in self.headers if field[0] != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        self.data_received(b"\r\n".join([b"%b %b HTTP/1.1" % (method, self.url), *fields, b"", b""]) + remaining)
+
+    def _reject(self, error: NarthexError) -> None:
+        """Tells what cannot be read as a request, unless an answer has begun: nothing else must be written into it, or in place of it."""
+        response_begun = self.pipeline or (self.cycle and self.cycle.response_started and not self.cycle.response_complete)
+        if not response_begun:
+            body = _dialect.write_error(error)
+            headers = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+            self.transport.write(STATUS_LINE[error.status] + headers + body)
+        self.transport.close()

@@ -1,0 +1,74 @@
+"""The HTTP protocol of the service: bounded, with Doors, and two ways of its own. Answers leave in one write at the end of a turn of the
+loop (see providers.transport.write_batcher), and a caller who begins a request and does not go on is let go.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, cast
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from app.api.http_call import CallHandler
+from app.api.http_limits import BoundedHttpProtocol
+from providers.transport.write_batcher import WriteBatcher
+
+
+class _BatchedTransport:
+    """A transport whose writes wait for the end of the turn; everything else is the transport's own."""
+
+    def __init__(self, transport: asyncio.Transport, write_batcher: WriteBatcher) -> None:
+        self._transport = transport
+        self._write_batcher = write_batcher
+        self.is_closing = transport.is_closing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        self._write_batcher.write(self._transport, data)
+
+    def close(self) -> None:
+        self._write_batcher.flush(self._transport)
+        self._transport.close()
+
+
+def http_protocol_class(write_batcher: WriteBatcher, idle_timeout_s: float, handlers: Mapping[str, CallHandler]) -> type[HttpToolsProtocol]:
+    """The protocol class for uvicorn.Config(http=...). `silence_s`: the longest wait for more of a request that has begun.
+
+    `answering`: the Doors, by path.
+    """
+
+    class HttpProtocol(BoundedHttpProtocol):
+        write_timeout_s = idle_timeout_s
+        call_handlers = handlers
+
+        _in_request = True  # a connection that never says anything counts as one that has begun
+        _read_timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(cast(asyncio.Transport, _BatchedTransport(transport, write_batcher)))
+            self._read_timer = self.loop.call_later(idle_timeout_s, transport.close)
+
+        def data_received(self, data: bytes) -> None:
+            if self._read_timer is not None:
+                self._read_timer.cancel()
+                self._read_timer = None
+            super().data_received(data)
+            # A request that came whole, as nearly all do, costs no timer.
+            if self._in_request and not self.transport.is_closing():
+                self._read_timer = self.loop.call_later(idle_timeout_s, self.transport.close)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            if self._read_timer is not None:
+                self._read_timer.cancel()
+            super().connection_lost(exc)
+
+        def on_message_begin(self) -> None:
+            self._in_request = True
+            super().on_message_begin()
+
+        def on_message_complete(self) -> None:
+            self._in_request = False
+            super().on_message_complete()
+
+    return HttpProtocol

@@ -1,0 +1,138 @@
+"""uvicorn's HTTP protocol with a way of its own to the Doors. All else goes through ASGI, as uvicorn has it.
+
+ASGI would cost each inference a second task (to hear of a hang-up), two events, and regular expressions over headers that are ours.
+"""
+
+import asyncio
+import urllib.parse
+from collections.abc import Mapping
+from typing import Any, cast
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from app.api.http_call import CallHandler, HttpCall
+
+_MAX_PIPELINED = 8  # requests sent at once, behind the one that is answered
+
+
+class InferenceProtocol(HttpToolsProtocol):
+    """`doors`: by path."""
+
+    call_handlers: Mapping[str, CallHandler] = {}
+
+    _active_call: HttpCall | None = None  # or the last one that did
+    _in_head = True
+    _idle_since = 0.0
+    _idle_timer: asyncio.TimerHandle | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        super().connection_lost(exc)
+        # uvicorn tells the newest request alone; what is answered may be one before it.
+        for queued, _ in self.pipeline:
+            queued.disconnected = True
+        if self._active_call is not None:
+            self._active_call.on_disconnect()
+
+    # Called by the parser
+
+    def on_message_begin(self) -> None:
+        self._in_head = True
+        self.url = b""
+        self.expect_100_continue = False
+        self.headers = []
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        path, handler = self._find_handler()
+        if handler is None:
+            self._delegate_to_asgi()
+            return
+        previous = self.cycle
+        is_queued = previous is not None and not previous.response_complete  # pyright: ignore[reportUnnecessaryComparison]
+        parser = self.parser
+        assert parser is not None  # it is what calls
+        version = parser.get_http_version()
+        call = HttpCall(
+            self,
+            handler,
+            parser.get_method().decode("ascii"),
+            path,
+            self.headers,
+            self.client[0] if self.client else None,
+            http_1_0=version == "1.0",
+            keep_alive=version != "1.0" and parser.should_keep_alive(),
+        )
+        self.cycle = cast(Any, call)
+        if is_queued:
+            self.pipeline.appendleft((cast(Any, call), cast(Any, None)))
+            if len(self.pipeline) >= _MAX_PIPELINED:  # not at the first: a hang-up is only heard by who reads
+                self.flow.pause_reading()
+        else:
+            self._active_call = call
+        call.on_head(expects_100=self.expect_100_continue, queued=is_queued)
+
+    def on_body(self, body: bytes) -> None:
+        call: Any = self.cycle
+        if type(call) is HttpCall:
+            call.receive_body(body)
+        else:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        call: Any = self.cycle
+        if type(call) is HttpCall:
+            call.on_body_complete()
+        else:
+            super().on_message_complete()
+
+    def _find_handler(self) -> tuple[str, CallHandler | None]:
+        path = self.url.decode("latin-1")
+        handler = self.call_handlers.get(path)
+        if handler is None and (not path.startswith("/") or "?" in path or "%" in path):
+            path = urllib.parse.unquote((httptools.parse_url(self.url).path or b"").decode("ascii"))
+            handler = self.call_handlers.get(path)
+        return path, handler
+
+    def _delegate_to_asgi(self) -> None:
+        url, headers, expects_100 = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.url, self.expect_100_continue = url, expects_100
+        self.headers.extend(headers)
+        super().on_headers_complete()
+
+    # Called when an answer has gone
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        if type(cycle) is HttpCall:
+            self._active_call = cycle
+            cycle.dequeue()
+        else:
+            super()._start_asgi_task(cycle, app)
+
+    def on_response_complete(self) -> None:
+        """As uvicorn's, but for the timer of an idle connection: it runs on while requests come, and looks at the clock when it ends."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        # Each time it is read on, thousands of requests may come: as fast as they are answered would be faster than memory lasts.
+        if len(self.pipeline) < _MAX_PIPELINED:
+            self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._idle_since = self.loop.time()
+        if self._idle_timer is None:
+            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
+
+    def _close_if_idle(self) -> None:
+        self._idle_timer = None
+        if self._in_head or not self.cycle.response_complete or self.transport.is_closing():
+            return  # a request has begun: the end of its answer sets a new one
+        remaining_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if remaining_s <= 0:
+            self.transport.close()
+        else:
+            self._idle_timer = self.loop.call_later(remaining_s, self._close_if_idle)

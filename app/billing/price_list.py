@@ -1,0 +1,86 @@
+"""The price list that comes with the program (price_list.toml), and what of it is suggested for the models that targets name."""
+
+import functools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.billing.cost import find_price
+from app.domain import Price, Snapshot, Target
+from app.store.config_file import parse_config_file
+from providers.catalogue import ADAPTERS
+
+# What may stand before a model's name, by adapter, and says only where it is asked. Not `global.`: on Bedrock that is cheaper.
+_LOCATION_PREFIXES: Mapping[str, Sequence[str]] = {
+    "bedrock": ("us.", "eu.", "apac.", "au.", "jp."),
+    "gemini": ("models/",),
+    "vertex": ("publishers/google/models/", "google/"),
+}
+_DATE = re.compile(r"(?:-\d{4}-\d\d-\d\d|[-@]\d{8}|@default)$")
+
+
+class Suggestion(Struct, frozen=True):
+    """For a model that targets name, by the provider's name in the configuration and its own name for the model.
+
+    `prices`: the list's, in these names; none: `why` tells. `found_as`: the list's name for it. `has_price`: one is in force already.
+    """
+
+    provider: str
+    model: str
+    prices: tuple[Price, ...] = ()
+    listed_as: str = ""
+    has_price: bool = False
+    reason: str = ""
+
+
+@functools.cache
+def bundled_prices() -> Mapping[tuple[str, str], tuple[Price, ...]]:
+    """By adapter and model; in the order of their first days."""
+    prices: dict[tuple[str, str], tuple[Price, ...]] = {}
+    for price in parse_config_file((Path(__file__).parent / "price_list.toml").read_text(encoding="utf-8")).prices or ():
+        key = price.provider, price.model
+        prices[key] = tuple(sorted((*prices.get(key, ()), price), key=lambda each: each.since or ""))
+    return prices
+
+
+def suggest_prices_for_targets(snapshot: Snapshot, at_s: float, provider: str | None = None) -> list[Suggestion]:
+    """For every model of every provider that a target names, or of one provider, in the configuration's order."""
+    targets_by_model: dict[tuple[str, str], list[Target]] = {}
+    for model in snapshot.models.values():
+        for target in model.targets:
+            if provider in (None, target.provider):
+                targets_by_model.setdefault((target.provider, target.model), []).append(target)
+    return [_suggest_for_model(snapshot, targets, at_s) for targets in targets_by_model.values()]
+
+
+def candidate_names(adapter: str, model: str) -> Iterator[str]:
+    """What a model may be called in the list, the surest first: its name as it is; without what only says where it is asked (`models/`,
+    `us.`); without a date at its end (`-2025-08-07`, `@20251001`, `@default`) too. All else, such as `-latest`, is part of a name."""
+    location = next((each for each in _LOCATION_PREFIXES.get(adapter, ()) if model.startswith(each)), "")
+    for name in (model, model.removeprefix(location)):
+        yield name
+        yield _DATE.sub("", name)
+
+
+def _suggest_for_model(snapshot: Snapshot, targets: Sequence[Target], at_s: float) -> Suggestion:
+    provider, model = targets[0].provider, targets[0].model
+    config = snapshot.providers[provider]
+    no_prices = Suggestion(provider, model, has_price=find_price(snapshot, provider, model, at_s) is not None)
+    addresses = {address for target in targets for address in target.endpoints or (config.base_url,)}
+    if config.adapter not in {of for of, _ in bundled_prices()}:
+        return replace(no_prices, reason=f"the list has no prices of {config.adapter}; an engine of your own may have one too, or 0")
+    if other_addresses := sorted(each for each in addresses if each is not None and not _is_official_address(config.adapter, each)):
+        return replace(no_prices, reason=f"it is asked at {other_addresses[0]}, which is not the host whose prices the list has")
+    name = next((each for each in candidate_names(config.adapter, model) if (config.adapter, each) in bundled_prices()), None)
+    if name is None:
+        return replace(no_prices, reason="it is not in the list")
+    prices = tuple(replace(each, provider=provider, model=model) for each in bundled_prices()[config.adapter, name])
+    return replace(no_prices, prices=prices, listed_as=name)
+
+
+def _is_official_address(adapter: str, address: str) -> bool:
+    return urlsplit(address).hostname == urlsplit(ADAPTERS[adapter].default_base_url or "").hostname

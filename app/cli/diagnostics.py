@@ -1,0 +1,152 @@
+"""Commands that look after an installation: status and doctor."""
+
+import asyncio
+import os
+
+import click
+
+from app.cli.output import format_size, json_option, pluralize, print_json, print_table, printable, progress
+from app.cli.times import format_duration
+from app.doctor import status as machine
+from app.doctor.diagnosis import diagnose_installation
+from app.doctor.findings import Finding
+from app.settings import Settings
+
+_CHECK_AREAS = ("machine", "gateway", "postgres", "redis", "records", "engines")
+_SIGNS = {"wrong": ("✗", "red"), "warning": ("!", "yellow"), "fine": ("✓", "green")}
+
+
+@click.command()
+@json_option
+def status(as_json: bool) -> None:
+    """Show what runs, where, and how far behind it is.
+
+    Exit status 0 if the gateway takes requests, 1 if it does not.
+
+    \b
+    Examples:
+      narthex status
+      narthex status --json | jq .spool.oldest_s
+
+    With --json: {"ready", "version", "home", "address", "processes": [{"name", "pid", "runs", "since_s"}], "gateway": {"url", "state",
+    "configuration", "postgres", "records_lost"}, "configuration": {"version", "hash", "providers", "models", "limits"} or null,
+    "workers": [{"id", "version", "seen_s"}] or null, "postgres" and "redis": {"name", "address", "reachable", "version", "trouble"},
+    "spool": {"size_bytes", "oldest_s", "quarantined"}, "writer": {"running", "connected", "rows", "last_error"} or null}.
+    """
+    settings = Settings.read()
+    with progress("Looking"):
+        machine_status = asyncio.run(machine.collect_status(settings))
+    if as_json:
+        print_json(machine_status)
+    else:
+        _print_status(machine_status)
+    if not machine_status.ready:
+        raise click.exceptions.Exit(1)
+
+
+@click.command()
+@json_option
+def doctor(as_json: bool) -> None:
+    """Say what is wrong with this installation, and what to do.
+
+    Looks at settings, files, processes, the gateway, PostgreSQL, Redis, what waits to be recorded, every engine that is configured and
+    the limits; each engine is asked for its list of models, and nothing is changed anywhere. It takes seconds, whatever is away.
+    Run it where the gateway runs, with the same environment. Exit status 0 if nothing is wrong (warnings there may be), else 1.
+
+    \b
+    Examples:
+      narthex doctor
+      narthex doctor --json | jq -r '.findings[] | select(.severity == "wrong") | .message'
+
+    With --json: {"healthy": true or false, "findings": [{"area", "severity": "wrong", "warning" or "fine", "message", "advice"}]}, the
+    worst first.
+    """
+    pending = set(_CHECK_AREAS)
+    with progress("Looking at everything") as spinner:
+
+        def done(area: str) -> None:
+            pending.discard(area)
+            spinner.update(f"Looking at {', '.join(sorted(pending))}" if pending else "Done")
+
+        findings = asyncio.run(diagnose_installation(os.environ, done))
+    healthy = all(each.severity != "wrong" for each in findings)
+    if as_json:
+        print_json({"healthy": healthy, "findings": findings})
+    else:
+        _print_findings(findings)
+    if not healthy:
+        raise click.exceptions.Exit(1)
+
+
+def _print_findings(findings: list[Finding]) -> None:
+    for each in findings:
+        sign, colour = _SIGNS[each.severity]
+        click.echo(f"{click.style(sign, fg=colour, bold=True)} {each.area}: {printable(each.message)}")
+        if each.advice:
+            click.echo(f"    {printable(each.advice)}")
+    wrong = sum(each.severity == "wrong" for each in findings)
+    warnings = sum(each.severity == "warning" for each in findings)
+    click.echo()
+    if wrong:
+        warnings_text = f", and {pluralize(warnings, 'thing')} to keep an eye on" if warnings else ""
+        click.echo(f"{pluralize(wrong, 'thing')} {'is' if wrong == 1 else 'are'} wrong{warnings_text}.")
+    elif warnings:
+        click.echo(f"Nothing is wrong; {pluralize(warnings, 'thing')} to keep an eye on.")
+    else:
+        click.echo("All is well.")
+
+
+def _print_status(machine_status: machine.Status) -> None:
+    gateway = {
+        "ready": f"The gateway on {machine_status.gateway.url} is ready.",
+        "silent": f"Nothing answers on {machine_status.gateway.url}.",
+        "unknown": f"What answers on {machine_status.gateway.url} is not Narthex.",
+    }.get(machine_status.gateway.state, f"The gateway on {machine_status.gateway.url} is {machine_status.gateway.state}.")
+    click.echo(f"{gateway} Narthex {machine_status.version}, home {machine_status.home}.\n")
+    if machine_status.processes:
+        rows = [(each.name, str(each.pid or ""), _process_state(each)) for each in machine_status.processes]
+        print_table(("PROCESS", "PID", "STATE"), rows)
+    else:
+        click.echo("No process is noted in this home.")
+    click.echo()
+    configuration = machine_status.configuration
+    if configuration is not None:
+        counts = ", ".join(
+            (
+                pluralize(configuration.providers, "provider"),
+                pluralize(configuration.models, "model"),
+                pluralize(configuration.limits, "limit"),
+            )
+        )
+        click.echo(f"Configuration  version {configuration.version}: {counts}")
+        behind = [each for each in machine_status.workers or () if each.version < configuration.version]
+        current = len(machine_status.workers or ()) - len(behind)
+        behind_text = "".join(f"; {each.id} serves {each.version} (seen {format_duration(each.seen_s)} ago)" for each in behind)
+        click.echo(f"Workers        {current} serve it{behind_text}")
+    for server in (machine_status.postgres, machine_status.redis):
+        state = f"{server.version} on {server.address}" if server.reachable else f"not reachable: {server.address or server.trouble}"
+        click.echo(f"{server.name:<14} {state}")
+    lag_text = (
+        f"the oldest record waits for {format_duration(machine_status.spool.oldest_s)}"
+        if machine_status.spool.oldest_s
+        else "all is stored"
+    )
+    quarantined_text = f"; {machine_status.spool.quarantined} set aside" if machine_status.spool.quarantined else ""
+    click.echo(f"Spool          {format_size(machine_status.spool.size_bytes)}, {lag_text}{quarantined_text}")
+    click.echo(f"Writer         {_writer_state(machine_status.writer)}")
+    if not machine_status.ready or not machine_status.postgres.reachable:
+        click.echo("\n`narthex doctor` says what is wrong, and what to do.")
+
+
+def _process_state(process: machine.ProcessStatus) -> str:
+    if not process.runs:
+        return "not running"
+    return f"running for {format_duration(process.since_s)}" if process.since_s is not None else "running"
+
+
+def _writer_state(writer: machine.WriterSummary | None) -> str:
+    if writer is None:
+        return "has never run here"
+    if not writer.running:
+        return "not running"
+    return f"{'connected' if writer.connected else 'not connected'}, {pluralize(writer.rows, 'record')} stored since its start"

@@ -1,0 +1,44 @@
+"""A key as it is told: its public part, whether it works, and what it may."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from app.cli.times import format_time
+from app.store.keys import KeyRow
+
+
+def public_prefix(key: str) -> str:
+    """The public part of a key, or of what somebody typed for it."""
+    return f"nx-{key.removeprefix('nx-').split('-')[0]}"
+
+
+def key_document(row: KeyRow) -> dict[str, Any]:
+    """For a program; public parts as people type them."""
+    replaced_by = None if row.replaced_by is None else public_prefix(row.replaced_by)
+    return {**msgspec.structs.asdict(row), "prefix": public_prefix(row.prefix), "replaced_by": replaced_by}
+
+
+def table_row(row: KeyRow, now: datetime) -> tuple[str, ...]:
+    """For a table: key, team, name, made, state, may."""
+    return public_prefix(row.prefix), row.team, row.name, format_time(row.created_at), _key_state(row, now), _permissions(row)
+
+
+def is_valid(row: KeyRow, now: datetime) -> bool:
+    return row.revoked_at is None and (row.expires_at is None or datetime.fromisoformat(row.expires_at) > now)
+
+
+def _key_state(row: KeyRow, now: datetime) -> str:
+    if row.revoked_at is not None:
+        return f"revoked {format_time(row.revoked_at)}"
+    if row.expires_at is None:
+        return "works"
+    state = f"{'until' if is_valid(row, now) else 'expired'} {format_time(row.expires_at)}"
+    return f"{state}, then {public_prefix(row.replaced_by)}" if row.replaced_by else state
+
+
+def _permissions(row: KeyRow) -> str:
+    restrictions = (("models", row.models), ("routes", row.routes), ("from", row.networks))
+    parts = [f"{label} {', '.join(allowed)}" for label, allowed in restrictions if allowed is not None]
+    return "; ".join([*(["admin"] if row.admin else []), *parts]) or "everything"

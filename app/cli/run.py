@@ -1,0 +1,118 @@
+"""Commands that run something: up, serve, writer, sandbox, migrate."""
+
+import contextlib
+import os
+import socket
+import sys
+
+import click
+
+from app.cli.output import json_option, print_json, progress
+from app.settings import Settings
+from app.store.migrate import migrate as migrate_database
+from app.store.postgres_status import revisions
+from app.supervisor import run_writer, server_addresses
+from app.supervisor import up as machine
+from app.supervisor.database_query import query_database
+from app.supervisor.errors import OperatorError
+
+
+@click.command()
+def up() -> None:
+    """Start everything on this machine; Ctrl-C ends it.
+
+    Gateway, writer and sandbox engine; PostgreSQL and Valkey too, unless DATABASE_URL and REDIS_URL name servers of your own. It
+    prints an address, a first key and examples to paste once everything answers, and starts again what ends by itself.
+
+    \b
+    Examples:
+      narthex up
+      NARTHEX_PORT=9000 NARTHEX_WORKERS=4 narthex up
+    """
+    machine.up(Settings.read(), _print_line)
+
+
+@click.command()
+def serve() -> None:
+    """Start the gateway alone, on servers that run elsewhere.
+
+    NARTHEX_WORKERS processes on one port, started again if they end. Each machine that serves also needs a `narthex writer`.
+
+    \b
+    Example:
+      DATABASE_URL=postgresql://narthex@db/narthex REDIS_URL=redis://cache narthex serve
+    """
+    machine.serve(server_addresses.resolve(Settings.read()), _print_line)
+
+
+@click.command()
+def writer() -> None:
+    """Carry this machine's records into the database.
+
+    `narthex up` runs it already; beside `narthex serve` it is started apart, once for each machine. It runs until SIGTERM, and
+    empties the spool before it ends. Its log goes to standard error.
+
+    \b
+    Example:
+      DATABASE_URL=postgresql://narthex@db/narthex narthex writer
+    """
+    run_writer.main(server_addresses.resolve(Settings.read()))
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address on which it listens.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8788, show_default=True, help="Port on which it listens.")
+def sandbox(host: str, port: int) -> None:
+    """Run the sandbox engine alone, to test clients with.
+
+    It speaks OpenAI's API without a model behind it: it answers at random, and obeys schemas, tools and max_tokens to the letter.
+    `narthex up` runs one already.
+
+    \b
+    Example:
+      narthex sandbox --port 9001
+    """
+    # Bound here and let go, so that what is in the way is told as any other command tells it.
+    try:
+        for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[:1]:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+    except OSError as fault:
+        raise OperatorError(f"Cannot listen on {host}, port {port}: {fault.strerror}. --host and --port choose another address.") from None
+    click.echo(f"The sandbox engine listens on http://{f'[{host}]' if ':' in host else host}:{port}/v1; Ctrl-C ends it.", err=True)
+    # Another program in this process's place: the engine needs nothing of the gateway's, not even in memory.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "app.supervisor.run_sandbox", host, str(port)])
+
+
+@click.command()
+@json_option
+def migrate(as_json: bool) -> None:
+    """Bring the database to this version's tables.
+
+    Makes the tables of a new database, upgrades those of an older one, and leaves a current one alone. Safe to run again, and from
+    several machines at once. `narthex up` does it by itself.
+
+    \b
+    Example:
+      DATABASE_URL=postgresql://narthex@db/narthex narthex migrate
+
+    With --json: {"before": revision or null, "now": revision, "changed": true or false}.
+    """
+    url = server_addresses.resolve(Settings.read()).database_url
+    before, newest = query_database(url, revisions)
+    with progress(f"Bringing the tables to {newest}"):
+        query_database(url, migrate_database)
+    if as_json:
+        print_json({"before": before, "now": newest, "changed": before != newest})
+    elif before == newest:
+        click.echo(f"The database was up to date already ({newest}).")
+    else:
+        click.echo(f"The database is up to date: {before or 'new'} became {newest}.")
+
+
+def _print_line(text: str) -> None:
+    # Whoever listened may have gone (a closed terminal, a broken pipe): no reason for the gateway to go too.
+    with contextlib.suppress(OSError):
+        click.echo(text)
+        sys.stdout.flush()  # whoever reads this through a pipe is to see it now

@@ -1,0 +1,116 @@
+"""Whether PostgreSQL is there, is ours, is current, hears us, and goes by the same clock."""
+
+import asyncio
+import re
+
+from msgspec import Struct
+
+from app.doctor.findings import Finding, Findings
+from app.store import postgres_status
+from app.store.database import dsn
+from app.store.db_errors import DB_UNAVAILABLE_ERRORS
+from app.store.postgres_status import PostgresStatus
+
+_TIMEOUT_S = 8.0
+_MIN_VERSION = 140000
+_MAX_SKEW_S = 2.0
+_MAX_RESPONSE_S = 0.1
+_MAX_CONNECTION_SHARE = 0.85
+
+
+class DatabaseFacts(Struct, frozen=True):
+    """`address` without a password. `condition` None: it could not be asked, and `fault` says why."""
+
+    address: str
+    state: PostgresStatus | None = None
+    fault: str | None = None
+
+
+async def collect_facts(database_url: str) -> DatabaseFacts:
+    address = mask_password(database_url)
+    if not database_url:
+        return DatabaseFacts("", fault="no address is known")
+    try:
+        dsn(database_url)
+        async with asyncio.timeout(_TIMEOUT_S):
+            return DatabaseFacts(address, await postgres_status.read_postgres_status(database_url))
+    except TimeoutError:
+        return DatabaseFacts(address, fault=f"it did not answer within {_TIMEOUT_S:.0f} s")
+    except (*DB_UNAVAILABLE_ERRORS, ValueError) as fault:
+        return DatabaseFacts(address, fault=str(fault).strip() or type(fault).__name__)
+
+
+def diagnose(facts: DatabaseFacts) -> list[Finding]:
+    findings = Findings("postgres")
+    state = facts.state
+    if state is None:
+        if facts.address:
+            findings.add_error(
+                f"PostgreSQL on {facts.address} could not be asked: {facts.fault}.",
+                "Is it running, and is DATABASE_URL right? The password too?",
+            )
+        else:
+            findings.add_error(
+                "No database is known: DATABASE_URL is not set, and no `narthex up` runs in this home.", "Start it, or set DATABASE_URL."
+            )
+        return findings.finish("")
+    if state.version_number < _MIN_VERSION:
+        findings.add_warning(
+            f"PostgreSQL {state.version} is older than any that Narthex is tried with.", "Upgrade it to 14 or newer, best to 18."
+        )
+    _diagnose_tables(state, findings)
+    if state.is_read_only:
+        findings.add_error(
+            f"PostgreSQL on {facts.address} takes no changes: a replica, or set to read only.", "Let DATABASE_URL name the primary."
+        )
+    if abs(state.skew_s) > _MAX_SKEW_S:
+        ahead = "ahead of" if state.skew_s > 0 else "behind"
+        findings.add_warning(
+            f"PostgreSQL's clock is {abs(state.skew_s):.1f} s {ahead} this machine's: keys expire and records are dated by one or the other.",
+            "Let both machines keep their clocks (chrony, systemd-timesyncd).",
+        )
+    if not state.receives_notifications:
+        findings.add_error(
+            "Notifications do not arrive: revoked keys and new configuration take effect only with the slow poll.",
+            "Connect to PostgreSQL directly, or through a proxy in session mode: in transaction mode LISTEN does not work.",
+        )
+    if state.connections > _MAX_CONNECTION_SHARE * state.max_connections:
+        findings.add_warning(
+            f"{state.connections} of PostgreSQL's {state.max_connections} connections are taken.",
+            "Raise max_connections, or run fewer gateway processes: each takes up to 9.",
+        )
+    if state.response_s > _MAX_RESPONSE_S:
+        findings.add_warning(
+            f"PostgreSQL took {state.response_s * 1000:.0f} ms for the simplest question.", "Is it far away, or at its limits?"
+        )
+    return findings.finish(
+        f"PostgreSQL {state.version} answers in {state.response_s * 1000:.1f} ms, its tables are current ({state.revision}), notifications"
+        f" arrive, and its clock agrees within {max(0.001, abs(state.skew_s)) * 1000:.0f} ms."
+    )
+
+
+def _diagnose_tables(state: PostgresStatus, findings: Findings) -> None:
+    if state.revision is None:
+        findings.add_error("The database has no tables of Narthex.", "`narthex migrate` makes them.")
+    elif state.revision < state.newest_revision:
+        findings.add_error(
+            f"The tables are of version {state.revision}, and this Narthex needs {state.newest_revision}.", "Run `narthex migrate`."
+        )
+    elif state.revision != state.newest_revision:
+        findings.add_error(
+            f"The tables are of version {state.revision}, which this Narthex does not know: its own is {state.newest_revision}.",
+            "Run the Narthex that made them, or a newer one.",
+        )
+    if state.snapshot is None or state.workers is None:
+        return
+    behind = [each.id for each in state.workers if each.version < state.snapshot.version]
+    if behind:
+        findings.add_warning(
+            f"These processes do not serve version {state.snapshot.version} of the configuration: {', '.join(behind)}.",
+            "If that lasts for more than seconds, their logs tell why.",
+        )
+
+
+def mask_password(url: str) -> str:
+    """An address without what may be a password: it is shown."""
+    return re.sub(r"(?<=//)([^/@:]*):.*@", r"\1:...@", re.sub(r"([?&]password=)[^&]*", r"\1...", url))

@@ -1,0 +1,93 @@
+"""The examination: everything is looked at at once, within seconds, and judged."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+
+from app.doctor import database, engines, gateway, limits, machine, processes, records, redis
+from app.doctor.findings import Finding, worst_first
+from app.domain import Snapshot
+from app.settings import Settings
+from app.store import snapshots
+from app.supervisor import server_addresses
+from app.supervisor.errors import OperatorError
+
+_TIMEOUT_S = 20.0  # of each part; the parts have shorter ones of their own, so this is for what they do not foresee
+
+
+async def diagnose_installation(environ: Mapping[str, str], on_done: Callable[[str], None]) -> list[Finding]:
+    """Findings, the worst first. `on_done` is told each area when it is through with it. Raises nothing: it is for broken installations."""
+    settings, settings_findings = machine.read_settings(environ)
+    settings = with_servers(settings)
+    process_facts = processes.collect_facts(settings.home)
+    gateway_pid = processes.gateway_pid(process_facts)
+
+    async def diagnose_machine() -> list[Finding]:
+        return machine.diagnose(await asyncio.to_thread(machine.collect_facts, settings, gateway_pid), settings)
+
+    async def diagnose_records() -> list[Finding]:
+        return records.diagnose(await asyncio.to_thread(records.collect_facts, settings), settings)
+
+    async def diagnose_gateway() -> list[Finding]:
+        return gateway.diagnose(await gateway.collect_facts(settings))
+
+    async def diagnose_redis() -> list[Finding]:
+        return redis.diagnose(await redis.collect_facts(settings.redis_url))
+
+    database_task = asyncio.create_task(database.collect_facts(settings.database_url))
+
+    async def diagnose_database() -> list[Finding]:
+        return database.diagnose(await database_task)
+
+    async def diagnose_engines() -> list[Finding]:
+        facts = await database_task
+        snapshot = facts.state.snapshot if facts.state else _load_saved_snapshot(settings)
+        if snapshot is None:
+            return []
+        engine_facts = await engines.collect_facts(snapshot, engines.process_environment(gateway_pid), settings)
+        known = facts.state.known_names if facts.state else None
+        return [*engines.diagnose(engine_facts, snapshot), *limits.diagnose(snapshot, known, settings)]
+
+    checks: dict[str, Callable[[], Awaitable[list[Finding]]]] = {
+        "machine": diagnose_machine,
+        "gateway": diagnose_gateway,
+        "postgres": diagnose_database,
+        "redis": diagnose_redis,
+        "records": diagnose_records,
+        "engines": diagnose_engines,
+    }
+    check_results = await asyncio.gather(*(_run_check(area, check, on_done) for area, check in checks.items()))
+    findings = [
+        *settings_findings,
+        *processes.diagnose(process_facts, settings.home),
+        *(finding for each in check_results for finding in each),
+    ]
+    return worst_first(findings)
+
+
+async def _run_check(area: str, check: Callable[[], Awaitable[list[Finding]]], on_done: Callable[[str], None]) -> list[Finding]:
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            return await check()
+    except Exception as fault:  # whatever it is: a doctor who falls silent over one thing tells nothing of the others
+        return [
+            Finding(
+                area, "wrong", f"This could not be looked at: {type(fault).__name__}: {fault}.", "Please report it: it is a fault of ours."
+            )
+        ]
+    finally:
+        on_done(area)
+
+
+def with_servers(settings: Settings) -> Settings:
+    """With the addresses of the servers that run here, where the environment names none; as they are if there is neither."""
+    try:
+        resolved = server_addresses.resolve(replace(settings, database_url=""))
+    except OperatorError:
+        return settings
+    return replace(settings, database_url=settings.database_url or resolved.database_url, redis_url=resolved.redis_url)
+
+
+def _load_saved_snapshot(settings: Settings) -> Snapshot | None:
+    """What the gateway of this home served last: good enough to ask the engines by."""
+    return snapshots.load_from_disk(settings.home / "directory" / "snapshot.json")

@@ -1,0 +1,111 @@
+"""Whether the gateway answers, and what it says of itself."""
+
+import time
+
+import httpx
+import msgspec
+from msgspec import Struct
+from prometheus_client.parser import text_string_to_metric_families
+
+from app.doctor.findings import Finding, Findings
+from app.settings import Settings
+from app.supervisor.http_processes import reachable_url
+
+_TIMEOUT_S = 3.0
+_MAX_RESPONSE_S = 0.5
+
+
+class Health(Struct, frozen=True):
+    """What /health/ready tells."""
+
+    status: str
+    configuration: int
+    postgres: str
+    spool_bytes: int = 0
+    records_lost: int = 0
+
+
+class GatewayFacts(Struct, frozen=True):
+    """`health` None: what answers is not a gateway of ours. `fault`: why nothing answered; `hangs`: it takes connections.
+
+    Losses are since the start, of all processes."""
+
+    url: str
+    status: int | None = None
+    answered_s: float = 0.0
+    health: Health | None = None
+    fault: str | None = None
+    records_lost: int = 0
+    content_lost: int = 0
+    hangs: bool = False
+
+
+async def collect_facts(settings: Settings) -> GatewayFacts:
+    url = reachable_url(settings)
+    async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S, trust_env=False) as client:
+        began = time.monotonic()
+        try:
+            response = await client.get("/health/ready")
+            answered_s = time.monotonic() - began
+            losses = _read_losses((await client.get("/metrics")).text)
+        except (httpx.ReadTimeout, httpx.WriteTimeout):
+            return GatewayFacts(url, fault=f"no word within {_TIMEOUT_S:.0f} s", hangs=True)
+        except (httpx.HTTPError, httpx.InvalidURL) as fault:
+            return GatewayFacts(url, fault=str(fault) or type(fault).__name__)
+    try:
+        health = msgspec.json.decode(response.content, type=Health)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        health = None
+    return GatewayFacts(
+        url, response.status_code, answered_s, health, None, losses.get("narthex_records_lost", 0), losses.get("narthex_content_lost", 0)
+    )
+
+
+def diagnose(facts: GatewayFacts) -> list[Finding]:
+    findings = Findings("gateway")
+    health = facts.health
+    if facts.hangs:
+        findings.add_error(
+            f"What listens on {facts.url} takes connections and does not answer ({facts.fault}).",
+            "If it stays so, end the gateway's process (`narthex status` has its number): another is started. Its log may say why.",
+        )
+    elif facts.fault is not None:
+        findings.add_error(
+            f"Nothing answers on {facts.url} ({facts.fault}).",
+            "Start it with `narthex up` or `narthex serve`, or see NARTHEX_HOST and NARTHEX_PORT.",
+        )
+    elif health is None:
+        findings.add_error(
+            f"What answers on {facts.url} is not Narthex (status {facts.status}).", "Set NARTHEX_PORT to a port of Narthex's own."
+        )
+    else:
+        if health.status != "ready":
+            findings.add_error(
+                f"The gateway on {facts.url} is {health.status}: it takes no new requests.", "Wait until it has ended, then start it."
+            )
+        if health.postgres != "connected":
+            findings.add_error(
+                "The gateway cannot ask PostgreSQL: it serves by what it knows, and keys that it never met are refused.",
+                "Bring PostgreSQL back; nothing needs a restart.",
+            )
+        if facts.answered_s > _MAX_RESPONSE_S:
+            findings.add_warning(
+                f"The gateway took {facts.answered_s:.1f} s to say that it is well.", "See whether the machine has too much to do."
+            )
+    if facts.records_lost:
+        findings.add_error(
+            f"{facts.records_lost} records are lost since the start: the spool could not be written.",
+            "Make space on the disk of NARTHEX_HOME; the gateway's log names the exchanges.",
+        )
+    if facts.content_lost:
+        findings.add_warning(
+            f"Of {facts.content_lost} records the content was not kept, for want of space.", "Make space on the disk of NARTHEX_HOME."
+        )
+    return findings.finish(f"The gateway answers on {facts.url} and has lost no record.")
+
+
+def _read_losses(metrics_page: str) -> dict[str, int]:
+    try:
+        return {family.name: int(sum(each.value for each in family.samples)) for family in text_string_to_metric_families(metrics_page)}
+    except ValueError:  # another program's page
+        return {}

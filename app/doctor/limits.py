@@ -1,0 +1,21 @@
+"""Whether the rules of limits can be met at all, and are about somebody."""
+
+import msgspec
+
+from app.doctor.findings import Finding, Findings
+from app.domain import Snapshot
+from app.settings import Settings
+from app.store.limit_validation import KnownNames, find_warnings
+
+
+def diagnose(snapshot: Snapshot, known: KnownNames | None, settings: Settings) -> list[Finding]:
+    """`known` None: Postgres cannot tell which teams and keys there are, so nothing is said of rules."""
+    findings = Findings("limits")
+    if known is None:
+        return []
+    for each in find_warnings(snapshot, msgspec.structs.replace(known, output_tokens=settings.limits_output_tokens)):
+        findings.add_warning(each, "Change the rule in a file and `narthex apply` it; `--prune` also removes rules.")
+    rules, number = snapshot.limits, len(snapshot.limits)
+    if rules and not settings.redis_url:
+        findings.add_error(f"There are {number} limits, and no Redis to count them in.", "Set REDIS_URL.")
+    return findings.finish(f"{number} limits, each of which can be met." if rules else "There is no limit, so none is in the way.")

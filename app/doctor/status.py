@@ -1,0 +1,126 @@
+"""What runs, where, and how far behind it is: for a look, where the doctor is for trouble."""
+
+import asyncio
+from importlib.metadata import version
+
+from msgspec import Struct
+
+from app.doctor import database, gateway, processes, records, redis
+from app.doctor.diagnosis import with_servers
+from app.doctor.processes import ProcessStatus
+from app.settings import Settings
+from app.store.postgres_status import WorkerRow
+from app.supervisor.http_processes import reachable_url
+
+
+class GatewayStatus(Struct, frozen=True):
+    """`state`: ready, draining, silent (nothing answers) or unknown (something else does)."""
+
+    url: str
+    state: str
+    configuration: int | None
+    postgres: str | None
+    records_lost: int
+
+
+class ConfigurationStatus(Struct, frozen=True):
+    """What Postgres says is in force."""
+
+    version: int
+    hash: str
+    providers: int
+    models: int
+    limits: int
+
+
+class ServerStatus(Struct, frozen=True):
+    """`name`: PostgreSQL, Redis or Valkey. `address` without a password, empty if none is known."""
+
+    name: str
+    address: str
+    reachable: bool
+    version: str | None
+    trouble: str | None
+
+
+class SpoolStatus(Struct, frozen=True):
+    """`oldest_s`: age of the oldest record that is not in Postgres; 0: all is stored."""
+
+    size_bytes: int
+    oldest_s: float
+    quarantined: int
+
+
+class WriterSummary(Struct, frozen=True):
+    """`running`: heard of within seconds. `rows`: stored since its start."""
+
+    running: bool
+    connected: bool
+    rows: int
+    last_error: str | None
+
+
+class Status(Struct, frozen=True):
+    """`ready`: the gateway takes requests. `configuration` and `workers` None: Postgres does not tell."""
+
+    ready: bool
+    version: str
+    home: str
+    address: str
+    processes: tuple[ProcessStatus, ...]
+    gateway: GatewayStatus
+    configuration: ConfigurationStatus | None
+    workers: tuple[WorkerRow, ...] | None
+    postgres: ServerStatus
+    redis: ServerStatus
+    spool: SpoolStatus
+    writer: WriterSummary | None
+
+
+async def collect_status(settings: Settings) -> Status:
+    """Within seconds, whatever is away."""
+    settings = with_servers(settings)
+    gateway_facts, database_facts, redis_facts = await asyncio.gather(
+        gateway.collect_facts(settings), database.collect_facts(settings.database_url), redis.collect_facts(settings.redis_url)
+    )
+    record_facts = records.collect_facts(settings)
+    database_state = database_facts.state
+    snapshot = database_state.snapshot if database_state else None
+    return Status(
+        ready=_gateway_state(gateway_facts) == "ready",
+        version=version("narthex"),
+        home=str(settings.home.absolute()),
+        address=reachable_url(settings),
+        processes=processes.collect_facts(settings.home),
+        gateway=GatewayStatus(
+            gateway_facts.url,
+            _gateway_state(gateway_facts),
+            gateway_facts.health.configuration if gateway_facts.health else None,
+            gateway_facts.health.postgres if gateway_facts.health else None,
+            gateway_facts.records_lost,
+        ),
+        configuration=snapshot
+        and ConfigurationStatus(snapshot.version, snapshot.hash, len(snapshot.providers), len(snapshot.models), len(snapshot.limits)),
+        workers=database_state.workers if database_state else None,
+        postgres=ServerStatus(
+            "PostgreSQL",
+            database_facts.address,
+            database_state is not None,
+            database_state.version if database_state else None,
+            database_facts.fault,
+        ),
+        redis=ServerStatus(
+            redis_facts.name, redis_facts.address, redis_facts.fault is None, redis_facts.version or None, redis_facts.fault
+        ),
+        spool=SpoolStatus(record_facts.spool_bytes, records.oldest_record_s(record_facts), record_facts.quarantined),
+        writer=record_facts.writer
+        and WriterSummary(
+            record_facts.writer_runs, record_facts.writer.connected, record_facts.writer.rows, record_facts.writer.last_error
+        ),
+    )
+
+
+def _gateway_state(facts: gateway.GatewayFacts) -> str:
+    if facts.fault is not None:
+        return "silent"
+    return "unknown" if facts.health is None else facts.health.status

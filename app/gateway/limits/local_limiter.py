@@ -1,0 +1,207 @@
+"""While Redis is away: this worker's share of each rule, counted here with the arithmetic of the scripts."""
+
+import math
+import secrets
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from app.gateway.limits.calendar_periods import calendar_period
+from app.gateway.limits.reservation import Reservation
+from app.gateway.limits.rule_matcher import Bucket, RuleMatch
+from app.gateway.limits.rules import CALENDAR, LEASES, WINDOW
+from app.store.counters.commands import Amounts
+from app.store.counters.scripts import REFUSED, TAKEN
+
+_SLOTS = 17
+_MAX_COUNTS = 50_000
+# How long requests run is not known here; whoever finds all places taken may ask again soon.
+_LEASE_WAIT_MS = 1000
+
+
+class Charge(Struct):
+    """What Redis is to be told of a bucket; `id` makes sure that it is counted once, though it may be told twice."""
+
+    bucket: Bucket
+    id: bytes
+    amount: int
+
+
+class _LocalCount:
+    """A bucket here. `told`: how much of it Redis knows. `until_ms`: as long as less than the share may be taken, and `less`: how much."""
+
+    __slots__ = ("bucket", "charge", "newest", "reduced_share", "reduced_until_ms", "reported", "running", "slots")
+
+    def __init__(self, bucket: Bucket) -> None:
+        self.bucket = bucket
+        self.newest = 0
+        self.slots: dict[int, int] = {}
+        self.running: set[bytes] = set()
+        self.reported = 0
+        self.charge: Charge | None = None
+        self.reduced_share: int | None = None
+        self.reduced_until_ms = 0.0
+
+    def total(self, slot: int) -> int:
+        """As of a place, of which the oldest are forgotten."""
+        self.newest = max(self.newest, slot)
+        oldest = self.newest - (_SLOTS - 1 if self.bucket.rule.kind == WINDOW else 0)
+        if self.slots and min(self.slots) < oldest:
+            self.slots = {index: count for index, count in self.slots.items() if index >= oldest}
+            self.reported = min(self.reported, sum(self.slots.values()))
+        return sum(self.slots.values())
+
+
+class LocalLimiter:
+    """take() answers as the script does. `holders`: tickets that hold a place of a bucket already, whoever counted them."""
+
+    def __init__(self, clock_ms: Callable[[], float], holders: Callable[[bytes], Collection[bytes]]) -> None:
+        self._clock_ms = clock_ms
+        self._holders = holders
+        self._counts: dict[bytes, _LocalCount] = {}
+
+    def take(self, reservation: Reservation, match: RuleMatch, need: Amounts, workers: int) -> list[Any]:
+        """Takes from all buckets or from none. Changes the ticket only if it is taken."""
+        now_ms = self._clock_ms()
+        taken: list[Any] = [TAKEN, int(now_ms), 0]
+        refused: list[Any] = [REFUSED, int(now_ms), 0, -1]
+        worst = 0
+        count_slots: list[tuple[_LocalCount, int]] = []
+        for index, bucket in enumerate(match.buckets):
+            rule, needed = bucket.rule, need[bucket.rule.resource - 1]
+            count = self._count(match, index, bucket, workers, now_ms)
+            share = rule.amount // max(1, workers)
+            if count.reduced_share is not None and now_ms < count.reduced_until_ms:
+                share = min(share, count.reduced_share)
+            slot, finish_ms = _slot_for(bucket, now_ms)
+            used = len(count.running) if rule.kind == LEASES else count.total(slot)
+            remaining = share - used
+            wait = 0
+            if needed > rule.amount:
+                wait = -1
+            elif needed > remaining and needed > 0:
+                wait = max(1, math.ceil(_free_at_ms(count, needed - remaining, finish_ms) - now_ms))
+            count_slots.append((count, count.newest if rule.kind == WINDOW else slot))
+            reset = max(0, math.ceil(finish_ms - now_ms))
+            refused += (max(0, remaining), reset if used else 0, wait)
+            taken += (remaining - needed, reset)
+            if not rule.limit.dry_run and wait and worst >= 0 and (wait < 0 or wait > worst):
+                worst, refused[3] = wait, index
+        if refused[3] >= 0:
+            return refused
+        taken_amounts = reservation.local_amounts if reservation.local_amounts is not None else []
+        for count, slot in count_slots:
+            needed = need[count.bucket.rule.resource - 1]
+            if count.bucket.rule.kind == LEASES:
+                count.running.add(reservation.id)
+            else:
+                count.slots[slot] = count.slots.get(slot, 0) + needed
+            taken_amounts.append((count.bucket, slot, needed))
+        reservation.local_amounts = taken_amounts
+        reservation.used_local_share = True
+        return taken
+
+    def settle(self, reservation: Reservation, spent: Amounts) -> None:
+        """Brings what take() took to what was spent: less where it was taken, more now. The ticket is this worker's no longer."""
+        now_ms = self._clock_ms()
+        for bucket, slot, needed in reservation.local_amounts or ():
+            count = self._counts.get(bucket.key)
+            if count is None:
+                continue
+            if bucket.rule.kind == LEASES:
+                count.running.discard(reservation.id)
+                continue
+            difference = spent[bucket.rule.resource - 1] - needed
+            current_slot, _ = _slot_for(bucket, now_ms)
+            count.total(current_slot)
+            if difference > 0:
+                count.slots[count.newest] = count.slots.get(count.newest, 0) + difference
+            elif slot in count.slots:
+                count.slots[slot] = max(0, count.slots[slot] + difference)
+        reservation.local_amounts = None
+
+    def release_leases(self, reservation: Reservation) -> None:
+        """A ticket that Redis counted is over: its places are free here too."""
+        for bucket in reservation.buckets:
+            count = self._counts.get(bucket.key)
+            if count is not None:
+                count.running.discard(reservation.id)
+
+    def pending_charges(self) -> Iterator[Charge]:
+        """What Redis does not know yet. A charge whose fate is unknown comes first, as it was."""
+        now_ms = self._clock_ms()
+        for count in self._counts.values():
+            if count.bucket.rule.kind == LEASES:
+                continue
+            if count.charge is None:
+                slot, _ = _slot_for(count.bucket, now_ms)
+                amount = count.total(slot) - count.reported
+                if amount > 0:
+                    count.charge = Charge(count.bucket, secrets.token_hex(16).encode(), amount)
+            if count.charge is not None:
+                yield count.charge
+
+    def confirm_charge(self, charge: Charge) -> None:
+        count = self._counts.get(charge.bucket.key)
+        if count is not None and count.charge is charge:
+            count.reported += charge.amount
+            count.charge = None
+
+    def discard_reported(self) -> None:
+        """Redis knows it all, but for charges whose fate is unknown."""
+        self._counts = {key: count for key, count in self._counts.items() if count.charge is not None}
+
+    def _count(self, match: RuleMatch, index: int, bucket: Bucket, workers: int, now_ms: float) -> _LocalCount:
+        count = self._counts.get(bucket.key)
+        if count is None:
+            if len(self._counts) >= _MAX_COUNTS:
+                self._purge(now_ms)
+            count = self._counts[bucket.key] = _LocalCount(bucket)
+            rule = bucket.rule
+            if rule.kind == LEASES:
+                count.running.update(self._holders(bucket.key))
+            elif match.last_reply is not None:
+                # What Redis last said is left is all that is left, until the time it spoke of has passed; each worker takes its share.
+                _, finish_ms = _slot_for(bucket, now_ms)
+                last_ms = match.last_reply[1]
+                if rule.kind == WINDOW and now_ms < last_ms + rule.window_ms * _SLOTS / 16:
+                    count.reduced_until_ms = last_ms + rule.window_ms * _SLOTS / 16
+                    count.reduced_share = max(0, match.last_reply[3 + 2 * index]) // max(1, workers)
+                elif rule.kind == CALENDAR and _slot_for(bucket, last_ms)[0] == _slot_for(bucket, now_ms)[0]:
+                    count.reduced_until_ms = finish_ms
+                    count.reduced_share = max(0, match.last_reply[3 + 2 * index]) // max(1, workers)
+        return count
+
+    def _purge(self, now_ms: float) -> None:
+        for key, count in list(self._counts.items()):
+            is_unused = not count.running and not count.total(_slot_for(count.bucket, now_ms)[0])
+            if is_unused and now_ms >= count.reduced_until_ms:
+                del self._counts[key]
+
+
+def _slot_for(bucket: Bucket, now_ms: float) -> tuple[int, float]:
+    """Where an amount taken now is counted, and when it is free again."""
+    rule = bucket.rule
+    if rule.kind == WINDOW:
+        width = rule.window_ms / 16
+        slot = int(now_ms // width)
+        return slot, (slot + _SLOTS) * width
+    if rule.kind == CALENDAR:
+        start, finish, _ = calendar_period("day" if rule.limit.per == "day" else "month", rule.zone, now_ms)
+        return start, finish
+    return 0, now_ms + _LEASE_WAIT_MS
+
+
+def _free_at_ms(count: _LocalCount, excess: int, finish_ms: float) -> float:
+    """When so much more will be free, if nothing else comes."""
+    if count.bucket.rule.kind != WINDOW:
+        return finish_ms
+    width = count.bucket.rule.window_ms / 16
+    free = max(count.reduced_until_ms, 0.0)
+    for slot, taken in sorted(count.slots.items()):
+        if excess <= 0:
+            break
+        excess -= taken
+        free = (slot + _SLOTS) * width
+    return free if excess <= 0 else max(free, count.reduced_until_ms, finish_ms)

@@ -1,0 +1,31 @@
+"""What kind of media bytes are: as their server says, where it says it and can be believed."""
+
+import re
+
+# What says nothing: "some bytes".
+_UNSPECIFIC_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/binary", "application/force-download"})
+_TYPE_PATTERN = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}/[a-z0-9][a-z0-9.+-]{0,126}")
+# Office documents are application/vnd.*; a page of HTML is how sites say "log in first", or "not here".
+_USABLE_TYPES = re.compile(r"(?:image|audio|video)/.+|text/(?!html$).+|application/(?:pdf|json|xml|rtf|msword|epub\+zip|vnd\..+)")
+
+_MAGIC_BYTES = (
+    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
+    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
+    (re.compile(rb"GIF8[79]a"), "image/gif"),
+    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
+    (re.compile(rb"RIFF....WAVE", re.DOTALL), "audio/wav"),
+    (re.compile(rb"ID3[\x02-\x04]|\xff[\xfb\xfa\xf3\xf2]"), "audio/mpeg"),
+    (re.compile(rb"%PDF-"), "application/pdf"),
+)
+
+
+def detect_media_type(content_type: str, first_bytes: bytes) -> str | None:
+    """From a Content-Type and the first bytes; None if it cannot be known, or is nothing that a model can be shown.
+
+    Bytes that can be recognised correct a name within its family: hosts refuse a JPEG that is called image/png, or image/jpg.
+    """
+    declared = content_type.partition(";")[0].strip().lower()
+    detected = next((kind for signature, kind in _MAGIC_BYTES if signature.match(first_bytes)), None)
+    if declared in _UNSPECIFIC_TYPES or (detected is not None and detected.partition("/")[0] == declared.partition("/")[0]):
+        return detected
+    return declared if _TYPE_PATTERN.fullmatch(declared) and _USABLE_TYPES.fullmatch(declared) else None

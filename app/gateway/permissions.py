@@ -1,0 +1,43 @@
+"""What a key may: which models, on which routes, from where. None is no restriction, and costs one look."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
+
+from app.domain import Caller
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+
+def may_use(caller: Caller, model: str) -> bool:
+    """`model`: the configured name. Not asked for fallbacks: it was the platform that chose them."""
+    return caller.models is None or _matches(caller.models, model)
+
+
+def may_use_route(caller: Caller, path: str) -> bool:
+    return caller.routes is None or _matches(caller.routes, path)
+
+
+def may_come_from(caller: Caller, address: Address | None) -> bool:
+    """`address` None: nobody knows, which a restricted key is not for."""
+    return caller.networks is None or (address is not None and is_in(address, _parsed(caller.networks)))
+
+
+def is_in(address: Address, networks: Sequence[Network]) -> bool:
+    """An IPv4 address may be written as one of IPv6, as a socket of both kinds tells it; so may a network of them."""
+    unmapped = _unmap_ipv4(address)
+    return any(unmapped in network or address in network for network in networks)
+
+
+def _unmap_ipv4(address: Address) -> Address:
+    return address if isinstance(address, IPv4Address) else address.ipv4_mapped or address
+
+
+def _matches(patterns: Sequence[str], name: str) -> bool:
+    return any(name.startswith(each[:-1]) if each.endswith("*") else name == each for each in patterns)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(networks: tuple[str, ...]) -> tuple[Network, ...]:
+    return tuple(ip_network(each) for each in networks)

@@ -1,0 +1,226 @@
+"""What OpenAI's Responses API remembers: answers that can be read again and gone on from. The gateway keeps it, whoever answered.
+
+What was asked and answered is recorded in Postgres anyway, where the team's content is kept in full; the record arrives a moment after
+the answer. So each answer also goes to Redis before its last byte goes out, and is there for a while. An answer is looked for in Redis,
+then in Postgres; one that may have been given just now is waited for, in case only the record tells of it.
+
+    Redis away       the record tells, once the writer has stored it
+    Postgres away    Redis tells, for `responses_keep_s`
+    deleted          noted in Postgres, and in place of the answer in Redis, before it is said to be: no reader needs to ask both
+"""
+
+import asyncio
+import contextlib
+import functools
+import time
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Raw
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app import uuid7
+from app.domain import Caller
+from app.gateway.responses_state.history import ConversationTurn, InputItem, conversation_input_items, load_history, walk_back
+from app.gateway.responses_state.item_references import RESPONSE_ID_PREFIX, resolve_references, unresolved_references
+from app.settings import Settings
+from app.store.recorded_outcomes import RecordsUnavailable
+from app.store.recorded_responses import RecordedResponse, delete_response, find_recorded_response
+from app.store.response_cache import CachedResponse, ResponseCache, ResponseCacheUnavailable
+from providers.canonical.errors import InvalidRequest, Unavailable, UnknownResponse
+from providers.canonical.raw_json import Body
+from providers.canonical.token_estimate import text_tokens
+from providers.dialect import InboundRequest
+from providers.dialects.openai_responses.conversation_items import final_response, list_input_items, output_item_ids, prepend_items
+from providers.dialects.openai_responses.response_items import response_uuid_of
+
+_ROUTE = "openai_responses"
+_MAX_RESPONSE_BYTES = 64 * 1024 * 1024  # of a recorded stream: a megabyte and more of text, at fifty bytes for each
+_WRITER_WAIT_S = 5.0
+_FIRST_WAIT_S, _MAX_WAIT_S = 0.05, 0.5
+_RECORDING_DELAY_S = 60.0  # after the longest that an attempt takes, an answer is recorded or was none
+_NOT_KEPT_REASONS = {
+    "redacted": "What your team asks and is answered is recorded without its content, so there is nothing to read again or to go on from: "
+    "send the whole conversation as `input`.",
+    "none": "What your team asks and is answered is not kept, so there is nothing to read again or to go on from: "
+    "send the whole conversation as `input`.",
+    "lost": "Its content was lost: there was no room to record it.",
+}
+
+
+class ConversationStore:
+    """keep() before the last byte of an answer, resume() before an ask is planned; find(), inputs() and delete() as callers wish.
+
+    start() and stop() with the worker: Redis is asked in between.
+    """
+
+    def __init__(self, settings: Settings, database: AsyncEngine) -> None:
+        self._database = database
+        self._max_bytes = settings.max_body_bytes
+        self._max_kept_bytes = settings.responses_max_bytes
+        self._keep_content_days = settings.keep_content_days
+        self._recent_ms = (settings.total_timeout_s + _RECORDING_DELAY_S) * 1000
+        self._settings = settings
+        self._responses: ResponseCache | None = None
+
+    def start(self) -> None:
+        settings = self._settings
+        if settings.redis_url and settings.responses_keep_s > 0:
+            self._responses = ResponseCache(settings.redis_url, keep_s=settings.responses_keep_s, timeout_s=settings.redis_timeout_s)
+
+    async def stop(self) -> None:
+        if self._responses is not None:
+            await self._responses.close()
+
+    async def store_response(self, id: str, caller: Caller, request_body: bytes, response_body: bytes) -> None:
+        """Of an ask that `stores`, once it is recorded. Never fails: what Redis does not take, the record tells.
+
+        `id`: the inference's. `answer`: whole, or what ended its stream.
+        """
+        if self._responses is None or caller.content != "full" or len(request_body) + len(response_body) > self._max_kept_bytes:
+            return
+        response = _response_object(response_body)
+        if response is not None:
+            with contextlib.suppress(ResponseCacheUnavailable):
+                engine_item_ids = [each for each in dict.fromkeys(output_item_ids(response)) if response_uuid_of(each) != id]
+                await self._responses.put(id, CachedResponse(caller.team_id, request_body, response), engine_item_ids)
+
+    async def expand_request(self, request: InboundRequest, caller: Caller) -> None:
+        """Puts what was said before in front of an ask that goes on from an answer, and what it names by ids in its place.
+
+        Instructions of earlier asks are not carried over.
+        Raises Malformed if it cannot be gone on from, Unavailable if that is not known at the moment.
+        """
+        find = functools.partial(self.find_response, caller=caller)
+        earlier: list[Raw] = []
+        if request.previous_response_id is not None:
+            try:
+                history = await load_history(request.previous_response_id, find, self._max_bytes)
+            except UnknownResponse as fault:
+                why = f" {fault.reason}" if fault.reason else ""
+                error = InvalidRequest(f"Previous response with id '{fault.id}' not found.{why}", param="previous_response_id")
+                error.code = "previous_response_not_found"
+                raise error from None
+            earlier = history.items
+            request.input_tokens += history.tokens
+        items = prepend_items(request.body, earlier)
+        unresolved_ids = unresolved_references(items)
+        if unresolved_ids:
+            await resolve_references(items, unresolved_ids, find, functools.partial(self._responses_with_items, caller), self._max_bytes)
+            # What of an earlier ask was named, its engine has counted.
+            request.input_tokens += text_tokens(sum(len(memoryview(items[index])) for index in unresolved_ids if index >= len(earlier)))
+
+    async def _responses_with_items(self, caller: Caller, item_ids: Sequence[str]) -> Sequence[str | Literal["several"] | None]:
+        """Of ids that engines minted Redis alone tells."""
+        if self._responses is None:
+            return [None] * len(item_ids)
+        try:
+            return await self._responses.find_by_item_ids(caller.team_id, item_ids)
+        except ResponseCacheUnavailable:
+            raise Unavailable("It is not known at the moment which items are named in `input`: try again.", retry_after_s=2) from None
+
+    async def find_response(self, id: str, caller: Caller) -> ConversationTurn:
+        """Raises UnknownResponse, also for what is another team's; Unavailable if it is not known at the moment."""
+        inference_id = _inference_id(id)
+        if inference_id is None:
+            raise UnknownResponse(id)
+        is_redis_away = False
+        if self._responses is not None:
+            try:
+                kept = await self._responses.get(inference_id)
+            except ResponseCacheUnavailable:
+                is_redis_away = True
+            else:
+                if kept == "deleted" or (kept is not None and kept.team_id != caller.team_id):
+                    raise UnknownResponse(id)
+                if kept is not None:
+                    return _stored_turn(id, kept.request, kept.response)
+        row = await self._find_recorded(inference_id, caller)
+        if row is not None:
+            return _read_recorded(id, row)
+        if is_redis_away and self._is_recent(inference_id):
+            raise Unavailable(f"It is not known at the moment whether there is a response '{id}': try again.", retry_after_s=2)
+        raise UnknownResponse(id)
+
+    async def list_inputs(self, id: str, caller: Caller) -> list[InputItem]:
+        """The items that an answer was made of, oldest first, those of the conversation that it went on from included, as far as that is
+        still there. Raises as find() does.
+        """
+        turns: list[ConversationTurn] = []
+        try:
+            async for turn in walk_back(id, functools.partial(self.find_response, caller=caller)):
+                turns.append(turn)
+        except UnknownResponse:
+            if not turns:
+                raise
+        for turn in turns:
+            items = list_input_items(turn.request)
+            unresolved_ids = unresolved_references(items)
+            if unresolved_ids:
+                with contextlib.suppress(InvalidRequest):  # those that are not there any more are told as they were
+                    find = functools.partial(self.find_response, caller=caller)
+                    await resolve_references(
+                        items, unresolved_ids, find, functools.partial(self._responses_with_items, caller), self._max_bytes
+                    )
+                    turn.request["input"] = items
+        return conversation_input_items(turns[::-1])
+
+    async def delete_stored(self, id: str, caller: Caller) -> None:
+        """It is told to nobody any more. The platform's own record stays for as long as it keeps records. Raises as find() does."""
+        try:
+            if self._responses is not None:
+                await self._responses.ping()  # what could come back with Redis must not be said to be deleted
+            stored = await self.find_response(id, caller)
+            inference_id = stored.id.removeprefix(RESPONSE_ID_PREFIX)
+            await delete_response(self._database, inference_id, caller.team_id, self._keep_content_days)
+            if self._responses is not None:
+                await self._responses.delete(inference_id)
+        except (RecordsUnavailable, ResponseCacheUnavailable):
+            raise Unavailable("The stores of responses are away: it cannot be deleted at the moment.", retry_after_s=2) from None
+
+    async def _find_recorded(self, id: str, caller: Caller) -> RecordedResponse | None:
+        """Waits for the writer, if it may be about to store it."""
+        deadline = time.monotonic() + (_WRITER_WAIT_S if self._is_recent(id) else 0)
+        wait_s = _FIRST_WAIT_S
+        max_bytes = max(self._max_bytes, _MAX_RESPONSE_BYTES)
+        while True:
+            try:
+                row = await find_recorded_response(self._database, id, caller.team_id, _ROUTE, max_bytes)
+            except RecordsUnavailable:
+                raise Unavailable("Responses cannot be looked up at the moment: the database is away.", retry_after_s=2) from None
+            if row is not None or time.monotonic() >= deadline:
+                return row
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 1.5, _MAX_WAIT_S)
+
+    def _is_recent(self, id: str) -> bool:
+        """Whether it may have been answered just now. The clocks of machines differ a little."""
+        return -_RECORDING_DELAY_S * 1000 < time.time() * 1000 - uuid7.created_ms(id) < self._recent_ms
+
+
+def _read_recorded(id: str, row: RecordedResponse) -> ConversationTurn:
+    if not row.is_visible or row.is_deleted:
+        raise UnknownResponse(id)
+    if row.request is None or row.response is None:
+        raise UnknownResponse(id, _NOT_KEPT_REASONS.get(row.policy or "", ""))
+    response = _response_object(row.response)
+    if response is None:
+        raise UnknownResponse(id)
+    return _stored_turn(id, row.request, response)
+
+
+def _response_object(response_body: bytes) -> bytes | None:
+    """None: a stream that did not end with one, but with an error."""
+    return response_body if response_body[:1] == b"{" else final_response(response_body)
+
+
+def _stored_turn(id: str, request_body: bytes, response: bytes) -> ConversationTurn:
+    body = Body.read(request_body)
+    if body.value("store") is False:
+        raise UnknownResponse(id)
+    return ConversationTurn(id.lower(), body, response)
+
+
+def _inference_id(id: str) -> str | None:
+    inference_id = id.removeprefix(RESPONSE_ID_PREFIX)
+    return inference_id.lower() if id.startswith(RESPONSE_ID_PREFIX) and uuid7.is_uuid7(inference_id) else None

@@ -1,0 +1,84 @@
+"""The process that checks: reads orders from its standard input, answers on its standard output, and ends when its worker does.
+
+Each order is looked at in a fork, which the kernel ends when it takes more than it may: what an order breaks is gone with the fork, and
+the next begins afresh.
+"""
+
+import contextlib
+import gc
+import os
+import resource
+import signal
+import sys
+from collections.abc import Mapping
+from typing import BinaryIO
+
+import msgspec
+
+from app.gateway.structured_output.checker.evaluate import evaluate
+from app.gateway.structured_output.checker.protocol import LENGTH_PREFIX_BYTES, CheckOrder, Verdict, encode_frame
+
+MEMORY_BYTES = 100_000_000
+"""Beyond what the process itself has."""
+
+# Of the clock. The worker has given up by then: this ends a fork that hangs without computing, which nothing else would.
+_WALL_CLOCK_LIMIT_S = 5.0
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_SIGNAL_REASONS: Mapping[int, str] = {signal.SIGPROF: "time", signal.SIGABRT: "memory", signal.SIGKILL: "memory", signal.SIGSEGV: "depth"}
+
+
+def main() -> None:
+    # The end of its input ends it, and nothing else: what is sent to a terminal's whole group is for the worker.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    input_stream, output_fd = sys.stdin.buffer, sys.stdout.fileno()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    while (check_order := _read_frame(input_stream)) is not None:
+        child_pid = os.fork()
+        if child_pid == 0:
+            _run_in_fork(check_order, output_fd)
+        _, status = os.waitpid(child_pid, 0)
+        if status != 0:
+            _write_frame(output_fd, Verdict("heavy", _SIGNAL_REASONS.get(os.WTERMSIG(status), "") if os.WIFSIGNALED(status) else ""))
+
+
+def _run_in_fork(raw: bytes, output_fd: int) -> None:
+    """In the fork. Its verdict is written only when all is done, so that there is never a second."""
+    status = 1
+    with contextlib.suppress(BaseException):  # whatever a library raises: the parent says that there was no verdict
+        check_order = msgspec.msgpack.decode(raw, type=CheckOrder)
+        limit_bytes = _size_bytes() + MEMORY_BYTES
+        resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
+        signal.setitimer(signal.ITIMER_PROF, check_order.processor_s)
+        signal.setitimer(signal.ITIMER_REAL, _WALL_CLOCK_LIMIT_S)
+        verdict = evaluate(check_order)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        _write_frame(output_fd, verdict)
+        status = 0
+    os._exit(status)
+
+
+def _size_bytes() -> int:
+    with open("/proc/self/statm", "rb") as statm:
+        return int(statm.read().split()[0]) * _PAGE_BYTES
+
+
+def _read_frame(input_stream: BinaryIO) -> bytes | None:
+    head = input_stream.read(LENGTH_PREFIX_BYTES)
+    return input_stream.read(int.from_bytes(head, "big")) if len(head) == LENGTH_PREFIX_BYTES else None
+
+
+def _write_frame(output_fd: int, verdict: Verdict) -> None:
+    remaining = encode_frame(verdict)
+    while remaining:
+        remaining = remaining[os.write(output_fd, remaining) :]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""A worker's hold of the process that checks: started in the background, started anew when it dies, one order at a time."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+
+import msgspec
+
+from app.gateway.structured_output.checker.protocol import LENGTH_PREFIX_BYTES, CheckOrder, Verdict, encode_frame
+
+log = logging.getLogger(__name__)
+
+_MAX_WAITING = 64
+_STOP_TIMEOUT_S = 1.0
+# What a hostile source could reach is not to hold what the worker holds: of the environment only where Python is.
+_INHERITED_ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LANG")
+
+
+class CheckerUnavailable(Exception):
+    """The order could not be looked at: too many wait, or the process is not to be had."""
+
+
+class CheckerClient:
+    """start() begins the process without waiting for it; judge() starts it if it does not run."""
+
+    def __init__(self, deadline_s: float) -> None:
+        """`deadline_s`: of an order, after it has come to its turn and a process runs."""
+        self._deadline_s = deadline_s
+        self._process: Process | None = None
+        self._lock = asyncio.Lock()
+        self._waiting = 0
+        self._starting: asyncio.Task[None] | None = None
+        self._stopped = False
+
+    def start(self) -> None:
+        self._starting = asyncio.create_task(self._prestart())
+
+    async def stop(self) -> None:
+        """After the order that is looked at. Those that wait get no answer."""
+        self._stopped = True
+        if self._starting is not None:
+            self._starting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._starting
+        async with self._lock:
+            await self._release(_STOP_TIMEOUT_S)
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None or self._process.returncode is not None else self._process.pid
+
+    async def check(self, check_order: CheckOrder) -> Verdict:
+        """Raises NoAnswer. Not to be cancelled: a verdict that nobody reads would be taken for the next order's."""
+        if self._waiting >= _MAX_WAITING:
+            raise CheckerUnavailable(f"{_MAX_WAITING} others wait")
+        self._waiting += 1
+        try:
+            async with self._lock:
+                if self._stopped:
+                    raise CheckerUnavailable("no more is looked at")
+                return await self._check(check_order)
+        finally:
+            self._waiting -= 1
+
+    async def _check(self, check_order: CheckOrder) -> Verdict:
+        for is_last_try in (False, True):
+            try:
+                process = await self._ensure_process()
+                async with asyncio.timeout(self._deadline_s):
+                    assert process.stdin is not None and process.stdout is not None
+                    process.stdin.write(encode_frame(check_order))
+                    await process.stdin.drain()
+                    head = await process.stdout.readexactly(LENGTH_PREFIX_BYTES)
+                    return msgspec.msgpack.decode(await process.stdout.readexactly(int.from_bytes(head, "big")), type=Verdict)
+            except (OSError, asyncio.IncompleteReadError, TimeoutError, msgspec.DecodeError) as fault:
+                log.warning("the process that checks constraints failed", extra={"fault": repr(fault)})
+                await self._release(0)
+                if is_last_try or isinstance(fault, TimeoutError):
+                    raise CheckerUnavailable(repr(fault)) from None
+        raise AssertionError
+
+    async def _prestart(self) -> None:
+        async with self._lock:
+            with contextlib.suppress(OSError):
+                await self._ensure_process()
+
+    async def _ensure_process(self) -> Process:
+        if self._process is None or self._process.returncode is not None:
+            environment = {name: os.environ[name] for name in _INHERITED_ENVIRONMENT if name in os.environ}
+            command = (sys.executable, "-m", "app.gateway.structured_output.checker.process")
+            self._process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment)
+        return self._process
+
+    async def _release(self, stop_timeout_s: float) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            async with asyncio.timeout(stop_timeout_s):
+                await process.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()

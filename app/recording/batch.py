@@ -1,0 +1,109 @@
+"""A batch: records folded into rows, and how far they take each segment; stored whole in one transaction, or not at all."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from app.domain import Exchange
+from app.recording.rows import PackedContent, content_row, inference_row
+from app.recording.segment_reader import BrokenPartChain, ExchangeRecord, PartLocation, SegmentReader
+from app.store.content_packing import pack, pack_pieces
+from app.store.inference_writes import ROW_ERRORS, copy_rows
+from app.store.partitions import Connection, day_of
+
+ROW_OVERHEAD_BYTES = 2048  # about what a row takes beside its content
+UNUSABLE_RECORD_ERRORS = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
+
+decode_exchange = msgspec.msgpack.Decoder(Exchange).decode
+
+
+class InferenceRow(msgspec.Struct, frozen=True):
+    """An inference ready to be stored, and where it was read."""
+
+    inference: tuple[Any, ...]
+    content: tuple[Any, ...]
+    day: int
+    reader: SegmentReader
+    offset: int
+    end: int
+    last_part: int
+
+
+class Batch:
+    """Rows of several segments. `moves`: each segment's reader, with the position up to which this batch has all of it."""
+
+    def __init__(self) -> None:
+        self.rows: list[InferenceRow] = []
+        self.size_bytes = 0
+        self.positions: dict[str, tuple[SegmentReader, int]] = {}
+
+    def add(self, row: InferenceRow) -> None:
+        self.rows.append(row)
+        self.size_bytes += ROW_OVERHEAD_BYTES + len(row.content[2] or b"") + len(row.content[3] or b"")
+
+    @property
+    def days(self) -> set[int]:
+        return {row.day for row in self.rows}
+
+    @property
+    def lost_content(self) -> int:
+        return sum(row.content[1] == "lost" for row in self.rows)
+
+
+def fold_record(reader: SegmentReader, record: ExchangeRecord) -> InferenceRow:
+    """The row of a record, with its parts. Raises one of NOT_A_ROW for what cannot be one."""
+    exchange = decode_exchange(record.meta)
+    day = day_of(exchange.id)
+    content = _content(reader, record, exchange)
+    return InferenceRow(
+        inference_row(exchange), content_row(exchange.id, content), day, reader, record.offset, record.end, record.last_part
+    )
+
+
+def record_byte_ranges(reader: SegmentReader, record: InferenceRow | ExchangeRecord) -> list[tuple[int, int]]:
+    """All bytes of an exchange in its segment: of its parts, as far as they can be found, then of its record."""
+    try:
+        parts = reader.parts(record.last_part)
+    except BrokenPartChain:
+        parts = []
+    return [*((part.offset, part.end) for part in parts), (record.offset, record.end)]
+
+
+async def copy_all(connection: Connection, rows: list[InferenceRow]) -> None:
+    await copy_rows(connection, [row.inference for row in rows], [row.content for row in rows])
+
+
+async def copy_valid_rows(connection: Connection, rows: list[InferenceRow]) -> list[tuple[InferenceRow, str]]:
+    """Copies what can be, halving what cannot until each fault is alone; the rows at fault, each with the reason."""
+    try:
+        async with connection.transaction():
+            await copy_all(connection, rows)
+    except ROW_ERRORS as error:
+        if len(rows) == 1:
+            return [(rows[0], f"{type(error).__name__}: {error}")]
+        middle = len(rows) // 2
+        return [*await copy_valid_rows(connection, rows[:middle]), *await copy_valid_rows(connection, rows[middle:])]
+    return []
+
+
+def _content(reader: SegmentReader, record: ExchangeRecord, exchange: Exchange) -> PackedContent:
+    if record.is_content_lost:
+        return PackedContent("lost")
+    if exchange.content == "none":
+        return PackedContent("none")
+    if not record.last_part:
+        return PackedContent(exchange.content, pack(record.request), pack(record.response))
+    try:
+        parts = reader.parts(record.last_part)
+        request = pack_pieces(_content_pieces(reader, (part for part in parts if part.is_request), record.request))
+        response = pack_pieces(_content_pieces(reader, (part for part in parts if not part.is_request), record.response))
+    except BrokenPartChain:
+        return PackedContent("lost")
+    return PackedContent(exchange.content, request, response)
+
+
+def _content_pieces(reader: SegmentReader, parts: Iterable[PartLocation], remainder: bytes) -> Iterator[bytes]:
+    for part in parts:
+        yield reader.part_content(part)
+    yield remainder

@@ -1,0 +1,295 @@
+"""The spool: what was answered, on this machine's disk before the caller has its last byte. The writer takes it from there."""
+
+import logging
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from app.domain import ContentPolicy, Exchange
+from app.recording.disk_space import DiskSpace
+from app.recording.durability import Durability
+from app.recording.exchange_encoding import encode_exchange
+from app.recording.open_segment import OpenSegment
+from app.recording.segment_format import (
+    CONTENT_LOST,
+    EXCHANGE,
+    HEAD_BYTES,
+    HEADER,
+    MAX_BODY_BYTES,
+    list_segments,
+    pack_exchange,
+    pack_part,
+    segment_created_ms,
+)
+from app.recording.spool_record import SpoolRecord
+from app.recording.writer_status import read_status
+from app.settings import Settings
+from providers.transport.write_batcher import WriteBatcher
+
+logger = logging.getLogger(__name__)
+
+WRITER_SILENT_S = 5.0
+_MAX_RECORDS_PER_WRITE = 256  # buffers go two by two into one write, of which a kernel takes 1024
+
+
+class SpoolFull(Exception):
+    """A new request cannot be recorded, so it is not taken. The message is for its caller."""
+
+
+class SpoolStats(Struct, frozen=True):
+    """`size_bytes` and `oldest_s` (0: all is in Postgres) are of the whole folder, the rest counts what this worker has done."""
+
+    size_bytes: int
+    lost_content: int
+    lost_records: int
+    oldest_s: float
+    failed_syncs: int
+
+
+class _FinishedRecord(NamedTuple):
+    spool_record: SpoolRecord
+    exchange: Exchange
+    request: bytes
+    response: bytes
+
+
+class Spool:
+    """One per worker process, used by its event loop alone; it has a segment of its own in the folder that all workers share.
+
+    admit() before a request is taken, open() once it has a plan, then the Entry's ask(), reply() and close(), then `await kept()`,
+    and only then the terminal frame. No full disk raises from these: the exchange was admitted, so what can be kept of it is kept (its
+    metadata, in space allocated ahead) and what cannot is counted.
+
+    A segment that is full is retired, but stays open until those exchanges have ended that have parts in it.
+
+    With a `turn`, by which the answers leave, what ends in one turn of the loop is written at once when the turn ends, before they do.
+    """
+
+    def __init__(self, folder: Path, settings: Settings, write_batcher: WriteBatcher | None = None) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = folder
+        self._home = settings.home
+        self._refuses_when_full = settings.spool_when_full == "refuse"
+        self._segment_bytes = settings.spool_segment_bytes
+        self._part_bytes = max(1, min(settings.spool_part_bytes, MAX_BODY_BYTES // 8))
+        self._reserve_bytes = settings.spool_reserve_bytes
+        self._durability = Durability(settings.spool_fsync, settings.spool_group_ms)
+        self._space = DiskSpace(folder, settings.spool_max_bytes, settings.spool_reserve_bytes)
+        self._lost_content = 0
+        self._lost_records = 0
+        self._segment: OpenSegment | None = None
+        self._reserve: OpenSegment | None = None
+        self._has_logged_failure = False
+        self._write_batcher = write_batcher
+        self._finished: list[_FinishedRecord] = []
+        self._refresh_space()
+        try:
+            self._current_segment()
+        except OSError as error:
+            self._handle_disk_error(error)
+
+    def admit(self) -> None:
+        """Raises SpoolFull where the setting says that unrecorded requests are refused, and there is no space to record one."""
+        if self._space.is_refresh_due():
+            self._refresh_space()
+        if self._refuses_when_full and self._is_full:
+            raise SpoolFull("This gateway cannot record requests at the moment: its spool is full. Try again later.")
+
+    def open(self, id: str, policy: ContentPolicy) -> SpoolRecord:
+        return SpoolRecord(self, id, policy, self._part_bytes)
+
+    async def wait_until_durable(self) -> None:
+        """Returns once everything closed so far is as durable as `spool_fsync` says, or will be when the turn ends."""
+        if self._durability.is_awaited:
+            self._write_finished()
+        await self._durability.wait_until_durable()
+
+    def stats(self) -> SpoolStats:
+        if self._space.is_refresh_due():
+            self._refresh_space()
+        return SpoolStats(self._space.size_bytes, self._lost_content, self._lost_records, self._oldest_s(), self._durability.failed)
+
+    def close(self) -> None:
+        """Lets go of the segments, for the writer to finish them; those in which an exchange has parts when that has ended."""
+        self._write_finished()
+        self._durability.close()
+        for segment in (self._segment, self._reserve):
+            if segment is not None:
+                segment.retire()
+        self._segment = self._reserve = None
+
+    @property
+    def _is_full(self) -> bool:
+        return self._space.disk_is_full or self._space.is_over_limit
+
+    def append_part(self, spool_record: SpoolRecord, kind: int, data: bytes) -> None:
+        """For Entry: spills `data`, or marks the entry's content as lost."""
+        if self._is_full and not self._refuses_when_full:
+            self._lose_content(spool_record)
+            return
+        body = pack_part(spool_record.part_key, spool_record.last_part) + data
+        try:
+            segment = spool_record.segment or self._current_segment()
+            spool_record.last_part = segment.append(kind, 0, body)
+        except OSError as error:
+            self._handle_disk_error(error)
+            self._lose_content(spool_record)
+            return
+        if spool_record.segment is None:
+            spool_record.segment = segment
+            segment.hold()
+        self._after_append(segment, len(body))
+
+    def finish_record(self, spool_record: SpoolRecord, exchange: Exchange, request: bytes, response: bytes) -> None:
+        """For Entry: the record that ends it."""
+        self._finished.append(_FinishedRecord(spool_record, exchange, request, response))
+        if self._write_batcher is None:
+            self._write_finished()
+        elif len(self._finished) == 1:
+            self._write_batcher.call_before_flush(self._write_finished)
+
+    def _write_finished(self) -> None:
+        finished, self._finished = self._finished, []
+        for start in range(0, len(finished), _MAX_RECORDS_PER_WRITE):
+            batch = finished[start : start + _MAX_RECORDS_PER_WRITE]
+            if len(batch) == 1 or not self._write_together(batch):
+                for each in batch:
+                    self._write_record(*each)
+
+    def _write_together(self, batch: "list[_FinishedRecord]") -> bool:
+        """Whether it did: what needs care (parts in another segment, a full disk, a record that cannot be) is for _end()."""
+        if (
+            self._is_full
+            or self._segment is None
+            or any(each.spool_record.is_content_lost or each.spool_record.segment is not None for each in batch)
+        ):
+            return False
+        try:
+            bodies = [_exchange_body(encode_exchange(each.exchange), each.request, each.response) for each in batch]
+            if max(map(len, bodies)) > MAX_BODY_BYTES:
+                return False
+            self._segment.append_all(EXCHANGE, bodies)
+        except Exception:
+            return False
+        self._after_append(self._segment, sum(map(len, bodies)) + HEAD_BYTES * (len(bodies) - 1))
+        return True
+
+    def _write_record(self, spool_record: SpoolRecord, exchange: Exchange, request: bytes, response: bytes) -> None:
+        try:
+            meta = encode_exchange(exchange)
+            if len(meta) + len(request) + len(response) + 64 > MAX_BODY_BYTES:
+                self._lose_content(spool_record)
+            if (
+                not spool_record.is_content_lost
+                and (self._refuses_when_full or not self._is_full)
+                and self._write_in_segment(spool_record, meta, request, response)
+            ):
+                return
+            if request or response or spool_record.last_part:
+                self._lose_content(spool_record)
+            self._write_without_content(spool_record, meta)
+        except Exception:
+            self._lost_records += 1
+            logger.critical("A record is lost: the exchange %s could not be written down", spool_record.id, exc_info=True)
+        finally:
+            if spool_record.segment is not None:
+                spool_record.segment.release()
+
+    def _write_in_segment(self, spool_record: SpoolRecord, meta: bytes, request: bytes, response: bytes) -> bool:
+        body = _exchange_body(meta, request, response, spool_record.last_part)
+        try:
+            segment = spool_record.segment or self._current_segment()
+            segment.append(EXCHANGE, 0, body)
+        except OSError as error:
+            self._handle_disk_error(error)
+            return False
+        self._after_append(segment, len(body))
+        return True
+
+    def _write_without_content(self, spool_record: SpoolRecord, meta: bytes) -> None:
+        body = pack_exchange(len(meta), 0, 0) + meta
+        flags = CONTENT_LOST if spool_record.is_content_lost else 0
+        if not self._is_full:
+            try:
+                segment = self._current_segment()
+                segment.append(EXCHANGE, flags, body)
+            except OSError as error:
+                self._handle_disk_error(error)
+            else:
+                self._after_append(segment, len(body))
+                return
+        try:
+            if self._reserve is None:
+                raise OSError("There was no space to allocate a reserve")
+            self._reserve.append(EXCHANGE, flags, body)
+        except OSError:
+            self._lost_records += 1
+            logger.critical("A record is lost: the spool and its reserve are full, and the exchange %s is not recorded", spool_record.id)
+        else:
+            self._durability.mark_dirty(self._reserve)
+
+    def _current_segment(self) -> OpenSegment:
+        if self._segment is None:
+            self._segment = OpenSegment(self._folder)
+            self._durability.sync_folder(self._folder)
+        return self._segment
+
+    def _after_append(self, segment: OpenSegment, size_bytes: int) -> None:
+        self._space.size_bytes += HEAD_BYTES + size_bytes
+        self._durability.mark_dirty(segment)
+        if segment is self._segment and segment.size >= self._segment_bytes:
+            self._retire_segment()
+
+    def _retire_segment(self) -> None:
+        if self._segment is not None:
+            self._segment.retire()
+            self._segment = None
+
+    def _handle_disk_error(self, error: OSError) -> None:
+        self._space.disk_is_full = True
+        self._retire_segment()  # should the disk take more again, it may still take none at this place: a limit on the size of files is such a case
+        if not self._has_logged_failure:
+            self._has_logged_failure = True
+            logger.error(
+                "The spool cannot be written: %s. %s", error, "Refusing requests" if self._refuses_when_full else "Keeping metadata only"
+            )
+
+    def _refresh_space(self) -> None:
+        self._space.refresh()
+        if self._space.is_over_limit and self._segment is not None and self._segment.has_records:
+            self._retire_segment()  # the writer frees whole segments only
+        if self._is_full:
+            return
+        self._has_logged_failure = False
+        if self._reserve is not None and self._reserve.has_records:
+            self._reserve.retire()
+            self._reserve = None
+        if self._reserve is None and self._reserve_bytes:
+            try:
+                self._reserve = OpenSegment(self._folder, self._reserve_bytes)
+                self._durability.sync_folder(self._folder)
+            except OSError as error:
+                logger.warning("No space for the spool's reserve of %d bytes: %s", self._reserve_bytes, error)
+
+    def _lose_content(self, spool_record: SpoolRecord) -> None:
+        if not spool_record.is_content_lost:
+            spool_record.is_content_lost = True
+            self._lost_content += 1
+
+    def _oldest_s(self) -> float:
+        now = time.time()
+        status = read_status(self._home)
+        segments = [each for each in list_segments(self._folder) if not each.is_reserve and each.size > len(HEADER)]
+        if status is None:
+            return now - min((segment_created_ms(each.name) for each in segments), default=now * 1000) / 1000
+        if status.oldest_s:
+            return status.oldest_s + now - status.at
+        # All was in Postgres when the writer last said something. If it is silent since, what came meanwhile waits.
+        is_silent = now - status.at > WRITER_SILENT_S and any(each.changed_at > status.at for each in segments)
+        return now - status.at if is_silent else 0.0
+
+
+def _exchange_body(meta: bytes, request: bytes, response: bytes, last_part: int = 0) -> bytes:
+    return b"".join((pack_exchange(len(meta), len(request), last_part), meta, request, response))

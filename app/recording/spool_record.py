@@ -1,0 +1,121 @@
+"""An entry: one exchange on its way into the spool."""
+
+from typing import Protocol
+
+import msgspec
+
+from app.domain import ContentPolicy, Exchange
+from app.recording.open_segment import OpenSegment
+from app.recording.redaction import complete_frames_bytes, redact
+from app.recording.segment_format import PART_OF_REQUEST, PART_OF_RESPONSE
+
+
+class RecordSink(Protocol):
+    """Where entries end up: the Spool."""
+
+    def append_part(self, spool_record: "SpoolRecord", kind: int, data: bytes) -> None: ...
+
+    def finish_record(self, spool_record: "SpoolRecord", exchange: Exchange, request: bytes, response: bytes) -> None: ...
+
+
+class SpoolRecord:
+    """One exchange as it is recorded. Holds little: what grows beyond `spool_part_bytes` is spilled; what the policy forbids is not held.
+
+    Must be closed, whatever happens: until then it may keep a segment from being finished.
+    """
+
+    __slots__ = (
+        "_part_bytes",
+        "_policy",
+        "_request",
+        "_response",
+        "_response_spill_bytes",
+        "_spool",
+        "closed",
+        "id",
+        "is_content_lost",
+        "last_part",
+        "segment",
+    )
+
+    def __init__(self, spool: RecordSink, id: str, policy: ContentPolicy, part_bytes: int) -> None:
+        self.id = id
+        self.closed = False
+        self.is_content_lost = False
+        self.last_part = 0
+        self.segment: OpenSegment | None = None
+        self._spool = spool
+        self._policy: ContentPolicy = policy
+        self._part_bytes = part_bytes
+        self._response_spill_bytes = part_bytes
+        self._request: bytes | bytearray = b""
+        self._response: bytes | bytearray = b""
+
+    @property
+    def part_key(self) -> bytes:
+        """What ties the parts together."""
+        return bytes.fromhex(self.id.replace("-", ""))
+
+    def append_request(self, data: bytes) -> None:
+        """The caller's body, at once or in pieces."""
+        if self._policy == "none":
+            return
+        self._request = _append(self._request, data)
+        # To be redacted, it must be read whole.
+        if len(self._request) > self._part_bytes and self._policy == "full":
+            self._request = self._spill(PART_OF_REQUEST, self._request)
+
+    def append_response(self, data: bytes) -> None:
+        """A block, as it goes to the caller."""
+        if self._policy == "none":
+            return
+        self._response = _append(self._response, data)
+        if len(self._response) > self._response_spill_bytes:
+            self._spill_response()
+
+    def close(self, exchange: Exchange) -> None:
+        """Ends it with one record. A second call does nothing."""
+        if self.closed:
+            return
+        self.closed = True
+        request, response = self._request, self._response
+        self._request = self._response = b""
+        if exchange.content != self._policy:
+            exchange = msgspec.structs.replace(exchange, content=self._policy)
+        if self._policy == "redacted":
+            request, response = redact(bytes(request)), redact(bytes(response))
+            request = self._spill(PART_OF_REQUEST, request) if len(request) > self._part_bytes else request
+            response = self._spill(PART_OF_RESPONSE, response) if len(response) > self._part_bytes else response
+        self._spool.finish_record(self, exchange, bytes(request), bytes(response))
+
+    def _spill_response(self) -> None:
+        if self._policy == "full":
+            self._response = self._spill(PART_OF_RESPONSE, self._response)
+            return
+        frames_end = complete_frames_bytes(self._response)
+        if frames_end:
+            self._spill(PART_OF_RESPONSE, redact(bytes(self._response[:frames_end])), include_tail=True)
+            self._response = self._response[frames_end:]
+        # A body without frames is held until it is whole; looking for an end of one after each block would cost more with each.
+        self._response_spill_bytes = max(self._part_bytes, 2 * len(self._response))
+
+    def _spill(self, kind: int, data: bytes | bytearray, include_tail: bool = False) -> bytes:
+        """Spills parts of the usual size; what is left."""
+        end = len(data) if include_tail else len(data) - len(data) % self._part_bytes
+        view = memoryview(data)
+        for start in range(0, end, self._part_bytes):
+            if self.is_content_lost:
+                return b""
+            self._spool.append_part(self, kind, bytes(view[start : min(end, start + self._part_bytes)]))
+        return b"" if self.is_content_lost else bytes(view[end:])
+
+
+def _append(buffer: bytes | bytearray, data: bytes) -> bytes | bytearray:
+    if not buffer:
+        return data
+    if type(buffer) is bytearray:
+        buffer += data
+        return buffer
+    joined = bytearray(buffer)
+    joined += data
+    return joined

@@ -1,0 +1,148 @@
+"""The writer: a process of its own that takes what is in the spool into Postgres, each exchange exactly once.
+
+Rows and the position up to which their segment is read are committed together. Whatever ends in between (this process, the connection,
+Postgres) is followed by a new start from the committed positions; memory holds nothing that the spool does not.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import time
+from collections.abc import AsyncGenerator
+
+import asyncpg
+
+from app.recording.quarantine import QuarantineFailed
+from app.recording.segment_format import HEADER, list_segments
+from app.recording.spool_folder import exclusive_lock, record_written_ms, remove_stale_files
+from app.recording.writer_session import WriterSession, WriterState
+from app.recording.writer_status import WriterStatus, write_status
+from app.settings import Settings
+from app.store.database import connect
+from app.store.inference_writes import PositionTaken
+from app.store.partitions import Connection
+
+logger = logging.getLogger(__name__)
+
+STATUS_EVERY_S = 1.0
+MAX_RETRY_WAIT_S = 5.0
+POSTPONE_S = 2.0  # how long a segment waits for space to set a record aside
+CLOSE_TIMEOUT_S = 2.0
+
+RETRYABLE_ERRORS = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    PositionTaken,
+    QuarantineFailed,
+)
+
+
+async def run_spool_writer(settings: Settings, *, stop: asyncio.Event) -> None:
+    """Writes until `stop` is set and everything that was in the spool by then is in Postgres, or `drain_timeout_s` is over.
+
+    One writer for one spool: a second one waits until the first has ended.
+    """
+    async with exclusive_lock(settings.home / "spool", stop) as has_lock:
+        if has_lock:
+            await Writer(settings, stop).run()
+
+
+class Writer:
+    """Keeps a Session at work, over one connection after the other, and says in a file how it goes."""
+
+    def __init__(self, settings: Settings, stop: asyncio.Event) -> None:
+        self._settings = settings
+        self._stop = stop
+        self._folder = settings.home / "spool"
+        self._state = WriterState()
+        self._is_connected = False
+
+    async def run(self) -> None:
+        remove_stale_files(self._folder)
+        report_task = asyncio.create_task(self._report_status())
+        stop_task = asyncio.create_task(self._stop.wait())
+        session_task = asyncio.create_task(self._run_sessions())
+        try:
+            await asyncio.wait((stop_task, session_task), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((session_task,), timeout=self._settings.drain_timeout_s)
+        finally:
+            for task in (report_task, stop_task, session_task):
+                task.cancel()
+            results = await asyncio.gather(report_task, stop_task, session_task, return_exceptions=True)
+            self._write_status()
+        for outcome in results:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    async def _run_sessions(self) -> None:
+        """Until a session says that all is done."""
+        wait_s = 0.0
+        while True:
+            try:
+                async with self._connection() as connection:
+                    session = WriterSession(self._settings, self._stop, connection, self._state)
+                    try:
+                        await session.run()
+                        return
+                    finally:
+                        wait_s = 0.0 if session.has_stored else wait_s
+                        await session.close()
+            except RETRYABLE_ERRORS as error:
+                self._note_error(error)
+            wait_s = min(MAX_RETRY_WAIT_S, max(0.1, wait_s * 2))
+            await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
+
+    @contextlib.asynccontextmanager
+    async def _connection(self) -> AsyncGenerator[Connection]:
+        connection = await connect(self._settings.database_url)
+        self._is_connected = True
+        try:
+            yield connection
+            await connection.close(timeout=CLOSE_TIMEOUT_S)
+        finally:
+            self._is_connected = False
+            connection.terminate()
+
+    def _note_error(self, error: Exception) -> None:
+        if isinstance(error, QuarantineFailed):
+            self._state.postponed_until[error.segment] = time.monotonic() + POSTPONE_S
+        text = f"{type(error).__name__}: {error}"
+        if text != self._state.last_error:
+            logger.warning("Nothing can be written now, and it is tried again: %s", text)
+        self._state.last_error = text
+
+    async def _report_status(self) -> None:
+        while True:
+            self._write_status()
+            await asyncio.sleep(STATUS_EVERY_S)
+
+    def _write_status(self) -> None:
+        state = self._state
+        segments = list(list_segments(self._folder))
+        oldest_ms = min(
+            (written_ms for each in segments if (written_ms := record_written_ms(each.path, state.committed.get(each.name, len(HEADER))))),
+            default=None,
+        )
+        status = WriterStatus(
+            at=time.time(),
+            pid=os.getpid(),
+            connected=self._is_connected,
+            rows=state.rows,
+            quarantined=state.quarantined,
+            dropped_parts=state.dropped_parts,
+            torn=state.torn,
+            lost_content=state.lost_content,
+            spool_bytes=sum(each.size for each in segments if not each.is_reserve),
+            segments=len(segments),
+            oldest_s=0.0 if oldest_ms is None else max(0.001, time.time() - oldest_ms / 1000),
+            last_error=self._state.last_error,
+        )
+        try:
+            write_status(self._settings.home, status)
+        except OSError as error:  # a full disk: the work goes on
+            logger.warning("The writer's status could not be written: %s", error)

@@ -1,0 +1,264 @@
+"""A session of the writer: its work over one connection, from the committed positions on."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from app.recording.batch import UNUSABLE_RECORD_ERRORS, Batch, InferenceRow, copy_all, copy_valid_rows, fold_record, record_byte_ranges
+from app.recording.quarantine import quarantine_record
+from app.recording.segment_format import list_segments
+from app.recording.segment_reader import DamagedBytes, ExchangeRecord, SegmentReader, UnknownSegmentVersion
+from app.recording.spool_folder import remove_segment, spool_id
+from app.recording.usage_sums import sum_usage
+from app.settings import Settings
+from app.store import partitions
+from app.store.inference_writes import ROW_ERRORS, add_usage, forget_positions, load_positions, move_position
+from app.store.partitions import Connection
+
+logger = logging.getLogger(__name__)
+
+IDLE_POLL_S = 0.05
+DRAINING_POLL_S = 0.005
+HOUSEKEEPING_EVERY_S = 3600.0
+STORE_TIMEOUT_S = 120.0
+MAX_ROWS_PER_READ = 200  # folded between two looks at the socket
+MAX_BATCH_BYTES = 16 * 1024 * 1024  # of a batch
+MAX_OPEN_SEGMENTS = 256  # read at a time, the oldest first; more may be waiting
+
+
+class WriterState(Struct):
+    """What outlives a session: counts since the writer's start, committed positions, and segments that wait (see QuarantineFailed).
+
+    `last_error`: since a batch was last stored.
+    """
+
+    rows: int = 0
+    quarantined: int = 0
+    dropped_parts: int = 0
+    torn: int = 0
+    lost_content: int = 0
+    last_error: str | None = None
+    committed: dict[str, int] = field(default_factory=dict[str, int])
+    postponed_until: dict[str, float] = field(default_factory=dict[str, float])
+
+
+class WriterSession:
+    """work() until all is done; any error ends it, and the next session starts anew from what was committed."""
+
+    def __init__(self, settings: Settings, stop: asyncio.Event, connection: Connection, state: WriterState) -> None:
+        self.has_stored = False
+        self._settings = settings
+        self._stop = stop
+        self._connection = connection
+        self._state = state
+        self._folder = settings.home / "spool"
+        self._quarantine_folder = settings.home / "quarantine"
+        self._spool_id = spool_id(self._folder)
+        self._readers: dict[str, SegmentReader] = {}
+        self._unreadable_segments: set[str] = set()
+        self._batch = Batch()
+        self._batch_due = 0.0
+        self._stored_batch = Batch()
+        self._store_task: asyncio.Task[None] | None = None
+        self._removed_segments: list[str] = []
+        self._known_days: set[int] = set()
+        self._housekeeping_due = 0.0
+
+    async def run(self) -> None:
+        """Until a stop, and then until everything is written."""
+        await self._load_positions()
+        while True:
+            has_read = self._read_segments()
+            if self._is_batch_due():
+                await self._start_store()
+            elif self._store_task is not None and self._store_task.done():
+                await self._complete_store()
+            if has_read:
+                await asyncio.sleep(0)  # the socket's turn
+                continue
+            await self._do_housekeeping()
+            if self._stop.is_set() and not self._batch.rows and self._store_task is None:
+                return
+            await self._pause()
+
+    async def close(self) -> None:
+        if self._store_task is not None:
+            self._store_task.cancel()
+            await asyncio.gather(self._store_task, return_exceptions=True)
+        for reader in self._readers.values():
+            reader.close()
+
+    async def _load_positions(self) -> None:
+        names = {each.name for each in list_segments(self._folder)}
+        self._state.committed = await load_positions(self._connection, self._spool_id, names)
+        self._removed_segments = [segment for segment in self._state.committed if segment not in names]
+
+    async def _pause(self) -> None:
+        if self._stop.is_set():
+            await asyncio.sleep(DRAINING_POLL_S)
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), min(IDLE_POLL_S, self._settings.writer_batch_ms / 1000))
+
+    def _read_segments(self) -> bool:
+        """Reads on in every segment; whether there was anything."""
+        self._open_new_segments()
+        has_read = False
+        for reader in self._readers.values():
+            max_rows = min(MAX_ROWS_PER_READ, self._settings.writer_batch_rows - len(self._batch.rows))
+            if max_rows <= 0 or self._batch.size_bytes >= MAX_BATCH_BYTES:
+                return True
+            if not self._is_postponed(reader.name):
+                has_read = self._read_segment(reader, max_rows) or has_read
+        return has_read
+
+    def _open_new_segments(self) -> None:
+        unknown = [
+            each for each in list_segments(self._folder) if each.name not in self._readers and each.name not in self._unreadable_segments
+        ]
+        for each in sorted(unknown)[: MAX_OPEN_SEGMENTS - len(self._readers)]:
+            try:
+                self._readers[each.name] = SegmentReader(Path(each.path), self._state.committed.get(each.name, 0))
+            except UnknownSegmentVersion as error:
+                self._unreadable_segments.add(each.name)
+                logger.error("%s", error)
+            except FileNotFoundError:
+                continue  # renamed a moment ago; the next look sees it
+
+    def _is_postponed(self, name: str) -> bool:
+        until = self._state.postponed_until.get(name)
+        if until is not None and time.monotonic() < until:
+            return True
+        self._state.postponed_until.pop(name, None)
+        return False
+
+    def _read_segment(self, reader: SegmentReader, max_rows: int) -> bool:
+        position, torn, was_empty = reader.position, reader.torn_records, not self._batch.rows
+        for record in reader.read(max_rows):
+            row = self._fold_or_quarantine(reader, record)
+            if row is not None:
+                self._batch.add(row)
+        self._state.torn += reader.torn_records - torn
+        if reader.position == position:
+            return False
+        self._batch.positions[reader.name] = (reader, reader.position)
+        if was_empty and self._batch.rows:
+            self._batch_due = time.monotonic() + self._settings.writer_batch_ms / 1000
+        return True
+
+    def _fold_or_quarantine(self, reader: SegmentReader, record: ExchangeRecord | DamagedBytes) -> InferenceRow | None:
+        if isinstance(record, DamagedBytes):
+            self._quarantine_record(reader, [(record.offset, record.end)], record.reason)
+            return None
+        try:
+            row = fold_record(reader, record)
+        except UNUSABLE_RECORD_ERRORS as error:
+            self._quarantine_record(reader, record_byte_ranges(reader, record), f"{type(error).__name__}: {error}")
+            return None
+        if not partitions.is_plausible(row.day, self._settings.keep_inferences_days, partitions.today()):
+            self._quarantine_record(
+                reader, record_byte_ranges(reader, record), "the time in its id is not one at which it can have been recorded"
+            )
+            return None
+        return row
+
+    def _quarantine_record(self, reader: SegmentReader, byte_ranges: list[tuple[int, int]], reason: str) -> None:
+        if quarantine_record(self._quarantine_folder, reader, byte_ranges, reason):
+            self._state.quarantined += 1
+            logger.error("A record was set aside (segment %s, offset %d): %s", reader.name, byte_ranges[-1][0], reason)
+
+    def _is_batch_due(self) -> bool:
+        batch = self._batch
+        if not batch.rows:
+            return False
+        is_large = len(batch.rows) >= self._settings.writer_batch_rows or batch.size_bytes >= MAX_BATCH_BYTES
+        return is_large or time.monotonic() >= self._batch_due or self._stop.is_set()
+
+    async def _start_store(self) -> None:
+        """Hands the batch to Postgres. While it works, the next one is read."""
+        await self._complete_store()
+        await self._do_housekeeping()  # here too, lest it wait for ever where there is always something to read
+        self._stored_batch, self._batch = self._batch, Batch()
+        self._store_task = asyncio.create_task(self._store(self._stored_batch))
+
+    async def _complete_store(self) -> None:
+        if self._store_task is None:
+            return
+        store_task, self._store_task = self._store_task, None
+        await store_task
+        batch, self._stored_batch = self._stored_batch, Batch()
+        self.has_stored = True
+        self._state.committed |= {name: position for name, (_, position) in batch.positions.items()}
+        self._state.rows += len(batch.rows)
+        self._state.lost_content += batch.lost_content
+        self._state.last_error = None
+
+    async def _store(self, batch: Batch) -> None:
+        async with asyncio.timeout(STORE_TIMEOUT_S):
+            await self._make_partitions(batch.days)
+            try:
+                async with self._connection.transaction():
+                    await self._move_positions(batch)
+                    await copy_all(self._connection, batch.rows)
+                    await self._add_usage(batch.rows)
+            except ROW_ERRORS:
+                self._known_days.clear()  # another machine's retention may have dropped one
+                await self._make_partitions(batch.days)
+                await self._store_valid_rows(batch)
+
+    async def _store_valid_rows(self, batch: Batch) -> None:
+        async with self._connection.transaction():
+            await self._move_positions(batch)
+            rejected = await copy_valid_rows(self._connection, batch.rows)
+            for row, reason in rejected:
+                self._quarantine_record(row.reader, record_byte_ranges(row.reader, row), reason)
+            rejected_ids = {id(row) for row, _ in rejected}
+            valid = [row for row in batch.rows if id(row) not in rejected_ids]
+            await self._add_usage(valid)
+        batch.rows = valid
+
+    async def _add_usage(self, rows: list[InferenceRow]) -> None:
+        await add_usage(self._connection, sum_usage(row.inference for row in rows))
+
+    async def _move_positions(self, batch: Batch) -> None:
+        for name, (_, position) in batch.positions.items():
+            await move_position(self._connection, self._spool_id, name, self._state.committed.get(name), position)
+
+    async def _make_partitions(self, days: set[int]) -> None:
+        missing = days - self._known_days
+        if missing:
+            await partitions.create_partitions(self._connection, missing)
+            self._known_days |= missing
+
+    async def _do_housekeeping(self) -> None:
+        """Ends what is finished, makes and drops partitions. It waits while the connection is in use."""
+        if self._store_task is not None:
+            return
+        for reader in list(self._readers.values()):
+            if reader.is_finished and not (reader.name in self._batch.positions and self._batch.rows):
+                self._finish_segment(reader)
+        if self._removed_segments:
+            await forget_positions(self._connection, self._removed_segments)
+            for name in self._removed_segments:
+                self._state.committed.pop(name, None)
+            self._removed_segments.clear()
+        if time.monotonic() >= self._housekeeping_due:
+            self._housekeeping_due = time.monotonic() + HOUSEKEEPING_EVERY_S
+            today = partitions.today()
+            await self._make_partitions({today, today + 1})
+            await partitions.drop_expired(self._connection, "inferences", self._settings.keep_inferences_days, today)
+            await partitions.drop_expired(self._connection, "inference_content", self._settings.keep_content_days, today)
+
+    def _finish_segment(self, reader: SegmentReader) -> None:
+        """Removes the file, and only then its position: should the file outlive it, it would be read as a new one."""
+        self._state.dropped_parts += reader.unfinished_parts
+        self._batch.positions.pop(reader.name, None)
+        remove_segment(self._folder, reader.name)
+        reader.close()
+        del self._readers[reader.name]
+        if reader.name in self._state.committed:
+            self._removed_segments.append(reader.name)

@@ -1,0 +1,152 @@
+"""The answer: reasoning, words and tool calls of each choice, as the list of small steps that a stream tells and a whole answer sums up."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Literal
+
+from app.sandbox.constraint import ConstraintSource
+from app.sandbox.draft import Draft, Draw, GeneratedText
+from app.sandbox.grammar_walk import Budget, Walker
+from app.sandbox.random_text import write_random_text, write_reasoning
+from app.sandbox.request import SandboxRequest
+from app.sandbox.tokens import count_tokens, split_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """A token's log probability and those of what might have stood in its place, likeliest first."""
+
+    token: str
+    logprob: float
+    top: Sequence[tuple[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One token of a choice, or the opening of a tool call (whose text is its name). `call` is the call's place in the answer."""
+
+    kind: Literal["reasoning", "text", "call", "arguments"]
+    text: str
+    call_index: int = 0
+    call_id: str = ""
+    logprob: TokenLogprob | None = None
+
+    def count_tokens(self) -> int:
+        return count_tokens(self.text) if self.kind == "call" else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    steps: Sequence[Step]
+    finish_reason: str
+
+    def count_tokens(self) -> int:
+        return sum(step.count_tokens() for step in self.steps)
+
+    def text(self, kind: Literal["reasoning", "text"]) -> str:
+        return "".join(step.text for step in self.steps if step.kind == kind)
+
+
+def generate_choices(request: SandboxRequest, budget: Budget) -> list[Choice]:
+    """All choices, whole. Takes milliseconds where nothing is constrained, and at most the budget where something is."""
+    generator = ConstrainedGenerator(budget)
+    return [generate_choice(request, request.rng_for_choice(index), generator) for index in range(request.n)]
+
+
+class ConstrainedGenerator:
+    """Each constraint of a request compiled once, when it is first needed. Choices are made here too: they need no walk."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._walkers: dict[int, Walker] = {}
+
+    def generate(self, source: ConstraintSource, rng: Random, max_tokens: int | None, *, record: bool) -> GeneratedText:
+        walker = self._walkers.get(id(source))
+        if walker is None:
+            constraint = source.compile()
+            if constraint.choices:
+                fitting = [each for each in constraint.choices if max_tokens is None or count_tokens(each) <= max_tokens]
+                draft = Draft(rng)
+                draft.choose(fitting or constraint.choices)
+                return draft.result()
+            walker = self._walkers[id(source)] = Walker(constraint, self._budget)
+        return walker.walk(rng, max_tokens, record=record)
+
+
+def generate_choice(request: SandboxRequest, rng: Random, generator: ConstrainedGenerator) -> Choice:
+    remaining_tokens = request.max_tokens
+    steps: list[Step] = []
+    if request.has_reasoning:
+        steps += [Step("reasoning", token) for token in split_tokens(write_reasoning(rng, request.user_text))]
+        remaining_tokens = None if remaining_tokens is None else max(1, remaining_tokens - len(steps))
+    called_tools = request.tools.choose_calls(rng) if request.control.say is None else []
+    is_finished = True
+    reason = "stop"
+    for call_index, tool in enumerate(called_tools):
+        generated = generator.generate(tool.arguments, rng, remaining_tokens, record=False)
+        steps.append(Step("call", tool.name, call_index, f"call_{rng.getrandbits(96):024x}"))
+        steps += [Step("arguments", token, call_index) for token in split_tokens(generated.text)]
+        is_finished = is_finished and generated.is_finished
+        # As OpenAI does: a call that the caller has chosen by name is no decision, and ends with "stop".
+        reason = "stop" if request.tools.is_named else "tool_calls"
+    if not called_tools:
+        generated = generate_text(request, rng, remaining_tokens, generator)
+        generated = truncate_at_stop(generated, request.stop)
+        steps += [Step("text", token, logprob=logprob) for token, logprob in token_logprobs(generated, request.top_logprobs)]
+        is_finished = generated.is_finished
+    kept_steps = list(limit_tokens(steps, request.max_tokens))
+    if len(kept_steps) < len(steps) or not is_finished:
+        reason = "length"
+    return Choice(kept_steps, request.control.finish_reason or reason)
+
+
+def generate_text(request: SandboxRequest, rng: Random, max_tokens: int | None, generator: ConstrainedGenerator) -> GeneratedText:
+    """`say` goes before any constraint: so a client can be tried against an engine that does not obey."""
+    if request.control.say is not None:
+        return GeneratedText(request.control.say)
+    if request.constraint is not None:
+        return generator.generate(request.constraint, rng, max_tokens, record=request.top_logprobs is not None)
+    draft = Draft(rng)
+    write_random_text(draft, request.user_text, request.media_descriptions, request.control.tokens)
+    return draft.result()
+
+
+def truncate_at_stop(generated: GeneratedText, stops: Sequence[str]) -> GeneratedText:
+    offsets = [offset for offset in (generated.text.find(stop) for stop in stops) if offset >= 0]
+    return replace(generated, text=generated.text[: min(offsets)], is_finished=True) if offsets else generated
+
+
+def limit_tokens(steps: Sequence[Step], max_tokens: int | None) -> Iterator[Step]:
+    remaining_tokens = max_tokens
+    for step in steps:
+        if remaining_tokens is not None:
+            remaining_tokens -= step.count_tokens()
+            if remaining_tokens < 0:
+                return
+        yield step
+
+
+def token_logprobs(generated: GeneratedText, top: int | None) -> Iterator[tuple[str, TokenLogprob | None]]:
+    """Each token with its chance: the product of the draws that begin in it. What was not drawn was certain."""
+    pending = list(reversed(generated.draws)) if top is not None else []
+    end_offset = 0
+    for token in split_tokens(generated.text):
+        if top is None:
+            yield token, None
+            continue
+        end_offset += len(token.encode())
+        token_draws: list[Draw] = []
+        while pending and pending[-1].offset < end_offset:
+            token_draws.append(pending.pop())
+        logprob = sum(draw.logprob for draw in token_draws)
+        alternatives = token_draws[0].alternatives if token_draws else ()
+        # The alternatives are those of the token's first draw, among which it may rank low; it is listed all the same.
+        ranked = sorted(
+            [(token, logprob), *((text, alternative_logprob) for text, alternative_logprob in alternatives if text != token)],
+            key=lambda pair: -pair[1],
+        )
+        shown = ranked[:top]
+        if top and all(text != token for text, _ in shown):
+            shown[-1] = (token, logprob)
+        yield token, TokenLogprob(token, logprob, shown)

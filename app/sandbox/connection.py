@@ -1,0 +1,93 @@
+"""The line to one client: what ASGI lets us say, and the two things it does not: to hear a hang-up at once, and to cut the connection."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from app.sandbox.errors import RequestTooLarge
+
+Scope = Mapping[str, Any]
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+Header = tuple[bytes, bytes]
+
+CUT_EXTENSION = "narthex.cut"
+"""The ASGI extension by which our server (see server.py) lets an app close its connection."""
+
+MAX_BODY_BYTES = 32 * 1024 * 1024
+
+
+class ClientConnection:
+    """`model` is the one that is spoken to, once that is known."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._extensions: Mapping[str, Any] = scope.get("extensions") or {}
+        self._receive = receive
+        self._send = send
+        self.model = ""
+        self.is_complete = False
+        self.is_cut = False
+
+    async def read_body(self) -> bytes:
+        parts: list[bytes] = []
+        size_bytes = 0
+        while True:
+            message = await self._receive()
+            if message["type"] != "http.request":
+                raise ClientDisconnected
+            part = message.get("body", b"")
+            parts.append(part)
+            size_bytes += len(part)
+            if size_bytes > MAX_BODY_BYTES:
+                raise RequestTooLarge(f"The body has more than {MAX_BODY_BYTES} bytes.")
+            if not message.get("more_body", False):
+                return b"".join(parts)
+
+    async def wait_for_disconnect(self) -> None:
+        """Returns once the client has left (or the answer is complete, which ASGI tells in the same words)."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def start_response(self, status: int, kind: Literal["json", "events", "text"], headers: Sequence[Header] = ()) -> None:
+        await self._send({"type": "http.response.start", "status": status, "headers": [(b"content-type", CONTENT_TYPES[kind]), *headers]})
+
+    async def write(self, part: bytes, *, is_last: bool = False) -> None:
+        # Set before it is sent: a server may tell of the end while the last part is still on its way.
+        self.is_complete = is_last
+        await self._send({"type": "http.response.body", "body": part, "more_body": not is_last})
+
+    async def write_event(self, event: object) -> None:
+        await self.write(b"data: " + msgspec.json.encode(event) + b"\n\n")
+
+    async def send_json(self, status: int, body: object, headers: Sequence[Header] = ()) -> None:
+        """A whole answer."""
+        raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        await self.start_response(status, "json", [*headers, (b"content-length", str(len(raw)).encode())])
+        await self.write(raw, is_last=True)
+
+    def cut(self) -> None:
+        """Close the connection, after an answer, a part of one, or nothing. What was written before still arrives."""
+        if CUT_EXTENSION not in self._extensions:
+            raise ConnectionAbortedError("cut as told; this server cannot cut, so an exception has to do")
+        self.is_cut = True
+        self._extensions[CUT_EXTENSION]["close"]()
+
+
+class ClientDisconnected(Exception):
+    """The client left before its request was whole."""
+
+
+CONTENT_TYPES = {
+    "json": b"application/json",
+    "events": b"text/event-stream; charset=utf-8",
+    "text": b"text/plain; version=0.0.4; charset=utf-8",
+}
+
+
+async def sleep_until(deadline_s: float) -> None:
+    """On the event loop's clock. Never sleeps for a moment that has passed, so that nothing is paid for pace that nobody asked for."""
+    wait_s = deadline_s - asyncio.get_running_loop().time()
+    if wait_s > 0:
+        await asyncio.sleep(wait_s)

@@ -1,0 +1,56 @@
+"""Text with the chances it was drawn by, so that log probabilities can be told."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log
+from random import Random
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """At this byte one text was drawn among others, each with the logarithm of its chance."""
+
+    offset: int
+    chosen: str
+    logprob: float
+    alternatives: Sequence[tuple[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedText:
+    """A text, how it was drawn, and whether it is whole: a constraint that could not be met in the room given leaves it unfinished."""
+
+    text: str
+    draws: Sequence[Draw] = ()
+    is_finished: bool = True
+
+
+class Draft:
+    """A text that grows by fixed words and by draws."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self._parts: list[str] = []
+        self._draws: list[Draw] = []
+        self._size_bytes = 0
+
+    def write(self, text: str) -> None:
+        self._parts.append(text)
+        self._size_bytes += len(text.encode())
+
+    def choose(self, options: Sequence[str]) -> None:
+        chosen = self.rng.choice(options)
+        logprob = -log(len(options))
+        self._draws.append(Draw(self._size_bytes, chosen, logprob, [(other, logprob) for other in options if other != chosen]))
+        self.write(chosen)
+
+    def text(self) -> str:
+        return "".join(self._parts)
+
+    def truncate_to(self, text: str) -> None:
+        """Go on with a beginning of what was written."""
+        self._parts = [text]
+        self._size_bytes = len(text.encode())
+
+    def result(self) -> GeneratedText:
+        return GeneratedText(self.text(), self._draws)

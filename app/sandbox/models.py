@@ -1,0 +1,54 @@
+"""The sandbox's models: one answer engine with different manners."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.sandbox.errors import InvalidRequest, UnknownModel
+from app.sandbox.tokens import CONTEXT_LENGTH
+
+OWNER = "narthex-sandbox"
+CREATED = 1_790_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """`lasts_s` is how long an answer takes; `is_flaky` fails one request in three; `dies` cuts every answer in its middle."""
+
+    id: str
+    duration_s: float = 0.0
+    is_flaky: bool = False
+    dies: bool = False
+    embeds: bool = False
+
+
+MODELS: Mapping[str, Model] = {
+    model.id: model
+    for model in (
+        Model("sandbox"),
+        Model("sandbox-slow", duration_s=2.0),
+        Model("sandbox-flaky", is_flaky=True),
+        Model("sandbox-dies", dies=True),
+        Model("sandbox-embed", embeds=True),
+    )
+}
+
+
+def find_model(name: str) -> Model:
+    model = MODELS.get(name)
+    if model is None:
+        raise UnknownModel(f"No model {name!r}. The sandbox has: {', '.join(MODELS)}", "model")
+    return model
+
+
+def find_model_for(name: str, *, embeddings: bool) -> Model:
+    model = find_model(name)
+    if model.embeds and not embeddings:
+        raise InvalidRequest(f"model: {name!r} only embeds; POST /v1/embeddings", "model")
+    if embeddings and not model.embeds:
+        raise InvalidRequest(f"model: {name!r} does not embed; ask 'sandbox-embed'", "model")
+    return model
+
+
+def write_model(model: Model) -> dict[str, Any]:
+    return {"id": model.id, "object": "model", "created": CREATED, "owned_by": OWNER, "max_model_len": CONTEXT_LENGTH}

@@ -1,0 +1,79 @@
+"""Telling an answer: at the pace and to the end that the model and the request ask for."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from app.sandbox.connection import ClientConnection, Header, sleep_until
+from app.sandbox.errors import RequestedFailure
+from app.sandbox.models import Model
+from app.sandbox.request_schema import Control
+
+STALL_S = 600.0
+"""How long a stalled answer is held if the client never leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class PacedResponse:
+    """`started_s` is when the request came, on the event loop's clock: making the answer counts towards how long it takes."""
+
+    model: Model
+    control: Control
+    started_s: float
+
+    def frame_due_s(self, frame: int, frames: int) -> float:
+        interval_s = self.control.chunk_delay_ms / 1000 + self.model.duration_s / max(1, frames)
+        return self.started_s + self.control.delay_ms / 1000 + interval_s * (frame + 1)
+
+    def cut_after(self, frames: int) -> int | None:
+        """The number of frames after which the answer ends too early, or None."""
+        if self.control.die_after is not None:
+            return self.control.die_after if self.control.die_after < frames else None
+        return frames // 2 if self.model.dies else None
+
+    async def send_stream(
+        self, connection: ClientConnection, frames: Sequence[dict[str, Any]], headers: Sequence[Header]
+    ) -> Literal["finished", "died"]:
+        last = self.cut_after(len(frames))
+        await sleep_until(self.started_s + self.control.delay_ms / 1000)
+        await connection.start_response(200, "events", [(b"cache-control", b"no-cache"), *headers])
+        for number, frame in enumerate(frames):
+            if number == last:
+                return await self._end_early(connection)
+            await sleep_until(self.frame_due_s(number, len(frames)))
+            await connection.write_event(frame)
+        await connection.write(b"data: [DONE]\n\n" if self.control.done else b"", is_last=True)
+        return "finished"
+
+    async def send_response(
+        self, connection: ClientConnection, body: dict[str, Any], frames: int, headers: Sequence[Header]
+    ) -> Literal["finished", "died"]:
+        """Takes as long as the stream of it would; an answer that dies is cut in the middle of its body."""
+        raw = msgspec.json.encode(body)
+        if self.cut_after(frames) is None:
+            await sleep_until(self.frame_due_s(frames - 1, frames))
+            await connection.send_json(200, raw, headers)
+            return "finished"
+        if self.control.die_how == "error":
+            failure = RequestedFailure(500, "the request says die_how = error")
+            await connection.send_json(failure.status, failure.envelope(), headers)
+            return "died"
+        await sleep_until(self.started_s + self.control.delay_ms / 1000 + self.model.duration_s / 2)
+        await connection.start_response(200, "json", [*headers, (b"content-length", str(len(raw)).encode())])
+        await connection.write(raw[: len(raw) // 2])
+        return await self._end_early(connection)
+
+    async def _end_early(self, connection: ClientConnection) -> Literal["died"]:
+        match self.control.die_how:
+            case "cut":
+                connection.cut()
+            case "error":
+                await connection.write_event(RequestedFailure(500, "the request says die_how = error").envelope())
+                await connection.write(b"", is_last=True)
+            case "stall":
+                await asyncio.sleep(STALL_S)
+                connection.cut()
+        return "died"

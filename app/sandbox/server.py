@@ -1,0 +1,43 @@
+"""The sandbox as a process: uvicorn with one thing added, that an answer can be cut."""
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from app.sandbox.chat_response import FINGERPRINT
+from app.sandbox.connection import CUT_EXTENSION
+from app.sandbox.engine import SandboxApp
+
+
+class CuttableProtocol(HttpToolsProtocol):
+    """Lets the app close its connection. Returning early does that only after a 500, and raising also logs an error."""
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["extensions"] = {CUT_EXTENSION: {"close": self.transport.close}}
+
+
+def build() -> SandboxApp:
+    return SandboxApp()
+
+
+def server_config(host: str, port: int) -> uvicorn.Config:
+    return uvicorn.Config(
+        build(),
+        host=host,
+        port=port,
+        loop="uvloop",
+        http=CuttableProtocol,
+        ws="none",
+        lifespan="off",
+        proxy_headers=False,
+        server_header=False,
+        headers=[("server", FINGERPRINT)],
+        access_log=False,
+        log_level="warning",
+        timeout_graceful_shutdown=2,
+    )
+
+
+def serve(host: str, port: int) -> None:
+    """Answers until SIGTERM or SIGINT; then finishes what it can within two seconds."""
+    uvicorn.Server(server_config(host, port)).run()

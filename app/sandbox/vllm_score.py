@@ -1,0 +1,55 @@
+"""vLLM's /rerank and /score: how near texts are is how near their embeddings are, from 0 to 1."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+from uuid import uuid4
+
+from msgspec import Meta, Struct
+
+from app.sandbox.embeddings import DIMENSIONS, check_length, embed_item
+from app.sandbox.errors import InvalidRequest
+from app.sandbox.request_schema import Control
+
+NonEmptyTexts = Annotated[list[str], Meta(min_length=1, max_length=2048)]
+
+
+class RerankBody(Struct, frozen=True, kw_only=True):
+    model: str
+    query: str
+    documents: NonEmptyTexts
+    top_n: Annotated[int, Meta(ge=0)] = 0
+    sandbox: Control | None = None
+
+
+class ScoreBody(Struct, frozen=True, kw_only=True):
+    model: str
+    text_1: str | NonEmptyTexts
+    text_2: str | NonEmptyTexts
+    sandbox: Control | None = None
+
+
+def rerank(body: RerankBody) -> dict[str, Any]:
+    scores, usage = score_pairs([body.query], body.documents)
+    order = sorted(range(len(scores)), key=lambda index: -scores[index])[: body.top_n or None]
+    results = [{"index": at, "document": {"text": body.documents[at]}, "relevance_score": scores[at]} for at in order]
+    return {"id": f"rerank-{uuid4().hex}", "model": body.model, "results": results, "usage": usage}
+
+
+def score(body: ScoreBody) -> dict[str, Any]:
+    left_texts = [body.text_1] if isinstance(body.text_1, str) else body.text_1
+    right_texts = [body.text_2] if isinstance(body.text_2, str) else body.text_2
+    if len(left_texts) != 1 and len(left_texts) != len(right_texts):
+        raise InvalidRequest(f"text_2: has {len(right_texts)} texts, where text_1 has {len(left_texts)}", "text_2")
+    scores, usage = score_pairs(left_texts, right_texts)
+    data = [{"index": at, "object": "score", "score": each} for at, each in enumerate(scores)]
+    return {"id": f"score-{uuid4().hex}", "object": "list", "model": body.model, "data": data, "usage": usage}
+
+
+def score_pairs(left_texts: Sequence[str], right_texts: Sequence[str]) -> tuple[list[float], dict[str, int]]:
+    """Each pair is read anew, as a model that compares does."""
+    pairs = [(left_texts[0] if len(left_texts) == 1 else left_texts[index], text) for index, text in enumerate(right_texts)]
+    tokens = sum(check_length(at, left) + check_length(at, right) for at, (left, right) in enumerate(pairs))
+    similarities = [
+        sum(a * b for a, b in zip(embed_item(left, DIMENSIONS), embed_item(right, DIMENSIONS), strict=True)) for left, right in pairs
+    ]
+    return [round((1 + each) / 2, 6) for each in similarities], {"prompt_tokens": tokens, "total_tokens": tokens}

@@ -1,0 +1,57 @@
+"""vLLM's /tokenize and /detokenize: there is no vocabulary, so a token id is a byte of the text in UTF-8, as on /inference/v1/generate."""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from app.sandbox.errors import InvalidRequest
+from app.sandbox.request import read_message
+from app.sandbox.request_schema import Control, Message
+from app.sandbox.tokens import CONTEXT_LENGTH
+
+
+class TokenizeBody(Struct, frozen=True, kw_only=True):
+    """With a prompt or with messages. There are no special tokens to be added."""
+
+    model: str
+    prompt: str | None = None
+    messages: Annotated[list[Message], Meta(min_length=1)] | None = None
+    add_special_tokens: bool | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    return_token_strs: bool = False
+    sandbox: Control | None = None
+
+
+class DetokenizeBody(Struct, frozen=True, kw_only=True):
+    model: str
+    tokens: list[Annotated[int, Meta(ge=0)]]
+    sandbox: Control | None = None
+
+
+def tokenize(body: TokenizeBody) -> dict[str, Any]:
+    if (body.prompt is None) == (body.messages is None):
+        raise InvalidRequest("prompt, messages: send one of them", "prompt")
+    text = "".join(render_chat(body.messages, body)) if body.messages is not None else body.prompt or ""
+    ids = list(text.encode())
+    return {
+        "count": len(ids),
+        "max_model_len": CONTEXT_LENGTH,
+        "tokens": ids,
+        "token_strs": [chr(id) if 32 <= id < 127 else f"<0x{id:02X}>" for id in ids] if body.return_token_strs else None,
+    }
+
+
+def render_chat(messages: Sequence[Message], body: TokenizeBody) -> Iterator[str]:
+    """The sandbox's chat template: a line for each message."""
+    for message in messages:
+        yield f"{message.role}: {read_message(message)[0]}"
+        if not (body.continue_final_message and message is messages[-1]):
+            yield "\n"
+    if body.add_generation_prompt and not body.continue_final_message:
+        yield "assistant: "
+
+
+def detokenize(body: DetokenizeBody) -> dict[str, Any]:
+    return {"prompt": bytes(id % 256 for id in body.tokens).decode("utf-8", "replace")}

@@ -1,0 +1,186 @@
+"""The configuration file: TOML to the meaning of its sections, and back."""
+
+import datetime
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+
+import msgspec
+import tomli_w
+from msgspec import Struct
+
+from app.domain import Limit, ModelConfig, Price, ProviderConfig, Snapshot, TeamConfig
+from app.store.snapshots import price_key
+
+T = TypeVar("T")
+
+
+class BadConfiguration(ValueError):
+    """A file that cannot be applied; the message says where, what is wrong and what would be right."""
+
+
+class _RawSections(Struct, forbid_unknown_fields=True):
+    """A file's sections, their content not looked at yet."""
+
+    teams: dict[str, Any] | None = None
+    providers: dict[str, Any] | None = None
+    models: dict[str, Any] | None = None
+    limits: list[Any] | None = None
+    prices: list[Any] | None = None
+
+
+class ConfigFile(Struct):
+    """The sections of a file. None: the file does not have the section, so nothing in it is touched."""
+
+    providers: dict[str, ProviderConfig] | None = None
+    models: dict[str, ModelConfig] | None = None
+    teams: dict[str, TeamConfig] | None = None
+    limits: tuple[Limit, ...] | None = None
+    prices: tuple[Price, ...] | None = None
+
+
+def parse_config_file(content: str) -> ConfigFile:
+    """Raises BadConfiguration for what is wrong with the file by itself."""
+    try:
+        document = tomllib.loads(content)
+    except (ValueError, RecursionError) as fault:  # not only of TOML: a number of 5000 digits, a thousand lists in each other
+        raise BadConfiguration(f"The file is not TOML: {fault}.") from None
+    for section in ("limits", "prices"):
+        if isinstance(document.get(section), dict):
+            empty_list_hint = f"`{section} = []`, before the first [section], says that there are none"
+            raise BadConfiguration(f"`{section}` is a list: each begins with [[{section}]]; {empty_list_hint}.")
+    raw = _convert(document, _RawSections, "")
+    return ConfigFile(
+        _convert_section("providers", raw.providers, ProviderConfig),
+        _convert_section("models", raw.models, ModelConfig),
+        _convert_section("teams", raw.teams, TeamConfig),
+        None if raw.limits is None else tuple(_reject_duplicates("limits", _convert_limits(raw.limits), lambda limit: limit.name)),
+        None if raw.prices is None else tuple(_reject_duplicates("prices", _convert_prices(raw.prices), price_key)),
+    )
+
+
+def write_file(snapshot: Snapshot, teams: Mapping[str, TeamConfig]) -> str:
+    """The TOML that says what there is. A section without anything in it is left out."""
+    complete_teams = {name: {"content": team.content, **msgspec.to_builtins(team)} for name, team in teams.items()}
+    sections = {"teams": complete_teams, "providers": snapshot.providers, "models": snapshot.models}
+    tables = tomli_w.dumps(msgspec.to_builtins({name: section for name, section in sections.items() if section}))
+    return "\n".join(filter(None, [tables, *_format_tables("limits", snapshot.limits), *_format_tables("prices", snapshot.prices)]))
+
+
+def limit_path(name: str) -> str:
+    """How messages call a limit."""
+    return f'limits["{name}"]'
+
+
+def price_path(price: Price) -> str:
+    """How messages call a price."""
+    since = f', since "{price.since}"' if price.since else ""
+    return f'prices["{price.provider}", "{price.model}"{since}]'
+
+
+def _convert_section(section: str, values: Mapping[str, Any] | None, kind: type[T]) -> dict[str, T] | None:
+    return None if values is None else {name: _convert(value, kind, f"{section}.{name}") for name, value in values.items()}
+
+
+def _convert_limits(values: Sequence[Any]) -> Iterator[tuple[str, Limit]]:
+    for at, each in enumerate(values):
+        table = _require_table(each, f"limits[{at}]")
+        path = limit_path(table["name"]) if isinstance(table.get("name"), str) else f"limits[{at}]"
+        if table.get("scope") == "all":
+            table["scope"] = {"all": "each"}
+        limit = _convert(table, Limit, path)
+        yield (
+            path,
+            msgspec.structs.replace(
+                limit, scope={dimension: _normalize_subject(dimension, subject) for dimension, subject in limit.scope.items()}
+            ),
+        )
+
+
+def _normalize_subject(dimension: str, name: str) -> str:
+    """Keys are known by their public part with `nx-` before it, and may be written without."""
+    return f"nx-{name}" if dimension == "key" and name != "each" and not name.startswith("nx-") else name
+
+
+def _convert_prices(values: Sequence[Any]) -> Iterator[tuple[str, Price]]:
+    for at, each in enumerate(values):
+        path = f"prices[{at}]"
+        table = _require_table(each, path)
+        since = table.get("since")
+        if type(since) is datetime.date:  # TOML has dates of its own
+            table["since"] = since.isoformat()
+        price = _convert(table, Price, path)
+        yield path, msgspec.structs.replace(price, since=price.since and _normalize_day(price.since))
+
+
+def _normalize_day(text: str) -> str:
+    """In the one form that sorts; what is no date is told of when all is checked."""
+    try:
+        return datetime.date.fromisoformat(text).isoformat()
+    except ValueError:
+        return text
+
+
+def _require_table(value: Any, path: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadConfiguration(f"Expected a table at `{path}`.")
+    return dict(cast("dict[str, Any]", value))
+
+
+def _reject_duplicates(section: str, items: Iterator[tuple[str, T]], key: Callable[[T], object]) -> Iterator[T]:
+    """Two of one name would be one in the end: the second may not take the first's place unseen."""
+    positions: dict[object, int] = {}
+    for at, (path, each) in enumerate(items):
+        if key(each) in positions:
+            raise BadConfiguration(f"{path} is there twice: {section}[{positions[key(each)]}] and {section}[{at}] of the file.")
+        positions[key(each)] = at
+        yield each
+
+
+def _convert(value: Any, kind: type[T], section_path: str) -> T:
+    """One at a time, because msgspec does not tell under which name a fault lies."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as fault:
+        problem, _, path = str(fault).partition(" - at `$")
+        full_path = (section_path + path.rstrip("`")).removeprefix(".")
+        field = path.rstrip("`").removeprefix(".")
+        message = f"{problem} at `{full_path}`." if full_path else f"{problem}."
+        raise BadConfiguration(message + _hint(problem, kind, field)) from None
+
+
+def _hint(problem: str, kind: type[Any], field: str) -> str:
+    """What msgspec does not tell: what would be right."""
+    if problem.startswith("Invalid enum value"):
+        return f" It may be {', '.join(_allowed_values(kind, field))}."
+    if "unknown field" in problem and not field:
+        return f" There are: {', '.join(get_type_hints(kind))}."
+    if kind is Limit and field == "scope":
+        return ' It is a table, such as { key = "each" } or { team = "legal" }.'
+    return ""
+
+
+def _allowed_values(kind: type[Any], field: str) -> Iterator[str]:
+    """The words that a field may have, which msgspec does not tell."""
+    hint = get_type_hints(kind)[field]
+    for each in (hint, *get_args(hint)):
+        if get_origin(each) is Literal:
+            yield from get_args(each)
+
+
+def _format_tables(section: str, records: Sequence[Struct]) -> Iterator[str]:
+    """Each as a table of its own, tables in it on one line: tomli_w would put the whole list into brackets."""
+    for record in records:
+        fields = msgspec.to_builtins(record)
+        yield "".join([f"[[{section}]]\n", *(_format_line(name, value) for name, value in fields.items())])
+
+
+def _format_line(name: str, value: Any) -> str:
+    match value:
+        case dict():
+            inline_table = ", ".join(_format_line(key, each).rstrip("\n") for key, each in cast("dict[str, Any]", value).items())
+            return f"{name} = {{ {inline_table} }}\n"
+        case float() if value.is_integer() and abs(value) < 2**53:
+            return f"{name} = {int(value)}\n"
+        case _:
+            return tomli_w.dumps({name: value})

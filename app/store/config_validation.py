@@ -1,0 +1,166 @@
+"""Checks: whether a configuration could be served, and what of it is probably not meant."""
+
+import re
+from typing import Any, cast
+
+import httpx
+
+from app.domain import ModelConfig, ProviderConfig, Snapshot
+from app.store import limit_validation, price_validation
+from app.store.config_file import BadConfiguration
+from app.store.limit_validation import KnownNames
+from app.store.price_validation import MAX_NAME_CHARACTERS
+from providers import catalogue
+from providers.adapters.lora import ADAPTER_NAMINGS
+from providers.adapters.provider import Provider
+from providers.credentials import CredentialError
+from providers.credentials import check as check_credential
+from providers.dialects.catalogue import DIALECTS, ENGINE_DIALECTS
+
+
+def validate(wanted: Snapshot) -> None:
+    """Raises BadConfiguration for the first thing that could not be served."""
+    for name, provider in wanted.providers.items():
+        _check_name(f"providers.{name!r}", name)
+        _check_provider(name, provider)
+    for name, model in wanted.models.items():
+        _check_name(f"models.{name!r}", name)
+        _check_model(name, model, wanted)
+    for limit in wanted.limits:
+        _check_name("limits.name", limit.name)
+    limit_validation.validate(wanted)
+    price_validation.validate(wanted)
+
+
+def find_warnings(wanted: Snapshot, known: KnownNames) -> list[str]:
+    """What can be served and is probably not meant, a sentence each, with its place."""
+    return [*_missing_credentials(wanted), *limit_validation.find_warnings(wanted, known)]
+
+
+def _missing_credentials(wanted: Snapshot) -> list[str]:
+    """They may be stored later; until then requests are answered 502."""
+    return [
+        f"providers.{name}.credential: nothing is stored under the name {stored!r}: `narthex credentials set {stored}` stores it."
+        for name, provider in wanted.providers.items()
+        for stored in (each.removeprefix("store:") for each in provider.credentials if each.startswith("store:"))
+        if stored not in wanted.credentials
+    ]
+
+
+def _check_name(path: str, name: str) -> None:
+    if not name or name != name.strip() or not name.isprintable() or len(name) > MAX_NAME_CHARACTERS:
+        raise BadConfiguration(f"{path:.100}: a name is printable, with at most {MAX_NAME_CHARACTERS} characters and no space at its ends.")
+
+
+def _check_provider(name: str, provider: ProviderConfig) -> None:
+    if provider.credential == () or len(set(provider.credentials)) < len(provider.credentials):
+        raise BadConfiguration(f"providers.{name}.credential: a list names one credential or more, each once.")
+    try:
+        adapter = catalogue.build_provider(provider.adapter, name, provider.options)
+        for reference in provider.credentials:
+            check_credential(reference)
+            credential_kind = reference.partition(":")[0]
+            if credential_kind in ("aws", "google") and credential_kind not in adapter.credential_chains:
+                raise BadConfiguration(f"adapter {provider.adapter!r} has no use for the credential {reference!r}.")
+    except ValueError as fault:
+        raise BadConfiguration(f"providers.{name}: {fault}") from None
+    if _has_nul(provider.options):
+        raise BadConfiguration(f"providers.{name}.options: a NUL cannot be kept.")
+    if provider.base_url is not None:
+        _check_url(f"providers.{name}.base_url", provider.base_url)
+        _check_credential_address(f"providers.{name}.base_url", adapter, provider, provider.base_url)
+    if provider.base_url is None and adapter.base_url_required_reason is not None:
+        raise BadConfiguration(f"providers.{name}.base_url is needed: {adapter.base_url_required_reason}")
+
+
+def _check_model(name: str, model: ModelConfig, wanted: Snapshot) -> None:
+    if not model.targets:
+        raise BadConfiguration(f"models.{name}.targets is empty: nothing would serve it.")
+    if not model.fallbacks and all(target.weight == 0 for target in model.targets):
+        raise BadConfiguration(f"models.{name}.targets all have weight 0, and there is no fallback: nothing would serve it.")
+    for at, target in enumerate(model.targets):
+        path = f"models.{name}.targets[{at}]"
+        if target.provider not in wanted.providers:
+            known = ", ".join(sorted(wanted.providers)) or "none yet"
+            raise BadConfiguration(f"{path}.provider: there is no provider {target.provider!r}. There are: {known}.")
+        if not target.model.strip() or not target.model.isprintable() or len(target.model) > MAX_NAME_CHARACTERS:
+            raise BadConfiguration(f"{path}.model must be the engine's name for its model; {target.model!r:.100} is none.")
+        if target.lora is not None:
+            _check_lora(path, target.lora, wanted.providers[target.provider].adapter)
+        if target.weight is not None and not 0 <= target.weight < float("inf"):
+            raise BadConfiguration(f"{path}.weight must be 0 or more.")
+        if target.dialect is not None:
+            _check_dialect(f"{path}.dialect", target.dialect, target.provider, wanted.providers[target.provider])
+        for endpoint in target.endpoints:
+            _check_url(f"{path}.endpoints", endpoint)
+            config = wanted.providers[target.provider]
+            adapter = catalogue.build_provider(config.adapter, target.provider, config.options)
+            _check_credential_address(f"{path}.endpoints", adapter, config, endpoint)
+    for fallback in model.fallbacks:
+        if fallback not in wanted.models:
+            raise BadConfiguration(f"models.{name}.fallbacks: there is no model {fallback!r}.")
+        if fallback == name:
+            raise BadConfiguration(f"models.{name}.fallbacks: a model cannot fall back to itself.")
+    if model.output_tokens is not None and model.output_tokens < 1:
+        raise BadConfiguration(f"models.{name}.output_tokens must be 1 or more.")
+
+
+def _check_dialect(path: str, dialect: str, name: str, config: ProviderConfig) -> None:
+    """What has a dialect of its own is asked in no other than its adapter's; what speaks OpenAI's may speak more than that knows of."""
+    known = {**DIALECTS, **ENGINE_DIALECTS}
+    if dialect not in known:
+        raise BadConfiguration(f"{path}: there is no dialect {dialect!r:.100}. There are: {', '.join(known)}.")
+    adapter = catalogue.build_provider(config.adapter, name, config.options)
+    spoken_dialects = dict.fromkeys((*adapter.spoken_dialects, *adapter.dialects, *adapter.host_operations))
+    speaks_only_own_dialects = adapter.default_base_url is not None and not spoken_dialects.keys() <= DIALECTS.keys()
+    if dialect not in spoken_dialects and (speaks_only_own_dialects or dialect not in DIALECTS):
+        raise BadConfiguration(f"{path}: adapter {config.adapter!r} does not speak {dialect!r}. It speaks: {', '.join(spoken_dialects)}.")
+
+
+def _check_lora(path: str, lora: str, adapter: str) -> None:
+    if not lora.strip() or not lora.isprintable() or len(lora) > MAX_NAME_CHARACTERS:
+        raise BadConfiguration(f"{path}.lora must be the engine's name for a LoRA adapter; {lora!r:.100} is none.")
+    if adapter not in ADAPTER_NAMINGS and adapter != "auto":
+        supporting = ", ".join(sorted(ADAPTER_NAMINGS.keys() & catalogue.ADAPTERS.keys()))
+        raise BadConfiguration(f"{path}.lora: adapter {adapter!r} cannot be asked for a LoRA adapter. These can: {supporting}.")
+
+
+def _check_credential_address(path: str, adapter: Provider, config: ProviderConfig, address: str) -> None:
+    """What a machine may do at its cloud is not for whoever stands at an address of another's."""
+    try:
+        for reference in config.credentials:
+            adapter.check_credential_host(reference, httpx.URL(address))
+    except CredentialError as fault:
+        raise BadConfiguration(f"{path}: {fault}") from None
+
+
+def _check_url(path: str, url: str) -> None:
+    """What every worker will build requests with must be an address to them too, and holds no secret: it is shown and recorded."""
+    try:
+        parsed = httpx.URL(url)
+        has_port = parsed.port is None or 0 < parsed.port < 65536
+    except (httpx.InvalidURL, ValueError):
+        raise BadConfiguration(f"{path}: {_redacted_url(url)} is not an address; it should look like http://10.0.0.5:8000.") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host or not has_port or any(character.isspace() for character in url):
+        raise BadConfiguration(f"{path}: {_redacted_url(url)} is not an address; it should look like http://10.0.0.5:8000.")
+    if parsed.userinfo:
+        raise BadConfiguration(f"{path}: an address holds no user and password; name them as `credential`.")
+    if parsed.query or parsed.fragment or url[-1] in "?#":
+        raise BadConfiguration(f"{path}: an address ends with its path; what follows ? or # cannot be kept.")
+
+
+def _has_nul(value: Any) -> bool:
+    match value:
+        case str():
+            return "\0" in value
+        case dict():
+            return any(_has_nul(each) for pair in cast("dict[Any, Any]", value).items() for each in pair)
+        case list() | tuple():
+            return any(_has_nul(each) for each in cast("list[Any]", value))
+        case _:
+            return False
+
+
+def _redacted_url(url: str) -> str:
+    """Without what may be a password before an @."""
+    return repr(re.sub(r"(?<=//)[^/]*@", "...@", url))

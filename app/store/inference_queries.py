@@ -1,0 +1,90 @@
+"""What is recorded of inferences, read back."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from msgspec import Struct
+from sqlalchemy import Row, Select, select
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from app import uuid7
+from app.store import tables
+from app.store.content_packing import unpack
+
+# A caller may send an episode that was born up to a minute from now, so its inferences may be that much older than it.
+_EPISODE_TOLERANCE_MS = 60_000
+_QUERY_TIMEOUT_S = 30.0  # enough for a wide question
+
+
+class InferenceFilter(Struct, frozen=True):
+    """Which inferences; None = any. `since_ms` and `until_ms`: times of receipt, Unix time."""
+
+    model: str | None = None
+    team_id: str | None = None
+    outcome: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+
+@asynccontextmanager
+async def timed_connection(database: AsyncEngine) -> AsyncGenerator[AsyncConnection, None]:
+    """A connection for a while. Raises TimeoutError over it: a Postgres that says nothing for so long is away."""
+    async with asyncio.timeout(_QUERY_TIMEOUT_S), database.connect() as connection:
+        yield connection
+
+
+async def list_inferences(connection: AsyncConnection, filters: InferenceFilter, *, before: str | None, limit: int) -> list[dict[str, Any]]:
+    """Newest first; `before`: the id that the last page ended with."""
+    columns = tables.inferences.c
+    query = select(tables.inferences).order_by(columns.id.desc()).limit(limit)
+    if before is not None:
+        query = query.where(columns.id < before)
+    if filters.model is not None:
+        query = query.where(columns.model == filters.model)
+    if filters.team_id is not None:
+        query = query.where(columns.team_id == filters.team_id)
+    if filters.outcome is not None:
+        query = query.where(columns.outcome == filters.outcome)
+    if filters.since_ms is not None:
+        query = query.where(columns.id >= uuid7.lowest_at(filters.since_ms))
+    if filters.until_ms is not None:
+        query = query.where(columns.id < uuid7.lowest_at(filters.until_ms))
+    return [_row_to_dict(row) for row in await connection.execute(query)]
+
+
+async def show_inference(connection: AsyncConnection, id: str) -> dict[str, Any] | None:
+    """One, with what was asked and answered, as text of the wire; None if there is none (yet: records arrive within moments)."""
+    row = (await connection.execute(select(tables.inferences).where(tables.inferences.c.id == id))).first()
+    if row is None:
+        return None
+    content = tables.inference_content
+    content_row = (await connection.execute(select(content).where(content.c.id == id))).first()
+    fields = _row_to_dict(row)
+    fields["content"] = (
+        None
+        if content_row is None
+        else {"policy": content_row.policy, "ask": _unpack_text(content_row.ask), "reply": _unpack_text(content_row.reply)}
+    )
+    return fields
+
+
+async def list_episode(connection: AsyncConnection, episode_id: str, *, after: str | None, limit: int) -> list[dict[str, Any]]:
+    """Inferences of an episode, oldest first; `after`: the id that the last page ended with."""
+    columns = tables.inferences.c
+    earliest = uuid7.lowest_at(uuid7.created_ms(episode_id) - _EPISODE_TOLERANCE_MS)
+    query: Select[Any] = (
+        select(tables.inferences).where(columns.episode_id == episode_id, columns.id >= earliest).order_by(columns.id).limit(limit)
+    )
+    if after is not None:
+        query = query.where(columns.id > after)
+    return [_row_to_dict(row) for row in await connection.execute(query)]
+
+
+def _row_to_dict(row: Row[Any]) -> dict[str, Any]:
+    return {**row._mapping, "received_at": row.received_at.isoformat()}  # pyright: ignore[reportPrivateUsage]
+
+
+def _unpack_text(packed: bytes | None) -> str | None:
+    return None if packed is None else unpack(packed).decode("utf-8", "replace")

@@ -1,0 +1,69 @@
+"""A line to Postgres for short questions: where one is not answered in time the line is dead, and the question goes to another."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import asyncpg
+
+from app.store.database import connect
+from app.store.db_errors import DB_UNAVAILABLE_ERRORS
+
+T = TypeVar("T")
+Connection = asyncpg.Connection
+
+
+async def _do_nothing(_: "Connection[Any]") -> None:
+    pass
+
+
+class PgConnection:
+    """One connection, opened at the first question and kept. Questions wait for each other.
+
+    A line may be dead without a word: nothing that is sent arrives, and nobody tells. A pool's connection would then hold its question,
+    its rollback and its farewell without a bound. Here `doubt_s` after a question the line is let go of without a farewell, and a new
+    one is opened; that, with the answer, may take `patience_s`. `greet` is called with each new one.
+    """
+
+    def __init__(
+        self,
+        database_url: str,
+        *,
+        retry_after_s: float,
+        timeout_s: float,
+        on_connect: Callable[["Connection[Any]"], Awaitable[None]] = _do_nothing,
+    ) -> None:
+        self._database_url = database_url
+        self._retry_after_s = retry_after_s
+        self._timeout_s = timeout_s
+        self._on_connect = on_connect
+        self._connection: Connection[Any] | None = None
+        self._lock = asyncio.Lock()
+        self.times_opened = 0  # how often
+
+    async def run(self, query: Callable[["Connection[Any]"], Awaitable[T]]) -> T:
+        """Raises one of AWAY. `question` may be asked twice."""
+        async with self._lock:
+            if self._connection is not None and not self._connection.is_closed():
+                with contextlib.suppress(*DB_UNAVAILABLE_ERRORS):
+                    return await _run_query(self._connection, query, self._retry_after_s)
+            async with asyncio.timeout(self._timeout_s):
+                connection = await connect(self._database_url)
+                self._connection = connection
+                await _run_query(connection, self._on_connect, self._timeout_s)
+                self.times_opened += 1
+                return await _run_query(connection, query, self._timeout_s)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+
+
+async def _run_query(connection: "Connection[Any]", query: Callable[["Connection[Any]"], Awaitable[T]], timeout_s: float) -> T:
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await query(connection)
+    except BaseException:
+        connection.terminate()
+        raise

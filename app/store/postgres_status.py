@@ -1,0 +1,158 @@
+"""What Postgres tells of its own condition: for `doctor`, `status` and `migrate`."""
+
+import asyncio
+import contextlib
+import secrets
+import time
+from typing import Any
+
+import asyncpg
+from alembic.script import ScriptDirectory
+from msgspec import Struct
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.domain import Snapshot
+from app.store import snapshots
+from app.store.database import connect, create_database_engine
+from app.store.limit_validation import KnownNames
+from app.store.migrate import alembic_config
+
+_NOTIFY_TIMEOUT_S = 2.0
+
+
+class WorkerRow(Struct, frozen=True):
+    """A gateway process that was heard of within a minute: the configuration's version that it serves, and how long ago it said so."""
+
+    id: str
+    version: int
+    seen_s: float
+
+
+class PostgresStatus(Struct, frozen=True):
+    """`revision`: of the tables that are there; None: there are none of ours. `newest`: the one that this Narthex needs.
+
+    `skew_s`: how far its clock is ahead of ours. `hears`: whether a notification arrives. `directory`, `known` (what limits may name
+    beside it) and `workers` None: the tables are not of our version.
+    """
+
+    version: str
+    version_number: int
+    revision: str | None
+    newest_revision: str
+    response_s: float
+    skew_s: float
+    is_read_only: bool
+    connections: int
+    max_connections: int
+    receives_notifications: bool
+    snapshot: Snapshot | None
+    known_names: KnownNames | None
+    workers: tuple[WorkerRow, ...] | None
+
+
+def newest_revision() -> str:
+    return ScriptDirectory.from_config(alembic_config()).get_current_head() or ""
+
+
+async def revisions(database_url: str) -> tuple[str | None, str]:
+    """The revision of the tables there (None: none of ours), and the newest one."""
+    database = create_database_engine(database_url)
+    try:
+        async with database.connect() as connection:
+            return await _read_revision(connection), newest_revision()
+    finally:
+        await database.dispose()
+
+
+async def read_postgres_status(database_url: str) -> PostgresStatus:
+    """Raises one of AWAY if it cannot be asked."""
+    database = create_database_engine(database_url)
+    try:
+        async with database.connect() as connection:
+            await connection.execution_options(isolation_level="REPEATABLE READ")
+            return await _read_status(connection, receives_notifications=await _receives_notifications(database_url))
+    finally:
+        await database.dispose()
+
+
+async def _read_status(connection: AsyncConnection, *, receives_notifications: bool) -> PostgresStatus:
+    started_at = time.time()
+    now = float(await connection.scalar(text("SELECT extract(epoch FROM clock_timestamp())")) or 0)
+    response_s = time.time() - started_at
+    row = (
+        await connection.execute(
+            text(
+                "SELECT current_setting('server_version'), current_setting('server_version_num')::int,"
+                " pg_is_in_recovery() OR current_setting('default_transaction_read_only') = 'on',"
+                " (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'), current_setting('max_connections')::int"
+            )
+        )
+    ).one()
+    revision, newest = await _read_revision(connection), newest_revision()
+    is_current = revision == newest
+    snapshot = await snapshots.read_snapshot(connection) if is_current else None
+    return PostgresStatus(
+        version=str(row[0]).split(" ")[0],
+        version_number=row[1],
+        revision=revision,
+        newest_revision=newest,
+        response_s=response_s,
+        skew_s=now - (started_at + response_s / 2),
+        is_read_only=bool(row[2]),
+        connections=row[3],
+        max_connections=row[4],
+        receives_notifications=receives_notifications,
+        snapshot=snapshot,
+        known_names=await _read_known_names(connection, snapshot) if snapshot else None,
+        workers=await _read_workers(connection) if is_current else None,
+    )
+
+
+async def _read_revision(connection: AsyncConnection) -> str | None:
+    if await connection.scalar(text("SELECT to_regclass('alembic_version')")) is None:
+        return None
+    return await connection.scalar(text("SELECT version_num FROM alembic_version"))
+
+
+async def _read_known_names(connection: AsyncConnection, snapshot: Snapshot) -> KnownNames:
+    teams = [name for (name,) in await connection.execute(text("SELECT name FROM teams"))]
+    prefixes = {
+        subject.removeprefix("nx-") for limit in snapshot.limits for dimension, subject in limit.scope.items() if dimension == "key"
+    }
+    query = text("SELECT prefix FROM keys WHERE prefix = ANY(:named)")
+    return KnownNames(teams, [f"nx-{prefix}" for (prefix,) in await connection.execute(query, {"named": list(prefixes)})])
+
+
+async def _read_workers(connection: AsyncConnection) -> tuple[WorkerRow, ...]:
+    rows = await connection.execute(
+        text(
+            "SELECT id, version, extract(epoch FROM clock_timestamp() - seen_at)::float8 AS seen_s FROM workers"
+            " WHERE seen_at > now() - interval '60 seconds' ORDER BY id"
+        )
+    )
+    return tuple(WorkerRow(row.id, row.version, max(0.0, row.seen_s)) for row in rows)
+
+
+async def _receives_notifications(database_url: str) -> bool:
+    """A proxy that lends connections by the transaction loses LISTEN without a word, so it is tried."""
+    channel = f"narthex_doctor_{secrets.token_hex(4)}"
+    received = asyncio.Event()
+
+    def on_notification(*_: object) -> None:
+        received.set()
+
+    listener: asyncpg.Connection[Any] = await connect(database_url)
+    try:
+        await listener.add_listener(channel, on_notification)
+        notifier: asyncpg.Connection[Any] = await connect(database_url)
+        try:
+            await notifier.execute("SELECT pg_notify($1, '')", channel)
+        finally:
+            await notifier.close(timeout=_NOTIFY_TIMEOUT_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_NOTIFY_TIMEOUT_S):
+                await received.wait()
+        return received.is_set()
+    finally:
+        listener.terminate()

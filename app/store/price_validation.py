@@ -1,0 +1,60 @@
+"""What a price may say."""
+
+import datetime
+
+from app.domain import Price, Snapshot
+from app.store.config_file import BadConfiguration, price_path
+from app.store.snapshots import price_key
+
+# Of US dollars for a million tokens: more is a price in another unit.
+_MAX_PRICE = 1_000_000.0
+_PRICE_FIELDS = (
+    *("input", "output", "cached_input", "cache_write", "cache_write_hour"),
+    *("audio_input", "audio_output", "image_input"),
+)
+_TIERS = ("batch", "flex", "priority")
+_MAX_FACTOR = 100.0
+
+# Of characters, four bytes each at most: two names and more must fit into one entry of an index of Postgres's (2704 bytes).
+MAX_NAME_CHARACTERS = 200
+
+
+def validate(wanted: Snapshot) -> None:
+    """Raises BadConfiguration for the first that could not be counted with."""
+    seen_keys: set[tuple[str, str, str]] = set()
+    for price in wanted.prices:
+        path = price_path(price)
+        if price_key(price) in seen_keys:
+            raise BadConfiguration(f"{path} is there twice.")
+        seen_keys.add(price_key(price))
+        if price.provider not in wanted.providers:
+            known = ", ".join(sorted(wanted.providers)) or "none yet"
+            raise BadConfiguration(f"{path}.provider: there is no provider {price.provider!r}. There are: {known}.")
+        if not price.model.strip() or not price.model.isprintable() or len(price.model) > MAX_NAME_CHARACTERS:
+            raise BadConfiguration(f"{path:.100}.model must be the provider's own name for its model; {price.model!r:.100} is none.")
+        if price.source is not None and "\0" in price.source:
+            raise BadConfiguration(f"{path}.source: a NUL cannot be kept.")
+        for field in _PRICE_FIELDS:
+            _check_amount(price, path, field)
+        for tier, factor in price.tiers.items():
+            if tier not in _TIERS:
+                raise BadConfiguration(f"{path}.tiers may name {', '.join(_TIERS)}; {tier!r:.60} is none.")
+            if not 0 <= factor <= _MAX_FACTOR:
+                raise BadConfiguration(f"{path}.tiers.{tier} must be a factor from 0 to {_MAX_FACTOR:g}; {factor:g} is not.")
+        if price.since is not None:
+            _check_day(price.since, path)
+
+
+def _check_amount(price: Price, path: str, field: str) -> None:
+    amount: float | None = getattr(price, field)
+    if amount is not None and not 0 <= amount <= _MAX_PRICE:
+        raise BadConfiguration(f"{path}.{field} must be from 0 to {_MAX_PRICE:,.0f} US dollars for a million tokens; {amount:g} is not.")
+
+
+def _check_day(since: str, path: str) -> None:
+    try:
+        is_day = datetime.date.fromisoformat(since).isoformat() == since
+    except ValueError:
+        is_day = False
+    if not is_day:
+        raise BadConfiguration(f"{path}.since must be a day, such as 2026-11-01; {since!r} is none.")

@@ -1,0 +1,197 @@
+"""What a worker knows without asking: the directory's snapshot and the keys it has met, kept true by NOTIFY and a slow poll."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app.domain import Snapshot
+from app.settings import Settings
+from app.store import keys, snapshots
+from app.store.callers import count_workers
+from app.store.change_watch import ChangeWatch
+from app.store.db_errors import DB_UNAVAILABLE_ERRORS, QUERY_TIMEOUT_S
+from app.store.key_index import KeyIndex
+from app.store.key_log import remove_stale_logs
+
+log = logging.getLogger(__name__)
+
+# A worker that has said nothing for a minute is counted as gone (see configuration.apply): it looks more often than that, whatever is set.
+_MAX_POLL_S = 20.0
+_CHECK_EVERY_S = 1.0
+_MAX_CLOCK_ROUND_TRIP_S = 0.2
+
+
+class SnapshotCache:
+    """`directory` is the snapshot in force. start() returns once there is one to serve by, and from then on it and the keys are kept true.
+
+    `on_swap` is called with each new snapshot, before it is reported as served. `connected`: whether Postgres answered when last asked.
+    `workers_alive`: how many workers, on all machines, were seen in the minute before the last look.
+    """
+
+    def __init__(
+        self, settings: Settings, database: AsyncEngine, worker: str, on_swap: Callable[[Snapshot], None] = lambda snapshot: None
+    ) -> None:
+        self._folder = settings.home / "directory"
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.snapshot = snapshots.EMPTY
+        self.keys = KeyIndex(settings.database_url, self._folder, worker, settings.keys_remembered)
+        self.connected = False
+        self.workers_alive = max(settings.workers, 1)  # of this machine, until Postgres tells of all
+        self.trusted_proxies = settings.trusted_proxies.parsed
+        self._settings = settings
+        self._database = database
+        self._worker = f"{os.uname().nodename}:{settings.home.resolve()}:{worker}"
+        self._path = self._folder / "snapshot.json"
+        self._on_swap = on_swap
+        self._check_requested = asyncio.Event()
+        self._refresh_requested = asyncio.Event()
+        self._change_watch = ChangeWatch(settings.database_url, (snapshots.CHANNEL, keys.CHANNEL), self._on_change)
+        self._revalidated_connections = 0
+        self._clock_offset_s = 0.0
+        self._last_read_version: int | None = None  # of the directory, when it was last read, whether or not it could be served
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Raises if Postgres cannot be asked, or says what this version does not understand, and no earlier run has kept a snapshot."""
+        try:
+            await self._check_versions()
+            await self._refresh()
+            remove_stale_logs(self._folder, self._settings.workers)
+        except Exception as fault:
+            saved = snapshots.load_from_disk(self._path)
+            if saved is None:
+                raise
+            if isinstance(fault, DB_UNAVAILABLE_ERRORS):
+                self._last_read_version = None
+            reason = "Postgres is away" if isinstance(fault, DB_UNAVAILABLE_ERRORS) else "the configuration in Postgres cannot be served"
+            log.warning("%s: serving by the configuration of the last run", reason, extra={"fault": repr(fault)})
+            self._apply(saved)
+        self._tasks = [
+            asyncio.create_task(each) for each in (self._keep_checking_versions(), self._keep_refreshing(), self._keep_revalidating())
+        ]
+
+    def now_s(self) -> float:
+        """By Postgres's clock, by which keys end, as far as it is known: machines' clocks differ, and a key ends on all at once."""
+        return time.time() + self._clock_offset_s
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.keys.close()
+        with contextlib.suppress(*DB_UNAVAILABLE_ERRORS):
+            async with asyncio.timeout(1), self._database.begin() as connection:
+                await snapshots.remove_worker(connection, self._worker)
+        self._change_watch.close()
+
+    def _on_change(self, channel: str) -> None:
+        if channel == snapshots.CHANNEL:
+            self._refresh_requested.set()
+        else:
+            self._check_requested.set()
+
+    # How far the keys and the directory have come: every second, and whenever there is news of keys
+
+    async def _keep_checking_versions(self) -> None:
+        while True:
+            await _wait_at_most(self._check_requested, _CHECK_EVERY_S)
+            try:
+                await self._check_versions()
+            except DB_UNAVAILABLE_ERRORS as fault:
+                if self.connected:
+                    log.warning("Postgres is away: serving on by what is known", extra={"fault": repr(fault)})
+                self.connected = False
+
+    async def _check_versions(self) -> None:
+        """Forgets the keys that have changed. Raises one of AWAY."""
+        started_s = time.monotonic()
+        versions = await self._change_watch.read_versions()
+        took_s = time.monotonic() - started_s
+        if took_s < _MAX_CLOCK_ROUND_TRIP_S:
+            self._clock_offset_s = versions.now_s - (time.time() - took_s / 2)
+        known_version = self.keys.version
+        if versions.keys != known_version:
+            # Their versions go back where an older backup was restored; and nothing is told of rows that are gone.
+            changes = (
+                None
+                if known_version is None or versions.keys < known_version or versions.swept > known_version
+                else await self._change_watch.read_changes(known_version)
+            )
+            if changes is None:
+                await self.keys.revalidate_all()
+            else:
+                for hash in changes.keys:
+                    self.keys.invalidate(hash)
+                if changes.teams:
+                    self.keys.invalidate_teams(set(changes.teams))
+            self.keys.set_version(versions.keys)
+        if not self.connected:
+            self._last_read_version = None  # it may be another server, of other content under the same version
+        if versions.snapshot != self._last_read_version:
+            self._refresh_requested.set()
+        self.connected = True
+
+    async def _keep_revalidating(self) -> None:
+        """After a new line all keys are looked up again, at leisure: it may lead to a server that lacks the last of what was known."""
+        while True:
+            if self._revalidated_connections != self._change_watch.connections_opened:
+                connections_opened = self._change_watch.connections_opened
+                with contextlib.suppress(*DB_UNAVAILABLE_ERRORS):
+                    await self.keys.revalidate_all()
+                    self._revalidated_connections = connections_opened
+            await asyncio.sleep(_MAX_POLL_S / 2)
+
+    # The directory: whenever it has changed, and now and then in any case, to tell that this worker lives
+
+    async def _keep_refreshing(self) -> None:
+        while True:
+            await _wait_at_most(self._refresh_requested, min(self._settings.directory_poll_s, _MAX_POLL_S))
+            try:
+                await self._refresh()
+            except DB_UNAVAILABLE_ERRORS as fault:
+                self._last_read_version = None  # to be tried again when Postgres answers
+                log.info("the configuration could not be read", extra={"fault": repr(fault)})
+                if isinstance(fault, TimeoutError):  # other lines of the pool may be as dead, and each would be waited for
+                    await self._database.dispose()
+            except Exception:  # such as a configuration of a newer version's; it must not end this task
+                log.exception("the configuration in Postgres cannot be served: serving on by the one before")
+
+    async def _refresh(self) -> None:
+        """Raises one of AWAY, or whatever a configuration raises that cannot be served."""
+        async with asyncio.timeout(QUERY_TIMEOUT_S):
+            async with self._database.connect() as connection:
+                await connection.execution_options(isolation_level="REPEATABLE READ")
+                async with connection.begin():
+                    newest = self.snapshot
+                    version = await snapshots.read_version(connection)
+                    if version != self._last_read_version:
+                        self._last_read_version = version
+                        newest = await snapshots.read_snapshot(connection)
+            if newest != self.snapshot:
+                self._apply(newest)
+                try:
+                    snapshots.save_to_disk(newest, self._path)
+                except OSError as fault:  # a full disk is no reason to serve by the old one
+                    log.warning("the configuration could not be kept on disk", extra={"fault": repr(fault)})
+            async with self._database.begin() as connection:
+                await snapshots.store_snapshot(connection, self.snapshot)
+                await snapshots.report_worker(connection, self._worker, self.snapshot.version)
+                self.workers_alive = max(await count_workers(connection), 1)
+
+    def _apply(self, snapshot: Snapshot) -> None:
+        self._on_swap(snapshot)
+        self.snapshot = snapshot
+        log.info("configuration in force", extra={"version": snapshot.version, "hash": snapshot.hash})
+
+
+async def _wait_at_most(event: asyncio.Event, timeout_s: float) -> None:
+    """Until the event, or for so long; the event is spent."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    event.clear()

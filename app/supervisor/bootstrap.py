@@ -1,0 +1,78 @@
+"""What a new home begins with: a caller's key, an administrator's key, and the sandbox engine's models."""
+
+import datetime
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from app.domain import ProviderConfig
+from app.store import configuration
+from app.store.keys import KeyRow, create_key, show_key
+from app.supervisor.database_query import query_database
+from app.supervisor.server_addresses import write_private_file
+
+_PROVIDER_TOML = """\
+[providers.sandbox]
+adapter = "sandbox"
+base_url = "http://127.0.0.1:{port}"
+"""
+
+_MODEL_NAMES = ("sandbox", "sandbox-slow", "sandbox-flaky", "sandbox-dies", "sandbox-embed")
+
+
+def ensure_first_keys(home: Path, database_url: str) -> str:
+    """The first caller's key. HOME/first-key and HOME/admin-key are made unless they hold keys that this database knows."""
+    caller_key = _ensure_key(home / "first-key", database_url, name="first key", admin=False)
+    _ensure_key(home / "admin-key", database_url, name="admin key", admin=True)
+    return caller_key
+
+
+async def sandbox_port(database_url: str) -> int | None:
+    """The port on which the configuration says that the sandbox engine listens; None if it says nothing of the kind."""
+    sandbox = (await _read_providers(database_url)).get("sandbox")
+    return None if sandbox is None else _provider_address(sandbox)[1]
+
+
+async def configure_sandbox(database_url: str, port: int) -> None:
+    """Its provider and models, if there is no such provider yet; else only its address. What an operator took out or changed stays so."""
+    sandbox = (await _read_providers(database_url)).get("sandbox")
+    if sandbox is None:
+        content = _PROVIDER_TOML.format(port=port) + "".join(_model_toml(name) for name in _MODEL_NAMES)
+    elif sandbox.adapter == "sandbox" and _provider_address(sandbox) != ("127.0.0.1", port):
+        content = _PROVIDER_TOML.format(port=port)
+    else:
+        return
+    await configuration.apply(database_url, content, prune=False, confirm=lambda difference: True, wait_s=0.0)
+
+
+async def provider_addresses(database_url: str) -> set[tuple[str | None, int | None]]:
+    """Host and port of every provider that is configured."""
+    return {_provider_address(each) for each in (await _read_providers(database_url)).values()}
+
+
+def _ensure_key(path: Path, database_url: str, *, name: str, admin: bool) -> str:
+    stored = path.read_text().strip() if path.exists() else ""
+    row = query_database(database_url, lambda url: show_key(url, stored))
+    if row is not None and _is_valid(row):
+        return stored
+    key = query_database(database_url, lambda url: create_key(url, "default", name=name, admin=admin))
+    write_private_file(path, key + "\n")
+    return key
+
+
+def _is_valid(row: KeyRow) -> bool:
+    expires = None if row.expires_at is None else datetime.datetime.fromisoformat(row.expires_at)
+    return row.revoked_at is None and (expires is None or expires > datetime.datetime.now(datetime.UTC))
+
+
+async def _read_providers(database_url: str) -> Mapping[str, ProviderConfig]:
+    return configuration.parse_config_file(await configuration.export(database_url)).providers or {}
+
+
+def _provider_address(provider: ProviderConfig) -> tuple[str | None, int | None]:
+    url = urlsplit(provider.base_url or "")
+    return url.hostname, url.port
+
+
+def _model_toml(name: str) -> str:
+    return f'\n[models.{name}]\ntargets = [{{ provider = "sandbox", model = "{name}" }}]\n'

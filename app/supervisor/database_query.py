@@ -1,0 +1,37 @@
+"""Asking the database from a command that runs once: trouble with it is told as a sentence."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from alembic.util import CommandError
+
+from app.store.database import dsn
+from app.store.snapshot_cache import DB_UNAVAILABLE_ERRORS
+from app.supervisor.errors import OperatorError
+
+T = TypeVar("T")
+
+
+def query_database(database_url: str, query: Callable[[str], Awaitable[T]]) -> T:
+    """The answer of `question(database_url)`. Raises Trouble if the database cannot be reached or is not ours."""
+
+    async def run_query() -> T:
+        return await query(database_url)
+
+    try:
+        dsn(database_url)
+    except ValueError as fault:
+        raise OperatorError(f"{fault}.") from None
+    try:
+        return asyncio.run(run_query())
+    except DB_UNAVAILABLE_ERRORS as fault:
+        raise OperatorError(
+            f"The database could not be used: {str(fault).strip() or type(fault).__name__}\n"
+            "Is it running, is DATABASE_URL right, and has `narthex migrate` made its tables?"
+        ) from fault
+    except CommandError as fault:
+        raise OperatorError(
+            f"The database's tables are of a version that this Narthex does not know ({fault})."
+            " Start the Narthex that made them, or a newer one."
+        ) from fault

@@ -1,0 +1,89 @@
+"""Engines that already run on this machine, on their usual ports: offered, not taken."""
+
+import json
+import time
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+
+from app.supervisor.banner import narthex_command
+from providers.adapters import probing
+from providers.adapters.probing import ProbeResponse
+from providers.catalogue import ADAPTERS
+
+# By adapter.
+_TITLES: Mapping[str, str] = {
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "lmdeploy": "LMDeploy",
+    "tgi": "Text Generation Inference",
+    "llamacpp": "llama.cpp",
+    "llamacpp_python": "llama-cpp-python",
+    "ollama": "Ollama",
+    "mini_sglang": "mini-sglang",
+    "transformers": "transformers serve",
+}
+# vLLM, transformers serve and llama-cpp-python; llama.cpp and TGI; TGI; SGLang; mini-sglang; LMDeploy; Ollama.
+USUAL_PORTS = (8000, 8080, 3000, 30000, 1919, 23333, 11434)
+_REQUEST_TIMEOUT_S = 0.4
+_TOTAL_TIMEOUT_S = 1.2
+_MAX_BODY_BYTES = 4 * 1024 * 1024
+_MAX_MODELS = 3
+
+
+def find_engines(ports: Collection[int], *, own_ports: Collection[int], configured: Collection[tuple[str | None, int | None]]) -> list[str]:
+    """A sentence and a command for each engine found that is not configured yet. `besides`: ports that are our own."""
+    candidates = [port for port in ports if port not in own_ports and not {("127.0.0.1", port), ("localhost", port)} & set(configured)]
+    with ThreadPoolExecutor(max(1, len(candidates))) as pool:
+        return [offer for offer in pool.map(_suggest_provider, candidates) if offer]
+
+
+def _suggest_provider(port: int) -> str | None:
+    address = f"http://127.0.0.1:{port}"
+    engine = probing.identify_engine(_probe(address))
+    title = _TITLES.get(engine.engine or "")
+    if title is None:
+        return None
+    # What another program says is pasted into a shell later: only what cannot end the document there.
+    models = [model.id for model in engine.models or () if model.id.isprintable() and model.parent is None][:_MAX_MODELS]
+    if not models:
+        return f"{title} answers on {address}, without a model to serve."
+    sections = "".join(
+        f'[models.{json.dumps(model)}]\ntargets = [{{ provider = "{engine.engine}", model = {json.dumps(model)} }}]\n' for model in models
+    )
+    adapter = engine.engine if engine.engine in ADAPTERS else "openai"
+    return (
+        f"{title} answers on {address}. To let callers use it:\n\n"
+        f"{narthex_command()} apply --yes - <<'END'\n"
+        f'[providers.{engine.engine}]\nadapter = "{adapter}"\nbase_url = "{address}"\n{sections}END\n'
+    )
+
+
+def _probe(address: str) -> Mapping[str, ProbeResponse]:
+    """All that recognise() wants to know; nothing of what does not list its models at once."""
+    responses: dict[str, ProbeResponse] = {}
+    deadline = time.monotonic() + _TOTAL_TIMEOUT_S
+    with httpx.Client(timeout=_REQUEST_TIMEOUT_S, trust_env=False) as client:
+        while paths := [path for path in probing.next_paths(responses) if path not in responses]:
+            for path in paths:
+                if time.monotonic() > deadline:
+                    return responses
+                try:
+                    responses[path] = _fetch(client, address + path, deadline)
+                except httpx.HTTPError:
+                    if path == probing.MODELS_PATH:
+                        return {}
+                    responses[path] = ProbeResponse(0, b"")
+    return responses
+
+
+def _fetch(client: httpx.Client, url: str, deadline: float) -> ProbeResponse:
+    """Of an answer that has no end, or comes too late, nothing: any program may listen on these ports."""
+    body = b""
+    with client.stream("GET", url) as response:
+        for block in response.iter_bytes():
+            body += block
+            if len(body) > _MAX_BODY_BYTES or time.monotonic() > deadline:
+                return ProbeResponse(response.status_code, b"")
+    return ProbeResponse(response.status_code, body)

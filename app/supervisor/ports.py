@@ -1,0 +1,74 @@
+"""The listening socket that all gateways share: bound once, here, so that a gateway's death never makes the port refuse."""
+
+import errno
+import os
+import socket
+from pathlib import Path
+
+from app.supervisor.errors import OperatorError
+
+_BACKLOG = 2048
+
+
+def open_listener(host: str, port: int) -> socket.socket:
+    """Raises Trouble if the address cannot be had, naming who holds it where the kernel tells us."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    except OSError as error:
+        raise OperatorError(f"NARTHEX_HOST={host!r} is not an address that can be listened on: {error.strerror}.") from None
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise OperatorError(_listen_error(host, port, error)) from None
+    listener.setblocking(False)
+    return listener
+
+
+def find_free_port(preferred: int) -> int:
+    """A port of loopback that nobody listens on: the preferred one, if it is free."""
+    for port in (preferred, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except (OSError, OverflowError):
+                continue
+            return probe.getsockname()[1]
+    raise OperatorError("This machine has no free port left.")
+
+
+def _listen_error(host: str, port: int, error: OSError | OverflowError) -> str:
+    error_number = error.errno if isinstance(error, OSError) else None
+    if error_number == errno.EADDRINUSE:
+        holder = _port_holder(port)
+        holder_text = f" by {holder}" if holder else ", by a process of another user, or one that hides"
+        return f"Port {port} of {host} is taken{holder_text}. End it, or choose another port: NARTHEX_PORT={find_free_port(8787)}"
+    if error_number == errno.EACCES:
+        return f"Port {port} may not be opened by this user. Choose one above 1023: NARTHEX_PORT=8787"
+    if error_number == errno.EADDRNOTAVAIL:
+        return f"{host} is not an address of this machine. Set NARTHEX_HOST to one that is; 127.0.0.1 always is."
+    return f"Cannot listen on {host}, port {port}: {error}. NARTHEX_HOST and NARTHEX_PORT choose another address."
+
+
+def _port_holder(port: int) -> str:
+    """ "name (process N)" of whoever listens there, if we may know."""
+    inodes = {f"socket:[{inode}]" for table in ("tcp", "tcp6") for inode in _listening_inodes(Path("/proc/net") / table, port)}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if any(os.readlink(each) in inodes for each in Path("/proc", pid, "fd").iterdir()):
+                return f"{Path('/proc', pid, 'comm').read_text().strip()} (process {pid})"
+        except OSError:
+            continue
+    return ""
+
+
+def _listening_inodes(table: Path, port: int) -> list[str]:
+    try:
+        rows = [line.split() for line in table.read_text().splitlines()[1:]]
+    except OSError:
+        return []
+    return [row[9] for row in rows if row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port]

@@ -1,0 +1,15 @@
+"""The sandbox engine's process: python -m app.supervisor.run_sandbox HOST PORT, or `narthex sandbox`."""
+
+import contextlib
+import sys
+
+from app.sandbox import serve
+
+
+def main(host: str, port: str) -> None:
+    with contextlib.suppress(KeyboardInterrupt):  # uvicorn has ended it in order, and says so again
+        serve(host, int(port))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,51 @@
+"""Where the servers of a running `narthex up` are: a file in its home, for the commands that are typed beside it."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from app.settings import Settings
+from app.supervisor.errors import OperatorError
+
+
+def publish(settings: Settings) -> None:
+    write_private_file(_path(settings.home), f"DATABASE_URL={settings.database_url}\nREDIS_URL={settings.redis_url}\n")
+
+
+def withdraw(home: Path) -> None:
+    _path(home).unlink(missing_ok=True)
+
+
+def resolve(settings: Settings) -> Settings:
+    """These settings with the addresses of the running servers where the environment names none.
+
+    Raises Trouble if there is neither.
+    """
+    if settings.database_url:
+        return settings
+    try:
+        text = _path(settings.home).read_text()
+    except FileNotFoundError:
+        raise OperatorError(
+            f"Which database? DATABASE_URL is not set, and nothing runs in {settings.home.absolute()}."
+            " Start `narthex up` (or `make up`), set NARTHEX_HOME to the folder in which it runs, or set DATABASE_URL."
+        ) from None
+    except PermissionError:
+        raise OperatorError(
+            f"{_path(settings.home)} may be read by the user alone who runs `narthex up`. Be that user, or set DATABASE_URL."
+        ) from None
+    addresses = dict(line.split("=", 1) for line in text.splitlines())
+    return replace(settings, database_url=addresses["DATABASE_URL"], redis_url=settings.redis_url or addresses["REDIS_URL"])
+
+
+def write_private_file(path: Path, text: str) -> None:
+    """A file that its owner alone may read, whole from the first moment that it is there."""
+    partial = path.with_name(path.name + ".half")
+    partial.unlink(missing_ok=True)
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    partial.replace(path)
+
+
+def _path(home: Path) -> Path:
+    return home / "run" / "servers"

@@ -1,0 +1,125 @@
+"""The supervisor: keeps this machine's processes alive, and ends them in order when it is told to."""
+
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FrameType
+
+from app.supervisor.errors import OperatorError
+from app.supervisor.log_file import LogFile
+from app.supervisor.process import SupervisedProcess
+
+_POLL_S = 0.1
+_STABLE_S = 2.0  # a process that lived this long and died is started again at once
+_MAX_RESTART_DELAY_S = 5.0
+_HURRIED_TIMEOUT_S = 1.0
+
+
+@dataclass(slots=True)
+class _Supervised:
+    """One member and how it has fared."""
+
+    process: SupervisedProcess
+    log_file: LogFile
+    stop_timeout_s: float
+    launched_at: float = 0.0
+    restart_delay_s: float = 0.0
+    restart_at: float | None = None
+
+
+class Supervisor:
+    """Used in order: start() and wait() for each group of members, run(), stop().
+
+    Until run() is called, SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt, so that a start can be broken off anywhere.
+    """
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._groups: list[list[_Supervised]] = []
+        self._running = False
+        self._stop_signals = 0
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, self._on_stop_signal)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup wants this to outlive its terminal
+            signal.signal(signal.SIGHUP, self._on_stop_signal)
+
+    def start(self, processes: Sequence[SupervisedProcess], *, stop_timeout_s: float) -> None:
+        """Starts a group and returns at once. `patience_s`: how long each may take to end, later."""
+        group = [_Supervised(process, LogFile(process.child.log_path), stop_timeout_s) for process in processes]
+        self._groups.append(group)
+        for supervised in group:
+            supervised.log_file.rotate()
+            supervised.launched_at = time.monotonic()
+            supervised.process.launch()
+
+    def wait_until_ready(self) -> None:
+        """Until every member that was started answers. Raises Trouble if one does not come up."""
+        for group in self._groups:
+            for supervised in group:
+                supervised.process.wait_until_ready()
+
+    def run(self) -> None:
+        """Returns once it was told to end (Ctrl-C, SIGTERM, a closed terminal); stop() is to be called then."""
+        self._running = True
+        while not self._stop_signals:
+            for group in self._groups:
+                for supervised in group:
+                    self._check(supervised)
+            time.sleep(_POLL_S)
+
+    def stop(self) -> None:
+        """Ends every member, the group started last first. Told once more meanwhile, it waits for nobody any longer."""
+        self._running = True
+        signals_before = self._stop_signals
+        for group in reversed(self._groups):
+            for supervised in group:
+                supervised.process.child.terminate()
+            deadline = time.monotonic() + max(watch.stop_timeout_s for watch in group)
+            while any(watch.process.pid is not None for watch in group) and time.monotonic() < deadline:
+                if self._stop_signals > signals_before:
+                    deadline = min(deadline, time.monotonic() + _HURRIED_TIMEOUT_S)
+                time.sleep(0.02)
+            for supervised in group:
+                if supervised.process.pid is not None:
+                    self._report(f"{supervised.process.name} has not ended in time; it is killed.")
+                supervised.process.stop(0.0)
+        self._groups.clear()
+
+    def _check(self, supervised: _Supervised) -> None:
+        for line in supervised.log_file.new_error_lines():
+            self._report(f"{supervised.process.name}: {line}")
+        now = time.monotonic()
+        if supervised.process.pid is not None:
+            return
+        if supervised.restart_at is None:
+            lived_s = now - supervised.launched_at
+            supervised.restart_delay_s = (
+                0.0 if lived_s >= _STABLE_S else min(max(0.25, supervised.restart_delay_s * 2), _MAX_RESTART_DELAY_S)
+            )
+            supervised.restart_at = now + supervised.restart_delay_s
+            self._report(
+                f"{supervised.process.name} {_describe_end(supervised.process)}; it is started again{f' in {supervised.restart_delay_s:g} s' if supervised.restart_delay_s > 1 else ''}."
+            )
+        if now >= supervised.restart_at:
+            supervised.restart_at = None
+            supervised.launched_at = time.monotonic()
+            try:
+                supervised.process.launch()
+            except (OperatorError, OSError) as error:  # a full disk is no reason to let go of the others
+                self._report(str(error))
+
+    def _on_stop_signal(self, number: int, frame: FrameType | None) -> None:
+        self._stop_signals += 1
+        if not self._running:
+            raise KeyboardInterrupt
+
+
+def _describe_end(process: SupervisedProcess) -> str:
+    status = process.child.status
+    if status is None:
+        return "could not be started"
+    if status < 0:
+        return f"was ended by {signal.Signals(-status).name}"
+    log_tail = process.child.log_tail(3)
+    return f"ended with status {status}" + (f" (its last words: {log_tail})" if log_tail else "")

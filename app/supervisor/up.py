@@ -1,0 +1,178 @@
+"""`narthex up` and `narthex serve`: what runs on this machine, started in order, kept alive, ended in order."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from app.settings import Settings
+from app.store.migrate import migrate
+from app.supervisor import banner, bootstrap, local_engines, orphans, ports, secret_key, server_addresses
+from app.supervisor.child_process import ChildProcess
+from app.supervisor.database_query import query_database
+from app.supervisor.errors import OperatorError
+from app.supervisor.http_processes import GatewayProcess, SandboxProcess, reachable_url
+from app.supervisor.paths import make_home, remove_socket_folder
+from app.supervisor.postgres import Postgres
+from app.supervisor.process import SupervisedProcess
+from app.supervisor.supervisor import Supervisor
+from app.supervisor.valkey import Valkey
+
+_SUPERVISED_VARIABLE = "NARTHEX_SUPERVISED"
+_SERVER_STOP_TIMEOUT_S = 30.0
+_WRITER_STOP_TIMEOUT_S = 30.0
+
+
+def up(settings: Settings, report: Callable[[str], None]) -> None:
+    """Everything. Returns when it was told to end and all has ended. Raises Trouble if something is in the way; nothing runs then."""
+    with _supervised(settings, report) as (settings, supervisor, listener):
+        secret_key.create_if_missing(settings)
+        settings = _start_servers(settings, supervisor)
+        query_database(settings.database_url, migrate)
+        _start_sandbox(settings, supervisor)
+        key = bootstrap.ensure_first_keys(settings.home, settings.database_url)
+        supervisor.start(
+            [SupervisedProcess(_module_process(settings, "writer", "app.supervisor.run_writer"))], stop_timeout_s=_WRITER_STOP_TIMEOUT_S
+        )
+        _start_gateways(settings, supervisor, listener)
+        supervisor.wait_until_ready()
+        report(banner.banner_text(settings, key))
+        configured = query_database(settings.database_url, bootstrap.provider_addresses)
+        for suggestion in local_engines.find_engines(local_engines.USUAL_PORTS, own_ports={settings.port}, configured=configured):
+            report(suggestion)
+        supervisor.run()
+
+
+def serve(settings: Settings, report: Callable[[str], None]) -> None:
+    """The gateways alone, on servers that run elsewhere. Returns and raises as up() does."""
+    with _supervised(settings, report) as (settings, supervisor, listener):
+        secret_key.open_vault(secret_key.resolve(settings))
+        _start_gateways(settings, supervisor, listener)
+        supervisor.wait_until_ready()
+        report(f"Narthex serves on {reachable_url(settings)}")
+        if not settings.redis_url:
+            report("REDIS_URL is not set: each process enforces its share of limits alone, and an Idempotency-Key is refused.")
+        supervisor.run()
+
+
+@contextlib.contextmanager
+def _supervised(settings: Settings, report: Callable[[str], None]) -> Generator[tuple[Settings, Supervisor, socket.socket]]:
+    home = make_home(settings.home)
+    with _lock_home(home):
+        _end_orphans(home)
+        listener = ports.open_listener(settings.host, settings.port)
+        supervisor = Supervisor(report)
+        try:
+            with contextlib.suppress(KeyboardInterrupt):  # told to end before everything had begun
+                yield replace(settings, home=home), supervisor, listener
+            report(f"Stopping: answers under way have {settings.drain_timeout_s:g} s to finish. Ctrl-C once more to hurry.")
+        finally:
+            listener.close()
+            supervisor.stop()
+            server_addresses.withdraw(home)
+            remove_socket_folder(home)
+    report("Stopped. The data is kept.")
+
+
+@contextlib.contextmanager
+def _lock_home(home: Path) -> Generator[None]:
+    """One supervisor for one home. The kernel lets the lock go with the process, however it ends."""
+    pid_file = home / "run" / "supervisor.pid"
+    pid_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with pid_file.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            pid = file.read().strip() or "of unknown number"
+            raise OperatorError(
+                f"Narthex already runs in {home} (process {pid}). Stop it with Ctrl-C where it was started, or with kill {pid};"
+                " or set NARTHEX_HOME and NARTHEX_PORT to run another beside it."
+            ) from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        try:
+            yield
+        finally:
+            file.truncate(0)
+
+
+def _end_orphans(home: Path) -> None:
+    """Processes of a supervisor that was killed. They have been told so by the kernel; the slow ones are not waited for."""
+    orphans.end_processes(orphans.pids_with_variable(f"{_SUPERVISED_VARIABLE}={home}".encode()), signals=[signal.SIGTERM], timeout_s=3.0)
+
+
+def _start_servers(settings: Settings, supervisor: Supervisor) -> Settings:
+    """The settings with the addresses of servers that answer."""
+    if not settings.database_url:
+        postgres = Postgres(settings.home)
+        supervisor.start([postgres], stop_timeout_s=_SERVER_STOP_TIMEOUT_S)
+        settings = replace(settings, database_url=postgres.url)
+    if not settings.redis_url:
+        valkey = Valkey(settings.home)
+        supervisor.start([valkey], stop_timeout_s=_SERVER_STOP_TIMEOUT_S)
+        settings = replace(settings, redis_url=valkey.url)
+    supervisor.wait_until_ready()
+    server_addresses.publish(settings)
+    return settings
+
+
+def _start_sandbox(settings: Settings, supervisor: Supervisor) -> None:
+    # The port of the last run, where it is free: then the configuration need not change.
+    sandbox_port = query_database(settings.database_url, bootstrap.sandbox_port) or settings.port + 1
+    sandbox_port = ports.find_free_port(sandbox_port)
+    engine = SandboxProcess(
+        _module_process(settings, "sandbox", "app.supervisor.run_sandbox", "127.0.0.1", str(sandbox_port)), sandbox_port
+    )
+    supervisor.start([engine], stop_timeout_s=_SERVER_STOP_TIMEOUT_S)
+    query_database(settings.database_url, lambda url: bootstrap.configure_sandbox(url, sandbox_port))
+
+
+def _start_gateways(settings: Settings, supervisor: Supervisor, listener: socket.socket) -> None:
+    metrics_folder = settings.home / "run" / "metrics"  # where they keep their counts for each other: a scrape of any tells of all
+    shutil.rmtree(metrics_folder, ignore_errors=True)  # what earlier processes counted has no meaning for these
+    metrics_folder.mkdir(mode=0o700, parents=True)
+    supervisor.start(
+        [
+            GatewayProcess(
+                _module_process(
+                    settings,
+                    name,
+                    "app.supervisor.run_gateway",
+                    name,
+                    str(listener.fileno()),
+                    files=[listener.fileno()],
+                    PROMETHEUS_MULTIPROC_DIR=str(metrics_folder),
+                ),
+                settings,
+                metrics_folder,
+            )
+            for name in (f"gateway-{number}" for number in range(max(1, settings.workers)))
+        ],
+        stop_timeout_s=settings.drain_timeout_s + 5.0,
+    )
+
+
+def _module_process(
+    settings: Settings, name: str, module: str, *arguments: str, files: Sequence[int] = (), **environment: str
+) -> ChildProcess:
+    """A process that runs a module of ours, with these settings' servers and home."""
+    own_environment = {
+        "NARTHEX_HOME": str(settings.home),
+        "DATABASE_URL": settings.database_url,
+        "REDIS_URL": settings.redis_url,
+        "PYTHONUNBUFFERED": "1",
+        _SUPERVISED_VARIABLE: str(settings.home),
+    }
+    # -P: a folder named app where the operator happens to stand is not ours.
+    command = [sys.executable, "-P", "-m", module, *arguments]
+    return ChildProcess(
+        settings.home, name, command, working_folder=Path.cwd(), environment={**os.environ, **own_environment, **environment}, files=files
+    )

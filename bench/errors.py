@@ -1,0 +1,5 @@
+"""Trouble: why a system cannot be measured, in a sentence for the person who ran the benchmark."""
+
+
+class BenchmarkError(Exception):
+    """The message says what is missing and what to do."""

@@ -1,0 +1,51 @@
+"""Recorded: how many inferences of one phase have reached Postgres, and how fast they arrive once the callers are gone."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+import asyncpg
+
+from app.uuid7 import lowest_at
+
+POLL_S = 0.1
+QUIET_S = 2.0
+TIMEOUT_S = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class DrainResult:
+    """`backlog`: rows that were still in the spool when the load stopped; they took `seconds`. `rows`: all of the phase."""
+
+    rows: int
+    backlog: int
+    seconds: float
+
+
+class RecordingProgress:
+    """Counts the inferences received since it was made. Each look costs Postgres an index scan of this phase's rows."""
+
+    def __init__(self, database_url: str) -> None:
+        self._database_url = database_url
+        self._since = lowest_at(time.time_ns() // 1_000_000)
+
+    def wait_until_drained(self, expected: int) -> DrainResult:
+        """Returns when nothing has arrived for two seconds and what was expected is there, or after a minute and a half."""
+        return asyncio.run(self._wait_until_drained(expected))
+
+    async def _wait_until_drained(self, expected: int) -> DrainResult:
+        connection = await asyncpg.connect(self._database_url)
+        try:
+            began = last_change = time.monotonic()
+            first = last = await self._count(connection)
+            while time.monotonic() - began < TIMEOUT_S and (last < expected or time.monotonic() - last_change < QUIET_S):
+                await asyncio.sleep(POLL_S)
+                count = await self._count(connection)
+                if count != last:
+                    last, last_change = count, time.monotonic()
+            return DrainResult(last, last - first, last_change - began)
+        finally:
+            await connection.close()
+
+    async def _count(self, connection: "asyncpg.Connection[asyncpg.Record]") -> int:
+        return int(await connection.fetchval("SELECT count(*) FROM inferences WHERE id >= $1::uuid", self._since))

@@ -1,5 +1,0 @@
-"""Trouble: why a system cannot be measured, in a sentence for the person who ran the benchmark."""
-
-
-class Trouble(Exception):
-    """The message says what is missing and what to do."""

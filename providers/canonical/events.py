@@ -1,0 +1,200 @@
+"""The meaning of a stream: what is said while an answer is made, and how it folds to the whole answer and unfolds from it."""
+
+from collections.abc import Iterable, Iterator
+from typing import assert_never
+
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from providers.canonical.chat import ChatResponse, Choice, Citation, Opaque, OpaqueState, Part, Reasoning, Refusal, Text, ToolCall, Usage
+
+
+class ResponseStarted(Struct, frozen=True):
+    """The first event of a stream, once."""
+
+    model: str
+    created: int | None = None
+    system_fingerprint: str | None = None
+    service_tier: str | None = None
+
+
+class PartStarted(Struct, frozen=True):
+    """A part of a choice begins. `part` as it stands at its beginning: text empty, or what is known already. An Opaque one is whole."""
+
+    choice: int
+    index: int
+    part: Part
+
+
+class PartDelta(Struct, frozen=True):
+    """More of an open part: text, or a fragment of a call's arguments."""
+
+    choice: int
+    index: int
+    text: str
+
+
+class PartFinished(Struct, frozen=True):
+    """A part is whole, and this came with it. Parts of a choice may be open at the same time: calls that an engine writes in turns.
+
+    Every part that was opened is closed before its choice finishes.
+    """
+
+    choice: int
+    index: int
+    opaque_state: OpaqueState | None = None
+    citations: tuple[Citation, ...] = ()
+
+
+class Logprobs(Struct, frozen=True):
+    choice: int
+    entries: tuple[Raw, ...]
+
+
+class ChoiceFinished(Struct, frozen=True):
+    """A choice is complete; all its parts with it. See providers.canonical.chat.Choice."""
+
+    choice: int
+    reason: str
+    upstream_finish_reason: str | None = None
+    stop_sequence: str | None = None
+
+
+class UsageReported(Struct, frozen=True):
+    """What was used so far: each takes the place of the one before, and the last is the whole answer's."""
+
+    usage: Usage
+
+
+Event = ResponseStarted | PartStarted | PartDelta | PartFinished | Logprobs | ChoiceFinished | UsageReported
+
+
+class ResponseAssembler:
+    """A whole answer out of its events, as they come."""
+
+    def __init__(self) -> None:
+        self._started = ResponseStarted(model="")
+        self._usage: Usage | None = None
+        self._parts: dict[int, dict[int, Part]] = {}
+        self._texts: dict[tuple[int, int], list[str]] = {}
+        self._logprobs: dict[int, list[Raw]] = {}
+        self._closed: dict[tuple[int, int], PartFinished] = {}
+        self._finished: dict[int, ChoiceFinished] = {}
+
+    def feed(self, event: Event) -> None:
+        match event:
+            case ResponseStarted():
+                self._started = event
+            case PartStarted():
+                self._parts.setdefault(event.choice, {})[event.index] = event.part
+            case PartDelta():
+                self._texts.setdefault((event.choice, event.index), []).append(event.text)
+            case PartFinished():
+                if event.opaque_state is not None or event.citations:
+                    self._closed[event.choice, event.index] = event
+            case Logprobs():
+                self._logprobs.setdefault(event.choice, []).extend(event.entries)
+            case ChoiceFinished():
+                self._finished[event.choice] = event
+            case UsageReported():
+                self._usage = event.usage
+            case _:
+                assert_never(event)
+
+    def finish(self) -> ChatResponse:
+        indexes = sorted({*self._parts, *self._finished, *self._logprobs})
+        return ChatResponse(
+            choices=tuple(self._choice(index) for index in indexes),
+            model=self._started.model,
+            created=self._started.created,
+            usage=self._usage,
+            system_fingerprint=self._started.system_fingerprint,
+            service_tier=self._started.service_tier,
+        )
+
+    def _choice(self, index: int) -> Choice:
+        parts = self._parts.get(index, {})
+        logprobs = self._logprobs.get(index)
+        finished = self._finished.get(index)
+        return Choice(
+            parts=tuple(self._part(index, at, parts[at]) for at in sorted(parts)),
+            finish_reason=None if finished is None else finished.reason,
+            logprobs=None if logprobs is None else tuple(logprobs),
+            upstream_finish_reason=None if finished is None else finished.upstream_finish_reason,
+            stop_sequence=None if finished is None else finished.stop_sequence,
+        )
+
+    def _part(self, choice: int, part_index: int, part: Part) -> Part:
+        with_text = _with_text(part, "".join(self._texts.get((choice, part_index), ())))
+        closed = self._closed.get((choice, part_index))
+        return with_text if closed is None else _with_finish(with_text, closed)
+
+
+def assemble_response(events: Iterable[Event]) -> ChatResponse:
+    assembler = ResponseAssembler()
+    for event in events:
+        assembler.feed(event)
+    return assembler.finish()
+
+
+def response_events(answer: ChatResponse) -> Iterator[Event]:
+    """The events of an answer that came whole: one delta a part. `fold(unfold(a)) == a`."""
+    yield ResponseStarted(answer.model, answer.created, answer.system_fingerprint, answer.service_tier)
+    for index, choice in enumerate(answer.choices):
+        logprobs = choice.logprobs
+        for part_index, part in enumerate(choice.parts):
+            start, text, closed = _split_part(part, index, part_index)
+            yield PartStarted(index, part_index, start)
+            if text:
+                yield PartDelta(index, part_index, text)
+            if logprobs is not None and isinstance(part, Text):
+                # While the text that they are about is open: after it, there is no place for them in a Responses stream.
+                yield Logprobs(index, logprobs)
+                logprobs = None
+            yield closed
+        if logprobs is not None:
+            yield Logprobs(index, logprobs)
+        if choice.finish_reason is not None:
+            yield ChoiceFinished(index, choice.finish_reason, choice.upstream_finish_reason, choice.stop_sequence)
+    if answer.usage is not None:
+        yield UsageReported(answer.usage)
+
+
+def _with_text(part: Part, text: str) -> Part:
+    match part:
+        case Text() | Reasoning() | Refusal():
+            return replace(part, text=part.text + text)
+        case ToolCall():
+            return replace(part, arguments=part.arguments + text)
+        case Opaque():
+            return part
+        case _:
+            assert_never(part)
+
+
+def _with_finish(part: Part, closed: PartFinished) -> Part:
+    match part:
+        case Text():
+            return replace(part, citations=(*part.citations, *closed.citations))
+        case Reasoning() | ToolCall():
+            return part if closed.opaque_state is None else replace(part, opaque_state=closed.opaque_state)
+        case Refusal() | Opaque():
+            return part
+        case _:
+            assert_never(part)
+
+
+def _split_part(part: Part, choice: int, part_index: int) -> tuple[Part, str, PartFinished]:
+    match part:
+        case Text():
+            return replace(part, text="", citations=()), part.text, PartFinished(choice, part_index, citations=part.citations)
+        case Reasoning():
+            return replace(part, text="", opaque_state=None), part.text, PartFinished(choice, part_index, part.opaque_state)
+        case Refusal():
+            return Refusal(""), part.text, PartFinished(choice, part_index)
+        case ToolCall():
+            return replace(part, arguments="", opaque_state=None), part.arguments, PartFinished(choice, part_index, part.opaque_state)
+        case Opaque():
+            return part, "", PartFinished(choice, part_index)
+        case _:
+            assert_never(part)

@@ -1,8 +1,0 @@
-"""Unshown: records that hold a secret. Whoever prints one, in a log or a traceback, sees its name alone."""
-
-from msgspec import Struct
-
-
-class Unshown(Struct, frozen=True):
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(...)"

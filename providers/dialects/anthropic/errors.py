@@ -1,0 +1,63 @@
+"""Anthropic's error envelope, both ways, which its dialects share.
+
+Source: https://docs.claude.com/en/api/errors, read 2026-11.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from providers.canonical.errors import NarthexError, UpstreamError
+from providers.canonical.raw_json import DECODE_ERRORS, NULL
+from providers.canonical.upstream_errors import find_error, read_error
+
+_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+_STATUSES = {kind: status for status, kind in _TYPES.items()} | {"overloaded_error": 529, "api_error": 500}
+
+
+class _Error(msgspec.Struct):
+    type: str = ""
+
+
+_error_decoder = msgspec.json.Decoder(_Error)
+
+
+def write_error(error: NarthexError) -> bytes:
+    """`code`, `param` and `details` are ours: its clients keep what they do not know."""
+    kind = _TYPES.get(error.status) or ("api_error" if error.status >= 500 else "invalid_request_error")
+    fields: dict[str, Any] = {"type": kind, "message": error.message}
+    if error.code is not None:
+        fields["code"] = error.code
+    if error.param is not None:
+        fields["param"] = error.param
+    if error.details:
+        fields["details"] = error.details
+    return msgspec.json.encode({"type": "error", "error": fields})
+
+
+def write_error_frame(error: NarthexError) -> bytes:
+    return b"event: error\ndata: " + write_error(error) + b"\n\n"
+
+
+def find_anthropic_error(body: Mapping[str, Any]) -> UpstreamError | None:
+    """The error that an answer with status 200 holds, or an event of its stream; None if it holds none."""
+    error = body.get("error", NULL)
+    if error == NULL:
+        return find_error(body)
+    try:
+        status = _STATUSES.get(_error_decoder.decode(error).type)
+    except DECODE_ERRORS:
+        status = None
+    return find_error(body) if status is None else read_error(status, {}, msgspec.json.encode(body))

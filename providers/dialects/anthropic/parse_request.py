@@ -1,0 +1,219 @@
+"""What may be asked of Anthropic's /v1/messages, and of its count_tokens beside it: every documented field is checked.
+
+Here and not in a dialect, as both dialects open their asks with it. Paths are written as Anthropic writes them: messages.0.content.1.text.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import TypeVar
+
+import msgspec
+
+from providers.canonical.errors import InvalidRequest
+from providers.canonical.parse_body import parse_body, parse_episode_id
+from providers.canonical.raw_json import Body
+from providers.canonical.token_estimate import FILE_TOKENS, IMAGE_TOKENS, text_tokens
+from providers.dialect import InboundRequest
+from providers.dialects.anthropic.request_schema import Block, CountTokensRequest, MessagesRequest, Object, Source, Tool
+
+RequestT = TypeVar("RequestT", bound=CountTokensRequest)
+
+_count_decoder = msgspec.json.Decoder(CountTokensRequest)
+_messages_decoder = msgspec.json.Decoder(MessagesRequest)
+_MISSING = re.compile(r"missing required field `([^`]*)`")
+
+# What a block of a type needs.
+_REQUIRED_BY_BLOCK = {
+    "text": ("text",),
+    "image": ("source",),
+    "document": ("source",),
+    "thinking": ("thinking",),
+    "redacted_thinking": ("data",),
+    "tool_use": ("id", "name", "input"),
+    "tool_result": ("tool_use_id",),
+    "server_tool_use": ("id", "name", "input"),
+    "search_result": ("source", "title", "content"),
+    "container_upload": ("file_id",),
+}
+_REQUIRED_BY_SOURCE = {
+    "base64": ("media_type", "data"),
+    "url": ("url",),
+    "file": ("file_id",),
+    "text": ("data",),
+    "content": ("content",),
+}
+_REQUIRED_ROLE = {
+    "tool_use": "assistant",
+    "thinking": "assistant",
+    "redacted_thinking": "assistant",
+    "server_tool_use": "assistant",
+    "tool_result": "user",
+    "image": "user",
+    "document": "user",
+}
+# What no tool can give.
+_NOT_IN_TOOL_RESULTS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"})
+
+
+def parse_messages_request(raw: bytes) -> InboundRequest:
+    """Raises Malformed: what was wrong and where."""
+    request, body = _decode(raw, _messages_decoder)
+    thinking = request.thinking
+    # With tools, thinking goes on between the calls of one turn, and its budget is that of all of them: it may exceed one answer.
+    if thinking is not None and thinking.budget_tokens is not None and not request.tools and thinking.budget_tokens >= request.max_tokens:
+        raise _invalid("thinking.budget_tokens", "`max_tokens` must be greater than `thinking.budget_tokens`")
+    return _inbound_request(
+        "anthropic_messages", raw, body, request, request.metadata.user_id if request.metadata else None, request.max_tokens
+    )
+
+
+def parse_count_request(raw: bytes) -> InboundRequest:
+    """Raises Malformed: what was wrong and where."""
+    request, body = _decode(raw, _count_decoder)
+    if request.stream:
+        raise _invalid("stream", "a count of tokens is never streamed; leave it out")
+    return _inbound_request("anthropic_count_tokens", raw, body, request, None, 0)
+
+
+def _decode(raw: bytes, decoder: msgspec.json.Decoder[RequestT]) -> tuple[RequestT, Body]:
+    try:
+        request, body = parse_body(raw, decoder)
+    except InvalidRequest as error:
+        raise _with_anthropic_path(error) from None
+    if body.has_value("thread"):
+        raise _thread_unsupported()
+    _check(request)
+    return request, body
+
+
+def _thread_unsupported() -> InvalidRequest:
+    """In the words on which Anthropic's clients ask again with the whole conversation, and no thread."""
+    error = _invalid("thread", "conversations are not kept here; send the whole of it in `messages`, without `thread`")
+    error.code = "thread_unsupported_request"
+    error.details = {"error_code": error.code, "unsupported": ["thread"]}
+    return error
+
+
+def _with_anthropic_path(error: InvalidRequest) -> InvalidRequest:
+    if error.param is None:
+        return error
+    path = error.param.replace("[...]", ".*").replace("[", ".").replace("]", "")
+    missing = _MISSING.search(error.message)
+    if missing is None:
+        return _invalid(path, error.message.removesuffix(f" at `{error.param}`."))
+    field_path = path if path == missing[1] else f"{path}.{missing[1]}"
+    return _invalid(field_path, "Field required")
+
+
+def _invalid(path: str, problem: str) -> InvalidRequest:
+    return InvalidRequest(f"{path}: {problem}", param=path)
+
+
+def _inbound_request(
+    dialect: str, raw: bytes, body: Body, request: CountTokensRequest, end_user: str | None, output_tokens: int
+) -> InboundRequest:
+    return InboundRequest(
+        dialect=dialect,
+        body=body,
+        model=request.model,
+        stream=bool(request.stream),
+        wants_usage=True,
+        episode_id=parse_episode_id(request.episode_id, request.episode_id_prefixed),
+        tags=request.tags_prefixed or {},
+        end_user=end_user,
+        input_tokens=_input_tokens(raw, request),
+        output_tokens=output_tokens,
+        choices=1,
+        has_strict_tools=any([tool.strict for tool in request.tools or ()]),
+    )
+
+
+def _check(request: CountTokensRequest) -> None:
+    """What the types cannot say."""
+    for message_index, message in enumerate(request.messages):
+        if not isinstance(message.content, str):
+            for index, block in enumerate(message.content):
+                _check_block(block, message.role, message_index, index)
+    if isinstance(request.system, list):
+        for index, block in enumerate(request.system):
+            if block.type != "text":
+                raise _invalid(f"system.{index}.type", "Input should be 'text'")
+            _check_required(block, f"system.{index}")
+    _check_tools(request.tools or [])
+    if request.tool_choice is not None and request.tool_choice.type == "tool" and not request.tool_choice.name:
+        raise _invalid("tool_choice.name", "Field required")
+    if request.thinking is not None and request.thinking.type == "enabled" and request.thinking.budget_tokens is None:
+        raise _invalid("thinking.budget_tokens", "Field required")
+
+
+def _check_block(block: Block, role: str, message_index: int, index: int) -> None:
+    kind = block.type
+    required_role = _REQUIRED_ROLE.get(kind, role)
+    if required_role != role:
+        raise _invalid(f"messages.{message_index}.content.{index}.type", f"`{kind}` blocks can only be in `{required_role}` messages")
+    # The path is only spelled out for what may be wrong: most blocks are texts that are not.
+    if kind != "text" or block.text is None:
+        _check_required(block, f"messages.{message_index}.content.{index}")
+
+
+def _check_required(block: Block, path: str) -> None:
+    for field in _REQUIRED_BY_BLOCK.get(block.type, ()):
+        if getattr(block, field) is None:
+            raise _invalid(f"{path}.{field}", "Field required")
+    if block.type in ("image", "document"):
+        _check_source(block.source, f"{path}.source")
+    if block.type in ("tool_result", "search_result") and isinstance(block.content, list):
+        for index, inner in enumerate(block.content):
+            if inner.type in _NOT_IN_TOOL_RESULTS:
+                raise _invalid(f"{path}.content.{index}.type", f"`{inner.type}` blocks cannot be in a `{block.type}`")
+            _check_required(inner, f"{path}.content.{index}")
+
+
+def _check_source(source: Source | str | None, path: str) -> None:
+    if not isinstance(source, Source):
+        raise _invalid(path, "Input should be an object")
+    for field in _REQUIRED_BY_SOURCE[source.type]:
+        if getattr(source, field) is None:
+            raise _invalid(f"{path}.{field}", "Field required")
+
+
+def _check_tools(tools: list[Tool]) -> None:
+    names: set[str] = set()
+    for index, tool in enumerate(tools):
+        if tool.type in (None, "custom"):
+            if tool.name is None:
+                raise _invalid(f"tools.{index}.name", "Field required")
+            if tool.input_schema is None:
+                raise _invalid(f"tools.{index}.input_schema", "Field required")
+        if tool.name in names:
+            raise _invalid(f"tools.{index}.name", f"Tool names must be unique: {tool.name!r} is there already")
+        if tool.name is not None:
+            names.add(tool.name)
+
+
+def _input_tokens(raw: bytes, request: CountTokensRequest) -> int:
+    """The whole body counts as text, tools and schemas too, but for what is said in it of media."""
+    # Without this word no block is an image or a document.
+    if b'"source"' not in raw:
+        return text_tokens(len(raw))
+    inline_bytes = media = 0
+    for block in _blocks(request):
+        if block.type in ("image", "document") and isinstance(block.source, Source):
+            is_text = block.source.type in ("text", "content")
+            inline_bytes += 0 if is_text else len(block.source.data or "")
+            media += IMAGE_TOKENS if block.type == "image" else 0 if is_text else FILE_TOKENS
+    return text_tokens(max(0, len(raw) - inline_bytes)) + media
+
+
+def _blocks(request: CountTokensRequest) -> Iterator[Block]:
+    """Those of tool results, and those that documents are made of, too."""
+    for message in request.messages:
+        yield from _nested_blocks(message.content)
+
+
+def _nested_blocks(content: "str | list[Block] | Object | None") -> Iterator[Block]:
+    for block in content if isinstance(content, list) else ():
+        yield block
+        yield from _nested_blocks(block.content)
+        if isinstance(block.source, Source):
+            yield from _nested_blocks(block.source.content)

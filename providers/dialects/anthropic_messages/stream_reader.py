@@ -1,0 +1,269 @@
+"""A stream of /v1/messages as meaning.
+
+Source: https://docs.claude.com/en/docs/build-with-claude/streaming, read 2026-11; and streams recorded of its hosts.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from providers.canonical.chat import Citation, Opaque, OpaqueState, Part, Reasoning, Text, ToolCall
+from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated
+from providers.canonical.events import ChoiceFinished, Event, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
+from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, SSEDecoder, repair_unicode
+from providers.dialects.anthropic.errors import find_anthropic_error
+from providers.dialects.anthropic_messages.blocks import is_object, is_unparsed, read_block, read_input
+from providers.dialects.anthropic_messages.opaque_states import CallState, read_citation, read_signature
+from providers.dialects.anthropic_messages.usage import Counts, merge_counts, read_counts, read_stop_reason, read_tier, to_usage
+
+
+class _Message(Struct):
+    model: str = ""
+    usage: Raw = NULL
+
+
+class _Delta(Struct):
+    """What came of a block, or, at the end, of the message."""
+
+    type: str = ""
+    text: str | None = None
+    partial_json: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    citation: Raw = NULL
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
+
+
+class _Event(Struct):
+    type: str = ""
+    index: int = 0
+    delta: _Delta | None = None
+    message: _Message | None = None
+    content_block: Raw = NULL
+    usage: Raw = NULL
+
+
+_event_decoder = msgspec.json.Decoder(_Event)
+_object = msgspec.json.Decoder(dict[str, Raw])
+
+
+class _OpenBlock:
+    """A block that has begun. `part` None: it is none, but carries the seal of one. `at`: the part's place in the answer.
+
+    `given`: of a call, the arguments that came with its beginning. `pieces`, `fields`: of a block that only Anthropic has, what came after.
+    """
+
+    __slots__ = ("citations", "fields", "has_content", "initial_arguments", "input_pieces", "part", "part_index", "signature")
+
+    def __init__(self, part_index: int, part: Part | None, initial_arguments: str = "") -> None:
+        self.part_index = part_index
+        self.part = part
+        self.has_content = False
+        self.signature = ""
+        self.citations: list[Citation] = []
+        self.initial_arguments = initial_arguments
+        self.input_pieces: list[str] = []
+        self.fields: dict[str, Raw] = {}
+
+
+class MessagesStreamReader:
+    """See providers.dialect.Reader. A block that only Anthropic has is told when it is whole: its input comes in pieces."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self._frames = SSEDecoder()
+        self._started = False
+        self._finished = False
+        self._part_count = 0
+        self._open_blocks: dict[int, _OpenBlock] = {}
+        self._counts: Counts | None = None
+        self._call_states: dict[str, OpaqueState] = {}
+        # A call's end waits for the block after it, which may carry its seal.
+        self._pending_call_end: tuple[int, str] | None = None
+
+    def feed(self, block: bytes) -> Iterator[Event]:
+        for data in self._frames.feed(block):
+            yield from self._read_event(data)
+
+    def finish(self) -> Iterator[Event]:
+        """Raises CutShort if the stream ended before the answer did."""
+        for data in self._frames.finish():
+            try:
+                yield from self._read_event(data)
+            except InvalidUpstreamResponse:
+                # Half an event is none, and must not cost the caller an answer that is whole.
+                break
+        if not self._finished:
+            raise StreamTruncated("The engine ended its answer midway: no stop reason came.")
+
+    def _read_event(self, data: bytes) -> Iterable[Event]:
+        """No generator, which would cost as much as all else that a piece of text does."""
+        if self.done:
+            return ()
+        try:
+            event = _event_decoder.decode(data)
+        except DECODE_ERRORS:
+            if data.strip() == b"[DONE]":
+                self.done = True
+                return ()
+            data = repair_unicode(data)
+            event = _decode_event(data)
+        match event.type:
+            case "content_block_delta":
+                block = self._open_blocks.get(event.index)
+                if block is None or event.delta is None:
+                    raise InvalidUpstreamResponse(f"The engine sent a piece of block {event.index}, which has not begun or has ended.")
+                return self._read_delta(block, event.delta, data)
+            case "content_block_start":
+                return self._start_block(event)
+            case "content_block_stop":
+                block = self._open_blocks.pop(event.index, None)
+                return () if block is None else self._close_block(block)
+            case "message_start":
+                return self._start_message(event.message or _Message())
+            case "message_delta":
+                return self._finish_message(event)
+            case "message_stop":
+                self.done = True
+            case "ping":
+                pass
+            case _:
+                error = find_anthropic_error(Body.read_response(data))
+                if error is not None:
+                    raise error
+        return ()
+
+    def _start_message(self, message: _Message) -> Iterator[Event]:
+        """Some vendors tell it twice; the second tells nothing new."""
+        if self._started:
+            return
+        self._started = True
+        counts = read_counts(message.usage)
+        yield ResponseStarted(message.model, service_tier=read_tier(counts))
+        yield from self._report_usage(counts)
+
+    def _report_usage(self, counts: Counts | None) -> Iterator[Event]:
+        if counts is None:
+            return
+        self._counts = merge_counts(self._counts, counts)
+        usage = to_usage(self._counts)
+        if usage is not None:
+            yield UsageReported(usage)
+
+    def _start_block(self, event: _Event) -> Iterator[Event]:
+        try:
+            part = read_block(event.content_block)
+        except DECODE_ERRORS as decode_error:
+            raise _invalid_event(decode_error) from None
+        if isinstance(part, CallState):
+            self._call_states[part.call_id] = OpaqueState(part.origin, part.data)
+            self._open_blocks[event.index] = _OpenBlock(-1, None)
+            return
+        yield from self._close_pending_call()
+        initial_arguments = ""
+        if isinstance(part, ToolCall):
+            initial_arguments = "" if part.arguments == "{}" else part.arguments
+            part = replace(part, arguments="", opaque_state=self._call_states.pop(part.id, None))
+        opened = self._open_blocks[event.index] = _OpenBlock(self._part_count, part, initial_arguments)
+        self._part_count += 1
+        if not isinstance(part, Opaque):
+            yield PartStarted(0, opened.part_index, part)
+
+    def _read_delta(self, block: _OpenBlock, delta: _Delta, data: bytes) -> tuple[Event, ...]:
+        text: str | None
+        match block.part:
+            case Text():
+                text = delta.text
+                if delta.citation != NULL:
+                    block.citations.append(_decode_citation(delta.citation))
+            case Reasoning():
+                text = delta.thinking
+                block.signature += delta.signature or ""
+            case ToolCall():
+                text = delta.partial_json
+                if text and not block.has_content and is_unparsed(text):
+                    block.initial_arguments = read_input(Raw(text.encode()))
+                    return ()
+            case Opaque():
+                _collect_opaque_delta(block, delta, data)
+                return ()
+            case _:
+                return ()
+        if not text:
+            return ()
+        block.has_content = True
+        return (PartDelta(0, block.part_index, text),)
+
+    def _close_block(self, block: _OpenBlock) -> Iterator[Event]:
+        match block.part:
+            case Text():
+                yield PartFinished(0, block.part_index, citations=tuple(block.citations))
+            case Reasoning():
+                yield PartFinished(0, block.part_index, read_signature(block.signature))
+            case ToolCall():
+                if not block.has_content:
+                    yield PartDelta(0, block.part_index, block.initial_arguments or "{}")
+                self._pending_call_end = block.part_index, block.part.id
+            case Opaque():
+                yield PartStarted(0, block.part_index, _assemble_opaque(block.part, block))
+                yield PartFinished(0, block.part_index)
+            case _:
+                pass
+
+    def _close_pending_call(self) -> Iterator[Event]:
+        if self._pending_call_end is not None:
+            part_index, call_id = self._pending_call_end
+            self._pending_call_end = None
+            yield PartFinished(0, part_index, self._call_states.pop(call_id, None))
+
+    def _finish_message(self, event: _Event) -> Iterator[Event]:
+        delta = event.delta
+        if delta is not None and delta.stop_reason is not None and not self._finished:
+            self._finished = True
+            for index in sorted(self._open_blocks):
+                yield from self._close_block(self._open_blocks.pop(index))
+                yield from self._close_pending_call()
+            yield from self._close_pending_call()
+            finish_reason, upstream_finish_reason = read_stop_reason(delta.stop_reason)
+            yield ChoiceFinished(0, finish_reason, upstream_finish_reason, delta.stop_sequence)
+        yield from self._report_usage(read_counts(event.usage))
+
+
+def _decode_event(data: bytes) -> _Event:
+    try:
+        return _event_decoder.decode(data)
+    except DECODE_ERRORS as decode_error:
+        raise _invalid_event(decode_error) from None
+
+
+def _invalid_event(decode_error: Exception) -> InvalidUpstreamResponse:
+    return InvalidUpstreamResponse(f"The engine's event is not one of a stream of messages: {decode_error}.")
+
+
+def _decode_citation(raw: Raw) -> Citation:
+    try:
+        return read_citation(raw)
+    except DECODE_ERRORS as decode_error:
+        raise _invalid_event(decode_error) from None
+
+
+def _collect_opaque_delta(block: _OpenBlock, delta: _Delta, data: bytes) -> None:
+    """`input` comes in pieces; any other field of a delta takes its place in the block."""
+    if delta.partial_json is not None:
+        block.input_pieces.append(delta.partial_json)
+    else:
+        delta_fields = _object.decode(_object.decode(data)["delta"])
+        block.fields.update({key: value for key, value in delta_fields.items() if key != "type"})
+
+
+def _assemble_opaque(part: Opaque, block: _OpenBlock) -> Opaque:
+    if not block.input_pieces and not block.fields:
+        return part
+    fields = {**_object.decode(part.raw), **block.fields}
+    input_json = "".join(block.input_pieces)
+    if is_object(input_json):
+        fields["input"] = Raw(input_json.encode())
+    return Opaque(part.origin, Raw(msgspec.json.encode(fields)))

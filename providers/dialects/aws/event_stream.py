@@ -1,0 +1,135 @@
+"""AWS event streams: whole messages out of blocks split anywhere, and what of another stream they carry."""
+
+import struct
+from collections.abc import Callable, Mapping
+from zlib import crc32
+
+from msgspec import Struct
+
+from providers.canonical.errors import InvalidUpstreamResponse, UpstreamError
+from providers.dialects.aws.errors import read_exception
+
+_PRELUDE = struct.Struct(">III")  # of the whole message, of its headers, checksum of these two
+_MIN_MESSAGE_BYTES = 16
+# By type of value: how long it is, or None where that stands before it in two bytes.
+_VALUE_SIZES: Mapping[int, int | None] = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 6: None, 7: None, 8: 8, 9: 16}
+_STRING = 7
+
+
+class Message(Struct, frozen=True):
+    """`headers`: those whose values are strings, which all that mean something to us are."""
+
+    headers: Mapping[str, str]
+    payload: bytes
+
+
+class EventStreamDecoder:
+    """Every message is checked, and its length bounded before it is waited for: an engine must not be able to fill our memory.
+
+    Damage is told, as Garbled, by the call of feed() that has no whole message before it to give.
+    Source: https://smithy.io/2.0/aws/amazon-eventstream.html, read 2026-11.
+    """
+
+    __slots__ = ("_buffer", "_error", "_limit")
+
+    def __init__(self, limit_bytes: int = 32 * 1024 * 1024) -> None:
+        self._buffer = bytearray()
+        self._limit = limit_bytes
+        self._error: InvalidUpstreamResponse | None = None
+
+    def feed(self, block: bytes) -> list[Message]:
+        messages: list[Message] = []
+        if self._error is None:
+            self._buffer += block
+            try:
+                self._decode_buffered(messages)
+            except InvalidUpstreamResponse as error:
+                self._error = error
+                self._buffer.clear()
+        if self._error is not None and not messages:
+            raise self._error
+        return messages
+
+    def _decode_buffered(self, messages: list[Message]) -> None:
+        start = 0
+        try:
+            while len(self._buffer) - start >= _PRELUDE.size:
+                size, headers_size, checksum = _PRELUDE.unpack_from(self._buffer, start)
+                if crc32(self._buffer[start : start + 8]) != checksum:
+                    raise InvalidUpstreamResponse("The engine's event stream is damaged: the checksum of a message's lengths is wrong.")
+                if size > self._limit:
+                    raise InvalidUpstreamResponse(f"The engine sent an event of more than {self._limit} bytes.")
+                if size < _MIN_MESSAGE_BYTES + headers_size:
+                    raise InvalidUpstreamResponse("The engine's event stream is damaged: a message is shorter than what it says to hold.")
+                if len(self._buffer) - start < size:
+                    return
+                messages.append(_read_message(bytes(self._buffer[start : start + size]), headers_size))
+                start += size
+        finally:
+            del self._buffer[:start]
+
+
+def _read_message(raw: bytes, headers_size: int) -> Message:
+    if crc32(raw[:-4]) != int.from_bytes(raw[-4:], "big"):
+        raise InvalidUpstreamResponse("The engine's event stream is damaged: the checksum of a message is wrong.")
+    headers_end = _PRELUDE.size + headers_size
+    return Message(_read_headers(raw[_PRELUDE.size : headers_end]), raw[headers_end:-4])
+
+
+def _read_headers(raw: bytes) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    offset = 0
+    try:
+        while offset < len(raw):
+            name_at, kind_at = offset + 1, offset + 1 + raw[offset]
+            offset = kind_at + 1
+            kind = raw[kind_at]
+            size = _VALUE_SIZES[kind]
+            if size is None:
+                size = int.from_bytes(raw[offset : offset + 2], "big")
+                offset += 2
+            if offset + size > len(raw):
+                raise IndexError
+            if kind == _STRING:
+                headers[raw[name_at:kind_at].decode()] = raw[offset : offset + size].decode()
+            offset += size
+    except (IndexError, KeyError, UnicodeDecodeError):
+        raise InvalidUpstreamResponse("The engine's event stream is damaged: the headers of a message cannot be read.") from None
+    return headers
+
+
+class EventStreamUnwrapper:
+    """providers.canonical.raw_json.Unwrapping for a host that sends another stream in messages: `write` gives what of it a message carries.
+
+    An exception in the stream, and damage, are told once all before them was given: by the next call, feed(b"") at the latest.
+    """
+
+    __slots__ = ("_failure", "_read_payload", "_stream")
+
+    def __init__(self, read_payload: Callable[[Message], bytes]) -> None:
+        self._stream = EventStreamDecoder()
+        self._read_payload = read_payload
+        self._failure: UpstreamError | None = None
+
+    def feed(self, block: bytes) -> bytes:
+        inner: list[bytes] = []
+        if self._failure is None:
+            for message in self._stream.feed(block):
+                self._failure = read_message_error(message)
+                if self._failure is not None:
+                    break
+                inner.append(self._read_payload(message))
+        if self._failure is not None and not any(inner):
+            raise self._failure
+        return b"".join(inner)
+
+
+def read_message_error(message: Message) -> UpstreamError | None:
+    """The error that a message tells; None for an event."""
+    match message.headers.get(":message-type", "event"):
+        case "event":
+            return None
+        case "error":
+            return read_exception(message.headers.get(":error-code", ""), message.headers.get(":error-message", "").encode())
+        case _:
+            return read_exception(message.headers.get(":exception-type", ""), message.payload)

@@ -1,0 +1,156 @@
+"""A chat as a generateContent request, and what it cannot say of it.
+
+Source: https://ai.google.dev/api/generate-content (GenerationConfig), read 2026-11.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from providers.canonical.chat import ChatRequest, Message, Text
+from providers.canonical.errors import Unsupported
+from providers.canonical.raw_json import Body
+from providers.dialect import DropPolicy
+from providers.dialects.gemini.contents import Contents
+from providers.dialects.gemini.output_format import write_format
+from providers.dialects.gemini.thinking import write_thinking
+from providers.dialects.gemini.tools import write_tools
+from providers.fields import drop_extra_fields
+from providers.profiles.gemini import GeminiProfile, find_profile
+
+_NO_SUCH_FIELD = "Gemini has no such field."
+_MAX_STOPS = 5
+_MAX_CANDIDATES = 8
+# Google's own words that callers of any dialect may send beside theirs.
+_NATIVE_FIELDS: Mapping[str, str] = {
+    **dict.fromkeys(("safety_settings", "safetySettings"), "safetySettings"),
+    **dict.fromkeys(("cached_content", "cachedContent"), "cachedContent"),
+}
+
+
+def write_request(chat: ChatRequest, drop_policy: DropPolicy) -> Body:
+    return _RequestWriter(chat, drop_policy).write_body()
+
+
+class _RequestWriter:
+    def __init__(self, chat: ChatRequest, drop_policy: DropPolicy) -> None:
+        self._chat = chat
+        self._profile: GeminiProfile = find_profile(chat.model)
+        self._drop_policy = drop_policy
+
+    def write_body(self) -> Body:
+        chat = self._chat
+        if chat.prompt is not None:
+            self._drop_policy.drop_or_refuse("prompt", "it answers contents, and goes on with no text.")
+            chat = msgspec.structs.replace(chat, messages=(*chat.messages, Message("user", (Text(chat.prompt),))))
+        contents = Contents(chat, self._profile, self._drop_policy)
+        body = Body(contents=contents.turns)
+        if contents.instructions:
+            body["systemInstruction"] = {"parts": contents.instructions}
+        tools = write_tools(chat, self._profile, self._drop_policy)
+        body.update(tools)
+        config = {**self._sampling(), **self._output_format(tools=bool(tools.get("tools")))}
+        thinking = write_thinking(chat.thinking, self._profile, self._drop_policy)
+        if thinking is not None:
+            config["thinkingConfig"] = thinking
+        if config:
+            body["generationConfig"] = config
+        self._check_unsupported()
+        self._write_extra(body)
+        return body
+
+    def _output_format(self, *, tools: bool) -> dict[str, Any]:
+        output = self._chat.output
+        if output is None:
+            return {}
+        if tools and not self._profile.tools_with_schema:
+            self._drop_policy.drop_or_refuse("output", "before Gemini 3 it constrains no answer beside tools.")
+            return {}
+        try:
+            fields = write_format(output)
+        except Unsupported as refusal:
+            self._drop_policy.drop_or_refuse("output", refusal.message)
+            return {}
+        if getattr(output, "strict", None) is False:
+            self._drop_policy.drop_hint("output.strict")
+        return fields
+
+    def _sampling(self) -> dict[str, Any]:
+        chat = self._chat
+        config: dict[str, Any] = {
+            "maxOutputTokens": chat.max_tokens,
+            "temperature": self._sampling_field("temperature", 1),
+            "topP": self._sampling_field("top_p", None),
+            # Others say -1 or 0 where all are to be looked at.
+            "topK": self._sampling_field("top_k", None) if chat.top_k is not None and chat.top_k > 0 else None,
+            # It counts them in 32 bits.
+            "seed": None if chat.seed is None else chat.seed % 2**31,
+            "candidateCount": self._limited("n", _MAX_CANDIDATES, "it gives 8 answers at most."),
+            "stopSequences": self._stops(),
+            "frequencyPenalty": self._penalty("frequency_penalty"),
+            "presencePenalty": self._penalty("presence_penalty"),
+            **self._logprobs(),
+        }
+        return {key: value for key, value in config.items() if value is not None}
+
+    def _sampling_field(self, field: str, default: float | None) -> float | None:
+        """`plain`: the value that newer models, which pass over any, go by."""
+        value = getattr(self._chat, field)
+        if value is None or self._profile.honours_sampling:
+            return value
+        if value != default:
+            self._drop_policy.drop_or_refuse(field, "this model passes over it, as all do since Gemini 3.5 Flash-Lite.")
+        return None
+
+    def _penalty(self, field: str) -> float | None:
+        """0 is none."""
+        value = getattr(self._chat, field)
+        if not value:
+            return None
+        if not self._profile.honours_sampling:
+            self._drop_policy.drop_or_refuse(field, "this model refuses it, as all do since Gemini 3.5 Flash-Lite.")
+            return None
+        if value >= 2:
+            self._drop_policy.drop_or_refuse(field, "it takes penalties from -2 up to, and without, 2.")
+            return None
+        return value
+
+    def _limited(self, field: str, maximum: int, reason: str) -> int | None:
+        value = getattr(self._chat, field)
+        if value is None or value == 1:
+            return None
+        if value > maximum:
+            self._drop_policy.drop_or_refuse(field, reason)
+            return None
+        return value
+
+    def _stops(self) -> list[str] | None:
+        if len(self._chat.stop) > _MAX_STOPS:
+            self._drop_policy.drop_or_refuse("stop", f"it takes {_MAX_STOPS} stop sequences at most.")
+            return None
+        return list(self._chat.stop) or None
+
+    def _logprobs(self) -> dict[str, Any]:
+        chat = self._chat
+        if chat.logprobs:
+            return {"responseLogprobs": True, **({"logprobs": chat.top_logprobs} if chat.top_logprobs else {})}
+        if chat.top_logprobs:
+            self._drop_policy.drop_or_refuse("top_logprobs", "it tells none without `logprobs`.")
+        return {}
+
+    def _check_unsupported(self) -> None:
+        chat, drop_policy = self._chat, self._drop_policy
+        if chat.logit_bias is not None and chat.logit_bias != Raw(b"{}"):
+            drop_policy.drop_or_refuse("logit_bias", _NO_SUCH_FIELD)
+        if chat.verbosity not in (None, "medium"):
+            drop_policy.drop_or_refuse("verbosity", _NO_SUCH_FIELD)
+        for field in ("user", "safety_identifier", "metadata", "service_tier", "store", "cache_key"):
+            if getattr(chat, field) is not None:
+                drop_policy.drop_hint(field)
+
+    def _write_extra(self, body: Body) -> None:
+        extra = self._chat.extra
+        body.update({_NATIVE_FIELDS[key]: extra[key] for key in extra if key in _NATIVE_FIELDS})
+        drop_extra_fields(extra, self._drop_policy, _NO_SUCH_FIELD, _NATIVE_FIELDS)

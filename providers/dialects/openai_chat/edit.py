@@ -1,0 +1,202 @@
+"""The byte edit: an engine's answer in OpenAI chat made the caller's. Our keys are replaced, everything else is the engine's own bytes.
+
+Which keys: id, model, episode_id, usage, and the reasoning field's name (`reasoning` of vLLM >= 0.16 and Ollama is told as the
+documented `reasoning_content`). Content that is a list is told as the string that it is to OpenAI (content_lists.py), and what a host
+tells of its sources as annotations too (sources.py). What engines call a text completion in a chat is told as the chat completion that
+it is, and calls of tools are told as clients can put them together (strays.py).
+"""
+
+import re
+
+import msgspec
+from msgspec import Raw
+
+from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
+from providers.canonical.upstream_errors import find_error
+from providers.dialect import OutboundResponse, ResponseMeta
+from providers.dialects.openai.finish_reasons import FINISH_REASONS, normalize_finish_reasons
+from providers.dialects.openai.stream_editor import ChoiceHead, OpenAIStreamEditor, check_finish_reason, read_heads
+from providers.dialects.openai.usage import groq_usage, normalize_usage
+from providers.dialects.openai_chat import deduplicate_roles
+from providers.dialects.openai_chat.finish_reasons import write_service_tier
+from providers.dialects.openai_chat.flatten_content import find_content_list, flatten_content
+from providers.dialects.openai_chat.reasoning_details_buffer import ReasoningDetailsBuffer
+from providers.dialects.openai_chat.repair_tool_calls import TOOL_CALLS_KEY, ToolCallRepair, choices_with_calls, repair_tool_calls
+from providers.dialects.openai_chat.search_results import has_sources, with_annotations
+
+_EMPTY = Raw(b'""')
+_ROLE = Raw(b'"assistant"')
+# Perplexity's last chunk.
+_PERPLEXITY_DONE = Raw(b'"chat.completion.done"')
+_NO_DELTA = Raw(b"{}")
+_STOP, _TOOL_CALLS = Raw(b'"stop"'), Raw(b'"tool_calls"')
+
+# Choices without one of these are as they are promised: one search costs half of three.
+_needs_normalizing = re.compile(rb'"(?:text"|reasoning"|tool_calls"|content"\s*:\s*\[)').search
+
+_choices = msgspec.json.Decoder(list[dict[str, Raw]])
+_message = msgspec.json.Decoder(dict[str, Raw])
+
+
+def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
+    """A whole answer. Raises Garbled if it is none, or the error that an engine told with status 200."""
+    body = Body.read_response(raw)
+    error = find_error(body)
+    if error is not None:
+        raise error
+    choices = body.get("choices", NULL)
+    try:
+        heads = read_heads(choices)
+        raw_usage = body["usage"] if body.has_value("usage") else groq_usage(body.get("x_groq", NULL))
+        usage = None
+        service_tier = body.value("service_tier") if "service_tier" in body else None
+        if raw_usage is not None:
+            usage, edited_usage = normalize_usage(raw_usage, service_tier)
+            if edited_usage is not raw_usage:
+                body["usage"] = edited_usage
+        original_choices = bytes(choices)
+        has_engine_reason = any([head.finish_reason in FINISH_REASONS for head in heads])
+        normalized = _normalize_choices(
+            normalize_finish_reasons(original_choices) if has_engine_reason else original_choices, stops_after_calls=meta.stops_after_calls
+        )
+        if normalized is not original_choices:
+            heads = read_heads(normalized)
+        body["choices"] = Raw(normalized)
+        if has_sources(body):
+            body["choices"] = with_annotations(body, "message") or body["choices"]
+    except DECODE_ERRORS as exc:
+        raise InvalidUpstreamResponse(f"The engine's answer is not a chat completion: {exc}.") from None
+    if not heads:
+        raise InvalidUpstreamResponse("The engine's answer has no choices.")
+    for head in heads:
+        check_finish_reason(head.finish_reason)
+    body["id"], body["episode_id"], body["model"] = meta.id, meta.episode_id, meta.model
+    body["object"] = "chat.completion"
+    if not body.has_value("created"):
+        body["created"] = meta.created
+    if not body.has_value("system_fingerprint"):
+        body["system_fingerprint"] = _EMPTY
+    # Groq's `on_demand` is none that official clients know.
+    if service_tier is None or write_service_tier(service_tier) is None:
+        body["service_tier"] = _EMPTY
+    return OutboundResponse(body.write(), usage, min(heads, key=_choice_index).finish_reason)
+
+
+def _normalize_choices(choices: bytes, *, stops_after_calls: bool) -> bytes:
+    if _needs_normalizing(choices) is None:
+        return choices
+    if b'"text"' in choices:
+        choices = _from_text_completion(choices, "message")
+    if find_content_list(choices) is not None:
+        choices = flatten_content(choices, "message")
+    if b'"reasoning"' in choices:
+        choices = _rename_reasoning(choices, "message")
+    if TOOL_CALLS_KEY not in choices:
+        return choices
+    return (
+        _with_tool_calls_reason(repair_tool_calls(choices), choices_with_calls(choices, "message"))
+        if stops_after_calls
+        else repair_tool_calls(choices)
+    )
+
+
+def _choice_index(head: ChoiceHead) -> int:
+    return head.index or 0
+
+
+def stream_editor(meta: ResponseMeta) -> OpenAIStreamEditor:
+    return _ChatStreamEditor(meta, meta.id, "chat.completion.chunk", _ChoiceNormalizer(stops_after_calls=meta.stops_after_calls).normalize)
+
+
+class _ChatStreamEditor(OpenAIStreamEditor):
+    def _with_meta(self, body: Body) -> Body:
+        if has_sources(body) and "choices" in body:
+            body["choices"] = with_annotations(body, "delta") or body["choices"]
+        return super()._with_meta(body)
+
+    def _edit_chunk_fields(self, body: Body) -> None:
+        if "service_tier" in body and write_service_tier(body.value("service_tier")) is None:
+            del body["service_tier"]
+        if body.get("object") == _PERPLEXITY_DONE:
+            del body["object"]
+
+
+class _ChoiceNormalizer:
+    """The choices of each chunk of one stream as they are promised: the same bytes where they are so already."""
+
+    def __init__(self, *, stops_after_calls: bool) -> None:
+        self._tool_call_repair = ToolCallRepair()
+        self._role_deduplicator = deduplicate_roles.RoleDeduplicator()
+        self._details_buffer = ReasoningDetailsBuffer()
+        self._stops_after_calls = stops_after_calls
+        self._choices_with_calls: frozenset[int] = frozenset()
+
+    def normalize(self, choices: bytes) -> bytes:
+        if self._stops_after_calls:
+            if TOOL_CALLS_KEY in choices:
+                self._choices_with_calls |= choices_with_calls(choices, "delta")
+            return _with_tool_calls_reason(self._normalize_deltas(choices), self._choices_with_calls)
+        return self._normalize_deltas(choices)
+
+    def _normalize_deltas(self, choices: bytes) -> bytes:
+        if b'"delta"' not in choices:
+            choices = _with_deltas(choices)
+        if deduplicate_roles.ROLE_KEY in choices:
+            choices = self._role_deduplicator.drop_repeated_roles(choices)
+        choices = self._details_buffer.buffer_details(choices)
+        if _needs_normalizing(choices) is None:
+            return choices
+        if b'"text"' in choices:
+            choices = _from_text_completion(choices, "delta")
+        if find_content_list(choices) is not None:
+            choices = flatten_content(choices, "delta")
+        if b'"reasoning"' in choices:
+            choices = _rename_reasoning(choices, "delta")
+        return self._tool_call_repair.repair_chunk(choices) if TOOL_CALLS_KEY in choices else choices
+
+
+def _with_tool_calls_reason(choices: bytes, with_calls: frozenset[int]) -> bytes:
+    """With the finish reason that OpenAI gives of choices that have made calls."""
+    if not with_calls or b'"stop"' not in choices:
+        return choices
+    decoded = _choices.decode(choices)
+    for choice in decoded:
+        if choice.get("finish_reason") == _STOP and (msgspec.json.decode(choice.get("index", NULL)) or 0) in with_calls:
+            choice["finish_reason"] = _TOOL_CALLS
+    return msgspec.json.encode(decoded)
+
+
+def _from_text_completion(choices: bytes, message_key: str) -> bytes:
+    """Choices that say `text`, as those of a completion do, with a message or delta in its place."""
+    decoded = _choices.decode(choices)
+    changed = False
+    for choice in decoded:
+        if "text" in choice and message_key not in choice:
+            changed = True
+            choice[message_key] = Raw(msgspec.json.encode({"role": _ROLE, "content": choice.pop("text")}))
+    return msgspec.json.encode(decoded) if changed else choices
+
+
+def _with_deltas(choices: bytes) -> bytes:
+    """With a delta, which clients read of every choice: Azure's later chunks tell what its filter found alone.
+
+    Source: https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-streaming, read 2026-11.
+    """
+    decoded = _choices.decode(choices)
+    without_delta = [choice for choice in decoded if "text" not in choice and "message" not in choice]
+    for choice in without_delta:
+        choice["delta"] = _NO_DELTA
+    return msgspec.json.encode(decoded) if without_delta else choices
+
+
+def _rename_reasoning(choices: bytes, message_key: str) -> bytes:
+    """`reasoning` told as `reasoning_content`; an engine that tells both (vLLM 0.12 to 0.15) is left alone."""
+    renamed = _choices.decode(choices)
+    for choice in renamed:
+        message = _message.decode(choice[message_key]) if message_key in choice and choice[message_key] != NULL else {}
+        if "reasoning" in message and message.pop("reasoning_content", NULL) == NULL:
+            choice[message_key] = Raw(
+                msgspec.json.encode({("reasoning_content" if key == "reasoning" else key): value for key, value in message.items()})
+            )
+    return msgspec.json.encode(renamed)

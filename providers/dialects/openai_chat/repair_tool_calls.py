@@ -1,0 +1,200 @@
+"""The byte edit's one cure: calls of tools that engines tell otherwise than OpenAI does, so that official clients put them together wrong.
+
+What strays is written anew: an index that is missing or another call's, an id or arguments that are missing at a call's beginning, and
+whatever clients would append to what they have: an id or a name told again. All else, and all of who tells it right, stays as it came.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from providers.canonical.raw_json import NULL
+from providers.dialects.openai_chat.response_schema import call_id_or_new
+from providers.dialects.openai_chat.tool_calls import starts_new_call
+
+_EMPTY = Raw(b'""')
+
+
+class _Function(Struct):
+    name: str | None = None
+    arguments: Raw = NULL
+
+
+class _Call(Struct):
+    index: int | None = None
+    id: str | None = None
+    type: str | UnsetType | None = UNSET
+    function: _Function | None = None
+    custom: Raw = NULL
+
+
+class _Message(Struct):
+    tool_calls: list[_Call] | None = None
+
+
+class _Choice(Struct):
+    index: int | None = None
+    delta: _Message | None = None
+    message: _Message | None = None
+
+
+_NO_FUNCTION = _Function()
+_decode_typed = msgspec.json.Decoder(list[_Choice]).decode
+_decode_objects = msgspec.json.Decoder(list[dict[str, Raw]]).decode
+_decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
+
+TOOL_CALLS_KEY = b'"tool_calls"'
+
+
+class _Repair(Struct):
+    """Keys of a call, and of its function, with what they are to be; UNSET: they are to go."""
+
+    call_changes: dict[str, Any]
+    function_changes: dict[str, Any]
+
+
+# By the places of the choice and of the call.
+_Repairs = Mapping[tuple[int, int], _Repair]
+
+
+def repair_tool_calls(choices: bytes) -> bytes:
+    """Choices of a whole answer."""
+    try:
+        typed = _decode_typed(choices)
+    except msgspec.ValidationError:
+        return choices
+    repairs: dict[tuple[int, int], _Repair] = {}
+    for number, choice in enumerate(typed):
+        for at, call in enumerate((choice.message and choice.message.tool_calls) or ()):
+            call_changes = _missing_call_fields(call)
+            function_changes = _argument_changes(call.function, is_first=True)
+            if call_changes or function_changes:
+                repairs[number, at] = _Repair(call_changes, function_changes)
+    return _apply_repairs(choices, "message", repairs) if repairs else choices
+
+
+def choices_with_calls(choices: bytes, message_key: Literal["message", "delta"]) -> frozenset[int]:
+    """Which of the choices make a call here, by their index."""
+    try:
+        typed = _decode_typed(choices)
+    except msgspec.ValidationError:
+        return frozenset()
+    messages = ((choice.index or 0, choice.message if message_key == "message" else choice.delta) for choice in typed)
+    return frozenset(index for index, each in messages if each is not None and each.tool_calls)
+
+
+class _ClientCall(Struct):
+    """A call as the client knows it: its number, and what has come of it: `fragments` of its arguments."""
+
+    index: int
+    id: str | None
+    fragments: list[str]
+    name_sent: bool = False
+
+
+class ToolCallRepair:
+    """The calls of one stream."""
+
+    def __init__(self) -> None:
+        # By choice and by the engine's index: the call that it is now.
+        self._calls: dict[tuple[int, int], _ClientCall] = {}
+        self._used_indexes: dict[int, set[int]] = {}
+
+    def repair_chunk(self, choices: bytes) -> bytes:
+        """Choices of a chunk."""
+        try:
+            typed = _decode_typed(choices)
+        except msgspec.ValidationError:
+            return choices
+        repairs: dict[tuple[int, int], _Repair] = {}
+        for number, choice in enumerate(typed):
+            for at, call in enumerate((choice.delta and choice.delta.tool_calls) or ()):
+                repair = self._repair_call(choice.index or 0, at, call)
+                if repair is not None:
+                    repairs[number, at] = repair
+        return _apply_repairs(choices, "delta", repairs) if repairs else choices
+
+    def _repair_call(self, choice: int, at: int, call: _Call) -> _Repair | None:
+        index = at if call.index is None else call.index
+        client_call = self._calls.get((choice, index))
+        function = call.function or _NO_FUNCTION
+        fragment = _arguments_text(function.arguments)
+        if client_call is None or starts_new_call(client_call.id, client_call.fragments, call.id, function.name, fragment):
+            used = self._used_indexes.setdefault(choice, set())
+            client_call = self._calls[choice, index] = _ClientCall(index if index not in used else max(used) + 1, call.id, [])
+            used.add(client_call.index)
+            call_changes, function_changes = _missing_call_fields(call), _argument_changes(call.function, is_first=True)
+        else:
+            call_changes, function_changes = _repeated_call_fields(call), _argument_changes(call.function, is_first=False)
+            if client_call.name_sent and function.name is not None:
+                function_changes["name"] = UNSET
+        client_call.name_sent = client_call.name_sent or bool(function.name)
+        client_call.fragments.append(fragment)
+        if call.index != client_call.index:
+            call_changes["index"] = client_call.index
+        return _Repair(call_changes, function_changes) if call_changes or function_changes else None
+
+
+def _missing_call_fields(call: _Call) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    if not call.id:
+        changes["id"] = call_id_or_new(None)
+    if not call.type:
+        changes["type"] = "function" if call.custom == NULL else "custom"
+    return changes
+
+
+def _repeated_call_fields(call: _Call) -> dict[str, Any]:
+    """The official client takes the last type that it is told, and appends ids."""
+    changes: dict[str, Any] = {}
+    if call.id is not None:
+        changes["id"] = UNSET
+    if call.type is not UNSET and not call.type:
+        changes["type"] = UNSET
+    return changes
+
+
+def _argument_changes(function: _Function | None, *, is_first: bool) -> dict[str, Any]:
+    if function is None:
+        return {}
+    if function.arguments == NULL:
+        return {"arguments": _EMPTY} if is_first else {}
+    return {} if _is_string(function.arguments) else {"arguments": _arguments_text(function.arguments)}
+
+
+def _is_string(arguments: Raw) -> bool:
+    return bytes(arguments).startswith(b'"')
+
+
+def _arguments_text(arguments: Raw) -> str:
+    """Of an object, as engines tell it that have parsed them, its JSON."""
+    if arguments == NULL:
+        return ""
+    return msgspec.json.decode(arguments) if _is_string(arguments) else bytes(arguments).decode()
+
+
+def _apply_repairs(choices: bytes, message_key: str, repairs: _Repairs) -> bytes:
+    decoded: list[dict[str, Any]] = _decode_objects(choices)
+    for number, choice in enumerate(decoded):
+        choice_repairs = {at: repair for (choice_number, at), repair in repairs.items() if choice_number == number}
+        if choice_repairs:
+            message = _decode_object(choice[message_key])
+            calls = [
+                _apply_repair(call, choice_repairs[at]) if at in choice_repairs else call
+                for at, call in enumerate(_decode_objects(message["tool_calls"]))
+            ]
+            choice[message_key] = {**message, "tool_calls": calls}
+    return msgspec.json.encode(decoded)
+
+
+def _apply_repair(call: dict[str, Raw], repair: _Repair) -> dict[str, Any]:
+    changed = _merge(call, repair.call_changes)
+    if repair.function_changes:
+        changed["function"] = _merge(_decode_object(call["function"]), repair.function_changes)
+    return changed
+
+
+def _merge(fields: Mapping[str, Raw], changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in {**fields, **changes}.items() if value is not UNSET}

@@ -1,0 +1,289 @@
+"""A stream of OpenAI chat as events."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from providers.canonical.chat import Citation, Opaque, OpaqueState, Reasoning, Refusal, Text, ToolCall
+from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated
+from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
+from providers.canonical.raw_json import NULL, SSEDecoder
+from providers.dialects.openai_chat.citations import read_annotations
+from providers.dialects.openai_chat.finish_reasons import read_finish_reason, read_service_tier
+from providers.dialects.openai_chat.read_response import read_response_usage
+from providers.dialects.openai_chat.reasoning_details import (
+    TEXT_KEYS,
+    decode_entries,
+    engine_opaque_state,
+    has_position,
+    read_detail,
+    text_entry_type,
+    text_of,
+)
+from providers.dialects.openai_chat.response_schema import (
+    Function,
+    WireMessage,
+    WireToolCall,
+    arguments_text,
+    call_id_or_new,
+    content_texts,
+    decode_response,
+    unix_seconds,
+)
+from providers.dialects.openai_chat.search_results import read_sources
+from providers.dialects.openai_chat.tool_calls import is_complete_json, read_opaque_state, starts_new_call
+
+_NO_FUNCTION = Function()
+_EMPTY_PARTS = {Text: Text(""), Reasoning: Reasoning(""), Refusal: Refusal("")}
+_PART_TYPES = {"text": Text, "reasoning": Reasoning, "refusal": Refusal}
+
+
+class ChatStreamReader:
+    """See providers.dialect.Reader. What comes for a choice that has finished is passed over."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self._frames = SSEDecoder()
+        self._started = False
+        self._finished = False
+        self._choices: dict[int, _ChoiceState] = {}
+        self._sources: tuple[Citation, ...] = ()
+
+    def feed(self, block: bytes) -> Iterator[Event]:
+        for data in self._frames.feed(block):
+            if data[:1] != b"{" and data.strip() == b"[DONE]":
+                self.done = True
+            if self.done:
+                return
+            yield from self._read_chunk(data)
+
+    def finish(self) -> Iterator[Event]:
+        """Raises CutShort if the stream ended before the answer did. Half a frame at the end is none."""
+        for data in self._frames.finish():
+            if self.done or data.strip() == b"[DONE]":
+                break
+            try:
+                events = self._read_chunk(data)
+            except InvalidUpstreamResponse:
+                break
+            yield from events
+        if not self._finished:
+            raise StreamTruncated("The engine ended its answer midway: no finish reason came.")
+        for choice in self._choices.values():
+            yield from choice.close_all()
+
+    def _read_chunk(self, data: bytes) -> list[Event]:
+        chunk = decode_response(data)
+        events: list[Event] = []
+        if not self._started:
+            self._started = True
+            events.append(
+                ResponseStarted(
+                    chunk.model or "", unix_seconds(chunk.created), chunk.system_fingerprint or None, read_service_tier(chunk.service_tier)
+                )
+            )
+        if chunk.search_results is not NULL or chunk.citations is not NULL:
+            self._sources = read_sources(chunk.search_results, chunk.citations)
+        for choice in chunk.choices or ():
+            index = choice.index or 0
+            state = self._choices.get(index)
+            if state is None:
+                state = self._choices[index] = _ChoiceState(index)
+            elif state.finished:
+                continue
+            delta = choice.delta or choice.message
+            if delta is not None:
+                state.read_delta(delta, events)
+            if choice.text and delta is None:  # Together tells `text` beside the delta that holds it
+                state.append_text(Text, choice.text, events)
+            if choice.logprobs is not None and choice.logprobs.content is not None:
+                events.append(Logprobs(index, tuple(choice.logprobs.content)))
+            if choice.finish_reason:
+                reason, engine_reason, stop_sequence = read_finish_reason(choice)
+                state.finished = self._finished = True
+                state.add_citations(self._sources)
+                events += state.close_all()
+                events.append(ChoiceFinished(index, reason or "stop", engine_reason, stop_sequence))
+        if chunk.usage is not NULL or chunk.x_groq is not NULL:
+            usage = read_response_usage(chunk)
+            if usage is not None:
+                events.append(UsageReported(usage))
+        return events
+
+
+class _OpenCall:
+    __slots__ = ("closed", "fragments", "id", "opaque_state", "part_index")
+
+    def __init__(self, part_index: int, id: str | None) -> None:
+        self.part_index = part_index
+        self.id = id
+        self.fragments: list[str] = []
+        self.opaque_state: OpaqueState | None = None
+        self.closed = False
+
+
+class _ChoiceState:
+    """A choice as it comes: at most one text, reasoning or refusal is open, and any number of calls."""
+
+    __slots__ = (
+        "_calls",
+        "_citations",
+        "_content_length",
+        "_engine_entry",
+        "_has_citations",
+        "_index",
+        "_latest_call",
+        "_opaque_state",
+        "_part_count",
+        "_part_index",
+        "_part_type",
+        "_text_start",
+        "finished",
+    )
+
+    def __init__(self, index: int) -> None:
+        self.finished = False
+        self._index = index
+        self._part_count = 0
+        self._part_type: type[Text | Reasoning | Refusal] | None = None
+        self._part_index = -1
+        # Of the content: characters in all, and before the open text.
+        self._content_length = 0
+        self._text_start = 0
+        self._citations: list[Citation] = []
+        self._has_citations = False
+        self._opaque_state: OpaqueState | None = None
+        # The engine's own entry of the reasoning that is open, without its text.
+        self._engine_entry: dict[str, Any] = {}
+        self._calls: dict[int, _OpenCall] = {}
+        self._latest_call: _OpenCall | None = None
+
+    def read_delta(self, delta: WireMessage, events: list[Event]) -> None:
+        details = () if delta.reasoning_details is NULL else decode_entries(delta.reasoning_details)
+        reasoning = delta.reasoning_content or delta.reasoning
+        # An engine that tells it in details too tells there what belongs together.
+        if reasoning and not any(text_entry_type(entry) and text_of(entry) and not has_position(entry) for entry in details):
+            self.append_text(Reasoning, reasoning, events)
+        for entry in details:
+            if text_entry_type(entry) and not has_position(entry):
+                self._read_engine_detail(entry, events)
+            else:
+                self._read_detail(entry, events)
+        content = delta.content
+        if content:
+            if content.__class__ is str:
+                self.append_text(Text, content, events)  # pyright: ignore[reportArgumentType]
+            else:
+                for kind, text in content_texts(content):
+                    self.append_text(_PART_TYPES[kind], text, events)
+        if delta.annotations is not NULL:
+            self._citations += read_annotations(delta.annotations, self._text_start if self._part_type is Text else self._content_length)
+            self._has_citations = self._has_citations or bool(self._citations)
+        if delta.refusal:
+            self.append_text(Refusal, delta.refusal, events)
+        if delta.tool_calls:
+            for at, call in enumerate(delta.tool_calls):
+                self._read_call(at if call.index is None else call.index, call, events)
+        elif delta.function_call is not None:  # llama-cpp-python tells a call under both names
+            self._read_call(0, WireToolCall(function=delta.function_call), events)
+
+    def append_text(self, part_type: type[Text | Reasoning | Refusal], text: str, events: list[Event]) -> None:
+        if self._part_type is not part_type:
+            self._close_current_part(events)
+            self._part_type = part_type
+            self._text_start = self._content_length
+            self._part_index = self._part_count
+            self._part_count += 1
+            events.append(PartStarted(self._index, self._part_index, _EMPTY_PARTS[part_type]))
+        if part_type is Text:
+            self._content_length += len(text)
+        events.append(PartDelta(self._index, self._part_index, text))
+
+    def _read_engine_detail(self, entry: dict[str, Any], events: list[Event]) -> None:
+        """A piece of an engine's own entry: of one type and index, they are one. Its seal is known when it closes."""
+        text, key = text_of(entry), (entry["type"], entry.get("index"))
+        if self._part_type is not Reasoning and not text:
+            self._read_detail(entry, events)  # a signature that came after all else
+            return
+        if self._engine_entry and key != (self._engine_entry["type"], self._engine_entry.get("index")):
+            self._close_current_part(events)
+        if text:
+            self.append_text(Reasoning, text, events)
+        self._engine_entry |= {name: value for name, value in entry.items() if name != TEXT_KEYS[entry["type"]] and value is not None}
+        self._opaque_state = engine_opaque_state(self._engine_entry)
+
+    def _read_detail(self, entry: dict[str, Any], events: list[Event]) -> None:
+        """A signature seals the reasoning that is open; what stands by itself is a part of its own, and here comes last.
+
+        A gateway like ours tells seals at the end, of reasoning that is closed by then: they are for whoever collects the whole.
+        """
+        part = read_detail(entry).part
+        if isinstance(part, Reasoning) and self._part_type is Reasoning and part.opaque_state is not None and part.text:
+            self._opaque_state = part.opaque_state
+        elif isinstance(part, Opaque) or (part.opaque_state is not None and not part.text):
+            self._close_current_part(events)
+            events += (PartStarted(self._index, self._part_count, part), PartFinished(self._index, self._part_count))
+            self._part_count += 1
+
+    def _read_call(self, number: int, call: WireToolCall, events: list[Event]) -> None:
+        function = call.function or _NO_FUNCTION
+        custom = call.custom
+        current = self._calls.get(number)
+        name = function.name if custom is None else custom.name
+        fragment = arguments_text(function) if custom is None else custom.input or ""
+        if current is None or starts_new_call(current.id, current.fragments, call.id, name, fragment):
+            if current is not None:
+                self._close_call(current, events)
+            self._close_current_part(events)
+            current = self._calls[number] = self._latest_call = _OpenCall(self._part_count, call.id)
+            self._part_count += 1
+            events.append(
+                PartStarted(self._index, current.part_index, ToolCall(call_id_or_new(call.id), name or "", "", custom=custom is not None))
+            )
+        if call.extra_content is not NULL:
+            current.opaque_state = read_opaque_state(call.extra_content) or current.opaque_state
+        if fragment:
+            if current.closed:
+                if fragment.isspace():
+                    return
+                raise InvalidUpstreamResponse("The engine went on with a call whose arguments were whole.")
+            current.fragments.append(fragment)
+            events.append(PartDelta(self._index, current.part_index, fragment))
+
+    def _close_current_part(self, events: list[Event]) -> None:
+        """Another part begins: what is open and can be known to be whole is closed."""
+        if self._part_type is not None:
+            events.append(
+                PartFinished(self._index, self._part_index, self._opaque_state, tuple(self._citations) if self._part_type is Text else ())
+            )
+            if self._part_type is Text:
+                self._citations.clear()
+            self._part_type = self._opaque_state = None
+            self._engine_entry = {}
+        # An engine may write calls in turns, or one after the other.
+        if self._latest_call is not None and is_complete_json(self._latest_call.fragments):
+            self._close_call(self._latest_call, events)
+        self._latest_call = None
+
+    def _close_call(self, call: _OpenCall, events: list[Event]) -> None:
+        if not call.closed:
+            call.closed = True
+            events.append(PartFinished(self._index, call.part_index, call.opaque_state))
+
+    def add_citations(self, sources: tuple[Citation, ...]) -> None:
+        """Where the text itself cites nothing."""
+        if sources and self._content_length and not self._has_citations:
+            self._citations += sources
+
+    def close_all(self) -> list[Event]:
+        """Closes every part that is open, once."""
+        events: list[Event] = []
+        if self._citations and self._part_type is not Text:
+            # They came without the text that they are about.
+            self._close_current_part(events)
+            self._part_type, self._part_index = Text, self._part_count
+            self._part_count += 1
+            events.append(PartStarted(self._index, self._part_index, Text("")))
+        self._close_current_part(events)
+        for call in sorted(self._calls.values(), key=lambda call: call.part_index):
+            self._close_call(call, events)
+        return events

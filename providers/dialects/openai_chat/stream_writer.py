@@ -1,0 +1,230 @@
+"""Events as a stream of OpenAI chat."""
+
+from typing import Any, assert_never
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from providers.canonical.chat import Opaque, Part, Reasoning, Refusal, Text, ToolCall, Usage
+from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
+from providers.canonical.raw_json import sse_frame, to_single_line
+from providers.dialect import ResponseMeta
+from providers.dialects.openai.usage import write_usage
+from providers.dialects.openai_chat.citations import write_annotation
+from providers.dialects.openai_chat.finish_reasons import write_finish_reason, write_service_tier
+from providers.dialects.openai_chat.reasoning_detail_indexes import with_unique_indexes
+from providers.dialects.openai_chat.reasoning_details import write_details
+from providers.dialects.openai_chat.tool_calls import write_opaque_state, write_tool_call
+
+_encode = msgspec.json.encode
+_DONE = b"data: [DONE]\n\n"
+
+
+class ChatStreamWriter:
+    """See providers.dialect.Writer. The role rides on the first chunk of a choice, usage on the one that finishes the last.
+
+    What chat has no place for (see details.py) rides on the chunk that finishes its choice.
+    """
+
+    def __init__(self, meta: ResponseMeta) -> None:
+        self._chunk_head: dict[str, Any] = {
+            "id": meta.id,
+            "object": "chat.completion.chunk",
+            "created": meta.created,
+            "model": meta.model,
+            "episode_id": meta.episode_id,
+        }
+        self._wants_usage = meta.wants_usage
+        self._stops_after_calls = meta.stops_after_calls
+        self._choices: dict[int, _ChoiceState] = {}
+        # By choice and part: what stands before and after a delta's text, and where its pieces are kept.
+        self._delta_templates: dict[tuple[int, int], tuple[bytes, bytes, _PartState]] = {}
+        self._held_chunk: dict[str, Any] | None = None
+        self._usage: Usage | None = None
+
+    def feed(self, event: Event) -> bytes:
+        match event:
+            case PartDelta():
+                template = self._delta_templates.get((event.choice, event.index))
+                if template is None:
+                    return self._write_first_delta(event)
+                prefix, suffix, state = template
+                state.append_text(event.text)
+                data = prefix + _encode(event.text) + suffix
+                return data if self._held_chunk is None else self._release() + data
+            case PartStarted():
+                return self._open_part(event)
+            case PartFinished():
+                return self._close_part(event)
+            case ResponseStarted():
+                self._chunk_head["created"] = event.created or self._chunk_head["created"]
+                if event.system_fingerprint is not None:
+                    self._chunk_head["system_fingerprint"] = event.system_fingerprint
+                service_tier = write_service_tier(event.service_tier)
+                if service_tier is not None:
+                    self._chunk_head["service_tier"] = service_tier
+                return b""
+            case Logprobs():
+                return self._chunk(event.choice, {}, logprobs={"content": [Raw(to_single_line(bytes(entry))) for entry in event.entries]})
+            case ChoiceFinished():
+                return self._hold_finish_chunk(event)
+            case UsageReported():
+                self._usage = event.usage
+                return b""
+            case _:
+                assert_never(event)
+
+    def finish(self) -> bytes:
+        if self._usage is not None and self._wants_usage:
+            self._held_chunk = self._held_chunk or {**self._chunk_head, "choices": []}
+            self._held_chunk["usage"] = write_usage(self._usage)
+        return self._release() + _DONE
+
+    def _open_part(self, event: PartStarted) -> bytes:
+        part = event.part
+        choice = self._choice_state(event.choice)
+        state = choice.parts[event.index] = _PartState(part)
+        match part:
+            case ToolCall():
+                state.call_index = choice.call_count
+                choice.call_count += 1
+                return self._chunk(event.choice, {"tool_calls": [{"index": state.call_index, **write_tool_call(part)}]})
+            case Text() | Reasoning() | Refusal():
+                return self._chunk(event.choice, _part_delta(state, part.text)) if part.text else b""
+            case Opaque():
+                return b""
+            case _:
+                assert_never(part)
+
+    def _write_first_delta(self, event: PartDelta) -> bytes:
+        """The first delta of a part; those that follow differ from it in the text alone, and in not saying the role."""
+        state = self._choice_state(event.choice).parts[event.index]
+        state.append_text(event.text)
+        first_chunk = self._chunk(event.choice, _part_delta(state, event.text))
+        prefix, _, suffix = sse_frame(_encode(self._body(event.choice, _part_delta(state, _PLACEHOLDER)))).rpartition(_encode(_PLACEHOLDER))
+        self._delta_templates[event.choice, event.index] = prefix, suffix, state
+        return first_chunk
+
+    def _close_part(self, event: PartFinished) -> bytes:
+        choice = self._choice_state(event.choice)
+        state = choice.parts[event.index]
+        self._delta_templates.pop((event.choice, event.index), None)
+        state.is_open = False
+        if event.opaque_state is not None and isinstance(state.part, Reasoning):
+            state.part = replace(state.part, opaque_state=event.opaque_state)
+        if event.opaque_state is not None and isinstance(state.part, ToolCall):
+            # The official SDK's stream helper fails on a call's delta without a function.
+            call_delta = {"index": state.call_index, **_call_delta(state.part, ""), "extra_content": write_opaque_state(event.opaque_state)}
+            return self._chunk(event.choice, {"tool_calls": [call_delta]})
+        if not isinstance(state.part, Text):
+            return b""
+        annotations: list[dict[str, Any]] = []
+        citations = (*state.part.citations, *event.citations)
+        preceding_length = choice.content_length_before(event.index) if citations else 0
+        for citation in citations:
+            annotation = write_annotation(citation, preceding_length, state.length)
+            if annotation is not None:
+                annotations.append({**annotation, "index": choice.annotation_count})
+                choice.annotation_count += 1
+        return self._chunk(event.choice, {"annotations": annotations}) if annotations else b""
+
+    def _hold_finish_chunk(self, event: ChoiceFinished) -> bytes:
+        released = self._release()
+        choice = self._choice_state(event.choice)
+        details = choice.reasoning_details()
+        delta = {"reasoning_details": details} if details else {}
+        ended_with_calls = self._stops_after_calls and choice.call_count > 0
+        self._held_chunk = self._body(
+            event.choice, delta, **write_finish_reason(event.reason, event.stop_sequence, ended_with_calls=ended_with_calls)
+        )
+        return released
+
+    def _choice_state(self, choice: int) -> "_ChoiceState":
+        state = self._choices.get(choice)
+        if state is None:
+            state = self._choices[choice] = _ChoiceState()
+        return state
+
+    def _chunk(self, choice: int, delta: dict[str, Any], **fields: Any) -> bytes:
+        return self._release() + sse_frame(_encode(self._body(choice, delta, **fields)))
+
+    def _body(self, choice: int, delta: dict[str, Any], finish_reason: str | None = None, **fields: Any) -> dict[str, Any]:
+        state = self._choice_state(choice)
+        if not state.role_written:
+            state.role_written = True
+            delta = {"role": "assistant", **delta}
+        return {**self._chunk_head, "choices": [{"index": choice, "delta": delta, "finish_reason": finish_reason, **fields}]}
+
+    def _release(self) -> bytes:
+        chunk, self._held_chunk = self._held_chunk, None
+        return b"" if chunk is None else sse_frame(_encode(chunk))
+
+
+# Stands for a text in a chunk that is encoded before the text is known. Nothing that follows it there holds it.
+_PLACEHOLDER = "\x00"
+_DELTA_KEYS: dict[type[Part], str] = {Text: "content", Reasoning: "reasoning_content", Refusal: "refusal"}
+
+
+def _part_delta(state: "_PartState", text: str) -> dict[str, Any]:
+    """The delta by which a part grows."""
+    part = state.part
+    if isinstance(part, ToolCall):
+        return {"tool_calls": [{"index": state.call_index, **_call_delta(part, text)}]}
+    return {_DELTA_KEYS[type(part)]: text}
+
+
+def _call_delta(call: ToolCall, text: str) -> dict[str, Any]:
+    return {"custom": {"input": text}} if call.custom else {"function": {"arguments": text}}
+
+
+class _PartState:
+    """A part as it is written: of a text how long it is, of reasoning all of it, for what is told of it at the end."""
+
+    __slots__ = ("_pieces", "call_index", "is_open", "length", "part")
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self.call_index = 0
+        self.is_open = isinstance(part, Text)
+        self.length = len(part.text) if isinstance(part, Text) else 0
+        self._pieces: list[str] | None = [part.text] if isinstance(part, Reasoning) else None
+
+    def append_text(self, text: str) -> None:
+        self.length += len(text)
+        if self._pieces is not None:
+            self._pieces.append(text)
+
+    def complete_part(self) -> Part:
+        return replace(self.part, text="".join(self._pieces or ())) if isinstance(self.part, Reasoning) else self.part
+
+
+def _content_length(state: _PartState) -> int:
+    return state.length if isinstance(state.part, Text) else 0
+
+
+class _ChoiceState:
+    """A choice as it is written."""
+
+    __slots__ = ("_closed_count", "_closed_length", "annotation_count", "call_count", "parts", "role_written")
+
+    def __init__(self) -> None:
+        self.role_written = False
+        self.call_count = 0
+        self.annotation_count = 0
+        self.parts: dict[int, _PartState] = {}
+        # The parts below grow no more, and hold so many characters of content.
+        self._closed_count = 0
+        self._closed_length = 0
+
+    def content_length_before(self, index: int) -> int:
+        """The characters of content before a part."""
+        while self._closed_count < index and (part := self.parts.get(self._closed_count)) is not None and not part.is_open:
+            self._closed_length += _content_length(part)
+            self._closed_count += 1
+        if self._closed_count == index:
+            return self._closed_length
+        return self._closed_length + sum(_content_length(kept) for at, kept in self.parts.items() if self._closed_count <= at < index)
+
+    def reasoning_details(self) -> list[dict[str, Any]]:
+        return with_unique_indexes(write_details((part.complete_part(), part.length) for _, part in sorted(self.parts.items())))

@@ -1,0 +1,98 @@
+"""Calls of tools as chat writes them in messages: functions, custom tools, and the seals that go with them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from providers.canonical.carrier import decode_carrier, encode_carrier
+from providers.canonical.chat import OpaqueState, ToolCall
+from providers.canonical.raw_json import DECODE_ERRORS, NULL
+from providers.dialects.openai_chat.response_schema import Function, WireToolCall, arguments_text, call_id_or_new
+
+_DIALECT = "openai_chat"
+
+
+class _Google(Struct):
+    thought_signature: str | None = None
+
+
+class _Narthex(Struct):
+    seal: str | None = None
+
+
+class _ExtraContent(Struct):
+    google: _Google | None = None
+    narthex: _Narthex | None = None
+
+
+_decode_extra_content = msgspec.json.Decoder(_ExtraContent).decode
+_NO_FUNCTION = Function()
+
+
+def read_tool_call(call: WireToolCall) -> ToolCall:
+    if call.custom is not None:
+        return ToolCall(
+            call_id_or_new(call.id),
+            call.custom.name or "",
+            call.custom.input or "",
+            custom=True,
+            opaque_state=read_opaque_state(call.extra_content),
+        )
+    function = call.function or _NO_FUNCTION
+    return ToolCall(
+        call_id_or_new(call.id), function.name or "", arguments_text(function), opaque_state=read_opaque_state(call.extra_content)
+    )
+
+
+def starts_new_call(current_id: str | None, fragments: Sequence[str], id: str | None, name: str | None, fragment: str) -> bool:
+    """Whether what comes under the index of a known call begins another: some engines give all calls the same, each whole.
+
+    `fragments`: of the known call's arguments. `id`, `name` and `fragment`: what comes now.
+    """
+    if not name:
+        return False
+    return id != current_id if id else fragment.lstrip().startswith("{") and is_complete_json(fragments)
+
+
+def is_complete_json(fragments: Sequence[str]) -> bool:
+    """Whether arguments are a JSON object already."""
+    arguments = "".join(fragments)
+    if not arguments.startswith("{"):
+        return False
+    try:
+        msgspec.json.decode(arguments)
+    except DECODE_ERRORS:
+        return False
+    return True
+
+
+def read_opaque_state(extra_content: Raw) -> OpaqueState | None:
+    """Google says thought signatures there, and so do we what other dialects seal calls with.
+
+    Source: https://ai.google.dev/gemini-api/docs/thought-signatures, read 2026-11.
+    """
+    if extra_content is NULL or extra_content == NULL:
+        return None
+    try:
+        parsed = _decode_extra_content(extra_content)
+    except DECODE_ERRORS:
+        return None
+    if parsed.google is not None and parsed.google.thought_signature:
+        return OpaqueState("gemini", parsed.google.thought_signature)
+    return decode_carrier(parsed.narthex.seal, caller_dialect=_DIALECT) if parsed.narthex is not None and parsed.narthex.seal else None
+
+
+def write_tool_call(call: ToolCall) -> dict[str, Any]:
+    if call.custom:
+        written: dict[str, Any] = {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}}
+    else:
+        written = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+    return written if call.opaque_state is None else {**written, "extra_content": write_opaque_state(call.opaque_state)}
+
+
+def write_opaque_state(opaque_state: OpaqueState) -> dict[str, Any]:
+    if opaque_state.origin == "gemini":
+        return {"google": {"thought_signature": opaque_state.data}}
+    return {"narthex": {"seal": encode_carrier(opaque_state, caller_dialect=_DIALECT)}}

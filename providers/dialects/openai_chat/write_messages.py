@@ -1,0 +1,257 @@
+"""Meaning as messages of a request in OpenAI chat."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, assert_never
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from providers.canonical.chat import (
+    Audio,
+    ChatRequest,
+    Content,
+    File,
+    Image,
+    Inline,
+    Message,
+    Opaque,
+    Part,
+    Reasoning,
+    Refusal,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+    Uploaded,
+    Url,
+)
+from providers.canonical.extra_fields import write_extra_field
+from providers.canonical.media import write_url
+from providers.dialect import DropPolicy
+from providers.dialects.openai_chat.citations import write_annotation
+from providers.dialects.openai_chat.reasoning_details import write_details
+from providers.dialects.openai_chat.tool_calls import write_tool_call
+
+DIALECT = "openai_chat"
+# Who keeps files that were uploaded for chat.
+_FILE_HOST = "openai"
+_PREFILL_DIALECT = "anthropic_messages"
+# Blocks in which other dialects hold reasoning that only they can read.
+_REASONING_BLOCK_TYPES = (b'"redacted_thinking"', b'"reasoning"', b'"redactedContent"', b'"reasoning.encrypted"')
+
+
+def write_messages(chat: ChatRequest, drop_policy: DropPolicy) -> list[dict[str, Any]]:
+    writer = _MessageWriter(chat.origin == DIALECT, drop_policy)
+    for at, message in enumerate(chat.messages):
+        writer.write_message(message, f"messages[{at}]")
+    if chat.origin == _PREFILL_DIALECT and chat.messages and _is_prefill(chat.messages[-1]):
+        drop_policy.drop_hint("prefill")
+    return writer.messages
+
+
+def _is_prefill(message: Message) -> bool:
+    """An answer that the target is to go on with; chat takes it for one that was given."""
+    kinds = {type(part) for part in message.parts}
+    return message.role == "assistant" and Text in kinds and ToolCall not in kinds
+
+
+class _MessageWriter:
+    def __init__(self, same_dialect: bool, drop_policy: DropPolicy) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self._same_dialect = same_dialect
+        self._drop_policy = drop_policy
+
+    def write_message(self, message: Message, path: str) -> None:
+        if message.role == "assistant":
+            self.messages.append(self._write_assistant(message, path))
+            return
+        media_parts: list[Any] = []
+        results = [(at, part) for at, part in enumerate(message.parts) if isinstance(part, ToolResult)]
+        for at, result in results:
+            self.messages.append(self._write_result(result, f"{path}.content[{at}]", media_parts))
+        other_parts = [part for part in message.parts if not isinstance(part, ToolResult)]
+        if results and not other_parts and not media_parts:
+            self._write_extra(message.extra, path, {})
+            return
+        written: dict[str, Any] = {"role": message.role}
+        content = self._write_content(enumerate(message.parts), path)
+        written["content"] = (
+            [*media_parts, *([{"type": "text", "text": content}] if isinstance(content, str) else content)] if media_parts else content
+        )
+        if message.name is not None:
+            written["name"] = message.name
+        self._write_extra(message.extra, path, written)
+        self.messages.append(written)
+
+    def _write_result(self, result: ToolResult, path: str, media_parts: list[Any]) -> dict[str, Any]:
+        """Chat takes text alone of a tool: what else it gave follows in a message of the user's, said to be of that call."""
+        result_parts: list[tuple[int, Content]] = []
+        for at, part in enumerate(result.parts):
+            if isinstance(part, Text) or self._same_dialect:
+                result_parts.append((at, part))
+                continue
+            media_part = self._write_part(part, f"{path}.content[{at}]")
+            if media_part is not None:
+                media_parts += [{"type": "text", "text": f"From the result of tool call {result.id}:"}, media_part]
+        if not result_parts and result.parts:
+            result_parts.append((0, Text("The result follows in the next message of the user.")))
+        if result.is_error is not None:
+            self._drop_policy.drop_hint(f"{path}.is_error")
+        tool_message: dict[str, Any] = {"role": "tool", "tool_call_id": result.id, "content": self._write_content(result_parts, path)}
+        self._write_extra(result.extra, path, tool_message)
+        return tool_message
+
+    def _write_assistant(self, message: Message, path: str) -> dict[str, Any]:
+        portable = ((at, self._without_foreign_state(part, f"{path}.content[{at}]")) for at, part in enumerate(message.parts))
+        indexed_parts = [(at, part) for at, part in portable if part is not None]
+        parts = [part for _, part in indexed_parts]
+        written: dict[str, Any] = {"role": "assistant", "content": None}
+        content = [(at, part) for at, part in indexed_parts if not isinstance(part, Reasoning | ToolCall | Opaque | Refusal)]
+        if content:
+            written["content"] = self._write_content(content, path, from_assistant=True)
+        reasoning = "".join(part.text for part in parts if isinstance(part, Reasoning))
+        if reasoning:
+            written["reasoning_content"] = reasoning
+        response_parts = [part for part in parts if isinstance(part, Part)]
+        details = write_details((part, len(part.text) if isinstance(part, Text) else 0) for part in response_parts)
+        if details:
+            written["reasoning_details"] = details
+        refusal = "".join(part.text for part in parts if isinstance(part, Refusal))
+        if refusal:
+            written["refusal"] = refusal
+        annotations = self._write_annotations(indexed_parts, path)
+        if annotations:
+            written["annotations"] = annotations
+        calls = [
+            self._write_extra(part.extra, f"{path}.content[{at}]", write_tool_call(part), from_assistant=True)
+            for at, part in indexed_parts
+            if isinstance(part, ToolCall)
+        ]
+        if calls:
+            written["tool_calls"] = calls
+        if message.name is not None:
+            written["name"] = message.name
+        return self._write_extra(message.extra, path, written, from_assistant=True)
+
+    def _without_foreign_state(self, part: Content, path: str) -> Content | None:
+        """Seals of other dialects are of no use to an engine of this one. None: nothing is left."""
+        match part:
+            case Reasoning() | ToolCall() if part.opaque_state is not None and part.opaque_state.origin != DIALECT:
+                self._drop_policy.drop_hint("reasoning.seal")
+                return (
+                    None
+                    if isinstance(part, Reasoning) and not part.text
+                    else self._without_foreign_state(replace(part, opaque_state=None), path)
+                )
+            case Reasoning() if part.extra and not self._same_dialect:
+                self._write_extra(part.extra, path, {}, from_assistant=True)
+                return replace(part, extra={})
+            case Opaque() if part.origin != DIALECT:
+                self._drop_foreign_block(part, path)
+                return None
+            case _:
+                return part
+
+    def _drop_foreign_block(self, part: Opaque, path: str) -> None:
+        if any(block_type in bytes(part.raw) for block_type in _REASONING_BLOCK_TYPES):
+            self._drop_policy.drop_hint("reasoning.seal")
+        else:
+            self._drop_policy.drop_or_refuse(path, f"it is a block that hosts of {part.origin} alone understand.")
+
+    def _write_annotations(self, parts: Sequence[tuple[int, Content]], path: str) -> list[Any]:
+        annotations: list[Any] = []
+        preceding_length = 0
+        for at, part in parts:
+            if isinstance(part, Text):
+                for citation in part.citations:
+                    if citation.origin == DIALECT:
+                        annotations.append(write_annotation(citation, preceding_length, len(part.text)))
+                    else:
+                        self._drop_policy.drop_hint(f"{path}.content[{at}].citations")
+                preceding_length += len(part.text)
+        return annotations
+
+    def _write_content(self, parts: Iterable[tuple[int, Content]], path: str, *, from_assistant: bool = False) -> Any:
+        """`parts` with their places. A string where it is one text: some engines take no lists."""
+        content_parts = [(at, part) for at, part in parts if not isinstance(part, ToolResult)]
+        if len(content_parts) == 1:
+            at, part = content_parts[0]
+            if isinstance(part, Text) and not (part.extra and self._same_dialect):
+                self._write_extra(part.extra, f"{path}.content[{at}]", {}, from_assistant=from_assistant)
+                return part.text
+        written = [self._write_part(part, f"{path}.content[{at}]", from_assistant=from_assistant) for at, part in content_parts]
+        return [each for each in written if each is not None]
+
+    def _write_part(self, part: Content, path: str, *, from_assistant: bool = False) -> Any:
+        match part:
+            case Text():
+                return self._write_extra(part.extra, path, {"type": "text", "text": part.text}, from_assistant=from_assistant)
+            case Refusal():
+                return {"type": "refusal", "refusal": part.text}
+            case Image():
+                return self._write_image(part, path)
+            case File():
+                return self._write_file(part, path)
+            case Audio():
+                return self._write_audio(part, path)
+            case Opaque():
+                if part.origin == DIALECT:
+                    return part.raw
+                return self._drop_foreign_block(part, path)
+            case Reasoning() | ToolCall() | ToolResult():
+                return self._drop_policy.drop_or_refuse(path, "chat has no place for it in a message of this role.")
+            case _:
+                assert_never(part)
+
+    def _write_image(self, image: Image, path: str) -> Any:
+        source = self._inline_or_url(image.source, path)
+        if source is None:
+            return None
+        image_url: dict[str, Any] = {"url": write_url(source)}
+        if image.detail is not None:
+            image_url["detail"] = image.detail
+        return self._write_extra(image.extra, path, {"type": "image_url", "image_url": image_url})
+
+    def _inline_or_url(self, source: Source, path: str) -> Inline | Url | None:
+        if isinstance(source, Uploaded):
+            self._drop_policy.drop_or_refuse(path, f"{source.origin} keeps it under an id, for which chat has no place here.")
+            return None
+        return source
+
+    def _write_file(self, file: File, path: str) -> Any:
+        file_fields: dict[str, Any] = {}
+        match file.source:
+            case Uploaded() if file.source.origin == _FILE_HOST:
+                file_fields["file_id"] = file.source.id
+            case Uploaded():
+                self._inline_or_url(file.source, path)
+                return None
+            case Inline() | Url():
+                file_fields["file_data"] = write_url(file.source)
+        if file.name is not None:
+            file_fields["filename"] = file.name
+        # Of a document that came as an image, what was said of it as one asks for nothing here.
+        extra = {key: value for key, value in file.extra.items() if not (self._same_dialect and key.startswith("image_url."))}
+        return self._write_extra(extra, path, {"type": "file", "file": file_fields})
+
+    def _write_audio(self, audio: Audio, path: str) -> Any:
+        source = self._inline_or_url(audio.source, path)
+        if source is None:
+            return None
+        if isinstance(source, Url):
+            return self._drop_policy.drop_or_refuse(path, "chat takes audio in bytes only.")
+        input_audio = {"data": source.data, "format": source.media_type.partition("/")[2]}
+        return self._write_extra(audio.extra, path, {"type": "input_audio", "input_audio": input_audio})
+
+    def _write_extra(self, extra: Mapping[str, Raw], path: str, written: dict[str, Any], *, from_assistant: bool = False) -> dict[str, Any]:
+        """What has no name in the meaning goes back to its own dialect alone. `given_back`: by an assistant, it asks for nothing."""
+        if self._same_dialect:
+            for key, value in extra.items():
+                write_extra_field(written, key, value, written.get("type"))
+            return written
+        for key, value in extra.items():
+            if from_assistant:
+                self._drop_policy.drop_hint(f"{path}.{key}")
+            else:
+                self._drop_policy.drop_extra_field(f"{path}.{key}", value, "OpenAI's chat has no such field.")
+        return written

@@ -1,0 +1,69 @@
+"""The byte edit: an engine's completion made the caller's. Our keys are replaced, everything else is the engine's own bytes.
+
+Which keys: id, model, episode_id, usage, and a `text` of null, with which no official client can live.
+"""
+
+import msgspec
+from msgspec import Raw, Struct
+
+from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
+from providers.canonical.upstream_errors import find_error
+from providers.dialect import OutboundResponse, ResponseMeta
+from providers.dialects.openai.finish_reasons import FINISH_REASONS, normalize_finish_reasons
+from providers.dialects.openai.stream_editor import OpenAIStreamEditor, check_finish_reason, read_heads
+from providers.dialects.openai.usage import normalize_usage
+
+_EMPTY = Raw(b'""')
+_OBJECT = "text_completion"
+
+
+class _TextField(Struct):
+    text: Raw = NULL
+
+
+_decode_texts = msgspec.json.Decoder(list[_TextField]).decode
+_decode_choices = msgspec.json.Decoder(list[dict[str, Raw]]).decode
+
+
+def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
+    """A whole answer. Raises Garbled if it is none, or the error that an engine told with status 200."""
+    body = Body.read_response(raw)
+    error = find_error(body)
+    if error is not None:
+        raise error
+    choices = body.get("choices", NULL)
+    try:
+        normalized = _normalize_choices(bytes(choices))
+        heads = read_heads(normalized)
+        if any([head.finish_reason in FINISH_REASONS for head in heads]):
+            normalized = normalize_finish_reasons(normalized)
+            heads = read_heads(normalized)
+        body["choices"] = Raw(normalized)
+    except DECODE_ERRORS as exc:
+        raise InvalidUpstreamResponse(f"The engine's answer is not a completion: {exc}.") from None
+    if not heads:
+        raise InvalidUpstreamResponse("The engine's answer has no choices.")
+    for head in heads:
+        check_finish_reason(head.finish_reason)
+    usage = None
+    if body.has_value("usage"):
+        usage, body["usage"] = normalize_usage(body["usage"], body.value("service_tier"))
+    body["id"], body["episode_id"], body["model"] = f"cmpl-{meta.id}", meta.episode_id, meta.model
+    body["object"] = _OBJECT
+    if not body.has_value("created"):
+        body["created"] = meta.created
+    return OutboundResponse(body.write(), usage, min(heads, key=lambda head: head.index or 0).finish_reason)
+
+
+def stream_editor(meta: ResponseMeta) -> OpenAIStreamEditor:
+    return OpenAIStreamEditor(meta, f"cmpl-{meta.id}", _OBJECT, _normalize_choices)
+
+
+def _normalize_choices(choices: bytes) -> bytes:
+    texts = _decode_texts(choices)
+    if all(choice.text != NULL for choice in texts):
+        return choices
+    return msgspec.json.encode(
+        [{**choice, "text": _EMPTY} if choice.get("text", NULL) == NULL else choice for choice in _decode_choices(choices)]
+    )

@@ -1,0 +1,77 @@
+"""Where an ask in Responses says what its meaning has at a place: paths of the meaning as paths of the caller's."""
+
+import re
+
+import msgspec
+
+from providers.canonical.errors import InvalidRequest
+from providers.canonical.raw_json import Body
+from providers.dialects.openai_responses.conversation_items import ContinuedInput, is_text_input, list_input_items
+from providers.dialects.openai_responses.raw_fields import RawObject, text_field
+from providers.dialects.openai_responses.read_input import RESULT_TYPES, LocatedMessage, read_located_messages
+
+_CANONICAL_PATH = re.compile(r"messages\[(\d+)\](?:\.content\[(\d+)\])?(?:\.content\[(\d+)\])?((?:\..+)?)", re.DOTALL)
+_object_decoder = msgspec.json.Decoder(RawObject)
+_parts_decoder = msgspec.json.Decoder(str | list[RawObject])
+# What the meaning calls otherwise.
+_CALLER_SUFFIXES = {".citations": ".annotations"}
+
+
+def caller_path(body: Body, path: str) -> str:
+    """See providers.dialect.ChatDialect. What an earlier answer said, or was asked, stands nowhere but under `previous_response_id`."""
+    matched = _CANONICAL_PATH.fullmatch(path)
+    if matched is None:
+        return path
+    message, part_index, inner_index, suffix = matched.groups()
+    try:
+        located = list(read_located_messages(body))
+    except InvalidRequest:
+        return path
+    if int(message) >= len(located):
+        return path
+    return _message_path(body, located[int(message)], part_index, inner_index, _CALLER_SUFFIXES.get(suffix, suffix)) or path
+
+
+def _message_path(body: Body, located: LocatedMessage, part_index: str | None, inner_index: str | None, suffix: str) -> str | None:
+    """None for what is not there."""
+    if not located.item_indexes:
+        return "instructions"
+    items = list_input_items(body)
+    if part_index is None:
+        at = next(
+            (each for each in located.item_indexes if _existing_suffix(_object_decoder.decode(items[each]), suffix)),
+            located.item_indexes[0],
+        )
+        return _item_path(body, at, _existing_suffix(_object_decoder.decode(items[at]), suffix))
+    if int(part_index) >= len(located.part_positions):
+        return None
+    at, inner = located.part_positions[int(part_index)]
+    item = _object_decoder.decode(items[at])
+    kind = text_field(item, "type") or "message"
+    if kind == "message":
+        return _item_path(body, at, _part_path(item, "content", inner, suffix))
+    if kind in RESULT_TYPES and inner_index is not None:
+        return _item_path(body, at, _part_path(item, "output", int(inner_index), suffix))
+    return _item_path(body, at, _existing_suffix(item, suffix))
+
+
+def _part_path(item: RawObject, key: str, at: int, suffix: str) -> str:
+    """A text in place of a list of parts is one part, of which no more can be said."""
+    parts = _parts_decoder.decode(item[key])
+    return f".{key}" if isinstance(parts, str) or at >= len(parts) else f".{key}[{at}]{_existing_suffix(parts[at], suffix)}"
+
+
+def _existing_suffix(fields: RawObject, suffix: str) -> str:
+    """The rest of a path, if it is there."""
+    return suffix if re.split(r"[.\[]", suffix[1:])[0] in fields else ""
+
+
+def _item_path(body: Body, at: int, suffix: str) -> str:
+    raw_input = body["input"]
+    if isinstance(raw_input, ContinuedInput):
+        if at < raw_input.earlier_count:
+            return "previous_response_id"
+        at -= raw_input.earlier_count
+    if raw_input.is_text if isinstance(raw_input, ContinuedInput) else is_text_input(body):
+        return "input"
+    return f"input[{at}]{suffix}"

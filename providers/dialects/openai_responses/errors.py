@@ -1,0 +1,56 @@
+"""What an engine says went wrong in an answer with status 200: an `error` event, a failed Response, or the error of another API."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from providers.canonical.errors import UpstreamError
+from providers.canonical.raw_json import NULL, repair_unicode
+from providers.canonical.upstream_errors import find_error, read_error
+
+# Codes of a failed Response that tell of the engine and not of the request.
+# Source: https://platform.openai.com/docs/api-reference/responses/object, read 2026-11.
+_STATUSES = {"rate_limit_exceeded": 429, "insufficient_quota": 429, "server_error": 500, "vector_store_timeout": 504}
+_REQUEST_ERROR_CODES = frozenset(
+    {
+        *("invalid_prompt", "data_residency_mismatch", "bio_policy", "misalignment_policy_violation", "invalid_image"),
+        *("invalid_image_format", "invalid_base64_image", "invalid_image_url", "image_too_large", "image_too_small"),
+        *("image_parse_error", "image_content_policy_violation", "invalid_image_mode", "image_file_too_large"),
+        *("unsupported_image_media_type", "empty_image_file", "failed_to_download_image", "image_file_not_found"),
+        *("context_length_exceeded", "invalid_request_error"),
+    }
+)
+
+_STATUS_PHRASES = {"failed": "failed", "cancelled": "was cancelled"}
+
+
+def find_response_error(body: Mapping[str, Any]) -> UpstreamError | None:
+    """The error of a Response, or of an event that holds none; None if it failed in no way."""
+    error = body.get("error")
+    if error is not None and error != NULL:
+        return read_error_object(_error_object(error))
+    envelope_error = find_error(body)
+    if envelope_error is not None:
+        return envelope_error
+    for status in ("failed", "cancelled"):
+        if body.get("status") == msgspec.Raw(b'"%b"' % status.encode()):
+            return read_error_object({"message": f"The engine's answer {_STATUS_PHRASES[status]}, and it does not say why."})
+    return None
+
+
+def read_error_object(error: Mapping[str, Any]) -> UpstreamError:
+    """`error`: with `message`, `code` and `param`, as far as the engine says them."""
+    code = error.get("code")
+    if isinstance(code, str) and code.isdecimal():
+        code = int(code)
+    if isinstance(code, int):
+        status = code if 400 <= code < 600 else 500
+    else:
+        status = _STATUSES.get(str(code), 400 if code in _REQUEST_ERROR_CODES or error.get("type") == "invalid_request_error" else 500)
+    return read_error(status, {}, msgspec.json.encode({"error": error}))
+
+
+def _error_object(raw: Any) -> Mapping[str, Any]:
+    error = msgspec.json.decode(repair_unicode(bytes(raw))) if isinstance(raw, msgspec.Raw) else raw
+    return error if isinstance(error, dict) else {"message": error if isinstance(error, str) else ""}  # pyright: ignore[reportUnknownVariableType]

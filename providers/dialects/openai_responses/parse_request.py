@@ -1,0 +1,150 @@
+"""Opening a request to /v1/responses: every documented field is checked, unknown ones pass."""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from providers.canonical.errors import InvalidRequest, Unsupported
+from providers.canonical.parse_body import parse_body, parse_episode_id
+from providers.canonical.token_estimate import AUDIO_TOKENS, FILE_TOKENS, IMAGE_TOKENS, text_tokens
+from providers.dialect import InboundRequest
+from providers.dialects.openai_responses.request_schema import Item, Part, Request
+
+_decoder = msgspec.json.Decoder(Request)
+
+# What an item of this type, and a part of this type, is nothing without: at least one of each tuple's.
+_REQUIRED_ITEM_FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "message": (("role",), ("content",)),
+    "item_reference": (("id",),),
+    "function_call": (("call_id",), ("name",), ("arguments",)),
+    "function_call_output": (("call_id",), ("output",)),
+    "custom_tool_call": (("call_id",), ("name",), ("input",)),
+    "custom_tool_call_output": (("call_id",), ("output",)),
+}
+_REQUIRED_PART_FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
+    "input_text": (("text",),),
+    "output_text": (("text",),),
+    "refusal": (("refusal",),),
+    "input_image": (("image_url", "file_id"),),
+    "input_file": (("file_data", "file_url", "file_id"),),
+    "input_audio": (("input_audio",),),
+}
+# Items whose `output` is content, as a message's is.
+_RESULT_TYPES = frozenset({"function_call_output", "custom_tool_call_output"})
+_ROLES = frozenset({"user", "assistant", "system", "developer"})
+
+
+def parse_request(raw: bytes) -> InboundRequest:
+    """Raises Malformed: what was wrong, where, and what was expected; Unsupported for what would need a store of OpenAI's."""
+    request, body = parse_body(raw, _decoder)
+    _check_state(request)
+    if request.stream_options is not None and not request.stream:
+        raise InvalidRequest("`stream_options` may be set only with `stream: true`.", param="stream_options")
+    has_references = False
+    if isinstance(request.input, list):
+        for at, item in enumerate(request.input):
+            has_references |= _check_item(item, f"input[{at}]")
+    for at, tool in enumerate(request.tools or ()):
+        if tool.type in ("function", "custom") and tool.name is None:
+            raise InvalidRequest(f"Object missing required field `name` at `tools[{at}]`.", param=f"tools[{at}].name")
+    return InboundRequest(
+        dialect="openai_responses",
+        body=body,
+        model=request.model,
+        stream=bool(request.stream),
+        wants_usage=True,
+        episode_id=parse_episode_id(request.episode_id, request.episode_id_prefixed),
+        tags=request.tags_prefixed or request.metadata or {},
+        end_user=request.user or request.safety_identifier,
+        input_tokens=_input_tokens(raw, request),
+        output_tokens=request.max_output_tokens,
+        choices=1,
+        previous_response_id=request.previous_response_id,
+        references_items=has_references,
+        stores_response=request.store is not False,
+        has_strict_tools=any([tool.strict for tool in request.tools or ()]),
+    )
+
+
+def _check_state(request: Request) -> None:
+    if request.previous_response_id == "":
+        raise InvalidRequest("`previous_response_id` is empty: leave it out to begin anew.", param="previous_response_id")
+    if request.conversation is not None:
+        if request.previous_response_id is not None:
+            raise InvalidRequest(
+                "`previous_response_id` and `conversation` both say what came before: send one of them.", param="previous_response_id"
+            )
+        raise Unsupported(
+            "`conversation`: this gateway keeps no conversation objects. Go on from an answer by `previous_response_id`, "
+            "or send all that was said as `input`.",
+            param="conversation",
+        )
+    if request.prompt is not None:
+        raise Unsupported(
+            "`prompt`: this gateway keeps no prompt templates of OpenAI's. Send the text as `instructions` and `input`.", param="prompt"
+        )
+    if request.background:
+        raise Unsupported("`background: true`: this gateway answers at once or not at all. Leave it out.", param="background")
+
+
+def _check_item(item: Item, path: str) -> bool:
+    """Whether it stands for an item of an earlier answer."""
+    kind = item.type or ("message" if item.role is not None or item.id is None else "item_reference")
+    for names in _REQUIRED_ITEM_FIELDS.get(kind, ()):
+        _check_required(item, names, path)
+    if kind == "message":
+        if item.role not in _ROLES:
+            raise InvalidRequest(
+                f"Invalid role {item.role!r:.40} at `{path}.role`: user, assistant, system, developer.", param=f"{path}.role"
+            )
+        _check_parts(item.content, f"{path}.content")
+    elif kind in _RESULT_TYPES:
+        if isinstance(item.output, dict):
+            raise InvalidRequest(f"Expected `str | array`, got `object` at `{path}.output`.", param=f"{path}.output")
+        _check_parts(item.output, f"{path}.output")
+    return kind == "item_reference"
+
+
+def _check_parts(parts: str | list[Part] | None, path: str) -> None:
+    for at, part in enumerate(parts if isinstance(parts, list) else ()):
+        if part.type is None:
+            raise InvalidRequest(f"Object missing required field `type` at `{path}[{at}]`.", param=f"{path}[{at}].type")
+        for names in _REQUIRED_PART_FIELDS.get(part.type, ()):
+            _check_required(part, names, f"{path}[{at}]")
+
+
+def _check_required(fields: Struct, names: tuple[str, ...], path: str) -> None:
+    if all(getattr(fields, name) is None for name in names):
+        raise InvalidRequest(
+            f"Object missing required field {' or '.join(f'`{name}`' for name in names)} at `{path}`.", param=f"{path}.{names[0]}"
+        )
+
+
+def _input_tokens(raw: bytes, request: Request) -> int:
+    """The whole body counts as text, tools and schemas too, but for what is said in it of media."""
+    # Without one of these words no part is anything but text.
+    if isinstance(request.input, str) or (b"input_image" not in raw and b"input_file" not in raw and b"input_audio" not in raw):
+        return text_tokens(len(raw))
+    inline_bytes = media = 0
+    for part in _parts(request.input):
+        match part.type:
+            case "input_image":
+                inline_bytes += len(part.image_url or "")
+                media += IMAGE_TOKENS
+            case "input_file":
+                inline_bytes += len(part.file_data or "")
+                media += FILE_TOKENS
+            case "input_audio":
+                inline_bytes += len(part.input_audio.data) if part.input_audio else 0
+                media += AUDIO_TOKENS
+            case _:
+                pass
+    return text_tokens(max(0, len(raw) - inline_bytes)) + media
+
+
+def _parts(items: list[Item]) -> Iterator[Part]:
+    for item in items:
+        for content in (item.content, item.output):
+            if isinstance(content, list):
+                yield from content

@@ -1,0 +1,241 @@
+"""What was said so far in an ask in Responses: items as messages."""
+
+import mimetypes
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from providers.canonical.chat import (
+    Audio,
+    Content,
+    File,
+    Image,
+    Inline,
+    Message,
+    Opaque,
+    OpaqueState,
+    Reasoning,
+    Refusal,
+    Role,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+    Uploaded,
+)
+from providers.canonical.errors import InvalidRequest
+from providers.canonical.media import read_url
+from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
+from providers.dialects.openai_responses.conversation_items import list_input_items
+from providers.dialects.openai_responses.raw_fields import RawObject, extra_fields, text_field
+from providers.dialects.openai_responses.response_items import FILE_HOST, ORIGIN, PARAGRAPH_BREAK, read_citations, read_reasoning_part
+
+_object_decoder = msgspec.json.Decoder(RawObject)
+_list_decoder = msgspec.json.Decoder(list[Raw])
+_content_decoder = msgspec.json.Decoder(str | list[RawObject])
+
+# Items that are what a call gave.
+RESULT_TYPES = frozenset({"function_call_output", "custom_tool_call_output"})
+# Whose message an item is part of that only this dialect has; of the others it is the assistant's.
+_ITEM_ROLES: Mapping[str, Role] = {
+    "computer_call_output": "user",
+    "local_shell_call_output": "user",
+    "shell_call_output": "user",
+    "apply_patch_call_output": "user",
+    "mcp_approval_response": "user",
+    "additional_tools": "developer",
+    "configuration_update": "developer",
+}
+
+
+class LocatedMessage(Struct):
+    """A message, the items of the input that it was read from, and of each of its parts the item and the place within that."""
+
+    message: Message
+    item_indexes: list[int]
+    part_positions: list[tuple[int, int]]
+
+
+def read_messages(body: Body) -> Iterable[Message]:
+    for located in read_located_messages(body):
+        yield located.message
+
+
+def read_located_messages(body: Body) -> Iterable[LocatedMessage]:
+    """Neighbouring items of the assistant are one message, and so are neighbouring results of tools. Instructions are of no item."""
+    if body.has_value("instructions") and body.value("instructions"):
+        yield LocatedMessage(Message("system", (Text(body.value("instructions")),)), [], [])
+    role: Role | None = None
+    items: list[int] = []
+    parts: list[Content] = []
+    positions: list[tuple[int, int]] = []
+    extra: dict[str, Raw] = {}
+    for at, raw in enumerate(list_input_items(body)):
+        try:
+            item = _object_decoder.decode(raw)
+            kind = text_field(item, "type") or "message"
+            item_role, may_join = _item_role(kind, item)
+            if role is not None and (item_role != role or not may_join or _is_other_phase(item, parts, extra)):
+                yield _locate_message(role, items, parts, positions, extra)
+                items, parts, positions, extra = [], [], [], {}
+            previous_count = len(parts)
+            _read_item(kind, item, raw, parts, extra)
+            items.append(at)
+            positions += [(at, part_index) for part_index in range(len(parts) - previous_count)]
+            role = item_role
+            if not may_join:
+                yield _locate_message(role, items, parts, positions, extra)
+                role, items, parts, positions, extra = None, [], [], [], {}
+        except DECODE_ERRORS as exc:
+            raise InvalidRequest(f"`input[{at}]` cannot be understood: {exc}.", param=f"input[{at}]") from None
+    if role is not None:
+        yield _locate_message(role, items, parts, positions, extra)
+
+
+def _item_role(kind: str, item: RawObject) -> tuple[Role, bool]:
+    """Whose message an item belongs to, and whether it may share it with its neighbours."""
+    if kind == "message":
+        role: Any = text_field(item, "role")
+        return role, role == "assistant"
+    if kind in RESULT_TYPES:
+        return "user", True
+    return _ITEM_ROLES.get(kind, "assistant"), True
+
+
+def _is_other_phase(item: RawObject, parts: list[Content], extra: RawObject) -> bool:
+    """Whether its text is commentary where that before it was the final answer, or the other way round: a message is one of them."""
+    is_text = (text_field(item, "type") or "message") == "message"
+    return is_text and text_field(item, "phase") != text_field(extra, "phase") and any(isinstance(part, Text | Refusal) for part in parts)
+
+
+def _locate_message(
+    role: Role, items: list[int], parts: list[Content], positions: list[tuple[int, int]], extra: dict[str, Raw]
+) -> LocatedMessage:
+    if role == "assistant":
+        _restore_call_states(parts, positions)
+    return LocatedMessage(Message(role, tuple(parts), extra=extra), items, positions)
+
+
+def _read_item(kind: str, item: RawObject, raw: Raw, parts: list[Content], extra: dict[str, Raw]) -> None:
+    match kind:
+        case "message":
+            extra |= extra_fields(item, "role", "content")
+            parts += _read_content(item["content"])
+        case "function_call" | "custom_tool_call":
+            arguments_key = "input" if kind == "custom_tool_call" else "arguments"
+            call = ToolCall(
+                text_field(item, "call_id"), text_field(item, "name"), text_field(item, arguments_key), kind == "custom_tool_call"
+            )
+            extra_call_fields = extra_fields(item, "call_id", "name", arguments_key)
+            parts.append(replace(call, extra=extra_call_fields) if extra_call_fields else call)
+        case "function_call_output" | "custom_tool_call_output":
+            results: Any = tuple(_read_content(item["output"]))
+            parts.append(
+                ToolResult(
+                    text_field(item, "call_id"),
+                    results,
+                    custom=kind == "custom_tool_call_output",
+                    extra=extra_fields(item, "call_id", "output"),
+                )
+            )
+        case "reasoning":
+            part = _read_reasoning(item)
+            if part is not None:
+                parts.append(part)
+        case _:
+            parts.append(Opaque(ORIGIN, raw))
+
+
+def _read_reasoning(item: RawObject) -> Reasoning | Opaque | None:
+    """None for what says nothing: neither text nor what only its minter can read."""
+    text = PARAGRAPH_BREAK.join([*_texts(item, "content")] or [*_texts(item, "summary")])
+    part = read_reasoning_part(text, text_field(item, "encrypted_content"))
+    other_fields = extra_fields(item, *_REASONING_FIELDS)
+    return replace(part, extra=other_fields) if other_fields and isinstance(part, Reasoning) else part
+
+
+_REASONING_FIELDS = ("summary", "content", "encrypted_content")
+
+
+def _texts(item: RawObject, key: str) -> Iterable[str]:
+    if key in item and item[key] != NULL:
+        for each in _list_decoder.decode(item[key]):
+            yield text_field(_object_decoder.decode(each), "text")
+
+
+class _CallState(Struct):
+    call: str
+    seal: str
+
+
+_call_state_decoder = msgspec.json.Decoder(_CallState)
+
+
+def _restore_call_states(parts: list[Content], positions: list[tuple[int, int]]) -> None:
+    """Puts what came with a call back on the call, and takes away the reasoning that carried it."""
+    opaque_states: dict[str, OpaqueState] = {}
+    carriers: set[int] = set()
+    for at, part in enumerate(parts):
+        if isinstance(part, Reasoning) and not part.text and part.opaque_state is not None and part.opaque_state.origin != ORIGIN:
+            try:
+                decoded = _call_state_decoder.decode(part.opaque_state.data)
+            except DECODE_ERRORS:
+                continue
+            opaque_states[decoded.call] = OpaqueState(part.opaque_state.origin, decoded.seal)
+            carriers.add(at)
+    if not opaque_states:
+        return
+    kept_indexes = [at for at in range(len(parts)) if at not in carriers]
+    positions[:] = [positions[at] for at in kept_indexes]
+    parts[:] = [
+        replace(part, opaque_state=opaque_states.get(part.id)) if isinstance(part, ToolCall) else part
+        for part in (parts[at] for at in kept_indexes)
+    ]
+
+
+def _read_content(raw: Raw) -> Iterable[Content]:
+    content = _content_decoder.decode(raw)
+    if isinstance(content, str):
+        return [Text(content)]
+    return [_read_part(part) for part in content]
+
+
+def _read_part(part: RawObject) -> Content:
+    kind = text_field(part, "type")
+    match kind:
+        case "input_text" | "output_text" | "text":
+            annotations = _list_decoder.decode(part["annotations"]) if "annotations" in part and part["annotations"] != NULL else ()
+            return Text(text_field(part, "text"), read_citations(annotations), extra_fields(part, "text", "annotations", "logprobs"))
+        case "refusal":
+            return Refusal(text_field(part, "refusal"))
+        case "input_image":
+            detail = text_field(part, "detail")
+            extra = extra_fields(part, "image_url", "file_id", "detail")
+            return Image(_source(part, "image_url", read_url), None if detail in ("", "auto") else detail, extra)
+        case "input_file":
+            name = text_field(part, "filename") or None
+            return File(_read_file(part, name), name, extra_fields(part, "file_data", "file_url", "file_id", "filename"))
+        case "input_audio":
+            audio = _object_decoder.decode(part["input_audio"])
+            return Audio(Inline(f"audio/{text_field(audio, 'format')}", text_field(audio, "data")), extra_fields(part, "input_audio"))
+        case _:
+            return Opaque(ORIGIN, Raw(msgspec.json.encode(part)))
+
+
+def _read_file(part: RawObject, name: str | None) -> Source:
+    data = text_field(part, "file_data")
+    if not data:
+        return _source(part, "file_url", read_url)
+    source = read_url(data)
+    if isinstance(source, Inline):
+        return source
+    # Base64 alone, as some clients send it: what it is, its name tells.
+    return Inline(mimetypes.guess_type(name or "")[0] or "application/pdf", data)
+
+
+def _source(part: RawObject, key: str, read_source: Callable[[str], Source]) -> Source:
+    file_id = text_field(part, "file_id")
+    return Uploaded(FILE_HOST, file_id) if file_id else read_source(text_field(part, key))

@@ -1,0 +1,177 @@
+"""What an ask in Responses means."""
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import msgspec
+from msgspec import Raw
+
+from providers.canonical.chat import ChatRequest, Effort, HostTool, Thinking, Tool, ToolChoice
+from providers.canonical.errors import InvalidRequest
+from providers.canonical.raw_json import NULL, Body
+from providers.dialects.openai_responses.conversation_items import ENCRYPTED_REASONING
+from providers.dialects.openai_responses.raw_fields import RawObject, extra_fields, raw_field, text_field
+from providers.dialects.openai_responses.read_input import read_messages
+from providers.dialects.openai_responses.response_items import ORIGIN
+from providers.structured_output import JsonObject, JsonSchema, OutputFormat
+
+_object_decoder = msgspec.json.Decoder(RawObject)
+_list_decoder = msgspec.json.Decoder(list[Raw])
+
+LOGPROBS_INCLUDE = "message.output_text.logprobs"
+KNOWN_EFFORTS = frozenset(get_args(Effort))
+
+# By the names of ChatRequest, fields that mean the same here.
+SAME_FIELDS: Mapping[str, str] = {
+    "max_tokens": "max_output_tokens",
+    "parallel_calls": "parallel_tool_calls",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "seed": "seed",
+    "frequency_penalty": "frequency_penalty",
+    "presence_penalty": "presence_penalty",
+    "top_logprobs": "top_logprobs",
+    "user": "user",
+    "safety_identifier": "safety_identifier",
+    "metadata": "metadata",
+    "service_tier": "service_tier",
+    "store": "store",
+    "cache_key": "prompt_cache_key",
+}
+# Values that ask for nothing.
+_NEUTRAL_VALUES: Mapping[str, tuple[Raw, ...]] = {"top_logprobs": (Raw(b"0"),)}
+# Read under another name, or what is not meaning: the road's own, and what was settled before.
+_NOT_EXTRA = frozenset(
+    {
+        *SAME_FIELDS.values(),
+        *("model", "input", "instructions", "tools", "tool_choice", "text", "reasoning", "include", "truncation", "background"),
+        *("stream", "stream_options", "previous_response_id", "conversation", "prompt"),
+        *("episode_id", "tensorzero::episode_id", "tensorzero::tags"),
+    }
+)
+
+
+def read_request(body: Body) -> ChatRequest:
+    extra: dict[str, Raw] = {key: value for key, value in body.items() if key not in _NOT_EXTRA and value != NULL}
+    if body.has_value("truncation") and body.value("truncation") != "disabled":
+        extra["truncation"] = body["truncation"]
+    if body.has_value("stream_options"):
+        extra |= _nested_extra("stream_options", _object_decoder.decode(body["stream_options"]), "include_usage")  # which is told anyway
+    tool_choice = _read_tool_choice(body, extra)
+    thinking = _read_thinking(body, extra)
+    output, verbosity = _read_text(body, extra)
+    return ChatRequest(
+        origin=ORIGIN,
+        model=body.value("model") or "",
+        messages=tuple(read_messages(body)),
+        tools=tuple(_read_tool(raw) for raw in _list_decoder.decode(body["tools"])) if body.has_value("tools") else (),
+        tool_choice=tool_choice,
+        output=output,
+        thinking=thinking,
+        verbosity=verbosity,
+        logprobs=_read_include(body, extra),
+        extra=extra,
+        **{
+            name: body.value(key)
+            for name, key in SAME_FIELDS.items()
+            if body.has_value(key) and body[key] not in _NEUTRAL_VALUES.get(name, ())
+        },
+    )
+
+
+def _nested_extra(field: str, container: RawObject, *known_keys: str) -> RawObject:
+    """What of an object has no name of ours, by its path."""
+    return {f"{field}.{key}": value for key, value in extra_fields(container, *known_keys).items()}
+
+
+def _read_tool(raw: Raw) -> Tool | HostTool:
+    tool = _object_decoder.decode(raw)
+    kind = text_field(tool, "type")
+    if kind not in ("function", "custom"):
+        return HostTool(ORIGIN, kind, raw)
+    name, description = text_field(tool, "name"), text_field(tool, "description") or None
+    if kind == "custom":
+        extra = extra_fields(tool, "name", "description", "format")
+        return Tool(name, description, custom=True, format=raw_field(tool, "format"), extra=extra)
+    strict = raw_field(tool, "strict")
+    return Tool(
+        name,
+        description,
+        parameters=raw_field(tool, "parameters"),
+        strict=None if strict is None else msgspec.json.decode(strict),
+        extra=extra_fields(tool, "name", "description", "parameters", "strict"),
+    )
+
+
+def _read_tool_choice(body: Body, extra: dict[str, Raw]) -> ToolChoice | None:
+    if not body.has_value("tool_choice"):
+        return None
+    value = body.value("tool_choice")
+    match value:
+        case "auto" | "none" | "required":
+            return ToolChoice(value)
+        case {"type": "function" | "custom", "name": str(name)}:
+            extra |= _nested_extra("tool_choice", _object_decoder.decode(body["tool_choice"]), "name")
+            return ToolChoice("named", name)
+        case {"type": "allowed_tools", "tools": [*tools]} if all(map(_is_tool_name, tools)):
+            extra |= _nested_extra("tool_choice", _object_decoder.decode(body["tool_choice"]), "mode", "tools")
+            mode: Any = value.get("mode") or "auto"
+            return ToolChoice(mode, allowed=tuple(each.get("name") or "" for each in tools))
+        case _:
+            extra["tool_choice"] = body["tool_choice"]
+            return None
+
+
+def _is_tool_name(tool: Mapping[str, Any]) -> bool:
+    return tool.get("type") in ("function", "custom") and tool.keys() <= {"type", "name"}
+
+
+def _read_thinking(body: Body, extra: dict[str, Raw]) -> Thinking | None:
+    if not body.has_value("reasoning"):
+        return None
+    reasoning = _object_decoder.decode(body["reasoning"])
+    effort: Any = text_field(reasoning, "effort") or None
+    summary = text_field(reasoning, "summary") or text_field(reasoning, "generate_summary") or None
+    extra_reasoning = extra_fields(reasoning, "effort", "summary", "generate_summary")
+    if effort is not None and effort not in KNOWN_EFFORTS:
+        extra_reasoning["effort"], effort = reasoning["effort"], None
+    extra |= {f"reasoning.{key}": value for key, value in extra_reasoning.items()}
+    return Thinking(effort=effort, summary=summary) if effort or summary else None
+
+
+def _read_text(body: Body, extra: dict[str, Raw]) -> tuple[OutputFormat | None, str | None]:
+    if not body.has_value("text"):
+        return None, None
+    text = _object_decoder.decode(body["text"])
+    extra |= _nested_extra("text", text, "format", "verbosity")
+    verbosity = text_field(text, "verbosity") or None
+    raw = raw_field(text, "format")
+    if raw is None:
+        return None, verbosity
+    text_format = _object_decoder.decode(raw)
+    extra |= _nested_extra("text.format", text_format, "name", "description", "schema", "strict")
+    match text_field(text_format, "type"):
+        case "text":
+            return None, verbosity
+        case "json_object":
+            return JsonObject(), verbosity
+        case "json_schema" if "schema" in text_format:
+            strict = raw_field(text_format, "strict")
+            name, description = text_field(text_format, "name") or None, text_field(text_format, "description") or None
+            return JsonSchema(text_format["schema"], name, description, None if strict is None else msgspec.json.decode(strict)), verbosity
+        case "json_schema":
+            raise InvalidRequest("`text.format` asks for a schema and holds none.", param="text.format.schema")
+        case kind:
+            raise InvalidRequest(
+                f"`text.format` cannot be {kind!r:.40}: text, json_object and json_schema are known.", param="text.format.type"
+            )
+
+
+def _read_include(body: Body, extra: dict[str, Raw]) -> bool | None:
+    """Whether logprobs are wanted. Sealed reasoning always is: without it nothing can be gone on from."""
+    include: list[str] = body.value("include") or []
+    other_values = [each for each in include if each not in (LOGPROBS_INCLUDE, ENCRYPTED_REASONING)]
+    if other_values:
+        extra["include"] = Raw(msgspec.json.encode(other_values))
+    return True if LOGPROBS_INCLUDE in include else None

@@ -1,0 +1,306 @@
+"""What an engine leaves out of a streamed Response, said for it: no SDK puts an answer together without its items, parts and deltas.
+
+Where nothing is left out, nothing is touched.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.raw_json import DECODE_ERRORS, NULL, repair_unicode
+from providers.dialect import ResponseMeta
+from providers.dialects.openai_responses.conversation_items import ID_PREFIXES
+from providers.dialects.openai_responses.response_items import item_id, write_message_item, write_refusal_content, write_text_content
+
+T = TypeVar("T")
+_Event = dict[str, Any]
+_PartPosition = tuple[int, int]
+
+
+class ItemEvent(Struct):
+    """An event of an engine's, as far as it tells of an item."""
+
+    type: str = ""
+    sequence_number: int | None = None
+    response: Raw = NULL
+    output_index: int | None = None
+    item_id: str | None = None
+    content_index: int | None = None
+    item: Raw = NULL
+
+
+class _Content(Struct):
+    type: str = ""
+    text: str = ""
+    refusal: str = ""
+
+
+class _DoneEvent(Struct):
+    """What an event says that ends something."""
+
+    text: str | None = None
+    refusal: str | None = None
+    arguments: str | None = None
+    input: str | None = None
+    part: _Content | None = None
+
+    @property
+    def complete_text(self) -> str:
+        return self.text or self.refusal or self.arguments or self.input or (self.part and (self.part.text or self.part.refusal)) or ""
+
+
+_done_decoder = msgspec.json.Decoder(_DoneEvent)
+_object_decoder = msgspec.json.Decoder(_Event)
+_output_decoder = msgspec.json.Decoder(list[_Event] | None)
+
+# By what an event tells of: the part of a message that it is.
+_CONTENT_TYPES: Mapping[str, str] = {"output_text": "output_text", "output_text.annotation": "output_text", "refusal": "refusal"}
+_CALL_FIELDS: Mapping[str, str] = {"function_call_arguments": "arguments", "custom_tool_call_input": "input"}
+_CALL_ITEMS: Mapping[str, str] = {"function_call": "function_call_arguments", "custom_tool_call": "custom_tool_call_input"}
+# The most items, and parts of one, that an engine may leave out: what is left out is said for it.
+_MAX_SKIPPED = 64
+_REASONING_TYPES = frozenset({"reasoning_text", "reasoning_summary_text", "reasoning_summary_part"})
+
+
+class EventRepair(Struct):
+    """What is to come before an event, and what is to be set in it. `passes` False: it is not to be told."""
+
+    missing_events: list[_Event] = []
+    changes: _Event = {}
+    is_forwarded: bool = True
+
+
+class StreamRepair:
+    """One per stream. follows() says of most events that they need no mend()."""
+
+    def __init__(self, meta: ResponseMeta) -> None:
+        self._meta = meta
+        self._ids: dict[int, str] = {}
+        self._item_indexes: dict[str, int] = {}
+        self._last_item = 0
+        self._started_parts: set[_PartPosition] = set()
+        self._parts_with_text: set[_PartPosition] = set()
+
+    def continues_text(self, event: ItemEvent) -> bool:
+        """Whether it goes on with a text that has begun."""
+        at = event.output_index
+        return at is not None and event.item_id is not None and (at, event.content_index or 0) in self._parts_with_text
+
+    def repair_event(self, event: ItemEvent, data: bytes) -> EventRepair:
+        self._check_index(event.output_index)
+        subject, _, action = event.type.removeprefix("response.").rpartition(".")
+        if subject == "output_item":
+            return self._repair_item(event, action)
+        if subject in _CONTENT_TYPES or subject == "content_part":
+            return self._repair_content(event, subject, action, data)
+        if subject in _CALL_FIELDS:
+            return self._repair_call(event, subject, action, data)
+        if subject in _REASONING_TYPES:
+            at = self._item_index(event)
+            if action == "delta":
+                self._parts_with_text.add((at, event.content_index or 0))
+            return EventRepair([*self._start_item(at, event.item_id, "reasoning")], self._position_changes(event, at))
+        return EventRepair()
+
+    def _check_index(self, at: int | None) -> None:
+        if at is not None and not 0 <= at <= self._last_item + _MAX_SKIPPED:
+            raise InvalidUpstreamResponse(f"The engine's event is of item {at}, and the last before it was {self._last_item}.")
+
+    def missing_before_end(self, body: dict[str, Any]) -> list[_Event]:
+        """What is to come before the Response that ends the stream: all of it, if nothing of it was told. Its items get their ids."""
+        try:
+            output = _output_decoder.decode(body.get("output", NULL))
+        except DECODE_ERRORS:
+            return []
+        if not output:
+            return []
+        missing: list[_Event] = []
+        if not self._ids:
+            for at, item in enumerate(output):
+                missing += [
+                    *self._missing_item_events(at, self._with_id(at, item)),
+                    self._event("output_item.done", at, item=self._with_id(at, item)),
+                ]
+        if not all(item.get("id") for item in output):
+            body["output"] = Raw(msgspec.json.encode([self._with_id(at, item) for at, item in enumerate(output)]))
+        return missing
+
+    def _repair_item(self, event: ItemEvent, action: str) -> EventRepair:
+        try:
+            item = _decode_repaired(_object_decoder, bytes(event.item))
+        except DECODE_ERRORS:
+            return EventRepair()
+        at = len(self._ids) if action == "added" and event.output_index is None else self._item_index(event, item.get("id"))
+        identified = self._with_id(at, item)
+        if action == "added" and self._ids.get(at) == identified["id"]:
+            return EventRepair(is_forwarded=False)
+        change = self._position_changes(event, at, of_item=True) | ({} if identified is item else {"item": identified})
+        if action == "added":
+            self._remember_item(at, identified)
+            for part_index, part in enumerate(identified.get("content") or ()):
+                self._started_parts.add((at, part_index))
+                if _part_text(part):
+                    self._parts_with_text.add((at, part_index))
+            return EventRepair(changes=change)
+        return EventRepair([*self._missing_item_events(at, identified)], change)
+
+    def _missing_item_events(self, at: int, item: _Event) -> Iterator[_Event]:
+        """What was not told of an item that is whole."""
+        if at not in self._ids:
+            self._remember_item(at, item)
+            yield self._event("output_item.added", at, item=_empty_item(item))
+        kind = str(item.get("type"))
+        if kind == "message":
+            for part_index, part in enumerate(item.get("content") or ()):
+                yield from self._missing_part_events(at, part_index, part)
+        elif kind in _CALL_ITEMS and (at, 0) not in self._parts_with_text:
+            subject = _CALL_ITEMS[kind]
+            arguments: str = item.get(_CALL_FIELDS[subject]) or ""
+            self._parts_with_text.add((at, 0))
+            if arguments:
+                yield self._event(f"{subject}.delta", at, item_id=self._ids[at], delta=arguments)
+            yield self._event(f"{subject}.done", at, item_id=self._ids[at], **{_CALL_FIELDS[subject]: arguments, "name": item.get("name")})
+
+    def _missing_part_events(self, at: int, part_index: int, part: _Event) -> Iterator[_Event]:
+        position, kind = (at, part_index), part.get("type", "")
+        if kind not in ("output_text", "refusal"):
+            return
+        is_new = position not in self._started_parts
+        yield from self._start_part(position, kind)
+        head = {"item_id": self._ids[at], "content_index": part_index}
+        if position not in self._parts_with_text and _part_text(part):
+            yield from self._write_delta(position, kind, _part_text(part))
+            logprobs = _logprobs_field(kind)
+            yield self._event(f"{kind}.done", at, **head, **{"text" if logprobs else "refusal": _part_text(part)}, **logprobs)
+        if is_new:
+            yield self._event("content_part.done", at, **head, part=part)
+
+    def _repair_content(self, event: ItemEvent, subject: str, action: str, data: bytes) -> EventRepair:
+        at = self._item_index(event)
+        position = (at, event.content_index or 0)
+        done_event = _decode_done_event(data) if action != "delta" else _DoneEvent()
+        kind = _CONTENT_TYPES.get(subject) or (done_event.part.type if done_event.part else "")
+        if kind not in ("output_text", "refusal"):
+            item_start = [*self._start_item(at, event.item_id, "reasoning")] if kind == "reasoning_text" else []
+            return EventRepair(item_start, self._position_changes(event, at))
+        missing = [*self._start_item(at, event.item_id, "message")]
+        if subject == "content_part" and action == "added":
+            if position in self._started_parts:
+                return EventRepair(missing, is_forwarded=False)
+            if position[1] > 0:
+                missing += self._start_part((at, position[1] - 1), kind)
+            self._started_parts.add(position)
+        missing += self._start_part(position, kind)
+        if action == "delta":
+            self._parts_with_text.add(position)
+        elif action == "done" and position not in self._parts_with_text and done_event.complete_text:
+            missing += self._write_delta(position, kind, done_event.complete_text)
+        change = self._position_changes(event, at)
+        return EventRepair(missing, change if event.content_index is not None else {**change, "content_index": 0})
+
+    def _repair_call(self, event: ItemEvent, subject: str, action: str, data: bytes) -> EventRepair:
+        """Of a call whose item has not begun nobody knows the name: its last event will tell all of it."""
+        at = self._item_index(event)
+        if at not in self._ids:
+            return EventRepair(is_forwarded=False)
+        missing: list[_Event] = []
+        arguments = _decode_done_event(data).complete_text if action == "done" else ""
+        if arguments and (at, 0) not in self._parts_with_text:
+            missing.append(self._event(f"{subject}.delta", at, item_id=self._ids[at], delta=arguments))
+        self._parts_with_text.add((at, 0))
+        return EventRepair(missing, self._position_changes(event, at))
+
+    def _start_item(self, at: int, id: str | None, kind: str) -> Iterator[_Event]:
+        if at not in self._ids:
+            item = self._with_id(at, {"type": kind, **({"id": id} if id else {})})
+            self._remember_item(at, item)
+            if kind == "message":
+                item = write_message_item(item["id"], [], "in_progress")
+            else:
+                item["summary"] = []
+            yield self._event("output_item.added", at, item=item)
+
+    def _start_part(self, position: _PartPosition, kind: str) -> Iterator[_Event]:
+        """And those before it: the SDKs count them."""
+        at, last = position
+        missing = (
+            [part_index for part_index in range(last + 1) if (at, part_index) not in self._started_parts]
+            if position not in self._started_parts
+            else []
+        )
+        if len(missing) > _MAX_SKIPPED or last < 0:
+            raise InvalidUpstreamResponse(f"The engine's event is of part {last} of item {at}, of which there are not that many.")
+        for within in missing:
+            self._started_parts.add((at, within))
+            empty = write_text_content("", []) if kind == "output_text" else write_refusal_content("")
+            yield self._event("content_part.added", at, item_id=self._ids[at], content_index=within, part=empty)
+
+    def _write_delta(self, position: _PartPosition, kind: str, text: str) -> Iterator[_Event]:
+        at, part_index = position
+        self._parts_with_text.add(position)
+        yield self._event(f"{kind}.delta", at, item_id=self._ids[at], content_index=part_index, delta=text, **_logprobs_field(kind))
+
+    def _event(self, kind: str, at: int, **fields: Any) -> _Event:
+        return {"type": f"response.{kind}", "output_index": at, **fields}
+
+    def _item_index(self, event: ItemEvent, id: str | None = None) -> int:
+        """Where an engine that tells no places means: at the item with that id, or else at a new one; without an id, at the last."""
+        if event.output_index is not None:
+            return event.output_index
+        id = id or event.item_id
+        if id is None:
+            return max(self._ids, default=0)
+        return self._item_indexes.get(id, len(self._ids))
+
+    def _remember_item(self, at: int, item: _Event) -> None:
+        self._ids[at] = item["id"]
+        self._last_item = max(self._last_item, at)
+        self._item_indexes[item["id"]] = at
+
+    def _with_id(self, at: int, item: _Event) -> _Event:
+        if item.get("id"):
+            return item
+        return {**item, "id": self._ids.get(at) or item_id(self._meta, ID_PREFIXES.get(str(item.get("type")), "item"), at)}
+
+    def _position_changes(self, event: ItemEvent, at: int, *, of_item: bool = False) -> _Event:
+        change: _Event = {} if event.output_index is not None else {"output_index": at}
+        if not of_item and not event.item_id and at in self._ids:
+            change["item_id"] = self._ids[at]
+        return change
+
+
+def _decode_repaired(decoder: msgspec.json.Decoder[T], raw: bytes) -> T:
+    try:
+        return decoder.decode(raw)
+    except DECODE_ERRORS:
+        return decoder.decode(repair_unicode(raw))
+
+
+def _decode_done_event(data: bytes) -> _DoneEvent:
+    try:
+        return _decode_repaired(_done_decoder, data)
+    except DECODE_ERRORS:
+        return _DoneEvent()
+
+
+def _logprobs_field(kind: str) -> _Event:
+    return {"logprobs": []} if kind == "output_text" else {}
+
+
+def _part_text(part: _Event) -> str:
+    return part.get("text") or part.get("refusal") or ""
+
+
+def _empty_item(item: _Event) -> _Event:
+    """An item as it begins."""
+    emptied = {key: value for key, value in item.items() if key != "encrypted_content"}
+    for key in ("content", "summary"):
+        if isinstance(emptied.get(key), list):
+            emptied[key] = []
+    for key in _CALL_FIELDS.values():
+        if isinstance(emptied.get(key), str):
+            emptied[key] = ""
+    return emptied | {"status": "in_progress"} if "status" in item else emptied

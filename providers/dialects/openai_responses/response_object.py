@@ -1,0 +1,100 @@
+"""The Response object around an answer: ids, what it repeats of the ask, and the defaults of the API for what the ask left out."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Raw
+
+from providers.canonical.raw_json import NULL, to_single_line
+from providers.dialect import ResponseMeta
+from providers.dialects.openai_responses.usage import with_missing_details
+
+# What a Response repeats of its ask, with what stands there if the ask does not say.
+_ECHOED_FIELDS: Mapping[str, Any] = {
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "reasoning": {"effort": None, "summary": None},
+    "safety_identifier": None,
+    "store": True,
+    "temperature": 1.0,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_logprobs": 0,
+    "top_p": 1.0,
+    "truncation": "disabled",
+    "user": None,
+}
+# Of these the engine is not told, or not what the caller said: its own word on them is not the caller's.
+GATEWAY_FIELDS = ("previous_response_id", "store", "metadata", "user", "safety_identifier", "prompt_cache_key")
+
+
+def response_head(meta: ResponseMeta) -> dict[str, Any]:
+    """A Response that has just been begun, on one line each."""
+    head: dict[str, Any] = {
+        "id": response_id(meta),
+        "object": "response",
+        "created_at": meta.created,
+        "status": "in_progress",
+        "background": False,
+        "completed_at": None,
+        "error": None,
+        "incomplete_details": None,
+        "model": meta.model,
+        "output": [],
+        "service_tier": None,
+        "usage": None,
+    }
+    for key, default in _ECHOED_FIELDS.items():
+        head[key] = requested_value(meta, key, default)
+    return head
+
+
+def response_id(meta: ResponseMeta) -> str:
+    return f"resp_{meta.id}"
+
+
+def requested_value(meta: ResponseMeta, key: str, default: Any) -> Any:
+    """What the caller said of a field: in one line, for a caller may have written it over several."""
+    value = meta.request_body.get(key)
+    if value is None or value == NULL:
+        return default
+    return Raw(to_single_line(bytes(value))) if isinstance(value, Raw) else value
+
+
+def apply_response_meta(body: dict[str, Any], meta: ResponseMeta) -> dict[str, Any]:
+    """An engine's Response as the caller's: ours replaced, what engines leave out filled in, the rest untouched."""
+    for key, value in response_head(meta).items():
+        if key not in body:
+            body[key] = value
+    body["id"], body["object"], body["model"] = response_id(meta), "response", meta.model
+    body["created_at"] = _whole_seconds(body["created_at"], meta)
+    for key in GATEWAY_FIELDS:
+        requested = requested_value(meta, key, _ECHOED_FIELDS[key])
+        if requested != _ECHOED_FIELDS[key] or key in ("previous_response_id", "store"):
+            body[key] = requested
+    usage = body["usage"]
+    if isinstance(usage, Raw) and usage != NULL:
+        body["usage"] = with_missing_details(usage)
+    for key in ("output", "tools", "tool_choice", "parallel_tool_calls"):
+        if body[key] == NULL:
+            body[key] = requested_value(meta, key, _ECHOED_FIELDS.get(key, []))
+    return body
+
+
+def _whole_seconds(created: Any, meta: ResponseMeta) -> Any:
+    """Unix time; vLLM and others tell it with a fraction, which strict clients refuse."""
+    if not isinstance(created, Raw):
+        return created
+    text = bytes(created)
+    if text.isdigit():
+        return created
+    try:
+        return int(float(text))
+    except (ValueError, OverflowError):
+        return meta.created

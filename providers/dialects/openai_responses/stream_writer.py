@@ -1,0 +1,340 @@
+"""Meaning as the events of a streamed Response, in the order in which OpenAI sends them.
+
+Source: https://platform.openai.com/docs/api-reference/responses-streaming, read 2026-11.
+"""
+
+from typing import Any, assert_never
+
+import msgspec
+from msgspec import Raw
+
+from providers.canonical.chat import Citation, Opaque, OpaqueState, Part, Reasoning, Refusal, Text, ToolCall, Usage
+from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
+from providers.canonical.raw_json import to_single_line
+from providers.dialect import ResponseMeta
+from providers.dialects.openai_responses.read_response import INCOMPLETE_REASONS, write_status
+from providers.dialects.openai_responses.response_items import (
+    call_opaque_state,
+    item_id,
+    wants_summary,
+    write_call_item,
+    write_citations,
+    write_message_item,
+    write_opaque_item,
+    write_reasoning_item,
+    write_refusal_content,
+    write_text_content,
+)
+from providers.dialects.openai_responses.response_items import id_prefix as id_prefix
+from providers.dialects.openai_responses.response_object import response_head
+from providers.dialects.openai_responses.usage import write_usage
+
+_encode = msgspec.json.encode
+
+
+class _MessageState:
+    """The message that is being written: neighbouring texts and refusals are its content. `open`: how many of them are not whole yet."""
+
+    __slots__ = ("content", "ended", "id", "open_count", "output_index")
+
+    def __init__(self, output_index: int, id: str) -> None:
+        self.output_index = output_index
+        self.id = id
+        self.content: list[dict[str, Any]] = []
+        self.open_count = 0
+        self.ended = False
+
+
+class _PartState:
+    """A part that is being written. `before` and `after`: the bytes around the text of each of its deltas."""
+
+    __slots__ = (
+        "content_index",
+        "delta_prefix",
+        "delta_suffix",
+        "event_head",
+        "event_prefix",
+        "id",
+        "message",
+        "output_index",
+        "part",
+        "texts",
+    )
+
+    def __init__(self, part: Part, output_index: int, id: str) -> None:
+        self.part = part
+        self.output_index = output_index
+        self.id = id
+        self.content_index = 0
+        self.event_prefix = ""
+        self.event_head: dict[str, Any] = {"item_id": id, "output_index": output_index}
+        self.message: _MessageState | None = None
+        self.texts: list[str] = []
+        self.delta_prefix = self.delta_suffix = b""
+
+    def set_delta_type(self, event_name: str, **fields: Any) -> None:
+        """Deltas are `response.KIND.delta` from here on."""
+        self.event_prefix = f"response.{event_name}"
+        event = f"{self.event_prefix}.delta"
+        encoded_head = _encode({"type": event, **self.event_head, "delta": ""})
+        self.delta_prefix = b"event: " + event.encode() + b"\ndata: " + encoded_head[:-3]
+        self.delta_suffix = b"," + _encode(fields)[1:-1] if fields else b""
+
+
+class ResponsesStreamWriter:
+    """See providers.dialect.Writer. Of several choices the first is written: a Response has one."""
+
+    def __init__(self, meta: ResponseMeta) -> None:
+        self._meta = meta
+        self._response = response_head(meta)
+        self._as_summary = wants_summary(meta)
+        self._sequence_number = 0
+        self._output: list[Any] = []
+        self._parts: dict[int, _PartState] = {}
+        self._message: _MessageState | None = None
+        self._logprobs: list[Raw] = []
+        self._open_text: _PartState | None = None
+        self._last_text: dict[str, Any] | None = None
+        self._finish_reason: str | None = None
+        self._usage: Usage | None = None
+        self._started = False
+
+    def feed(self, event: Event) -> bytes:
+        match event:
+            case PartDelta():
+                part = self._parts.get(event.index) if event.choice == 0 else None
+                if part is None:
+                    return b""
+                part.texts.append(event.text)
+                number = self._sequence_number
+                if not part.delta_prefix:
+                    return self._start_reasoning_text(part) + self._write_delta(part, event.text)
+                self._sequence_number = number + 1
+                return b'%b%b%b,"sequence_number":%d}\n\n' % (part.delta_prefix, _encode(event.text), part.delta_suffix, number)
+            case ResponseStarted():
+                return self._write_start(event)
+            case PartStarted():
+                return self._open_part(event) if event.choice == 0 else b""
+            case PartFinished():
+                return self._close_part(event.index, event.opaque_state, event.citations) if event.choice == 0 else b""
+            case Logprobs():
+                return self._write_logprobs([Raw(to_single_line(bytes(entry))) for entry in event.entries]) if event.choice == 0 else b""
+            case ChoiceFinished():
+                return self._write_finish_reason(event) if event.choice == 0 else b""
+            case UsageReported():
+                self._usage = event.usage
+                return b""
+            case _:
+                assert_never(event)
+
+    def finish(self) -> bytes:
+        closing = self._write_start(ResponseStarted(self._meta.model)) + self._close_all("completed")
+        if self._last_text is not None:
+            self._last_text["logprobs"] = [*self._last_text["logprobs"], *self._logprobs]
+        response = self._response
+        response["output"] = self._output
+        response["usage"] = write_usage(self._usage)
+        return closing + self._write_event(f"response.{write_status(response, self._finish_reason)}", {"response": response})
+
+    def _write_event(self, kind: str, body: dict[str, Any]) -> bytes:
+        raw = _encode({"type": kind, **body, "sequence_number": self._sequence_number})
+        self._sequence_number += 1
+        return b"event: " + kind.encode() + b"\ndata: " + raw + b"\n\n"
+
+    def _write_start(self, event: ResponseStarted) -> bytes:
+        if self._started:
+            return b""
+        self._started = True
+        self._response["created_at"] = event.created or self._meta.created
+        if event.service_tier is not None:
+            self._response["service_tier"] = event.service_tier
+        body = {"response": self._response}
+        return self._write_event("response.created", body) + self._write_event("response.in_progress", body)
+
+    def _open_part(self, event: PartStarted) -> bytes:
+        part = event.part
+        match part:
+            case Text() | Refusal():
+                return self._open_content(event.index, part)
+            case Reasoning():
+                return self._close_message() + self._open_reasoning(event.index, part)
+            case ToolCall():
+                return self._close_message() + self._open_call(event.index, part)
+            case Opaque():
+                closing = self._close_message()
+                output_index, id = self._reserve_item("rs")
+                return closing + self._write_whole_item(output_index, write_opaque_item(id, part))
+            case _:
+                assert_never(part)
+
+    def _reserve_item(self, prefix: str) -> tuple[int, str]:
+        """Where the next item of the output will be, and its id."""
+        output_index = len(self._output)
+        self._output.append(None)
+        return output_index, item_id(self._meta, prefix, output_index)
+
+    def _open_content(self, index: int, part: Text | Refusal) -> bytes:
+        message, opening = self._message, b""
+        if message is None:
+            output_index, id = self._reserve_item("msg")
+            message = self._message = _MessageState(output_index, id)
+            opening = self._write_item_added(output_index, write_message_item(id, [], "in_progress"))
+        state = self._parts[index] = _PartState(part, message.output_index, message.id)
+        state.message, state.content_index = message, len(message.content)
+        state.event_head = {"content_index": state.content_index, **state.event_head}
+        message.open_count += 1
+        if isinstance(part, Text):
+            content = write_text_content("", [])
+            state.set_delta_type("output_text", logprobs=[])
+            self._open_text = state
+        else:
+            content = write_refusal_content("")
+            state.set_delta_type("refusal")
+        added = self._write_event("response.content_part.added", {**state.event_head, "part": content})
+        message.content.append(content)
+        return opening + added + self._write_initial_text(index, part.text)
+
+    def _open_reasoning(self, index: int, part: Reasoning) -> bytes:
+        output_index, id = self._reserve_item("rs")
+        self._parts[index] = _PartState(part, output_index, id)
+        item = write_reasoning_item(id, "", None, as_summary=self._as_summary, status="in_progress")
+        return self._write_item_added(output_index, item) + self._write_initial_text(index, part.text)
+
+    def _open_call(self, index: int, part: ToolCall) -> bytes:
+        output_index, id = self._reserve_item(id_prefix(part))
+        state = self._parts[index] = _PartState(part, output_index, id)
+        state.set_delta_type("custom_tool_call_input" if part.custom else "function_call_arguments")
+        return self._write_item_added(output_index, write_call_item(id, part, "", "in_progress")) + self._write_initial_text(
+            index, part.arguments
+        )
+
+    def _start_reasoning_text(self, state: _PartState) -> bytes:
+        """Reasoning that is sealed alone has no text to begin."""
+        if self._as_summary:
+            state.event_head = {**state.event_head, "summary_index": 0}
+            state.set_delta_type("reasoning_summary_text")
+            return self._write_event(
+                "response.reasoning_summary_part.added", {**state.event_head, "part": {"type": "summary_text", "text": ""}}
+            )
+        state.event_head = {"content_index": 0, **state.event_head}
+        state.set_delta_type("reasoning_text")
+        return self._write_event("response.content_part.added", {**state.event_head, "part": {"type": "reasoning_text", "text": ""}})
+
+    def _write_initial_text(self, index: int, text: str) -> bytes:
+        """What a part begins with."""
+        return self.feed(PartDelta(0, index, text)) if text else b""
+
+    def _write_delta(self, state: _PartState, text: str) -> bytes:
+        self._sequence_number += 1
+        return b'%b%b%b,"sequence_number":%d}\n\n' % (state.delta_prefix, _encode(text), state.delta_suffix, self._sequence_number - 1)
+
+    def _write_logprobs(self, entries: list[Raw]) -> bytes:
+        """They come behind the text that they are about: in a delta without text, or once that is whole, in the Response that ends it."""
+        self._logprobs += entries
+        state = self._open_text
+        if state is None:
+            return b""
+        return self._write_event("response.output_text.delta", {**state.event_head, "delta": "", "logprobs": entries})
+
+    def _close_part(self, index: int, opaque_state: OpaqueState | None = None, citations: tuple[Citation, ...] = ()) -> bytes:
+        state = self._parts.pop(index, None)
+        if state is None:
+            return b""
+        text = "".join(state.texts)
+        part = state.part
+        match part:
+            case Text():
+                return self._close_text(state, text, (*part.citations, *citations))
+            case Refusal():
+                done = self._write_event("response.refusal.done", {**state.event_head, "refusal": text})
+                return done + self._close_content(state, write_refusal_content(text))
+            case Reasoning():
+                return self._close_reasoning(state, text, opaque_state or part.opaque_state)
+            case ToolCall():
+                return self._close_call(state, part, text, opaque_state or part.opaque_state)
+            case Opaque():
+                return b""
+            case _:
+                assert_never(part)
+
+    def _close_text(self, state: _PartState, text: str, citations: tuple[Citation, ...]) -> bytes:
+        annotations = write_citations(text, citations)
+        frames = [
+            self._write_event(
+                "response.output_text.annotation.added", {**state.event_head, "annotation_index": at, "annotation": annotation}
+            )
+            for at, annotation in enumerate(annotations)
+        ]
+        self._last_text = write_text_content(text, annotations, self._logprobs)
+        frames.append(self._write_event("response.output_text.done", {**state.event_head, "text": text, "logprobs": self._logprobs}))
+        self._logprobs, self._open_text = [], None
+        frames.append(self._close_content(state, self._last_text))
+        return b"".join(frames)
+
+    def _close_content(self, state: _PartState, content: dict[str, Any]) -> bytes:
+        message = state.message
+        assert message is not None
+        message.content[state.content_index] = content
+        message.open_count -= 1
+        done = self._write_event("response.content_part.done", {**state.event_head, "part": content})
+        return done + self._finish_message(message, "completed") if message.ended else done
+
+    def _close_reasoning(self, state: _PartState, text: str, opaque_state: OpaqueState | None) -> bytes:
+        frames: list[bytes] = []
+        if state.event_prefix:
+            frames.append(self._write_event(f"{state.event_prefix}.done", {**state.event_head, "text": text}))
+            if self._as_summary:
+                summary = {**state.event_head, "part": {"type": "summary_text", "text": text}}
+                frames.append(self._write_event("response.reasoning_summary_part.done", summary))
+            else:
+                content = {**state.event_head, "part": {"type": "reasoning_text", "text": text}}
+                frames.append(self._write_event("response.content_part.done", content))
+        frames.append(
+            self._write_item_done(state.output_index, write_reasoning_item(state.id, text, opaque_state, as_summary=self._as_summary))
+        )
+        return b"".join(frames)
+
+    def _close_call(self, state: _PartState, call: ToolCall, arguments: str, opaque_state: OpaqueState | None) -> bytes:
+        input_field = {"input": arguments} if call.custom else {"arguments": arguments}
+        done = self._write_event(f"{state.event_prefix}.done", {**state.event_head, **input_field})
+        done += self._write_item_done(state.output_index, write_call_item(state.id, call, arguments))
+        if opaque_state is None:
+            return done
+        output_index, id = self._reserve_item("rs")
+        return done + self._write_whole_item(
+            output_index, write_reasoning_item(id, "", call_opaque_state(call, opaque_state), as_summary=self._as_summary)
+        )
+
+    def _close_message(self) -> bytes:
+        """Another item follows: the message is whole as soon as its content is."""
+        message, self._message = self._message, None
+        if message is None:
+            return b""
+        message.ended = True
+        return self._finish_message(message, "completed")
+
+    def _finish_message(self, message: _MessageState, status: str) -> bytes:
+        return (
+            b""
+            if message.open_count
+            else self._write_item_done(message.output_index, write_message_item(message.id, message.content, status))
+        )
+
+    def _write_finish_reason(self, event: ChoiceFinished) -> bytes:
+        self._finish_reason = event.reason
+        return self._close_all("incomplete" if event.reason in INCOMPLETE_REASONS else "completed")
+
+    def _close_all(self, status: str) -> bytes:
+        closed = b"".join([self._close_part(index) for index in sorted(self._parts)])
+        message, self._message = self._message, None
+        return closed if message is None else closed + self._finish_message(message, status)
+
+    def _write_item_added(self, output_index: int, item: Any) -> bytes:
+        return self._write_event("response.output_item.added", {"output_index": output_index, "item": item})
+
+    def _write_item_done(self, output_index: int, item: Any) -> bytes:
+        self._output[output_index] = item
+        return self._write_event("response.output_item.done", {"output_index": output_index, "item": item})
+
+    def _write_whole_item(self, output_index: int, item: Any) -> bytes:
+        return self._write_item_added(output_index, item) + self._write_item_done(output_index, item)

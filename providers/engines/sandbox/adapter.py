@@ -1,0 +1,32 @@
+"""The sandbox engine of `narthex up`: it obeys every documented field, in the words of the hosted gateway's API."""
+
+from collections.abc import Mapping
+from typing import ClassVar, get_args
+
+from providers import structured_output
+from providers.adapters.provider import Provider
+from providers.structured_output import ConstraintSupport, OutputKind
+
+_CONSTRAINT_SUPPORT: structured_output.SupportByKind = {
+    kind: ConstraintSupport("enforced", structured_output.write_guided_fields, keeps_response_format=True) for kind in get_args(OutputKind)
+}
+
+
+class Sandbox(Provider):
+    name: ClassVar[str] = "sandbox"
+    dialects: ClassVar[tuple[str, ...]] = (
+        *("openai_chat", "openai_completions", "openai_embeddings"),
+        *("anthropic_count_tokens", "vllm_generate"),
+    )
+    constrained_dialects = frozenset({"openai_chat", "openai_completions", "vllm_generate"})
+    default_base_url: ClassVar[str | None] = None
+    known_options: ClassVar[Mapping[str, str]] = {}
+
+    unsupported_fields: frozenset[str] = frozenset()
+    hint_fields = frozenset({"guided_decoding_backend", "user", "store", "metadata", "service_tier"})
+
+    own_constraint_fields = structured_output.CONSTRAINT_FIELDS - {"regex", "ebnf", "grammar", "json_schema"}
+
+    @property
+    def constraint_support(self) -> structured_output.SupportByKind:
+        return _CONSTRAINT_SUPPORT

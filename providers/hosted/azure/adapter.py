@@ -1,0 +1,121 @@
+"""Azure OpenAI, and the models of Azure's Foundry: OpenAI's dialects at addresses of Azure's own.
+
+Recorded: azure_openai/*. Source: https://learn.microsoft.com/azure/ai-foundry/openai/api-version-lifecycle, read 2026-11.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+import httpx
+
+from providers.adapters.provider import DIALECT_PATHS, Adapted, InvalidOption, Provider
+from providers.canonical.raw_json import NULL, Body
+from providers.hosted.openai.adapter import is_reasoning_model, rename_max_tokens
+from providers.structured_output import Constraint
+
+# Versions of the API whose addresses name no deployment.
+_V1_API_VERSIONS = ("v1", "preview", "latest")
+_FOUNDRY_API_VERSION = "2024-05-01-preview"
+# What people copy out of the portal behind the resource's address.
+_PORTAL_SUFFIXES = ("/openai/v1", "/openai", "/models")
+_BASE_URLS = {"openai": "https://RESOURCE.openai.azure.com", "models": "https://RESOURCE.services.ai.azure.com"}
+
+
+class Azure(Provider):
+    """A target's model is the deployment's name. `api = "models"`: Foundry's, of models that are not OpenAI's too."""
+
+    name: ClassVar[str] = "azure"
+    default_base_url: ClassVar[str | None] = _BASE_URLS["openai"]
+    model_in_url: ClassVar[bool] = True
+    reports_rate_limits: ClassVar[bool] = True
+    known_options: ClassVar[Mapping[str, str]] = {
+        **Provider.known_options,
+        "resource": "the resource's name, of which its address is made where base_url is not said",
+        "api": 'which of its APIs: "openai" (default) or "models", Foundry\'s of all its models',
+        "api_version": "a dated version, whose addresses name the deployment; absent: /openai/v1, which needs none",
+    }
+
+    def __init__(
+        self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
+    ) -> None:
+        """Raises BadOption."""
+        super().__init__(configured_as, options, version, base_url)
+        for option in ("resource", "api_version"):
+            value = options.get(option, "x")
+            if not isinstance(value, str) or not value or quote(value, safe="") != value:
+                raise InvalidOption(f"Option {option} of provider {configured_as!r} must be a name as it stands in an address.")
+        if options.get("api", "openai") not in _BASE_URLS:
+            raise InvalidOption(f'Option api of provider {configured_as!r} may be "openai" or "models".')
+        self._api_version: str | None = options.get("api_version")
+
+    @property
+    def base_url_required_reason(self) -> str | None:
+        return None if "resource" in self.options else 'its address is its resource\'s, which no option names (resource = "...") either.'
+
+    @property
+    def is_openai_host(self) -> bool:
+        """Its models are OpenAI's own, as far as can be known."""
+        return self.options.get("api", "openai") == "openai"
+
+    @property
+    def spoken_dialects(self) -> tuple[str, ...]:
+        """Responses are at its newest addresses alone, and Foundry has chat and embeddings."""
+        if self._dialects:
+            return self._dialects
+        if not self.is_openai_host:
+            return ("openai_chat", "openai_embeddings")
+        return super().spoken_dialects if self._uses_v1_api else self.dialects
+
+    @property
+    def _uses_v1_api(self) -> bool:
+        return self._api_version is None or self._api_version in _V1_API_VERSIONS
+
+    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx.URL:
+        path = DIALECT_PATHS.get(dialect)
+        root = self._resource_root(base_url)
+        if path is None:
+            return super().url(f"{root}/openai/v1", dialect, model, stream)
+        version = self._api_version
+        if not self.is_openai_host:
+            return httpx.URL(f"{root}/models{path}", params={"api-version": version or _FOUNDRY_API_VERSION})
+        if self._uses_v1_api or dialect == "openai_responses":
+            version_param = version if version in ("preview", "latest") else None
+            return httpx.URL(f"{root}/openai/v1{path}", params={"api-version": version_param} if version_param else None)
+        return httpx.URL(f"{root}/openai/deployments/{quote(model, safe='')}{path}", params={"api-version": version})
+
+    def display_url(self, base_url: str) -> str:
+        if base_url != self.default_base_url:
+            return base_url
+        return _BASE_URLS[self.options.get("api", "openai")].replace("RESOURCE", self.options.get("resource", "RESOURCE"))
+
+    def _resource_root(self, base_url: str) -> str:
+        root = self.display_url(base_url.rstrip("/"))
+        return next((root.removesuffix(suffix) for suffix in _PORTAL_SUFFIXES if root.endswith(suffix)), root)
+
+    def headers(self, credential: str | None, dialect: str = "") -> list[tuple[str, str]]:
+        """A token of Entra's is a JWT, which no key is."""
+        if not credential:
+            return []
+        is_token = credential.startswith("eyJ") and credential.count(".") == 2
+        return [("authorization", f"Bearer {credential}") if is_token else ("api-key", credential)]
+
+    def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
+        adapted = super().adapt_request(body, dialect, may_drop, constraint)
+        if dialect != "openai_chat":
+            return adapted
+        if self.is_openai_host:
+            rename_max_tokens(body)
+        elif not is_reasoning_model(body.value("model")):
+            _rename_max_completion_tokens(body)
+        return adapted
+
+
+def _rename_max_completion_tokens(body: Body) -> None:
+    """Foundry knows `max_tokens`, whose newer name is OpenAI's alone.
+
+    Source: https://learn.microsoft.com/rest/api/aifoundry/model-inference/get-chat-completions, read 2026-11.
+    """
+    max_completion_tokens = body.pop("max_completion_tokens", NULL)
+    if max_completion_tokens != NULL:
+        body["max_tokens"] = max_completion_tokens

@@ -1,0 +1,224 @@
+"""Amazon Bedrock: models of many makers behind one door, asked by Converse, or in their makers' own words.
+
+Sources: /reference/providers.md parts 1 to 6; https://docs.aws.amazon.com/bedrock/latest/userguide/endpoints.html,
+.../inference-messages-api.html and .../structured-output.html; the service model of Bedrock Runtime in botocore 1.44; read 2026-11.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+import httpx
+from msgspec.structs import replace
+
+from providers import structured_output
+from providers.adapters.provider import DIALECT_PATHS, Adapted, InvalidOption, Provider
+from providers.canonical.chat import ChatRequest
+from providers.canonical.errors import CredentialRefused, OperationNotSupported, UpstreamError, UpstreamNotFound, UpstreamRejected
+from providers.canonical.media import MediaKind
+from providers.canonical.raw_json import Body, StreamUnwrapper
+from providers.credentials import Fetch, Signer
+from providers.credentials.aws import AwsSigner, is_ambient
+from providers.dialect import DropPolicy
+from providers.dialects.bedrock_converse.media import is_s3_url
+from providers.dialects.bedrock_converse.opaque_blocks import NAME as CONVERSE
+from providers.host_operation import HostOperation
+from providers.hosted.aws.adapter import AWS_OPTIONS, REGION_PLACEHOLDER, AwsHost
+from providers.hosted.bedrock.count_tokens import BEDROCK_COUNT_TOKENS
+from providers.hosted.bedrock.embeddings import BEDROCK_EMBEDDINGS
+from providers.hosted.bedrock.event_stream import invoke_stream_unwrapper
+from providers.hosted.bedrock.guardrails import GUARDRAIL_OPTION, read_guardrail, set_guardrail
+from providers.profiles.bedrock_families import bare_model_id, find_family
+from providers.profiles.claude import request_body
+from providers.profiles.claude.adapt_chat import adapt_claude_chat, is_enforced
+from providers.structured_output import Constraint, ConstraintPlan
+
+_ANTHROPIC_MESSAGES, _LLAMA = "anthropic_messages", "bedrock_llama"
+_RUNTIME_BASE_URL = f"https://bedrock-runtime.{REGION_PLACEHOLDER}.amazonaws.com"
+_MANTLE_BASE_URL = f"https://bedrock-mantle.{REGION_PLACEHOLDER}.api.aws"
+_APIS = ("converse", "invoke", "mantle")
+_ANTHROPIC_VERSION = "bedrock-2023-05-31"
+# Below /model/ID/: whole, and as a stream.
+_OPERATIONS: Mapping[str, tuple[str, str]] = {
+    CONVERSE: ("converse", "converse-stream"),
+    BEDROCK_COUNT_TOKENS.name: ("count-tokens", "count-tokens"),
+}
+_INVOKE_OPERATIONS = ("invoke", "invoke-with-response-stream")
+# What it says of a model that it has not, or not for this account, with words for what was asked, or for the credential.
+_MODEL_NOT_FOUND = re.compile(
+    r"model identifier is invalid|on-demand throughput isn.t supported|access to the model|end of its life|model .{0,80}not found", re.I
+)
+
+
+class Bedrock(AwsHost):
+    """`api` unsaid: Converse, and for callers of Anthropic's dialect who ask Claude, Claude's own words."""
+
+    name: ClassVar[str] = "bedrock"
+    service: ClassVar[str] = "bedrock"
+    dialects: ClassVar[tuple[str, ...]] = (CONVERSE, _ANTHROPIC_MESSAGES, _LLAMA)
+    default_base_url: ClassVar[str | None] = _RUNTIME_BASE_URL
+    model_in_url: ClassVar[bool] = True
+    host_operations: ClassVar[Mapping[str, HostOperation]] = {
+        "openai_embeddings": BEDROCK_EMBEDDINGS,
+        "anthropic_count_tokens": BEDROCK_COUNT_TOKENS,
+    }
+    known_options: ClassVar[Mapping[str, str]] = {
+        **Provider.known_options,
+        **AWS_OPTIONS,
+        **request_body.CLAUDE_OPTIONS,
+        **GUARDRAIL_OPTION,
+        "reads_s3": "true: callers may give s3:// addresses, which Bedrock reads with what this credential may do (false)",
+        "api": '"converse", "invoke" (Claude\'s and Llama\'s own words) or "mantle" (OpenAI\'s, and Claude\'s); without it what suits best',
+    }
+    # What is asked in words alone, for models that have no field for a schema, bend() tells.
+    constrained_dialects = frozenset({CONVERSE, _ANTHROPIC_MESSAGES})
+
+    def __init__(
+        self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
+    ) -> None:
+        """Raises BadOption."""
+        super().__init__(configured_as, options, version, base_url)
+        self._api: str | None = options.get("api")
+        if self._api is not None and self._api not in _APIS:
+            raise InvalidOption(f"Option api={self._api!r:.100} of provider {configured_as!r} may be {', '.join(_APIS)}.")
+        self._defaults = request_body.read_defaults(configured_as, options)
+        self._guardrail = read_guardrail(configured_as, options)
+        if self._guardrail and (self._api not in (None, "converse") or self._dialects):
+            raise InvalidOption(f"Option guardrail of provider {configured_as!r}: it is for Converse, and for no other API or dialect.")
+        reads_s3 = options.get("reads_s3", False)
+        if not isinstance(reads_s3, bool):
+            raise InvalidOption(f"Option reads_s3 of provider {configured_as!r} may be true or false.")
+        self._reads_s3 = reads_s3
+        if self.is_mantle:
+            self.constrained_dialects = Provider.constrained_dialects
+
+    @property
+    def is_mantle(self) -> bool:
+        return self._api == "mantle"
+
+    @property
+    def spoken_dialects(self) -> tuple[str, ...]:
+        if self._dialects:
+            return self._dialects
+        if self._guardrail:  # which nobody is to go round by another dialect
+            return (CONVERSE,)
+        return ("openai_chat", "openai_responses", _ANTHROPIC_MESSAGES) if self.is_mantle else self.dialects
+
+    def spoken_dialects_for(self, model: str) -> tuple[str, ...]:
+        if self._dialects or self._guardrail:
+            return self.spoken_dialects
+        is_claude = find_family(model).is_claude
+        if self.is_mantle:
+            return (_ANTHROPIC_MESSAGES,) if is_claude else ("openai_chat", "openai_responses")
+        native_dialects = (_ANTHROPIC_MESSAGES,) if is_claude else (_LLAMA,) if find_family(model).name == "Llama" else ()
+        match self._api:
+            case "converse":
+                return (CONVERSE,)
+            case "invoke":
+                return native_dialects
+            case _:
+                return (CONVERSE, *native_dialects)
+
+    def display_url(self, base_url: str) -> str:
+        return super().display_url(_MANTLE_BASE_URL if self.is_mantle and base_url == _RUNTIME_BASE_URL else base_url)
+
+    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx.URL:
+        """Colons and slashes of a model's name are escaped once, and stay so."""
+        if self.is_mantle:
+            root = self.with_region(self.display_url(base_url)).rstrip("/").removesuffix("/v1")
+            return httpx.URL(f"{root}/anthropic/v1/messages" if dialect == _ANTHROPIC_MESSAGES else f"{root}/v1{DIALECT_PATHS[dialect]}")
+        if dialect == BEDROCK_COUNT_TOKENS.name:
+            model = bare_model_id(model)
+        operation = _OPERATIONS.get(dialect, _INVOKE_OPERATIONS)[stream]
+        return httpx.URL(f"{self.with_region(base_url).rstrip('/')}/model/{quote(model, safe='')}/{operation}")
+
+    def complete_url(self, url: httpx.URL, credential: str | None) -> httpx.URL:
+        return super().complete_url(url, None if credential is not None and _is_api_key(credential) else credential)
+
+    def headers(self, credential: str | None, dialect: str = "") -> list[tuple[str, str]]:
+        """A key of Bedrock's own is shown; with any other credential requests are signed.
+
+        To its runtime, `accept` says in which type a model shall answer, and not every model knows them all.
+        """
+        authorization = [("authorization", f"Bearer {credential}")] if credential is not None and _is_api_key(credential) else []
+        if not self.is_mantle:
+            return [*authorization, ("accept", "*/*")]
+        if dialect != _ANTHROPIC_MESSAGES:
+            return authorization
+        betas = [("anthropic-beta", ",".join(self._defaults.betas))] if self._defaults.betas else []
+        return [*authorization, ("anthropic-version", "2023-06-01"), *betas]
+
+    def signer(self, credential: str | None, fetch: Fetch) -> Signer | None:
+        if credential is None or _is_api_key(credential):
+            return None
+        return AwsSigner(credential, "bedrock-mantle" if self.is_mantle else self.service, self.region)
+
+    def inline_media_kinds_in(self, dialect: str) -> frozenset[MediaKind]:
+        """Its Claude fetches nothing: https://docs.claude.com/en/docs/build-with-claude/vision, read 2026-11."""
+        return frozenset({"image", "file"}) if dialect == _ANTHROPIC_MESSAGES else frozenset()
+
+    def accepts_media_url(self, address: str, dialect: str) -> bool:
+        """Whoever names an object reads it by our credential, not by one of their own: that is the operator's to allow."""
+        return self._reads_s3 and dialect == CONVERSE and is_s3_url(address)
+
+    def forward_betas(self, body: Body, dialect: str, betas: bytes) -> bytes:
+        """Its runtime reads them in the body."""
+        if self.is_mantle or dialect != _ANTHROPIC_MESSAGES:
+            return betas
+        request_body.add_betas(body, betas.decode("latin-1").split(","))
+        return b""
+
+    def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
+        dropped = set_guardrail(self, body, self._guardrail, may_drop) if self._guardrail and dialect == CONVERSE else []
+        adapted = super().adapt_request(body, dialect, may_drop, constraint)
+        adapted.dropped[:0] = dropped
+        if dialect == CONVERSE and adapted.constraint_plan is not None and "outputConfig" not in body:
+            adapted.constraint_plan = replace(adapted.constraint_plan, enforcement="validated")
+        if dialect == _ANTHROPIC_MESSAGES:
+            adapted.dropped += request_body.adapt_body(body, self._defaults)
+        return adapted
+
+    def adapt_chat(self, chat: ChatRequest, dialect: str, drop_policy: DropPolicy) -> ChatRequest:
+        """The rules of Claude's models are the same on every host."""
+        return adapt_claude_chat(chat, drop_policy) if dialect == _ANTHROPIC_MESSAGES else super().adapt_chat(chat, dialect, drop_policy)
+
+    def plan_constraint(self, constraint: Constraint, dialect: str, *, as_said: bool) -> ConstraintPlan | None:
+        """In Converse the constraint is in the ask already; one that cannot be said there was refused, or let go, as it was written."""
+        if dialect == _ANTHROPIC_MESSAGES and constraint.output is not None and not is_enforced(constraint.output):
+            return ConstraintPlan("validated", constraint.output)
+        if dialect == CONVERSE and not isinstance(constraint.output, structured_output.JsonSchema | structured_output.JsonObject):
+            return None
+        return super().plan_constraint(constraint, dialect, as_said=as_said)
+
+    def set_model(self, body: Body, dialect: str, model: str, stream: bool) -> None:
+        """Raises NotOffered for what mantle has not."""
+        if self.is_mantle:
+            if dialect not in self.spoken_dialects:
+                raise OperationNotSupported(f"{self.configured_as} is Bedrock's mantle, which has no API for such requests.", param="model")
+            body["model"] = model
+            return
+        body.pop("model", None)
+        if dialect == _ANTHROPIC_MESSAGES:
+            request_body.adapt_for_cloud(body, _ANTHROPIC_VERSION, keeps_stream=False)
+            request_body.add_betas(body, self._defaults.betas)
+
+    def stream_unwrapper(self, dialect: str) -> StreamUnwrapper | None:
+        """Converse is read in AWS's own messages."""
+        return None if self.is_mantle or dialect == CONVERSE else invoke_stream_unwrapper()
+
+    def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
+        """A model that is not there, or not for this account, says nothing against the request or the credential."""
+        if self.is_mantle and "x-amzn-errortype" not in headers:
+            return Provider.read_error(self, status, headers, body)
+        error = super().read_error(status, headers, body)
+        if not isinstance(error, CredentialRefused | UpstreamRejected) or not _MODEL_NOT_FOUND.search(error.message):
+            return error
+        not_found = UpstreamNotFound(error.reason if isinstance(error, CredentialRefused) else error.message, upstream_status=404)
+        not_found.upstream_status, not_found.upstream_code = error.upstream_status, error.upstream_code
+        return not_found
+
+
+def _is_api_key(credential: str) -> bool:
+    """Whether it is a Bedrock API key, and nothing to sign with."""
+    return not credential.startswith("{") and not is_ambient(credential)

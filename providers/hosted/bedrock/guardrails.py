@@ -1,0 +1,49 @@
+"""A guardrail that an operator sets for all answers: all goes by Converse then, and callers may not choose another."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct, ValidationError, convert
+
+from providers.adapters.provider import InvalidOption, Provider
+from providers.canonical.raw_json import Body
+
+GUARDRAIL_OPTION: Mapping[str, str] = {
+    "guardrail": (
+        "a guardrail for every answer, all of which come by Converse then: { id = ..., version = ... }, and trace = true to have Bedrock"
+        " tell its reasons"
+    )
+}
+_GUARDRAIL_FIELD = "guardrailConfig"
+_VERSION_PATTERN = re.compile(r"[1-9][0-9]{0,7}|DRAFT")
+
+
+class _Guardrail(Struct, forbid_unknown_fields=True):
+    id: str
+    version: str
+    trace: bool = False
+
+
+def read_guardrail(configured_as: str, options: Mapping[str, Any]) -> dict[str, str] | None:
+    """As Converse takes it. Raises BadOption."""
+    option = options.get("guardrail")
+    if option is None:
+        return None
+    try:
+        guardrail = convert(option, _Guardrail)
+    except ValidationError as validation_error:
+        raise InvalidOption(f"Option guardrail of provider {configured_as!r}: {validation_error}.") from None
+    if not guardrail.id or not _VERSION_PATTERN.fullmatch(guardrail.version):
+        raise InvalidOption(f"Option guardrail of provider {configured_as!r}: `id` names one, and `version` is a number or DRAFT.")
+    config = {"guardrailIdentifier": guardrail.id, "guardrailVersion": guardrail.version}
+    return {**config, "trace": "enabled"} if guardrail.trace else config
+
+
+def set_guardrail(provider: Provider, body: Body, guardrail: dict[str, str], may_drop: Callable[[str], bool]) -> list[str]:
+    """What of the caller's had to go for it. Raises Unsupported."""
+    dropped = [_GUARDRAIL_FIELD] if body.has_value(_GUARDRAIL_FIELD) else []
+    if dropped and not may_drop(_GUARDRAIL_FIELD):
+        raise provider.unsupported_error(_GUARDRAIL_FIELD, "its operator has set a guardrail for all.")
+    body[_GUARDRAIL_FIELD] = guardrail
+    return dropped

@@ -1,0 +1,77 @@
+"""Embeddings as Cohere is asked for them: texts, and what they are for, which OpenAI's clients do not say.
+
+Source: https://docs.cohere.com/reference/embed, read 2026-11.
+"""
+
+from collections.abc import Callable
+
+import httpx
+import msgspec
+from msgspec import Struct
+
+from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.raw_json import DECODE_ERRORS, Body, repair_unicode
+from providers.canonical.upstream_errors import find_error, read_error
+from providers.dialect import ResponseMeta
+from providers.host_operation import HostOperation
+from providers.hosted.rules.openai_embeddings import read_embedding_request, write_embeddings_response
+
+_MAX_TEXTS = 96
+# What it is told that they are for, of callers who say nothing: Cohere demands it, and what is stored is embedded most.
+_DEFAULT_INPUT_TYPE = "search_document"
+_HOST_FIELDS = ("input_type", "truncate", "max_tokens", "priority")
+
+
+class _BilledUnits(Struct):
+    input_tokens: float | None = None
+
+
+class _Meta(Struct):
+    billed_units: _BilledUnits | None = None
+
+
+class _Vectors(Struct):
+    float: list[msgspec.Raw]
+
+
+class _EmbedResponse(Struct):
+    embeddings: _Vectors
+    meta: _Meta | None = None
+
+
+_decode_response = msgspec.json.Decoder(_EmbedResponse).decode
+
+
+def write_embedding_request(body: Body, model: str, may_drop: Callable[[str], bool]) -> tuple[Body, list[str]]:
+    embedding_request = read_embedding_request(body, "Cohere", may_drop, host_fields=_HOST_FIELDS, max_texts=_MAX_TEXTS)
+    request_body = Body(
+        {"texts": embedding_request.texts, "embedding_types": ["float"], "input_type": _DEFAULT_INPUT_TYPE, **embedding_request.host_fields}
+    )
+    if embedding_request.dimensions is not None:
+        request_body["output_dimension"] = embedding_request.dimensions
+    return request_body, embedding_request.dropped
+
+
+def read_embeddings(raw: bytes, headers: httpx.Headers, meta: ResponseMeta) -> bytes:
+    response = _decode_or_raise(raw)
+    billed_units = response.meta.billed_units if response.meta is not None else None
+    tokens = None if billed_units is None or billed_units.input_tokens is None else int(billed_units.input_tokens)
+    return write_embeddings_response(response.embeddings.float, tokens, meta)
+
+
+def _decode_or_raise(raw: bytes) -> _EmbedResponse:
+    try:
+        return _decode_response(raw)
+    except DECODE_ERRORS:
+        pass
+    body = Body.read_response(raw)
+    error = find_error(body) or (read_error(500, {}, raw) if isinstance(body.value("message"), str) else None)
+    if error is not None:
+        raise error
+    try:
+        return _decode_response(repair_unicode(raw))
+    except DECODE_ERRORS as decode_error:
+        raise InvalidUpstreamResponse(f"Cohere's answer holds no embeddings: {decode_error}.") from None
+
+
+COHERE_EMBEDDINGS = HostOperation("cohere_embed", write_embedding_request, read_embeddings)

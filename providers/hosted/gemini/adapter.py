@@ -1,0 +1,73 @@
+"""Google AI Studio: Gemini models with an API key. Those of Google Cloud, which knows no such keys, are at Vertex.
+
+Sources: https://ai.google.dev/api, https://ai.google.dev/gemini-api/docs/api-key, read 2026-11; /reference/providers.md parts 1 to 7.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+from urllib.parse import quote
+
+import httpx
+
+from providers.adapters.provider import Adapted, Provider
+from providers.canonical.errors import UpstreamError
+from providers.canonical.media import MediaKind
+from providers.canonical.raw_json import Body
+from providers.dialects.gemini.errors import read_google_error
+from providers.dialects.gemini.media import is_google_url
+from providers.host_operation import HostOperation
+from providers.hosted.gemini.count_tokens import GEMINI_COUNT_TOKENS, model_resource
+from providers.hosted.gemini.embeddings import GEMINI_EMBEDDINGS
+from providers.hosted.gemini.structured_output import plan_gemini_constraint, without_dropped_output
+from providers.structured_output import Constraint, ConstraintPlan
+
+_GEMINI = "gemini"
+_METHODS: Mapping[str, str] = {GEMINI_EMBEDDINGS.name: "batchEmbedContents", GEMINI_COUNT_TOKENS.name: "countTokens"}
+
+
+class GoogleAIStudio(Provider):
+    name: ClassVar[str] = "gemini"
+    dialects: ClassVar[tuple[str, ...]] = (_GEMINI,)
+    default_base_url: ClassVar[str | None] = "https://generativelanguage.googleapis.com"
+    model_in_url: ClassVar[bool] = True
+    host_operations: ClassVar[Mapping[str, HostOperation]] = {
+        "openai_embeddings": GEMINI_EMBEDDINGS,
+        "anthropic_count_tokens": GEMINI_COUNT_TOKENS,
+    }
+    known_options: ClassVar[Mapping[str, str]] = {
+        "stream": Provider.known_options["stream"],
+        "guided": '"enforced": answers are trusted to obey schemas whose keywords Google does not say it holds to; "validated" (default)',
+    }
+    # By their addresses it reads files of its own alone, and YouTube's videos.
+    # Source: https://ai.google.dev/gemini-api/docs/file-input-methods, read 2026-11.
+    inline_media_kinds: ClassVar[frozenset[MediaKind]] = frozenset({"image", "file", "audio"})
+    constrained_dialects = frozenset({_GEMINI})
+
+    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx.URL:
+        """`base_url` with or without its version segment (/v1beta) is understood."""
+        base = base_url.rstrip("/")
+        last_segment = httpx.URL(base).path.rpartition("/")[2]
+        method = _METHODS.get(dialect) or ("streamGenerateContent" if stream else "generateContent")
+        versioned_base = base if last_segment[:1] == "v" and last_segment[1:2].isdigit() else base + "/v1beta"
+        query = "?alt=sse" if stream and dialect == _GEMINI else ""
+        return httpx.URL(f"{versioned_base}/{quote(model_resource(model), safe='/:@')}:{method}{query}")
+
+    def accepts_media_url(self, address: str, dialect: str) -> bool:
+        return is_google_url(address)
+
+    def headers(self, credential: str | None, dialect: str = "") -> list[tuple[str, str]]:
+        """Never in the address, where logs would keep it."""
+        return [("x-goog-api-key", credential)] if credential else []
+
+    def set_model(self, body: Body, dialect: str, model: str, stream: bool) -> None:
+        """The address names it."""
+        body.pop("model", None)
+
+    def plan_constraint(self, constraint: Constraint, dialect: str, *, as_said: bool) -> ConstraintPlan | None:
+        return plan_gemini_constraint(constraint, trusted=self.trusted)
+
+    def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
+        return super().adapt_request(body, dialect, may_drop, without_dropped_output(constraint, body))
+
+    def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
+        return read_google_error(status, headers, body)

@@ -1,0 +1,40 @@
+"""Hyperbolic: chat alone, of which nothing was ever recorded here."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from providers import structured_output
+from providers.adapters.provider import InvalidOption, Provider
+from providers.hosted.rules.host_spec_provider import HostSpecProvider
+
+_TOOL_FIELDS = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
+
+
+class Hyperbolic(HostSpecProvider, host="hyperbolic"):
+    """Tools and response_format are off until an operator who has seen them work turns them on (/reference/providers.md part 7)."""
+
+    known_options: ClassVar[Mapping[str, str]] = {
+        **Provider.known_options,
+        "tools": "true: its models call tools (nobody has shown it; without this option tools are refused)",
+        "response_format": "true: it obeys response_format (nobody has shown it; replies are looked at)",
+    }
+
+    def __init__(
+        self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
+    ) -> None:
+        """Raises BadOption."""
+        super().__init__(configured_as, options, version, base_url)
+        self._takes_response_format = _read_bool_option(options, "response_format", configured_as)
+        if _read_bool_option(options, "tools", configured_as):
+            self.unsupported_fields = self.unsupported_fields - _TOOL_FIELDS
+
+    @property
+    def constraint_support(self) -> structured_output.SupportByKind:
+        return super().constraint_support if self._takes_response_format else {}
+
+
+def _read_bool_option(options: Mapping[str, Any], option: str, configured_as: str) -> bool:
+    value = options.get(option, False)
+    if not isinstance(value, bool):
+        raise InvalidOption(f"Option {option} of provider {configured_as!r} must be true or false.")
+    return value

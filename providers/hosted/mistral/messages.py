@@ -1,0 +1,130 @@
+"""Messages of OpenAI's chat as Mistral takes them: other ids of calls, thinking among the content, documents by address, no more fields.
+
+Sources: mistralai/client-python, src/mistralai/client/models (UserMessage, AssistantMessage, ToolMessage, ThinkChunk, DocumentURLChunk,
+FileChunk, AudioChunk), read 2026-11; /shared/exchanges/mistral/13 and 14; codes 3230 and 3280 of its errors, and "Assistant message must
+have either content or tool_calls, but not none" (OpenHands/OpenHands#8685).
+"""
+
+import re
+from typing import Any
+
+from providers.adapters.unsupported_fields import UnsupportedFields
+from providers.canonical.extra_fields import as_raw
+from providers.canonical.raw_json import Body
+from providers.hosted.mistral.tool_call_ids import ToolCallIds
+
+# Without one of these, messages are as it takes them.
+_may_need_adapting = re.compile(
+    rb'"(?:tool_call_id|tool_calls|reasoning|reasoning_content|reasoning_details|refusal|annotations|audio|function_call'
+    rb'|name|file|input_audio|cache_control)"|"content"\s*:\s*(?:""|null|\[\s*\])'
+).search
+# What an assistant's message has there. All else that answers tell, and clients give back, asks for nothing.
+_ASSISTANT_FIELDS = frozenset({"role", "content", "tool_calls", "prefix"})
+_CONTENT_FIELDS = frozenset({"audio", "function_call"})
+_UNKNOWN_FIELD_REASON = "it has no such field, and refuses what it does not know."
+# It wants an answer between what tools gave and what the user says then (code 3230). The same was said there in
+# /shared/exchanges/mistral/13-image-url-tool.
+_FILLER_MESSAGE = {"role": "assistant", "content": "OK"}
+
+
+class MessageAdapter:
+    def __init__(self, body: Body, unsupported_fields: UnsupportedFields) -> None:
+        self._body = body
+        self._unsupported_fields = unsupported_fields
+
+    def adapt(self) -> None:
+        raw = as_raw(self._body["messages"])
+        if _may_need_adapting(bytes(raw)) is None:
+            return
+        messages: list[dict[str, Any]] = Body(messages=raw).value("messages")
+        ids = ToolCallIds(_collect_call_ids(messages))
+        adapted: list[dict[str, Any]] = []
+        for index, message in enumerate(messages):
+            path = f"messages[{index}]"
+            role = message.get("role")
+            if role == "user" and adapted and adapted[-1].get("role") == "tool":
+                adapted.append(_FILLER_MESSAGE)
+            self._drop_unsupported(message, path, role)
+            if isinstance(message.get("content"), list):
+                message["content"] = self._adapt_parts(message["content"], path)
+            if role == "assistant":
+                self._adapt_assistant(message, path, ids)
+            elif message.get("tool_call_id"):
+                message["tool_call_id"] = ids.replacement(message["tool_call_id"])
+            if role != "assistant" or message.get("content") or message.get("tool_calls"):
+                adapted.append(message)  # or it says nothing
+        self._body["messages"] = adapted
+
+    def _drop_unsupported(self, message: dict[str, Any], path: str, role: Any) -> None:
+        """Names of participants; and hints to a cache, which it needs none of."""
+        if role != "tool" and message.pop("name", None) is not None:
+            self._unsupported_fields.drop_path_or_refuse(f"{path}.name", "its messages name no participants.")
+        if message.pop("cache_control", None) is not None:
+            self._unsupported_fields.dropped.append(f"{path}.cache_control")
+
+    def _adapt_parts(self, parts: list[dict[str, Any]], path: str) -> list[dict[str, Any]]:
+        adapted: list[dict[str, Any]] = []
+        for index, part in enumerate(parts):
+            part_path = f"{path}.content[{index}]"
+            if part.pop("cache_control", None) is not None:
+                self._unsupported_fields.dropped.append(f"{part_path}.cache_control")
+            match part:
+                case {"type": "file", "file": {"file_data": str(address), **named}}:
+                    name = named.get("filename")
+                    adapted.append(
+                        {"type": "document_url", "document_url": _as_data_url(address), **({"document_name": name} if name else {})}
+                    )
+                case {"type": "file", "file": {"file_id": str(id)}}:
+                    adapted.append({"type": "file", "file_id": id})
+                case {"type": "input_audio", "input_audio": {"data": str(data)}}:
+                    adapted.append({"type": "input_audio", "input_audio": data})
+                case {"type": "refusal", "refusal": str(text)}:
+                    adapted.append({"type": "text", "text": text})
+                case _:
+                    adapted.append(part)
+        return adapted
+
+    def _adapt_assistant(self, message: dict[str, Any], path: str, ids: ToolCallIds) -> None:
+        reasoning = message.get("reasoning_content") or message.get("reasoning")
+        refusal = message.pop("refusal", None)
+        for key in sorted(message.keys() - _ASSISTANT_FIELDS):
+            value = message.pop(key)
+            if key in _CONTENT_FIELDS and value is not None:
+                self._unsupported_fields.drop_path_or_refuse(f"{path}.{key}", _UNKNOWN_FIELD_REASON)
+            elif key not in ("reasoning_content", "reasoning") and value:
+                self._unsupported_fields.dropped.append(f"{path}.{key}")
+        if refusal:
+            message["content"] = [*_as_parts(message.get("content")), {"type": "text", "text": refusal}]
+        if isinstance(reasoning, str) and reasoning:
+            thinking = {"type": "thinking", "thinking": [{"type": "text", "text": reasoning}], "closed": True}
+            message["content"] = [thinking, *_as_parts(message.get("content"))]
+        calls = message.get("tool_calls")
+        if calls is not None:
+            message["tool_calls"] = [
+                adapted for index, call in enumerate(calls) for adapted in self._adapt_call(call, f"{path}.tool_calls[{index}]", ids)
+            ]
+
+    def _adapt_call(self, call: dict[str, Any], path: str, ids: ToolCallIds) -> list[dict[str, Any]]:
+        if call.get("custom") is not None:
+            self._unsupported_fields.drop_path_or_refuse(path, "its tools take JSON, not free text.")
+            return []
+        if call.pop("extra_content", None) is not None:
+            self._unsupported_fields.dropped.append(f"{path}.extra_content")
+        return [{**call, "id": ids.replacement(call["id"])} if call.get("id") else call]
+
+
+def _collect_call_ids(messages: list[dict[str, Any]]) -> list[str]:
+    calls = [call for message in messages for call in message.get("tool_calls") or ()]
+    ids = [*(call.get("id") for call in calls), *(message.get("tool_call_id") for message in messages)]
+    return [id for id in ids if id]
+
+
+def _as_parts(content: Any) -> list[dict[str, Any]]:
+    if isinstance(content, list):
+        return content  # pyright: ignore[reportUnknownVariableType]
+    return [{"type": "text", "text": content}] if content else []
+
+
+def _as_data_url(data: str) -> str:
+    """Mere base64 is a PDF, the one kind that OpenAI reads."""
+    return data if ":" in data[:16] else f"data:application/pdf;base64,{data}"

@@ -1,0 +1,38 @@
+"""A hosted provider with rules of its own, for all that it is asked in OpenAI's dialects."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from providers.adapters.provider import Adapted, Provider
+from providers.adapters.unsupported_fields import UnsupportedFields
+from providers.canonical.chat import ChatRequest
+from providers.canonical.raw_json import Body
+from providers.dialect import DropPolicy
+from providers.hosted.rules.content_parts import drop_unsupported_parts
+from providers.hosted.rules.host_rules import HostRules, enforce_rules
+from providers.structured_output import Constraint
+
+
+class RuleBasedProvider(Provider):
+    """A host says its rules as data; what is not data, its class does after them."""
+
+    rules: ClassVar[HostRules] = HostRules()
+    # Whether its streams tell usage only where they are asked to.
+    requests_stream_usage: ClassVar[bool] = True
+
+    def __init__(
+        self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
+    ) -> None:
+        """Raises BadOption."""
+        super().__init__(configured_as, options, version, base_url)
+        self.stream_usage = bool(options.get("stream_usage", self.requests_stream_usage))
+
+    def adapt_chat(self, chat: ChatRequest, dialect: str, drop_policy: DropPolicy) -> ChatRequest:
+        return drop_unsupported_parts(chat, self.rules.unsupported_parts, drop_policy) if dialect == "openai_chat" else chat
+
+    def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
+        unsupported_fields = UnsupportedFields(self, body, may_drop)
+        enforce_rules(body, dialect, self.rules, self.unsupported_fields | self.hint_fields, unsupported_fields)
+        adapted = super().adapt_request(body, dialect, may_drop, constraint)
+        adapted.dropped[:0] = unsupported_fields.dropped
+        return adapted

@@ -1,0 +1,104 @@
+"""The rules of hosts for tools: how many, by which names, chosen how."""
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from providers.adapters.tools import adapt_functions, choice_kind
+from providers.adapters.unsupported_fields import UnsupportedFields
+from providers.canonical.extra_fields import as_raw
+from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
+
+
+class _Function(Struct):
+    name: str | None = None
+
+
+class _Tool(Struct):
+    function: _Function | None = None
+
+
+_decode_tools = msgspec.json.Decoder(list[_Tool]).decode
+_decode_messages = msgspec.json.Decoder(list[dict[str, Raw]]).decode
+_RESULT_ROLES = (Raw(b'"tool"'), Raw(b'"function"'))
+_NO_CALLS = (NULL, Raw(b"[]"))
+_TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls")
+
+
+def enforce_tool_rules(
+    body: Body,
+    unsupported_fields: UnsupportedFields,
+    max_tools: int | None,
+    name_pattern: re.Pattern[str] | None,
+    allowed_choices: frozenset[str] | None,
+    *,
+    functions_only: bool,
+) -> None:
+    """`choices`: of auto, none, required, named. Without its tools, an ask goes without what is said of them."""
+    if functions_only:
+        adapt_functions(body, unsupported_fields)
+    if allowed_choices is not None:
+        _enforce_tool_choice(body, allowed_choices, unsupported_fields)
+    if (max_tools is None and name_pattern is None) or not body.has_value("tools"):
+        return
+    try:
+        tools = _decode_tools(as_raw(body["tools"]))
+    except DECODE_ERRORS:
+        return
+    if max_tools is not None and len(tools) > max_tools:
+        unsupported_fields.drop_or_refuse("tools", f"it takes at most {max_tools} tools, and these are {len(tools)}.")
+        if "tools" not in body:
+            for field in _TOOL_FIELDS:
+                body.pop(field, None)
+        return
+    invalid_name = None if name_pattern is None else _find_invalid_name(tools, name_pattern)
+    if invalid_name is not None and name_pattern is not None:
+        index, name = invalid_name
+        unsupported_fields.drop_path_or_refuse(
+            f"tools[{index}].function.name", f"{name!r:.100} cannot be the name of a tool there: names match {name_pattern.pattern}."
+        )
+        for field in _TOOL_FIELDS:
+            body.pop(field, None)
+
+
+def drop_tool_calls(body: Body, unsupported_fields: UnsupportedFields) -> None:
+    """Of a conversation for a host without tools: calls that were made, and their results, which it would pass over in silence."""
+    raw = bytes(as_raw(body["messages"])) if body.has_value("messages") else b""
+    if not any(marker in raw for marker in (b'"tool_calls"', b'"tool"', b'"function"')):
+        return
+    try:
+        messages = _decode_messages(raw)
+    except DECODE_ERRORS:
+        return
+    kept: list[dict[str, Raw]] = []
+    for index, message in enumerate(messages):
+        if message.get("role") in _RESULT_ROLES:
+            unsupported_fields.drop_path_or_refuse(f"messages[{index}]", "it calls no tools, and reads no results of any.")
+            continue
+        if message.pop("tool_calls", NULL) not in _NO_CALLS:
+            unsupported_fields.drop_path_or_refuse(f"messages[{index}].tool_calls", "it calls no tools.")
+            if message.get("content", NULL) == NULL:
+                continue
+        kept.append(message)
+    body["messages"] = kept
+
+
+def _find_invalid_name(tools: list[_Tool], name_pattern: re.Pattern[str]) -> tuple[int, str] | None:
+    named = ((at, tool.function.name) for at, tool in enumerate(tools) if tool.function is not None)
+    return next(((at, name) for at, name in named if name is not None and name_pattern.fullmatch(name) is None), None)
+
+
+def _enforce_tool_choice(body: Body, allowed_choices: frozenset[str], unsupported_fields: UnsupportedFields) -> None:
+    if not body.has_value("tool_choice"):
+        return
+    choice: Any = body.value("tool_choice")
+    mode = "named" if choice_kind(choice) == "function" else choice_kind(choice)
+    if mode in allowed_choices:
+        return
+    if mode == "none":  # the same is said by sending no tools
+        for field in _TOOL_FIELDS:
+            body.pop(field, None)
+        return
+    unsupported_fields.drop_or_refuse("tool_choice", f"it takes {', '.join(sorted(allowed_choices))}, and this is {mode!s:.40}.")

@@ -1,0 +1,157 @@
+"""Vertex, Google Cloud's: Gemini, Claude and open models, each asked in its publisher's own words, which its name tells.
+
+Sources: https://cloud.google.com/vertex-ai/generative-ai/docs (model-reference/inference, partner-models/claude/use-claude,
+maas/call-open-model-apis); lib/vertex/_client.py of Anthropic's SDK 2.11; /reference/providers.md parts 1, 2, 6, 7; read 2026-11.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import httpx
+
+from providers.adapters.provider import Adapted, InvalidOption, Provider, server_root
+from providers.canonical.chat import ChatRequest
+from providers.canonical.errors import UpstreamError
+from providers.canonical.media import MediaKind
+from providers.canonical.raw_json import Body
+from providers.credentials import CredentialError, Fetch, Signer, google
+from providers.dialect import DropPolicy
+from providers.dialects.gemini.errors import read_google_error
+from providers.dialects.gemini.media import media_type_of_url
+from providers.host_operation import HostOperation
+from providers.hosted.gemini.structured_output import plan_gemini_constraint, without_dropped_output
+from providers.hosted.vertex.count_tokens import VERTEX_COUNT_TOKENS
+from providers.hosted.vertex.embeddings import VERTEX_EMBEDDINGS
+from providers.hosted.vertex.models import GEMINI, parse_model
+from providers.profiles.claude import request_body
+from providers.profiles.claude.adapt_chat import adapt_claude_chat, is_enforced
+from providers.structured_output import Constraint, ConstraintPlan
+
+_GLOBAL_BASE_URL = "https://aiplatform.googleapis.com"
+# Locations that are no regions have hosts of their own.
+_BASE_URLS: Mapping[str, str] = {
+    "global": _GLOBAL_BASE_URL,
+    "us": "https://aiplatform.us.rep.googleapis.com",
+    "eu": "https://aiplatform.eu.rep.googleapis.com",
+}
+_ANTHROPIC_VERSION = "vertex-2023-10-16"
+_ANTHROPIC_MESSAGES = "anthropic_messages"
+_CLAUDE_DIALECTS = frozenset({_ANTHROPIC_MESSAGES, "anthropic_count_tokens"})
+_INLINE_MEDIA_KINDS: Mapping[str, frozenset[MediaKind]] = {
+    _ANTHROPIC_MESSAGES: frozenset({"image", "file"}),
+    GEMINI: frozenset({"image", "file", "audio"}),
+}
+_PROJECT_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")
+_LOCATION_PATTERN = re.compile(r"[a-z0-9-]+")
+# Where an address' project stands until the credential tells it.
+_UNKNOWN_PROJECT = "/projects/-/"
+
+
+class Vertex(Provider):
+    name: ClassVar[str] = "vertex"
+    dialects: ClassVar[tuple[str, ...]] = (GEMINI, _ANTHROPIC_MESSAGES, "anthropic_count_tokens", "openai_chat")
+    default_base_url: ClassVar[str | None] = _GLOBAL_BASE_URL
+    model_in_url: ClassVar[bool] = True
+    credential_chains: ClassVar[frozenset[str]] = frozenset({"google"})
+    host_operations: ClassVar[Mapping[str, HostOperation]] = {
+        "openai_embeddings": VERTEX_EMBEDDINGS,
+        "anthropic_count_tokens": VERTEX_COUNT_TOKENS,
+    }
+    known_options: ClassVar[Mapping[str, str]] = {
+        **Provider.known_options,
+        **request_body.CLAUDE_OPTIONS,
+        "project": "the Google Cloud project (that of the service account, where the credential is one)",
+        "location": "the region, us, eu or global (global)",
+    }
+    # What its Claude does not refuse, it holds to: https://docs.cloud.google.com/vertex-ai/generative-ai/docs/partner-models/claude
+    # /structured_outputs, read 2026-11.
+    constrained_dialects = frozenset({GEMINI, _ANTHROPIC_MESSAGES})
+
+    def __init__(
+        self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
+    ) -> None:
+        """Raises BadOption."""
+        super().__init__(configured_as, options, version, base_url)
+        self._defaults = request_body.read_defaults(configured_as, options)
+        self._project = _read_option(configured_as, options, "project", _PROJECT_PATTERN)
+        self._location = _read_option(configured_as, options, "location", _LOCATION_PATTERN) or "global"
+
+    def spoken_dialects_for(self, model: str) -> tuple[str, ...]:
+        return self._dialects or parse_model(model).dialects
+
+    def display_url(self, base_url: str) -> str:
+        """One without a location of its own is that of this location."""
+        if base_url.rstrip("/") != _GLOBAL_BASE_URL:
+            return base_url
+        return _BASE_URLS.get(self._location, f"https://{self._location}-aiplatform.googleapis.com")
+
+    def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx.URL:
+        vertex_model = parse_model(model)
+        location_path = f"/{vertex_model.version}/projects/{self._project or '-'}/locations/{self._location}"
+        return httpx.URL(server_root(self.display_url(base_url)) + location_path + vertex_model.path(dialect, stream))
+
+    def complete_url(self, url: httpx.URL, credential: str | None) -> httpx.URL:
+        if self._project is not None:
+            return url
+        project = google.read_project(credential)
+        if project is None or not _PROJECT_PATTERN.fullmatch(project):
+            raise CredentialError(
+                f"For {self.configured_as} a project is needed, which its credential does not tell: set its option project."
+            )
+        return httpx.URL(str(url).replace(_UNKNOWN_PROJECT, f"/projects/{project}/", 1))
+
+    def headers(self, credential: str | None, dialect: str = "") -> list[tuple[str, str]]:
+        """Betas are a header here too; of those that it does not know, it says so."""
+        return [("anthropic-beta", ",".join(self._defaults.betas))] if dialect in _CLAUDE_DIALECTS and self._defaults.betas else []
+
+    def signer(self, credential: str | None, fetch: Fetch) -> Signer | None:
+        return google.signer(credential, fetch) if credential else None
+
+    def inline_media_kinds_in(self, dialect: str) -> frozenset[MediaKind]:
+        """Its Claude fetches nothing: https://github.com/BerriAI/litellm/issues/18430, read 2026-11. Its Gemini wants types told."""
+        return _INLINE_MEDIA_KINDS.get(dialect, frozenset())
+
+    def accepts_media_url(self, address: str, dialect: str) -> bool:
+        """Its Gemini reads what is on the web, or in Google's storage, if it is told of what type it is."""
+        return dialect == GEMINI and address.startswith(("https://", "http://", "gs://")) and media_type_of_url(address) is not None
+
+    def plan_constraint(self, constraint: Constraint, dialect: str, *, as_said: bool) -> ConstraintPlan | None:
+        if dialect == GEMINI:
+            return plan_gemini_constraint(constraint, trusted=self.trusted)
+        if dialect == _ANTHROPIC_MESSAGES and constraint.output is not None and not is_enforced(constraint.output):
+            return ConstraintPlan("validated", constraint.output)
+        return super().plan_constraint(constraint, dialect, as_said=as_said)
+
+    def adapt_chat(self, chat: ChatRequest, dialect: str, drop_policy: DropPolicy) -> ChatRequest:
+        """The rules of Claude's models are the same on every host."""
+        return adapt_claude_chat(chat, drop_policy) if dialect == _ANTHROPIC_MESSAGES else chat
+
+    def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
+        adapted = super().adapt_request(
+            body, dialect, may_drop, without_dropped_output(constraint, body) if dialect == GEMINI else constraint
+        )
+        if dialect == _ANTHROPIC_MESSAGES:
+            adapted.dropped += request_body.adapt_body(body, self._defaults)
+        return adapted
+
+    def set_model(self, body: Body, dialect: str, model: str, stream: bool) -> None:
+        vertex_model = parse_model(model)
+        if dialect in _CLAUDE_DIALECTS:
+            request_body.adapt_for_cloud(body, _ANTHROPIC_VERSION, keeps_stream=True)
+        name = vertex_model.name if dialect == "anthropic_count_tokens" else vertex_model.name_in_body if dialect == "openai_chat" else None
+        if name is None:
+            body.pop("model", None)
+        else:
+            body["model"] = name
+
+    def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
+        """In Google's envelope, or a publisher's own, which are read alike."""
+        return read_google_error(status, headers, body)
+
+
+def _read_option(configured_as: str, options: Mapping[str, Any], key: str, pattern: re.Pattern[str]) -> str | None:
+    value = options.get(key)
+    if value is not None and not (isinstance(value, str) and pattern.fullmatch(value)):
+        raise InvalidOption(f"Option {key} of provider {configured_as!r} is not a {key} of Google Cloud.")
+    return value

@@ -1,0 +1,106 @@
+"""Embeddings on Vertex: :predict, with instances, for the older models; :embedContent, of one content, for gemini-embedding-2.
+
+Sources: https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/text-embeddings-api and .../rest/v1/projects.locations
+.publishers.models/embedContent; /reference/providers.md part 6; shared/exchanges/gcp_vertex_gemini/17; read 2026-11.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import httpx
+import msgspec
+from msgspec import Struct, field
+
+from providers.canonical.errors import InvalidUpstreamResponse, OperationNotSupported
+from providers.canonical.raw_json import Body
+from providers.dialect import ResponseMeta
+from providers.host_operation import HostOperation
+from providers.hosted.rules.openai_embeddings import read_embedding_request, unsupported, write_embeddings_response
+from providers.hosted.vertex.models import EMBEDDINGS, parse_model
+
+# Vertex's own words for what a text is, which callers who know them may send.
+_HOST_FIELDS = ("task_type", "title")
+_ONE_INPUT_REASON = "it takes one input in a request (gemini-embedding models on Vertex): send one request for each."
+
+
+def _write_embedding_request(body: Body, model: str, may_drop: Callable[[str], bool]) -> tuple[Body, list[str]]:
+    vertex_model = parse_model(model)
+    if vertex_model.publisher != "google":
+        raise OperationNotSupported(f"Vertex's {model:.100} has no API for embeddings.", param="model")
+    embedding_request = read_embedding_request(body, f"Vertex's {model}", may_drop, host_fields=_HOST_FIELDS)
+    if len(embedding_request.texts) > 1 and vertex_model.name.startswith("gemini-embedding-"):
+        raise unsupported("input", f"Vertex's {model}", _ONE_INPUT_REASON)
+    # By default it cuts what is too long without a word.
+    return (_write_embed_content_body if vertex_model.uses_embed_content else _write_predict_body)(
+        embedding_request.texts, embedding_request.host_fields, embedding_request.dimensions
+    ), embedding_request.dropped
+
+
+def _write_predict_body(texts: list[str], host_fields: Mapping[str, Any], dimensions: int | None) -> Body:
+    parameters: dict[str, Any] = {"autoTruncate": False}
+    if dimensions is not None:
+        parameters["outputDimensionality"] = dimensions
+    return Body({"instances": [{"content": text, **host_fields} for text in texts], "parameters": parameters})
+
+
+def _write_embed_content_body(texts: list[str], host_fields: Mapping[str, Any], dimensions: int | None) -> Body:
+    body = Body({"content": {"parts": [{"text": texts[0]}]}, "autoTruncate": False})
+    for option, key in (("task_type", "taskType"), ("title", "title")):
+        if option in host_fields:
+            body[key] = host_fields[option]
+    if dimensions is not None:
+        body["outputDimensionality"] = dimensions
+    return body
+
+
+class _Statistics(Struct):
+    token_count: int | None = None
+    truncated: bool = False
+
+
+class _Embedding(Struct):
+    values: msgspec.Raw
+    statistics: _Statistics = field(default_factory=_Statistics)
+
+
+class _Prediction(Struct):
+    embeddings: _Embedding
+
+
+class _UsageMetadata(Struct):
+    promptTokenCount: int | None = None
+
+
+class _EmbeddingsResponse(Struct):
+    """Either of the two shapes."""
+
+    predictions: list[_Prediction] = []
+    embedding: _Embedding | None = None
+    truncated: bool = False
+    usageMetadata: _UsageMetadata | None = None
+
+
+_response_decoder = msgspec.json.Decoder(_EmbeddingsResponse)
+
+
+def _read_embeddings(raw: bytes, headers: httpx.Headers, meta: ResponseMeta) -> bytes:
+    try:
+        response = _response_decoder.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as decode_error:
+        raise InvalidUpstreamResponse(f"Vertex's answer holds no embeddings: {decode_error}.") from None
+    embeddings = [each.embeddings for each in response.predictions] if response.embedding is None else [response.embedding]
+    if response.truncated or any(each.statistics.truncated for each in embeddings):
+        raise InvalidUpstreamResponse("Vertex cut an input short, although it was asked not to.")
+    return write_embeddings_response([each.values for each in embeddings], _count_input_tokens(response, embeddings), meta)
+
+
+def _count_input_tokens(response: _EmbeddingsResponse, embeddings: list[_Embedding]) -> int | None:
+    """None unless all are told."""
+    if response.usageMetadata is not None and response.usageMetadata.promptTokenCount is not None:
+        return response.usageMetadata.promptTokenCount
+    counts = [each.statistics.token_count for each in embeddings]
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None
+
+
+VERTEX_EMBEDDINGS = HostOperation(EMBEDDINGS, _write_embedding_request, _read_embeddings)

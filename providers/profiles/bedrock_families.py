@@ -1,0 +1,114 @@
+"""Families: what of Converse a model honours, which Converse itself leaves to the model. Told by the model's id.
+
+Sources: https://docs.aws.amazon.com/bedrock/latest/userguide/structured-output.html, .../prompt-caching.html and
+.../nova/latest/nova2-userguide/extended-thinking.html; pydantic-ai's models/bedrock.py; read 2026-11.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+CachePosition = Literal["tools", "system", "messages"]
+
+_EVERYWHERE: frozenset[CachePosition] = frozenset({"tools", "system", "messages"})
+
+
+class Family(Struct, frozen=True, kw_only=True):
+    """`thinks`: how it is asked to reason; "unknown": its id does not tell. `structured`: it holds answers, and strict tools, to schemas.
+
+    `caches`: where it takes cache points. `top_k`: its own field for that. `apart`: kinds of blocks that it refuses beside the results of
+    tools; None: all. `shows`: it takes images and documents in results, and their status. `hears`: it takes audio.
+    """
+
+    name: str
+    reasoning_control: Literal["unknown", "no", "adaptive", "budget", "nova", "effort", "qwen"] = "unknown"
+    supports_schemas: bool = False
+    cache_positions: frozenset[CachePosition] = frozenset()
+    top_k_field: Literal["top_k", "topK"] | None = None
+    separated_from_results: frozenset[str] | None = frozenset()
+    media_in_results: bool = True
+    audio_input: bool = False
+
+    @property
+    def is_claude(self) -> bool:
+        return self.name == "Claude"
+
+
+def _claude(reasoning_control: Literal["no", "adaptive", "budget"], *, supports_schemas: bool) -> Family:
+    return Family(
+        name="Claude",
+        reasoning_control=reasoning_control,
+        supports_schemas=supports_schemas,
+        cache_positions=_EVERYWHERE,
+        top_k_field="top_k",
+        separated_from_results=frozenset({"document", "video"}),
+    )
+
+
+def _nova(reasoning_control: Literal["no", "nova"], *, audio_input: bool = False) -> Family:
+    return Family(
+        name="Nova",
+        reasoning_control=reasoning_control,
+        cache_positions=frozenset({"system", "messages"}),
+        top_k_field="topK",
+        audio_input=audio_input,
+    )
+
+
+_UNKNOWN = Family(name="a model whose id does not tell its family")
+# The first that matches the beginning of an id, without what says where it runs.
+_FAMILIES: Sequence[tuple[re.Pattern[str], Family]] = tuple(
+    (re.compile(pattern), family)
+    for pattern, family in (
+        (r"anthropic\.claude-(v\d|instant|3-(?!7))", _claude("no", supports_schemas=False)),
+        (r"anthropic\.claude-(3-7|(sonnet|opus)-4-(20|1-))", _claude("budget", supports_schemas=False)),
+        (r"anthropic\.claude-(sonnet|opus|haiku)-4-5", _claude("budget", supports_schemas=True)),
+        (r"anthropic\.claude", _claude("adaptive", supports_schemas=True)),
+        (r"amazon\.nova-2-omni", _nova("nova", audio_input=True)),
+        (r"amazon\.nova-2", _nova("nova")),
+        (r"amazon\.nova", _nova("no")),
+        (r"openai\.gpt-oss", Family(name="gpt-oss", reasoning_control="effort", supports_schemas=True)),
+        (r"qwen\.", Family(name="Qwen", reasoning_control="qwen", supports_schemas=True)),
+        (r"meta\.llama", Family(name="Llama", reasoning_control="no", separated_from_results=None, media_in_results=False)),
+        (
+            r"mistral\.voxtral",
+            Family(
+                name="Voxtral",
+                reasoning_control="no",
+                supports_schemas=True,
+                separated_from_results=None,
+                media_in_results=False,
+                audio_input=True,
+            ),
+        ),
+        (
+            r"mistral\.(mistral-7b|mixtral|mistral-(large|small)-24)",
+            Family(name="Mistral", reasoning_control="no", separated_from_results=None, media_in_results=False),
+        ),
+        (r"mistral\.", Family(name="Mistral", supports_schemas=True, separated_from_results=None, media_in_results=False)),
+        (r"deepseek\.r1", Family(name="DeepSeek R1", media_in_results=False)),
+        (
+            r"(deepseek|google\.gemma|minimax|moonshot(ai)?|nvidia)\.",
+            Family(name="an open model", supports_schemas=True, media_in_results=False),
+        ),
+        (r"(cohere|ai21|writer)\.", Family(name="a model of few abilities", reasoning_control="no", media_in_results=False)),
+    )
+)
+# Of inference profiles: https://docs.aws.amazon.com/bedrock/latest/userguide/inference-profiles-support.html, read 2026-11.
+_REGION_PREFIX = re.compile(r"(us-gov|us|eu|apac|jp|au|ca|global)\.")
+_MODEL_ARN = re.compile(r"arn:[^/]*:(foundation-model|inference-profile)/")
+
+
+def bare_model_id(model: str) -> str:
+    """A model's id without the ARN around it and what says where it runs; an ARN that does not tell its model stays as it is."""
+    arn_match = _MODEL_ARN.match(model)
+    model_id = model[arn_match.end() :] if arn_match else model
+    region_match = _REGION_PREFIX.match(model_id)
+    return model_id[region_match.end() :] if region_match else model_id
+
+
+def find_family(model: str) -> Family:
+    model_id = bare_model_id(model)
+    return next((family for pattern, family in _FAMILIES if pattern.match(model_id)), _UNKNOWN)

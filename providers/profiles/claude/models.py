@@ -1,0 +1,65 @@
+"""Claude's models: what each takes that others refuse, by its name. What is not known of a model is left to Anthropic to refuse.
+
+Sources: https://platform.claude.com/docs/en/build-with-claude/effort and /thinking, .../about-claude/models/whats-new-claude-4-6 and -4-7,
+.../models/fable-5-1/migration-guide; profiles/anthropic.py of pydantic-ai; BerriAI/litellm#37510 (thinking that cannot be turned off),
+langchain-ai/deepagents#1585 (no prefill), cloud-apim/otoroshi-llm-extension#140 (one way of sampling); read 2026-11.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from providers.canonical.chat import Effort
+
+_LEVELS: tuple[Effort, ...] = ("low", "medium", "high")
+_LEVELS_WITH_MAX: tuple[Effort, ...] = (*_LEVELS, "max")
+_ALL_LEVELS: tuple[Effort, ...] = (*_LEVELS, "xhigh", "max")
+
+
+class ClaudeProfile(Struct, frozen=True, kw_only=True):
+    """`thinks`: how it is asked to. `rests`: thinking can be turned off. `efforts`: those it knows, lowest first; None: not known.
+
+    `samples`: whether temperature, top_p and top_k may be said, or at most one of the first two. `forced`: a call may be demanded.
+    `goes_on`: with an answer that the conversation ends with.
+    """
+
+    thinking_mode: Literal["adaptive", "budget", "either", "never"] = "either"
+    can_disable_thinking: bool = True
+    efforts: tuple[Effort, ...] | None = None
+    sampling: Literal["freely", "one", "never"] = "freely"
+    can_force_tool_call: bool = True
+    supports_prefill: bool = True
+
+
+def _newest_profile(*, can_disable_thinking: bool = True, can_force_tool_call: bool = True) -> ClaudeProfile:
+    return ClaudeProfile(
+        thinking_mode="adaptive",
+        can_disable_thinking=can_disable_thinking,
+        efforts=_ALL_LEVELS,
+        sampling="never",
+        can_force_tool_call=can_force_tool_call,
+        supports_prefill=False,
+    )
+
+
+_UNKNOWN_PROFILE = ClaudeProfile()
+# The first that is found in a name.
+_PROFILES: Sequence[tuple[re.Pattern[str], ClaudeProfile]] = tuple(
+    (re.compile(pattern), model)
+    for pattern, model in (
+        (r"claude-(fable|mythos)-5-1(?!\d)", _newest_profile(can_disable_thinking=False, can_force_tool_call=False)),
+        (r"claude-(fable|mythos)-", _newest_profile(can_disable_thinking=False)),
+        (r"claude-(opus-4-[78]|(opus|sonnet)-5)(?!\d)", _newest_profile()),
+        (r"claude-(opus|sonnet)-4-6(?!\d)", ClaudeProfile(efforts=_LEVELS_WITH_MAX, sampling="one", supports_prefill=False)),
+        (r"claude-opus-4-5(?!\d)", ClaudeProfile(thinking_mode="budget", efforts=_LEVELS, sampling="one")),
+        (r"claude-(opus-4-1|(sonnet|haiku)-4-5)(?!\d)", ClaudeProfile(thinking_mode="budget", efforts=(), sampling="one")),
+        (r"claude-((opus|sonnet)-4|3-7)(?!\d)", ClaudeProfile(thinking_mode="budget", efforts=())),
+        (r"claude-3(?!\d)", ClaudeProfile(thinking_mode="never", efforts=())),
+    )
+)
+
+
+def find_profile(model: str) -> ClaudeProfile:
+    return next((profile for pattern, profile in _PROFILES if pattern.search(model)), _UNKNOWN_PROFILE)

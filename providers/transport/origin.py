@@ -1,0 +1,136 @@
+"""Origin: the connections to one address. Who may have one, who waits for one, and how long an idle one is kept."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import httpx
+
+from providers.transport.connection import Connection
+from providers.transport.deadlines import Deadlines
+
+CLOSED = "This transport was closed"
+Address = tuple[str, bytes, str | None]  # scheme, host and port, and the name to ask of TLS where it is another
+
+
+class Origin:
+    """One address: its idle connections, the one used last at the end, and who waits for one, the first come first.
+
+    A place is the right to one connection, `most` at a time. `emptied` hears that the last place is free: nothing is kept here.
+    """
+
+    def __init__(self, key: Address, host: str, port: int, *, max_connections: int, idle_s: float, on_empty: Callable[[], object]) -> None:
+        self.address = f"{key[0]}://{key[1].decode()}"
+        self.host = host
+        self.port = port
+        self.tls = key[0] == "https"
+        self.sni = key[2]
+        self.idle: dict[Connection, None] = {}
+        self._max_connections = max_connections
+        self._idle_s = idle_s
+        self._on_empty = on_empty
+        self._open_count = 0  # idle, busy, being opened, or promised to a waiter
+        self._waiters: dict[asyncio.Future[Connection | None], None] = {}
+        self._expiry_timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    async def acquire(self, request: httpx.Request, deadlines: Deadlines, fresh: bool) -> Connection | None:
+        """An idle connection (it may be gone: then ask again), or None: dial one, its place is taken. `fresh`: always the latter."""
+        if self.idle and not fresh:
+            return self.idle.popitem()[0]
+        if self._open_count < self._max_connections:
+            self._open_count += 1
+            return None
+        if self.idle:  # and a new one is wanted: the oldest makes room
+            next(iter(self.idle)).close_keeping_slot()
+            return None
+        connection = await self._wait_for_connection(request, deadlines)
+        if fresh and connection is not None and not connection.closed:
+            connection.close_keeping_slot()
+            return None
+        return connection
+
+    def release(self, connection: Connection) -> None:
+        """The connection may serve another request: to who has waited longest, or it is kept."""
+        if self._closed:
+            connection.abort()
+        if connection.closed:
+            return
+        if waiter := self._next_waiter():
+            waiter.set_result(connection)
+            return
+        self.idle[connection] = None
+        connection.idle_since = time.monotonic()
+        if self._expiry_timer is None:
+            self._expiry_timer = asyncio.get_running_loop().call_later(self._idle_s, self._expire)
+
+    def remove(self, connection: Connection) -> None:
+        """The connection is closed, or was never opened."""
+        self.idle.pop(connection, None)
+        if not connection.keeps_slot:
+            self._free_slot()
+
+    def close(self) -> None:
+        """Ends the waiting, and the idle connections; those that serve are their user's to end."""
+        self._closed = True
+        while waiter := self._next_waiter():
+            waiter.set_exception(httpx.ConnectError(CLOSED))
+        for connection in [*self.idle]:
+            connection.abort()
+        self._stop_expiry()
+
+    async def _wait_for_connection(self, request: httpx.Request, deadlines: Deadlines) -> Connection | None:
+        """A connection that has become free, or None: there is room for one more, and its place is taken already."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[Connection | None] = loop.create_future()
+        self._waiters[waiter] = None
+        try:
+            async with asyncio.timeout(deadlines.remaining_s(deadlines.pool, time.monotonic())):
+                connection = await waiter
+            if self._closed:
+                raise httpx.ConnectError(CLOSED, request=request)
+            return connection
+        except BaseException as exc:
+            self._waiters.pop(waiter, None)
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:  # given in the moment that we gave up
+                connection = waiter.result()
+                if connection is None:
+                    self._free_slot()
+                else:
+                    self.release(connection)
+            if isinstance(exc, TimeoutError):
+                message = f"All {self._max_connections} connections to {self.address} stayed busy"
+                raise httpx.PoolTimeout(message, request=request) from None
+            raise
+
+    def _free_slot(self) -> None:
+        if waiter := self._next_waiter():
+            waiter.set_result(None)
+            return
+        self._open_count -= 1
+        if not self._open_count:
+            self._stop_expiry()
+            self._on_empty()
+
+    def _next_waiter(self) -> asyncio.Future[Connection | None] | None:
+        while self._waiters:
+            waiter = next(iter(self._waiters))
+            del self._waiters[waiter]
+            if not waiter.done():
+                return waiter
+        return None
+
+    def _expire(self) -> None:
+        self._expiry_timer = None
+        now = time.monotonic()
+        horizon = now - self._idle_s
+        while self.idle and (oldest := next(iter(self.idle))).idle_since <= horizon:
+            oldest.abort()
+        if self.idle:
+            due_s = next(iter(self.idle)).idle_since + self._idle_s - now
+            self._expiry_timer = asyncio.get_running_loop().call_later(due_s, self._expire)
+
+    def _stop_expiry(self) -> None:
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+            self._expiry_timer = None

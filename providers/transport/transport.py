@@ -1,0 +1,237 @@
+"""The one file that opens a socket to an engine: httpx's transport interface over a lean pool of HTTP/1.1 connections.
+
+    request = httpx.Request("POST", url, headers=fields, stream=httpx.ByteStream(body), extensions={"timeout": {"connect": 5, "read": 60}})
+    response = await transport.handle_async_request(request)     # httpx.AsyncClient(transport=transport) works too, and costs more
+
+Timeouts, in request.extensions["timeout"], are seconds or None (as long as it takes); late by up to 0.1 s, never early:
+
+    pool     for a free connection, where an origin has all it may have
+    connect  for names, TCP and TLS
+    write    the engine takes no byte of the request
+    first    from the request's last byte to the body's first; where absent, `read` applies
+    read     silence between blocks; not counted while the reader lets too much lie unread
+    total    all of it
+
+Every failure to get an answer is an httpx.TransportError whose class says how far it came. The caller decides all headers: without an
+Accept-Encoding of its own none is sent, and nothing is decoded here.
+"""
+
+import asyncio
+import ssl
+import time
+from dataclasses import dataclass
+from functools import partial
+
+import httpx
+
+from providers.transport.connection import Connection
+from providers.transport.deadlines import Deadlines, read_deadlines
+from providers.transport.http1 import SharedHead, write_request
+from providers.transport.origin import CLOSED, Address, Origin
+from providers.transport.proxy import Proxy
+from providers.transport.proxy_tunnel import open_tunnel
+from providers.transport.response_stream import ResponseStream
+from providers.transport.write_batcher import WriteBatcher
+
+SWEEP_S = 0.05  # how often deadlines are looked at; a timer per read would cost more than the read
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Connections now (idle, busy) and since the start (opened; reused: requests sent on one that had served before)."""
+
+    idle: int
+    busy: int
+    opened: int
+    reused: int
+
+
+def tls_context(ca_bundle: str | None = None) -> ssl.SSLContext:
+    """Trusts the public authorities (SSL_CERT_FILE and SSL_CERT_DIR are obeyed), and those in the PEM file `ca_bundle` as well."""
+    context = httpx.create_ssl_context()
+    if ca_bundle is not None:
+        context.load_verify_locations(cafile=ca_bundle)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+class Transport(httpx.AsyncBaseTransport):
+    """Sends requests to engines over kept connections; one Transport per event loop.
+
+    A given `tls` is used as it is, without one tls_context(ca_bundle) is made: it reads files, so not while the loop is busy.
+    Idle connections close after `idle_s`; the one used last is used next, so that a quiet pool shrinks. `turn`: whose writes ours join.
+    `proxy`: through which hosts are reached that are spoken to by https.
+    """
+
+    def __init__(
+        self,
+        *,
+        tls: ssl.SSLContext | None = None,
+        ca_bundle: str | None = None,
+        idle_s: float = 30.0,
+        connections_per_origin: int = 1_000,
+        write_batcher: WriteBatcher | None = None,
+        proxy: Proxy | None = None,
+    ) -> None:
+        self._proxy = proxy
+        self._tls = tls_context(ca_bundle) if tls is None else tls
+        self._idle_s = idle_s
+        self._write_batcher = WriteBatcher() if write_batcher is None else write_batcher
+        self._connections_per_origin = connections_per_origin
+        self._origins: dict[Address, Origin] = {}
+        self._busy: set[Connection] = set()
+        self._connecting: set[asyncio.Timeout] = set()
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._sweep_due = 0.0
+        self._skipped_sweep = False
+        self._opened = 0
+        self._reused = 0
+        self._closed = False
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Returns at the answer's head; `response.stream` is an AnswerStream. Cancelling, at any moment, closes the connection at once.
+
+        A kept connection that ends before the first byte of an answer, within a second, was stale: the request is sent once more, on
+        a new one. RFC 9112 9.3.1 wants that only where repetition is known to be harmless; here it is: what we send asks an engine
+        to compute and changes nothing there, the caller sees one answer, and an engine that has closed an idle connection has not
+        read the request. A body that comes in pieces cannot be sent twice, and so gets a new connection to begin with.
+        """
+        shared_head: SharedHead | None = request.extensions.get("shared_head")
+        outgoing = write_request(request) if shared_head is None else shared_head.write(request)
+        deadlines = read_deadlines(request)
+        fresh = outgoing.body is None
+        while True:
+            connection = await self._acquire_connection(request, deadlines, fresh)
+            stream = ResponseStream(outgoing, deadlines, connection, may_retry=connection.served and not fresh)
+            self._start_response(connection, stream)
+            if await stream.send(request, outgoing, self._write_batcher):
+                break
+            fresh = True
+        response = stream.response
+        # Without `request=`: a stream may be held for minutes, and would hold the ask's bytes with it.
+        return httpx.Response(
+            response.status,
+            headers=response.headers,
+            stream=stream,
+            extensions={"http_version": response.version, "reason_phrase": response.reason},
+        )
+
+    async def aclose(self) -> None:
+        """Closes every connection at once: answers in flight end in a ReadError, requests on their way or later in a ConnectError."""
+        self._closed = True
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+            self._sweep_timer = None
+        for connect_timeout in self._connecting:
+            if not connect_timeout.expired():
+                connect_timeout.reschedule(0.0)
+        for origin in [*self._origins.values()]:
+            origin.close()
+        for connection in [*self._busy]:
+            connection.fail(httpx.ReadError, CLOSED)
+
+    def stats(self) -> Stats:
+        return Stats(sum(len(origin.idle) for origin in self._origins.values()), len(self._busy), self._opened, self._reused)
+
+    # A connection for a request
+
+    async def _acquire_connection(self, request: httpx.Request, deadlines: Deadlines, fresh: bool) -> Connection:
+        while not self._closed:
+            origin = self._origin(request)
+            connection = await origin.acquire(request, deadlines, fresh)
+            if connection is None:
+                return await self._connect(origin, request, deadlines)
+            if not connection.closed:
+                return connection
+        raise httpx.ConnectError(CLOSED, request=request)
+
+    def _origin(self, request: httpx.Request) -> Origin:
+        url = request.url
+        shared_head: SharedHead | None = request.extensions.get("shared_head")
+        key = (url.scheme, url.netloc, request.extensions.get("sni_hostname")) if shared_head is None else shared_head.address
+        origin = self._origins.get(key)
+        if origin is None:
+            if url.scheme not in ("http", "https") or not url.host:
+                raise httpx.UnsupportedProtocol(f"No way to speak to {url.scheme}://{url.host}: http or https, and a host", request=request)
+            port = url.port or (443 if url.scheme == "https" else 80)
+            origin = self._origins[key] = Origin(
+                key,
+                url.host,
+                port,
+                max_connections=self._connections_per_origin,
+                idle_s=self._idle_s,
+                on_empty=partial(self._origins.pop, key, None),
+            )
+        return origin
+
+    async def _connect(self, origin: Origin, request: httpx.Request, deadlines: Deadlines) -> Connection:
+        """A new connection, whose place at its origin is taken already. A proxy, should there be one, is spoken to here."""
+        loop = asyncio.get_running_loop()
+        connection = Connection(origin.address, partial(self._return_to_origin, origin), partial(self._remove_connection, origin))
+        sni = origin.sni or origin.host if origin.tls else None
+        connect_timeout = asyncio.timeout(deadlines.remaining_s(deadlines.connect, time.monotonic()))
+        self._connecting.add(connect_timeout)
+        try:
+            async with connect_timeout:
+                if origin.tls and self._proxy is not None and self._proxy.is_for(origin.host, origin.port):
+                    await open_tunnel(self._proxy, connection, origin.host, origin.port, self._tls, sni)
+                else:
+                    await loop.create_connection(
+                        lambda: connection, origin.host, origin.port, ssl=self._tls if origin.tls else None, server_hostname=sni
+                    )
+            if self._closed or connection.closed:
+                raise ConnectionError("closed before a request could be sent")
+        except BaseException as exc:
+            connection.abort()
+            if self._closed and isinstance(exc, OSError):
+                raise httpx.ConnectError(CLOSED, request=request) from exc
+            if connect_timeout.expired() and isinstance(exc, TimeoutError):
+                raise httpx.ConnectTimeout(f"No connection to {origin.address} in time", request=request) from exc
+            if isinstance(exc, OSError | UnicodeError):  # UnicodeError: a host that cannot be a name
+                raise httpx.ConnectError(f"No connection to {origin.address}: {exc}", request=request) from exc
+            raise
+        finally:
+            self._connecting.discard(connect_timeout)
+        self._opened += 1
+        return connection
+
+    # What connections tell
+
+    def _start_response(self, connection: Connection, stream: ResponseStream) -> None:
+        connection.stream = stream
+        if connection.served:
+            self._reused += 1
+        connection.served = True
+        connection.busy_since = time.monotonic()
+        self._busy.add(connection)
+        if self._sweep_timer is None:
+            self._arm_sweep()
+
+    def _return_to_origin(self, origin: Origin, connection: Connection) -> None:
+        self._busy.discard(connection)
+        origin.release(connection)
+
+    def _remove_connection(self, origin: Origin, connection: Connection) -> None:
+        self._busy.discard(connection)
+        origin.remove(connection)
+
+    # Time
+
+    def _arm_sweep(self) -> None:
+        self._sweep_due = time.monotonic() + SWEEP_S
+        self._sweep_timer = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+
+    def _sweep(self) -> None:
+        now = time.monotonic()
+        # After a stall of the loop, timers run before what arrived meanwhile is read: an engine that spoke would seem silent. So one
+        # late sweep is passed over; one, for a loop that is always late must not wait for ever.
+        self._skipped_sweep = now - self._sweep_due > SWEEP_S and not self._skipped_sweep
+        if not self._skipped_sweep:
+            for connection in [*self._busy]:
+                stream = connection.stream
+                timed_out = stream and stream.find_timeout(now, connection)
+                if timed_out:
+                    connection.fail(*timed_out)
+        self._sweep_timer = None
+        if self._busy:
+            self._arm_sweep()
