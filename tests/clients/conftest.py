@@ -6,11 +6,11 @@ import tomllib
 import httpx
 import pytest
 
+from tests.clients.client_runs import ClientRuns
 from tests.clients.install import LITELLM, NODE_MODULES, PYTHON_CLIENTS, is_installed
-from tests.clients.running import Runs
-from tests.stories.conftest import client, engine, engines, service
-from tests.stories.scripted import ScriptedEngine
-from tests.stories.service import Service
+from tests.integration.conftest import client, engine, engines, service
+from tests.support.scripted_engine import ScriptedEngine
+from tests.support.service import Service
 
 __all__ = ["client", "engine", "engines", "service"]
 
@@ -18,9 +18,9 @@ _ABORTED = re.compile(r'^sandbox_requests_total\{model="sandbox-slow",outcome="a
 
 
 @pytest.fixture(scope="session")
-async def runs(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> Runs:
+async def runs(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> ClientRuns:
     """Every client, each run once for a model."""
-    missing = [place.name for place in (PYTHON_CLIENTS, LITELLM, NODE_MODULES) if not is_installed(place)]
+    missing = [folder.name for folder in (PYTHON_CLIENTS, LITELLM, NODE_MODULES) if not is_installed(folder)]
     assert not missing, f"Not installed, or out of date: {', '.join(missing)}. `python -m tests.clients.install` makes them."
     exported = service.run("export")
     assert exported.returncode == 0, exported.stderr
@@ -31,4 +31,4 @@ async def runs(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine])
             found = _ABORTED.search((await client.get(f"{sandbox}/metrics")).text)
         return float(found[1]) if found else 0.0
 
-    return Runs(service, engines[0], aborted)
+    return ClientRuns(service, engines[0], aborted)

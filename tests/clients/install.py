@@ -25,17 +25,17 @@ def main() -> None:
         if not is_installed(venv):
             click.echo(f"Installing clients into {venv.name}: a minute, once.")
             _install_python(venv, requirements)
-            _stamp(venv).write_text(_wanted(venv))
+            _marker_file(venv).write_text(_expected_marker(venv))
     if not is_installed(NODE_MODULES):
         click.echo(f"Installing clients into {NODE_MODULES.relative_to(HERE.parents[1])}, once.")
         _install_javascript()
-        _stamp(NODE_MODULES).write_text(_wanted(NODE_MODULES))
+        _marker_file(NODE_MODULES).write_text(_expected_marker(NODE_MODULES))
     click.echo("The clients are installed.")
 
 
-def is_installed(place: Path) -> bool:
+def is_installed(folder: Path) -> bool:
     """Whether a folder was completed with today's lock."""
-    return _stamp(place).is_file() and _stamp(place).read_text() == _wanted(place)
+    return _marker_file(folder).is_file() and _marker_file(folder).read_text() == _expected_marker(folder)
 
 
 def _install_python(venv: Path, requirements: Path) -> None:
@@ -58,14 +58,14 @@ def _run(command: list[str], if_it_fails: str) -> None:
         sys.exit(if_it_fails)
 
 
-def _stamp(place: Path) -> Path:
-    return place / "installed"
+def _marker_file(folder: Path) -> Path:
+    return folder / "installed"
 
 
-def _wanted(place: Path) -> str:
-    if place == NODE_MODULES:
+def _expected_marker(folder: Path) -> str:
+    if folder == NODE_MODULES:
         return f"{_hash([HERE / 'package.json', HERE / 'package-lock.json'])}\n"
-    return f"{_hash([REQUIREMENTS[place]])} Python {sys.version}\n"
+    return f"{_hash([REQUIREMENTS[folder]])} Python {sys.version}\n"
 
 
 def _hash(files: Iterable[Path]) -> str:

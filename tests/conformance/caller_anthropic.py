@@ -8,7 +8,15 @@ import httpx2
 from anthropic.types import Message, RawMessageStreamEvent
 from pydantic import TypeAdapter
 
-from tests.conformance.hearing import Heard, Recital, Spoken, datas, merged, names, sent_back
+from tests.conformance.sdk_responses import (
+    FixedStreamTransport,
+    SdkPart,
+    SdkResponse,
+    dump_for_next_request,
+    event_names,
+    event_payloads,
+    merge_adjacent,
+)
 from tests.conformance.situations import ANTHROPIC
 
 _HELLO: Any = [{"role": "user", "content": "Hello"}]
@@ -20,20 +28,20 @@ class AnthropicCaller:
     ask: ClassVar[dict[str, Any]] = {"model": "a name", "max_tokens": 500, "messages": _HELLO}
 
     def __init__(self) -> None:
-        self._recital = Recital()
-        client = httpx2.Client(transport=self._recital)
+        self._transport = FixedStreamTransport()
+        client = httpx2.Client(transport=self._transport)
         self._sdk = anthropic.Anthropic(api_key="key", base_url="http://narthex", http_client=client, max_retries=0)
 
     def take(self, body: bytes, *, streamed: bool) -> Message:
         if not streamed:
             return Message.model_validate_json(body)
-        self._recital.say(body)
-        _hold_to_promises(body)
+        self._transport.set_stream(body)
+        _assert_stream_contract(body)
         with self._sdk.messages.stream(model="a name", max_tokens=500, messages=_HELLO) as stream:
             return Message.model_validate(stream.get_final_message().model_dump(mode="json", exclude_unset=True))
 
-    def hear(self, answer: Message) -> Heard:
-        parts: list[Spoken] = []
+    def hear(self, answer: Message) -> SdkResponse:
+        parts: list[SdkPart] = []
         urls: list[str] = []
         for block in answer.content:
             match block.type:
@@ -49,39 +57,39 @@ class AnthropicCaller:
                 case _:
                     raise AssertionError(f"nobody said a {block.type}")
         usage = answer.usage
-        cached, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
-        thought = usage.output_tokens_details.thinking_tokens if usage.output_tokens_details else 0
-        return Heard(
-            parts=merged(parts),
+        cached, cache_written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
+        reasoning = usage.output_tokens_details.thinking_tokens if usage.output_tokens_details else 0
+        return SdkResponse(
+            parts=merge_adjacent(parts),
             finish=answer.stop_reason or "",
             stop_sequence=answer.stop_sequence,
-            usage=(usage.input_tokens + cached + written, usage.output_tokens, cached, thought, written),
-            urls=tuple(urls),
+            usage=(usage.input_tokens + cached + cache_written, usage.output_tokens, cached, reasoning, cache_written),
+            cited_urls=tuple(urls),
         )
 
     def next_ask(self, answer: Message) -> dict[str, Any]:
         """What the same caller asks next: the content as it is, each call with a result."""
         results = [{"type": "tool_result", "tool_use_id": each.id, "content": "done"} for each in answer.content if each.type == "tool_use"]
-        said = {"role": "assistant", "content": [sent_back(block) for block in answer.content]}
-        return {**self.ask, "messages": [*_HELLO, said, {"role": "user", "content": results or "Go on."}]}
+        assistant = {"role": "assistant", "content": [dump_for_next_request(block) for block in answer.content]}
+        return {**self.ask, "messages": [*_HELLO, assistant, {"role": "user", "content": results or "Go on."}]}
 
 
-def _hold_to_promises(body: bytes) -> None:
+def _assert_stream_contract(body: bytes) -> None:
     """message_start, blocks one after the other, each begun and ended, message_delta, message_stop; pings anywhere."""
-    events = [_EVENTS.validate_python(each).model_dump(mode="json") and each for each in datas(body) if each["type"] != "ping"]
-    assert names(body) == [each["type"] for each in datas(body)]
+    events = [_EVENTS.validate_python(each).model_dump(mode="json") and each for each in event_payloads(body) if each["type"] != "ping"]
+    assert event_names(body) == [each["type"] for each in event_payloads(body)]
     assert events[0]["type"] == "message_start" and events[0]["message"]["content"] == []
     assert [each["type"] for each in events[-2:]] == ["message_delta", "message_stop"]
-    begun, is_open = 0, False
+    blocks_begun, is_open = 0, False
     for event in events[1:-2]:
         match event["type"]:
             case "content_block_start":
-                assert not is_open and event["index"] == begun
-                begun, is_open = begun + 1, True
+                assert not is_open and event["index"] == blocks_begun
+                blocks_begun, is_open = blocks_begun + 1, True
             case "content_block_delta":
-                assert is_open and event["index"] == begun - 1
+                assert is_open and event["index"] == blocks_begun - 1
             case "content_block_stop":
-                assert is_open and event["index"] == begun - 1
+                assert is_open and event["index"] == blocks_begun - 1
                 is_open = False
             case other:
                 raise AssertionError(f"{other} among the blocks")

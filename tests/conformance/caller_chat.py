@@ -9,7 +9,14 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.chat.chat_completion import Choice
 
-from tests.conformance.hearing import Heard, Recital, Spoken, datas, merged, sent_back
+from tests.conformance.sdk_responses import (
+    FixedStreamTransport,
+    SdkPart,
+    SdkResponse,
+    dump_for_next_request,
+    event_payloads,
+    merge_adjacent,
+)
 from tests.conformance.situations import CHAT
 
 _HELLO: Any = [{"role": "user", "content": "Hello"}]
@@ -20,56 +27,58 @@ class ChatCaller:
     ask: ClassVar[dict[str, Any]] = {"model": "a name", "messages": _HELLO, "logprobs": True, "stream_options": {"include_usage": True}}
 
     def __init__(self) -> None:
-        self._recital = Recital()
-        client = httpx2.Client(transport=self._recital)
+        self._transport = FixedStreamTransport()
+        client = httpx2.Client(transport=self._transport)
         self._sdk = openai.OpenAI(api_key="key", base_url="http://narthex/v1", http_client=client, max_retries=0)
 
     def take(self, body: bytes, *, streamed: bool) -> ChatCompletion:
         if not streamed:
             return _valid(json.loads(body))
-        self._recital.say(body)
+        self._transport.set_stream(body)
         chunks = list(self._sdk.chat.completions.create(model="a name", messages=_HELLO, stream=True))
         if any(isinstance(getattr(call, "custom", None), dict) for chunk in chunks for call in _calls(chunk)):
-            return _by_hand(chunks)
-        _hold_to_promises(body)
+            return _assemble_custom_calls(chunks)
+        _assert_stream_contract(body)
         state = ChatCompletionStreamState()
         usage = None
         for chunk in chunks:
-            told = chunk.model_dump(mode="json", exclude_unset=True)
-            state.handle_chunk(ChatCompletionChunk.model_validate({**told, "service_tier": told.get("service_tier") or None}))
+            dumped = chunk.model_dump(mode="json", exclude_unset=True)
+            state.handle_chunk(ChatCompletionChunk.model_validate({**dumped, "service_tier": dumped.get("service_tier") or None}))
             usage = chunk.usage or usage
         # Not get_final_completion(), which raises for an answer that was cut off.
-        told = state.current_completion_snapshot.model_dump(mode="json", exclude_unset=True)
-        return _valid({**told, "usage": None if usage is None else usage.model_dump(mode="json")})
+        dumped = state.current_completion_snapshot.model_dump(mode="json", exclude_unset=True)
+        return _valid({**dumped, "usage": None if usage is None else usage.model_dump(mode="json")})
 
-    def hear(self, answer: ChatCompletion) -> Heard:
+    def hear(self, answer: ChatCompletion) -> SdkResponse:
         choice = answer.choices[0]
-        told = answer.usage
-        cached = written = reasoning = None
-        if told is not None and told.prompt_tokens_details is not None:
-            cached, written = told.prompt_tokens_details.cached_tokens, told.prompt_tokens_details.cache_write_tokens
-        if told is not None and told.completion_tokens_details is not None:
-            reasoning = told.completion_tokens_details.reasoning_tokens
-        return Heard(
-            parts=merged(_parts(choice)),
+        usage = answer.usage
+        cached = cache_written = reasoning = None
+        if usage is not None and usage.prompt_tokens_details is not None:
+            cached, cache_written = usage.prompt_tokens_details.cached_tokens, usage.prompt_tokens_details.cache_write_tokens
+        if usage is not None and usage.completion_tokens_details is not None:
+            reasoning = usage.completion_tokens_details.reasoning_tokens
+        return SdkResponse(
+            parts=merge_adjacent(_parts(choice)),
             finish=choice.finish_reason,
-            usage=None if told is None else (told.prompt_tokens, told.completion_tokens, cached or 0, reasoning or 0, written or 0),
-            urls=tuple(each.url_citation.url for each in choice.message.annotations or ()),
-            tokens=tuple(each.token for each in (choice.logprobs.content if choice.logprobs else None) or ()),
-            others=tuple(each.message.content or "" for each in answer.choices[1:]),
+            usage=None
+            if usage is None
+            else (usage.prompt_tokens, usage.completion_tokens, cached or 0, reasoning or 0, cache_written or 0),
+            cited_urls=tuple(each.url_citation.url for each in choice.message.annotations or ()),
+            logprob_tokens=tuple(each.token for each in (choice.logprobs.content if choice.logprobs else None) or ()),
+            other_choices=tuple(each.message.content or "" for each in answer.choices[1:]),
         )
 
     def next_ask(self, answer: ChatCompletion) -> dict[str, Any]:
         """What the same caller asks next: the answer appended as it is, each call with a result."""
         message = answer.choices[0].message
         results = [{"role": "tool", "tool_call_id": call.id, "content": "done"} for call in message.tool_calls or ()]
-        said = {"role": "assistant", **sent_back(message)}
-        return {"model": "a name", "messages": [*_HELLO, said, *(results or [{"role": "user", "content": "Go on."}])]}
+        assistant = {"role": "assistant", **dump_for_next_request(message)}
+        return {"model": "a name", "messages": [*_HELLO, assistant, *(results or [{"role": "user", "content": "Go on."}])]}
 
 
-def _parts(choice: Choice) -> list[Spoken]:
+def _parts(choice: Choice) -> list[SdkPart]:
     message = choice.message
-    parts: list[Spoken] = [("reasoning", getattr(message, "reasoning_content", None) or "")]
+    parts: list[SdkPart] = [("reasoning", getattr(message, "reasoning_content", None) or "")]
     parts += [("text", message.content or ""), ("refusal", message.refusal or "")]
     for call in message.tool_calls or ():
         if call.type == "custom":
@@ -83,13 +92,13 @@ def _calls(chunk: ChatCompletionChunk) -> list[Any]:
     return [call for choice in chunk.choices for call in choice.delta.tool_calls or ()]
 
 
-def _by_hand(chunks: list[ChatCompletionChunk]) -> ChatCompletion:
+def _assemble_custom_calls(chunks: list[ChatCompletionChunk]) -> ChatCompletion:
     """The SDK does not know calls of custom tools in streams (3.52); its users put them together as they do functions'."""
     calls: dict[int, dict[str, Any]] = {}
     for call in [call for chunk in chunks for call in _calls(chunk)]:
-        said = calls.setdefault(call.index, {"id": call.id, "type": "custom", "custom": {"name": "", "input": ""}})
+        assembled = calls.setdefault(call.index, {"id": call.id, "type": "custom", "custom": {"name": "", "input": ""}})
         for key, value in call.custom.items():
-            said["custom"][key] += value
+            assembled["custom"][key] += value
     (finish,) = [choice.finish_reason for chunk in chunks for choice in chunk.choices if choice.finish_reason]
     (usage,) = [chunk.usage for chunk in chunks if chunk.usage]
     message = {"role": "assistant", "content": None, "tool_calls": [calls[index] for index in sorted(calls)]}
@@ -103,9 +112,9 @@ def _valid(answer: dict[str, Any]) -> ChatCompletion:
     return ChatCompletion.model_validate({**answer, "service_tier": answer.get("service_tier") or None})
 
 
-def _hold_to_promises(body: bytes) -> None:
+def _assert_stream_contract(body: bytes) -> None:
     """One id, [DONE] at the end and only there, each choice finished once and silent after, usage once, calls numbered as they come."""
-    chunks = datas(body)
+    chunks = event_payloads(body)
     assert body.endswith(b"data: [DONE]\n\n") and body.count(b"[DONE]") == 1
     assert len({chunk["id"] for chunk in chunks}) == 1
     assert len([chunk for chunk in chunks if chunk.get("usage")]) <= 1

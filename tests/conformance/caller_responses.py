@@ -7,7 +7,15 @@ import openai
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import BaseModel
 
-from tests.conformance.hearing import Heard, Recital, Spoken, datas, merged, names, sent_back
+from tests.conformance.sdk_responses import (
+    FixedStreamTransport,
+    SdkPart,
+    SdkResponse,
+    dump_for_next_request,
+    event_names,
+    event_payloads,
+    merge_adjacent,
+)
 from tests.conformance.situations import RESPONSES
 
 _HELLO: Any = [{"role": "user", "content": "Hello"}]
@@ -22,22 +30,22 @@ class ResponsesCaller:
     ask: ClassVar[dict[str, Any]] = {"model": "a name", "input": "Hello", "include": _INCLUDE, "store": False}
 
     def __init__(self) -> None:
-        self._recital = Recital()
-        client = httpx2.Client(transport=self._recital)
+        self._transport = FixedStreamTransport()
+        client = httpx2.Client(transport=self._transport)
         self._sdk = openai.OpenAI(api_key="key", base_url="http://narthex/v1", http_client=client, max_retries=0)
 
     def take(self, body: bytes, *, streamed: bool) -> Response:
         if not streamed:
             return Response.model_validate_json(body)
-        self._recital.say(body)
-        _hold_to_promises(body)
+        self._transport.set_stream(body)
+        _assert_stream_contract(body)
         with self._sdk.responses.stream(model="a name", input="Hello") as stream:
             last: Any = list(stream)[-1]
         assert last.type in ("response.completed", "response.incomplete")
         return Response.model_validate(last.response.model_dump(mode="json", exclude_unset=True, by_alias=True))
 
-    def hear(self, answer: Response) -> Heard:
-        parts: list[Spoken] = []
+    def hear(self, answer: Response) -> SdkResponse:
+        parts: list[SdkPart] = []
         urls: list[str] = []
         tokens: list[str] = []
         for item in answer.output:
@@ -60,22 +68,22 @@ class ResponsesCaller:
                     pass
                 case _:
                     raise AssertionError(f"nobody said a {item.type}")
-        told = answer.usage
+        usage = answer.usage
         details = answer.incomplete_details
-        return Heard(
-            parts=merged(parts),
+        return SdkResponse(
+            parts=merge_adjacent(parts),
             finish=(answer.status or "") + (f": {details.reason}" if details is not None else ""),
             usage=None
-            if told is None
+            if usage is None
             else (
-                told.input_tokens,
-                told.output_tokens,
-                told.input_tokens_details.cached_tokens,
-                told.output_tokens_details.reasoning_tokens,
-                told.input_tokens_details.cache_write_tokens,
+                usage.input_tokens,
+                usage.output_tokens,
+                usage.input_tokens_details.cached_tokens,
+                usage.output_tokens_details.reasoning_tokens,
+                usage.input_tokens_details.cache_write_tokens,
             ),
-            urls=tuple(urls),
-            tokens=tuple(tokens),
+            cited_urls=tuple(urls),
+            logprob_tokens=tuple(tokens),
         )
 
     def next_ask(self, answer: Response) -> dict[str, Any]:
@@ -86,15 +94,15 @@ class ResponsesCaller:
             for item in answer.output
             if item.type == "function_call" or item.type == "custom_tool_call"
         ]
-        said = [sent_back(item) for item in answer.output]
-        return {**self.ask, "input": [*_HELLO, *said, *(results or [{"role": "user", "content": "Go on."}])]}
+        output_items = [dump_for_next_request(item) for item in answer.output]
+        return {**self.ask, "input": [*_HELLO, *output_items, *(results or [{"role": "user", "content": "Go on."}])]}
 
 
-def _hold_to_promises(body: bytes) -> None:
+def _assert_stream_contract(body: bytes) -> None:
     """Numbered from 0 without a gap; created, in_progress, items, an end. What deltas add up to is what is called done, and answered."""
-    events = datas(body)
+    events = event_payloads(body)
     assert [each["sequence_number"] for each in events] == list(range(len(events)))
-    assert names(body) == [each["type"] for each in events]
+    assert event_names(body) == [each["type"] for each in events]
     for event in events:
         _EVENTS[event["type"]].model_validate(event)
     assert [each["type"] for each in events[:2]] == ["response.created", "response.in_progress"]
@@ -103,21 +111,21 @@ def _hold_to_promises(body: bytes) -> None:
     done: dict[int, dict[str, Any]] = {}
     texts: dict[tuple[Any, ...], str] = {}
     for event in events[2:-1]:
-        kind, at = event["type"].removeprefix("response."), event["output_index"]
+        kind, index = event["type"].removeprefix("response."), event["output_index"]
         if kind == "output_item.added":
-            assert at == len(items)
-            items[at] = event["item"]
+            assert index == len(items)
+            items[index] = event["item"]
             continue
-        assert at in items and at not in done, event
+        assert index in items and index not in done, event
         if kind == "output_item.done":
-            assert event["item"]["id"] == items[at]["id"]
-            done[at] = event["item"]
+            assert event["item"]["id"] == items[index]["id"]
+            done[index] = event["item"]
             continue
-        assert event["item_id"] == items[at]["id"]
-        place = (at, event.get("content_index"), event.get("summary_index"), kind.rpartition(".")[0])
+        assert event["item_id"] == items[index]["id"]
+        text_key = (index, event.get("content_index"), event.get("summary_index"), kind.rpartition(".")[0])
         if kind.endswith(".delta"):
-            texts[place] = texts.get(place, "") + event["delta"]
+            texts[text_key] = texts.get(text_key, "") + event["delta"]
         elif kind.endswith(("text.done", "arguments.done", "input.done", "refusal.done")):
-            told = next(event[key] for key in ("text", "arguments", "input", "refusal") if key in event)
-            assert texts.get(place, "") == told, event
+            final_text = next(event[key] for key in ("text", "arguments", "input", "refusal") if key in event)
+            assert texts.get(text_key, "") == final_text, event
     assert [done[at] for at in sorted(items)] == events[-1]["response"]["output"]

@@ -7,19 +7,19 @@ import json
 from typing import Any
 
 from providers.canonical.chat import Opaque, Reasoning, Refusal, Text, ToolCall
-from tests.conformance.situations import Situation, Turn, Wire, turns
+from tests.conformance.situations import Situation, StreamStep, WireResponse, stream_steps
 
 _STOPS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 Event = dict[str, Any]
 
 
-def speak(situation: Situation) -> Wire:
+def wire_response(situation: Situation) -> WireResponse:
     says_whole = "anthropic_messages" in situation.whole
-    return Wire(events(stream(situation)), json.dumps(whole(situation)).encode() if says_whole else None)
+    return WireResponse(encode_events(stream_events(situation)), json.dumps(response_body(situation)).encode() if says_whole else None)
 
 
-def events(told: list[Event]) -> bytes:
-    return b"".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in told)
+def encode_events(event_bodies: list[Event]) -> bytes:
+    return b"".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in event_bodies)
 
 
 def message(**more: Any) -> dict[str, Any]:
@@ -35,39 +35,39 @@ def message(**more: Any) -> dict[str, Any]:
     }
 
 
-def stream(situation: Situation) -> list[Event]:
+def stream_events(situation: Situation) -> list[Event]:
     counted = usage(situation)
-    told: list[Event] = [{"type": "message_start", "message": message(usage={**counted, "output_tokens": 1})}, {"type": "ping"}]
-    for step in turns(situation):
-        told += _step(situation, step)
+    bodies: list[Event] = [{"type": "message_start", "message": message(usage={**counted, "output_tokens": 1})}, {"type": "ping"}]
+    for step in stream_steps(situation):
+        bodies += _step_events(situation, step)
     delta = {"stop_reason": stop_reason(situation), "stop_sequence": situation.stop_sequence}
-    return [*told, {"type": "message_delta", "delta": delta, "usage": counted}, {"type": "message_stop"}]
+    return [*bodies, {"type": "message_delta", "delta": delta, "usage": counted}, {"type": "message_stop"}]
 
 
-def _step(situation: Situation, step: Turn) -> list[Event]:
+def _step_events(situation: Situation, step: StreamStep) -> list[Event]:
     part = situation.parts[step.at]
-    start, deltas, last = _pieces(part, step)
+    start, deltas, last = _block_start_deltas_and_last(part, step)
     index = {"index": step.at}
-    told: list[Event] = [{"type": "content_block_start", **index, "content_block": start}] if step.first else []
-    told += [{"type": "content_block_delta", **index, "delta": each} for each in deltas]
+    bodies: list[Event] = [{"type": "content_block_start", **index, "content_block": start}] if step.first else []
+    bodies += [{"type": "content_block_delta", **index, "delta": each} for each in deltas]
     if step.last:
-        told += [{"type": "content_block_delta", **index, "delta": each} for each in last]
-        told.append({"type": "content_block_stop", **index})
-    return told
+        bodies += [{"type": "content_block_delta", **index, "delta": each} for each in last]
+        bodies.append({"type": "content_block_stop", **index})
+    return bodies
 
 
-def _pieces(part: object, step: Turn) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
+def _block_start_deltas_and_last(part: object, step: StreamStep) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
     match part:
         case Text():
-            cited = [{"type": "citations_delta", "citation": json.loads(bytes(each.raw))} for each in part.citations]
-            start: dict[str, Any] = {"type": "text", "text": "", **({"citations": []} if cited else {})}
-            return start, [{"type": "text_delta", "text": step.piece}], cited
+            citations = [{"type": "citations_delta", "citation": json.loads(bytes(each.raw))} for each in part.citations]
+            start: dict[str, Any] = {"type": "text", "text": "", **({"citations": []} if citations else {})}
+            return start, [{"type": "text_delta", "text": step.piece}], citations
         case Reasoning():
             assert part.opaque_state is not None, "Anthropic signs all its thinking"
-            grown = [{"type": "thinking_delta", "thinking": step.piece}] if step.piece else []
+            deltas = [{"type": "thinking_delta", "thinking": step.piece}] if step.piece else []
             return (
                 {"type": "thinking", "thinking": "", "signature": ""},
-                grown,
+                deltas,
                 [{"type": "signature_delta", "signature": part.opaque_state.data}],
             )
         case ToolCall():
@@ -84,7 +84,7 @@ def _pieces(part: object, step: Turn) -> tuple[dict[str, Any], list[dict[str, An
             raise AssertionError("Anthropic has no such part")
 
 
-def whole(situation: Situation) -> dict[str, Any]:
+def response_body(situation: Situation) -> dict[str, Any]:
     return message(
         content=[_block(part) for part in situation.parts],
         stop_reason=stop_reason(situation),
@@ -96,8 +96,8 @@ def whole(situation: Situation) -> dict[str, Any]:
 def _block(part: object) -> dict[str, Any]:
     match part:
         case Text():
-            cited = [json.loads(bytes(each.raw)) for each in part.citations]
-            return {"type": "text", "text": part.text, **({"citations": cited} if cited else {})}
+            citations = [json.loads(bytes(each.raw)) for each in part.citations]
+            return {"type": "text", "text": part.text, **({"citations": citations} if citations else {})}
         case Reasoning():
             assert part.opaque_state is not None
             return {"type": "thinking", "thinking": part.text, "signature": part.opaque_state.data}
@@ -110,17 +110,17 @@ def _block(part: object) -> dict[str, Any]:
 
 
 def stop_reason(situation: Situation) -> str:
-    return situation.told or _STOPS[situation.finish]
+    return situation.native_finish_reason or _STOPS[situation.finish]
 
 
 def usage(situation: Situation) -> dict[str, Any]:
-    told = situation.usage
-    assert told is not None and told.input is not None, "Anthropic always counts"
-    cached, written = told.cached or 0, told.cache_written or 0
+    counts = situation.usage
+    assert counts is not None and counts.input is not None, "Anthropic always counts"
+    cached, cache_written = counts.cached or 0, counts.cache_written or 0
     return {
-        "input_tokens": told.input - cached - written,
-        "cache_creation_input_tokens": written,
+        "input_tokens": counts.input - cached - cache_written,
+        "cache_creation_input_tokens": cache_written,
         "cache_read_input_tokens": cached,
-        "output_tokens": told.output,
-        **({} if told.reasoning is None else {"output_tokens_details": {"thinking_tokens": told.reasoning}}),
+        "output_tokens": counts.output,
+        **({} if counts.reasoning is None else {"output_tokens_details": {"thinking_tokens": counts.reasoning}}),
     }

@@ -7,12 +7,12 @@ import json
 from typing import Any
 
 from providers.canonical.chat import Opaque, Reasoning, Refusal, Text, ToolCall
-from tests.conformance.situations import Situation, Turn, Wire, turns
+from tests.conformance.situations import Situation, StreamStep, WireResponse, stream_steps
 
 HEAD = {"model": "engine-model", "created_at": "2026-09-21T14:13:20.123456789Z"}
 
 
-def can_say(situation: Situation) -> bool:
+def can_express(situation: Situation) -> bool:
     """Texts, thinking and calls, each call whole and with an object for its arguments; one answer, and no cached tokens."""
     for part in situation.parts:
         match part:
@@ -30,34 +30,34 @@ def can_say(situation: Situation) -> bool:
     usage = situation.usage
     plain = usage is None or (usage.cached is None and usage.reasoning is None and usage.cache_written is None)
     called = any(isinstance(part, ToolCall) for part in situation.parts)
-    ends = situation.told is None and situation.finish in (("tool_calls",) if called else ("stop", "length"))
-    return plain and ends and not situation.more_choices
+    finish_fits = situation.native_finish_reason is None and situation.finish in (("tool_calls",) if called else ("stop", "length"))
+    return plain and finish_fits and not situation.more_choices
 
 
-def says_whole(situation: Situation) -> bool:
+def can_express_in_one_body(situation: Situation) -> bool:
     """A whole message tells its thinking, then its text, then its calls."""
     kinds = [("Reasoning", "Text", "ToolCall").index(type(part).__name__) for part in situation.parts]
     return kinds == sorted(kinds)
 
 
-def speak(situation: Situation) -> Wire:
-    lines = b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in stream(situation))
-    return Wire(lines, json.dumps(whole(situation)).encode() if says_whole(situation) else None)
+def wire_response(situation: Situation) -> WireResponse:
+    lines = b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in stream_lines(situation))
+    return WireResponse(lines, json.dumps(response_body(situation)).encode() if can_express_in_one_body(situation) else None)
 
 
-def stream(situation: Situation) -> list[dict[str, Any]]:
-    told: list[dict[str, Any]] = []
+def stream_lines(situation: Situation) -> list[dict[str, Any]]:
+    lines: list[dict[str, Any]] = []
     logprobs = situation.logprobs
-    for step in turns(situation):
-        said = _said(situation, step)
-        if said is not None:
+    for step in stream_steps(situation):
+        message = _message_delta(situation, step)
+        if message is not None:
             entries = {} if logprobs is None else {"logprobs": [json.loads(bytes(raw)) for raw in logprobs]}
             logprobs = None
-            told.append({**HEAD, "message": {"role": "assistant", "content": "", **said}, "done": False, **entries})
-    return [*told, {**HEAD, "message": {"role": "assistant", "content": ""}, **_end(situation)}]
+            lines.append({**HEAD, "message": {"role": "assistant", "content": "", **message}, "done": False, **entries})
+    return [*lines, {**HEAD, "message": {"role": "assistant", "content": ""}, **_final_fields(situation)}]
 
 
-def _said(situation: Situation, step: Turn) -> dict[str, Any] | None:
+def _message_delta(situation: Situation, step: StreamStep) -> dict[str, Any] | None:
     part = situation.parts[step.at]
     match part:
         case Text():
@@ -70,7 +70,7 @@ def _said(situation: Situation, step: Turn) -> dict[str, Any] | None:
             raise AssertionError("Ollama has no such part")
 
 
-def whole(situation: Situation) -> dict[str, Any]:
+def response_body(situation: Situation) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": _texts(situation, Text)}
     if any(isinstance(part, Reasoning) for part in situation.parts):
         message["thinking"] = _texts(situation, Reasoning)
@@ -78,7 +78,7 @@ def whole(situation: Situation) -> dict[str, Any]:
     if calls:
         message["tool_calls"] = calls
     entries = {} if situation.logprobs is None else {"logprobs": [json.loads(bytes(raw)) for raw in situation.logprobs]}
-    return {**HEAD, "message": message, **_end(situation), **entries}
+    return {**HEAD, "message": message, **_final_fields(situation), **entries}
 
 
 def _texts(situation: Situation, kind: type[Text | Reasoning]) -> str:
@@ -89,7 +89,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "function": {"index": 0, "name": call.name, "arguments": json.loads(call.arguments)}}
 
 
-def _end(situation: Situation) -> dict[str, Any]:
+def _final_fields(situation: Situation) -> dict[str, Any]:
     """An answer with calls ends with `stop`, as any other does."""
     usage = situation.usage
     counts = {} if usage is None else {"prompt_eval_count": usage.input, "eval_count": usage.output}

@@ -7,17 +7,17 @@ import json
 from typing import Any
 
 from providers.canonical.chat import Opaque, Part, Reasoning, Refusal, Text, ToolCall
-from tests.conformance.situations import Situation, Wire, turns
+from tests.conformance.situations import Situation, WireResponse, stream_steps
 
 Event = dict[str, Any]
 
 
-def speak(situation: Situation) -> Wire:
-    return Wire(events(stream(situation)), json.dumps(whole(situation)).encode())
+def wire_response(situation: Situation) -> WireResponse:
+    return WireResponse(encode_events(stream_events(situation)), json.dumps(response_body(situation)).encode())
 
 
-def events(told: list[Event]) -> bytes:
-    numbered = [{**each, "sequence_number": number} for number, each in enumerate(told)]
+def encode_events(event_bodies: list[Event]) -> bytes:
+    numbered = [{**each, "sequence_number": number} for number, each in enumerate(event_bodies)]
     return b"".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in numbered)
 
 
@@ -50,89 +50,103 @@ def response(**more: Any) -> dict[str, Any]:
     }
 
 
-def stream(situation: Situation) -> list[Event]:
-    told: list[Event] = [{"type": "response.created", "response": response()}, {"type": "response.in_progress", "response": response()}]
-    for step in turns(situation):
+def stream_events(situation: Situation) -> list[Event]:
+    bodies: list[Event] = [{"type": "response.created", "response": response()}, {"type": "response.in_progress", "response": response()}]
+    for step in stream_steps(situation):
         part = situation.parts[step.at]
         if step.first:
-            told += _begun(part, step.at)
+            bodies += _start_events(part, step.at)
         if step.piece:
-            told.append(_grown(part, step.at, step.piece, situation))
+            bodies.append(_delta_event(part, step.at, step.piece, situation))
         if step.last:
-            told += _ended(part, step.at, situation)
-    final = whole(situation)
-    return [*told, {"type": f"response.{final['status']}", "response": final}]
+            bodies += _done_events(part, step.at, situation)
+    final = response_body(situation)
+    return [*bodies, {"type": f"response.{final['status']}", "response": final}]
 
 
-def _begun(part: Part, at: int) -> list[Event]:
-    place = {"output_index": at, "item_id": _id(part, at)}
-    added = {"type": "response.output_item.added", "output_index": at, "item": _item(part, at, begun=True)}
+def _start_events(part: Part, at: int) -> list[Event]:
+    position = {"output_index": at, "item_id": _id(part, at)}
+    added = {"type": "response.output_item.added", "output_index": at, "item": _item(part, at, in_progress=True)}
     match part:
         case Text():
-            return [added, {"type": "response.content_part.added", **place, "content_index": 0, "part": _output_text("", [], [])}]
+            return [added, {"type": "response.content_part.added", **position, "content_index": 0, "part": _output_text("", [], [])}]
         case Refusal():
-            return [added, {"type": "response.content_part.added", **place, "content_index": 0, "part": {"type": "refusal", "refusal": ""}}]
+            return [
+                added,
+                {"type": "response.content_part.added", **position, "content_index": 0, "part": {"type": "refusal", "refusal": ""}},
+            ]
         case Reasoning(text=text) if text:
             summary = {"type": "summary_text", "text": ""}
-            return [added, {"type": "response.reasoning_summary_part.added", **place, "summary_index": 0, "part": summary}]
+            return [added, {"type": "response.reasoning_summary_part.added", **position, "summary_index": 0, "part": summary}]
         case _:
             return [added]
 
 
-def _grown(part: Part, at: int, piece: str, situation: Situation) -> Event:
-    place = {"output_index": at, "item_id": _id(part, at), "delta": piece}
+def _delta_event(part: Part, at: int, piece: str, situation: Situation) -> Event:
+    position = {"output_index": at, "item_id": _id(part, at), "delta": piece}
     match part:
         case Text():
-            return {"type": "response.output_text.delta", **place, "content_index": 0, "logprobs": []}
+            return {"type": "response.output_text.delta", **position, "content_index": 0, "logprobs": []}
         case Refusal():
-            return {"type": "response.refusal.delta", **place, "content_index": 0}
+            return {"type": "response.refusal.delta", **position, "content_index": 0}
         case Reasoning():
-            return {"type": "response.reasoning_summary_text.delta", **place, "summary_index": 0}
+            return {"type": "response.reasoning_summary_text.delta", **position, "summary_index": 0}
         case ToolCall(custom=True):
-            return {"type": "response.custom_tool_call_input.delta", **place}
+            return {"type": "response.custom_tool_call_input.delta", **position}
         case ToolCall():
-            return {"type": "response.function_call_arguments.delta", **place}
+            return {"type": "response.function_call_arguments.delta", **position}
         case Opaque():
             raise AssertionError("not said by this engine")
 
 
-def _ended(part: Part, at: int, situation: Situation) -> list[Event]:
-    place = {"output_index": at, "item_id": _id(part, at)}
-    item = _item(part, at, begun=False, situation=situation)
+def _done_events(part: Part, at: int, situation: Situation) -> list[Event]:
+    position = {"output_index": at, "item_id": _id(part, at)}
+    item = _item(part, at, in_progress=False, situation=situation)
     done = {"type": "response.output_item.done", "output_index": at, "item": item}
     match part:
         case Text():
             content = item["content"][0]
-            noted = [
+            annotations_added = [
                 {
                     "type": "response.output_text.annotation.added",
-                    **place,
+                    **position,
                     "content_index": 0,
                     "annotation_index": number,
                     "annotation": each,
                 }
                 for number, each in enumerate(content["annotations"])
             ]
-            told = {"type": "response.output_text.done", **place, "content_index": 0, "text": part.text, "logprobs": content["logprobs"]}
-            return [*noted, told, {"type": "response.content_part.done", **place, "content_index": 0, "part": content}, done]
+            text_done = {
+                "type": "response.output_text.done",
+                **position,
+                "content_index": 0,
+                "text": part.text,
+                "logprobs": content["logprobs"],
+            }
+            return [
+                *annotations_added,
+                text_done,
+                {"type": "response.content_part.done", **position, "content_index": 0, "part": content},
+                done,
+            ]
         case Refusal():
-            told = {"type": "response.refusal.done", **place, "content_index": 0, "refusal": part.text}
-            return [told, {"type": "response.content_part.done", **place, "content_index": 0, "part": item["content"][0]}, done]
+            text_done = {"type": "response.refusal.done", **position, "content_index": 0, "refusal": part.text}
+            return [text_done, {"type": "response.content_part.done", **position, "content_index": 0, "part": item["content"][0]}, done]
         case Reasoning(text=text) if text:
             summary = item["summary"][0]
-            told = {"type": "response.reasoning_summary_text.done", **place, "summary_index": 0, "text": text}
-            return [told, {"type": "response.reasoning_summary_part.done", **place, "summary_index": 0, "part": summary}, done]
+            text_done = {"type": "response.reasoning_summary_text.done", **position, "summary_index": 0, "text": text}
+            return [text_done, {"type": "response.reasoning_summary_part.done", **position, "summary_index": 0, "part": summary}, done]
         case ToolCall(custom=True):
-            return [{"type": "response.custom_tool_call_input.done", **place, "input": part.arguments}, done]
+            return [{"type": "response.custom_tool_call_input.done", **position, "input": part.arguments}, done]
         case ToolCall():
-            told = {"type": "response.function_call_arguments.done", **place, "name": part.name, "arguments": part.arguments}
-            return [told, done]
+            text_done = {"type": "response.function_call_arguments.done", **position, "name": part.name, "arguments": part.arguments}
+            return [text_done, done]
         case _:
             return [done]
 
 
-def whole(situation: Situation) -> dict[str, Any]:
-    output = [_item(part, at, begun=False, situation=situation) for at, part in enumerate(situation.parts)]
+def response_body(situation: Situation) -> dict[str, Any]:
+    output = [_item(part, at, in_progress=False, situation=situation) for at, part in enumerate(situation.parts)]
     reason = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(situation.finish)
     return response(
         status="completed" if reason is None else "incomplete",
@@ -146,8 +160,8 @@ def _id(part: Part, at: int) -> str:
     return {Text: "msg", Refusal: "msg", Reasoning: "rs", ToolCall: "fc", Opaque: "ws"}[type(part)] + f"_{at}"
 
 
-def _item(part: Part, at: int, *, begun: bool, situation: Situation | None = None) -> dict[str, Any]:
-    status = "in_progress" if begun else "completed"
+def _item(part: Part, at: int, *, in_progress: bool, situation: Situation | None = None) -> dict[str, Any]:
+    status = "in_progress" if in_progress else "completed"
     if situation is not None and situation.finish in ("length", "content_filter") and at == len(situation.parts) - 1:
         status = "incomplete"
     head: dict[str, Any] = {"id": _id(part, at), "status": status}
@@ -155,22 +169,27 @@ def _item(part: Part, at: int, *, begun: bool, situation: Situation | None = Non
         case Text():
             logprobs = [] if situation is None or situation.logprobs is None else [json.loads(bytes(raw)) for raw in situation.logprobs]
             annotations = [json.loads(bytes(each.raw)) for each in part.citations]
-            content = [] if begun else [_output_text(part.text, annotations, logprobs)]
+            content = [] if in_progress else [_output_text(part.text, annotations, logprobs)]
             return {**head, "type": "message", "role": "assistant", "content": content}
         case Refusal():
-            return {**head, "type": "message", "role": "assistant", "content": [] if begun else [{"type": "refusal", "refusal": part.text}]}
+            return {
+                **head,
+                "type": "message",
+                "role": "assistant",
+                "content": [] if in_progress else [{"type": "refusal", "refusal": part.text}],
+            }
         case Reasoning():
-            summary = [] if begun or not part.text else [{"type": "summary_text", "text": part.text}]
-            sealed = {} if begun or part.opaque_state is None else {"encrypted_content": part.opaque_state.data}
-            return {"id": head["id"], "type": "reasoning", "summary": summary, **sealed}
+            summary = [] if in_progress or not part.text else [{"type": "summary_text", "text": part.text}]
+            encrypted = {} if in_progress or part.opaque_state is None else {"encrypted_content": part.opaque_state.data}
+            return {"id": head["id"], "type": "reasoning", "summary": summary, **encrypted}
         case ToolCall(custom=True):
-            written = "" if begun else part.arguments
-            return {**head, "type": "custom_tool_call", "call_id": part.id, "name": part.name, "input": written}
+            arguments = "" if in_progress else part.arguments
+            return {**head, "type": "custom_tool_call", "call_id": part.id, "name": part.name, "input": arguments}
         case ToolCall():
-            written = "" if begun else part.arguments
-            return {**head, "type": "function_call", "call_id": part.id, "name": part.name, "arguments": written}
+            arguments = "" if in_progress else part.arguments
+            return {**head, "type": "function_call", "call_id": part.id, "name": part.name, "arguments": arguments}
         case Opaque():
-            return {**json.loads(bytes(part.raw)), **({"status": "in_progress"} if begun else {})}
+            return {**json.loads(bytes(part.raw)), **({"status": "in_progress"} if in_progress else {})}
 
 
 def _output_text(text: str, annotations: list[Any], logprobs: list[Any]) -> dict[str, Any]:
@@ -178,13 +197,13 @@ def _output_text(text: str, annotations: list[Any], logprobs: list[Any]) -> dict
 
 
 def usage(situation: Situation) -> dict[str, Any] | None:
-    told = situation.usage
-    if told is None:
+    counts = situation.usage
+    if counts is None:
         return None
     return {
-        "input_tokens": told.input,
-        "input_tokens_details": {"cached_tokens": told.cached or 0, "cache_write_tokens": told.cache_written or 0},
-        "output_tokens": told.output,
-        "output_tokens_details": {"reasoning_tokens": told.reasoning or 0},
-        "total_tokens": (told.input or 0) + (told.output or 0),
+        "input_tokens": counts.input,
+        "input_tokens_details": {"cached_tokens": counts.cached or 0, "cache_write_tokens": counts.cache_written or 0},
+        "output_tokens": counts.output,
+        "output_tokens_details": {"reasoning_tokens": counts.reasoning or 0},
+        "total_tokens": (counts.input or 0) + (counts.output or 0),
     }

@@ -1,7 +1,7 @@
 """What engines answer, each situation once: its meaning, who can say it, and how it is cut in a stream.
 
 engine_chat, engine_responses and engine_anthropic put a situation on the wire as those APIs document it; `odd` holds what real engines
-send instead, where they stray from it (tests/conformance/oddities.py).
+send instead, where they stray from it (tests/conformance/stream_quirks.py).
 """
 
 import json
@@ -17,7 +17,7 @@ ANTHROPIC = "anthropic_messages"
 ALL = (CHAT, RESPONSES, ANTHROPIC)
 
 
-class Wire(Struct, frozen=True):
+class WireResponse(Struct, frozen=True):
     """An answer as an engine sends it: as a stream, and whole where its API has a word for it in a whole answer."""
 
     stream: bytes
@@ -33,7 +33,7 @@ class Situation(Struct, frozen=True, kw_only=True):
     name: str
     parts: tuple[Part, ...] = ()
     finish: str = "stop"
-    told: str | None = None
+    native_finish_reason: str | None = None
     stop_sequence: str | None = None
     usage: Usage | None = Usage(input=20, output=9)
     logprobs: tuple[Raw, ...] | None = None
@@ -42,11 +42,11 @@ class Situation(Struct, frozen=True, kw_only=True):
     callers: tuple[str, ...] = ALL
     whole: tuple[str, ...] = ALL
     pieces: int = 3
-    cut: tuple[str, ...] = ()
-    in_turns: bool = False
+    last_part_pieces: tuple[str, ...] = ()
+    interleaved: bool = False
 
 
-class Turn(Struct, frozen=True):
+class StreamStep(Struct, frozen=True):
     """One step of a stream: part `at` begins, grows by `piece`, or both; `last`: it is whole with this."""
 
     at: int
@@ -55,27 +55,28 @@ class Turn(Struct, frozen=True):
     last: bool
 
 
-def turns(situation: Situation) -> Iterator[Turn]:
+def stream_steps(situation: Situation) -> Iterator[StreamStep]:
     """The steps in which the parts are streamed, one after the other, or calls in turns."""
     queues = [_cut(situation, at) for at in range(len(situation.parts))]
     steps = [
-        [Turn(at, piece, number == 0, number == len(queue) - 1) for number, piece in enumerate(queue)] for at, queue in enumerate(queues)
+        [StreamStep(at, piece, number == 0, number == len(queue) - 1) for number, piece in enumerate(queue)]
+        for at, queue in enumerate(queues)
     ]
-    if not situation.in_turns:
+    if not situation.interleaved:
         return (step for queue in steps for step in queue)
     longest = max(len(queue) for queue in steps)
     return (queue[number] for number in range(longest) for queue in steps if number < len(queue))
 
 
 def _cut(situation: Situation, at: int) -> list[str]:
-    if situation.cut and at == len(situation.parts) - 1:
-        return list(situation.cut)
-    text = said_by(situation.parts[at])
+    if situation.last_part_pieces and at == len(situation.parts) - 1:
+        return list(situation.last_part_pieces)
+    text = text_of(situation.parts[at])
     size = max(1, -(-len(text) // situation.pieces))
     return [text[start : start + size] for start in range(0, len(text), size)] or [""]
 
 
-def said_by(part: Part) -> str:
+def text_of(part: Part) -> str:
     match part:
         case Text() | Reasoning() | Refusal():
             return part.text
@@ -85,25 +86,25 @@ def said_by(part: Part) -> str:
             return ""
 
 
-def call(id: str, city: str) -> ToolCall:
+def weather_call(id: str, city: str) -> ToolCall:
     return ToolCall(id, "get_weather", json.dumps({"city": city}, ensure_ascii=False))
 
 
-PARIS = call("call_paris", "Paris")
-ROME = call("call_rome", "Rome")
-OSLO = call("call_oslo", "Oslo")
+PARIS = weather_call("call_paris", "Paris")
+ROME = weather_call("call_rome", "Rome")
+OSLO = weather_call("call_oslo", "Oslo")
 THOUGHT = Reasoning("The user wants the weather. I should look it up.")
 HELLO = Text("Hello! Let me see.")
-ESCAPED = ToolCall("call_1", "say", '{"text": "a\\ud83d\\ude00b\\n\\u00e9"}')
-SPOKEN = ToolCall("call_1", "say", '{"text": "😀 日本語 \\"quoted\\" \\\\ end", "more": ["é", null, 1.5e3]}')
-HUGE = ToolCall("call_1", "write_file", json.dumps({"path": "a.txt", "content": "line of text\n" * 8000}))
-QUERY = ToolCall("call_q", "run_sql", "SELECT * FROM t WHERE x = 'a\"b'", custom=True)
+ESCAPED_CALL = ToolCall("call_1", "say", '{"text": "a\\ud83d\\ude00b\\n\\u00e9"}')
+UNICODE_CALL = ToolCall("call_1", "say", '{"text": "😀 日本語 \\"quoted\\" \\\\ end", "more": ["é", null, 1.5e3]}')
+HUGE_CALL = ToolCall("call_1", "write_file", json.dumps({"path": "a.txt", "content": "line of text\n" * 8000}))
+CUSTOM_CALL = ToolCall("call_q", "run_sql", "SELECT * FROM t WHERE x = 'a\"b'", custom=True)
 
-ANTHROPIC_SEALED = Reasoning("Let me think about Paris.", OpaqueState(ANTHROPIC, "EqQBCkYIBxgCKkD+sig/na=ture=="))
-ANTHROPIC_SEALED_AGAIN = Reasoning("And now about Rome.", OpaqueState(ANTHROPIC, "RXJRCkYIsecond=="))
-ANTHROPIC_SILENT = Reasoning("", OpaqueState(ANTHROPIC, "EqQBsilent=="))
+ANTHROPIC_SIGNED = Reasoning("Let me think about Paris.", OpaqueState(ANTHROPIC, "EqQBCkYIBxgCKkD+sig/na=ture=="))
+ANTHROPIC_SIGNED_SECOND = Reasoning("And now about Rome.", OpaqueState(ANTHROPIC, "RXJRCkYIsecond=="))
+ANTHROPIC_SIGNATURE_ALONE = Reasoning("", OpaqueState(ANTHROPIC, "EqQBsilent=="))
 REDACTED = Opaque(ANTHROPIC, Raw(b'{"type":"redacted_thinking","data":"EmwKAhgBEgy3va3pzix/redacted=="}'))
-SEARCHED = (
+ANTHROPIC_SEARCH = (
     Opaque(ANTHROPIC, Raw(b'{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"narthex"}}')),
     Opaque(
         ANTHROPIC,
@@ -113,17 +114,17 @@ SEARCHED = (
         ),
     ),
 )
-SEARCH_CALL = Opaque(
+RESPONSES_SEARCH = Opaque(
     RESPONSES, Raw(b'{"type":"web_search_call","id":"ws_0","status":"completed","action":{"type":"search","query":"narthex"}}')
 )
-RESPONSES_SEALED = Reasoning("Weighing the options.", OpaqueState(RESPONSES, "gAAAAABencrypted=="))
-RESPONSES_SILENT = Reasoning("", OpaqueState(RESPONSES, "gAAAAABsilent=="))
+RESPONSES_ENCRYPTED = Reasoning("Weighing the options.", OpaqueState(RESPONSES, "gAAAAABencrypted=="))
+RESPONSES_ENCRYPTED_ALONE = Reasoning("", OpaqueState(RESPONSES, "gAAAAABsilent=="))
 
 SIGNED_CALL = ToolCall("call_paris", "get_weather", '{"city": "Paris"}', opaque_state=OpaqueState("gemini", "CiQBthought+sig/nature=="))
 
-FOUND = Text("Narthex opened in 2026, the site says.")
-PAGE = "https://example.org/narthex"
-QUOTED = Text("The report says that sales fell.")
+WEB_CITED_TEXT = Text("Narthex opened in 2026, the site says.")
+CITED_URL = "https://example.org/narthex"
+DOCUMENT_CITED_TEXT = Text("The report says that sales fell.")
 
 LOGPROBS = tuple(
     Raw(json.dumps({"token": token, "logprob": -0.25, "bytes": list(token.encode()), "top_logprobs": []}).encode())
@@ -131,19 +132,25 @@ LOGPROBS = tuple(
 )
 
 
-def cited(target: str) -> Text:
+def text_citing_a_web_page(target: str) -> Text:
     """A text with a web page as its source, as an engine of that dialect says so."""
-    end = len(FOUND.text)
-    annotation = {"type": "url_citation", "url": PAGE, "title": "Narthex", "start_index": 0, "end_index": end}
+    end = len(WEB_CITED_TEXT.text)
+    annotation = {"type": "url_citation", "url": CITED_URL, "title": "Narthex", "start_index": 0, "end_index": end}
     raw = {
         CHAT: {"type": "url_citation", "url_citation": {key: value for key, value in annotation.items() if key != "type"}},
         RESPONSES: annotation,
-        ANTHROPIC: {"type": "web_search_result_location", "url": PAGE, "title": "Narthex", "encrypted_index": "Eo8B", "cited_text": "2026"},
+        ANTHROPIC: {
+            "type": "web_search_result_location",
+            "url": CITED_URL,
+            "title": "Narthex",
+            "encrypted_index": "Eo8B",
+            "cited_text": "2026",
+        },
     }[target]
-    return Text(FOUND.text, citations=(Citation(target, Raw(json.dumps(raw).encode()), url=PAGE, title="Narthex"),))
+    return Text(WEB_CITED_TEXT.text, citations=(Citation(target, Raw(json.dumps(raw).encode()), url=CITED_URL, title="Narthex"),))
 
 
-def quoting() -> Text:
+def text_citing_a_document() -> Text:
     """A text with a place in a document of the caller's as its source: only Anthropic has such."""
     raw = {
         "type": "char_location",
@@ -154,7 +161,9 @@ def quoting() -> Text:
         "end_char_index": 17,
         "file_id": None,
     }
-    return Text(QUOTED.text, citations=(Citation(ANTHROPIC, Raw(json.dumps(raw).encode()), title="Report", quote="Sales fell by 3%."),))
+    return Text(
+        DOCUMENT_CITED_TEXT.text, citations=(Citation(ANTHROPIC, Raw(json.dumps(raw).encode()), title="Report", quote="Sales fell by 3%."),)
+    )
 
 
 SITUATIONS = (
@@ -164,12 +173,22 @@ SITUATIONS = (
     Situation(name="empty answer"),
     Situation(name="cut off by length", parts=(Text("Once upon a"),), finish="length"),
     Situation(name="content filter", parts=(Text("How to"),), finish="content_filter", targets=(CHAT, RESPONSES)),
-    Situation(name="refused by Anthropic's words", parts=(Text("I"),), finish="content_filter", told="refusal", targets=(ANTHROPIC,)),
-    Situation(name="refused before a word", finish="content_filter", told="refusal", targets=(ANTHROPIC,)),
+    Situation(
+        name="refused by Anthropic's words",
+        parts=(Text("I"),),
+        finish="content_filter",
+        native_finish_reason="refusal",
+        targets=(ANTHROPIC,),
+    ),
+    Situation(name="refused before a word", finish="content_filter", native_finish_reason="refusal", targets=(ANTHROPIC,)),
     Situation(name="refusal", parts=(Refusal("I cannot help with that."),), targets=(CHAT, RESPONSES)),
-    Situation(name="stop sequence", parts=(Text("One, two, "),), told="stop_sequence", stop_sequence="three", targets=(ANTHROPIC,)),
-    Situation(name="paused", parts=(Text("Searching on"),), told="pause_turn", targets=(ANTHROPIC,)),
-    Situation(name="context full", parts=(HELLO,), finish="length", told="model_context_window_exceeded", targets=(ANTHROPIC,)),
+    Situation(
+        name="stop sequence", parts=(Text("One, two, "),), native_finish_reason="stop_sequence", stop_sequence="three", targets=(ANTHROPIC,)
+    ),
+    Situation(name="paused", parts=(Text("Searching on"),), native_finish_reason="pause_turn", targets=(ANTHROPIC,)),
+    Situation(
+        name="context full", parts=(HELLO,), finish="length", native_finish_reason="model_context_window_exceeded", targets=(ANTHROPIC,)
+    ),
     Situation(name="reasoning, then text", parts=(THOUGHT, HELLO), targets=(CHAT, RESPONSES)),
     Situation(name="reasoning, then text, then calls", parts=(THOUGHT, HELLO, PARIS, ROME), finish="tool_calls", targets=(CHAT, RESPONSES)),
     Situation(name="one call", parts=(PARIS,), finish="tool_calls"),
@@ -177,9 +196,9 @@ SITUATIONS = (
     Situation(name="one call in many pieces", parts=(PARIS,), finish="tool_calls", pieces=40),
     Situation(name="parallel calls", parts=(PARIS, ROME, OSLO), finish="tool_calls"),
     Situation(
-        name="parallel calls written in turns", parts=(PARIS, ROME, OSLO), finish="tool_calls", in_turns=True, targets=(CHAT, RESPONSES)
+        name="parallel calls written in turns", parts=(PARIS, ROME, OSLO), finish="tool_calls", interleaved=True, targets=(CHAT, RESPONSES)
     ),
-    Situation(name="two calls of one name with equal arguments", parts=(PARIS, call("call_again", "Paris")), finish="tool_calls"),
+    Situation(name="two calls of one name with equal arguments", parts=(PARIS, weather_call("call_again", "Paris")), finish="tool_calls"),
     Situation(name="call after text", parts=(HELLO, PARIS), finish="tool_calls"),
     Situation(name="text after call", parts=(PARIS, Text("I have asked.")), finish="tool_calls", whole=(RESPONSES, ANTHROPIC)),
     Situation(name="text between calls", parts=(PARIS, HELLO, ROME), finish="tool_calls", whole=(RESPONSES, ANTHROPIC)),
@@ -188,43 +207,45 @@ SITUATIONS = (
     Situation(name="first of two calls without arguments", parts=(ToolCall("call_1", "now", ""), PARIS), finish="tool_calls"),
     Situation(
         name="arguments cut within an escape",
-        parts=(ESCAPED,),
+        parts=(ESCAPED_CALL,),
         finish="tool_calls",
-        cut=('{"text": "a\\', "ud83", "d\\ude0", '0b\\n\\u00e9"}'),
+        last_part_pieces=('{"text": "a\\', "ud83", "d\\ude0", '0b\\n\\u00e9"}'),
     ),
     Situation(
         name="arguments cut within a surrogate pair",
-        parts=(ESCAPED,),
+        parts=(ESCAPED_CALL,),
         finish="tool_calls",
-        cut=('{"text": "a\\ud83d', '\\ude00b\\n\\u00e9"}'),
+        last_part_pieces=('{"text": "a\\ud83d', '\\ude00b\\n\\u00e9"}'),
     ),
-    Situation(name="arguments beyond ASCII", parts=(SPOKEN,), finish="tool_calls", pieces=60),
-    Situation(name="huge arguments", parts=(HUGE,), finish="tool_calls", pieces=20),
+    Situation(name="arguments beyond ASCII", parts=(UNICODE_CALL,), finish="tool_calls", pieces=60),
+    Situation(name="huge arguments", parts=(HUGE_CALL,), finish="tool_calls", pieces=20),
     Situation(name="forced call that finishes with stop", parts=(PARIS,), finish="stop", targets=(CHAT,)),
     Situation(
         name="call cut off by length", parts=(ToolCall("call_1", "get_weather", '{"city": "Par'),), finish="length", whole=(CHAT, RESPONSES)
     ),
-    Situation(name="custom tool", parts=(QUERY,), finish="tool_calls", targets=(CHAT, RESPONSES), callers=(CHAT, RESPONSES)),
-    Situation(name="sealed reasoning", parts=(ANTHROPIC_SEALED, HELLO), targets=(ANTHROPIC,)),
-    Situation(name="sealed reasoning before a call", parts=(ANTHROPIC_SEALED, HELLO, PARIS), finish="tool_calls", targets=(ANTHROPIC,)),
+    Situation(name="custom tool", parts=(CUSTOM_CALL,), finish="tool_calls", targets=(CHAT, RESPONSES), callers=(CHAT, RESPONSES)),
+    Situation(name="sealed reasoning", parts=(ANTHROPIC_SIGNED, HELLO), targets=(ANTHROPIC,)),
+    Situation(name="sealed reasoning before a call", parts=(ANTHROPIC_SIGNED, HELLO, PARIS), finish="tool_calls", targets=(ANTHROPIC,)),
     Situation(
         name="reasoning between texts and calls",
-        parts=(ANTHROPIC_SEALED, HELLO, ANTHROPIC_SEALED_AGAIN, Text("Then this."), PARIS),
+        parts=(ANTHROPIC_SIGNED, HELLO, ANTHROPIC_SIGNED_SECOND, Text("Then this."), PARIS),
         finish="tool_calls",
         targets=(ANTHROPIC,),
     ),
-    Situation(name="sealed reasoning without words", parts=(ANTHROPIC_SILENT, PARIS), finish="tool_calls", targets=(ANTHROPIC,)),
+    Situation(name="sealed reasoning without words", parts=(ANTHROPIC_SIGNATURE_ALONE, PARIS), finish="tool_calls", targets=(ANTHROPIC,)),
     Situation(name="redacted reasoning", parts=(REDACTED, HELLO), targets=(ANTHROPIC,)),
     Situation(
-        name="redacted reasoning before a call", parts=(ANTHROPIC_SEALED, REDACTED, PARIS), finish="tool_calls", targets=(ANTHROPIC,)
+        name="redacted reasoning before a call", parts=(ANTHROPIC_SIGNED, REDACTED, PARIS), finish="tool_calls", targets=(ANTHROPIC,)
     ),
-    Situation(name="a tool that Anthropic ran", parts=(HELLO, *SEARCHED, Text("Found it.")), targets=(ANTHROPIC,)),
-    Situation(name="a tool that OpenAI ran", parts=(SEARCH_CALL, Text("Found it.")), targets=(RESPONSES,)),
-    Situation(name="encrypted reasoning", parts=(RESPONSES_SEALED, HELLO), targets=(RESPONSES,)),
-    Situation(name="encrypted reasoning without words", parts=(RESPONSES_SILENT, PARIS, ROME), finish="tool_calls", targets=(RESPONSES,)),
+    Situation(name="a tool that Anthropic ran", parts=(HELLO, *ANTHROPIC_SEARCH, Text("Found it.")), targets=(ANTHROPIC,)),
+    Situation(name="a tool that OpenAI ran", parts=(RESPONSES_SEARCH, Text("Found it.")), targets=(RESPONSES,)),
+    Situation(name="encrypted reasoning", parts=(RESPONSES_ENCRYPTED, HELLO), targets=(RESPONSES,)),
+    Situation(
+        name="encrypted reasoning without words", parts=(RESPONSES_ENCRYPTED_ALONE, PARIS, ROME), finish="tool_calls", targets=(RESPONSES,)
+    ),
     Situation(name="signed call", parts=(SIGNED_CALL,), finish="tool_calls", targets=(CHAT,)),
-    *(Situation(name=f"a web page cited by {target}", parts=(cited(target),), targets=(target,)) for target in ALL),
-    Situation(name="a document cited", parts=(quoting(),), targets=(ANTHROPIC,)),
+    *(Situation(name=f"a web page cited by {target}", parts=(text_citing_a_web_page(target),), targets=(target,)) for target in ALL),
+    Situation(name="a document cited", parts=(text_citing_a_document(),), targets=(ANTHROPIC,)),
     Situation(name="logprobs", parts=(Text("Yes."),), logprobs=LOGPROBS, targets=(CHAT, RESPONSES)),
     Situation(name="usage with cached and reasoning tokens", parts=(HELLO,), usage=Usage(100, 50, 64, 30, 0)),
     Situation(name="usage with tokens written to a cache", parts=(HELLO,), usage=Usage(100, 50, 0, 0, 80), targets=(RESPONSES, ANTHROPIC)),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.engines.install import VENV, is_installed
-from tests.engines.running_narthex import Gateway, running_narthex, serving
+from tests.engines.running_narthex import Gateway, engine_configuration, running_narthex
 from tests.engines.running_vllm import Engine, running_vllm
 
 
@@ -25,5 +25,5 @@ def vllm() -> Iterator[Engine]:
 @pytest.fixture(scope="session")
 def narthex(vllm: Engine) -> Iterator[Gateway]:
     """A whole gateway, everything embedded, whose model `tiny` is that vLLM."""
-    with running_narthex(serving("vllm", vllm)) as gateway:
+    with running_narthex(engine_configuration("vllm", vllm)) as gateway:
         yield gateway

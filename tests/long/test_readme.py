@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.supervisor.paths import erase_home
-from tests.stories.service import is_ready
+from tests.support.service import is_ready
 
 ROOT = Path(__file__).parents[2]
 INSTALL_S = 400
@@ -60,14 +60,14 @@ def up(clone: Path, port: int, environment: dict[str, str]) -> Generator[subproc
     erase_home(clone / ".narthex")  # its data may lie outside: the database's user cannot reach a folder of pytest's under root
 
 
-def blocks(language: str) -> list[str]:
+def code_blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 
 
-def typed(command: str, clone: Path, environment: dict[str, str], answer: str = "") -> str:
+def run_command(command: str, clone: Path, environment: dict[str, str], answer: str = "") -> str:
     """What a shell in the folder prints."""
     port = environment["NARTHEX_PORT"]
-    done = subprocess.run(
+    process = subprocess.run(
         ["sh", "-ec", command.replace("8787", port)],
         cwd=clone,
         env=environment,
@@ -77,48 +77,48 @@ def typed(command: str, clone: Path, environment: dict[str, str], answer: str = 
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout + done.stderr
+    assert process.returncode == 0, f"{command}\n{process.stdout}\n{process.stderr}"
+    return process.stdout + process.stderr
 
 
-def test_the_readme_names_the_two_commands():
-    assert "make up" in blocks("sh")[0] and "make test" in blocks("sh")[0]
+def test_readme_names_make_up_and_make_test():
+    assert "make up" in code_blocks("sh")[0] and "make test" in code_blocks("sh")[0]
 
 
-def test_what_is_said_to_be_typed_works(up: subprocess.Popen[bytes], clone: Path, environment: dict[str, str]):
-    start, ask, configure, host, keys, limit, look = blocks("sh")
-    assert start and '"object":"chat.completion"' in typed(ask, clone, environment)
-    (clone / "engines.toml").write_text(blocks("toml")[0])
+def test_readme_shell_commands_work(up: subprocess.Popen[bytes], clone: Path, environment: dict[str, str]):
+    start, chat, configure, host, keys, limit, inspect = code_blocks("sh")
+    assert start and '"object":"chat.completion"' in run_command(chat, clone, environment)
+    (clone / "engines.toml").write_text(code_blocks("toml")[0])
     for line in configure.splitlines():
-        assert typed(line, clone, environment, answer="y\n")
-    assert "qwen3-4b" in typed(".venv/bin/narthex export", clone, environment)
-    (clone / "hosted.toml").write_text(blocks("toml")[1])
+        assert run_command(line, clone, environment, answer="y\n")
+    assert "qwen3-4b" in run_command(".venv/bin/narthex export", clone, environment)
+    (clone / "hosted.toml").write_text(code_blocks("toml")[1])
     store, apply, try_it = host.splitlines()
-    assert "claude is stored" in typed(store, clone, environment, answer="sk-ant-invented\n")
-    assert "Applied" in typed(apply, clone, environment, answer="y\n")
-    nowhere = {**environment, "HTTPS_PROXY": "http://127.0.0.1:9"}  # no test asks a provider
-    assert "not reached by the proxy" in typed(f"! {try_it}", clone, nowhere)
+    assert "claude is stored" in run_command(store, clone, environment, answer="sk-ant-invented\n")
+    assert "Applied" in run_command(apply, clone, environment, answer="y\n")
+    without_network = {**environment, "HTTPS_PROXY": "http://127.0.0.1:9"}  # no test asks a provider
+    assert "not reached by the proxy" in run_command(f"! {try_it}", clone, without_network)
     create, legal, listing, revoke = keys.splitlines()
-    made = typed(create, clone, environment) + typed(legal, clone, environment)
-    assert len(set(re.findall(r"nx-[0-9a-f]{12}-\S{20,}", made))) == 2
-    assert "search" in typed(listing, clone, environment)
-    (clone / "limits.toml").write_text(blocks("toml")[2])
+    created_keys = run_command(create, clone, environment) + run_command(legal, clone, environment)
+    assert len(set(re.findall(r"nx-[0-9a-f]{12}-\S{20,}", created_keys))) == 2
+    assert "search" in run_command(listing, clone, environment)
+    (clone / "limits.toml").write_text(code_blocks("toml")[2])
     apply, left, used = limit.splitlines()
-    assert "Applied" in typed(apply, clone, environment, answer="y\n")
-    assert "per-key tokens" in typed(left, clone, environment) and "monthly budget" in typed(left, clone, environment)
-    assert '"object":"usage"' in typed(used, clone, environment)
-    prefix = re.findall(r"nx-[0-9a-f]{12}", made)[0]
-    assert typed(re.sub(r"nx-[0-9a-f]+", prefix, revoke), clone, environment)
+    assert "Applied" in run_command(apply, clone, environment, answer="y\n")
+    assert "per-key tokens" in run_command(left, clone, environment) and "monthly budget" in run_command(left, clone, environment)
+    assert '"object":"usage"' in run_command(used, clone, environment)
+    prefix = re.findall(r"nx-[0-9a-f]{12}", created_keys)[0]
+    assert run_command(re.sub(r"nx-[0-9a-f]+", prefix, revoke), clone, environment)
     time.sleep(1)
-    assert '"model":"sandbox"' in typed(look, clone, environment)
+    assert '"model":"sandbox"' in run_command(inspect, clone, environment)
 
 
-def test_the_python_example_tells_a_story(up: subprocess.Popen[bytes], clone: Path, environment: dict[str, str]):
-    (clone / "example.py").write_text(blocks("python")[0].replace("8787", environment["NARTHEX_PORT"]))
-    assert typed(".venv/bin/python example.py", clone, environment)
+def test_readme_python_example_prints_output(up: subprocess.Popen[bytes], clone: Path, environment: dict[str, str]):
+    (clone / "example.py").write_text(code_blocks("python")[0].replace("8787", environment["NARTHEX_PORT"]))
+    assert run_command(".venv/bin/python example.py", clone, environment)
 
 
-def test_ctrl_c_ends_everything_and_the_next_start_takes_seconds_and_keeps_the_data(
+def test_ctrl_c_stops_the_service_and_a_restart_within_30_s_keeps_the_data(
     up: subprocess.Popen[bytes], clone: Path, port: int, environment: dict[str, str]
 ):
     key = (clone / ".narthex" / "first-key").read_text()

@@ -4,7 +4,7 @@
 import anthropic
 import instructor
 import openai
-from report import API_KEY, BASE_URL, MODEL, PICTURE, SCENARIO, SURFACE, Person, refusals, report
+from report import API_KEY, BASE_URL, MODEL, PICTURE, SCENARIO, SURFACE, Person, provoked_errors, report
 
 MODES = {
     "openai_chat": [instructor.Mode.TOOLS, instructor.Mode.TOOLS_STRICT, instructor.Mode.JSON_SCHEMA],
@@ -19,20 +19,22 @@ def client(mode=MODES[0], key=API_KEY):
     return instructor.from_openai(openai.OpenAI(base_url=f"{BASE_URL}/v1", api_key=key, max_retries=0), mode=mode)
 
 
-def create(asking=client, content: object = SCENARIO["person"], model=MODEL, key=API_KEY, mode=MODES[0], **more):
+def create(make_client=client, content: object = SCENARIO["person"], model=MODEL, key=API_KEY, mode=MODES[0], **more):
     limit = {"max_tokens": 4000} if SURFACE == "anthropic" else {}
     messages = [{"role": "user", "content": content}]
-    return asking(mode, key).chat.completions.create(model=model, messages=messages, response_model=Person, max_retries=0, **limit, **more)
+    return make_client(mode, key).chat.completions.create(
+        model=model, messages=messages, response_model=Person, max_retries=0, **limit, **more
+    )
 
 
-def partial():
+def streamed_person():
     limit = {"max_tokens": 4000} if SURFACE == "anthropic" else {}
     messages = [{"role": "user", "content": SCENARIO["person"]}]
     *_, last = client().chat.completions.create_partial(model=MODEL, messages=messages, response_model=Person, **limit)
     return last.model_dump()
 
 
-def refused(**how):
+def sdk_error_of(**how):
     try:
         return create(**how)
     except Exception as error:
@@ -46,8 +48,8 @@ report(
     {
         "structured": lambda: create().model_dump(),
         **{f"structured_by_{mode.name.lower()}": lambda mode=mode: create(mode=mode).model_dump() for mode in MODES[1:]},
-        "structured_streamed": partial,
+        "structured_streamed": streamed_person,
         "image": lambda: create(content=[SCENARIO["picture"], instructor.Image.from_base64(PICTURE)]).model_dump(),
-        "errors": lambda: refusals(refused, **({"metadata": "none"} if SURFACE == "anthropic" else {"temperature": "hot"})),
+        "errors": lambda: provoked_errors(sdk_error_of, **({"metadata": "none"} if SURFACE == "anthropic" else {"temperature": "hot"})),
     }
 )

@@ -5,19 +5,32 @@ from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
-from report import API_KEY, BASE_URL, EMBEDDING_MODEL, MODEL, PICTURE, RESULTS, SCENARIO, SLOW_MODEL, SURFACE, Person, refusals, report
+from report import (
+    API_KEY,
+    BASE_URL,
+    EMBEDDING_MODEL,
+    MODEL,
+    PICTURE,
+    RESULTS,
+    SCENARIO,
+    SLOW_MODEL,
+    SURFACE,
+    Person,
+    provoked_errors,
+    report,
+)
 
 
 def client(model=MODEL, key=API_KEY, thinking=False, **more):
     if SURFACE == "anthropic":
-        considered = {"thinking": {"type": "enabled", "budget_tokens": 1024}} if thinking else {}
-        return ChatAnthropic(model=model, base_url=BASE_URL, api_key=key, max_tokens=4000, max_retries=0, **considered, **more)
+        thinking_options = {"thinking": {"type": "enabled", "budget_tokens": 1024}} if thinking else {}
+        return ChatAnthropic(model=model, base_url=BASE_URL, api_key=key, max_tokens=4000, max_retries=0, **thinking_options, **more)
     common = {"model": model, "base_url": f"{BASE_URL}/v1", "api_key": key, "max_retries": 0, **more}
     if SURFACE.startswith("openai_responses"):
-        considered = {"reasoning": {"effort": "low", "summary": "auto"}}
+        thinking_options = {"reasoning": {"effort": "low", "summary": "auto"}}
         if SURFACE == "openai_responses":
-            considered |= {"include": ["reasoning.encrypted_content"], "store": False}
-        return ChatOpenAI(use_responses_api=True, output_version="responses/v1", **common, **(considered if thinking else {}))
+            thinking_options |= {"include": ["reasoning.encrypted_content"], "store": False}
+        return ChatOpenAI(use_responses_api=True, output_version="responses/v1", **common, **(thinking_options if thinking else {}))
     return ChatOpenAI(use_responses_api=False, stream_usage=True, **common, **({"reasoning_effort": "low"} if thinking else {}))
 
 
@@ -45,16 +58,16 @@ def streamed(llm, messages):
 
 
 def usage(answer):
-    told = answer.usage_metadata or {}
-    return {"input": told.get("input_tokens"), "output": told.get("output_tokens")}
+    counts = answer.usage_metadata or {}
+    return {"input": counts.get("input_tokens"), "output": counts.get("output_tokens")}
 
 
 def finish(answer):
-    told = answer.response_metadata
-    return told.get("finish_reason") or told.get("stop_reason") or told.get("status")
+    metadata = answer.response_metadata
+    return metadata.get("finish_reason") or metadata.get("stop_reason") or metadata.get("status")
 
 
-def thoughts(answer):
+def reasoning_text(answer):
     """As langchain tells them in its own blocks; it does not read what chat engines call reasoning_content."""
     return "".join(block.get("reasoning", "") for block in answer.content_blocks if block["type"] == "reasoning")
 
@@ -73,13 +86,13 @@ def stream():
     return {"text": str(answer.text), "finish": finish(answer), "usage": usage(answer), "pieces": pieces}
 
 
-def loop(ask, question, tools, thinking=False):
+def tool_loop(complete, question, tools, thinking=False):
     called, reasoning = [], ""
     llm = client(thinking=thinking).bind_tools(tools)
     messages: list[BaseMessage] = [HumanMessage(question)]
     for _ in range(4):
-        answer = ask(llm, messages)
-        reasoning += thoughts(answer)
+        answer = complete(llm, messages)
+        reasoning += reasoning_text(answer)
         messages.append(answer)
         if not answer.tool_calls:
             return {"called": called, "text": str(answer.text), "usage": usage(answer), "reasoning": reasoning}
@@ -89,19 +102,19 @@ def loop(ask, question, tools, thinking=False):
     raise AssertionError("the loop did not end")
 
 
-def thinking(ask):
+def thinking(complete):
     llm = client(thinking=True)
-    first = ask(llm, [HumanMessage(SCENARIO["think"])])
-    second = ask(llm, [HumanMessage(SCENARIO["think"]), first, HumanMessage(SCENARIO["again"])])
-    return {"reasoning": thoughts(first), "text": str(first.text), "again": str(second.text)}
+    first = complete(llm, [HumanMessage(SCENARIO["think"])])
+    second = complete(llm, [HumanMessage(SCENARIO["think"]), first, HumanMessage(SCENARIO["again"])])
+    return {"reasoning": reasoning_text(first), "text": str(first.text), "again": str(second.text)}
 
 
-def structured(ask, method):
-    answer = ask(client().with_structured_output(Person, method=method), SCENARIO["person"])
+def structured(complete, method):
+    answer = complete(client().with_structured_output(Person, method=method), SCENARIO["person"])
     return answer.model_dump()
 
 
-def last(llm, messages):
+def last_partial(llm, messages):
     *_, answer = llm.stream(messages)
     return answer
 
@@ -116,7 +129,7 @@ def embeddings():
     return {"lengths": [len(each) for each in client.embed_documents(["one", "two"])], "input": None}
 
 
-def refused(schema=Person, **how):
+def structured_request(schema=Person, **how):
     return client(**how).with_structured_output(schema, method="json_schema").invoke(SCENARIO["person"])
 
 
@@ -131,26 +144,26 @@ def abort():
     return {"pieces": pieces}
 
 
-strange = {**Person.model_json_schema(), "properties": {"name": {"type": "strange"}}}
-bad = {"output_config": {"effort": "strange"}} if SURFACE == "anthropic" else {"schema": strange}
+invalid_schema = {**Person.model_json_schema(), "properties": {"name": {"type": "strange"}}}
+bad_request = {"output_config": {"effort": "strange"}} if SURFACE == "anthropic" else {"schema": invalid_schema}
 
 report(
     {
         "text": text,
         "stream": stream,
-        "tools": lambda: loop(whole, SCENARIO["weather"], [get_weather]),
-        "tools_streamed": lambda: loop(streamed, SCENARIO["weather"], [get_weather]),
-        "parallel": lambda: loop(whole, SCENARIO["weather_and_time"], [get_weather, get_time]),
-        "parallel_streamed": lambda: loop(streamed, SCENARIO["weather_and_time"], [get_weather, get_time]),
+        "tools": lambda: tool_loop(whole, SCENARIO["weather"], [get_weather]),
+        "tools_streamed": lambda: tool_loop(streamed, SCENARIO["weather"], [get_weather]),
+        "parallel": lambda: tool_loop(whole, SCENARIO["weather_and_time"], [get_weather, get_time]),
+        "parallel_streamed": lambda: tool_loop(streamed, SCENARIO["weather_and_time"], [get_weather, get_time]),
         "structured": lambda: structured(whole, "json_schema"),
-        "structured_streamed": lambda: structured(last, "json_schema"),
+        "structured_streamed": lambda: structured(last_partial, "json_schema"),
         "structured_by_tool": lambda: structured(whole, "function_calling"),
         "reasoning": lambda: thinking(whole),
         "reasoning_streamed": lambda: thinking(streamed),
-        "reasoning_over_tools": lambda: loop(whole, SCENARIO["weather"], [get_weather], True),
-        "reasoning_over_tools_streamed": lambda: loop(streamed, SCENARIO["weather"], [get_weather], True),
+        "reasoning_over_tools": lambda: tool_loop(whole, SCENARIO["weather"], [get_weather], True),
+        "reasoning_over_tools_streamed": lambda: tool_loop(streamed, SCENARIO["weather"], [get_weather], True),
         "image": image,
-        "errors": lambda: refusals(refused, **bad),
+        "errors": lambda: provoked_errors(structured_request, **bad_request),
         **({} if SURFACE == "anthropic" else {"embeddings": embeddings}),
         "abort": abort,
     }

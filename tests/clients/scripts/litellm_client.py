@@ -17,7 +17,7 @@ from report import (
     SLOW_MODEL,
     SURFACE,
     Person,
-    refusals,
+    provoked_errors,
     report,
 )
 
@@ -39,11 +39,11 @@ def completion(messages, model=MODEL, key=API_KEY, **more):
     )
 
 
-def asking(content):
+def user_messages(content):
     return [{"role": "user", "content": content}]
 
 
-def offered(names):
+def tool_definitions(names):
     return [{"type": "function", "function": {"name": name, "description": DESCRIPTIONS[name], "parameters": PARAMETERS}} for name in names]
 
 
@@ -61,26 +61,26 @@ def usage(answer):
 
 
 def text():
-    answer = whole([{"role": "system", "content": SCENARIO["system"]}, *asking(SCENARIO["hello"])])
+    answer = whole([{"role": "system", "content": SCENARIO["system"]}, *user_messages(SCENARIO["hello"])])
     return {"text": answer.choices[0].message.content, "finish": answer.choices[0].finish_reason, "usage": usage(answer)}
 
 
 def stream():
-    pieces, finish, said, told = 0, None, "", {}
-    for chunk in completion(asking(SCENARIO["hello"]), stream=True, stream_options={"include_usage": True}):
+    pieces, finish, content, counts = 0, None, "", {}
+    for chunk in completion(user_messages(SCENARIO["hello"]), stream=True, stream_options={"include_usage": True}):
         if chunk.choices:
-            said += chunk.choices[0].delta.content or ""
+            content += chunk.choices[0].delta.content or ""
             pieces += bool(chunk.choices[0].delta.content)
             finish = chunk.choices[0].finish_reason or finish
         if getattr(chunk, "usage", None):
-            told = usage(chunk)
-    return {"text": said, "finish": finish, "usage": told, "pieces": pieces}
+            counts = usage(chunk)
+    return {"text": content, "finish": finish, "usage": counts, "pieces": pieces}
 
 
-def loop(ask, question, names, **more):
-    called, reasoning, messages = [], "", asking(question)
+def tool_loop(complete, question, names, **more):
+    called, reasoning, messages = [], "", user_messages(question)
     for _ in range(4):
-        answer = ask(messages, tools=offered(names), **more)
+        answer = complete(messages, tools=tool_definitions(names), **more)
         message = answer.choices[0].message
         reasoning += getattr(message, "reasoning_content", None) or ""
         messages.append(message)
@@ -92,19 +92,19 @@ def loop(ask, question, names, **more):
     raise AssertionError("the loop did not end")
 
 
-def thinking(ask):
-    first = ask(asking(SCENARIO["think"]), **THINKING).choices[0].message
-    second = ask([*asking(SCENARIO["think"]), first, *asking(SCENARIO["again"])], **THINKING).choices[0].message
+def thinking(complete):
+    first = complete(user_messages(SCENARIO["think"]), **THINKING).choices[0].message
+    second = complete([*user_messages(SCENARIO["think"]), first, *user_messages(SCENARIO["again"])], **THINKING).choices[0].message
     return {"reasoning": getattr(first, "reasoning_content", None) or "", "text": first.content, "again": second.content}
 
 
-def structured(ask):
-    return json.loads(ask(asking(SCENARIO["person"]), response_format=Person).choices[0].message.content)
+def structured(complete):
+    return json.loads(complete(user_messages(SCENARIO["person"]), response_format=Person).choices[0].message.content)
 
 
 def image():
     content = [{"type": "text", "text": SCENARIO["picture"]}, {"type": "image_url", "image_url": {"url": PICTURE}}]
-    return {"text": whole(asking(content)).choices[0].message.content}
+    return {"text": whole(user_messages(content)).choices[0].message.content}
 
 
 def embeddings():
@@ -114,15 +114,15 @@ def embeddings():
 
 def responses():
     answer = litellm.responses(model=f"openai/{MODEL}", api_base=ROOT, api_key=API_KEY, input=SCENARIO["hello"])
-    said = "".join(part.text for item in answer.output if item.type == "message" for part in item.content)
-    return {"text": said, "usage": {"input": answer.usage.input_tokens, "output": answer.usage.output_tokens}}
+    output_text = "".join(part.text for item in answer.output if item.type == "message" for part in item.content)
+    return {"text": output_text, "usage": {"input": answer.usage.input_tokens, "output": answer.usage.output_tokens}}
 
 
 def abort():
     async def run():
         pieces = 0
         stream = await litellm.acompletion(
-            model=f"{SURFACE}/{SLOW_MODEL}", api_base=ROOT, api_key=API_KEY, messages=asking(SCENARIO["long"]), stream=True
+            model=f"{SURFACE}/{SLOW_MODEL}", api_base=ROOT, api_key=API_KEY, messages=user_messages(SCENARIO["long"]), stream=True
         )
         async for chunk in stream:
             pieces += bool(chunk.choices[0].delta.content)
@@ -138,18 +138,18 @@ report(
     {
         "text": text,
         "stream": stream,
-        "tools": lambda: loop(whole, SCENARIO["weather"], ["get_weather"]),
-        "tools_streamed": lambda: loop(streamed, SCENARIO["weather"], ["get_weather"]),
-        "parallel": lambda: loop(whole, SCENARIO["weather_and_time"], ["get_weather", "get_time"]),
-        "parallel_streamed": lambda: loop(streamed, SCENARIO["weather_and_time"], ["get_weather", "get_time"]),
+        "tools": lambda: tool_loop(whole, SCENARIO["weather"], ["get_weather"]),
+        "tools_streamed": lambda: tool_loop(streamed, SCENARIO["weather"], ["get_weather"]),
+        "parallel": lambda: tool_loop(whole, SCENARIO["weather_and_time"], ["get_weather", "get_time"]),
+        "parallel_streamed": lambda: tool_loop(streamed, SCENARIO["weather_and_time"], ["get_weather", "get_time"]),
         "structured": lambda: structured(whole),
         "structured_streamed": lambda: structured(streamed),
         "reasoning": lambda: thinking(whole),
         "reasoning_streamed": lambda: thinking(streamed),
-        "reasoning_over_tools": lambda: loop(whole, SCENARIO["weather"], ["get_weather"], **THINKING),
-        "reasoning_over_tools_streamed": lambda: loop(streamed, SCENARIO["weather"], ["get_weather"], **THINKING),
+        "reasoning_over_tools": lambda: tool_loop(whole, SCENARIO["weather"], ["get_weather"], **THINKING),
+        "reasoning_over_tools_streamed": lambda: tool_loop(streamed, SCENARIO["weather"], ["get_weather"], **THINKING),
         "image": image,
-        "errors": lambda: refusals(lambda **how: completion(asking(SCENARIO["hello"]), **how), temperature="hot"),
+        "errors": lambda: provoked_errors(lambda **how: completion(user_messages(SCENARIO["hello"]), **how), temperature="hot"),
         **({"embeddings": embeddings, "responses": responses} if SURFACE == "openai" else {}),
         "abort": abort,
     }

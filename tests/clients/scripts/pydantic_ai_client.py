@@ -9,7 +9,7 @@ from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
-from report import API_KEY, BASE_URL, DESCRIPTIONS, MODEL, RESULTS, SCENARIO, SLOW_MODEL, SURFACE, Person, refusals, report
+from report import API_KEY, BASE_URL, DESCRIPTIONS, MODEL, RESULTS, SCENARIO, SLOW_MODEL, SURFACE, Person, provoked_errors, report
 
 THINKING = {
     "openai_chat": {"openai_reasoning_effort": "low"},
@@ -31,14 +31,14 @@ def agent(thinking=False, name=MODEL, key=API_KEY, **more):
     return Agent(model(name, key), model_settings={"max_tokens": 4000, **(THINKING if thinking else {})}, retries=0, **more)
 
 
-def whole(agent, asked, **more):
-    result = agent.run_sync(asked, **more)
+def whole(agent, prompt, **more):
+    result = agent.run_sync(prompt, **more)
     return result.output, result
 
 
-def streamed(agent, asked, **more):
+def streamed(agent, prompt, **more):
     async def run():
-        async with agent.run_stream(asked, **more) as stream:
+        async with agent.run_stream(prompt, **more) as stream:
             output = await stream.get_output()
             return output, stream
 
@@ -46,15 +46,15 @@ def streamed(agent, asked, **more):
 
 
 def usage(result):
-    told = result.usage
-    return {"input": told.input_tokens, "output": told.output_tokens}
+    counts = result.usage
+    return {"input": counts.input_tokens, "output": counts.output_tokens}
 
 
 def finish(result):
     return result.all_messages()[-1].finish_reason
 
 
-def thoughts(result):
+def reasoning_text(result):
     answers = [message for message in result.all_messages() if isinstance(message, ModelResponse)]
     return "".join(part.content for answer in answers for part in answer.parts if isinstance(part, ThinkingPart))
 
@@ -68,16 +68,16 @@ def stream():
     async def run():
         pieces = 0
         async with agent().run_stream(SCENARIO["hello"]) as stream:
-            said = ""
+            content = ""
             async for delta in stream.stream_text(delta=True, debounce_by=None):
                 pieces += bool(delta)
-                said += delta
-            return {"text": said, "finish": finish(stream), "usage": usage(stream), "pieces": pieces}
+                content += delta
+            return {"text": content, "finish": finish(stream), "usage": usage(stream), "pieces": pieces}
 
     return asyncio.run(run())
 
 
-def loop(ask, question, names, thinking=False):
+def tool_loop(complete, question, names, thinking=False):
     called = []
 
     def offered(name):
@@ -87,17 +87,17 @@ def loop(ask, question, names, thinking=False):
 
         return run
 
-    asked = agent(thinking)
+    tool_agent = agent(thinking)
     for name in names:
-        asked.tool_plain(name=name, description=DESCRIPTIONS[name])(offered(name))
-    output, result = ask(asked, question)
-    return {"called": called, "text": output, "usage": usage(result), "reasoning": thoughts(result)}
+        tool_agent.tool_plain(name=name, description=DESCRIPTIONS[name])(offered(name))
+    output, result = complete(tool_agent, question)
+    return {"called": called, "text": output, "usage": usage(result), "reasoning": reasoning_text(result)}
 
 
-def thinking(ask):
-    first, result = ask(agent(True), SCENARIO["think"])
-    second, _ = ask(agent(True), SCENARIO["again"], message_history=result.all_messages())
-    return {"reasoning": thoughts(result), "text": first, "again": second}
+def thinking(complete):
+    first, result = complete(agent(True), SCENARIO["think"])
+    second, _ = complete(agent(True), SCENARIO["again"], message_history=result.all_messages())
+    return {"reasoning": reasoning_text(result), "text": first, "again": second}
 
 
 def image():
@@ -105,7 +105,7 @@ def image():
     return {"text": whole(agent(), [SCENARIO["picture"], picture])[0]}
 
 
-def refused(model=MODEL, key=API_KEY, **settings):
+def failing_request(model=MODEL, key=API_KEY, **settings):
     return agent(name=model, key=key).run_sync(SCENARIO["hello"], model_settings=settings or None)
 
 
@@ -127,19 +127,19 @@ report(
     {
         "text": text,
         "stream": stream,
-        "tools": lambda: loop(whole, SCENARIO["weather"], ["get_weather"]),
-        "tools_streamed": lambda: loop(streamed, SCENARIO["weather"], ["get_weather"]),
-        "parallel": lambda: loop(whole, SCENARIO["weather_and_time"], ["get_weather", "get_time"]),
-        "parallel_streamed": lambda: loop(streamed, SCENARIO["weather_and_time"], ["get_weather", "get_time"]),
+        "tools": lambda: tool_loop(whole, SCENARIO["weather"], ["get_weather"]),
+        "tools_streamed": lambda: tool_loop(streamed, SCENARIO["weather"], ["get_weather"]),
+        "parallel": lambda: tool_loop(whole, SCENARIO["weather_and_time"], ["get_weather", "get_time"]),
+        "parallel_streamed": lambda: tool_loop(streamed, SCENARIO["weather_and_time"], ["get_weather", "get_time"]),
         "structured": lambda: whole(agent(output_type=NativeOutput(Person)), SCENARIO["person"])[0].model_dump(),
         "structured_streamed": lambda: streamed(agent(output_type=NativeOutput(Person)), SCENARIO["person"])[0].model_dump(),
         "structured_by_tool": lambda: whole(agent(output_type=Person), SCENARIO["person"])[0].model_dump(),
         "reasoning": lambda: thinking(whole),
         "reasoning_streamed": lambda: thinking(streamed),
-        "reasoning_over_tools": lambda: loop(whole, SCENARIO["weather"], ["get_weather"], True),
-        "reasoning_over_tools_streamed": lambda: loop(streamed, SCENARIO["weather"], ["get_weather"], True),
+        "reasoning_over_tools": lambda: tool_loop(whole, SCENARIO["weather"], ["get_weather"], True),
+        "reasoning_over_tools_streamed": lambda: tool_loop(streamed, SCENARIO["weather"], ["get_weather"], True),
         "image": image,
-        "errors": lambda: refusals(refused, temperature="hot"),
+        "errors": lambda: provoked_errors(failing_request, temperature="hot"),
         "abort": abort,
     }
 )

@@ -25,29 +25,29 @@ class Person(BaseModel):
     age: int
 
 
-Ask = Callable[..., Any]
+RequestFunction = Callable[..., Any]
 
 
 def report(checks: Mapping[str, Callable[[], object]]) -> None:
     """Runs each check by itself and prints {name: {saw} | {failed}} as the last line. Names as arguments: only those."""
-    told: dict[str, object] = {}
+    outcomes: dict[str, object] = {}
     for name, check in checks.items():
         if len(sys.argv) > 1 and name not in sys.argv:
             continue
         try:
-            told[name] = {"saw": check()}
+            outcomes[name] = {"saw": check()}
         except Exception:
-            told[name] = {"failed": traceback.format_exc()[-3000:]}
-    sys.stdout.write("\n" + json.dumps(told))
+            outcomes[name] = {"failed": traceback.format_exc()[-3000:]}
+    sys.stdout.write("\n" + json.dumps(outcomes))
 
 
-def refusals(ask: Ask, **bad_request: object) -> dict[str, object]:
+def provoked_errors(request: RequestFunction, **bad_request: object) -> dict[str, object]:
     """The errors that users of a client get for a model that is not there, a key that is wrong, and a request that is."""
-    told: dict[str, object] = {}
+    errors: dict[str, object] = {}
     for kind, how in (("unknown", {"model": "no-such-model"}), ("bad_key", {"key": "nx-wrong"}), ("bad_request", bad_request)):
         try:
-            told[kind] = {"answered": str(ask(**how))}
+            errors[kind] = {"answered": str(request(**how))}
         except Exception as error:
             status = getattr(error, "status_code", None)
-            told[kind] = {"class": type(error).__name__, "status": status, "message": str(error)}
-    return told
+            errors[kind] = {"class": type(error).__name__, "status": status, "message": str(error)}
+    return errors

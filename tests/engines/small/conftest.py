@@ -7,9 +7,9 @@ import anthropic
 import openai
 import pytest
 
-from tests.engines.installing import LLAMACPP, LLAMACPP_PYTHON, TRANSFORMERS, Environment
-from tests.engines.running_narthex import Gateway, running_narthex, serving
-from tests.engines.running_small import running_llamacpp, running_llamacpp_python, running_transformers
+from tests.engines.environments import LLAMACPP, LLAMACPP_PYTHON, TRANSFORMERS, Environment
+from tests.engines.running_narthex import Gateway, engine_configuration, running_narthex
+from tests.engines.running_small_engines import running_llamacpp, running_llamacpp_python, running_transformers
 from tests.engines.running_vllm import Engine
 
 _ENGINES: dict[str, tuple[Environment, Callable[[], AbstractContextManager[Engine]]]] = {
@@ -43,23 +43,23 @@ def transformers() -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="session")
-def door(request: pytest.FixtureRequest) -> Iterator[Gateway]:
+def gateway(request: pytest.FixtureRequest) -> Iterator[Gateway]:
     """The gateway. A test that uses it asks for its engine, too, and is skipped where that is not."""
-    there = [name for name, (environment, _) in _ENGINES.items() if environment.is_installed()]
-    if not there:
+    installed = [name for name, (environment, _) in _ENGINES.items() if environment.is_installed()]
+    if not installed:
         pytest.skip("None of the small engines is here. `python -m tests.engines.install` makes them.")
-    told = "\n".join(serving(name, request.getfixturevalue(name), model=name) for name in there)
-    with running_narthex(told, there) as gateway:
+    configuration = "\n".join(engine_configuration(name, request.getfixturevalue(name), model=name) for name in installed)
+    with running_narthex(configuration, installed) as gateway:
         yield gateway
 
 
 @pytest.fixture(scope="session")
-def caller(door: Gateway) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=door.base_url, api_key=door.key, max_retries=0, timeout=60) as client:
+def caller(gateway: Gateway) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=gateway.base_url, api_key=gateway.key, max_retries=0, timeout=60) as client:
         yield client
 
 
 @pytest.fixture(scope="session")
-def anthropics(door: Gateway) -> Iterator[anthropic.Anthropic]:
-    with anthropic.Anthropic(base_url=door.base_url.removesuffix("/v1"), api_key=door.key, max_retries=0, timeout=60) as client:
+def anthropic_client(gateway: Gateway) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(base_url=gateway.base_url.removesuffix("/v1"), api_key=gateway.key, max_retries=0, timeout=60) as client:
         yield client

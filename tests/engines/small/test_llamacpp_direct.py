@@ -5,45 +5,54 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.engines.asking import ask, frames, streaming, told
-from tests.engines.running_small import CONTEXT, comes_to_rest
+from tests.engines.direct_requests import chat_choice, open_stream, post_chat, stream_chunks
+from tests.engines.running_small_engines import CONTEXT, becomes_idle
 from tests.engines.running_vllm import Engine
-from tests.engines.small.processing import comes_to_process
-from tests.engines.small.said import HI
+from tests.engines.small.constraint_callers import HI
+from tests.engines.small.llamacpp_metrics import reaches_processing
 
 pytestmark = pytest.mark.engines
 
-SIDE: dict[str, Any] = {"type": "object", "properties": {"side": {"enum": ["a", "b"]}}, "required": ["side"], "additionalProperties": False}
-F, G = ({"type": "function", "function": {"name": name, "parameters": SIDE}} for name in "fg")
+SIDE_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"side": {"enum": ["a", "b"]}},
+    "required": ["side"],
+    "additionalProperties": False,
+}
+TOOL_F, TOOL_G = ({"type": "function", "function": {"name": name, "parameters": SIDE_SCHEMA}} for name in "fg")
 
 
 @pytest.mark.parametrize("words", ["guided_json", "structured_outputs"])
-def test_words_of_others_constrain_nothing(llamacpp: Engine, words: str):
-    said = told(llamacpp, **{words: SIDE if words == "guided_json" else {"json": SIDE}})
-    assert not said["message"]["content"].startswith("{")
+def test_constraint_fields_of_vllm_are_ignored(llamacpp: Engine, words: str):
+    choice = chat_choice(llamacpp, **{words: SIDE_SCHEMA if words == "guided_json" else {"json": SIDE_SCHEMA}})
+    assert not choice["message"]["content"].startswith("{")
 
 
-def test_a_flat_json_schema_is_any_object(llamacpp: Engine):
-    flat = told(llamacpp, max_tokens=400, response_format={"type": "json_schema", "schema": SIDE})["message"]["content"]
-    nested = told(llamacpp, max_tokens=400, response_format={"type": "json_schema", "json_schema": {"schema": SIDE}})["message"]["content"]
+def test_flat_json_schema_is_taken_as_any_object(llamacpp: Engine):
+    flat = chat_choice(llamacpp, max_tokens=400, response_format={"type": "json_schema", "schema": SIDE_SCHEMA})["message"]["content"]
+    nested = chat_choice(llamacpp, max_tokens=400, response_format={"type": "json_schema", "json_schema": {"schema": SIDE_SCHEMA}})[
+        "message"
+    ]["content"]
     assert flat.startswith("{") and '"side"' not in flat
     assert '"side"' in nested
 
 
-def test_keywords_that_its_converter_does_not_know_are_passed_over(llamacpp: Engine):
-    numbers = [int(told(llamacpp, json_schema={"type": "integer", "multipleOf": 7}, seed=seed)["message"]["content"]) for seed in range(4)]
+def test_unknown_schema_keywords_are_ignored(llamacpp: Engine):
+    numbers = [
+        int(chat_choice(llamacpp, json_schema={"type": "integer", "multipleOf": 7}, seed=seed)["message"]["content"]) for seed in range(4)
+    ]
     assert any(number % 7 for number in numbers)
 
 
-def test_a_pattern_that_its_converter_does_not_know_is_any_string(llamacpp: Engine):
-    said = {"json_schema": {"type": "string", "pattern": "^(?=a)a$"}, "max_tokens": 400}
-    assert told(llamacpp, **said)["message"]["content"] != '"a"'
+def test_unsupported_pattern_allows_any_string(llamacpp: Engine):
+    extra = {"json_schema": {"type": "string", "pattern": "^(?=a)a$"}, "max_tokens": 400}
+    assert chat_choice(llamacpp, **extra)["message"]["content"] != '"a"'
 
 
-def test_a_named_tool_is_auto_to_it(llamacpp: Engine):
+def test_named_tool_choice_is_treated_as_auto(llamacpp: Engine):
     """Chance calls one or the other, or none; a choice that is obeyed calls the same each time."""
-    asked: dict[str, Any] = {"tools": [F, G], "tool_choice": {"type": "function", "function": {"name": "g"}}, "max_tokens": 300}
-    answers = [ask(llamacpp, **asked, seed=seed) for seed in range(6)]
+    fields: dict[str, Any] = {"tools": [TOOL_F, TOOL_G], "tool_choice": {"type": "function", "function": {"name": "g"}}, "max_tokens": 300}
+    answers = [post_chat(llamacpp, **fields, seed=seed) for seed in range(6)]
     messages = [answer.json()["choices"][0]["message"] for answer in answers if answer.status_code == 200]
     assert any({call["function"]["name"] for call in message.get("tool_calls", ())} != {"g"} for message in messages)
 
@@ -53,10 +62,10 @@ def test_a_named_tool_is_auto_to_it(llamacpp: Engine):
     [
         ({"messages": [{"role": "user", "content": "x" * (CONTEXT + 1000)}]}, 400, "context"),
         ({"messages": [{"role": "user", "content": "x" * (CONTEXT + 1000)}], "stream": True}, 400, "context"),
-        ({"tools": [F], "grammar": 'root ::= "a"'}, 400, "with tools"),
-        ({"tools": [F], "logprobs": True, "stream": True}, 400, "tools + stream"),
+        ({"tools": [TOOL_F], "grammar": 'root ::= "a"'}, 400, "with tools"),
+        ({"tools": [TOOL_F], "logprobs": True, "stream": True}, 400, "tools + stream"),
         ({"top_logprobs": 2}, 400, "logprobs"),
-        ({"json_schema": SIDE, "grammar": 'root ::= "a"'}, 500, "both json_schema and grammar"),
+        ({"json_schema": SIDE_SCHEMA, "grammar": 'root ::= "a"'}, 500, "both json_schema and grammar"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]}]},
             500,
@@ -65,61 +74,63 @@ def test_a_named_tool_is_auto_to_it(llamacpp: Engine):
     ],
     ids=["too long", "too long, streamed", "grammar", "logprobs", "top_logprobs", "two constraints", "image"],
 )
-def test_what_is_wrong_is_told_before_an_answer_begins(llamacpp: Engine, fields: dict[str, Any], status: int, says: str):
-    answer = ask(llamacpp, **fields)
+def test_invalid_request_is_an_http_error_before_the_response_begins(llamacpp: Engine, fields: dict[str, Any], status: int, says: str):
+    answer = post_chat(llamacpp, **fields)
     assert (answer.status_code, says in answer.json()["error"]["message"]) == (status, True), answer.text
 
 
-def test_logprobs_without_tops_are_none_at_all(llamacpp: Engine):
-    assert "logprobs" not in told(llamacpp, logprobs=True, top_logprobs=0)
-    assert told(llamacpp, logprobs=True, top_logprobs=1)["logprobs"]["content"]
+def test_logprobs_without_top_logprobs_are_missing(llamacpp: Engine):
+    assert "logprobs" not in chat_choice(llamacpp, logprobs=True, top_logprobs=0)
+    assert chat_choice(llamacpp, logprobs=True, top_logprobs=1)["logprobs"]["content"]
 
 
-def test_usage_comes_in_a_chunk_of_its_own_for_who_asks(llamacpp: Engine):
-    assert frames(llamacpp, stream_options={"include_usage": True})[-1]["usage"]["completion_tokens"] == 16
-    assert not any("usage" in frame for frame in frames(llamacpp))
+def test_streamed_usage_is_the_last_chunk_on_request(llamacpp: Engine):
+    assert stream_chunks(llamacpp, stream_options={"include_usage": True})[-1]["usage"]["completion_tokens"] == 16
+    assert not any("usage" in frame for frame in stream_chunks(llamacpp))
 
 
-def test_closing_the_connection_stops_it(llamacpp: Engine):
-    with streaming(llamacpp, messages=HI, max_tokens=CONTEXT - 500, ignore_eos=True) as answer:
+def test_disconnecting_stops_generation(llamacpp: Engine):
+    with open_stream(llamacpp, messages=HI, max_tokens=CONTEXT - 500, ignore_eos=True) as answer:
         next(answer.iter_raw())
-    assert comes_to_rest(llamacpp, within_s=3)
+    assert becomes_idle(llamacpp, within_s=3)
 
 
-def test_a_whole_answer_goes_on_when_its_caller_has_gone_while_another_is_written(llamacpp: Engine):
+def test_abandoned_unstreamed_request_goes_on_while_another_is_generated(llamacpp: Engine):
     """It looks for those who have gone only after a second in which it wrote nothing for anybody; so the adapter asks for streams."""
     long: dict[str, Any] = {"messages": HI, "max_tokens": CONTEXT - 500, "ignore_eos": True}
-    with streaming(llamacpp, **long) as answer:
+    with open_stream(llamacpp, **long) as answer:
         pieces = answer.iter_raw()  # left alone, it would hang up
         next(pieces)
         with pytest.raises(httpx.ReadTimeout):
-            ask(llamacpp, patience_s=0.4, **long)
-        assert not comes_to_process(llamacpp, 1, within_s=0.8)
+            post_chat(llamacpp, timeout_s=0.4, **long)
+        assert not reaches_processing(llamacpp, 1, within_s=0.8)
         next(pieces)
-    assert comes_to_rest(llamacpp, within_s=30)
+    assert becomes_idle(llamacpp, within_s=30)
 
 
-def test_of_several_answers_it_tells_the_tokens_of_one(llamacpp: Engine):
-    whole = ask(llamacpp, n=2, ignore_eos=True).json()
+def test_usage_counts_only_one_of_several_choices(llamacpp: Engine):
+    whole = post_chat(llamacpp, n=2, ignore_eos=True).json()
     assert (len(whole["choices"]), whole["usage"]["completion_tokens"]) == (2, 16)
-    told = [
-        frame["usage"]["completion_tokens"] for frame in frames(llamacpp, n=2, stream_options={"include_usage": True}) if "usage" in frame
+    token_counts = [
+        frame["usage"]["completion_tokens"]
+        for frame in stream_chunks(llamacpp, n=2, stream_options={"include_usage": True})
+        if "usage" in frame
     ]
-    assert told == [16, 16]
+    assert token_counts == [16, 16]
 
 
 @pytest.mark.parametrize("schema", [True, False])
-def test_a_schema_that_is_no_object_constrains_nothing(llamacpp: Engine, schema: bool):
-    assert not told(llamacpp, json_schema=schema, seed=1)["message"]["content"].startswith("{")
-    assert told(llamacpp, json_schema={}, seed=1)["message"]["content"].startswith("{")
+def test_boolean_schema_constrains_nothing(llamacpp: Engine, schema: bool):
+    assert not chat_choice(llamacpp, json_schema=schema, seed=1)["message"]["content"].startswith("{")
+    assert chat_choice(llamacpp, json_schema={}, seed=1)["message"]["content"].startswith("{")
 
 
-def test_a_token_that_it_does_not_have_is_a_500(llamacpp: Engine):
+def test_detokenizing_an_unknown_token_is_a_500(llamacpp: Engine):
     answer = httpx.post(f"{llamacpp.base_url}/detokenize", json={"tokens": [999_999]})
     assert (answer.status_code, "_M_range_check" in answer.text) == (500, True)
 
 
 @pytest.mark.parametrize("field", ["prompt", "messages", "input"])
-def test_what_it_does_not_know_it_tokenizes_to_nothing(llamacpp: Engine, field: str):
+def test_tokenize_of_an_unknown_field_returns_no_tokens(llamacpp: Engine, field: str):
     answer = httpx.post(f"{llamacpp.base_url}/tokenize", json={field: "hi"})
     assert (answer.status_code, answer.json()) == (200, {"tokens": []})

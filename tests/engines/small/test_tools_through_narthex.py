@@ -8,92 +8,92 @@ import jsonschema
 import openai
 import pytest
 
+from tests.engines.constraint_samples import BOOKING
 from tests.engines.running_vllm import Engine
-from tests.engines.shapes import BOOKING
-from tests.engines.small.said import HI
+from tests.engines.small.constraint_callers import HI
 
 pytestmark = pytest.mark.engines
 
 # What both converters of schemas obey.
-SEAT: dict[str, Any] = {
+SEAT_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"row": {"type": "string", "pattern": r"^\d{2}$"}, "side": {"enum": ["left", "right"]}},
     "required": ["row", "side"],
     "additionalProperties": False,
 }
-NAMED = {"type": "function", "function": {"name": "seat"}}
+NAMED_TOOL_CHOICE = {"type": "function", "function": {"name": "seat"}}
 
 
-def tool(name: str, parameters: dict[str, Any] = SEAT, **more: Any) -> dict[str, Any]:
+def tool(name: str, parameters: dict[str, Any] = SEAT_SCHEMA, **more: Any) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "description": "Does it.", "parameters": parameters, **more}}
 
 
-def flat(name: str) -> dict[str, Any]:
-    return {"type": "function", "name": name, "description": "Does it.", "parameters": SEAT, "strict": True}
+def responses_tool(name: str) -> dict[str, Any]:
+    return {"type": "function", "name": name, "description": "Does it.", "parameters": SEAT_SCHEMA, "strict": True}
 
 
-def is_seat(arguments: str) -> None:
-    jsonschema.validate(json.loads(arguments), SEAT)
+def assert_seat(arguments: str) -> None:
+    jsonschema.validate(json.loads(arguments), SEAT_SCHEMA)
 
 
-BOTH = pytest.mark.parametrize("engine", ["llamacpp", "llamacpp_python"])
+BOTH_LLAMACPP_ENGINES = pytest.mark.parametrize("engine", ["llamacpp", "llamacpp_python"])
 
 
-@BOTH
+@BOTH_LLAMACPP_ENGINES
 @pytest.mark.parametrize("strict", [True, None], ids=["strict", "as it is"])
-def test_a_named_tool_is_called_and_no_other(request: pytest.FixtureRequest, caller: openai.OpenAI, engine: str, strict: bool | None):
+def test_named_tool_choice_calls_only_that_tool(request: pytest.FixtureRequest, caller: openai.OpenAI, engine: str, strict: bool | None):
     request.getfixturevalue(engine)
     tools = [tool("book", BOOKING), tool("seat", strict=strict)]
     answer = caller.chat.completions.create(
-        model=engine, messages=HI, extra_body={"tools": tools, "tool_choice": NAMED, "max_tokens": 2000, "seed": 3}
+        model=engine, messages=HI, extra_body={"tools": tools, "tool_choice": NAMED_TOOL_CHOICE, "max_tokens": 2000, "seed": 3}
     )
     calls: list[Any] = answer.choices[0].message.tool_calls or []
     assert {call.function.name for call in calls} == {"seat"}
-    is_seat(calls[0].function.arguments)
+    assert_seat(calls[0].function.arguments)
 
 
-@BOTH
-def test_a_call_streams_so_that_a_client_can_put_it_together(request: pytest.FixtureRequest, caller: openai.OpenAI, engine: str):
+@BOTH_LLAMACPP_ENGINES
+def test_streamed_tool_call_can_be_assembled(request: pytest.FixtureRequest, caller: openai.OpenAI, engine: str):
     request.getfixturevalue(engine)
-    said = {"tools": [tool("seat", strict=True)], "tool_choice": NAMED, "max_tokens": 2000, "seed": 3}
-    with caller.chat.completions.create(model=engine, messages=HI, stream=True, extra_body=said) as chunks:
+    extra = {"tools": [tool("seat", strict=True)], "tool_choice": NAMED_TOOL_CHOICE, "max_tokens": 2000, "seed": 3}
+    with caller.chat.completions.create(model=engine, messages=HI, stream=True, extra_body=extra) as chunks:
         pieces: list[Any] = [piece for chunk in chunks for choice in chunk.choices for piece in choice.delta.tool_calls or ()]
     first = [piece for piece in pieces if piece.index == 0]
     assert "".join(piece.function.name or "" for piece in first) == "seat"
-    is_seat("".join(piece.function.arguments or "" for piece in first))
+    assert_seat("".join(piece.function.arguments or "" for piece in first))
 
 
-@BOTH
-def test_a_demanded_call_reaches_a_caller_of_responses(request: pytest.FixtureRequest, caller: openai.OpenAI, engine: str):
+@BOTH_LLAMACPP_ENGINES
+def test_required_tool_call_works_in_responses(request: pytest.FixtureRequest, caller: openai.OpenAI, engine: str):
     request.getfixturevalue(engine)
     create: Any = caller.responses.create
-    answer = create(model=engine, input="hi", tools=[flat("seat")], tool_choice="required", max_output_tokens=2000)
+    answer = create(model=engine, input="hi", tools=[responses_tool("seat")], tool_choice="required", max_output_tokens=2000)
     [call, *_] = [item for item in answer.output if item.type == "function_call"]
     assert call.name == "seat"
-    is_seat(call.arguments)
+    assert_seat(call.arguments)
 
 
-@BOTH
-def test_a_demanded_call_reaches_a_caller_of_messages(request: pytest.FixtureRequest, anthropics: anthropic.Anthropic, engine: str):
+@BOTH_LLAMACPP_ENGINES
+def test_named_tool_call_works_in_messages(request: pytest.FixtureRequest, anthropic_client: anthropic.Anthropic, engine: str):
     request.getfixturevalue(engine)
-    create: Any = anthropics.messages.create
-    tools = [{"name": "seat", "description": "Does it.", "input_schema": SEAT, "strict": True}]
+    create: Any = anthropic_client.messages.create
+    tools = [{"name": "seat", "description": "Does it.", "input_schema": SEAT_SCHEMA, "strict": True}]
     answer = create(model=engine, messages=HI, tools=tools, tool_choice={"type": "tool", "name": "seat"}, max_tokens=2000)
     [call, *_] = [block for block in answer.content if block.type == "tool_use"]
-    jsonschema.validate(call.input, SEAT)
+    jsonschema.validate(call.input, SEAT_SCHEMA)
 
 
-def test_required_is_obeyed_by_llamacpp(llamacpp: Engine, caller: openai.OpenAI):
-    said = {"tools": [tool("seat"), tool("book", BOOKING, strict=True)], "tool_choice": "required", "max_tokens": 4000, "seed": 3}
-    calls: list[Any] = caller.chat.completions.create(model="llamacpp", messages=HI, extra_body=said).choices[0].message.tool_calls or []
+def test_required_tool_choice_is_obeyed_by_llamacpp(llamacpp: Engine, caller: openai.OpenAI):
+    extra = {"tools": [tool("seat"), tool("book", BOOKING, strict=True)], "tool_choice": "required", "max_tokens": 4000, "seed": 3}
+    calls: list[Any] = caller.chat.completions.create(model="llamacpp", messages=HI, extra_body=extra).choices[0].message.tool_calls or []
     assert calls
     for call in calls:
-        jsonschema.validate(json.loads(call.function.arguments), {"seat": SEAT, "book": BOOKING}[call.function.name])
+        jsonschema.validate(json.loads(call.function.arguments), {"seat": SEAT_SCHEMA, "book": BOOKING}[call.function.name])
 
 
-OVER = {"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 7}}, "required": ["n"]}
+UNSUPPORTED_SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 7}}, "required": ["n"]}
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("llamacpp", {"tools": [tool("a", OVER, strict=True)]}, "tools[0].function.strict"),
+    ("llamacpp", {"tools": [tool("a", UNSUPPORTED_SCHEMA, strict=True)]}, "tools[0].function.strict"),
     ("llamacpp", {"tools": [tool("a")], "parallel_tool_calls": False}, "parallel_tool_calls"),
     ("llamacpp", {"tools": [tool("a")], "guided_regex": "a"}, "tools"),
     ("llamacpp", {"tools": [{"type": "custom", "custom": {"name": "a"}}]}, "tools[0]"),
@@ -119,18 +119,22 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@BOTH
-def test_a_tool_that_is_not_there_is_not_demanded_in_vain(request: pytest.FixtureRequest, caller: openai.OpenAI, engine: str):
+@BOTH_LLAMACPP_ENGINES
+def test_tool_choice_without_its_tool_is_a_400(request: pytest.FixtureRequest, caller: openai.OpenAI, engine: str):
     request.getfixturevalue(engine)
-    wrong: list[dict[str, Any]] = [{"tools": [tool("a")], "tool_choice": NAMED}, {"tool_choice": NAMED}, {"tool_choice": "required"}]
-    for said in wrong:
+    wrong: list[dict[str, Any]] = [
+        {"tools": [tool("a")], "tool_choice": NAMED_TOOL_CHOICE},
+        {"tool_choice": NAMED_TOOL_CHOICE},
+        {"tool_choice": "required"},
+    ]
+    for fields in wrong:
         with pytest.raises(openai.BadRequestError) as refused:
-            caller.chat.completions.create(model=engine, messages=HI, extra_body={"max_tokens": 4, **said})
+            caller.chat.completions.create(model=engine, messages=HI, extra_body={"max_tokens": 4, **fields})
         assert refused.value.param == "tool_choice"
 
 
 @pytest.mark.parametrize(("engine", "fields", "field"), REFUSED, ids=[f"{each[0]}-{each[2]}" for each in REFUSED])
-def test_what_an_engine_would_ignore_is_refused_by_name(
+def test_field_the_engine_would_ignore_is_refused_by_name(
     request: pytest.FixtureRequest, caller: openai.OpenAI, engine: str, fields: dict[str, Any], field: str
 ):
     request.getfixturevalue(engine)

@@ -6,10 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.engines.asking import ask, streaming, told
-from tests.engines.running_small import CONTEXT, comes_to_rest
+from tests.engines.direct_requests import chat_choice, open_stream, post_chat
+from tests.engines.running_small_engines import CONTEXT, becomes_idle
 from tests.engines.running_vllm import Engine
-from tests.engines.small.said import HI
+from tests.engines.small.constraint_callers import HI
 
 pytestmark = pytest.mark.engines
 
@@ -17,8 +17,8 @@ TOOL: dict[str, Any] = {"type": "function", "function": {"name": "f", "parameter
 
 
 @pytest.mark.parametrize("field", ["guided_json", "top_k", "a_word_of_nobody"])
-def test_a_field_that_it_has_not_heard_of_is_a_422(transformers: Engine, field: str):
-    answer = ask(transformers, **{field: 1})
+def test_unknown_field_is_a_422(transformers: Engine, field: str):
+    answer = post_chat(transformers, **{field: 1})
     assert (answer.status_code, field in answer.json()["detail"]) == (422, True)
 
 
@@ -33,37 +33,37 @@ def test_a_field_that_it_has_not_heard_of_is_a_422(transformers: Engine, field: 
     ],
     ids=lambda field: next(iter(field)),
 )
-def test_fields_of_openai_that_it_passes_over(transformers: Engine, field: dict[str, Any]):
+def test_unsupported_openai_fields_are_ignored(transformers: Engine, field: dict[str, Any]):
     greedy = {"temperature": 0, "max_tokens": 24}
-    assert told(transformers, **greedy, **field) == told(transformers, **greedy)
+    assert chat_choice(transformers, **greedy, **field) == chat_choice(transformers, **greedy)
 
 
-def test_temperature_does_nothing_without_do_sample(transformers: Engine):
+def test_temperature_has_no_effect_without_do_sample(transformers: Engine):
     def said(**fields: Any) -> str:
-        return told(transformers, max_tokens=24, temperature=1.9, **fields)["message"]["content"]
+        return chat_choice(transformers, max_tokens=24, temperature=1.9, **fields)["message"]["content"]
 
     sampling = json.dumps({"do_sample": True, "max_new_tokens": 24})
     assert said(seed=1) == said(seed=2)
     assert said(seed=1, generation_config=sampling) != said(seed=2, generation_config=sampling)
 
 
-def test_its_streams_tell_usage_unasked_and_have_no_done(transformers: Engine):
-    *_, last = [line.removeprefix("data: ") for line in ask(transformers, stream=True).text.split("\n\n") if line]
+def test_stream_ends_with_unrequested_usage_and_without_done(transformers: Engine):
+    *_, last = [line.removeprefix("data: ") for line in post_chat(transformers, stream=True).text.split("\n\n") if line]
     chunk = json.loads(last)
     assert (chunk["choices"][0]["finish_reason"], chunk["usage"]["completion_tokens"]) == ("length", 16)
 
 
-def test_a_prompt_longer_than_the_context_is_answered_all_the_same(transformers: Engine):
-    answer = ask(transformers, messages=[{"role": "user", "content": "x" * (CONTEXT + 1000)}], max_tokens=2).json()
+def test_prompt_longer_than_the_context_is_answered(transformers: Engine):
+    answer = post_chat(transformers, messages=[{"role": "user", "content": "x" * (CONTEXT + 1000)}], max_tokens=2).json()
     assert answer["usage"]["prompt_tokens"] > CONTEXT
 
 
-def test_closing_the_connection_stops_a_stream_and_no_whole_answer(transformers: Engine):
+def test_disconnecting_stops_a_stream_but_not_an_unstreamed_request(transformers: Engine):
     long: dict[str, Any] = {"messages": HI, "max_tokens": 1500, "logit_bias": {"2": -100.0}}
-    with streaming(transformers, **long) as answer:
+    with open_stream(transformers, **long) as answer:
         next(answer.iter_raw())
-    assert comes_to_rest(transformers, within_s=3)
+    assert becomes_idle(transformers, within_s=3)
     with pytest.raises(httpx.ReadTimeout):
-        ask(transformers, patience_s=0.5, **long)
-    assert not comes_to_rest(transformers, within_s=1)
-    assert comes_to_rest(transformers, within_s=60)
+        post_chat(transformers, timeout_s=0.5, **long)
+    assert not becomes_idle(transformers, within_s=1)
+    assert becomes_idle(transformers, within_s=60)

@@ -1,0 +1,10 @@
+"""What callers ask, each situation once: how a caller of each dialect says it, and what every target makes of it. All cells are written."""
+
+from tests.conformance.request_cases_hints import HINTS, OTHER_FIELDS
+from tests.conformance.request_cases_history import HISTORY
+from tests.conformance.request_cases_media import MEDIA
+from tests.conformance.request_cases_messages import MESSAGES
+from tests.conformance.request_cases_sampling import OUTPUTS, REASONING, SAMPLING
+from tests.conformance.request_cases_tools import TOOL_REQUESTS
+
+REQUEST_CASES = (*MESSAGES, *MEDIA, *TOOL_REQUESTS, *OUTPUTS, *SAMPLING, *REASONING, *HISTORY, *HINTS, *OTHER_FIELDS)

@@ -1,0 +1,64 @@
+"""The reference at /docs: what it shows to paste works, and what it promises is there."""
+
+import html
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import httpx
+import pytest
+
+import app.api
+from app.domain import Outcome
+from app.store.tables import inferences
+from providers.canonical import errors
+from providers.dialects.openai_chat.request_schema import Request
+from tests.support.service import Service
+
+TEXT = Path(app.api.__file__).with_name("reference.md").read_text("utf-8")
+BLOCKS = re.findall(r"```(sh|python)\n(.*?)```", TEXT, re.DOTALL)
+EXAMPLES = [(language, block) for language, block in BLOCKS if "127.0.0.1:8787" in block]
+
+
+@pytest.mark.parametrize(("language", "block"), EXAMPLES, ids=[f"{language}-{at}" for at, (language, _) in enumerate(EXAMPLES)])
+def test_reference_example_works_when_pasted(service: Service, language: str, block: str):
+    program = [sys.executable, "-c"] if language == "python" else ["bash", "-euc"]
+    pasted = block.replace("http://127.0.0.1:8787", service.url).replace("curl ", "curl -sSf ")
+    keys = {"NARTHEX_KEY": service.key, "NARTHEX_ADMIN_KEY": service.admin_key}
+    done = subprocess.run([*program, pasted], env={**os.environ, **keys}, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0 and done.stdout.strip(), done.stderr
+
+
+def test_reference_has_examples():
+    assert len([language for language, _ in EXAMPLES if language == "python"]) >= 4 and len(EXAMPLES) >= 8
+
+
+async def test_reference_page_is_served_with_its_tables(client: httpx.AsyncClient):
+    page = await client.get("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "<h2>Errors</h2>" in page.text and 'id="chat"' in page.text and page.text.count("<table>") > 8 and "x-narthex-drop" in page.text
+    assert "$NARTHEX_KEY" in html.unescape(page.text) and "|---|" not in page.text
+
+
+def test_every_request_field_is_documented():
+    wire_names = [name for name in Request.__struct_encode_fields__]
+    assert len(wire_names) > 30 and [name for name in wire_names if f"`{name}`" not in TEXT] == []
+
+
+def test_every_error_type_is_documented_with_its_status():
+    table = TEXT[TEXT.index("## Errors") : TEXT.index("## Records")]
+    classes = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.NarthexError)]
+    # A refusal's status is the engine's own; an AskError is always one of its kinds.
+    error_types = [
+        (each.status, each.kind) for each in classes if each is not errors.RequestError and not issubclass(each, errors.UpstreamRejected)
+    ]
+    assert len(error_types) > 14 and [(status, kind) for status, kind in error_types if f"| {status} | `{kind}` |" not in table] == []
+
+
+def test_every_record_column_and_outcome_is_documented():
+    records = TEXT[TEXT.index("## Records") :]
+    assert [column.name for column in inferences.columns if f'"{column.name}"' not in records] == []
+    assert [outcome for outcome in get_args(Outcome) if f"`{outcome}`" not in records] == []

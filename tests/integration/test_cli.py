@@ -1,0 +1,412 @@
+"""Every command as it is typed beside a running service: what people read, what programs read, and how it ends."""
+
+import asyncio
+import json
+import os
+import pty
+import re
+import secrets
+import select
+import signal
+import subprocess
+import time
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx
+from click.testing import CliRunner, Result
+
+from app.cli import main
+from app.doctor import database
+from app.store.database import connect
+from app.store.postgres_status import newest_revision
+from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, chunk, completion, stream_script
+from tests.support.service import NARTHEX, Service
+from tests.support.service_inspection import database_url
+
+
+def run_command(service: Service, *arguments: str, stdin: str = "") -> Result:
+    """A command in this process: the same code without a second for its start. Only where no engine of the test's loop is needed."""
+    return CliRunner().invoke(main, list(arguments), input=stdin, prog_name="narthex", env=dict(service.environment))
+
+
+def run_json_command(service: Service, *arguments: str, stdin: str = "", status: int = 0) -> Any:
+    """What a command with --json tells: one document on standard output, and nothing else there."""
+    done = run_command(service, *arguments, "--json", stdin=stdin)
+    assert done.exit_code == status, done.output
+    return json.loads(done.stdout)
+
+
+def test_status_reports_processes_stores_and_configuration(service: Service) -> None:
+    _wait_until(lambda: _writer_status(service)["connected"])  # it says once a second how it is
+    found = run_json_command(service, "status")
+    assert found["ready"] and found["address"] == service.url and found["home"] == str(service.home)
+    running = {each["name"]: each["pid"] for each in found["processes"] if each["runs"]}
+    assert running["gateway-0"] == service.pid("gateway-0") and {"supervisor", "writer", "postgres", "valkey"} <= running.keys()
+    assert found["gateway"]["state"] == "ready" and found["gateway"]["configuration"] >= 1
+    assert found["postgres"]["reachable"] and found["redis"]["reachable"] and found["writer"]["running"]
+    assert {each["version"] <= found["configuration"]["version"] for each in found["workers"]} == {True}
+    shown = run_command(service, "status")
+    assert shown.exit_code == 0 and f"The gateway on {service.url} is ready." in shown.stdout
+    for words in ("gateway-1", "Configuration  version", "PostgreSQL     1", "Valkey ", "Spool ", "Writer         connected"):
+        assert words in shown.stdout
+    assert "\x1b" not in shown.stdout
+
+
+def _writer_status(service: Service) -> Any:
+    return run_json_command(service, "status")["writer"] or {"connected": False}
+
+
+def test_doctor_finds_nothing_wrong_with_a_running_service(service: Service) -> None:
+    _wait_until(lambda: _writer_status(service)["connected"])
+    # What engines and limits there are is for other tests to say; some of them have one that is not there.
+    shown = run_command(service, "doctor", "--json")
+    examined = json.loads(shown.stdout)
+    assert shown.exit_code == (0 if examined["healthy"] else 1)
+    found = [each for each in examined["findings"] if each["area"] not in ("engines", "limits")]
+    assert [each for each in found if each["severity"] == "wrong"] == []
+    assert {each["area"] for each in found} == {"settings", "processes", "machine", "gateway", "postgres", "redis", "records"}
+    fine = {each["area"]: each["message"] for each in found if each["severity"] == "fine"}
+    assert "tables are current" in fine["postgres"] and "Valkey" in fine["redis"]
+    shown = service.run("doctor")
+    assert f"✓ postgres: {fine['postgres'][:12]}" in shown.stdout and shown.stdout.rstrip().splitlines()[-1].endswith(
+        ("well.", "on.", "wrong.")
+    )
+
+
+def test_doctor_reports_every_problem_where_nothing_runs(service: Service, tmp_path: Path) -> None:
+    nowhere = {"NARTHEX_HOME": str(tmp_path), "NARTHEX_PORT": "9", "DATABASE_URL": "postgresql://me:secret@127.0.0.1:9/x"}
+    broken = Service(
+        tmp_path, "", service.process, {**service.environment, **nowhere, "REDIS_URL": "redis://127.0.0.1:9", "NARTHEX_WORKERS": "x"}
+    )
+    (tmp_path / "first-key").write_text("nx-1")
+    (tmp_path / "first-key").chmod(0o644)
+    found = run_json_command(broken, "doctor", status=1)
+    assert found["healthy"] is False
+    wrong = {each["area"]: each for each in found["findings"] if each["severity"] == "wrong"}
+    assert wrong.keys() == {"settings", "processes", "machine", "gateway", "postgres", "redis"}
+    assert "NARTHEX_WORKERS='x'" in wrong["settings"]["message"] and "first-key" in wrong["machine"]["message"]
+    assert all(each["advice"] for each in wrong.values())
+    shown = run_command(broken, "doctor")
+    assert shown.exit_code == 1 and "secret" not in shown.output and "6 things are wrong" in shown.stdout
+
+
+async def test_migrate_creates_tables_that_the_doctor_finds_current(service: Service) -> None:
+    blank = await _blank_database(service)
+    before = database.diagnose(await database.collect_facts(blank))
+    assert [each.message for each in before] == ["The database has no tables of Narthex."]
+    beside = Service(service.home, service.url, service.process, {**service.environment, "DATABASE_URL": blank})
+    migrated = await asyncio.to_thread(run_json_command, beside, "migrate")
+    assert migrated == {"before": None, "now": newest_revision(), "changed": True}
+    again = await asyncio.to_thread(run_command, beside, "migrate")
+    assert again.exit_code == 0 and "up to date already" in again.stdout
+    assert [each.severity for each in database.diagnose(await database.collect_facts(blank))] == ["fine"]
+
+
+async def _blank_database(service: Service) -> str:
+    name, url = f"blank_{secrets.token_hex(4)}", database_url(service)
+    connection: asyncpg.Connection[Any] = await connect(url)
+    try:
+        await connection.execute(f"CREATE DATABASE {name}")
+    finally:
+        await connection.close()
+    return url.replace("/narthex?", f"/{name}?")
+
+
+def test_configuration_file_is_dry_run_applied_and_exported(service: Service) -> None:
+    file = '[models.typed]\ntargets = [{ provider = "sandbox", model = "sandbox" }]\nfallbacks = ["sandbox-slow"]\n'
+    tried = run_json_command(service, "apply", "-", "--dry-run", stdin=file)
+    assert tried["applied"] is False and "+[models.typed]" in tried["difference"]
+    assert "typed" not in run_json_command(service, "export")["models"]
+    applied = run_json_command(service, "apply", "-", "--yes", stdin=file)
+    assert applied["applied"] is True and "Applied as version" in applied["message"]
+    assert run_json_command(service, "apply", "-", "--yes", stdin=file) == {
+        "applied": False,
+        "difference": "",
+        "message": "Nothing to change.",
+    }
+    exported = run_command(service, "export")
+    assert tomllib.loads(exported.stdout) == run_json_command(service, "export")
+    assert run_json_command(service, "export")["models"]["typed"]["fallbacks"] == ["sandbox-slow"]
+    wrong = run_command(
+        service, "apply", "-", "--yes", "--json", stdin='[models.typed]\ntargets = [{ provider = "nobody", model = "x" }]\n'
+    )
+    assert wrong.exit_code == 1 and wrong.stdout == "" and "nobody" in json.loads(wrong.stderr)["error"]["message"]
+    bytes_ = subprocess.run(
+        [NARTHEX, "apply", "-", "--yes"], input=b"\xff", env=dict(service.environment), capture_output=True, check=False
+    )
+    assert bytes_.returncode == 1 and b"UTF-8" in bytes_.stderr
+
+
+def test_models_providers_and_adapters_are_listed(service: Service) -> None:
+    models = {each["name"]: each for each in run_json_command(service, "models")["models"]}
+    assert models["sandbox"]["targets"][0]["provider"] == "sandbox" and models["sandbox"]["fallbacks"] == []
+    assert any(line.split() == ["sandbox-slow", "sandbox/sandbox-slow", "-"] for line in run_command(service, "models").stdout.splitlines())
+    listed = run_json_command(service, "providers")
+    assert "sandbox" in [each["name"] for each in listed["providers"]]
+    assert {"openai", "vllm", "sandbox"} <= {each["name"] for each in listed["adapters"]}
+    shown = run_command(service, "providers").stdout
+    assert "PROVIDER" in shown and "Adapters that a [providers.NAME] may name, and their own options:" in shown
+    assert run_json_command(service, "providers", "--adapters") == {"adapters": listed["adapters"]}
+
+
+def test_key_is_created_listed_changed_rotated_and_revoked(service: Service) -> None:
+    created = run_json_command(
+        service,
+        "keys",
+        "create",
+        "--team",
+        "typing",
+        "--name",
+        "one",
+        "--model",
+        "sandbox*",
+        "--network",
+        "127.0.0.0/8",
+        "--expires",
+        "30d",
+    )
+    assert created["key"].startswith(created["prefix"] + "-") and (created["team"], created["models"]) == ("typing", ["sandbox*"])
+    assert _models_status(service, created["key"]) == 200
+    listed = _listed_key(service, created["prefix"])
+    assert (listed["models"], listed["networks"], listed["routes"], listed["revoked_at"]) == (["sandbox*"], ["127.0.0.0/8"], None, None)
+    assert listed["expires_at"] is not None
+    shown = run_command(service, "keys", "list", "--team", "typing").stdout
+    assert created["prefix"] in shown and "models sandbox*; from 127.0.0.0/8" in shown and "until 20" in shown
+
+    changed = run_json_command(service, "keys", "change", created["prefix"], "--any-model", "--name", "two", "--never-expires")
+    assert changed == {"changed": created["prefix"], "models": None, "name": "two", "expires_at": None}
+    listed = _listed_key(service, created["prefix"])
+    assert (listed["models"], listed["name"], listed["networks"], listed["expires_at"]) == (None, "two", ["127.0.0.0/8"], None)
+
+    rotated = run_json_command(service, "keys", "rotate", created["prefix"], "--overlap", "1h")
+    assert rotated["replaces"] == created["prefix"] and _models_status(service, rotated["key"]) == 200 == _models_status(
+        service, created["key"]
+    )
+    assert _listed_key(service, created["prefix"])["replaced_by"] == rotated["prefix"]
+    assert _listed_key(service, rotated["prefix"])["networks"] == ["127.0.0.0/8"]
+
+    assert run_json_command(service, "keys", "revoke", created["prefix"]) == {"revoked": created["prefix"]}
+    _wait_until(lambda: _models_status(service, created["key"]) == 401)
+    assert created["prefix"] not in run_command(service, "keys", "list").stdout
+    assert "revoked 20" in run_command(service, "keys", "list", "--all").stdout
+    for command in ("revoke", "rotate"):
+        again = run_command(service, "keys", command, created["prefix"])
+        assert again.exit_code == 1 and f"No valid key begins with {created['prefix']!r}" in again.stderr
+    assert (
+        run_command(service, "keys", "list", "--team", "nobody").stdout
+        == "There is no key of team nobody that works (--all shows the others).\n"
+    )
+
+
+def test_quiet_prints_only_the_key(service: Service) -> None:
+    created = service.run("keys", "create", "--team", "typing", "--quiet")
+    key = created.stdout.strip()
+    assert (created.returncode, created.stdout, created.stderr) == (0, key + "\n", "")
+    rotated = run_command(service, "keys", "rotate", key, "--overlap", "0s", "--quiet")
+    assert rotated.stderr == "" and _models_status(service, rotated.stdout.strip()) == 200
+    _wait_until(lambda: _models_status(service, key) == 401)
+
+
+def test_teams_set_changes_the_content_policy(service: Service) -> None:
+    assert run_json_command(service, "teams", "set", "typists", "--content", "none") == {"name": "typists", "content": "none"}
+    run_json_command(service, "keys", "create", "--team", "typists")
+    teams = {each["name"]: each for each in run_json_command(service, "teams", "list")["teams"]}
+    assert (teams["typists"]["content"], teams["typists"]["keys"]) == ("none", 1)
+    assert "redacted" in run_command(service, "teams", "set", "typists", "--content", "redacted").stdout
+    assert any(line.split()[:3] == ["typists", "redacted", "1"] for line in run_command(service, "teams", "list").stdout.splitlines())
+
+
+def test_chat_prints_the_answer_on_stdout_and_usage_on_stderr(service: Service) -> None:
+    shown = service.run("chat", "sandbox", "Hello", "there", "--max-tokens", "12")
+    assert shown.returncode == 0 and "Narthex" in shown.stdout and shown.stdout.endswith("\n")
+    assert (
+        "Cut off" in shown.stderr
+        and "12 out" in shown.stderr
+        and "served by sandbox/sandbox" in shown.stderr
+        and "inference 0" in shown.stderr
+    )
+    whole = run_json_command(service, "chat", "sandbox", "-", "--no-stream", "--temperature", "0", stdin="From a pipe.")
+    assert "From a pipe." in whole["text"] and whole["first_token_s"] is None and whole["served"] == "sandbox/sandbox"
+    assert whole["usage"]["output_tokens"] > 0 and whole["finish_reason"] == "stop" and whole["inference_id"]
+    # A pipe without a message is the message.
+    assert "Piped." in run_command(service, "chat", "sandbox", stdin="Piped.").stdout
+
+
+def test_chat_prints_gateway_refusals_as_sentences(service: Service, tmp_path: Path) -> None:
+    unknown = run_command(service, "chat", "nothing", "hi", "--json")
+    error = json.loads(unknown.stderr)["error"]
+    assert unknown.exit_code == 1 and unknown.stdout == "" and error["status"] == 404 and "sandbox" in error["message"]
+    refused = run_command(service, "chat", "sandbox", "hi", "--key", "nx-000000000000-x")
+    assert refused.exit_code == 1 and "not valid" in refused.stderr and "--key" in refused.stderr
+    unreadable = run_command(service, "chat", "sandbox", "hi", "--key", "schlüssel")
+    assert unreadable.exit_code == 1 and "cannot be a key" in unreadable.stderr and "schl" not in unreadable.stderr
+    unreachable = run_command(service, "chat", "sandbox", "hi", "--url", "http://127.0.0.1:9/v1")
+    assert (
+        unreachable.exit_code == 1 and "Nothing answers on http://127.0.0.1:9 " in unreachable.stderr and "narthex up" in unreachable.stderr
+    )
+    elsewhere = Service(tmp_path, "", service.process, {**service.environment, "NARTHEX_HOME": str(tmp_path)})
+    keyless = run_command(elsewhere, "chat", "sandbox", "hi")
+    assert keyless.exit_code == 1 and "Which key?" in keyless.stderr
+
+
+async def test_chat_prints_reasoning_tool_calls_and_refusals(service: Service, engine: ScriptedEngine) -> None:
+    call = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city"'}}
+    engine.script = stream_script(
+        chunk({"role": "assistant", "reasoning_content": "Let me "}),
+        chunk({"reasoning_content": "think."}),
+        chunk({"content": "It is\x1b[31m raining."}),
+        chunk({"tool_calls": [call]}),
+        chunk({"tool_calls": [{"index": 0, "function": {"arguments": ': "Oslo"}'}}]}),
+        chunk({}, "tool_calls"),
+        chunk(None, usage={"prompt_tokens": 3, "completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 4}}),
+    )
+    shown = await asyncio.to_thread(run_command, service, "chat", "scripted", "How is it?", "--system", "Be brief.")
+    assert shown.stdout == 'It is\x1b[31m raining.\n→ weather({"city": "Oslo"})\n'
+    assert shown.stderr.startswith("Let me think.\n") and "3 tokens in, 9 out (4 reasoning)" in shown.stderr
+    assert _chat_requests(engine)[0]["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "How is it?"}]
+    document = await asyncio.to_thread(run_json_command, service, "chat", "scripted", "How is it?")
+    assert (document["reasoning"], document["text"]) == ("Let me think.", "It is\x1b[31m raining.")
+    assert document["tool_calls"] == [{"id": "call_1", "name": "weather", "arguments": '{"city": "Oslo"}'}]
+
+    async def refuse(request: ReceivedRequest) -> None:
+        await request.respond(200, json.dumps(completion(None, refusal="I may not.")).encode())
+
+    engine.script = refuse
+    refused = await asyncio.to_thread(run_command, service, "chat", "scripted", "hi", "--no-stream")
+    assert refused.exit_code == 0 and refused.stdout == "Refused: I may not.\n"
+
+
+async def test_chat_reports_a_truncated_stream(service: Service, engine: ScriptedEngine) -> None:
+    async def dies(request: ReceivedRequest) -> None:
+        request.begin_stream()
+        request.send_event(chunk({"content": "So far"}))
+        await request.writer.drain()
+        request.reset_connection()
+
+    engine.script = dies
+    broken = await asyncio.to_thread(run_command, service, "chat", "scripted", "hi")
+    assert (broken.exit_code, broken.stdout) == (1, "So far\n") and "ended early" in broken.stderr
+
+
+async def test_chat_prints_the_retry_after_of_a_busy_engine(service: Service, engine: ScriptedEngine) -> None:
+    async def busy(request: ReceivedRequest) -> None:
+        await request.respond(429, b'{"error": {"message": "Too much to do."}}', "content-type: application/json\r\nretry-after: 7\r\n")
+
+    engine.script = busy
+    refused = await asyncio.to_thread(run_command, service, "chat", "scripted", "hi")
+    assert refused.exit_code == 1 and "Too much to do." in refused.stderr and refused.stderr.endswith("Try again in 7 s.\n")
+    error = json.loads((await asyncio.to_thread(run_command, service, "chat", "scripted", "hi", "--json")).stderr)["error"]
+    assert (error["status"], error["retry_after_s"]) == (429, 7)
+
+
+def test_chat_prints_a_limit_message_without_a_second_retry_hint(service: Service) -> None:
+    """And adds nothing: the message has the time already."""
+    rule = '[[limits]]\nname = "one an hour"\nscope = { team = "told by chat" }\nresource = "requests"\namount = 1\nper = "hour"\n'
+    key = run_command(service, "keys", "create", "--team", "told by chat", "--quiet").stdout.strip()
+    assert run_command(service, "apply", "--yes", "-", stdin=rule).exit_code == 0
+    try:
+        assert run_command(service, "chat", "sandbox", "hi", "--key", key).exit_code == 0
+        refused = run_command(service, "chat", "sandbox", "hi", "--key", key)
+        error = json.loads(run_command(service, "chat", "sandbox", "hi", "--key", key, "--json").stderr)["error"]
+    finally:
+        assert run_command(service, "apply", "--yes", "--prune", "-", stdin="limits = []\n").exit_code == 0
+    assert refused.exit_code == 1 and "'one an hour'" in refused.stderr and "It passes in" in refused.stderr
+    assert "Try again" not in refused.stderr
+    assert error["code"] == "requests_limit_reached" and error["retry_after_s"] > 60
+
+
+async def test_ctrl_c_stops_the_answer_and_disconnects_from_the_engine(service: Service, engine: ScriptedEngine) -> None:
+    disconnected = asyncio.Event()
+
+    async def endless(request: ReceivedRequest) -> None:
+        request.begin_stream()
+        request.send_event(chunk({"content": "And then"}))
+        await request.writer.drain()
+        await asyncio.wait_for(request.disconnected.wait(), 10)
+        disconnected.set()
+
+    engine.script = endless
+    process = await asyncio.create_subprocess_exec(
+        NARTHEX, "chat", "scripted", "hi", stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(service.environment)
+    )
+    assert process.stdout is not None
+    assert await asyncio.wait_for(process.stdout.readexactly(8), 10) == b"And then"
+    process.send_signal(signal.SIGINT)
+    _, complaint = await asyncio.wait_for(process.communicate(), 10)
+    assert process.returncode == 130 and complaint == b"Stopped.\n"
+    await asyncio.wait_for(disconnected.wait(), 10)
+
+
+async def test_interactive_chat_sends_its_history_and_stays_one_episode(service: Service, engine: ScriptedEngine) -> None:
+    terminal, end = pty.openpty()
+    environment = {**service.environment, "TERM": "dumb", "NO_COLOR": "1"}
+    process = await asyncio.to_thread(_start_interactive_chat, end, environment)
+    answers = iter(("One\x07.", "Two."))
+
+    async def answer(request: ReceivedRequest) -> None:
+        if not request.body:  # the gateway asks now and then which version this is
+            await request.respond_completion()
+            return
+        await stream_script(chunk({"role": "assistant", "content": next(answers)}), chunk({}, "stop"))(request)
+
+    engine.script = answer
+    shown = ""
+    try:
+        await asyncio.to_thread(_read_until, terminal, "> ")
+        for message in ("first", "second"):
+            os.write(terminal, f"{message}\n".encode())
+            shown += await asyncio.to_thread(_read_until, terminal, "inference ", "> ")
+        os.write(terminal, b"\x04")
+        assert await asyncio.to_thread(process.wait, 10) == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        os.close(terminal)
+    assert "One\ufffd." in shown and "Two." in shown
+    first, second = (body["messages"] for body in _chat_requests(engine))
+    assert first == [{"role": "user", "content": "first"}]
+    assert [each["content"] for each in second] == ["first", "One\x07.", "second"]
+    recorded = [await service.wait_for_record(id) for id in re.findall(r"inference ([0-9a-f-]{36})", shown)]
+    assert len(recorded) == 2 and len({each["episode_id"] for each in recorded}) == 1
+
+
+def _chat_requests(engine: ScriptedEngine) -> list[dict[str, Any]]:
+    """What was asked of it, without the gateway's own questions of its version."""
+    return [request.body for request in engine.requests if request.body]
+
+
+def _start_interactive_chat(end: int, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen([NARTHEX, "chat", "scripted"], stdin=end, stdout=end, stderr=end, env=environment, start_new_session=True)
+    finally:
+        os.close(end)
+
+
+def _read_until(terminal: int, *words: str) -> str:
+    """What a terminal shows until it has shown each of these, one after the other."""
+    raw, until = b"", time.monotonic() + 15
+    while not re.search(".*".join(re.escape(word) for word in words), raw.decode("utf-8", "replace"), re.DOTALL):
+        assert time.monotonic() < until, raw
+        if select.select([terminal], [], [], 0.1)[0]:
+            raw += os.read(terminal, 4096)
+    return raw.decode("utf-8", "replace")
+
+
+def _models_status(service: Service, key: str) -> int:
+    return httpx.get(f"{service.url}/v1/models", headers={"authorization": f"Bearer {key}"}, timeout=30, trust_env=False).status_code
+
+
+def _listed_key(service: Service, prefix: str) -> Any:
+    return next(each for each in run_json_command(service, "keys", "list", "--all")["keys"] if each["prefix"] == prefix)
+
+
+def _wait_until(holds: Any, seconds: float = 5) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.05)

@@ -1,0 +1,316 @@
+"""Callers who speak HTTP badly, or well and with ill intent: each is told so or let go, and costs the others nothing."""
+
+import asyncio
+import contextlib
+import errno
+import json
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.health import keep_metrics_current
+from app.telemetry import Telemetry
+from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, chunk
+from tests.support.service import Service
+
+CHAT = "/v1/chat/completions"
+HI: Any = [{"role": "user", "content": "Hello!"}]
+REQUEST = json.dumps({"model": "scripted", "messages": HI}).encode()
+STREAM_REQUEST = json.dumps({"model": "scripted", "messages": HI, "stream": True}).encode()
+
+
+class RawConnection:
+    """A caller's connection, byte by byte."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def answer(self) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and body of an answer with a length."""
+        async with asyncio.timeout(5):
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            headers = dict(line.split(": ", 1) for line in head[1:] if line)
+            return int(head[0].split(" ")[1]), headers, await self.reader.readexactly(int(headers["content-length"]))
+
+
+@asynccontextmanager
+async def raw_connection(service: Service) -> AsyncGenerator[RawConnection]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(service.url.rsplit(":", 1)[1]))
+    try:
+        yield RawConnection(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+def head(service: Service, length: int | None = len(REQUEST), *more: str) -> bytes:
+    lines = [f"POST {CHAT} HTTP/1.1", "host: x", f"authorization: Bearer {service.key}", *more]
+    return "\r\n".join([*lines, *([] if length is None else [f"content-length: {length}"]), "", ""]).encode()
+
+
+def chat_requests(engine: ScriptedEngine) -> list[ReceivedRequest]:
+    """What was asked of it, apart from probes of what it is."""
+    return [request for request in engine.requests if request.path == CHAT]
+
+
+async def test_pipelined_requests_are_answered_in_order(service: Service, engine: ScriptedEngine):
+    asks = [json.dumps({"model": "scripted", "messages": HI, "seed": seed}).encode() for seed in range(3)]
+    async with raw_connection(service) as caller:
+        caller.send(b"".join(head(service, len(body)) + body for body in asks))
+        assert [(await caller.answer())[0] for _ in asks] == [200, 200, 200]
+    assert [request.body["seed"] for request in chat_requests(engine)] == [0, 1, 2]
+
+
+async def test_disconnect_cancels_the_running_request_and_drops_pipelined_ones(service: Service, engine: ScriptedEngine):
+    received: asyncio.Queue[ReceivedRequest] = asyncio.Queue()
+
+    async def wait_until_disconnected(request: ReceivedRequest) -> None:
+        received.put_nowait(request)
+        await request.disconnected.wait()
+
+    engine.script = wait_until_disconnected
+    async with asyncio.timeout(5):
+        async with raw_connection(service) as caller:
+            caller.send((head(service) + REQUEST) * 2)
+            asked = await received.get()
+        await asked.disconnected.wait()
+    assert len(chat_requests(engine)) == 1
+
+
+async def test_http_1_0_stream_ends_by_closing_the_connection(service: Service, engine: ScriptedEngine):
+    async with raw_connection(service) as caller:
+        caller.send(head(service, len(STREAM_REQUEST)).replace(b"HTTP/1.1", b"HTTP/1.0") + STREAM_REQUEST)
+        async with asyncio.timeout(5):
+            answer = await caller.reader.read()
+    fields, _, body = answer.partition(b"\r\n\r\n")
+    assert b"chunked" not in fields
+    assert b"connection: close" in fields
+    assert body.startswith(b"data: {")
+    assert body.endswith(b"data: [DONE]\n\n")
+
+
+async def test_expect_100_continue_is_answered_before_the_body(service: Service):
+    async with raw_connection(service) as caller:
+        caller.send(head(service, len(REQUEST), "expect: 100-continue"))
+        async with asyncio.timeout(5):
+            assert await caller.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        caller.send(REQUEST)
+        assert (await caller.answer())[0] == 200
+
+
+async def test_expect_100_continue_without_a_valid_key_is_401(service: Service):
+    async with raw_connection(service) as caller:
+        caller.send(head(service, len(REQUEST), "expect: 100-continue").replace(service.key.encode(), b"nobodys"))
+        assert (await caller.answer())[0] == 401
+
+
+async def test_large_body_without_a_valid_key_is_refused_before_it_is_complete(service: Service):
+    """It is refused when a part of it is there, not when all of it is."""
+    async with raw_connection(service) as caller:
+        caller.send(head(service, 900_000).replace(service.key.encode(), b"nobodys") + b" " * 100_000)
+        assert (await caller.answer())[0] == 401
+
+
+async def test_http_trailers_are_not_headers(service: Service, engine: ScriptedEngine):
+    trailers = b"authorization: Bearer nx-somebody-else\r\nx-narthex-tags: nonsense\r\n"
+    async with raw_connection(service) as caller:
+        caller.send(head(service, None, "transfer-encoding: chunked") + b"%x\r\n%b\r\n0\r\n%b\r\n" % (len(REQUEST), REQUEST, trailers))
+        assert (await caller.answer())[0] == 200
+
+
+@pytest.mark.parametrize("in_pieces", [False, True])
+async def test_h2c_upgrade_offer_is_declined_and_served_over_http_1_1(service: Service, engine: ScriptedEngine, in_pieces: bool):
+    """Java's HttpClient makes this offer with the first request of each connection."""
+    offer = head(service, len(REQUEST), "connection: Upgrade, HTTP2-Settings", "upgrade: h2c", "http2-settings: AAEAAEAAAAIAAAAB")
+    async with raw_connection(service) as caller:
+        caller.send(offer)
+        if in_pieces:
+            await asyncio.sleep(0.05)
+        caller.send(REQUEST)
+        assert (await caller.answer())[0] == 200
+        caller.send(head(service) + REQUEST)
+        assert (await caller.answer())[0] == 200
+    assert [request.body["messages"] for request in chat_requests(engine)] == [HI, HI]
+
+
+@pytest.mark.parametrize("endless", [b"GET /", b"POST /v1/models HTTP/1.1\r\nx: "], ids=["path", "header"])
+async def test_endless_request_head_is_431_and_does_not_block_others(service: Service, endless: bytes):
+    async with raw_connection(service) as caller:
+        caller.send(endless)
+        began = time.monotonic()
+        with contextlib.suppress(ConnectionError):
+            for _ in range(50):
+                caller.send(b"a" * 1_000_000)
+                await caller.writer.drain()
+        with contextlib.suppress(ConnectionError):
+            assert b" 431 " in await asyncio.wait_for(caller.reader.readuntil(b"\r\n"), 5)
+    async with service.client() as others:
+        for _ in range(4):
+            assert (await others.get("/health/live")).status_code == 200
+    assert time.monotonic() - began < 3
+
+
+async def test_thousands_of_header_names_are_parsed_quickly(service: Service):
+    """As many as fit, one of them twice; from a stranger."""
+    names = b"".join(b"%x:\r\n" % (0xA000 + at) for at in range(8000)) + b"a000:\r\n"
+    raw_request = b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: 0\r\n" + names + b"\r\n"
+    async with raw_connection(service) as caller:
+        began = time.monotonic()
+        for _ in range(6):
+            caller.send(raw_request)
+            assert (await caller.answer())[0] == 401
+        assert time.monotonic() - began < 1.5
+
+
+@pytest.mark.parametrize(
+    "bytes_of_it",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"CONNECT other:443 HTTP/1.1\r\nhost: other\r\n\r\n",
+        b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n",
+    ],
+    ids=["tls", "http2", "proxy", "two framings", "two lengths"],
+)
+async def test_malformed_http_is_a_400_in_the_error_envelope(service: Service, bytes_of_it: bytes):
+    async with raw_connection(service) as caller:
+        caller.send(bytes_of_it)
+        status, _, body = await caller.answer()
+        assert (status, json.loads(body)["error"]["type"]) == (400, "invalid_request_error")
+        assert await caller.reader.read() == b""
+
+
+@pytest.mark.parametrize("name", ["authorization", "x-api-key", "x-narthex-tags", "x-narthex-drop", "x-narthex-episode-id"])
+async def test_duplicate_gateway_header_is_refused(service: Service, client: httpx.AsyncClient, name: str):
+    answer = await client.post(CHAT, content=REQUEST, headers=[(name, "a"), (name, "b")])
+    assert (answer.status_code, name in answer.json()["error"]["message"]) == (400, True)
+
+
+async def test_content_encoding_is_refused_by_name(client: httpx.AsyncClient):
+    answer = await client.post(CHAT, content=REQUEST, headers={"content-encoding": "gzip"})
+    assert answer.status_code == 400 and "gzip" in answer.json()["error"]["message"]
+
+
+async def test_empty_episode_header_is_a_400(client: httpx.AsyncClient):
+    answer = await client.post(CHAT, content=REQUEST, headers={"x-narthex-episode-id": ""})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "episode_id")
+
+
+async def test_duplicate_json_keys_are_sent_as_they_were_checked(client: httpx.AsyncClient, engine: ScriptedEngine):
+    twice = (
+        b'{"model":"nobody","model":"scripted","messages":[{"role":"user"}],"messages":%b,"seed":1,"\\u0073eed":2}'
+        % json.dumps(HI).encode()
+    )
+    assert (await client.post(CHAT, content=twice)).status_code == 200
+    [request] = chat_requests(engine)
+    assert (request.body["seed"], request.body["messages"]) == (2, HI)
+    sent = request.raw
+    assert sent.count(b"seed") == sent.count(b'"messages"') == sent.count(b'"model"') == 1
+
+
+async def test_json_escaped_field_name_is_the_same_field(client: httpx.AsyncClient, engine: ScriptedEngine):
+    answer = await client.post(CHAT, content=REQUEST[:-1] + b', "guided\\u005fregex": "[0-9]+"}')
+    assert (answer.status_code, answer.json()["error"]["param"]) == (422, "guided_regex") and not chat_requests(engine)
+
+
+async def test_client_that_never_reads_is_disconnected(service: Service, engine: ScriptedEngine):
+    async def flood(request: ReceivedRequest) -> None:
+        request.begin_stream()
+        with contextlib.suppress(ConnectionError):
+            while not request.disconnected.is_set():
+                request.send_event(chunk({"content": "x" * 50_000}))
+                await asyncio.wait([asyncio.create_task(request.writer.drain()), left], return_when=asyncio.FIRST_COMPLETED)
+
+    async def script(request: ReceivedRequest) -> None:
+        nonlocal left
+        left = asyncio.create_task(request.disconnected.wait())
+        await flood(request)
+
+    left: asyncio.Task[Any] = asyncio.create_task(asyncio.sleep(0))
+    engine.script = script
+    with socket.create_connection(("127.0.0.1", int(service.url.rsplit(":", 1)[1]))) as deaf:
+        deaf.sendall(head(service, len(STREAM_REQUEST)) + STREAM_REQUEST)
+        while not chat_requests(engine):
+            await asyncio.sleep(0.01)
+        await asyncio.wait_for(chat_requests(engine)[0].disconnected.wait(), 5)
+
+
+async def test_disconnects_at_any_moment_leave_no_request_in_flight(service: Service, engine: ScriptedEngine):
+    async def slow(request: ReceivedRequest) -> None:
+        request.begin_stream()
+        for _ in range(20):
+            request.send_event(chunk({"content": "word "}))
+            await asyncio.sleep(0.005)
+        request.send_event(chunk({}, "stop"))
+        request.send_event(b"[DONE]")
+        request.end_stream()
+
+    async def disconnect_after(number: int) -> None:
+        async with raw_connection(service) as caller:
+            whole = head(service, len(STREAM_REQUEST)) + STREAM_REQUEST
+            caller.send(whole[: len(whole) * number // 10])
+            await asyncio.sleep(0.004 * (number % 25))
+            if number % 2:  # a reset instead of a farewell
+                caller.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    async def stream_to_the_end(client: httpx.AsyncClient) -> str:
+        return (await client.post(CHAT, content=STREAM_REQUEST)).text
+
+    engine.script = slow
+    async with service.client() as client:
+        texts = await asyncio.gather(*(stream_to_the_end(client) for _ in range(20)), *(disconnect_after(turn) for turn in range(60)))
+        assert all(text.endswith("data: [DONE]\n\n") and text.count("word ") == 20 for text in texts if text is not None)
+        async with asyncio.timeout(5):
+            while "narthex_requests_in_flight 0.0" not in (await client.get("/metrics")).text:
+                await asyncio.sleep(0.05)
+    for log in (service.home / "logs").glob("gateway-*.log"):
+        assert "ASGI" not in log.read_text()
+
+
+async def test_worker_out_of_file_descriptors_keeps_updating_metrics():
+    class Exhausted:
+        """A spool that cannot be looked at, as when callers hold every file that the process may open."""
+
+        def stats(self) -> Any:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    @dataclass
+    class Worker:
+        telemetry: Telemetry
+        spool: Exhausted
+
+    worker: Any = Worker(Telemetry(), Exhausted())
+    counting = asyncio.create_task(keep_metrics_current(worker))
+    await asyncio.sleep(1.1)
+    worker.telemetry.in_flight = 7
+    await asyncio.sleep(1.1)
+    assert not counting.done()
+    counting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await counting
+    assert b"narthex_requests_in_flight 7.0" in worker.telemetry.page()
+
+
+def test_open_file_limit_is_raised_to_the_hard_limit():
+    script = """
+import resource
+from app.main import open_many_files
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 128))
+open_many_files()
+print(resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "(128, 128)\n"

@@ -1,0 +1,206 @@
+"""What callers do wrong, and what they are told: in the documented envelope, with the place and the way out."""
+
+import json
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from app import uuid7
+from tests.integration.conftest import MOST_BODY_BYTES
+from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, stream_script
+from tests.support.service import Service
+
+HI: Any = [{"role": "user", "content": "Hello!"}]
+CHAT = "/v1/chat/completions"
+
+
+@pytest.mark.parametrize(
+    ("body", "told", "param"),
+    [
+        (b'{"model": "scripted", "messages": [}', "byte 35", None),
+        (b'{"model": "scripted"', "ends too early (byte 20)", None),
+        (b"", "ends too early", None),
+        (b"[1, 2]", "must be a JSON object", None),
+        (b'"text"', "must be a JSON object", None),
+        (b'{"messages": [{"role": "user"}]}', "missing required field `model`", "model"),
+        (b'{"model": "scripted"}', "missing required field `messages`", "messages"),
+        (b'{"model": 5, "messages": []}', "Expected `str`, got `int` at `model`", "model"),
+        (b'{"model": "m", "messages": [{"role": "user", "content": 1}]}', "at `messages[0].content`", "messages[0].content"),
+        (b'{"model": "m", "messages": [{"role": "user", "content": "x"}], "temperature": 9}', "<= 2.0 at `temperature`", "temperature"),
+        (b'{"model": "m", "messages": [{"role": "user", "content": "x"}], "stop": [1]}', "at `stop[0]`", "stop[0]"),
+        (b'{"model": "m", "messages": [{"role": "user", "content": "\xff"}]}', "not UTF-8", None),
+        (b'{"model": "m", "messages": [{"role": "user", "content": "\\ud83d"}]}', "half a surrogate pair (byte 57)", None),
+        (b'{"model": "m", "messages": [{"role": "user", "content": "x"}], "stream_options": {}}', "stream: true", "stream_options"),
+        (
+            b'{"model": "m", "messages": [{"role": "user", "content": "x"}], "x": ' + b"[" * 90_000 + b"]" * 90_000 + b"}",
+            "too deeply",
+            None,
+        ),
+    ],
+)
+async def test_malformed_body_is_refused_with_its_location(client: httpx.AsyncClient, body: bytes, told: str, param: str | None):
+    answer = await client.post(CHAT, content=body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["type"], error["code"], error["param"]) == (400, "invalid_request_error", 400, param)
+    assert told in error["message"]
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_body_over_the_limit_is_413(client: httpx.AsyncClient, chunked: bool):
+    big = b"x" * (MOST_BODY_BYTES + 1)
+
+    async def pieces():
+        for start in range(0, len(big), 100_000):
+            yield big[start : start + 100_000]
+
+    answer = await client.post(CHAT, content=pieces() if chunked else big)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, 413) and str(MOST_BODY_BYTES) in answer.json()["error"]["message"]
+
+
+async def test_unknown_model_is_404_with_the_usable_ones(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
+    with pytest.raises(openai.NotFoundError) as caught:
+        await sdk.chat.completions.create(model="gpt-99", messages=HI)
+    assert "'gpt-99'" in caught.value.message and "scripted" in caught.value.message and caught.value.param == "model"
+
+
+@pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer nx-wrong"}, {"authorization": "Basic abc"}, {"x-api-key": "nx-wrong"}])
+async def test_wrong_or_missing_key_is_401(service: Service, headers: dict[str, str]):
+    async with httpx.AsyncClient(base_url=service.url) as nobody:
+        for answer in (await nobody.post(CHAT, headers=headers, content=b"{}"), await nobody.get("/v1/models", headers=headers)):
+            assert (answer.status_code, answer.json()["error"]["type"]) == (401, "authentication_error")
+            assert answer.headers["x-request-id"] and "nx-wrong" not in answer.text
+
+
+async def test_openai_sdk_raises_its_authentication_error(service: Service):
+    async with openai.AsyncOpenAI(base_url=service.url + "/v1", api_key="nx-wrong") as stranger:
+        with pytest.raises(openai.AuthenticationError):
+            await stranger.chat.completions.create(model="sandbox", messages=HI)
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [("GET", CHAT, 405), ("DELETE", "/v1/models", 405), ("POST", "/v1/nothing", 404)])
+async def test_unknown_routes_and_wrong_methods_use_the_error_envelope(client: httpx.AsyncClient, method: str, path: str, status: int):
+    answer = await client.request(method, path)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], set(error)) == (status, status, {"message", "type", "code", "param"})
+    assert status != 405 or answer.headers["allow"]
+
+
+async def test_health_routes_answer_head_requests(client: httpx.AsyncClient):
+    for path in ("/health/live", "/health/ready"):
+        assert (await client.head(path)).status_code == 200
+
+
+async def test_nul_character_in_an_admin_filter_is_400(service: Service):
+    async with service.client(headers={"authorization": f"Bearer {service.admin_key}"}) as admin:
+        assert (await admin.get("/admin/v1/inferences?model=%00")).status_code == 400
+
+
+@pytest.mark.parametrize("episode", ["x", "0d3b1c5e-6f3a-4c1d-9b7a-0123456789ab", uuid7.lowest_at(32_503_680_000_000), ""])
+async def test_episode_id_that_is_no_past_uuid7_is_400(client: httpx.AsyncClient, episode: str):
+    answer = await client.post(CHAT, json={"model": "sandbox", "messages": HI, "episode_id": episode})
+    if episode:
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "episode_id")
+
+
+async def test_two_episode_ids_in_one_request_are_400(client: httpx.AsyncClient):
+    body = {"model": "sandbox", "messages": HI, "episode_id": uuid7.mint()}
+    answer = await client.post(CHAT, json=body, headers={"x-narthex-episode-id": uuid7.mint()})
+    assert answer.status_code == 400 and "two episodes" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("model", "words", "status"),
+    [
+        ("scripted", {"guided_regex": "a+"}, 422),
+        ("scripted", {"guided_grammar": "start: /a/"}, 422),
+        ("scripted", {"chat_template": "{{ x }}"}, 422),
+        ("scripted", {"mm_processor_kwargs": {"a": 1}}, 422),
+        ("vllm", {"guided_json": {}, "guided_whitespace_pattern": " "}, 422),
+        ("vllm", {"guided_json": {}, "guided_regex": "a"}, 400),
+        ("vllm", {"guided_json": {}, "response_format": {"type": "json_object"}}, 400),
+        ("vllm", {"guided_json": "{not json"}, 400),
+        ("vllm", {"structured_outputs": {"jason": {}}}, 400),
+        ("vllm", {"guided_choice": []}, 400),
+    ],
+)
+async def test_unsupported_or_invalid_constraint_field_is_refused_by_name(
+    client: httpx.AsyncClient, engine: ScriptedEngine, model: str, words: dict[str, Any], status: int
+):
+    answer = await client.post(CHAT, json={"model": model, "messages": HI, **words})
+    error = answer.json()["error"]
+    assert answer.status_code == status and error["type"] == ("unsupported" if status == 422 else "invalid_request_error")
+    assert any(word in error["message"] for word in words) and not [request for request in engine.requests if request.body]
+
+
+@pytest.mark.parametrize("drop", ["all", "chat_template, guided_regex"])
+async def test_drop_header_removes_fields_and_reports_them(client: httpx.AsyncClient, engine: ScriptedEngine, drop: str):
+    body = {"model": "scripted", "messages": HI, "chat_template": "x", "guided_regex": "a", "guided_decoding_backend": "xgrammar"}
+    answer = await client.post(CHAT, json=body, headers={"x-narthex-drop": drop})
+    assert answer.status_code == 200 and set(engine.requests[0].body) == {"model", "messages"}
+    assert set(answer.headers["x-narthex-dropped"].split(", ")) == {"chat_template", "guided_regex", "guided_decoding_backend"}
+
+
+async def test_accepts_option_sends_an_otherwise_unsupported_field(client: httpx.AsyncClient, engine: ScriptedEngine):
+    body = {"model": "accepting", "messages": HI, "chat_template_kwargs": {"enable_thinking": True}}
+    assert (await client.post(CHAT, json=body)).status_code == 200
+    assert engine.requests[0].body["chat_template_kwargs"] == {"enable_thinking": True}
+
+
+async def test_target_that_supports_the_field_serves_instead(client: httpx.AsyncClient, service: Service, engine: ScriptedEngine):
+    service.apply('[models.careful]\ntargets = [{ provider = "first", model = "m" }, { provider = "vllm", model = "m" }]')
+    answer = await client.post(CHAT, json={"model": "careful", "messages": HI, "guided_regex": "a+"})
+    assert answer.status_code == 200 and answer.headers["x-narthex-served"] == "vllm/m"
+
+
+@pytest.mark.parametrize(
+    ("told", "body", "status", "kind", "said"),
+    [
+        (400, {"error": {"message": "bad seed", "param": "seed", "code": 400}}, 400, "invalid_request_error", "bad seed"),
+        (422, {"detail": [{"msg": "not this", "loc": ["x"]}]}, 422, "invalid_request_error", "not this"),
+        (404, {"error": "no model"}, 404, "not_found_error", "no model"),
+        (401, {"error": {"message": "Incorrect API key provided: sk-abcdefghijkl1234"}}, 502, "backend_error", "own credential"),
+        (403, {"object": "error", "message": "forbidden"}, 502, "backend_error", "forbidden"),
+        (429, {"error": {"message": "slow down"}}, 429, "rate_limit_exceeded", "slow down"),
+        (503, {"message": "queue is full"}, 503, "rate_limit_exceeded", "queue is full"),
+        (500, {"error": {"message": "CUDA"}}, 502, "backend_error", "CUDA"),
+        (302, {}, 502, "backend_error", "302"),
+    ],
+)
+async def test_engine_error_keeps_its_meaning_in_the_error_envelope(
+    client: httpx.AsyncClient, engine: ScriptedEngine, told: int, body: Any, status: int, kind: str, said: str
+):
+    async def script(request: ReceivedRequest) -> None:
+        await request.respond(told, json.dumps(body).encode(), "content-type: application/json\r\nretry-after: 7\r\n")
+
+    engine.script = script
+    answer = await client.post(CHAT, json={"model": "scripted", "messages": HI})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["type"], error["code"]) == (status, kind, status) and said in error["message"]
+    assert "sk-abcdef" not in answer.text
+    assert told not in (429, 503) or answer.headers["retry-after"] == "7"
+
+
+@pytest.mark.parametrize("body", [b"<html>oh</html>", b"", b"[]", b'{"choices": []}', b'{"choices": 5}', b"\xff\xfe", b'{"a": '])
+async def test_invalid_engine_response_is_502_without_its_body(client: httpx.AsyncClient, engine: ScriptedEngine, body: bytes):
+    async def script(request: ReceivedRequest) -> None:
+        await request.respond(200, body)
+
+    engine.script = script
+    answer = await client.post(CHAT, json={"model": "scripted", "messages": HI})
+    assert (answer.status_code, answer.json()["error"]["type"]) == (502, "backend_error") and "html" not in answer.text
+
+
+async def test_engine_error_sent_with_status_200_is_an_error(client: httpx.AsyncClient, engine: ScriptedEngine):
+    fault = {"error": {"message": "bad grammar", "type": "BadRequestError", "code": 400}}
+
+    async def whole(request: ReceivedRequest) -> None:
+        await request.respond(200, json.dumps(fault).encode())
+
+    for script in (whole, stream_script(fault)):
+        engine.script = script
+        for stream in (False, True):
+            if script is whole or stream:
+                answer = await client.post(CHAT, json={"model": "scripted", "messages": HI, "stream": stream})
+                assert (answer.status_code, answer.json()["error"]["message"]) == (400, "bad grammar")

@@ -1,0 +1,315 @@
+"""The scripts on a real Valkey, under a clock of our own, against a model that goes through everything that ever happened."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.gateway.limits.rules import CALENDAR, LEASES, WINDOW
+from app.store.counters.commands import ALLOW_UNSEEDED, FORCE, PREVIEW, Amounts
+from app.store.counters.scripts import FORGOTTEN, NOT_TAKEN, REFUSED, TAKEN, UNSEEDED, WRONG_TIME
+from tests.support.limit_scripts_model import DAY_MS, LEASE_MS, START_MS, Bucket, LimitScripts, LimitsModel
+from tests.support.valkey import Valkey, valkey, valkey_server
+
+__all__ = ["valkey", "valkey_server"]
+
+RESOURCES = ("requests", "input_tokens", "output_tokens", "tokens", "cost_usd")
+ONE: Amounts = (1, 0, 0, 0, 0, 1)
+NONE: Amounts = (0, 0, 0, 0, 0, 0)
+
+
+def need(input: int = 0, output: int = 0, cost: int = 0) -> Amounts:
+    return (1, input, output, input + output, cost, 1)
+
+
+amounts = st.builds(need, st.integers(0, 12), st.integers(0, 12), st.integers(0, 30))
+windows = st.builds(
+    Bucket,
+    st.just(WINDOW),
+    st.sampled_from(RESOURCES),
+    st.integers(0, 40),
+    st.sampled_from([1_000, 60_000, 3_600_000]),
+    st.booleans() | st.just(False),
+)
+calendars = st.builds(Bucket, st.just(CALENDAR), st.sampled_from(RESOURCES), st.integers(0, 40), st.just(DAY_MS))
+leases = st.builds(Bucket, st.just(LEASES), st.just("concurrency"), st.integers(0, 4))
+rows = st.lists(windows | windows | calendars | leases, min_size=1, max_size=5)
+times = st.sampled_from([0, 1, 62, 63, 900, 1_000, 1_063, 3_750, 60_000, 63_750, 225_000, 3_600_000, DAY_MS]) | st.integers(0, 70_000)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("pass"), times),
+        st.tuples(st.just("take"), amounts),
+        st.tuples(st.just("take"), amounts),
+        st.tuples(st.just("settle"), st.integers(0, 20), amounts),
+        st.tuples(st.just("cancel"), st.integers(0, 20), st.just(NONE)),
+    ),
+    max_size=30,
+)
+
+
+def run_against_model(valkey: Valkey, row: list[Bucket], script: list[Any]) -> None:
+    """Does the steps to the scripts and to the model, and compares what they say."""
+    real, model = LimitScripts(valkey, row), LimitsModel(row)
+    for number, step in enumerate(script):
+        open_reservations = list(model.reservations)
+        match step:
+            case ("pass", ms):
+                real.advance_ms(ms)
+            case ("take", need):
+                before = real.contents()
+                expected = model.take(str(number), need, real.now_ms)
+                reply = real.take(str(number), need)
+                assert reply[0] == expected[0]
+                if reply[0] == REFUSED:
+                    check_refusal(row, reply, expected, model, real)
+                    assert real.contents() == before
+                else:
+                    check_taken(row, reply, need, model, real)
+            case (_, chosen, spent) if open_reservations:
+                ticket = str(open_reservations[int(chosen) % len(open_reservations)])
+                model.settle(ticket, spent, real.now_ms)
+                assert real.settle(ticket, spent) == 1
+                after = real.contents()
+                assert real.settle(ticket, spent) == 0 and (spent[0] == 0 or real.contents() == after)
+            case _:
+                pass
+        usage_reply = real.take("", NONE, PREVIEW)
+        expected_remaining = [max(0, bucket.amount - model.used(index, real.now_ms)) for index, bucket in enumerate(row)]
+        assert usage_reply[4::3] == expected_remaining
+
+
+def check_refusal(row: list[Bucket], reply: list[Any], expected: tuple[int, int, int], model: LimitsModel, real: LimitScripts) -> None:
+    _, index, wait = expected
+    refusing_bucket = row[int(reply[3])]
+    waits: list[int] = reply[6::3]
+    if any(bucket.kind == LEASES and waits[place] > 0 for place, bucket in enumerate(row)):
+        # How long others run is an estimate; all else is exact.
+        assert (reply[3] == index and waits[index] == wait) or refusing_bucket.kind == LEASES
+    else:
+        assert (reply[3], waits[index]) == (index, wait)
+    for place, bucket in enumerate(row):
+        if bucket.kind != LEASES and wait >= 0:
+            assert waits[place] <= waits[reply[3]] or bucket.dry
+
+
+def check_taken(row: list[Bucket], reply: list[Any], need: Amounts, model: LimitsModel, real: LimitScripts) -> None:
+    for index, bucket in enumerate(row):
+        used = model.used(index, real.now_ms)
+        assert reply[3 + 2 * index] == bucket.amount - used
+        if not bucket.dry and need[bucket.resource_index]:
+            assert used <= bucket.amount
+            if bucket.kind == WINDOW:  # the law itself, whatever slots there are: no closed window of its length holds more
+                since = real.now_ms - bucket.period_ms
+                assert sum(entry.amount for entry in model.charges[index] if entry.at_ms >= since) <= bucket.amount
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(rows, steps)
+def test_limit_scripts_match_the_reference_model(valkey: Valkey, row: list[Bucket], script: list[Any]):
+    run_against_model(valkey, row, script)
+
+
+near_slots = st.integers(0, 18).map(lambda slots: 3_750 * slots) | st.integers(1, 17).map(lambda slots: 3_750 * slots - 1)
+busy = st.lists(
+    st.one_of(
+        st.tuples(st.just("pass"), near_slots),
+        st.tuples(st.just("take"), st.just(ONE)),
+        st.tuples(st.just("take"), st.just(ONE)),
+        st.tuples(st.just("cancel"), st.integers(0, 20), st.just(NONE)),
+    ),
+    min_size=20,
+    max_size=40,
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(1, 5), busy)
+def test_window_limit_is_never_exceeded(valkey: Valkey, amount: int, script: list[Any]):
+    run_against_model(valkey, [Bucket(WINDOW, "requests", amount, 60_000)], script)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(windows | calendars, min_size=1, max_size=4), st.lists(st.tuples(amounts, times), max_size=12), amounts)
+def test_request_passes_exactly_after_its_retry_after(valkey: Valkey, row: list[Bucket], before: list[Any], wanted: Amounts):
+    real = LimitScripts(valkey, row)
+    for number, (need, ms) in enumerate(before):
+        real.take(str(number), need)
+        real.advance_ms(ms)
+    reply = real.take("a", wanted)
+    if reply[0] == REFUSED:
+        wait = reply[6 + 3 * reply[3]]
+        assert (wait == -1) == any(wanted[bucket.resource_index] > bucket.amount and not bucket.dry for bucket in row)
+        if wait > 0:
+            real.advance_ms(wait - 1)
+            assert real.take("b", wanted)[0] == REFUSED
+            real.advance_ms(1)
+            assert real.take("c", wanted)[0] == TAKEN
+
+
+def test_clock_going_backwards_grants_nothing(valkey: Valkey):
+    real = LimitScripts(valkey, [Bucket(WINDOW, "requests", 2, 60_000)])
+    real.advance_ms(100_000)
+    assert [real.take(ticket, ONE)[0] for ticket in "abc"] == [TAKEN, TAKEN, REFUSED]
+    real.advance_ms(-50_000)
+    refused = real.take("d", ONE)
+    assert refused[0] == REFUSED
+    real.advance_ms(refused[6])
+    assert real.take("e", ONE)[0] == TAKEN
+
+
+def test_overspending_is_paid_by_the_next_window(valkey: Valkey):
+    real = LimitScripts(valkey, [Bucket(WINDOW, "tokens", 10, 60_000)])
+    assert real.take("a", need(0, 5))[0] == TAKEN
+    real.advance_ms(30_000)
+    real.settle("a", need(0, 25))
+    refused = real.take("b", need(0, 1))
+    assert refused[0] == REFUSED and refused[4] == 0 and 60_000 <= refused[6] <= 63_750
+    real.advance_ms(refused[6])
+    assert real.take("b", need(0, 1))[0] == TAKEN
+
+
+def test_unspent_reservation_is_free_at_once(valkey: Valkey):
+    real = LimitScripts(valkey, [Bucket(WINDOW, "tokens", 10, 60_000), Bucket(CALENDAR, "tokens", 20, DAY_MS)])
+    real.take("a", need(0, 10))
+    assert real.take("b", need(0, 10))[0] == REFUSED
+    real.settle("a", need(0, 1))
+    assert real.take("b", need(0, 9))[0] == TAKEN
+
+
+def test_spending_beyond_the_reservation_counts_in_the_new_calendar_period(valkey: Valkey):
+    real = LimitScripts(valkey, [Bucket(CALENDAR, "tokens", 20, DAY_MS)])
+    real.take("more", need(0, 5))
+    real.take("less", need(0, 5))
+    real.advance_ms(DAY_MS)
+    real.settle("more", need(0, 12))
+    real.settle("less", need(0, 1))
+    assert real.take("", need(), PREVIEW)[4] == 13
+    assert real.take("b", need(0, 13))[0] == TAKEN
+
+
+def test_worker_with_wrong_calendar_periods_gets_the_server_time(valkey: Valkey):
+    bucket = Bucket(CALENDAR, "requests", 1, DAY_MS)
+    real = LimitScripts(valkey, [bucket])
+    for ahead in (-2 * DAY_MS, 3 * DAY_MS):
+        row = [*bucket.script_arguments(START_MS + ahead)]
+        assert real.take_raw("a", row, ONE) == [WRONG_TIME, START_MS]
+    # A little behind is well: the next period comes along.
+    assert real.take_raw("a", bucket.script_arguments(START_MS - 1), ONE)[0] == TAKEN
+    assert real.take("b", ONE)[0] == REFUSED
+
+
+def test_concurrency_slot_is_free_when_settled_or_its_lease_ends(valkey: Valkey):
+    real = LimitScripts(valkey, [Bucket(LEASES, "concurrency", 2)])
+    assert [real.take(ticket, ONE)[0] for ticket in "abc"] == [TAKEN, TAKEN, REFUSED]
+    real.settle("a", ONE)
+    assert real.take("c", ONE)[0] == TAKEN
+    real.advance_ms(LEASE_MS - 1)
+    assert real.take("d", ONE)[0] == REFUSED
+    assert real.renew([(0, "b")])[0] == 0
+    real.advance_ms(1)
+    assert [real.take(ticket, ONE)[0] for ticket in "ef"] == [TAKEN, REFUSED]
+    # Who settles after that takes nobody's place away.
+    real.settle("c", ONE)
+    assert real.take("g", ONE)[0] == REFUSED
+
+
+def test_concurrency_wait_is_estimated_from_previous_hold_times(valkey: Valkey):
+    real = LimitScripts(valkey, [Bucket(LEASES, "concurrency", 2)])
+    for ticket in "abcdef":
+        real.take(ticket, ONE)
+        real.advance_ms(4_000)
+        real.settle(ticket, ONE)
+    real.take("x", ONE)
+    real.take("y", ONE)
+    assert real.take("z", ONE)[6] == 2_000
+
+
+def test_cancelled_reservation_counts_nothing_even_if_it_arrives_after_its_cancellation(valkey: Valkey):
+    real = LimitScripts(valkey, [Bucket(WINDOW, "requests", 1, 60_000), Bucket(LEASES, "concurrency", 1)])
+    assert real.take("a", ONE)[0] == TAKEN
+    assert real.settle("a", NONE) == 1
+    assert real.take("b", ONE)[0] == TAKEN
+    real.settle("b", NONE)
+    real.settle("late", NONE)
+    assert real.take("late", ONE) == [NOT_TAKEN, START_MS]
+    assert real.take("c", ONE)[0] == TAKEN
+
+
+def test_reservation_taken_twice_counts_once(valkey: Valkey):
+    real = LimitScripts(valkey, [Bucket(WINDOW, "requests", 5, 60_000)])
+    assert real.take("a", ONE)[0] == TAKEN
+    assert real.take("a", ONE)[0] == NOT_TAKEN
+    assert real.take("a", ONE, FORCE)[0] == TAKEN
+    assert real.take("", need(), PREVIEW)[4] == 4
+
+
+def test_fallback_reservation_is_settled_with_the_first(valkey: Valkey):
+    real = LimitScripts(
+        valkey, [Bucket(WINDOW, "tokens", 10, 60_000), Bucket(WINDOW, "tokens", 7, 60_000), Bucket(LEASES, "concurrency", 1)]
+    )
+    assert real.take("a", need(0, 6), only=[0])[0] == TAKEN
+    assert real.take("a", need(0, 6), only=[1, 2], base=1)[0] == TAKEN
+    assert real.take("", need(), PREVIEW)[4::3] == [4, 1, 0]
+    real.settle("a", need(0, 3))
+    assert real.take("", need(), PREVIEW)[4::3] == [7, 4, 1]
+
+
+def test_flushed_redis_admits_nothing(valkey: Valkey):
+    real = LimitScripts(valkey, [Bucket(WINDOW, "requests", 5, 60_000)])
+    valkey.flush()
+    assert real.take("a", ONE) == [FORGOTTEN, START_MS]
+    assert real.renew([]) == [FORGOTTEN, START_MS]
+
+
+@pytest.mark.parametrize("window_ms", [1_000, 60_000, 3_600_000])
+def test_windows_count_as_full_after_data_loss_until_they_have_passed(valkey: Valkey, window_ms: int):
+    real = LimitScripts(valkey, [Bucket(WINDOW, "requests", 5, window_ms)], born_ms=START_MS)
+    real.advance_ms(window_ms // 3)
+    refused = real.take("a", ONE)
+    assert refused[0] == REFUSED and refused[4] == 0
+    real.advance_ms(refused[6] - 1)
+    assert real.take("a", ONE)[0] == REFUSED
+    real.advance_ms(1)
+    assert [real.take(ticket, ONE)[0] for ticket in "abcdef"] == [TAKEN] * 5 + [REFUSED]
+
+
+def test_concurrency_slots_after_data_loss_are_free_once_holders_could_renew(valkey: Valkey):
+    real = LimitScripts(valkey, [Bucket(LEASES, "concurrency", 2)], born_ms=START_MS)
+    real.advance_ms(10)
+    assert real.take("a", ONE)[0] == REFUSED
+    real.renew([(0, "running")])
+    real.advance_ms(LEASE_MS - 9)
+    assert [real.take(ticket, ONE)[0] for ticket in "ab"] == [TAKEN, REFUSED]
+
+
+def test_calendar_period_after_data_loss_starts_from_the_seeded_usage(valkey: Valkey):
+    born_ms = START_MS + DAY_MS // 2
+    real = LimitScripts(valkey, [Bucket(CALENDAR, "requests", 5, DAY_MS), Bucket(WINDOW, "tokens", 5, 1_000)], born_ms=born_ms)
+    real.advance_ms(DAY_MS // 2)
+    assert real.take("a", ONE)[6] == LEASE_MS + 1  # those under way have not been taken again
+    real.advance_ms(LEASE_MS + 1)
+    assert real.take("a", ONE) == [UNSEEDED, real.now_ms, born_ms, 0]
+    assert real.take("live", ONE, FORCE)[0] == TAKEN  # one that was running when the memory was lost
+    assert real.seed(0, born_ms, 3) == 1
+    assert real.seed(0, born_ms, 3) == 0
+    assert [real.take(ticket, ONE)[0] for ticket in "ab"] == [TAKEN, REFUSED]
+    real.advance_ms(DAY_MS)
+    assert real.take("c", ONE)[0] == TAKEN  # the next day needs no ledger
+
+
+def test_seed_for_another_redis_epoch_is_ignored(valkey: Valkey):
+    real = LimitScripts(valkey, [Bucket(CALENDAR, "requests", 5, DAY_MS)], born_ms=START_MS + 5)
+    real.advance_ms(LEASE_MS + 10)
+    assert real.seed(0, START_MS + 4, 3) == 0
+    assert real.take("a", ONE, ALLOW_UNSEEDED)[0] == TAKEN
+    assert real.seed(0, START_MS + 5, 3) == 1
+    assert real.take("", need(), PREVIEW)[4] == 1
+
+
+def test_limit_keys_expire_within_two_days(valkey: Valkey):
+    row = [Bucket(WINDOW, "requests", 5, 1_000), Bucket(CALENDAR, "requests", 5, DAY_MS), Bucket(LEASES, "concurrency", 5)]
+    real = LimitScripts(valkey, row)
+    real.take("a", ONE)
+    kept = {key: valkey.client.pttl(key) for key in [*real.keys, b"nx:t:a"]}
+    assert all(0 < ttl <= 2 * DAY_MS for ttl in kept.values()), kept

@@ -1,0 +1,145 @@
+"""Engines that answer, but oddly: what can be understood is, and the rest is an error that says what was odd."""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.scripted_engine import HELLO, ReceivedRequest, ScriptedEngine, chunk, completion, stream_script
+from tests.support.service import Service
+
+CHAT = "/v1/chat/completions"
+HI: Any = [{"role": "user", "content": "Hello!"}]
+
+
+async def send_chat(client: httpx.AsyncClient, *, stream: bool, model: str = "scripted") -> httpx.Response:
+    return await client.post(CHAT, json={"model": model, "messages": HI, "stream": stream})
+
+
+def chat_requests(engine: ScriptedEngine) -> list[ReceivedRequest]:
+    """What was asked of it, apart from probes of what it is."""
+    return [request for request in engine.requests if request.path == CHAT]
+
+
+@pytest.mark.parametrize("kind", ["Text/Event-Stream; Charset=UTF-8", "text/plain", None])
+async def test_stream_is_recognized_whatever_its_content_type(client: httpx.AsyncClient, engine: ScriptedEngine, kind: str | None):
+    async def script(request: ReceivedRequest) -> None:
+        content_type = f"content-type: {kind}\r\n" if kind else ""
+        request.write(f"HTTP/1.1 200 OK\r\n{content_type}transfer-encoding: chunked\r\n\r\n".encode())
+        for frame in (*HELLO, b"[DONE]"):
+            request.send_event(frame)
+        request.end_stream()
+
+    engine.script = script
+    answer = await send_chat(client, stream=True)
+    assert (answer.status_code, answer.text.endswith("data: [DONE]\n\n")) == (200, True) and '"lo."' in answer.text
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_unrequested_content_encoding_is_a_502_naming_it(client: httpx.AsyncClient, engine: ScriptedEngine, stream: bool):
+    async def script(request: ReceivedRequest) -> None:
+        assert "accept-encoding" not in request.headers
+        await request.respond(200, b"\x1f\x8b\x08 and so on", "content-type: application/json\r\ncontent-encoding: gzip\r\n")
+
+    engine.script = script
+    answer = await send_chat(client, stream=stream)
+    assert answer.status_code == 502 and "gzip" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("count", [-3, 2**31, 10**12])
+async def test_invalid_token_count_costs_neither_response_nor_record(
+    client: httpx.AsyncClient, service: Service, engine: ScriptedEngine, stream: bool, count: int
+):
+    async def script(request: ReceivedRequest) -> None:
+        usage = {"prompt_tokens": count, "completion_tokens": 2}
+        if not stream:
+            await request.respond(200, json.dumps({**completion(), "usage": usage}).encode())
+            return
+        request.begin_stream()
+        for frame in (chunk({"content": "Hello."}), chunk({}, "stop", usage=usage), b"[DONE]"):
+            request.send_event(frame)
+        request.end_stream()
+
+    engine.script = script
+    answer = await send_chat(client, stream=stream)
+    assert answer.status_code == 200 and "Hello." in answer.text and '"error"' not in answer.text
+    row = await service.wait_for_record(answer.headers["x-narthex-inference-id"])
+    assert (row["outcome"], row["input_tokens"], row["output_tokens"]) == ("answered", None, 2)
+
+
+async def test_upstream_connection_is_reused_although_the_final_chunk_comes_late(client: httpx.AsyncClient, engine: ScriptedEngine):
+    """As it does where the engine writes [DONE] and the end of its chunks in two goes: most do."""
+
+    async def script(request: ReceivedRequest) -> None:
+        request.begin_stream()
+        for frame in (*HELLO, b"[DONE]"):
+            request.send_event(frame)
+        await request.writer.drain()
+        await asyncio.sleep(0.02)
+        request.end_stream()
+
+    engine.script = script
+    used: set[int] = set()
+    for _ in range(3):  # a machine that is busy with other tests may be late with an end
+        engine.requests.clear()
+        for _ in range(5):
+            assert (await send_chat(client, stream=True)).text.endswith("data: [DONE]\n\n")
+            await asyncio.sleep(0.15)
+        used = {id(asked.writer) for asked in chat_requests(engine)}
+        if len(used) == 1:
+            break
+    assert len(used) == 1
+
+
+async def test_running_stream_survives_reconfiguration_of_its_provider(
+    client: httpx.AsyncClient, service: Service, engine: ScriptedEngine, second_engine: ScriptedEngine
+):
+    def provider_on_port(port: int) -> str:
+        return f"""
+            [providers]
+            moving = {{ adapter = "openai", base_url = "http://127.0.0.1:{port}" }}
+            [models]
+            moving = {{ targets = [{{ provider = "moving", model = "engine-model" }}] }}
+        """
+
+    async def script(request: ReceivedRequest) -> None:
+        request.begin_stream()
+        request.send_event(chunk({"content": "before"}))
+        while not moved.is_set():  # a command may take longer than the silence that this service bears with
+            await asyncio.sleep(0.1)
+            request.send_event(chunk({"content": "."}))
+        request.send_event(chunk({"content": "after"}, "stop"))
+        request.end_stream()
+
+    moved = asyncio.Event()
+    engine.script = script
+    await asyncio.to_thread(service.apply, provider_on_port(engine.port))
+    pending = asyncio.create_task(send_chat(client, stream=True, model="moving"))
+    while not chat_requests(engine):
+        await asyncio.sleep(0.01)
+    await asyncio.to_thread(service.apply, provider_on_port(second_engine.port))
+    assert (await send_chat(client, stream=False, model="moving")).status_code == 200
+    moved.set()
+    text = (await pending).text
+    assert "before" in text and "after" in text and text.endswith("data: [DONE]\n\n")
+    assert (len(chat_requests(engine)), len(chat_requests(second_engine))) == (1, 1)
+
+
+@pytest.mark.parametrize("usage", [[], "3", {"prompt_tokens": 3.5}, {"prompt_tokens": 3, "prompt_tokens_details": []}])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_unreadable_usage_does_not_fail_the_response(client: httpx.AsyncClient, engine: ScriptedEngine, usage: Any, stream: bool):
+    async def whole(request: ReceivedRequest) -> None:
+        await request.respond(200, json.dumps({**completion("Hello."), "usage": usage}).encode())
+
+    engine.script = stream_script(chunk({"content": "Hello."}), chunk({}, "stop"), chunk(None, usage=usage)) if stream else whole
+    answer = await client.post("/v1/chat/completions", json={"model": "scripted", "messages": HI, "stream": stream})
+    assert answer.status_code == 200 and "Hello." in answer.text and "error" not in answer.text
+
+
+async def test_done_marker_with_extra_space_ends_the_stream(client: httpx.AsyncClient, engine: ScriptedEngine):
+    engine.script = stream_script(chunk({"content": "Hello."}, "stop"), b" [DONE]", done=False)
+    answer = await client.post("/v1/chat/completions", json={"model": "scripted", "messages": HI, "stream": True})
+    assert answer.text.endswith("data: [DONE]\n\n") and "error" not in answer.text

@@ -1,0 +1,27 @@
+"""The scripts against the model, with many more examples than `make test` has time for."""
+
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.gateway.limits.rules import WINDOW
+from tests.integration.test_limits_lua_scripts import busy, rows, run_against_model, steps
+from tests.support.limit_scripts_model import Bucket
+from tests.support.valkey import Valkey, valkey, valkey_server
+
+__all__ = ["valkey", "valkey_server"]
+
+many_examples = settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+@many_examples
+@given(rows, steps)
+def test_scripts_agree_with_the_model(valkey: Valkey, row: list[Bucket], script: list[Any]):
+    run_against_model(valkey, row, script)
+
+
+@many_examples
+@given(st.integers(1, 5), busy)
+def test_rolling_window_never_exceeds_its_amount(valkey: Valkey, amount: int, script: list[Any]):
+    run_against_model(valkey, [Bucket(WINDOW, "requests", amount, 60_000)], script)

@@ -1,0 +1,7 @@
+"""Promise 2 under sixty kills: twenty each of gateway workers, the writer and Postgres."""
+
+from tests.support.kill_under_load import assert_answers_are_recorded_exactly_once
+
+
+async def test_every_response_is_recorded_exactly_once_under_sixty_kills():
+    await assert_answers_are_recorded_exactly_once(kills_each=20)

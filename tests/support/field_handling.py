@@ -1,0 +1,182 @@
+"""Every field that a chat may be asked with, and an adapter's own answer to each: what its engine is sent, refused, or spared."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.domain import Target
+from app.gateway.request_translation.translator import RequestTranslator, TranslatedRequest
+from providers.adapters.provider import Provider
+from providers.canonical.errors import Unsupported
+from providers.dialects.catalogue import DIALECTS
+from providers.structured_output import read_constraint
+from tests.support.request_translation import MEDIA, drop_everything, drop_nothing
+
+HI: Any = [{"role": "user", "content": "Hello!"}]
+TOOL: dict[str, Any] = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
+
+# OpenAI's own fields, those of engines, and mini-sglang's, each with a value that asks for something.
+FIELD_VALUES: Mapping[str, Any] = {
+    "audio": {"voice": "alloy", "format": "wav"},
+    "frequency_penalty": 0.5,
+    "function_call": {"name": "now"},
+    "functions": [{"name": "now"}],
+    "logit_bias": {"1": 5},
+    "logprobs": True,
+    "max_completion_tokens": 7,
+    "max_tokens": 7,
+    "metadata": {"a": "b"},
+    "modalities": ["text", "audio"],
+    "n": 2,
+    "parallel_tool_calls": False,
+    "prediction": {"type": "content", "content": "x"},
+    "presence_penalty": 0.5,
+    "prompt_cache_key": "k",
+    "prompt_cache_retention": "24h",
+    "reasoning_effort": "low",
+    "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}},
+    "safety_identifier": "s",
+    "seed": 3,
+    "service_tier": "flex",
+    "stop": "END",
+    "store": True,
+    "temperature": 0.5,
+    "tool_choice": "required",
+    "tools": [TOOL],
+    "top_logprobs": 2,
+    "top_p": 0.5,
+    "user": "u",
+    "verbosity": "low",
+    "web_search_options": {"search_context_size": "low"},
+    "top_k": 5,
+    "min_p": 0.1,
+    "top_a": 0.1,
+    "typical_p": 0.9,
+    "tfs_z": 0.9,
+    "repetition_penalty": 1.5,
+    "length_penalty": 2,
+    "no_repeat_ngram_size": 3,
+    "min_tokens": 3,
+    "ignore_eos": True,
+    "stop_token_ids": [1],
+    "bad_words": ["no"],
+    "include_stop_str_in_output": True,
+    "skip_special_tokens": False,
+    "spaces_between_special_tokens": False,
+    "truncate_prompt_tokens": 5,
+    "allowed_token_ids": [1],
+    "best_of": 2,
+    "use_beam_search": True,
+    "chat_template": "{{ x }}",
+    "chat_template_kwargs": {"a": 1},
+    "mm_processor_kwargs": {"a": 1},
+    "add_generation_prompt": False,
+    "continue_final_message": True,
+    "priority": 1,
+    "cache_salt": "s",
+    "vllm_xargs": {"a": 1},
+    "lora_path": "x",
+    "session_id": "x",
+    "separate_reasoning": False,
+    "enable_thinking": False,
+    "guided_whitespace_pattern": "[ ]?",
+    "guided_decoding_backend": "xgrammar",
+    "guided_json": {"type": "object"},
+    "guided_regex": "[a-c]+",
+    "guided_choice": ["yes", "no"],
+    "guided_grammar": 'root ::= "a"',
+    "structural_tag": {"format": {"type": "any_text"}},
+    "structured_outputs": {"json": {"type": "object"}},
+    "regex": "[a-c]+",
+    "ebnf": 'root ::= "a"',
+    "grammar": 'root ::= "a"',
+    "json_schema": {"type": "object"},
+}
+
+# What asks for nothing, so that nobody has to be told that it does not go.
+NEUTRAL_FIELD_VALUES: Mapping[str, Any] = {
+    "n": 1,
+    "stop": [],
+    "frequency_penalty": 0,
+    "presence_penalty": 0,
+    "logprobs": False,
+    "logit_bias": {},
+    "tools": [],
+    "top_k": -1,
+    "min_p": 0,
+    "repetition_penalty": 1,
+    "best_of": 1,
+    "use_beam_search": False,
+    "ignore_eos": False,
+    "min_tokens": 0,
+    "skip_special_tokens": True,
+    "length_penalty": 1,
+    "response_format": {"type": "text"},
+    "top_p": 1,
+}
+
+
+def translate_chat_fields(
+    provider: Provider, fields: Mapping[str, Any], *, drop: Callable[[str], bool] | bool = False
+) -> tuple[dict[str, Any], list[str]]:
+    """What the engine is sent for an ask in OpenAI's chat, and what was dropped. Raises Unsupported or NotOffered."""
+    raw = json.dumps({"model": "m", "messages": HI, **fields}).encode()
+    translated = translate_body(provider, "openai_chat", raw, drop=drop)
+    return json.loads(translated.raw), translated.dropped
+
+
+def translate_body(
+    provider: Provider, caller: str, raw: bytes, *, drop: Callable[[str], bool] | bool = False, model: str = "m"
+) -> TranslatedRequest:
+    dialect = DIALECTS[caller]
+    request = dialect.parse_request(raw)
+    may_drop = drop if callable(drop) else drop_everything if drop else drop_nothing
+    translator = RequestTranslator(
+        request, raw, dialect, MEDIA, may_drop, constraint=read_constraint(caller, request.body), inference_id="ID"
+    )
+    target = Target(provider.configured_as, model)
+    (target_dialect,) = translator.candidate_dialects(provider, provider.spoken_dialects)[:1]
+    edited = translator.edit_request(provider, target) if target_dialect is dialect else None
+    if edited is not None:
+        return edited
+    translation = translator.translate_chat(target_dialect, provider, target)
+    try:
+        translation.send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("nothing here has to be fetched")
+
+
+def assert_field_handling(provider: Provider, field: str, verdict: Mapping[str, Any] | str) -> None:
+    """`verdict`: "refused" (by name; dropped and reported where the caller lets go), "hint" (reported), "spared" (it asks for nothing
+
+    that the engine does not do anyway), "sent" as it is, or what stands for it in what is sent.
+    """
+    fields = {field: FIELD_VALUES[field], **_REQUIRED_FIELDS.get(field, {})}
+    body_without_field = json.loads(msgspec.json.encode(translate_chat_fields(provider, _REQUIRED_FIELDS.get(field, {}))[0]))
+    if verdict == "refused":
+        with pytest.raises(Unsupported) as refused:
+            translate_chat_fields(provider, fields)
+        assert refused.value.param is not None and refused.value.param.partition(".")[0] == field
+        body, dropped = translate_chat_fields(provider, fields, drop=True)
+        assert [name.partition(".")[0] for name in dropped] == [field] and body == body_without_field
+        return
+    body, dropped = translate_chat_fields(provider, fields)
+    assert dropped == ([field] if verdict == "hint" else [])
+    if isinstance(verdict, Mapping):
+        assert verdict.items() <= body.items() and (field not in body or field in verdict)
+    elif verdict == "sent":
+        assert body == {**body_without_field, field: FIELD_VALUES[field]}
+    else:
+        assert body == body_without_field
+
+
+# What a field needs beside it to mean anything.
+_REQUIRED_FIELDS: Mapping[str, Mapping[str, Any]] = {
+    "top_logprobs": {"logprobs": True},
+    "tool_choice": {"tools": [TOOL]},
+    "parallel_tool_calls": {"tools": [TOOL]},
+}

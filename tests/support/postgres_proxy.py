@@ -1,0 +1,60 @@
+"""A way to Postgres on which lines can go dead: no byte comes through any more, and nobody is told."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+
+
+class PostgresProxy:
+    """`database_url` leads to the same database as the one it was made with, through us."""
+
+    def __init__(self, database_url: str) -> None:
+        path, _, query = database_url.partition("?")
+        self._path = path
+        self._folder = query.partition("host=")[2].partition("&")[0]
+        self._forwarders: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
+        self.database_url = ""
+
+    async def start(self) -> asyncio.Server:
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        self.database_url = self._path.replace("@/", f"@127.0.0.1:{port}/") + "?sslmode=disable"
+        return server
+
+    def stall_connections(self) -> int:
+        """All lines that there are; new ones work. How many there were."""
+        for task in self._forwarders:
+            task.cancel()
+        return len(self._forwarders) // 2
+
+    def close_connections(self) -> None:
+        for writer in self._writers:
+            writer.close()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner, outer = await asyncio.open_unix_connection(f"{self._folder}/.s.PGSQL.5432")
+        self._writers += [writer, outer]
+        for task in (asyncio.create_task(_forward(reader, outer)), asyncio.create_task(_forward(inner, writer))):
+            self._forwarders.add(task)
+            task.add_done_callback(self._forwarders.discard)
+
+
+@contextlib.asynccontextmanager
+async def proxy_to(database_url: str) -> AsyncGenerator[PostgresProxy]:
+    proxy = PostgresProxy(database_url)
+    server = await proxy.start()
+    try:
+        yield proxy
+    finally:
+        server.close()
+        proxy.stall_connections()
+        proxy.close_connections()
+
+
+async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """To the end, which is passed on: who says farewell waits for the other to close."""
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(65536):
+            writer.write(data)
+    writer.close()

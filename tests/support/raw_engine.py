@@ -1,0 +1,214 @@
+"""A loopback engine that does as it is told: byte pieces, pauses, resets, hang-ups; and remembers what it saw."""
+
+import asyncio
+import re
+import socket
+import ssl
+import struct
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import httpx
+import pytest
+import uvloop
+
+from providers.transport.transport import ResponseStream, Transport
+
+T = TypeVar("T")
+NewLoop = Callable[[], asyncio.AbstractEventLoop]
+
+both_loops = pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+def run(new_loop: NewLoop, main: Coroutine[Any, Any, T], within_s: float = 10.0) -> T:
+    """Runs a test's coroutine. What a loop would only log (a failed callback, a task nobody awaited) fails the test as well."""
+    loop_errors: list[dict[str, Any]] = []
+
+    async def watched() -> T:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: loop_errors.append(context))
+        async with asyncio.timeout(within_s):
+            result = await main
+        remaining_tasks = other_tasks()
+        for _ in range(50):  # generators and handshakes that were cancelled need a few turns
+            if remaining_tasks:
+                await asyncio.sleep(0.002)
+                remaining_tasks = other_tasks()
+        assert not remaining_tasks, f"tasks left behind: {remaining_tasks}"
+        return result
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        result = runner.run(watched())
+    assert not loop_errors, loop_errors
+    return result
+
+
+def other_tasks() -> set[asyncio.Task[Any]]:
+    return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
+
+
+class EngineConnection:
+    """One connection, from the engine's side."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.requests: list[bytes] = []
+
+    async def read_head(self) -> bytes:
+        """The next request's head; b"" if the caller has hung up instead."""
+        try:
+            return await self.reader.readuntil(b"\r\n\r\n")
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return b""
+
+    async def read_request(self) -> bytes:
+        """The next request, head and body with its framing; b"" if the caller has hung up instead."""
+        head = await self.read_head()
+        body = b""
+        if length := re.search(rb"(?i)\r\ncontent-length: (\d+)", head):
+            body = await self.reader.readexactly(int(length[1]))
+        elif b"\r\ntransfer-encoding: chunked" in head.lower():
+            while not body.endswith(b"0\r\n\r\n"):
+                size = await self.reader.readuntil(b"\r\n")
+                body += size + await self.reader.readexactly(int(size, 16) + 2)
+        if head:
+            self.requests.append(head + body)
+        return head + body
+
+    async def send(self, *pieces: bytes) -> None:
+        """Each piece by itself: the caller's loop turns between them."""
+        for piece in pieces:
+            if self.writer.is_closing():  # uvloop would answer the write with a RuntimeError
+                raise ConnectionResetError
+            self.writer.write(piece)
+            await self.writer.drain()
+            for _ in range(3):
+                await asyncio.sleep(0)
+
+    def reset(self) -> None:
+        """Not a farewell: what the caller reads next is an error."""
+        sock: socket.socket = self.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+    async def sees_disconnect(self, within_s: float = 1.0) -> bool:
+        """Whether the caller closes its end (whatever it still sends)."""
+        try:
+            async with asyncio.timeout(within_s):
+                while await self.reader.read(65536):
+                    pass
+        except ConnectionError:
+            return True
+        except TimeoutError:
+            return False
+        return True
+
+
+ConnectionScript = Callable[[EngineConnection], Awaitable[None]]
+
+
+class ScriptedEngine:
+    """The server's address and its visits, in order."""
+
+    def __init__(self, port: int, scheme: str) -> None:
+        self.port = port
+        self.url = httpx.URL(f"{scheme}://127.0.0.1:{port}/v1/chat/completions")
+        self.connections: list[EngineConnection] = []
+
+    @property
+    def requests(self) -> list[bytes]:
+        return [request for connection in self.connections for request in connection.requests]
+
+
+@asynccontextmanager
+async def start_engine(script: ConnectionScript, tls: ssl.SSLContext | None = None) -> AsyncGenerator[ScriptedEngine]:
+    """Serves each connection with `play`, then closes it. A fault of `play`, other than the caller's hanging up, is raised at the end."""
+    tasks: set[asyncio.Task[None]] = set()
+    failures: list[BaseException] = []
+
+    async def handle_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        connection = EngineConnection(reader, writer)
+        served.connections.append(connection)
+        try:
+            await script(connection)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        except Exception as exc:
+            failures.append(exc)
+        finally:
+            tasks.discard(task)
+            writer.close()
+
+    server = await asyncio.start_server(handle_connection, "127.0.0.1", 0, ssl=tls, limit=1 << 20)
+    served = ScriptedEngine(server.sockets[0].getsockname()[1], "https" if tls else "http")
+    try:
+        yield served
+    finally:
+        server.close()
+        if tasks:  # what they have seen to the end may be a fault
+            _, unfinished = await asyncio.wait(tasks, timeout=1.5)
+            for task in unfinished:
+                task.cancel()
+                failures.append(AssertionError("A connection was left open, or a play does not end"))
+            await asyncio.gather(*unfinished)
+    if failures:
+        raise failures[0]
+
+
+def respond_in_order(*responses: bytes) -> ConnectionScript:
+    """Answers the requests of each connection with these, in order; then hangs up."""
+
+    async def serve(connection: EngineConnection) -> None:
+        for response in responses:
+            if not await connection.read_request():
+                return
+            await connection.send(response)
+
+    return serve
+
+
+def respond_always(response: bytes) -> ConnectionScript:
+    async def serve(connection: EngineConnection) -> None:
+        while await connection.read_request():
+            await connection.send(response)
+
+    return serve
+
+
+def split_at(message: bytes, positions: Iterable[int]) -> list[bytes]:
+    edges = [0, *sorted(positions), len(message)]
+    return [message[start:end] for start, end in pairwise(edges) if start < end]
+
+
+@asynccontextmanager
+async def open_transport(**settings: Any) -> AsyncGenerator[Transport]:
+    """A transport for a test, without the cost of reading the public authorities; afterwards nothing of it may be left."""
+    opened = Transport(tls=settings.pop("tls", None) or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), **settings)
+    try:
+        yield opened
+    finally:
+        await opened.aclose()
+        stats = opened.stats()
+        assert (stats.idle, stats.busy) == (0, 0)
+
+
+def post_request(url: httpx.URL, body: bytes = b"{}", headers: Any = None, **timeout: float | None) -> httpx.Request:
+    return httpx.Request("POST", url, headers=headers, content=body, extensions={"timeout": timeout} if timeout else None)
+
+
+async def fetch(client: Transport, request: httpx.Request) -> tuple[int, bytes]:
+    """The whole answer: status and body."""
+    response = await client.handle_async_request(request)
+    return response.status_code, await response_stream(response).read_all(1 << 26)
+
+
+def response_stream(response: httpx.Response) -> ResponseStream:
+    assert isinstance(response.stream, ResponseStream)
+    return response.stream

@@ -1,0 +1,71 @@
+"""Scripted engines of every chat dialect: what they are to answer is written once, and said in whichever API they are asked by."""
+
+import json
+from collections.abc import Callable, Iterator
+
+from tests.conformance import engine_anthropic, engine_chat, engine_responses
+from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES, Situation, WireResponse
+from tests.support.scripted_engine import ReceivedRequest, Script
+
+# The models of tests/integration/conftest.py whose engine speaks this dialect alone.
+MODELS = {CHAT: "scripted", RESPONSES: "responses", ANTHROPIC: "claude"}
+_SPEAK = {
+    "/chat/completions": engine_chat.wire_response,
+    "/responses": engine_responses.wire_response,
+    "/messages": engine_anthropic.wire_response,
+}
+
+
+def respond_with(*situations: Situation) -> Script:
+    """Answers one request after the other with these, streamed or whole as it is asked."""
+    remaining: Iterator[Situation] = iter(situations)
+
+    async def script(request: ReceivedRequest) -> None:
+        if not request.body:
+            # The fleet asks how it is.
+            await request.respond(404, b"{}")
+            return
+        if request.path.endswith("/count_tokens"):
+            await request.respond(200, json.dumps({"input_tokens": 42}).encode())
+            return
+        wire = _writer_for(request)(next(remaining))
+        if not request.body.get("stream"):
+            assert wire.whole is not None
+            await request.respond(200, wire.whole)
+            return
+        request.begin_stream()
+        for frame in wire.stream.split(b"\n\n")[:-1]:
+            request.send_chunk(frame + b"\n\n")
+            await request.writer.drain()
+        request.end_stream()
+        await request.writer.drain()
+
+    return script
+
+
+def break_midway(situation: Situation) -> Script:
+    """Streams half of the answer, and ends."""
+
+    async def script(request: ReceivedRequest) -> None:
+        frames = _writer_for(request)(situation).stream.split(b"\n\n")[:-1]
+        request.begin_stream()
+        for frame in frames[: len(frames) // 2]:
+            request.send_chunk(frame + b"\n\n")
+        request.end_stream()
+        await request.writer.drain()
+
+    return script
+
+
+def _writer_for(request: ReceivedRequest) -> Callable[[Situation], WireResponse]:
+    return next(speak for end, speak in _SPEAK.items() if request.path.partition("?")[0].endswith(end))
+
+
+def fail_with(status: int, body: object, *headers: str) -> Script:
+    """Answers every request with this error."""
+
+    async def script(request: ReceivedRequest) -> None:
+        response_headers = "".join(f"{each}\r\n" for each in ("content-type: application/json", *headers))
+        await request.respond(status, json.dumps(body).encode(), response_headers)
+
+    return script

@@ -1,0 +1,76 @@
+"""Exchanges as the road would record them, and what can be read back of a spool."""
+
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from app.domain import Exchange
+from app.recording.batch import fold_record
+from app.recording.segment_format import list_segments
+from app.recording.segment_reader import ExchangeRecord, SegmentReader
+from app.recording.spool import Spool
+from app.store.content_packing import unpack
+from app.uuid7 import mint
+
+TEAM = str(uuid.UUID(int=1))
+KEY = str(uuid.UUID(int=2))
+
+
+def make_exchange(**changes: Any) -> Exchange:
+    """An answered chat, received now."""
+    made = Exchange(
+        id=mint(),
+        episode_id=mint(),
+        route="/v1/chat/completions",
+        model="qwen3-4b",
+        key_id=KEY,
+        team_id=TEAM,
+        snapshot="0123456789abcdef",
+        received_us=time.time_ns() // 1000,
+        duration_us=12_345,
+        streamed=False,
+        status=200,
+        outcome="answered",
+        finish_reason="stop",
+        served_provider="gpu",
+        served_model="Qwen/Qwen3-4B",
+        endpoint="http://10.0.0.5:8000",
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def spool_exchange(spool: Spool, request: bytes, response: bytes, **changes: Any) -> Exchange:
+    """Puts one exchange into the spool, as the road does."""
+    made = make_exchange(**changes)
+    spool_record = spool.open(made.id, made.content)
+    spool_record.append_request(request)
+    spool_record.append_response(response)
+    spool_record.close(made)
+    return made
+
+
+def read_records(reader: SegmentReader) -> list[ExchangeRecord]:
+    """Every exchange that is there now."""
+    found: list[ExchangeRecord] = []
+    while batch := reader.read(100):
+        found += [each for each in batch if isinstance(each, ExchangeRecord)]
+    return found
+
+
+def record_content(reader: SegmentReader, segment_record: ExchangeRecord) -> tuple[str, str, bytes | None, bytes | None]:
+    """Id, policy, ask and reply, as the admin API would show them."""
+    id, policy, request, response = fold_record(reader, segment_record).content
+    return id, policy, None if request is None else unpack(request), None if response is None else unpack(response)
+
+
+def read_folder(folder: Path) -> list[tuple[str, str, bytes | None, bytes | None]]:
+    """What all segments of a spool hold, the oldest first."""
+    found: list[tuple[str, str, bytes | None, bytes | None]] = []
+    for each in sorted(list_segments(folder)):
+        reader = SegmentReader(Path(each.path), 0)
+        found += [record_content(reader, ended) for ended in read_records(reader)]
+        reader.close()
+    return found

@@ -1,0 +1,121 @@
+"""Laws of the price list that comes with the program: every row could be applied and says where it was read; what is suggested of it."""
+
+import re
+import tomllib
+from collections.abc import Sequence
+
+import pytest
+
+from app.billing.cost import cost_microusd, find_price
+from app.billing.price_list import bundled_prices, candidate_names, suggest_prices_for_targets
+from app.domain import ModelConfig, Price, ProviderConfig, Snapshot, Target
+from app.store.config_file import parse_config_file, write_file
+from app.store.price_validation import validate
+from app.store.snapshots import build_snapshot, price_key
+from providers.canonical.chat import Usage
+from providers.catalogue import ADAPTERS
+
+ROWS = [price for prices in bundled_prices().values() for price in prices]
+NOW_S = 1_795_219_200.0  # 2026-11-21
+
+
+def snapshot_with(adapter: str, model: str, prices: Sequence[Price] = (), base_url: str | None = None) -> Snapshot:
+    return build_snapshot(1, {"mine": ProviderConfig(adapter, base_url)}, {"m": ModelConfig((Target("mine", model),))}, prices=prices)
+
+
+def suggested_name(adapter: str, model: str) -> str | None:
+    """The list's name of what is suggested for a model."""
+    (suggestion,) = suggest_prices_for_targets(snapshot_with(adapter, model), NOW_S)
+    assert bool(suggestion.prices) == (not suggestion.reason)
+    return suggestion.listed_as or None
+
+
+def test_whole_price_list_validates_if_providers_are_named_like_their_adapters():
+    providers = {name: ProviderConfig(name) for name in ADAPTERS}
+    validate(build_snapshot(1, providers, {}, prices=ROWS))
+    assert len({price_key(each) for each in ROWS}) == len(ROWS)
+    assert all(ADAPTERS[each.provider].default_base_url for each in ROWS), "a host's price, not an engine's"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.provider}-{row.model}-{row.since or 'ever'}")
+def test_price_row_has_a_dated_source_and_plausible_ratios(row: Price):
+    assert row.source is not None and re.search(r"https://\S+\.\S+.*, read \d{4}-\d\d-\d\d(\.|$)", row.source)
+    assert row.input > 0 and (row.output >= row.input or row.output == 0)
+    assert row.cached_input is None or 0 < row.cached_input < row.input
+    assert row.cache_write is None or row.cache_write > row.input
+    assert row.cache_write_hour is None or (row.cache_write is not None and row.cache_write_hour > row.cache_write)
+    assert row.audio_input is None or row.audio_input > row.input
+    assert all((factor < 1) == (tier in ("batch", "flex")) for tier, factor in row.tiers.items())
+
+
+def test_dated_prices_of_a_model_follow_an_undated_one_in_order():
+    for prices in bundled_prices().values():
+        days = [each.since or "" for each in prices]
+        assert days == sorted(set(days)) and (len(prices) == 1 or days[0] == "")
+
+
+@pytest.mark.parametrize(
+    ("adapter", "model", "as_"),
+    [
+        ("openai", "gpt-5", "gpt-5"),
+        ("openai", "gpt-5-2025-08-07", "gpt-5"),
+        ("openai", "gpt-5-mini-2025-08-07", "gpt-5-mini"),
+        ("openai", "gpt-5-codex", None),
+        ("openai", "models/gpt-5", None),
+        ("anthropic", "claude-haiku-4-5-20251001", "claude-haiku-4-5"),
+        ("anthropic", "claude-haiku-4-5-latest", None),
+        ("gemini", "models/gemini-2.5-pro", "gemini-2.5-pro"),
+        ("vertex", "publishers/google/models/gemini-2.5-pro", "gemini-2.5-pro"),
+        ("vertex", "google/gemini-2.5-pro", "gemini-2.5-pro"),
+        ("vertex", "claude-sonnet-4-6@default", None),
+        ("bedrock", "us.anthropic.claude-sonnet-4-6", "anthropic.claude-sonnet-4-6"),
+        ("bedrock", "global.anthropic.claude-sonnet-4-6", "global.anthropic.claude-sonnet-4-6"),
+        ("bedrock", "eu.anthropic.claude-haiku-4-5-20251001-v1:0", "anthropic.claude-haiku-4-5-20251001-v1:0"),
+        ("groq", "openai/gpt-oss-20b", "openai/gpt-oss-20b"),
+        ("vllm", "gpt-5", None),
+        ("azure", "gpt-5", None),
+    ],
+)
+def test_model_is_matched_by_adapter_and_name_without_date_or_region(adapter: str, model: str, as_: str | None):
+    assert suggested_name(adapter, model) == as_
+
+
+def test_exact_name_is_tried_before_shorter_ones():
+    assert list(candidate_names("bedrock", "us.x-20251001")) == ["us.x-20251001", "us.x", "x-20251001", "x"]
+    assert list(candidate_names("openai", "us.x")) == ["us.x", "us.x", "us.x", "us.x"]
+
+
+def test_no_price_is_suggested_for_a_model_at_another_address():
+    (elsewhere,) = suggest_prices_for_targets(snapshot_with("openai", "gpt-5", base_url="http://10.0.0.5:8000/v1"), NOW_S)
+    assert not elsewhere.prices and "10.0.0.5" in elsewhere.reason
+    (host,) = suggest_prices_for_targets(snapshot_with("openai", "gpt-5", base_url="https://api.openai.com/v1"), NOW_S)
+    assert host.prices
+    target = Target("mine", "gpt-5", endpoints=("http://10.0.0.6",))
+    (shared,) = suggest_prices_for_targets(
+        build_snapshot(1, {"mine": ProviderConfig("openai")}, {"m": ModelConfig((target, Target("mine", "gpt-5")))}), NOW_S
+    )
+    assert not shared.prices and "10.0.0.6" in shared.reason, "one price would be for both"
+
+
+def test_suggested_prices_written_to_a_file_apply_from_their_dates():
+    bare = snapshot_with("gemini", "models/gemini-3.8-flash")
+    (suggestion,) = suggest_prices_for_targets(bare, NOW_S)
+    assert not suggestion.has_price
+    file = write_file(Snapshot(0, "", {}, {}, prices=suggestion.prices), {})
+    assert tomllib.loads(file).keys() == {"prices"}
+    priced = snapshot_with("gemini", "models/gemini-3.8-flash", prices=parse_config_file(file).prices or ())
+    validate(priced)
+    costs = [find_price(priced, "mine", "models/gemini-3.8-flash", at_s) for at_s in (NOW_S, NOW_S + 45 * 86_400)]
+    assert [price and cost_microusd(Usage(1000, 100, 0), price) for price in costs] == [1125, 2250]
+    (after_pricing,) = suggest_prices_for_targets(priced, NOW_S)
+    assert after_pricing.has_price
+
+
+def test_every_target_model_is_suggested_once_and_filtered_by_provider():
+    providers = {"a": ProviderConfig("openai"), "b": ProviderConfig("sandbox")}
+    models = {"x": ModelConfig((Target("a", "gpt-5"), Target("b", "s"))), "y": ModelConfig((Target("a", "gpt-5"), Target("a", "no")))}
+    suggestions = [
+        (each.provider, each.model, bool(each.prices)) for each in suggest_prices_for_targets(build_snapshot(1, providers, models), NOW_S)
+    ]
+    assert suggestions == [("a", "gpt-5", True), ("b", "s", False), ("a", "no", False)]
+    assert [each.model for each in suggest_prices_for_targets(build_snapshot(1, providers, models), NOW_S, "b")] == ["s"]

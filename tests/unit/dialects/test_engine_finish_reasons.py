@@ -1,0 +1,76 @@
+"""What engines say in a word of their own where OpenAI has one: callers of its APIs are told OpenAI's, whole and in streams."""
+
+import json
+from typing import Any
+
+import pytest
+
+from providers.dialect import ResponseMeta
+from providers.dialects.openai.finish_reasons import FINISH_REASONS
+from providers.dialects.openai_chat import OpenAIChat
+from providers.dialects.openai_completions import OpenAICompletions
+
+META = ResponseMeta("ID", "EP", "m", 1, wants_usage=False)
+META_OF_TGI = ResponseMeta("ID", "EP", "m", 1, wants_usage=False, stops_after_calls=True)
+CALL = {"index": 0, "id": "0", "type": "function", "function": {"name": "now", "arguments": "{}"}}
+
+
+def edit_whole_choice(dialect: Any, choice: dict[str, Any], meta: ResponseMeta = META) -> tuple[dict[str, Any], str | None]:
+    edited = dialect.edit_response(json.dumps({"id": "x", "choices": [{"index": 0, **choice}]}).encode(), meta)
+    return json.loads(edited.raw)["choices"][0], edited.finish_reason
+
+
+def edit_streamed_choices(dialect: Any, *choices: dict[str, Any], meta: ResponseMeta = META) -> tuple[list[dict[str, Any]], str | None]:
+    editor = dialect.stream_editor(meta)
+    output = b"".join(
+        editor.feed(b"data: " + json.dumps({"id": "x", "choices": [{"index": 0, **choice}]}).encode() + b"\n\n") for choice in choices
+    )
+    output += editor.feed(b"data: [DONE]\n\n") + editor.finish()
+    frames = [line[6:] for line in output.decode().split("\n\n") if line and line != "data: [DONE]"]
+    return [choice for frame in frames for choice in json.loads(frame)["choices"]], editor.finish_reason
+
+
+@pytest.mark.parametrize(("said", "plain"), FINISH_REASONS.items())
+def test_chat_finish_reason_of_an_engine_becomes_openais(said: str, plain: str) -> None:
+    choice, recorded = edit_whole_choice(
+        OpenAIChat(), {"message": {"role": "assistant", "content": "stop_sequence"}, "finish_reason": said}
+    )
+    assert (choice["finish_reason"], choice["message"]["content"], recorded) == (plain, "stop_sequence", plain)
+    choices, recorded = edit_streamed_choices(OpenAIChat(), {"delta": {"content": "eos_token"}}, {"delta": {}, "finish_reason": said})
+    assert [each.get("finish_reason") for each in choices] == [None, plain] and recorded == plain
+    assert choices[0]["delta"]["content"] == "eos_token"
+
+
+@pytest.mark.parametrize(("said", "plain"), FINISH_REASONS.items())
+def test_completions_finish_reason_of_an_engine_becomes_openais(said: str, plain: str) -> None:
+    choice, recorded = edit_whole_choice(OpenAICompletions(), {"text": "a", "finish_reason": said})
+    assert (choice["finish_reason"], recorded) == (plain, plain)
+    choices, recorded = edit_streamed_choices(OpenAICompletions(), {"text": "a"}, {"text": "", "finish_reason": said})
+    assert [each.get("finish_reason") for each in choices] == [None, plain] and recorded == plain
+
+
+def test_stop_after_tool_calls_becomes_finish_reason_tool_calls() -> None:
+    message = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+    assert (
+        edit_whole_choice(OpenAIChat(), {"message": message, "finish_reason": "eos_token"}, META_OF_TGI)[0]["finish_reason"] == "tool_calls"
+    )
+    choices, _ = edit_streamed_choices(
+        OpenAIChat(), {"delta": {"tool_calls": [CALL]}}, {"delta": {}, "finish_reason": "eos_token"}, meta=META_OF_TGI
+    )
+    assert choices[-1]["finish_reason"] == "tool_calls"
+
+
+def test_reasoning_beside_a_null_reasoning_content_reaches_the_caller() -> None:
+    reasoning_fields = {"reasoning": "Hm.", "reasoning_content": None}
+    expected = {"role": "assistant", "content": "a", "reasoning_content": "Hm."}
+    assert (
+        edit_whole_choice(OpenAIChat(), {"message": {"role": "assistant", "content": "a", **reasoning_fields}, "finish_reason": "stop"})[0][
+            "message"
+        ]
+        == expected
+    )
+    choices, _ = edit_streamed_choices(OpenAIChat(), {"delta": reasoning_fields}, {"delta": {}, "finish_reason": "stop"})
+    assert choices[0]["delta"] == {"reasoning_content": "Hm."}
+    both = {"reasoning": "Hm.", "reasoning_content": "Hm."}
+    choices, _ = edit_streamed_choices(OpenAIChat(), {"delta": both}, {"delta": {}, "finish_reason": "stop"})
+    assert choices[0]["delta"] == both

@@ -1,0 +1,212 @@
+"""Laws of attempts: which credential serves, what the caller is told when none does, and what is counted of what never was asked."""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from app.domain import ModelConfig, Plan, ProviderConfig, Target
+from app.gateway.attempts import Attempts
+from app.gateway.context import RequestContext
+from app.gateway.credentials.client import CredentialClient, RequestTemplateKey
+from app.gateway.fleet.fleet import Endpoint, Fleet
+from app.gateway.limits.limits import Limits
+from app.gateway.media.fetcher import MediaFetcher
+from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.structured_output.constraint_checks import ConstraintChecks
+from app.settings import Settings
+from app.store.snapshots import build_snapshot
+from app.store.vault import Vault
+from providers.adapters.provider import Provider
+from providers.canonical.errors import CredentialRefused, Overloaded, TokenUnavailable
+from providers.canonical.raw_json import Body
+from providers.credentials import CredentialError, Header, Signer, UnsignedRequest
+from providers.dialect import OutboundResponse, ResponseMeta
+from providers.dialects.catalogue import DIALECTS
+from providers.transport.response_stream import ResponseStream
+
+REQUEST_BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}).encode()
+RESPONSE_BODY = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}]}
+VAULT = Vault(["a key for the laws of attempts, random"])
+
+
+class BufferedResponse(ResponseStream):
+    """An answer that has come whole."""
+
+    def __init__(self, body: bytes) -> None:
+        self.response = cast(Any, SimpleNamespace(complete=True, body_begun=True))
+        self._body = body
+
+    async def read_all(self, limit_bytes: int) -> bytes:
+        return self._body
+
+    async def aclose(self) -> None:
+        pass
+
+
+class ConnectedCaller:
+    disconnected = False
+
+
+class FakeHost(httpx.AsyncBaseTransport):
+    """Answers by the credential with which it is asked; `came` are those, in turn."""
+
+    def __init__(self, **responses: tuple[int, Any]) -> None:
+        self.credentials_used: list[str] = []
+        self._responses = responses
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        credential = request.headers["authorization"].removeprefix("Bearer ")
+        self.credentials_used.append(credential)
+        status, body = self._responses[credential]
+        return httpx.Response(status, headers={"content-type": "application/json"}, stream=BufferedResponse(json.dumps(body).encode()))
+
+
+class FakeSigner:
+    """A signer. See Signer."""
+
+    def __init__(self, sign: Callable[[], Awaitable[list[Header]]]) -> None:
+        self._sign = sign
+
+    async def sign(self, request: UnsignedRequest) -> list[Header]:
+        return await self._sign()
+
+    def invalidate(self) -> bool:
+        return True
+
+
+class AttemptHarness:
+    """One endpoint with these credentials, which are their own names, and an inference on its way there."""
+
+    def __init__(
+        self, host: FakeHost, *names: str, signers: dict[str, Callable[[], Awaitable[list[Header]]]] | None = None, **settings: Any
+    ):
+        encrypted = {name: VAULT.encrypt(name, name) for name in names}
+        models = {"m": ModelConfig((Target("host", "theirs"),))}
+        config = ProviderConfig("vllm", "http://host/v1", tuple(f"store:{name}" for name in names))
+        snapshot = build_snapshot(1, {"host": config}, models, credentials=encrypted)
+        app_settings = Settings(**settings)
+        self.fleet = Fleet(app_settings, host, VAULT)
+        self.fleet.apply_snapshot(snapshot)
+        (self.endpoint,) = self.fleet.endpoints
+        self.endpoint.provider = _provider_with_signers(self.endpoint, signers or {})
+        self.plan = Plan("m", "m", (Target("host", "theirs"),), ("m",), snapshot)
+        self.attempts = Attempts(app_settings, self.fleet, cast(Limits, None), cast(ConstraintChecks, None), host)
+        self.context = RequestContext("openai_chat", ConnectedCaller())
+
+    @property
+    def credentials(self) -> list[CredentialClient]:
+        return self.endpoint.credential_pool.gateway_clients
+
+    async def send(self) -> OutboundResponse:
+        dialect = DIALECTS["openai_chat"]
+        translator = RequestTranslator(
+            dialect.parse_request(REQUEST_BODY), REQUEST_BODY, dialect, cast(MediaFetcher, None), lambda field: False
+        )
+        response = await self.attempts.serve(translator, self.plan, ResponseMeta("i", "e", "m", 1, True, Body()), self.context)
+        await self.context.release()
+        assert isinstance(response, OutboundResponse)
+        return response
+
+
+def _provider_with_signers(endpoint: Endpoint, signers: dict[str, Callable[[], Awaitable[list[Header]]]]) -> Provider:
+    class SignedProvider(type(endpoint.provider)):
+        def signer(self, credential: str | None, fetch: object) -> Signer | None:
+            return FakeSigner(signers[credential]) if credential in signers else None
+
+        def headers(self, credential: str | None, dialect: str = "") -> list[tuple[str, str]]:
+            return [] if credential in signers else super().headers(credential, dialect)
+
+    return SignedProvider("host", {}, base_url="http://host/v1")
+
+
+async def fail_to_connect() -> list[Header]:
+    raise httpx.ConnectTimeout("nobody there")
+
+
+async def wait_forever() -> list[Header]:
+    await asyncio.Event().wait()
+    return []
+
+
+@pytest.mark.parametrize("fetching", [fail_to_connect, wait_forever])
+async def test_credential_whose_token_is_unavailable_falls_back_to_the_next(fetching: Callable[[], Awaitable[list[Header]]]):
+    host = FakeHost(spare=(200, RESPONSE_BODY))
+    harness = AttemptHarness(host, "first", "spare", signers={"first": fetching}, total_timeout_s=0.05)
+    await harness.send()
+    assert host.credentials_used == ["spare"] and [each.error for each in harness.context.attempts] == ["TokenUnavailable", None]
+    assert harness.endpoint.in_flight == 0 and harness.endpoint.consecutive_failures == 0
+    first, spare = harness.credentials
+    assert (
+        first.cooldown.in_cooldown(time.monotonic(), "theirs")
+        and not spare.cooldown.in_cooldown(time.monotonic(), "theirs")
+        and not first.cooldown.refused
+    )
+
+
+async def test_unavailable_token_is_not_counted_as_an_unreachable_host():
+    harness = AttemptHarness(FakeHost(), "first", signers={"first": fail_to_connect}, breaker_failures=1)
+    with pytest.raises(TokenUnavailable, match="No token for the gateway's credential at host"):
+        await harness.send()
+    assert harness.endpoint.open_until == 0 and harness.endpoint.in_flight == 0
+
+
+async def test_disconnect_before_the_host_was_called_is_recorded_as_cut_and_unserved():
+    harness = AttemptHarness(FakeHost(), "first", signers={"first": wait_forever})
+    sending = asyncio.create_task(harness.send())
+    await asyncio.sleep(0.01)
+    assert harness.endpoint.in_flight == 1
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    await harness.context.release()
+    assert harness.endpoint.in_flight == 0
+    assert [each.error for each in harness.context.attempts] == ["Cut"] and harness.context.served is None
+
+
+async def test_of_several_failures_the_caller_gets_the_most_retryable_one():
+    error = {"error": {"message": "no", "code": "nope"}}
+    with pytest.raises(Overloaded) as raised:
+        await AttemptHarness(FakeHost(bad=(401, error), busy=(429, error), worse=(401, error)), "bad", "busy", "worse").send()
+    assert raised.value.status == 429 and raised.value.details == {"provider": "host", "provider_status": 429, "provider_code": "nope"}
+    with pytest.raises(CredentialRefused):
+        await AttemptHarness(FakeHost(bad=(401, error), worse=(403, error)), "bad", "worse").send()
+
+
+async def test_at_most_eight_credentials_are_tried():
+    names = [f"c{number}" for number in range(20)]
+    host = FakeHost(**{name: (429, {"error": "later"}) for name in names})
+    harness = AttemptHarness(host, *names)
+    with pytest.raises(Overloaded):
+        await harness.send()
+    assert host.credentials_used == names[:8] and len(harness.context.attempts) == 8 and harness.endpoint.in_flight == 0
+
+
+async def test_session_token_stays_masked_after_many_signed_requests():
+    count = iter(range(100))
+
+    async def sign() -> list[Header]:
+        signature = b"AWS4-HMAC-SHA256 Credential=AK/x, SignedHeaders=host, Signature=%064x" % next(count)
+        return [(b"x-amz-security-token", b"plain words of a session"), (b"authorization", signature)]
+
+    harness = AttemptHarness(FakeHost(), "first", signers={"first": sign})
+    (credential_client,) = harness.credentials
+    for _ in range(9):
+        await credential_client.build_request(harness.endpoint.provider, "http://host/v1", RequestTemplateKey("openai_chat"), b"{}", {})
+        assert "session" not in credential_client.secret_mask.mask("told: session")
+
+
+async def test_credential_removed_since_the_plan_is_refused_as_not_stored():
+    harness = AttemptHarness(FakeHost(first=(200, RESPONSE_BODY)), "first")
+    await harness.send()
+    harness.fleet.apply_snapshot(build_snapshot(2, harness.plan.snapshot.providers, harness.plan.snapshot.models))
+    harness.context = RequestContext("openai_chat", ConnectedCaller())
+    with pytest.raises(CredentialRefused, match="No credential is stored"):
+        await harness.send()
+    with pytest.raises(CredentialError):
+        harness.credentials[0].headers(harness.endpoint.provider)

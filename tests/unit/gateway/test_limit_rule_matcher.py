@@ -1,0 +1,121 @@
+"""Which rules are about a request, and whose count each is: the same as if all of them were looked at one by one."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain import Caller, Limit
+from app.gateway.limits.reservation import format_duration
+from app.gateway.limits.rule_matcher import RuleMatcher
+from app.gateway.limits.rules import RuleTable, request_dimensions
+from app.store.counters.scripts import read_scripts
+
+SCRIPTS = read_scripts()
+KEYS = ("nx-00000000000a", "nx-00000000000b")
+names = st.sampled_from(["a", "b", "c"])
+scopes = st.dictionaries(
+    st.sampled_from(["key", "team", "model", "tag:x", "tag:y", "all"]), st.sampled_from(["each", "a", "b"]), min_size=1, max_size=3
+).map(lambda scope: {name: KEYS["ab".index(of)] if name == "key" and of != "each" else of for name, of in scope.items()})
+limits = st.lists(scopes, max_size=8).map(
+    lambda scopes: [Limit(f"rule {number}", scope, "requests", 5, "minute") for number, scope in enumerate(scopes)]
+)
+requesters = st.tuples(
+    st.sampled_from(KEYS), names, names, st.dictionaries(st.sampled_from(["x", "y", "z"]), st.sampled_from(["a", "b", "\0"]))
+)
+
+
+def caller(prefix: str, team: str = "team") -> Caller:
+    return Caller("k", "t", team, "full", prefix=prefix)
+
+
+def applies_to(limit: Limit, prefix: str, team: str, model: str, tags: Mapping[str, str]) -> bool:
+    has = {"key": prefix, "team": team, "model": model, **{f"tag:{name}": value for name, value in tags.items()}, "all": "each"}
+    return all(name == "all" or (name in has and of in ("each", has[name])) for name, of in limit.scope.items())
+
+
+@given(limits, st.lists(requesters, min_size=1, max_size=4))
+def test_matcher_finds_exactly_the_rules_that_apply_to_a_request(rules: list[Limit], requests: list[Any]):
+    matches = RuleMatcher(RuleTable(rules), SCRIPTS, 1000, lambda: 0)
+    for prefix, team, model, tags in requests * 2:
+        match = matches.match_for(caller(prefix, team), model, tags)
+        expected = [limit.name for limit in rules if applies_to(limit, prefix, team, model, tags)]
+        assert ([] if match is None else [bucket.rule.name for bucket in match.buckets]) == expected
+
+
+@given(scopes, requesters, requesters)
+def test_requests_share_a_bucket_exactly_if_their_subject_is_the_same(scope: dict[str, str], one: Any, other: Any):
+    [rule] = RuleTable([Limit("r", scope, "requests", 5, "minute")]).rules
+    first, second = (request_dimensions(caller(prefix, team), model, tags) for prefix, team, model, tags in (one, other))
+    first_subject, second_subject = rule.subject(first), rule.subject(second)
+    if first_subject is not None and second_subject is not None:
+        same = all(first[name] == second[name] for name, of in scope.items() if of == "each" and name != "all")
+        assert (rule.key(first_subject) == rule.key(second_subject)) == same
+
+
+def test_rule_id_ignores_amount_and_enforcement_but_nothing_else():
+    limit = Limit("r", {"key": "each"}, "requests", 5, "day")
+    [rule] = RuleTable([limit]).rules
+    others: dict[str, Any] = {
+        "name": "s",
+        "scope": {"team": "each"},
+        "resource": "tokens",
+        "per": "month",
+        "time_zone": "Europe/Berlin",
+    }
+    [changed_rule] = RuleTable([Limit("r", {"key": "each"}, "requests", 500, "day", dry_run=True, on_outage="refuse")]).rules
+    assert changed_rule.id == rule.id
+    fields: dict[str, Any] = {name: getattr(limit, name) for name in ("name", "scope", "resource", "amount", "per", "time_zone")}
+    ids = {RuleTable([Limit(**{**fields, name: value})]).rules[0].id for name, value in others.items()}
+    assert len(ids | {rule.id}) == 6
+
+
+def test_two_rules_of_one_name_have_different_ids():
+    one, two = RuleTable([Limit("r", {"key": "each"}, "requests", 5, "day")] * 2).rules
+    assert one.id != two.id
+
+
+SCOPES: dict[str, Callable[[int], dict[str, str]]] = {
+    "keys": lambda n: {"key": f"nx-{n:012x}", "model": "m", "team": "each"},
+    "tags": lambda n: {f"tag:t{n}": "each"},
+    "values of tags": lambda n: {"team": "each", f"tag:t{n}": "yes"},
+}
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_matching_against_ten_thousand_rules_costs_no_more_than_against_ten(scope: str):
+    """First meetings only, so that it is the index that is looked at and not what is remembered."""
+    few, many = (
+        RuleMatcher(RuleTable([Limit(f"r{n}", SCOPES[scope](n), "requests", 5, "minute") for n in range(count)]), SCRIPTS, 1000, lambda: 0)
+        for count in (10, 10_000)
+    )
+
+    def cost_s(matches: RuleMatcher) -> float:
+        best = 1e9
+        for again in range(5):
+            began = time.process_time()
+            for n in range(200):
+                match = matches.match_for(caller(f"nx-{n % 10:012x}", f"team {again} {n}"), "m", {f"t{n % 10}": "yes"})
+                assert match is not None and len(match.buckets) == 1
+            best = min(best, time.process_time() - began)
+        return best
+
+    assert cost_s(many) < 3 * cost_s(few) + 0.005
+
+
+def test_remembered_matches_are_bounded():
+    matches = RuleMatcher(RuleTable([Limit("r", {"tag:t": "each"}, "requests", 5, "minute")]), SCRIPTS, 1000, lambda: 0)
+    for n in range(20_100):
+        matches.match_for(caller(KEYS[0]), "m", {"t": str(n), "other": "x"})
+    assert len(matches) == 20_000
+
+
+@pytest.mark.parametrize(
+    ("ms", "written"),
+    [(0, b"0ms"), (120, b"120ms"), (1_000, b"1s"), (8_640, b"8.64s"), (72_000, b"1m12s"), (360_000, b"6m0s"), (86_400_001, b"24h0m0.001s")],
+)
+def test_durations_are_written_as_openai_writes_them(ms: int, written: bytes):
+    assert format_duration(ms) == written

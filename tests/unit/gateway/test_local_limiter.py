@@ -1,0 +1,115 @@
+"""While Redis is away: what a worker admits by itself is never more than its share in any window, and is told later, once."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain import Caller, Limit
+from app.gateway.limits.local_limiter import LocalLimiter
+from app.gateway.limits.reservation import Reservation
+from app.gateway.limits.rule_matcher import RuleMatch, RuleMatcher
+from app.gateway.limits.rules import RuleTable
+from app.gateway.limits.usage_amounts import UsageEstimate
+from app.store.counters.scripts import REFUSED, TAKEN, read_scripts
+
+SCRIPTS = read_scripts()
+START_MS = 1_795_000_000_000
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now_ms = START_MS
+
+    def __call__(self) -> float:
+        return self.now_ms
+
+
+def limiter_without_redis(*limits: Limit) -> tuple[LocalLimiter, RuleMatch, FakeClock]:
+    clock = FakeClock()
+    match = RuleMatcher(RuleTable(limits), SCRIPTS, 1000, clock).match_for(Caller("k", "t", "team", "full", prefix="nx-1"), "m", {})
+    assert match is not None
+    return LocalLimiter(clock, lambda key: ()), match, clock
+
+
+def take(local: LocalLimiter, match: RuleMatch, number: int, tokens: int = 1, workers: int = 1) -> tuple[Reservation, list[Any]]:
+    reservation = Reservation(str(number).encode(), match, UsageEstimate(tokens).amounts())
+    return reservation, local.take(reservation, match, reservation.need, workers)
+
+
+steps = st.lists(
+    st.tuples(st.integers(0, 6), st.sampled_from([0, 1, 900, 3_749, 3_750, 20_000, 60_000, 63_750]), st.integers(0, 9)), max_size=30
+)
+
+
+@given(steps, st.integers(1, 4))
+def test_no_window_admits_more_than_the_workers_share(script: Sequence[tuple[int, int, int]], workers: int):
+    local, match, clock = limiter_without_redis(
+        Limit("t", {"key": "each"}, "tokens", 20, "minute"), Limit("d", {"key": "each"}, "tokens", 30, "day")
+    )
+    counted: list[list[int]] = []
+    for number, (tokens, ms, spent) in enumerate(script):
+        reservation, reply = take(local, match, number, tokens, workers)
+        if reply[0] == TAKEN:
+            within = [amount for at, amount in counted if at >= clock.now_ms - 60_000]
+            assert not tokens or sum(within) + tokens <= 20 // workers
+            counted.append([clock.now_ms, tokens])
+        clock.now_ms += ms
+        if reply[0] == TAKEN and spent < 8:
+            local.settle(reservation, UsageEstimate(spent).amounts())
+            if spent <= tokens:
+                counted[-1][1] = spent
+            else:
+                counted.append([clock.now_ms, spent - tokens])
+
+
+@given(st.lists(st.tuples(st.integers(1, 10), st.integers(0, 30_000)), max_size=15), st.integers(1, 10))
+def test_request_passes_exactly_after_the_reported_wait(before: Sequence[tuple[int, int]], wanted: int):
+    local, match, clock = limiter_without_redis(Limit("t", {"key": "each"}, "tokens", 10, "minute"))
+    for number, (tokens, ms) in enumerate(before):
+        take(local, match, number, tokens)
+        clock.now_ms += ms
+    _, reply = take(local, match, 100, wanted)
+    if reply[0] == REFUSED:
+        clock.now_ms += reply[6] - 1
+        assert take(local, match, 101, wanted)[1][0] == REFUSED
+        clock.now_ms += 1
+        assert take(local, match, 102, wanted)[1][0] == TAKEN
+
+
+def test_refused_request_consumes_nothing_of_any_limit():
+    local, match, _ = limiter_without_redis(
+        Limit("a", {"key": "each"}, "requests", 5, "minute"), Limit("b", {"key": "each"}, "tokens", 3, "minute")
+    )
+    assert [take(local, match, number, 2)[1][0] for number in range(4)] == [TAKEN, REFUSED, REFUSED, REFUSED]
+    assert take(local, match, 9, 1)[1][0] == TAKEN
+
+
+def test_charge_is_repeated_unchanged_until_redis_confirmed_it():
+    local, match, _ = limiter_without_redis(Limit("a", {"key": "each"}, "requests", 5, "minute"))
+    take(local, match, 1)
+    take(local, match, 2)
+    [charge] = local.pending_charges()
+    assert charge.amount == 2
+    take(local, match, 3)
+    [again] = local.pending_charges()  # the same, as nobody knows whether it was heard
+    assert (again.id, again.amount) == (charge.id, 2)
+    local.confirm_charge(again)
+    [remaining] = local.pending_charges()
+    assert remaining.amount == 1 and remaining.id != charge.id
+    local.confirm_charge(remaining)
+    assert not list(local.pending_charges())
+
+
+def test_concurrency_counts_reservations_held_locally_and_in_redis():
+    clock = FakeClock()
+    match = RuleMatcher(RuleTable([Limit("c", {"key": "each"}, "concurrency", 4)]), SCRIPTS, 1000, clock).match_for(
+        Caller("k", "t", "team", "full", prefix="nx-1"), "m", {}
+    )
+    assert match is not None
+    local = LocalLimiter(clock, lambda key: [b"of redis"])
+    first, reply = take(local, match, 1, workers=2)
+    assert reply[0] == TAKEN and take(local, match, 2, workers=2)[1][0] == REFUSED
+    local.settle(first, UsageEstimate().amounts())
+    assert take(local, match, 3, workers=2)[1][0] == TAKEN

@@ -1,0 +1,83 @@
+"""Laws of replies that are held back: out of their quotes as they were meant, and looked at only where they answer what was asked."""
+
+import json
+from collections.abc import AsyncGenerator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.gateway.structured_output.constraint_checks import ConstraintChecks
+from app.gateway.upstream.response_validation import validate_response
+from providers.canonical.chat import ChatResponse, Choice, Part, Reasoning, Refusal, Text, ToolCall, Usage
+from providers.canonical.errors import ConstraintViolation
+from providers.structured_output import Constraint, ConstraintPlan, Enforcement, Regex
+
+few_examples = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+WORD_REGEX = Regex("[a-z]+")
+CONSTRAINT = Constraint(WORD_REGEX, "guided_regex")
+
+
+@pytest.fixture(scope="module")
+async def checks() -> AsyncGenerator[ConstraintChecks]:
+    checks = ConstraintChecks()
+    yield checks
+    await checks.stop()
+
+
+def response_of(*parts: Part, reason: str = "stop") -> ChatResponse:
+    return ChatResponse((Choice(parts, reason),), "engine-model", 1, Usage(3, 2))
+
+
+async def validated(
+    checks: ConstraintChecks, response: ChatResponse, *, how: Enforcement = "validated", quoted: bool = False
+) -> ChatResponse:
+    return await validate_response(response, ConstraintPlan(how, WORD_REGEX, is_json_string=quoted), CONSTRAINT, checks)
+
+
+def text_of(response: ChatResponse) -> str:
+    return "".join(part.text for part in response.choices[0].parts if isinstance(part, Text))
+
+
+@few_examples
+@given(st.text(st.characters(exclude_categories=("Cs",)), max_size=8), st.booleans(), st.integers(0, 60))
+async def test_quoted_response_is_unquoted_and_a_truncated_one_as_far_as_it_came(
+    checks: ConstraintChecks, text: str, is_ascii: bool, room: int
+) -> None:
+    quoted = json.dumps(text, ensure_ascii=is_ascii)
+    whole = await validated(checks, response_of(Text(f" {quoted}\n")), how="converted", quoted=True)
+    assert text_of(whole) == text
+    cut = quoted[: max(1, room)]
+    truncated_text = text_of(await validated(checks, response_of(Text(cut), reason="length"), how="converted", quoted=True))
+    assert text.startswith(truncated_text)
+    assert len(cut) < len(quoted) or truncated_text == text
+
+
+async def test_response_that_meets_its_constraint_is_returned_unchanged(checks: ConstraintChecks) -> None:
+    response = response_of(Reasoning("Hm."), Text("ab"), Text("c"))
+    assert await validated(checks, response) == response
+
+
+@pytest.mark.parametrize("said", ["ABC", "abc ", ""])
+async def test_constraint_violation_carries_the_text_and_the_token_usage(checks: ConstraintChecks, said: str) -> None:
+    with pytest.raises(ConstraintViolation) as failed:
+        await validated(checks, response_of(Text(said)))
+    assert (failed.value.response_text, failed.value.param) == (said, "guided_regex")
+    assert (failed.value.input_tokens, failed.value.output_tokens) == (3, 2)
+
+
+async def test_truncated_response_must_be_the_beginning_of_a_valid_one(checks: ConstraintChecks) -> None:
+    assert text_of(await validated(checks, response_of(Text("ab"), reason="length"))) == "ab"
+    with pytest.raises(ConstraintViolation):
+        await validated(checks, response_of(Text("aB"), reason="length"))
+
+
+@pytest.mark.parametrize("part", [ToolCall("c1", "f", "{}"), Refusal("No.")], ids=["a call", "a refusal"])
+async def test_tool_call_or_refusal_is_not_validated_against_the_constraint(checks: ConstraintChecks, part: Part) -> None:
+    response = response_of(Text("Let me see!"), part)
+    assert await validated(checks, response) == response
+
+
+async def test_response_of_an_enforcing_engine_is_not_validated(checks: ConstraintChecks) -> None:
+    response = response_of(Text("ABC"))
+    assert await validated(checks, response, how="enforced") == response

@@ -1,0 +1,69 @@
+"""A rule of a host's is refused by the caller's own name of the field, whichever API the host is asked in, and may be let go by it."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from providers.canonical.errors import Unsupported
+from providers.catalogue import build_provider
+from tests.support.field_handling import HI, translate_body
+
+_PDF = "data:application/pdf;base64,aGk="
+_MESSAGES: Mapping[str, Any] = {"model": "m", "messages": HI, "max_tokens": 9}
+_TOOL: Mapping[str, Any] = {"name": "f", "description": "x"}
+_STRICT: Mapping[str, Any] = {**_TOOL, "parameters": {"type": "object", "properties": {}}, "strict": True}
+
+CASES: Mapping[str, tuple[str, str, Mapping[str, Any], str]] = {
+    "too many stop sequences": ("groq", "anthropic_messages", {**_MESSAGES, "stop_sequences": list("abcde")}, "stop_sequences"),
+    "parallel calls": (
+        "deepseek",
+        "anthropic_messages",
+        {
+            **_MESSAGES,
+            "tools": [{**_TOOL, "input_schema": {"type": "object"}}],
+            "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
+        },
+        "tool_choice.disable_parallel_tool_use",
+    ),
+    "strict tools": (
+        "fireworks",
+        "openai_responses",
+        {"model": "m", "input": "Hi", "tools": [{"type": "function", **_STRICT}]},
+        "tools[0].strict",
+    ),
+    "a file": (
+        "fireworks",
+        "openai_responses",
+        {"model": "m", "input": [*HI, {"role": "user", "content": [{"type": "input_file", "filename": "a.pdf", "file_data": _PDF}]}]},
+        "input[1].content[0]",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_refused_field_is_named_as_the_caller_wrote_it(case: str) -> None:
+    host, caller, fields, name = CASES[case]
+    provider, raw = build_provider(host, "h", {"dialects": ["openai_chat"]}), json.dumps(fields).encode()
+    with pytest.raises(Unsupported) as refused:
+        translate_body(provider, caller, raw)
+    assert refused.value.param == name
+    assert f"`{name}`" in refused.value.message and f"x-narthex-drop: {name}" in refused.value.message
+    assert translate_body(provider, caller, raw, drop=lambda field: field == name).dropped == [name]
+
+
+def test_dropped_hint_is_reported_by_the_callers_field_name() -> None:
+    raw = json.dumps({**_MESSAGES, "metadata": {"user_id": "u"}}).encode()
+    assert translate_body(build_provider("deepseek", "h", {"dialects": ["openai_chat"]}), "anthropic_messages", raw).dropped == [
+        "metadata.user_id"
+    ]
+
+
+def test_unsupported_effort_is_refused_by_the_callers_field_name() -> None:
+    provider = build_provider("xai", "h", {})
+    raw = json.dumps({**_MESSAGES, "output_config": {"effort": "low"}}).encode()
+    assert json.loads(translate_body(provider, "anthropic_messages", raw).raw)["reasoning"] == {"effort": "low"}
+    with pytest.raises(Unsupported) as refused:
+        translate_body(provider, "anthropic_messages", raw, model="grok-4")
+    assert refused.value.param == "output_config.effort"

@@ -1,0 +1,157 @@
+"""The configuration file: what is written is read as the same, and the hash of what it says."""
+
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from app.domain import ContentPolicy, Limit, ModelConfig, Period, Price, ProviderConfig, Resource, Snapshot, Target, TeamConfig
+from app.store import snapshots
+from app.store.config_file import BadConfiguration, parse_config_file, write_file
+
+NAMES = some.text(some.characters(codec="utf-8"), min_size=1, max_size=12)
+AMOUNTS = some.integers(1, 2**53).map(float) | some.floats(1e-6, 1e9)
+SCOPES = some.dictionaries(some.sampled_from(["team", "model"]) | NAMES.map(lambda name: f"tag:{name}"), NAMES, min_size=1, max_size=3)
+LIMITS = some.builds(
+    Limit,
+    name=NAMES,
+    scope=SCOPES | some.just({"all": "each"}) | some.just({"key": "nx-0123456789ab"}),
+    resource=some.sampled_from(get_args(Resource)),
+    amount=AMOUNTS,
+    per=some.sampled_from([None, *get_args(Period)]),
+    on_outage=some.sampled_from(["local", "refuse"]),
+    dry_run=some.booleans(),
+    time_zone=some.sampled_from(["UTC", "Europe/Berlin"]),
+)
+PRICES = some.builds(
+    Price,
+    provider=NAMES,
+    model=NAMES,
+    input=some.floats(0, 1e6),
+    output=some.floats(0, 1e6),
+    cached_input=some.none() | some.floats(0, 1e6),
+    since=some.none() | some.dates().map(str),
+    source=some.none() | NAMES,
+)
+TEAMS = some.dictionaries(NAMES, some.builds(TeamConfig, content=some.sampled_from(get_args(ContentPolicy))), max_size=3)
+PROVIDERS = {"p": ProviderConfig("openai", options={"stream": "both"})}
+MODELS = {"m": ModelConfig(targets=(Target("p", "x"),), output_tokens=7)}
+
+
+@given(
+    some.lists(LIMITS, max_size=4, unique_by=lambda limit: limit.name),
+    some.lists(PRICES, max_size=4, unique_by=snapshots.price_key),
+    TEAMS,
+)
+def test_config_file_round_trips(limits: list[Limit], prices: list[Price], teams: dict[str, TeamConfig]):
+    snapshot = snapshots.build_snapshot(3, PROVIDERS, MODELS, limits, prices)
+    file = parse_config_file(write_file(snapshot, teams))
+    again = snapshots.build_snapshot(3, file.providers or {}, file.models or {}, file.limits or (), file.prices or ())
+    assert again == snapshot and (file.teams or {}) == teams
+
+
+def test_limit_is_written_in_readable_toml():
+    limit = Limit(name="per-key requests", scope={"key": "each"}, resource="requests", amount=600, per="minute")
+    written = write_file(snapshots.build_snapshot(1, {}, {}, [limit]), {})
+    assert written == (
+        '[[limits]]\nname = "per-key requests"\nscope = { key = "each" }\nresource = "requests"\namount = 600\nper = "minute"\n'
+    )
+
+
+def test_limit_scope_accepts_a_key_without_its_prefix_and_the_string_all():
+    file = parse_config_file("""
+        [[limits]]
+        name = "a"
+        scope = { key = "0123456789ab" }
+        resource = "requests"
+        amount = 1
+        per = "second"
+        [[limits]]
+        name = "b"
+        scope = "all"
+        resource = "concurrency"
+        amount = 1
+    """)
+    assert file.limits and [limit.scope for limit in file.limits] == [{"key": "nx-0123456789ab"}, {"all": "each"}]
+
+
+def test_price_since_may_be_a_toml_date():
+    file = parse_config_file('[[prices]]\nprovider = "p"\nmodel = "x"\ninput = 1\noutput = 2.5\nsince = 2026-11-01')
+    assert file.prices == (Price("p", "x", 1.0, 2.5, since="2026-11-01"),)
+
+
+def test_empty_section_differs_from_a_missing_section():
+    file = parse_config_file("limits = []\n[models]")
+    assert (file.limits, file.prices, file.models, file.providers) == ((), None, {}, None)
+
+
+LIMIT = '[[limits]]\nname = "r"\nscope = { key = "each" }\nresource = "requests"\namount = 1\nper = "day"\n'
+PRICE = '[[prices]]\nprovider = "p"\nmodel = "x"\ninput = 1\noutput = 1\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("a = " + "1" * 5000, "not TOML: Exceeds the limit"),
+        ("a = " + "[" * 5000, "not TOML: maximum recursion depth"),
+        ("[limits]", "`limits` is a list: each begins with [[limits]]"),
+        ("[prices.x]", "`prices` is a list"),
+        ("limits = 5", "Expected `array | null`, got `int` at `limits`"),
+        ("limits = [5]", "Expected a table at `limits[0]`"),
+        (
+            LIMIT.replace('"requests"', '"reqs"'),
+            'at `limits["r"].resource`. It may be requests, input_tokens, output_tokens, tokens, cost_usd, concurrency.',
+        ),
+        (LIMIT.replace('"day"', '"week"'), 'at `limits["r"].per`. It may be second, minute, hour, day, month.'),
+        (LIMIT + 'on_outage = "allow"', "It may be local, refuse."),
+        (LIMIT.replace("amount = 1\n", ""), 'missing required field `amount` at `limits["r"]`'),
+        (LIMIT.replace("amount = 1\n", 'amount = "1"\n'), 'at `limits["r"].amount`'),
+        (LIMIT.replace('name = "r"\n', ""), "missing required field `name` at `limits[0]`"),
+        (LIMIT + "ammount = 1", "unknown field `ammount`"),
+        (LIMIT.replace('{ key = "each" }', '"key"'), 'Expected `object`, got `str` at `limits["r"].scope`'),
+        (LIMIT + LIMIT, 'limits["r"] is there twice: limits[0] and limits[1]'),
+        (PRICE + PRICE, "is there twice: prices[0] and prices[1]"),
+        (PRICE + "since = 2026-01-01\n" + PRICE + 'since = "20260101"', "is there twice"),
+        (PRICE + "since = 2026-01-01T00:00:00", "got `datetime` at `prices[0].since`"),
+        ('[teams.t]\ncontent = "some"', "at `teams.t.content`. It may be full, redacted, none."),
+        ("[teams.t]\nkeys = 5", "unknown field `keys` at `teams.t`"),
+    ],
+)
+def test_invalid_config_error_names_the_place_and_the_allowed_values(content: str, told: str):
+    with pytest.raises(BadConfiguration) as caught:
+        parse_config_file(content)
+    assert told in str(caught.value)
+
+
+def test_snapshot_hash_covers_all_content_and_not_the_version():
+    limit = Limit(name="a", scope={"key": "each"}, resource="requests", amount=1, per="day")
+    price = Price("p", "x", 1.0, 2.0)
+    plain = snapshots.build_snapshot(1, PROVIDERS, MODELS)
+    others = [
+        snapshots.build_snapshot(1, PROVIDERS, MODELS, [limit]),
+        snapshots.build_snapshot(1, PROVIDERS, MODELS, [], [price]),
+        snapshots.build_snapshot(1, PROVIDERS, MODELS, [msgspec.structs.replace(limit, amount=2)]),
+        snapshots.build_snapshot(1, PROVIDERS, MODELS, [], [msgspec.structs.replace(price, since="2026-01-01")]),
+    ]
+    assert len({plain.hash, *(each.hash for each in others)}) == 5
+    assert snapshots.build_snapshot(9, PROVIDERS, MODELS).hash == plain.hash
+
+
+def test_snapshot_from_before_limits_loads_with_the_same_hash(tmp_path: Path):
+    models = {"m": {"targets": [{"provider": "p", "model": "x"}]}}
+    stored = {"version": 4, "hash": "a5b1b80be43bd565a1e79dd7cfface7f", "providers": {"p": {"adapter": "openai"}}, "models": models}
+    (tmp_path / "snapshot.json").write_bytes(msgspec.json.encode(stored))
+    loaded = snapshots.load_from_disk(tmp_path / "snapshot.json")
+    assert loaded is not None and (loaded.limits, loaded.prices) == ((), ())
+    assert snapshots.build_snapshot(4, loaded.providers, loaded.models) == loaded
+    snapshots.save_to_disk(loaded, tmp_path / "snapshot.json")
+    assert snapshots.load_from_disk(tmp_path / "snapshot.json") == loaded
+
+
+@given(some.lists(LIMITS, max_size=3), some.lists(PRICES, max_size=3, unique_by=snapshots.price_key))
+def test_snapshot_round_trips_through_json(limits: list[Limit], prices: list[Price]):
+    snapshot = snapshots.build_snapshot(1, PROVIDERS, MODELS, limits, prices)
+    assert msgspec.json.decode(msgspec.json.encode(snapshot), type=Snapshot) == snapshot

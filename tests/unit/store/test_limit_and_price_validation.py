@@ -1,0 +1,191 @@
+"""What is refused of limits, prices and models when they are saved, and what is warned of."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.domain import Limit, ModelConfig, Price, ProviderConfig, Snapshot, Target
+from app.store import snapshots
+from app.store.config_file import BadConfiguration
+from app.store.config_validation import find_warnings, validate
+from app.store.limit_validation import KnownNames
+
+VALID_LIMIT = Limit(name="r", scope={"key": "each"}, resource="requests", amount=600, per="minute")
+PRICE = Price(provider="p", model="x", input=1.0, output=2.0)
+
+
+def snapshot_with(*limits: Limit, prices: tuple[Price, ...] = (), **models: int | None) -> Snapshot:
+    """With a provider p and a model for each name, which reserves so many tokens."""
+    model_configs = {name: ModelConfig(targets=(Target(provider="p", model="x"),), output_tokens=tokens) for name, tokens in models.items()}
+    return snapshots.build_snapshot(1, {"p": ProviderConfig("openai")}, model_configs, limits, prices)
+
+
+def changed_limit(**changes: Any) -> Limit:
+    return msgspec.structs.replace(VALID_LIMIT, **changes)
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        VALID_LIMIT,
+        changed_limit(scope={"all": "each"}),
+        changed_limit(scope={"key": "nx-0123456789ab", "model": "m", "team": "unborn", "tag:tenant": "each"}),
+        changed_limit(resource="concurrency", per=None, amount=1),
+        changed_limit(resource="cost_usd", amount=0.01, per="month", time_zone="America/New_York"),
+        changed_limit(resource="tokens", amount=2.0**53, per="day"),
+    ],
+)
+def test_valid_limit_is_accepted(limit: Limit):
+    validate(snapshot_with(limit, m=None))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"scope": {}}, "scope is empty"),
+        ({"scope": {"tag": "each"}}, "'tag' names no tag"),
+        ({"scope": {"tag:": "each"}}, "'tag:' names no tag"),
+        ({"scope": {"tag: ": "each"}}, "names no tag"),
+        ({"scope": {"user": "each"}}, "no dimension 'user'. There are: key, team, model, tag:NAME, all"),
+        ({"scope": {"team": ""}}, '"each" or one name'),
+        ({"scope": {"all": "each", "key": "each"}}, "stands alone"),
+        ({"scope": {"all": "blue"}}, "stands alone"),
+        ({"scope": {"key": "nx-0123"}}, "12 hex digits"),
+        ({"scope": {"key": "nx-0123456789AB"}}, "12 hex digits"),
+        ({"scope": {"model": "gone"}}, "no model 'gone'. There are: m."),
+        ({"per": None}, "per is needed"),
+        ({"resource": "concurrency"}, "has no period"),
+        ({"amount": 0.0}, "more than 0"),
+        ({"amount": -1.0}, "more than 0"),
+        ({"amount": float("nan")}, "more than 0"),
+        ({"amount": float("inf")}, "at most"),
+        ({"amount": 2.0**54}, "at most"),
+        ({"amount": 0.5}, "a whole number of requests"),
+        ({"resource": "tokens", "amount": 1.5}, "a whole number of tokens"),
+        ({"resource": "concurrency", "per": None, "amount": 2.5}, "a whole number"),
+        ({"resource": "cost_usd", "amount": 1e-7}, "a millionth of a dollar"),
+        ({"per": "day", "time_zone": "Mars/Olympus"}, "no time zone 'Mars/Olympus'"),
+        ({"per": "day", "time_zone": "Europe"}, "no time zone 'Europe'"),
+        ({"per": "day", "time_zone": "../etc"}, "no time zone"),
+        ({"per": "day", "time_zone": "localtime"}, "no time zone"),
+        ({"per": "day", "time_zone": "posix/Europe/Berlin"}, "no time zone"),
+        ({"time_zone": "Europe/Berlin"}, "any minute is as long everywhere"),
+        ({"name": " r"}, "a name is printable"),
+        ({"name": ""}, "a name is printable"),
+        ({"name": "x" * 201}, "at most 200 characters"),
+    ],
+)
+def test_invalid_limit_is_refused_with_its_path(changes: dict[str, Any], told: str):
+    with pytest.raises(BadConfiguration) as caught:
+        validate(snapshot_with(changed_limit(**changes), m=None))
+    assert told in str(caught.value) and str(caught.value).startswith(("limits.name", f'limits["{changes.get("name", "r")}"].'))
+
+
+def test_two_limits_of_one_name_are_refused():
+    with pytest.raises(BadConfiguration, match="twice"):
+        validate(snapshot_with(VALID_LIMIT, changed_limit(resource="tokens")))
+
+
+def test_contradicting_limits_are_refused_naming_both():
+    with pytest.raises(BadConfiguration, match=r'limits\["s"\] contradicts limits\["r"\].*500.*600'):
+        validate(snapshot_with(VALID_LIMIT, changed_limit(name="s", amount=500)))
+    two = {"team": "a", "model": "m"}
+    with pytest.raises(BadConfiguration, match="contradicts"):
+        validate(snapshot_with(changed_limit(scope=two), changed_limit(name="s", scope=dict(reversed(two.items())), amount=5), m=None))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dry_run": True},
+        {"per": "hour"},
+        {"resource": "tokens"},
+        {"scope": {"team": "each"}},
+        {"scope": {"key": "nx-0123456789ab"}},
+    ],
+)
+def test_limits_differing_in_more_than_the_amount_do_not_contradict(changes: dict[str, Any]):
+    validate(snapshot_with(VALID_LIMIT, changed_limit(**{"name": "s", "amount": 500, **changes})))
+
+
+def test_daily_limits_in_two_time_zones_do_not_contradict():
+    day = changed_limit(per="day")
+    validate(snapshot_with(day, msgspec.structs.replace(day, name="s", amount=5, time_zone="Asia/Tokyo")))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"provider": "q"}, "no provider 'q'. There are: p."),
+        ({"model": ""}, "the provider's own name"),
+        ({"model": "x" * 201}, "the provider's own name"),
+        ({"source": "a\0"}, "a NUL cannot be kept"),
+        ({"input": -1.0}, ".input must be from 0"),
+        ({"output": float("nan")}, ".output must be from 0"),
+        ({"cached_input": float("inf")}, ".cached_input must be from 0"),
+        ({"since": "tomorrow"}, "'tomorrow' is none"),
+        ({"since": "2026-02-30"}, "must be a day"),
+        ({"since": "20260201"}, "must be a day"),
+    ],
+)
+def test_invalid_price_is_refused_with_its_path(changes: dict[str, Any], told: str):
+    with pytest.raises(BadConfiguration) as caught:
+        validate(snapshot_with(prices=(msgspec.structs.replace(PRICE, **changes),)))
+    assert told in str(caught.value) and str(caught.value).startswith("prices[")
+
+
+def test_duplicate_price_is_refused_but_one_for_another_day_is_accepted():
+    validate(snapshot_with(prices=(PRICE, msgspec.structs.replace(PRICE, input=3.0, since="2026-01-01"))))
+    with pytest.raises(BadConfiguration, match="twice"):
+        validate(snapshot_with(prices=(PRICE, msgspec.structs.replace(PRICE, input=3.0))))
+
+
+def test_model_output_tokens_must_be_at_least_one():
+    with pytest.raises(BadConfiguration, match=r"models\.m\.output_tokens must be 1 or more"):
+        validate(snapshot_with(m=0))
+
+
+def warnings_for(*limits: Limit, known: KnownNames | None = None, prices: tuple[Price, ...] = (), **models: int | None) -> list[str]:
+    snapshot = snapshot_with(*limits, prices=prices, **models)
+    validate(snapshot)
+    return find_warnings(snapshot, known or KnownNames())
+
+
+def test_token_limit_below_one_requests_reservation_is_warned_of():
+    rule = changed_limit(resource="tokens", amount=1000)
+    assert warnings_for(rule, m=1000) == []
+    (warning,) = warnings_for(rule, m=1001, n=5)
+    assert warning.startswith('limits["r"].amount 1000 is less than one request for m reserves')
+    assert warnings_for(changed_limit(resource="tokens", amount=1000, scope={"model": "n"}), m=1001, n=5) == [], (
+        "it is not about that model"
+    )
+    assert len(warnings_for(rule, known=KnownNames(output_tokens=4096), m=None)) == 1, "the setting holds for models that do not say it"
+    assert warnings_for(rule, m=None) == []
+
+
+def test_cost_limit_below_one_requests_reservation_is_warned_of():
+    rule = changed_limit(resource="cost_usd", amount=0.002)
+    assert warnings_for(rule, prices=(PRICE,), m=1000) == []
+    assert len(warnings_for(rule, prices=(PRICE,), m=1001)) == 1
+
+
+def test_cost_limit_without_a_price_is_warned_of():
+    (warning,) = warnings_for(changed_limit(resource="cost_usd", amount=5), a=None, b=None, c=None, d=None)
+    assert "a, b, c and 1 more will be refused, for want of a price" in warning
+    assert warnings_for(changed_limit(resource="cost_usd", amount=5), prices=(PRICE,), a=None) == []
+    begins_later = msgspec.structs.replace(PRICE, since="2999-01-01")
+    (warning,) = warnings_for(changed_limit(resource="cost_usd", amount=5), prices=(begins_later,), a=None)
+    assert "want of a price" in warning
+
+
+def test_limit_for_an_unknown_team_or_key_is_warned_of():
+    rule = changed_limit(scope={"team": "blue"})
+    assert warnings_for(rule) == ["limits[\"r\"].scope.team: there is no team 'blue' yet, so it limits nobody."]
+    assert warnings_for(rule, known=KnownNames(teams={"blue"})) == []
+    rule = changed_limit(scope={"key": "nx-0123456789ab"})
+    assert len(warnings_for(rule)) == 1 and warnings_for(rule, known=KnownNames(keys={"nx-0123456789ab"})) == []
+
+
+def test_two_equal_limits_are_warned_of():
+    assert warnings_for(VALID_LIMIT, changed_limit(name="s")) == ['limits["s"] says the same as limits["r"]: one of them is enough.']

@@ -1,0 +1,492 @@
+"""Laws of checks: what nothing could obey is refused with its place, whatever it is made of; a known one costs next to nothing."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from app.gateway.structured_output.checker.protocol import CheckOrder, CheckTask
+from app.gateway.structured_output.checker_client import CheckerClient, CheckerUnavailable
+from app.gateway.structured_output.constraint_checks import ConstraintChecks
+from app.gateway.structured_output.content_cache import ContentCache
+from providers.canonical.errors import InvalidRequest, RequestError, Unavailable
+from providers.dialect import InboundRequest
+from providers.dialects.catalogue import DIALECTS
+from providers.structured_output import Choice, Constraint, Grammar, JsonObject, JsonSchema, OutputFormat, Regex, StructuralTag, output_kind
+
+few_examples = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+BASE_REQUESTS: dict[str, dict[str, Any]] = {
+    "openai_chat": {"model": "m", "messages": [{"role": "user", "content": "Hello"}]},
+    "openai_responses": {"model": "m", "input": "Hello"},
+    "anthropic_messages": {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hello"}]},
+}
+PERSON = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}, "required": ["name"]}
+
+
+def inbound_request(dialect: str = "openai_chat", **fields: Any) -> InboundRequest:
+    return DIALECTS[dialect].parse_request(json.dumps({**BASE_REQUESTS[dialect], **fields}).encode())
+
+
+def chained_references(deep: int, keyword: str) -> dict[str, Any]:
+    defs: dict[str, Any] = {"d0": {"type": "integer"}}
+    for at in range(1, deep):
+        defs[f"d{at}"] = {keyword: [{"$ref": f"#/$defs/d{at - 1}"}, {"$ref": f"#/$defs/d{at - 1}"}]}
+    return {"$defs": defs, "$ref": f"#/$defs/d{deep - 1}"}
+
+
+def wide_schema(count: int) -> dict[str, Any]:
+    kinds = ("string", "integer", "boolean", "number")
+    each = {f"property_{at}": {"type": kinds[at % 4], "description": "What it is for."} for at in range(count)}
+    return {"type": "object", "properties": each, "required": list(each)[::2], "additionalProperties": False}
+
+
+def deep_schema(levels: int) -> Any:
+    schema: Any = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}, "required": ["a"], "additionalProperties": False}
+    return schema
+
+
+def one_of_schema(count: int) -> dict[str, Any]:
+    leaf = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "number"}}]}
+    branches = [{"type": "object", "properties": {"kind": {"const": at}, "value": leaf}, "required": ["kind"]} for at in range(count)]
+    return {"oneOf": branches}
+
+
+# In JSONSchemaBench's style: each is checked within the bounds, or refused.
+VALID_SCHEMAS: dict[str, Any] = {
+    "a person": PERSON,
+    "30 levels": deep_schema(30),
+    "5000 choices": {"enum": [f"value {at}" for at in range(5000)]},
+    "a tree of alternatives": one_of_schema(30),
+    "a tree of nodes": {
+        "$defs": {"node": {"type": "object", "properties": {"next": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}},
+        "$ref": "#/$defs/node",
+    },
+    "patterns of names": {"type": "object", "patternProperties": {"^[a-z]{1,8}$": {"type": "integer"}}, "additionalProperties": False},
+    "formats": {
+        "properties": {each: {"type": "string", "format": each} for each in ("date", "uuid", "email", "uri", "ipv4", "hostname", "own")}
+    },
+    "50 kB": wide_schema(600),
+    "references that fan out": chained_references(20, "anyOf"),
+    "100 references one after the other": chained_references(100, "allOf"),
+    "long strings": {"type": "string", "maxLength": 100_000},
+    "a property that is called as a keyword": {"properties": {"maxLength": {"type": "integer"}, "enum": {"type": "null"}}},
+    "a reference by an anchor": {"$defs": {"n": {"$anchor": "node", "type": "null"}}, "$ref": "#node"},
+    "a reference to itself within": {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}},
+    "a pattern that looks ahead for bounds": {"type": "string", "pattern": "^(?=limit exceeded)"},
+    "a pattern that backtracks": {"type": "string", "pattern": "^(a+)+$"},
+    "a pattern that looks ahead": {"type": "string", "pattern": "^(?=a).*$"},
+    "what llguidance cannot do": {"not": {"type": "null"}, "if": {"type": "string"}, "then": {"minLength": 2}, "uniqueItems": True},
+    "another draft": {"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer", "minimum": 3, "exclusiveMinimum": True},
+    "a reference by its own id": {"$id": "https://ours.test/a", "$defs": {"b": {"$id": "b", "type": "null"}}, "$ref": "b"},
+    "a value that looks like a reference": {"const": {"$ref": "https://elsewhere.test"}},
+    "anything": True,
+}
+INVALID_SCHEMAS: dict[str, tuple[Any, str]] = {
+    "a type that is none": ({"properties": {"a": {"type": "strin"}}}, ".properties.a.type"),
+    "a keyword of a wrong kind": ({"required": "a"}, ".required"),
+    "a pattern that is none": ({"items": {"pattern": "(a"}}, ".items.pattern"),
+    "a reference to nothing": ({"$ref": "#/$defs/none"}, ""),
+    "a reference to elsewhere": ({"properties": {"a": {"$ref": "https://elsewhere.test/b"}}}, ".properties.a.$ref"),
+    "a draft that nobody knows": ({"$schema": "https://elsewhere.test/draft"}, ".$schema"),
+    "a reference to itself": ({"$ref": "#"}, ".$ref"),
+    "a reference to itself by another": (
+        {"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/b"}]}, "b": {"allOf": [{"$ref": "#/$defs/a"}]}}},
+        ".$defs.b.allOf[0].$ref",
+    ),
+    "a reference to elsewhere, in a property called as a keyword": (
+        {"properties": {"default": {"$ref": "https://elsewhere.test"}}},
+        ".properties.default.$ref",
+    ),
+    "very long strings": ({"properties": {"a": {"type": "string", "maxLength": 10**9}}}, ".properties.a.maxLength"),
+    "very many items": ({"type": "array", "items": {"type": "array", "minItems": 10**6}}, ".items.minItems"),
+    "very many repetitions": ({"pattern": "^(?:a|[b-z]{1,400}){1,400}$"}, ".pattern"),
+    "very many repetitions in a name": (
+        {"patternProperties": {"^(?:a|[b-z]{1,400}){1,400}$": {}}},
+        ".patternProperties.^(?:a|[b-z]{1,400}){1,400}$",
+    ),
+    "nothing satisfies it": ({"type": "string", "minLength": 3, "maxLength": 2}, ""),
+    "nothing at all": (False, ""),
+    "alternatives that multiply": (
+        {"allOf": [{"anyOf": [{"properties": {f"a{a}{b}": {"const": b}}} for b in range(6)]} for a in range(12)]},
+        "",
+    ),
+    "300 levels": (deep_schema(300), ""),
+    "a pattern that explodes": ({"pattern": "^((((a{1,100}){1,100}){1,100}){1,100})$"}, ".pattern"),
+}
+
+
+@pytest.fixture(scope="module")
+async def checks() -> AsyncGenerator[ConstraintChecks]:
+    checks = ConstraintChecks()
+    checks.start()
+    yield checks
+    await checks.stop()
+
+
+@pytest.mark.parametrize("name", VALID_SCHEMAS)
+async def test_valid_schema_passes_the_check_unchanged(checks: ConstraintChecks, name: str) -> None:
+    found = await checks.check_request(inbound_request(guided_json=VALID_SCHEMAS[name]), "key")
+    assert found is not None
+    assert isinstance(found.output, JsonSchema)
+    assert json.loads(bytes(found.output.schema)) == VALID_SCHEMAS[name]
+
+
+@pytest.mark.parametrize("name", INVALID_SCHEMAS)
+async def test_invalid_or_too_costly_schema_is_refused_with_its_path(checks: ConstraintChecks, name: str) -> None:
+    schema, path = INVALID_SCHEMAS[name]
+    with pytest.raises(InvalidRequest) as refused:
+        await checks.check_request(inbound_request(guided_json=schema), "key")
+    assert refused.value.param == f"guided_json{path}"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "fields", "place"),
+    [
+        (
+            "openai_chat",
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "x"}}}},
+            "response_format.json_schema.schema.type",
+        ),
+        (
+            "openai_responses",
+            {"text": {"format": {"type": "json_schema", "name": "a", "schema": {"type": "x"}}}},
+            "text.format.schema.type",
+        ),
+        (
+            "anthropic_messages",
+            {"output_config": {"format": {"type": "json_schema", "schema": {"type": "x"}}}},
+            "output_config.format.schema.type",
+        ),
+        (
+            "openai_chat",
+            {"tools": [{"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "x"}}}]},
+            "tools[0].function.parameters.type",
+        ),
+        (
+            "openai_responses",
+            {"tools": [{"type": "function", "name": "f", "strict": True, "parameters": {"type": "x"}}]},
+            "tools[0].parameters.type",
+        ),
+        ("openai_chat", {"guided_regex": "(a"}, "guided_regex"),
+        ("openai_chat", {"guided_regex": "(?=a)b"}, "guided_regex"),
+        ("openai_chat", {"regex": r"(a)\1"}, "regex"),
+        ("openai_chat", {"guided_regex": ""}, "guided_regex"),
+        ("openai_chat", {"guided_regex": "a\0"}, "guided_regex"),
+        ("openai_chat", {"structured_outputs": {"regex": "a" * 600_000}}, "structured_outputs"),
+        ("openai_chat", {"guided_regex": "[a-z]{1,100000}"}, "guided_regex"),
+        ("openai_chat", {"guided_regex": "((a{1,100}){1,100}){1,100}"}, "guided_regex"),
+        ("openai_chat", {"guided_regex": "(" * 9000 + ")" * 9000}, "guided_regex"),
+        ("openai_chat", {"guided_regex": r"[^\s\S]"}, "guided_regex"),
+        ("openai_chat", {"guided_grammar": 'root ::= ("a"{1000}){1000}'}, "guided_grammar"),
+        ("openai_chat", {"guided_grammar": "root ::= a\na ::= b\nb ::= a"}, "guided_grammar"),
+        ("openai_chat", {"guided_json": "[" * 9000}, "guided_json"),
+        ("openai_chat", {"guided_json": PERSON, "guided_whitespace_pattern": "[ ]{0,100000}"}, "guided_whitespace_pattern"),
+        ("openai_chat", {"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+        ("openai_responses", {"text": {"format": {"type": "json_schema", "name": "a"}}}, "text.format.schema"),
+        (
+            "anthropic_messages",
+            {
+                "output_config": {"format": {"type": "json_schema", "schema": PERSON}},
+                "output_format": {"type": "json_schema", "schema": PERSON},
+            },
+            "output_format",
+        ),
+        ("openai_chat", {"guided_grammar": "start: nowhere"}, "guided_grammar"),
+        ("openai_chat", {"guided_grammar": "no grammar"}, "guided_grammar"),
+        ("openai_chat", {"ebnf": 'root ::= "a" nowhere'}, "ebnf"),
+        ("openai_chat", {"grammar": 'root ::= ("a"'}, "grammar"),
+        ("openai_chat", {"guided_choice": ["a", ""]}, "guided_choice"),
+        ("openai_chat", {"guided_choice": ["a", "\0"]}, "guided_choice"),
+        ("openai_chat", {"structured_outputs": {"choice": []}}, "structured_outputs.choice"),
+        ("openai_chat", {"structural_tag": {"nothing": 1}}, "structural_tag"),
+        ("openai_chat", {"structural_tag": "{no"}, "structural_tag"),
+        ("openai_chat", {"structural_tag": {"format": {"type": "regex", "pattern": "(a"}}}, "structural_tag.format.pattern"),
+        ("openai_chat", {"guided_regex": "a", "response_format": {"type": "json_object"}}, "guided_regex"),
+        ("openai_chat", {"guided_json": PERSON, "guided_whitespace_pattern": "a?"}, "guided_whitespace_pattern"),
+    ],
+    ids=lambda said: f"{said!s:.50}",
+)
+async def test_invalid_constraint_is_refused_with_the_path_in_the_callers_dialect(
+    checks: ConstraintChecks, dialect: str, fields: dict[str, Any], place: str
+) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        await checks.check_request(inbound_request(dialect, **fields), "key")
+    assert refused.value.param == place
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({"regex": "[a-z]+"}, Regex),
+        ({"ebnf": 'root ::= ("a"*)? | "\\u00e9" [^\\n\\]-]{2,3} rest-of\nrest-of ::= | "b" .'}, Grammar),
+        ({"guided_grammar": 'start: "a" b\nb: /x+/'}, Grammar),
+        ({"structural_tag": {"format": {"type": "an engine's own"}}}, StructuralTag),
+        ({"structural_tag": {"structures": [{"begin": "<a>", "schema": PERSON, "end": "</a>"}], "triggers": ["<a"]}}, StructuralTag),
+        ({"guided_choice": ["yes", "no"]}, Choice),
+        ({"response_format": {"type": "json_object"}}, JsonObject),
+    ],
+    ids=str,
+)
+async def test_valid_constraint_passes_with_its_kind(checks: ConstraintChecks, fields: dict[str, Any], kind: type) -> None:
+    found = await checks.check_request(inbound_request(**fields), "key")
+    assert found is not None
+    assert isinstance(found.output, kind)
+
+
+async def test_fields_that_constrain_nothing_yield_no_constraint(checks: ConstraintChecks) -> None:
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "x"}}}]
+    unconstrained: list[dict[str, Any]] = [{}, {"tools": tools}, {"guided_json": None}, {"response_format": {"type": "text"}}]
+    for fields in [*unconstrained, {"guided_whitespace_pattern": " "}]:
+        assert await checks.check_request(inbound_request(**fields), "key") is None
+    assert await checks.check_request(inbound_request("openai_responses", text={"verbosity": "low"}), "key") is None
+
+
+names = st.sampled_from(
+    ["type", "properties", "items", "enum", "$ref", "$defs", "allOf", "anyOf", "pattern", "minLength", "format", "$id", "not"]
+)
+odd_values: list[Any] = ["object", "string", "#", "#/$defs/a", "(", "^a*$", "https://x.test", "date", -1, 10**30, 1.5, None, True, [], {}]
+values = st.sampled_from(odd_values)
+hostile_schemas = st.recursive(values, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=4), max_leaves=15)
+
+
+def as_guided_json(schema: Any) -> dict[str, Any]:
+    return {"guided_json": {"items": schema}}
+
+
+hostile_fields: st.SearchStrategy[dict[str, Any]] = st.one_of(
+    hostile_schemas.map(as_guided_json),
+    st.dictionaries(names, hostile_schemas, max_size=4).map(lambda schema: {"guided_json": schema}),
+    st.text(max_size=40).map(lambda said: {"guided_regex": said}),
+    st.text(st.sampled_from('ab"|()[]{}*+?:=\n/.\\%- 0'), max_size=60).map(lambda said: {"guided_grammar": "root ::= " + said}),
+    st.text(st.sampled_from('ab"|()[]{}*+?:=\n/.\\%- 0'), max_size=60).map(lambda said: {"guided_grammar": "start: " + said}),
+    hostile_schemas.map(lambda tag: {"structural_tag": {"format": {"type": "tag", "begin": "<a>", "content": tag, "end": "</a>"}}}),
+)
+
+
+@few_examples
+@given(hostile_fields)
+async def test_hostile_constraint_passes_or_is_refused_the_same_way_twice(checks: ConstraintChecks, fields: dict[str, Any]) -> None:
+    first_result = await check_result(checks, fields)
+    assert await check_result(checks, fields) == first_result
+    assert isinstance(first_result, Constraint | None) or first_result[0] is InvalidRequest
+
+
+async def check_result(checks: ConstraintChecks, fields: dict[str, Any]) -> Any:
+    try:
+        return await checks.check_request(inbound_request(**fields), "key")
+    except RequestError as error:
+        return type(error), error.message, error.param
+
+
+def parameter_id(value: OutputFormat | str | bool) -> str:
+    """Alike in every process that collects."""
+    return str(value) if isinstance(value, str | bool) else output_kind(value)
+
+
+@pytest.mark.parametrize(
+    ("output", "reply", "obeys", "begins"),
+    [
+        (JsonSchema(Raw(json.dumps(PERSON).encode())), ' {"age": 3, "name": "A"}\n', True, True),
+        (JsonSchema(Raw(json.dumps(PERSON).encode())), '{"age": 3, "na', False, True),
+        (JsonSchema(Raw(json.dumps(PERSON).encode())), '{"age": 3}', False, False),
+        (JsonSchema(Raw(json.dumps(PERSON).encode())), '{"age": NaN, "name": "A"}', False, False),
+        (JsonSchema(Raw(json.dumps(PERSON).encode())), 'Here it is: {"name": "A"}', False, False),
+        (JsonSchema(Raw(b'{"type":"string","format":"date"}')), '"2026-02-30"', False, False),
+        (JsonSchema(Raw(b'{"type":"string","format":"date"}')), '"2026-02-28"', True, True),
+        (JsonSchema(Raw(b'{"not":{"type":"null"},"uniqueItems":true}')), "[1, 1]", False, False),
+        (JsonObject(), '{"a": [1]}', True, True),
+        (JsonObject(), '{"a": [1', False, True),
+        (JsonSchema(Raw(b'{"type":"integer","minimum":100}')), "12", False, True),
+        (JsonObject(), "[1]", False, False),
+        (Regex("[a-z]{3}"), "abc", True, True),
+        (Regex("^[a-z]{3}$"), "ab", False, True),
+        (Regex("[a-z]{3}"), "abcd", False, False),
+        (Choice(("yes", "no")), "yes", True, True),
+        (Choice(("yes", "no")), "ye", False, True),
+        (Choice(("yes", "no")), "Yes", False, False),
+        (Grammar('root ::= ("é" | "bc")+'), "ébc", True, True),
+        (Grammar('root ::= ("é" | "bc")+'), "éb", False, True),
+        (Grammar('start: "a"'), "b", False, False),
+        (
+            StructuralTag(
+                '{"format":{"type":"tag","begin":"<a>","content":{"type":"json_schema","json_schema":{"type":"object"}},"end":"</a>"}}'
+            ),
+            "<a>{ }</a>",
+            True,
+            True,
+        ),
+        (StructuralTag('{"format":{"type":"an engine\'s own"}}'), "a", False, False),
+    ],
+    ids=parameter_id,
+)
+async def test_response_is_judged_against_its_constraint_whole_and_truncated(
+    checks: ConstraintChecks, output: OutputFormat, reply: str, obeys: bool, begins: bool
+) -> None:
+    assert (await checks.find_violation(output, reply, is_complete=True) is None) == obeys
+    assert (await checks.find_violation(output, reply, is_complete=False) is None) == begins
+
+
+async def test_response_too_slow_to_check_counts_as_a_violation(checks: ConstraintChecks) -> None:
+    fault = await checks.find_violation(Regex("(.|\n)*"), "a" * 3_000_000, is_complete=True)
+    assert fault is not None
+    assert "to check" in fault
+    assert await checks.find_violation(Regex("a"), "a", is_complete=True) is None
+
+
+async def test_identical_concurrent_checks_share_one_and_survive_a_cancellation(checks: ConstraintChecks) -> None:
+    requests = [inbound_request(guided_json=wide_schema(200)) for _ in range(8)]
+    waiting = [asyncio.create_task(checks.check_request(each, "key")) for each in requests]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    found = await asyncio.gather(*waiting, return_exceptions=True)
+    assert isinstance(found[0], asyncio.CancelledError)
+    assert all(each is found[1] for each in found[1:])
+
+
+async def test_checks_continue_after_the_checker_process_is_killed() -> None:
+    checks = ConstraintChecks()
+    checks.start()
+    try:
+        assert await checks.check_request(inbound_request(guided_regex="first"), "key") is not None
+        assert checks.pid is not None
+        os.kill(checks.pid, signal.SIGKILL)
+        assert await checks.check_request(inbound_request(guided_regex="second"), "key") is not None
+    finally:
+        await checks.stop()
+    assert checks.pid is None
+
+
+async def test_hanging_checker_process_is_killed_and_a_stopped_checker_answers_nothing() -> None:
+    checker = CheckerClient(0.3)
+    order = CheckOrder((CheckTask("regex", "a"),), 0.05)
+    try:
+        while True:
+            with contextlib.suppress(CheckerUnavailable):  # while it starts
+                await checker.check(order)
+                break
+        hanging = checker.pid
+        assert hanging is not None
+        os.kill(hanging, signal.SIGSTOP)
+        with pytest.raises(CheckerUnavailable):
+            await checker.check(order)
+        assert not is_running(hanging)
+    finally:
+        await checker.stop()
+    with pytest.raises(CheckerUnavailable):
+        await checker.check(order)
+    assert checker.pid is None
+
+
+async def test_checker_process_inherits_no_secrets_and_ends_when_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NARTHEX_SECRET", "hidden")
+    checks = ConstraintChecks()
+    await checks.check_request(inbound_request(guided_regex="a"), "key")
+    pid = checks.pid
+    assert pid is not None
+    assert b"hidden" not in environment_of(pid)
+    late = asyncio.create_task(checks.check_request(inbound_request(guided_regex="b"), "key"))
+    await asyncio.sleep(0)
+    await checks.stop()
+    assert isinstance((await asyncio.gather(late, return_exceptions=True))[0], Constraint | Unavailable)
+    assert not is_running(pid)
+
+
+def is_running(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def environment_of(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/environ").read_bytes()
+
+
+async def test_repeated_constraint_check_takes_under_a_millisecond(checks: ConstraintChecks) -> None:
+    large = inbound_request(guided_json=wide_schema(600))
+    await checks.check_request(large, "key")
+    times: list[int] = []
+    for _ in range(50):
+        began = time.process_time_ns()
+        await checks.check_request(large, "key")
+        times.append(time.process_time_ns() - began)
+    assert min(times) < 1_000_000
+
+
+@few_examples
+@given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from([1, 50, 9_000, 20_000])), max_size=40))
+def test_content_cache_is_bounded_and_never_returns_other_content(entries: list[tuple[int, int]]) -> None:
+    cache: ContentCache[bytes] = ContentCache(5, 50_000)
+    for number, size in entries:
+        middle = size // 2
+        content = b"x" * middle + b"%d" % number + b"x" * (size - middle)
+        found = cache.get(content)
+        assert found in (None, content)
+        if found is None:
+            cache.put(content, content)
+            assert cache.get(content) == content
+        assert len(cache) <= 5
+        assert cache.size_bytes <= 50_000
+
+
+async def test_one_key_does_not_take_the_checker_from_other_keys(checks: ConstraintChecks) -> None:
+    flooding_checks = [asyncio.create_task(checks.check_request(inbound_request(guided_regex=f"hers{at}"), "hers")) for at in range(40)]
+    await asyncio.sleep(0)
+    assert await checks.check_request(inbound_request(guided_regex="his"), "his") is not None
+    found = await asyncio.gather(*flooding_checks, return_exceptions=True)
+    assert sum(isinstance(each, Unavailable) for each in found) == 8
+    assert await checks.check_request(inbound_request(guided_regex="hers again"), "hers") is not None
+
+
+LENGTH: dict[str, Any] = {"type": "string", "minLength": 1}
+TAGGED: dict[str, Any] = {"type": "tag", "begin": "<", "content": {"type": "json_schema", "json_schema": LENGTH}, "end": ">"}
+
+
+def strict_tool(schema: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": "f", "strict": True, "parameters": schema}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "loose"),
+    [
+        ({"guided_json": {"type": "string", "maxLength": 9}}, {"guided_json"}),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"not": {}, "type": "null"}}}},
+            {"response_format"},
+        ),
+        ({"guided_json": {"type": "integer", "minimum": 9}}, set[str]()),
+        (
+            {"tools": [strict_tool({"type": "object"}), strict_tool({"type": "object", "minProperties": 1})]},
+            {"tools[1].function.parameters"},
+        ),
+        (
+            {
+                "structural_tag": {
+                    "format": {"type": "tag", "begin": "<", "content": {"type": "json_schema", "json_schema": LENGTH}, "end": ">"}
+                }
+            },
+            {"structural_tag"},
+        ),
+    ],
+)
+async def test_schema_paths_that_grammars_may_not_enforce_are_marked_loose(
+    checks: ConstraintChecks, fields: dict[str, Any], loose: set[str]
+) -> None:
+    found = await checks.check_request(inbound_request(**fields), "key")
+    assert found is not None
+    assert found.uncovered_paths == loose
+
+
+async def test_misspelt_schema_type_is_refused_with_the_valid_types(checks: ConstraintChecks) -> None:
+    with pytest.raises(InvalidRequest, match="one of array, boolean, integer, null, number, object and string"):
+        await checks.check_request(inbound_request(guided_json={"properties": {"a": {"type": "objct"}}}), "key")

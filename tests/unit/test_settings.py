@@ -1,0 +1,91 @@
+"""Laws of settings: what an operator writes is what is in force, and what cannot be is refused by the name that was set."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.settings import BadSetting, Settings, environment_name
+from tests.support.chat_strategies import bounded
+
+HINTS = get_type_hints(Settings)
+FIELDS = {each.name: each for each in dataclasses.fields(Settings)}
+ENVIRONMENT_NAMES = {name: environment_name(each) for name, each in FIELDS.items()}
+
+
+def fields_of_type(*kinds: Any) -> list[str]:
+    return [name for name, hint in HINTS.items() if hint in kinds or get_origin(hint) in kinds]
+
+
+def test_empty_environment_gives_the_default_settings() -> None:
+    assert Settings.read({}) == Settings()
+    assert Settings.read({name: "" for name in ENVIRONMENT_NAMES.values()}) == Settings()
+
+
+def test_every_setting_has_a_unique_environment_name_and_a_description() -> None:
+    assert len(set(ENVIRONMENT_NAMES.values())) == len(FIELDS)
+    assert all(each.metadata["meaning"].endswith(".") for each in FIELDS.values())
+    assert {name for name in ENVIRONMENT_NAMES.values() if not name.startswith("NARTHEX_")} == {
+        "DATABASE_URL",
+        "REDIS_URL",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+    }
+
+
+def test_float_settings_have_a_time_unit_in_their_name() -> None:
+    for name in fields_of_type(float):
+        assert name.rsplit("_", 1)[-1] in ("s", "ms"), name
+
+
+@bounded
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={name: st.integers(0, 2**40) for name in fields_of_type(int)}
+        | {name: st.floats(0, 1e9) for name in fields_of_type(float)},
+    )
+)
+def test_numeric_settings_are_read_from_the_environment(written: dict[str, float]) -> None:
+    settings = Settings.read({ENVIRONMENT_NAMES[name]: str(value) for name, value in written.items()} | {"UNRELATED": "x"})
+    for name in FIELDS:
+        assert getattr(settings, name) == written.get(name, getattr(Settings(), name))
+
+
+@pytest.mark.parametrize("name", fields_of_type(Literal))
+def test_choice_setting_accepts_its_values_and_lists_them_when_refusing(name: str) -> None:
+    for value in get_args(HINTS[name]):
+        assert getattr(Settings.read({ENVIRONMENT_NAMES[name]: value}), name) == value
+    with pytest.raises(BadSetting) as refused:
+        Settings.read({ENVIRONMENT_NAMES[name]: "sometimes"})
+    assert ENVIRONMENT_NAMES[name] in str(refused.value)
+    assert all(value in str(refused.value) for value in get_args(HINTS[name]))
+
+
+@pytest.mark.parametrize("name", fields_of_type(str, Path))
+def test_text_setting_is_read_unchanged(name: str) -> None:
+    assert str(getattr(Settings.read({ENVIRONMENT_NAMES[name]: "some/where"}), name)) == "some/where"
+
+
+@pytest.mark.parametrize("text", ["-1", "many", "nan", "inf", "-inf", "1.5s", "0x10", " "])
+@pytest.mark.parametrize("name", [*fields_of_type(int), *fields_of_type(float)])
+def test_invalid_number_is_refused_with_the_name_of_the_setting(name: str, text: str) -> None:
+    with pytest.raises(BadSetting, match=ENVIRONMENT_NAMES[name]):
+        Settings.read({ENVIRONMENT_NAMES[name]: text})
+
+
+def test_fractional_worker_count_is_refused() -> None:
+    with pytest.raises(BadSetting, match="whole number"):
+        Settings.read({"NARTHEX_WORKERS": "1.5"})
+
+
+def test_ca_bundle_is_loaded_when_settings_are_read(tmp_path: Path) -> None:
+    test_ca = str(Path(__file__).parents[1] / "support" / "tls" / "ca.pem")
+    assert Settings.read({"NARTHEX_CA_BUNDLE": test_ca}).ca_bundle == test_ca
+    for path in (str(tmp_path / "nothing-here.pem"), __file__):
+        with pytest.raises(BadSetting, match=r"^NARTHEX_CA_BUNDLE: no certificates can be read from .+: .+") as refused:
+            Settings.read({"NARTHEX_CA_BUNDLE": path})
+        assert path in str(refused.value)

@@ -1,0 +1,27 @@
+"""Metrics: what engines and callers say can neither break them nor make them grow."""
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from app import uuid7
+from app.domain import Attempt, Exchange
+from app.telemetry import Telemetry
+from providers.canonical.chat import Usage
+
+
+def failed_exchange(usage: Usage) -> Exchange:
+    id = uuid7.mint()
+    attempt = Attempt("p", "m", "http://h", 0, 5, status=500, error="UpstreamFailed", message="of all kinds")
+    return Exchange(id, id, "openai_chat", "m", "k", "t", "h", 0, 2_000_000, True, 200, "answered", usage=usage, attempts=(attempt,))
+
+
+@pytest.mark.parametrize("tokens", [-1, 0, 2**31, 2**63, 10**400, None])
+def test_invalid_token_count_adds_nothing_to_the_metrics(monkeypatch: pytest.MonkeyPatch, tokens: int | None):
+    monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
+    telemetry = Telemetry(CollectorRegistry())
+    telemetry.count_exchange(failed_exchange(Usage(input=tokens, output=7)))
+    page = telemetry.render().decode()
+    assert 'narthex_tokens_total{direction="input",model="m"} 0.0' in page
+    assert 'narthex_tokens_total{direction="output",model="m"} 7.0' in page
+    assert 'narthex_requests_total{model="m",outcome="answered",route="openai_chat",status="200"} 1.0' in page
+    assert 'narthex_attempt_failures_total{error="UpstreamFailed",provider="p"} 1.0' in page
