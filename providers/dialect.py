@@ -1,27 +1,38 @@
-"""What one wire format must be able to read and write. No I/O: bytes in, bytes or meaning out."""
+"""What each wire format has to implement. No I/O: bytes and canonical chats in, bytes and canonical chats out.
 
-import re
-from collections.abc import Callable, Iterable, Mapping
+A dialect has two sides: callers speak it to the gateway (Dialect), and the gateway speaks it to engines (EngineDialect). A wire format
+for chats may have both (ChatDialect), and then its callers also reach engines that speak another one. A request takes one of two ways:
+
+    same dialect      parse_request  ->  prepare_upstream_body  ->  edit_response or stream_editor
+    another dialect   parse_request, read_request  ->  (the engine's) write_request, prepare_upstream_body
+                      (the engine's) read_response  ->  write_response, or (the engine's) stream_reader  ->  stream_writer
+
+In the same dialect the caller's and the engine's own bytes are kept, but for the keys that are the gateway's. Errors are written by
+write_error and write_error_frame, whichever way the request took.
+"""
+
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Protocol
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from providers.canonical.chat import ChatRequest, ChatResponse, Usage
-from providers.canonical.errors import NarthexError, Unsupported, UpstreamError
+from providers.canonical.errors import NarthexError, UpstreamError
 from providers.canonical.events import Event
 from providers.canonical.media import MediaKind
 from providers.canonical.raw_json import Body
+from providers.drop_policy import DropPolicy
 
 
 class InboundRequest(Struct):
-    """A caller's request: the caller's own bytes by key, and what the road must know of them.
+    """A caller's request: the top level of its body, undecoded, and what the request pipeline needs to know of it.
 
-    `episode_id`: as said in the body, not yet checked. `tags` by their precedence. `input_tokens`: an estimate (providers/canonical/token_estimate.py).
-    `output_tokens`: the most that the caller lets be written, all choices together; None: not said. `choices`: how many are wanted.
-    `previous`: the answer that this one goes on from (previous_response_id). `stores`: the caller may ask for the answer again.
-    `refers`: to items of earlier answers, by their ids. `raw_prompt`: not a chat but a text to go on with, though it came as one.
-    `strict`: whether one of its tools is to be; None: it was not looked whether.
+    `wants_usage`: a stream has to report usage. `episode_id`: as written in the body, not yet checked. `tags`: merged by precedence.
+    `input_tokens`: an estimate (providers/canonical/token_estimate.py). `output_tokens`: the most that the caller lets the model write,
+    all choices together; None: no limit in the request. `choices`: how many the caller requests.
+    `previous_response_id`: the response that this request continues. `references_items`: it refers to items of earlier responses by id.
+    `stores_response`: the caller may retrieve the response later. `raw_prompt`: a text to continue, though it came to the chat route.
+    `has_strict_tools`: whether a tool has `strict`; None: the dialect does not look.
     """
 
     dialect: str
@@ -43,10 +54,11 @@ class InboundRequest(Struct):
 
 
 class ResponseMeta(Struct, frozen=True):
-    """What we write over an engine's answer: our ids, the name asked for, and whether a stream shall tell usage.
+    """What the gateway writes into an engine's response: its own ids and the model name that the caller used.
 
-    `id`: the inference's bare UUID. `created`: Unix seconds, for engines that tell none. `asked`: the caller's body, of which some
-    dialects repeat a part in the answer. `stops_after_calls`: the engine says `stop` where an answer ends with calls of tools.
+    `id`: the inference's UUID, without a prefix. `created`: Unix seconds, used where the engine reports none. `wants_usage`: the stream
+    reports usage to the caller. `request_body`: the caller's body, of which some dialects repeat a part in the response.
+    `stops_after_calls`: the engine reports the finish reason `stop` for a response that ends with tool calls.
     """
 
     id: str
@@ -59,107 +71,21 @@ class ResponseMeta(Struct, frozen=True):
 
 
 class OutboundResponse(Struct, frozen=True):
-    """A whole answer for the caller, and what the record wants of it. `finish_reason` in OpenAI's words, whatever the dialect."""
+    """A non-streaming response for the caller, and what is recorded of it. `finish_reason`: OpenAI's, in every dialect."""
 
     raw: bytes
     usage: Usage | None
     finish_reason: str | None
 
 
-_INDEX = re.compile(r"\[\d+\]")
-# Fields of one API alone that change how an answer is made, and not what may be in it.
-_HINT_FIELDS = frozenset(
-    {
-        *("cache_control", "prompt_cache_breakpoint", "prompt_cache_options", "prompt_cache_retention"),
-        *("context_management", "speed", "eager_input_streaming", "defer_loading", "client_metadata", "diagnostics", "metadata"),
-        *("include_obfuscation", "continuous_usage_stats", "do_preprocess", "phase", "detail"),
-    }
-)
-# Values that ask for nothing. The last two are Anthropic's: only the model may call a tool, and a document need not be cited.
-_NEUTRAL_VALUES: tuple[Any, ...] = (None, "", [], ["direct"], {"enabled": False})
-
-
-class DropPolicy:
-    """What a target is asked to do without: refused, unless the caller lets it go; then it is dropped, and reported.
-
-    `words`: the caller's own name for what the meaning calls otherwise; `place`: the caller's own path for one in the meaning's messages.
-    `most_places`: how many of them are looked for. `who`: the target, as an error names it.
-    """
-
-    def __init__(
-        self,
-        may_drop: Callable[[str], bool],
-        field_names: Mapping[str, str],
-        target_name: str,
-        caller_path: Callable[[str], str] = lambda path: path,
-        max_paths: int = 32,
-    ) -> None:
-        self._dropped: dict[str, None] = {}
-        self._caller_paths: dict[str, str] = {}
-        self._max_paths = max_paths
-        self._may_drop = may_drop
-        self._field_names = field_names
-        self._target_name = target_name
-        self._caller_path = caller_path
-
-    @property
-    def dropped(self) -> list[str]:
-        """In the order in which they went."""
-        return list(self._dropped)
-
-    def drop_or_refuse(self, field: str, why: str) -> None:
-        """`field`: a name of ChatRequest, or a path in the caller's body. Raises Unsupported unless the caller lets it go."""
-        self._drop_or_refuse(self._caller_name(field), why)
-
-    def _drop_or_refuse(self, caller_field: str, why: str) -> None:
-        if not self._may_drop(caller_field) and not self._may_drop(caller_field.partition(".")[0].partition("[")[0]):
-            raise Unsupported(
-                f"`{caller_field}` cannot be honoured by {self._target_name}: {why} "
-                f"Leave it out, choose another model, or send the header `x-narthex-drop: {caller_field}` to go without.",
-                param=caller_field,
-            )
-        self._record_dropped(caller_field)
-
-    def drop_extra_field(self, path: str, value: Raw, why: str) -> None:
-        """A field that has no name of ours, by its place as without() takes it: a hint may go, an empty value asks for nothing.
-
-        All else is refused.
-        """
-        if msgspec.json.decode(value) in _NEUTRAL_VALUES:
-            return
-        caller_field = self._find_caller_path(path) if path.startswith("messages[") else path
-        if path.rpartition(".")[2] in _HINT_FIELDS:
-            self._record_dropped(caller_field)
-        else:
-            self._drop_or_refuse(caller_field, why)
-
-    def drop_hint(self, field: str) -> None:
-        """What changes no answer, and may always go."""
-        self._record_dropped(self._caller_name(field))
-
-    def _caller_name(self, field: str) -> str:
-        return self._find_caller_path(field) if field.startswith("messages[") else self._field_names.get(field, field)
-
-    def _find_caller_path(self, path: str) -> str:
-        """To find a place the body is read anew, and a body may have hints without end: then their kind is told, without numbers."""
-        caller_path = self._caller_paths.get(path)
-        if caller_path is None:
-            if len(self._caller_paths) >= self._max_paths:
-                return _INDEX.sub("[]", path)
-            caller_path = self._caller_paths[path] = self._caller_path(path)
-        return caller_path
-
-    def _record_dropped(self, caller_field: str) -> None:
-        self._dropped[caller_field] = None
-
-
 class StreamEditor(Protocol):
-    """A stream of an engine made the caller's: blocks in, bytes for the caller out, at once. One per stream.
+    """Turns an engine's stream into the caller's: feed() takes blocks, split anywhere, and returns bytes for the caller at once.
 
-    `written_tokens`: about how many came, for when nobody tells.
-    What ends the stream is withheld by feed() and given by end(): the exchange is recorded in between.
-    An error that the engine reports, or its garbling, is `failure`: what feed() gave before it is the caller's all the same.
-    end() raises it, or CutShort if the engine ended too early. `done`: the engine has said that it ended.
+    One per stream. feed() withholds the end of the stream, and finish() returns it: the exchange is recorded in between.
+
+    An error frame of the engine, or an invalid one, sets `failure`; what feed() returned before still goes to the caller. finish() then
+    raises it. It raises StreamTruncated if the engine ended too early. `done`: the engine has ended the stream as its API specifies.
+    `written_tokens`: an estimate of what has come so far, used where the engine reports no usage.
     """
 
     usage: Usage | None
@@ -176,10 +102,10 @@ class StreamEditor(Protocol):
 
 
 class StreamReader(Protocol):
-    """A stream's meaning. One per stream. `done`: the engine has said that it ended.
+    """Reads an engine's stream as events: feed() takes blocks, split anywhere. One per stream.
 
-    feed() gives each event before it raises for what follows: an UpstreamError that the engine reports, or Garbled.
-    end() raises CutShort if no choice has finished.
+    feed() yields each event before it raises for what follows: the UpstreamError that the engine reports, or InvalidUpstreamResponse.
+    finish() raises StreamTruncated if no choice has finished. `done`: the engine has ended the stream as its API specifies.
     """
 
     done: bool
@@ -190,7 +116,7 @@ class StreamReader(Protocol):
 
 
 class StreamWriter(Protocol):
-    """Meaning as a stream. One per stream. What ends it is withheld by feed() and given by end()."""
+    """Writes events as a stream for the caller. One per stream. feed() withholds the end of the stream, and finish() returns it."""
 
     def feed(self, event: Event) -> bytes: ...
 
@@ -198,73 +124,92 @@ class StreamWriter(Protocol):
 
 
 class Dialect(Protocol):
-    """One wire format. As a server it opens asks and answers them; an engine that speaks it too is asked with the caller's own bytes."""
+    """A wire format that callers speak, and engines of the same format with them."""
 
     name: ClassVar[str]
 
     def parse_request(self, raw: bytes) -> InboundRequest:
-        """Raises Malformed with the path of the fault."""
+        """Checks a caller's body. Raises InvalidRequest, with the path of the invalid field in `param`."""
         ...
 
     def edit_response(self, raw: bytes, meta: ResponseMeta) -> OutboundResponse:
-        """A whole answer in this dialect for a caller of this dialect: our keys replaced, the rest untouched."""
-        ...
+        """An engine's non-streaming response for a caller of the same dialect: the gateway's keys are replaced, the rest is untouched.
 
-    def stream_editor(self, meta: ResponseMeta) -> StreamEditor: ...
-
-    def prepare_upstream_body(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
-        """Makes a request for an engine one for a stream, or for a whole answer; and one that leaves what the gateway keeps to the gateway.
-
-        `tell_usage`: a stream is to tell it, where that must be asked for.
+        Raises the error that an engine sent with status 200, or InvalidUpstreamResponse.
         """
         ...
 
-    def write_error(self, error: NarthexError) -> bytes: ...
+    def stream_editor(self, meta: ResponseMeta) -> StreamEditor:
+        """A new editor for one engine's stream to a caller of the same dialect."""
+        ...
+
+    def prepare_upstream_body(self, body: Body, stream: bool, *, include_usage: bool) -> None:
+        """Makes the body a streaming or a non-streaming request, in place, and removes what the gateway does itself.
+
+        `include_usage`: a stream has to report usage; this sets the field that requests it, in a dialect that has one.
+        """
+        ...
+
+    def write_error(self, error: NarthexError) -> bytes:
+        """The error as the body of a response, in this dialect's envelope."""
+        ...
 
     def write_error_frame(self, error: NarthexError) -> bytes:
-        """The end of a stream that has begun and cannot go on."""
+        """The error as the last frame of a stream that has begun and cannot continue."""
         ...
 
 
 class EngineDialect(Protocol):
-    """The half of a wire format for chats in which engines are asked: what it takes to reach one, whatever the caller speaks."""
+    """A wire format for chats that engines speak, whatever the caller speaks."""
 
     name: ClassVar[str]
-    # Media of these kinds it can only say in bytes, not by an address.
+    # Media of these kinds it carries as bytes only; it has no field for a URL.
     inline_media_kinds: ClassVar[frozenset[MediaKind]]
 
-    def prepare_upstream_body(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
-        """See Dialect.prepare."""
+    def prepare_upstream_body(self, body: Body, stream: bool, *, include_usage: bool) -> None:
+        """See Dialect.prepare_upstream_body()."""
         ...
 
     def write_request(self, chat: ChatRequest, drop_policy: DropPolicy) -> Body:
-        """The ask for an engine of this dialect: no stream, and the model as the chat says it. Raises as `concessions` does."""
+        """A non-streaming request for an engine of this dialect, with the chat's own model name.
+
+        Whatever this dialect has no field for goes to `drop_policy`, by its name in ChatRequest; raises Unsupported as that does.
+        """
         ...
 
     def read_response(self, raw: bytes) -> ChatResponse:
-        """Raises the error that an engine told with status 200, or Garbled."""
+        """Raises the error that an engine sent with status 200, or InvalidUpstreamResponse."""
         ...
 
-    def stream_reader(self) -> StreamReader: ...
+    def stream_reader(self) -> StreamReader:
+        """A new reader for one engine's stream."""
+        ...
 
 
 class ChatDialect(Dialect, EngineDialect, Protocol):
-    """A wire format for chats, both ways, so that its callers reach engines that speak another."""
+    """A wire format for chats that callers speak and engines too, so that its callers reach engines of any dialect."""
 
-    # By names of ChatRequest, what this dialect calls them, where it says otherwise.
+    # ChatRequest's field names -> this dialect's, where they differ.
     field_names: ClassVar[Mapping[str, str]]
 
     def caller_path(self, body: Body, path: str) -> str:
-        """Where in an ask stands what ChatRequest has at a path that begins with `messages[`: `system[0]`, `input[3].content[1]`.
+        """The path in a caller's body of what ChatRequest has at `path`, which begins with `messages[`.
 
-        A path into what is not there stays as it is.
+        For instance `system[0]` or `input[3].content[1]`. A path that leads nowhere is returned unchanged.
         """
         ...
 
     def read_request(self, body: Body) -> ChatRequest:
-        """What an opened ask means. Raises Malformed for what open() lets pass and cannot be understood, with its path."""
+        """The canonical chat of a parsed request.
+
+        Raises InvalidRequest, with its path, for what parse_request() accepts and cannot be understood.
+        """
         ...
 
-    def write_response(self, answer: ChatResponse, meta: ResponseMeta) -> bytes: ...
+    def write_response(self, response: ChatResponse, meta: ResponseMeta) -> bytes:
+        """The body of a non-streaming response, with everything that the official SDK's types require."""
+        ...
 
-    def stream_writer(self, meta: ResponseMeta) -> StreamWriter: ...
+    def stream_writer(self, meta: ResponseMeta) -> StreamWriter:
+        """A new writer for one caller's stream."""
+        ...

@@ -1,34 +1,161 @@
-"""Idle: what of an ask asks for nothing, so that a host which has no word for it need not have one."""
+"""The table of fields: which values of a field request nothing, and which fields are hints.
 
-from collections.abc import Container, Mapping
-from typing import Any
+A neutral value requests what every target does anyway (`n` of 1, an empty list of tools). A target without such a field can leave it out
+and still honour the request. A hint changes no response; a target without it drops it, and the drop is reported. Any other field that a
+target cannot honour is refused, or dropped where the caller allows that (providers/drop_policy.py).
+
+An engine that differs from this table states only the difference, in engines/NAME/fields.py.
+"""
+
+from collections.abc import Container, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
-from providers.canonical.chat import ENGINE_FIELDS, Extra
-from providers.dialect import DropPolicy
+from providers.canonical.chat import ChatRequest, Extra
+from providers.drop_policy import DropPolicy
 
-# Words of engines that ask for nothing with these values: any host does so anyway.
-NEUTRAL_VALUES: Mapping[str, tuple[Any, ...]] = {
-    **dict.fromkeys(("min_p", "top_a", "no_repeat_ngram_size", "min_tokens", "priority"), (0,)),
-    **dict.fromkeys(("typical_p", "tfs_z", "repetition_penalty", "length_penalty", "best_of"), (1,)),
-    **dict.fromkeys(("ignore_eos", "use_beam_search", "include_stop_str_in_output", "continue_final_message", "echo"), (False,)),
-    **dict.fromkeys(("skip_special_tokens", "spaces_between_special_tokens", "add_generation_prompt", "separate_reasoning"), (True,)),
-    **dict.fromkeys(("chat_template_kwargs", "mm_processor_kwargs"), ({},)),
-    "modalities": (["text"],),
+NeutralValues = Mapping[str, tuple[Any, ...]]
+"""The neutral values of each field. Null is neutral for all of them, and stands in no list."""
+
+
+class Field(NamedTuple):
+    """What is known of a field wherever it is sent."""
+
+    neutral_values: tuple[Any, ...] = ()
+    is_hint: bool = False
+
+
+# Fields of engines beyond those of the dialects; a caller who sends one, in whichever dialect, means the same by it.
+_ENGINE_FIELDS: Mapping[str, Field] = {
+    # Sampling.
+    "top_k": Field((-1, 0)),
+    "min_p": Field((0,)),
+    "top_a": Field((0,)),
+    "typical_p": Field((1,)),
+    "tfs_z": Field((1,)),
+    "repetition_penalty": Field((1,)),
+    "length_penalty": Field((1,)),
+    "no_repeat_ngram_size": Field((0,)),
+    "best_of": Field((1,)),
+    "use_beam_search": Field((False,)),
+    "allowed_token_ids": Field(([],)),
+    # Where a response ends.
+    "min_tokens": Field((0,)),
+    "ignore_eos": Field((False,)),
+    "stop_token_ids": Field(([],)),
+    "bad_words": Field(([],)),
+    "include_stop_str_in_output": Field((False,)),
+    "skip_special_tokens": Field((True,)),
+    "spaces_between_special_tokens": Field((True,)),
+    # How the prompt is made.
+    "truncate_prompt_tokens": Field(),
+    "chat_template": Field(),
+    "chat_template_kwargs": Field(({},)),
+    "mm_processor_kwargs": Field(({},)),
+    "add_generation_prompt": Field((True,)),
+    "continue_final_message": Field((False,)),
+    "enable_thinking": Field(),
+    "separate_reasoning": Field((True,)),
+    # How the request is run.
+    "priority": Field((0,)),
+    "cache_salt": Field(),
+    "lora_path": Field(),
+    "session_id": Field(),
+    "vllm_xargs": Field(),
+    "guided_whitespace_pattern": Field(),
+    "guided_decoding_backend": Field(is_hint=True),
 }
-# What only makes an answer come sooner, or another way.
-_HINT_FIELDS = frozenset({"prediction", "prompt_cache_retention", "guided_decoding_backend"})
+
+FIELDS: Mapping[str, Field] = {
+    **_ENGINE_FIELDS,
+    # OpenAI's dialects.
+    "n": Field((1,)),
+    "stop": Field(([],)),
+    "echo": Field((False,)),
+    "suffix": Field(("",)),
+    "presence_penalty": Field((0,)),
+    "frequency_penalty": Field((0,)),
+    "logit_bias": Field(({},)),
+    "logprobs": Field((False,)),
+    "top_logprobs": Field((0,)),
+    "prompt_logprobs": Field(),
+    "response_format": Field(({"type": "text"},)),
+    "modalities": Field((["text"],)),
+    "verbosity": Field(("medium",)),
+    "tools": Field(([],)),
+    "tool_choice": Field(("auto",)),
+    "parallel_tool_calls": Field((True,)),
+    "functions": Field(([],)),
+    "function_call": Field(("none", "auto")),
+    "user": Field(is_hint=True),
+    "safety_identifier": Field(is_hint=True),
+    "metadata": Field(is_hint=True),
+    "store": Field(is_hint=True),
+    "service_tier": Field(is_hint=True),
+    "prompt_cache_key": Field(is_hint=True),
+    "prompt_cache_retention": Field(is_hint=True),
+    "prediction": Field(is_hint=True),
+    # Fields of single engines that others are sent too.
+    "do_preprocess": Field((True,)),
+    "documents": Field(),
+    "include_reasoning": Field(),
+    "thinking_token_budget": Field(),
+}
+
+ENGINE_FIELDS = frozenset(_ENGINE_FIELDS)
+HINT_FIELDS = frozenset(name for name, field in FIELDS.items() if field.is_hint)
+# A prediction is the expected text of a chat; on a route that writes no text it is no hint.
+NON_CHAT_HINT_FIELDS = HINT_FIELDS - {"prediction"}
+
+# Fields that most engines and hosts do not have.
+RARE_FIELDS = frozenset(
+    {
+        *("top_a", "typical_p", "tfs_z", "length_penalty", "no_repeat_ngram_size", "bad_words", "truncate_prompt_tokens"),
+        *("allowed_token_ids", "best_of", "use_beam_search", "chat_template", "add_generation_prompt", "vllm_xargs", "suffix"),
+        *("guided_whitespace_pattern", "verbosity", "modalities", "audio", "web_search_options", "functions", "function_call"),
+        *("thinking_token_budget", "include_reasoning", "documents", "prompt_logprobs"),
+    }
+)
+
+# Fields of a chat that the completions of most engines lack.
+CHAT_ONLY_FIELDS = frozenset(
+    {
+        *("tools", "tool_choice", "parallel_tool_calls", "top_logprobs", "reasoning_effort", "chat_template_kwargs"),
+        "enable_thinking",
+    }
+)
+
+# Hints that ChatRequest does not name, so that they are among the extra fields of a chat.
+_EXTRA_HINT_FIELDS = HINT_FIELDS - {"prompt_cache_key", *ChatRequest.__struct_fields__}
+# Fields whose neutral values are also neutral where they are extra fields of a chat.
+_EXTRA_FIELDS = (ENGINE_FIELDS | {"echo", "modalities"}) - {"top_k"}
+
+
+def neutral_values(fields: Iterable[str]) -> NeutralValues:
+    """The neutral values of these fields; of a field that is not in the table only null is neutral."""
+    return {name: FIELDS[name].neutral_values if name in FIELDS else () for name in fields}
+
+
+def only_null(fields: Iterable[str]) -> NeutralValues:
+    """For fields that an engine has and whose null it rejects: only null is left out, and every value is sent."""
+    return dict.fromkeys(fields, ())
+
+
+RARE_NEUTRAL_VALUES = neutral_values(name for name in sorted(RARE_FIELDS & FIELDS.keys()) if FIELDS[name].neutral_values)
 
 
 def drop_extra_fields(extra: Extra, drop_policy: DropPolicy, why: str, written: Container[str] = ()) -> None:
-    """All that a host has no field for, but what was `said` to it: hints and what asks for nothing go, all else is refused."""
+    """Drops or refuses the extra fields of a chat that a host has no field for. `written`: those that the request already holds.
+
+    Raises Unsupported for a field that is neither a hint nor neutral, unless the caller allows the drop.
+    """
     for key, value in extra.items():
         if key in written:
             continue
-        if key in _HINT_FIELDS:
+        if key in _EXTRA_HINT_FIELDS:
             drop_policy.drop_hint(key)
-        elif key in NEUTRAL_VALUES and msgspec.json.decode(value) in NEUTRAL_VALUES[key]:
+        elif key in _EXTRA_FIELDS and msgspec.json.decode(value) in FIELDS[key].neutral_values:
             continue
         elif key not in ENGINE_FIELDS:
             drop_policy.drop_extra_field(key, value, why)

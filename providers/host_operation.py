@@ -1,4 +1,4 @@
-"""Foreign: how a host is asked, in a shape of its own, what callers ask in a dialect that has words and no meaning here."""
+"""HostOperation: embeddings or a token count, for a host that has a request and a response format of its own."""
 
 from collections.abc import Callable
 
@@ -10,12 +10,13 @@ from providers.dialect import ResponseMeta
 
 
 class HostOperation(Struct, frozen=True):
-    """Embeddings, or a count of tokens. `name`: of the host's dialect for it, by which Provider.url knows where it is spoken.
+    """Converts a caller's embeddings or count-tokens request for one host, and the host's response back.
 
-    `write`: the host's body for a caller's, and which of the caller's fields do not go, by the host's model and what may be dropped.
-    Raises Unsupported and Malformed.
-    `read`: the host's answer, with its headers, as one of the caller's dialect, which edits it then; Stamp.asked is the caller's body.
-    Raises Garbled.
+    `name`: the host's format, by which Provider.url() finds the address.
+    `write_request`: (the caller's body, the host's model, which of the caller's fields may be dropped) -> (the host's body, the dropped
+    fields). Raises Unsupported and InvalidRequest.
+    `read_response`: (the host's body, its headers, the meta with the caller's body) -> a response in the caller's dialect, which that
+    dialect then edits. Raises the error that the host sent with status 200, or InvalidUpstreamResponse.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Messages as an engine reads them: roles and reasoning by the names that it has for them, and parts of kinds that it knows."""
+"""Messages of a chat, adapted to an engine: the names of roles and of reasoning, and parts of types that it does not read."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -6,22 +6,25 @@ from typing import Literal
 import msgspec
 from msgspec import Raw
 
-from providers.adapters.unsupported_fields import UnsupportedFields
 from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
+from providers.drop_policy import DropPolicy
 
-_messages = msgspec.json.Decoder(list[dict[str, Raw]]).decode
+# Types of parts that few engines read, in their quotes, with the reason.
+UNREAD_PARTS: Mapping[bytes, str] = {b'"file"': "it reads no documents.", b'"refusal"': "it has no parts of that type."}
+
+_decode_messages = msgspec.json.Decoder(list[dict[str, Raw]]).decode
+_decode_parts = msgspec.json.Decoder(list[dict[str, Raw]]).decode
 _DEVELOPER, _SYSTEM = Raw(b'"developer"'), Raw(b'"system"')
-_parts = msgspec.json.Decoder(list[dict[str, Raw]]).decode
 
 
 def rename_reasoning(body: Body, engine_field: Literal["reasoning", "reasoning_content"] = "reasoning_content") -> None:
-    """Reasoning of an answer that is given back, under the name that templates there look for, where it came by the other."""
+    """Renames the reasoning of earlier assistant messages to the name that the engine's chat templates read."""
     other_field = "reasoning_content" if engine_field == "reasoning" else "reasoning"
     if not body.has_value("messages") or f'"{other_field}"'.encode() not in bytes(as_raw(body["messages"])):
         return
     try:
-        messages = _messages(as_raw(body["messages"]))
+        messages = _decode_messages(as_raw(body["messages"]))
     except DECODE_ERRORS:
         return
     renamed = False
@@ -34,15 +37,15 @@ def rename_reasoning(body: Body, engine_field: Literal["reasoning", "reasoning_c
 
 
 def rename_developer_role(body: Body) -> None:
-    """`developer`, OpenAI's newer name for the system, as `system`: of most models' templates it is passed over in silence, or refused.
+    """Renames the role `developer`, OpenAI's newer name, to `system`: most models' templates ignore or reject the newer one.
 
-    One with tools of its own stays: it is for templates that know it (DeepSeek's). Sources: sgl-project/sglang#40082,
-    vllm-project/vllm#43590, ggml-org/llama.cpp#20215; read 2026-11.
+    A developer message with tools of its own is kept: it is for templates that know the role (DeepSeek's). Sources:
+    sgl-project/sglang#40082, vllm-project/vllm#43590, ggml-org/llama.cpp#20215; read 2026-11.
     """
     if not body.has_value("messages") or b'"developer"' not in bytes(as_raw(body["messages"])):
         return
     try:
-        messages = _messages(as_raw(body["messages"]))
+        messages = _decode_messages(as_raw(body["messages"]))
     except DECODE_ERRORS:
         return
     for message in messages:
@@ -51,27 +54,30 @@ def rename_developer_role(body: Body) -> None:
     body["messages"] = messages
 
 
-def drop_unsupported_parts(body: Body, kinds: Mapping[bytes, str], unsupported_fields: UnsupportedFields) -> None:
-    """Parts of content whose type, in its quotes, is one of `kinds`, each with why it cannot go. Raises Unsupported."""
+def drop_unsupported_parts(body: Body, reasons: Mapping[bytes, str], drop_policy: DropPolicy) -> None:
+    """Drops or refuses content parts by their type. `reasons`: why each type is unsupported, by the type in its quotes.
+
+    Raises Unsupported.
+    """
     if not body.has_value("messages"):
         return
     raw = bytes(as_raw(body["messages"]))
-    if not any(kind in raw for kind in kinds):
+    if not any(part_type in raw for part_type in reasons):
         return
     try:
-        messages = _messages(raw)
+        messages = _decode_messages(raw)
         dropped = False
         for message_index, message in enumerate(messages):
             content = bytes(message.get("content", b""))
             if content[:1] != b"[":
                 continue
             kept: list[dict[str, Raw]] = []
-            for part_index, part in enumerate(_parts(content)):
-                why = kinds.get(bytes(part.get("type", b"")))
+            for part_index, part in enumerate(_decode_parts(content)):
+                why = reasons.get(bytes(part.get("type", b"")))
                 if why is None:
                     kept.append(part)
                     continue
-                unsupported_fields.drop_path_or_refuse(f"messages[{message_index}].content[{part_index}]", why)
+                drop_policy.drop_path_or_refuse(f"messages[{message_index}].content[{part_index}]", why)
                 dropped = True
             message["content"] = Raw(msgspec.json.encode(kept))
     except DECODE_ERRORS:

@@ -1,6 +1,6 @@
-"""The meaning of a chat, whichever wire it came over: what is asked, and what is answered. Parts keep their order; `None` means not said.
+"""The canonical chat: requests and responses in no vendor's format, with their parts in order. None means absent.
 
-`extra` holds what a dialect says that has no name here, as it was written: only the same dialect can say it again.
+`extra` holds the fields of a dialect that have no name here, as they were written; only the same dialect can write them again.
 """
 
 from collections.abc import Mapping
@@ -8,29 +8,17 @@ from typing import Literal
 
 from msgspec import Raw, Struct
 
-from providers.structured_output import OutputFormat
+from providers.canonical.output_format import OutputFormat
 
 Extra = Mapping[str, Raw]
 
-# Fields that engines of the OpenAI kind know beyond the dialects' own: whoever sends one, in whichever dialect, means the same by it.
-ENGINE_FIELDS = frozenset(
-    {
-        *("top_k", "min_p", "top_a", "typical_p", "tfs_z", "repetition_penalty", "length_penalty", "no_repeat_ngram_size"),
-        *("min_tokens", "ignore_eos", "stop_token_ids", "bad_words", "include_stop_str_in_output", "skip_special_tokens"),
-        *("spaces_between_special_tokens", "truncate_prompt_tokens", "allowed_token_ids", "best_of", "use_beam_search"),
-        *("chat_template", "chat_template_kwargs", "mm_processor_kwargs", "add_generation_prompt", "continue_final_message"),
-        *("priority", "cache_salt", "vllm_xargs", "lora_path", "session_id", "separate_reasoning", "enable_thinking"),
-        *("guided_whitespace_pattern", "guided_decoding_backend"),
-    }
-)
-
 
 class Usage(Struct, frozen=True, array_like=True):
-    """Tokens: of all that was read and written. None = not reported, 0 = reported as none.
+    """Tokens of one request and its response. None = not reported, 0 = reported as none.
 
-    Parts of `input`: `cached`, `cache_written` (and of that what is kept for an hour, `cache_written_hour`), `audio_input`, `image_input`.
-    Parts of `output`: `reasoning`, `audio_output`. `tier`: as what it was served where that has a price of its own: "batch", "flex",
-    "priority". Recorded: fields are only ever appended.
+    Parts of `input`: `cached`, `cache_written` (with its own part `cache_written_hour`, which is cached for an hour), `audio_input`,
+    `image_input`. Parts of `output`: `reasoning`, `audio_output`. `tier`: the service tier, where it has its own price: "batch", "flex",
+    "priority". Recorded as an array: fields are only ever appended.
     """
 
     input: int | None = None
@@ -46,14 +34,17 @@ class Usage(Struct, frozen=True, array_like=True):
 
 
 class OpaqueState(Struct, frozen=True):
-    """What came with a part that only its minter can read, and wants back: a signature, encrypted reasoning. `origin`: the dialect."""
+    """A signature or encrypted reasoning that came with a part: only the host that made it can read it, and it expects it back.
+
+    `origin`: the host's dialect.
+    """
 
     origin: str
     data: str
 
 
 class Citation(Struct, frozen=True):
-    """Where a text comes from. `start` and `end`: characters of the part's text. `raw`: as `origin` wrote it."""
+    """A source of a text. `start` and `end`: offsets in the part's text, in characters. `raw`: the citation as `origin` wrote it."""
 
     origin: str
     raw: Raw
@@ -71,7 +62,7 @@ class Text(Struct, frozen=True, tag=True):
 
 
 class Reasoning(Struct, frozen=True, tag=True):
-    """`text` may be empty where all that came is sealed."""
+    """`text` is empty where the host returns its reasoning encrypted only."""
 
     text: str
     opaque_state: OpaqueState | None = None
@@ -83,7 +74,7 @@ class Refusal(Struct, frozen=True, tag=True):
 
 
 class ToolCall(Struct, frozen=True, tag=True):
-    """`arguments` stays the string that the model wrote: it need not be JSON, and of a `custom` tool is not."""
+    """A call by the model. `arguments`: as the model wrote them, which may be invalid JSON. `custom`: they are free text instead."""
 
     id: str
     name: str
@@ -94,13 +85,13 @@ class ToolCall(Struct, frozen=True, tag=True):
 
 
 class Opaque(Struct, frozen=True, tag=True):
-    """A part that only `origin` has, as it wrote it: a tool that the host ran and its result, redacted reasoning."""
+    """A part that only the dialect `origin` has, as it wrote it: a tool that the host ran and its result, redacted reasoning."""
 
     origin: str
     raw: Raw
 
 
-# What an answer is made of.
+# What responses consist of.
 Part = Text | Reasoning | Refusal | ToolCall | Opaque
 
 
@@ -109,14 +100,14 @@ class Url(Struct, frozen=True, tag=True):
 
 
 class Inline(Struct, frozen=True, tag=True):
-    """`data` in base64, as it came. `media_type` as in image/png."""
+    """Media within the request. `data`: base64, as received. `media_type`: such as image/png."""
 
     media_type: str
     data: str
 
 
 class Uploaded(Struct, frozen=True, tag=True):
-    """A file that `origin` keeps under an id."""
+    """A file that the host `origin` stores under an id."""
 
     origin: str
     id: str
@@ -126,7 +117,7 @@ Source = Url | Inline | Uploaded
 
 
 class Image(Struct, frozen=True, tag=True):
-    """`detail`: low, high, auto, as OpenAI says it."""
+    """`detail`: OpenAI's low, high or auto."""
 
     source: Source
     detail: str | None = None
@@ -134,7 +125,7 @@ class Image(Struct, frozen=True, tag=True):
 
 
 class File(Struct, frozen=True, tag=True):
-    """A document: PDF, text and others."""
+    """A document, such as a PDF or a text."""
 
     source: Source
     name: str | None = None
@@ -142,14 +133,14 @@ class File(Struct, frozen=True, tag=True):
 
 
 class Audio(Struct, frozen=True, tag=True):
-    """`source.media_type` as in audio/wav."""
+    """`source.media_type`: such as audio/wav."""
 
     source: Source
     extra: Extra = {}
 
 
 class ToolResult(Struct, frozen=True, tag=True):
-    """What a call gave, in a message of the user's. `id`: the call's."""
+    """The result of a tool call, in a message of the user's. `id`: that of the call."""
 
     id: str
     parts: "tuple[Text | Image | File | Opaque, ...]"
@@ -158,14 +149,14 @@ class ToolResult(Struct, frozen=True, tag=True):
     extra: Extra = {}
 
 
-# What an ask is made of.
+# What the messages of a request consist of.
 Content = Part | Image | File | Audio | ToolResult
 
 Role = Literal["system", "developer", "user", "assistant"]
 
 
 class Message(Struct, frozen=True):
-    """`name`: of one participant among several."""
+    """`name`: which participant of several speaks."""
 
     role: Role
     parts: tuple[Content, ...]
@@ -174,7 +165,7 @@ class Message(Struct, frozen=True):
 
 
 class Tool(Struct, frozen=True):
-    """A function that the caller runs. `parameters`: its JSON schema. `custom`: it takes free text, of which `format` tells the grammar."""
+    """A function that the caller runs. `parameters`: its JSON schema. `custom`: it takes free text, whose grammar is `format`."""
 
     name: str
     description: str | None = None
@@ -186,7 +177,7 @@ class Tool(Struct, frozen=True):
 
 
 class HostTool(Struct, frozen=True):
-    """A tool that the host runs itself, such as a web search, as `origin` wrote it. `kind`: its type there."""
+    """A tool that the host runs itself, such as a web search, as the dialect `origin` writes it. `kind`: its type there."""
 
     origin: str
     kind: str
@@ -194,7 +185,7 @@ class HostTool(Struct, frozen=True):
 
 
 class ToolChoice(Struct, frozen=True):
-    """`name`: the one that must be called, for mode "named". `allowed`: the only ones that may be; None: all."""
+    """`name`: the tool that must be called, in mode "named". `allowed`: the tools that may be called; None: all."""
 
     mode: Literal["auto", "none", "required", "named"]
     name: str | None = None
@@ -205,7 +196,7 @@ Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 class Thinking(Struct, frozen=True):
-    """How much to reason. `effort` "none": not at all. `adaptive`: as the model finds right. `summary`: how reasoning is to be told."""
+    """How much the model reasons. `effort` "none": not at all. `adaptive`: the model decides. `summary`: OpenAI's, how to report it."""
 
     effort: Effort | None = None
     budget_tokens: int | None = None
@@ -214,9 +205,9 @@ class Thinking(Struct, frozen=True):
 
 
 class ChatRequest(Struct, frozen=True):
-    """A whole ask. `origin`: the dialect it was said in. `prompt`: raw text to continue, in place of messages.
+    """A request for a chat. `origin`: the caller's dialect. `prompt`: raw text to continue, instead of messages.
 
-    `max_tokens`: of each of `n` answers, reasoning included. `logit_bias` as OpenAI writes it. `cache_key`: OpenAI's prompt_cache_key.
+    `max_tokens`: of each of the `n` choices, reasoning included. `logit_bias`: OpenAI's object. `cache_key`: OpenAI's prompt_cache_key.
     """
 
     origin: str
@@ -251,10 +242,10 @@ class ChatRequest(Struct, frozen=True):
 
 
 class Choice(Struct, frozen=True):
-    """One of the answers asked for. `finish_reason` in OpenAI's words: stop, length, tool_calls, content_filter.
+    """One of the `n` choices of a response. `finish_reason`: OpenAI's, that is stop, length, tool_calls or content_filter.
 
-    `told`: the engine's own word, where it says more: stop_sequence, pause_turn, refusal, model_context_window_exceeded.
-    `stop_sequence`: the one that ended it. `logprobs`: the entries of OpenAI's `content` list, as told.
+    `upstream_finish_reason`: the engine's own, where it is more precise: stop_sequence, pause_turn, refusal,
+    model_context_window_exceeded. `stop_sequence`: the one that ended the text. `logprobs`: the entries of OpenAI's `content` list.
     """
 
     parts: tuple[Part, ...]
@@ -265,7 +256,7 @@ class Choice(Struct, frozen=True):
 
 
 class ChatResponse(Struct, frozen=True):
-    """A whole answer. `created` in Unix seconds. `choices` by index. `usage` None: the engine did not count."""
+    """A complete response. `created`: Unix seconds. `choices`: by index. `usage` None: the engine reports none."""
 
     choices: tuple[Choice, ...]
     model: str

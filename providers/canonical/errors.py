@@ -1,50 +1,51 @@
-"""Everything that can go wrong with a request, as one tree.
+"""Every error of a request, as one tree. The number is the caller's HTTP status.
 
-    NarthexError
-    ├── AskError                  the ask cannot be served as it is; no engine was troubled
-    │   ├── Malformed         400 not JSON, a wrong type, two things that exclude each other
-    │   ├── NoKey             401 no key, or one we do not know
-    │   ├── NotAllowed        403 a key that may not do this
-    │   ├── UnknownModel      404 a name that this key may not use or nobody configured
-    │   ├── UnknownResponse   404 an answer that is not kept, or not for this caller
-    │   ├── UnknownRoute      404
-    │   ├── WrongMethod       405
-    │   ├── Conflict          409 the same request is being answered already
-    │   ├── TooLarge          413 the body is over the limit
-    │   ├── Unsupported       422 a field that no target of the model can honour
-    │   ├── KeyReused         422 an Idempotency-Key that stands for another request
-    │   ├── LimitReached      429 a limit's rule has no room for it now
-    │   │   └── NeverFits     400 a limit's rule never has room for it
-    │   ├── NotOffered        501 a route that no target of the model has
-    │   └── Unavailable       503 we cannot take it now: draining, or nowhere to record it
-    └── UpstreamError             an engine failed us
-        ├── Unreachable       502 no connection, or it broke before an answer
-        ├── TimedOut          504 too slow to connect, to begin, between blocks, or in all
-        ├── Overloaded    429/503 it says that it has too much to do
-        │   └── Exhausted 429/502 our account there has nothing left: no waiting of seconds helps
-        ├── Failed            5xx it says that it failed; 501 and 503 are kept, other numbers become 502
-        │   └── Unparsed      502 it could not read what its own model wrote
-        ├── Garbled           502 what it answered is not what its API promises
-        ├── CutShort          502 it ended midway
-        ├── CredentialRefused 502 it did not accept *our* credential: not the caller's 401
-        ├── NoToken           502 whoever gives out tokens for our credential cannot be reached, or takes too long
-        ├── NotServed         501 it was not started for the route, or its model is not
-        ├── NotObeyed         502 its answer is not of the form that it was asked for: nothing that the caller could use
-        ├── Ignored           422 it answered, and not as it was asked to: another may
-        └── Refused           4xx it says that the request is wrong: its own number is kept
-            └── Missing       404 it does not have what the target names: another may
-
-`elsewhere` says whether another endpoint may do better; `fault` whether it counts against the endpoint.
+NarthexError                          500
+├── RequestError                          the request cannot be served as it is; no engine was called
+│   ├── InvalidRequest                400 not JSON, a wrong type, two fields that exclude each other
+│   ├── CallerCredentialRequired      401 no API key, or an unknown one
+│   ├── NotAllowed                    403 this key may not do that
+│   ├── UnknownModel                  404 the model does not exist, or this key may not use it
+│   ├── UnknownResponse               404 the response is not stored, or belongs to another caller
+│   ├── UnknownRoute                  404
+│   ├── UnknownRecord                 404 no such inference or episode is recorded
+│   ├── MethodNotAllowed              405
+│   ├── Conflict                      409 the same request is in progress
+│   ├── BodyTooLarge                  413
+│   ├── Unsupported                   422 a field that no target of the model can honour
+│   ├── IdempotencyKeyReused          422 the Idempotency-Key belongs to another request
+│   ├── LimitExceeded                 429 a limit has no room for the request now
+│   │   └── LimitUnsatisfiable        400 a limit never has room for it
+│   ├── OperationNotSupported         501 no target of the model has this route
+│   └── Unavailable                   503 the gateway is shutting down, or cannot record the exchange
+└── UpstreamError                     502 an engine, or what is between it and us, failed
+    ├── Unreachable                   502 no connection, or it broke before a response
+    ├── TimedOut                      504 too slow to connect, to begin, between blocks, or in total
+    ├── Overloaded                    503 the engine has too much to do; its own 429 is kept
+    │   └── QuotaExhausted            502 our account there has no credit left: retrying soon is useless; its own 429 is kept
+    ├── UpstreamFailed                502 the engine reports that it failed; its own 501 and 503 are kept
+    │   └── UnparsableModelOutput     502 the engine could not parse what its model wrote
+    ├── InvalidUpstreamResponse       502 the response is not what the engine's API specifies
+    ├── StreamTruncated               502 the stream ended before its end
+    ├── CredentialRefused             502 the engine rejected the gateway's credential: not a 401 of the caller's
+    ├── TokenUnavailable              502 the token service for our credential is unreachable, or too slow
+    ├── RouteNotServed                501 the engine, or its model, was not started for this route
+    ├── ConstraintViolation           502 the response failed validation against the requested format
+    ├── RequestIgnored                422 the engine responded and ignored a part of the request; another endpoint may honour it
+    └── UpstreamRejected              4xx the engine says that the request is wrong; its own number is kept
+        └── UpstreamNotFound          404 it does not have what the target names; another may
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import ClassVar
 
 
 class NarthexError(Exception):
-    """Status and kind are what the caller is told; `param` is the path of the field at fault, None if no single one is.
+    """An error that a caller sees as a response: `status`, and `kind` as its type in the error envelope.
 
-    `code`: what a program may go by, where the status does not say it all. `details`: more for a program.
+    `param`: the path of the field at fault; None: it is no single field. `code`: tells programs more than the status does. `details`:
+    further fields of the envelope. `retry_elsewhere`: another endpoint may serve the request. `counts_as_failure`: the endpoint's
+    circuit breaker counts it.
     """
 
     status: int = 500
@@ -62,7 +63,7 @@ class NarthexError(Exception):
 
 
 class RequestError(NarthexError):
-    """The ask cannot be served as it is."""
+    """The request cannot be served as it is; no engine was called."""
 
 
 class InvalidRequest(RequestError):
@@ -86,7 +87,7 @@ class UnknownModel(RequestError):
 
 
 class UnknownResponse(RequestError):
-    """In OpenAI's words. `id`: as it was said; `why`: where there is more to say, a sentence."""
+    """The message is OpenAI's. `id`: as the caller sent it. `reason`: a sentence to add; empty: nothing to add."""
 
     status = 404
     kind = "invalid_request_error"
@@ -102,15 +103,25 @@ class UnknownRoute(RequestError):
     kind = "not_found_error"
 
 
+class UnknownRecord(RequestError):
+    status = 404
+    kind = "not_found_error"
+
+
 class MethodNotAllowed(RequestError):
-    """`allowed` goes into the Allow header."""
+    """`allowed`: the value of the Allow header; empty: not known."""
 
     status = 405
     kind = "invalid_request_error"
 
-    def __init__(self, message: str, allowed: str) -> None:
-        super().__init__(message)
+    def __init__(self, method: str, path: str, allowed: str) -> None:
+        super().__init__(f"Method {method} is not allowed for {path}{f'; use {allowed}' if allowed else ''}.")
         self.allowed = allowed
+
+
+class Conflict(RequestError):
+    status = 409
+    kind = "conflict"
 
 
 class BodyTooLarge(RequestError):
@@ -119,27 +130,24 @@ class BodyTooLarge(RequestError):
 
 
 class Unsupported(RequestError):
+    """Raised by dialects, adapters, engine routes and DropPolicy for a field that the target cannot honour.
+
+    By app.gateway.attempts, if no target of the model can; by other code, for what the gateway itself does not offer.
+    """
+
     status = 422
     kind = "unsupported"
 
 
-class OperationNotSupported(RequestError):
-    status = 501
-    kind = "unsupported"
-
-
-class Conflict(RequestError):
-    status = 409
-    kind = "conflict"
-
-
 class IdempotencyKeyReused(RequestError):
+    """Raised by app.gateway.idempotency, before the body is parsed."""
+
     status = 422
     kind = "invalid_request_error"
 
 
 class LimitExceeded(RequestError):
-    """`details` names the rule; `headers` tell what is left of the rules that matched."""
+    """`details` names the rule; `headers` report what is left of the rules that matched."""
 
     status = 429
     kind = "rate_limit_exceeded"
@@ -160,7 +168,7 @@ class LimitExceeded(RequestError):
 
 
 class LimitUnsatisfiable(LimitExceeded):
-    """There is nothing to wait for: with a 429, SDKs would try it again."""
+    """Not a 429, and without Retry-After: SDKs would retry a 429, and no waiting helps."""
 
     status = 400
     kind = "invalid_request_error"
@@ -172,18 +180,28 @@ class LimitUnsatisfiable(LimitExceeded):
         self.retry_after_s = None
 
 
+class OperationNotSupported(RequestError):
+    status = 501
+    kind = "unsupported"
+
+
 class Unavailable(RequestError):
     status = 503
     kind = "service_unavailable"
 
 
 class UpstreamError(NarthexError):
-    """An engine failed us. `told` is the status that it answered, None if it did not. `said_code`: its own word for the error."""
+    """An engine, or what is between it and us, failed.
+
+    `upstream_status`: the engine's own status; None: it did not respond. The caller sees it if it is one of `kept_statuses`.
+    `upstream_code`: the engine's own code for the error; None: it sent none.
+    """
 
     status = 502
     kind = "backend_error"
     retry_elsewhere = True
     counts_as_failure = True
+    kept_statuses: ClassVar[Container[int]] = ()
     upstream_code: str | None = None
 
     def __init__(
@@ -191,6 +209,8 @@ class UpstreamError(NarthexError):
     ) -> None:
         super().__init__(message, param=param, retry_after_s=retry_after_s)
         self.upstream_status = upstream_status
+        if upstream_status is not None and upstream_status in self.kept_statuses:
+            self.status = upstream_status
 
 
 class Unreachable(UpstreamError):
@@ -204,30 +224,23 @@ class TimedOut(UpstreamError):
 
 class Overloaded(UpstreamError):
     status = 503
+    kept_statuses = frozenset({429})
     kind = "rate_limit_exceeded"
     counts_as_failure = False
 
-    def __init__(self, message: str, *, upstream_status: int | None = None, retry_after_s: float | None = None) -> None:
-        super().__init__(message, upstream_status=upstream_status, retry_after_s=retry_after_s)
-        self.status = 429 if upstream_status == 429 else 503
-
 
 class QuotaExhausted(Overloaded):
-    """What was paid for is used up, or a bill is open. A caller is told 429 where the host said so, else 502: the account is ours."""
+    """Our account at the host has no credit left, or an unpaid bill. Not 503 by itself: the account is the gateway's."""
 
-    def __init__(self, message: str, *, upstream_status: int | None = None, retry_after_s: float | None = None) -> None:
-        super().__init__(message, upstream_status=upstream_status, retry_after_s=retry_after_s)
-        self.status = 429 if upstream_status == 429 else 502
+    status = 502
 
 
 class UpstreamFailed(UpstreamError):
-    def __init__(self, message: str, *, upstream_status: int | None = None, retry_after_s: float | None = None) -> None:
-        super().__init__(message, upstream_status=upstream_status, retry_after_s=retry_after_s)
-        self.status = upstream_status if upstream_status in (501, 503) else 502
+    kept_statuses = frozenset({501, 503})
 
 
 class UnparsableModelOutput(UpstreamFailed):
-    """The engine is well, and another try may go better: its model wrote what is no call, though it began like one."""
+    """The model wrote a tool call, or JSON, that cannot be parsed. The engine is healthy, and a retry may succeed."""
 
     counts_as_failure = False
 
@@ -241,7 +254,7 @@ class StreamTruncated(UpstreamError):
 
 
 class CredentialRefused(UpstreamError):
-    """`reason`: what the host says of it."""
+    """`reason`: the host's own message, without ours around it."""
 
     counts_as_failure = False
 
@@ -261,18 +274,19 @@ class RouteNotServed(UpstreamError):
 
 
 class ConstraintViolation(UpstreamError):
-    """`said`: what it answered instead, and `why` that is not what was asked for, or is not known to be.
+    """The response does not have the format that `param` requests, or it could not be checked.
 
-    `input_tokens`, `output_tokens`: what that took, which is charged for; None: not told.
+    `response_text`: what the model wrote. `reason`: what is wrong with it, a sentence. `input_tokens`, `output_tokens`: what it used,
+    which is charged; None: not reported.
     """
 
     counts_as_failure = False
-    code = "constraint_not_obeyed"
+    code = "constraint_violation"
 
     def __init__(self, reason: str, *, param: str, response_text: str, input_tokens: int | None, output_tokens: int | None) -> None:
         super().__init__(
-            f"The engine does not promise to obey `{param}`, and this answer was not seen to: {reason} "
-            "With the header `x-narthex-guided-retries: 1` (up to 3) it is asked again.",
+            f"The engine does not guarantee `{param}`, and this response failed validation: {reason} "
+            "The header `x-narthex-guided-retries: 1` (up to 3) lets the gateway retry.",
             param=param,
         )
         self.reason = reason
@@ -282,19 +296,21 @@ class ConstraintViolation(UpstreamError):
 
 
 class RequestIgnored(UpstreamError):
+    """Raised by the readers of embedding and tokenize responses, which show that a requested field had no effect."""
+
     status = 422
     kind = "unsupported"
     counts_as_failure = False
 
 
 class UpstreamRejected(UpstreamError):
+    kept_statuses = range(400, 600)
     kind = "invalid_request_error"
     retry_elsewhere = False
     counts_as_failure = False
 
     def __init__(self, message: str, *, upstream_status: int, param: str | None = None) -> None:
         super().__init__(message, upstream_status=upstream_status, param=param)
-        self.status = upstream_status
 
 
 class UpstreamNotFound(UpstreamRejected):

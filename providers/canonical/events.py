@@ -1,4 +1,4 @@
-"""The meaning of a stream: what is said while an answer is made, and how it folds to the whole answer and unfolds from it."""
+"""The events of a streaming response, in no vendor's format: assembled to a complete response, and made from one."""
 
 from collections.abc import Iterable, Iterator
 from typing import assert_never
@@ -19,7 +19,7 @@ class ResponseStarted(Struct, frozen=True):
 
 
 class PartStarted(Struct, frozen=True):
-    """A part of a choice begins. `part` as it stands at its beginning: text empty, or what is known already. An Opaque one is whole."""
+    """A part of a choice begins. `part`: what is known of it, mostly with an empty text; an Opaque part is complete."""
 
     choice: int
     index: int
@@ -27,7 +27,7 @@ class PartStarted(Struct, frozen=True):
 
 
 class PartDelta(Struct, frozen=True):
-    """More of an open part: text, or a fragment of a call's arguments."""
+    """More of an open part: text, or a fragment of a tool call's arguments."""
 
     choice: int
     index: int
@@ -35,9 +35,9 @@ class PartDelta(Struct, frozen=True):
 
 
 class PartFinished(Struct, frozen=True):
-    """A part is whole, and this came with it. Parts of a choice may be open at the same time: calls that an engine writes in turns.
+    """A part is complete; `opaque_state` and `citations` belong to it.
 
-    Every part that was opened is closed before its choice finishes.
+    Several parts of a choice may be open at once: some engines interleave tool calls. All are finished before their choice finishes.
     """
 
     choice: int
@@ -47,12 +47,14 @@ class PartFinished(Struct, frozen=True):
 
 
 class Logprobs(Struct, frozen=True):
+    """Log probabilities of the latest tokens of a choice: more entries of OpenAI's `content` list."""
+
     choice: int
     entries: tuple[Raw, ...]
 
 
 class ChoiceFinished(Struct, frozen=True):
-    """A choice is complete; all its parts with it. See providers.canonical.chat.Choice."""
+    """A choice is complete, with all its parts. See providers.canonical.chat.Choice."""
 
     choice: int
     reason: str
@@ -61,7 +63,7 @@ class ChoiceFinished(Struct, frozen=True):
 
 
 class UsageReported(Struct, frozen=True):
-    """What was used so far: each takes the place of the one before, and the last is the whole answer's."""
+    """The usage so far. Each event replaces the one before; the last is that of the complete response."""
 
     usage: Usage
 
@@ -70,7 +72,7 @@ Event = ResponseStarted | PartStarted | PartDelta | PartFinished | Logprobs | Ch
 
 
 class ResponseAssembler:
-    """A whole answer out of its events, as they come."""
+    """Assembles a complete response from its events: feed() each, then finish()."""
 
     def __init__(self) -> None:
         self._started = ResponseStarted(model="")
@@ -78,8 +80,8 @@ class ResponseAssembler:
         self._parts: dict[int, dict[int, Part]] = {}
         self._texts: dict[tuple[int, int], list[str]] = {}
         self._logprobs: dict[int, list[Raw]] = {}
-        self._closed: dict[tuple[int, int], PartFinished] = {}
-        self._finished: dict[int, ChoiceFinished] = {}
+        self._finished_parts: dict[tuple[int, int], PartFinished] = {}
+        self._finished_choices: dict[int, ChoiceFinished] = {}
 
     def feed(self, event: Event) -> None:
         match event:
@@ -91,18 +93,18 @@ class ResponseAssembler:
                 self._texts.setdefault((event.choice, event.index), []).append(event.text)
             case PartFinished():
                 if event.opaque_state is not None or event.citations:
-                    self._closed[event.choice, event.index] = event
+                    self._finished_parts[event.choice, event.index] = event
             case Logprobs():
                 self._logprobs.setdefault(event.choice, []).extend(event.entries)
             case ChoiceFinished():
-                self._finished[event.choice] = event
+                self._finished_choices[event.choice] = event
             case UsageReported():
                 self._usage = event.usage
             case _:
                 assert_never(event)
 
     def finish(self) -> ChatResponse:
-        indexes = sorted({*self._parts, *self._finished, *self._logprobs})
+        indexes = sorted({*self._parts, *self._finished_choices, *self._logprobs})
         return ChatResponse(
             choices=tuple(self._choice(index) for index in indexes),
             model=self._started.model,
@@ -115,7 +117,7 @@ class ResponseAssembler:
     def _choice(self, index: int) -> Choice:
         parts = self._parts.get(index, {})
         logprobs = self._logprobs.get(index)
-        finished = self._finished.get(index)
+        finished = self._finished_choices.get(index)
         return Choice(
             parts=tuple(self._part(index, at, parts[at]) for at in sorted(parts)),
             finish_reason=None if finished is None else finished.reason,
@@ -126,38 +128,39 @@ class ResponseAssembler:
 
     def _part(self, choice: int, part_index: int, part: Part) -> Part:
         with_text = _with_text(part, "".join(self._texts.get((choice, part_index), ())))
-        closed = self._closed.get((choice, part_index))
-        return with_text if closed is None else _with_finish(with_text, closed)
+        finished = self._finished_parts.get((choice, part_index))
+        return with_text if finished is None else _with_finish(with_text, finished)
 
 
 def assemble_response(events: Iterable[Event]) -> ChatResponse:
+    """The complete response of a stream's events."""
     assembler = ResponseAssembler()
     for event in events:
         assembler.feed(event)
     return assembler.finish()
 
 
-def response_events(answer: ChatResponse) -> Iterator[Event]:
-    """The events of an answer that came whole: one delta a part. `fold(unfold(a)) == a`."""
-    yield ResponseStarted(answer.model, answer.created, answer.system_fingerprint, answer.service_tier)
-    for index, choice in enumerate(answer.choices):
+def response_events(response: ChatResponse) -> Iterator[Event]:
+    """The events of a non-streaming response: one delta a part. `assemble_response(response_events(r)) == r`."""
+    yield ResponseStarted(response.model, response.created, response.system_fingerprint, response.service_tier)
+    for index, choice in enumerate(response.choices):
         logprobs = choice.logprobs
         for part_index, part in enumerate(choice.parts):
-            start, text, closed = _split_part(part, index, part_index)
+            start, text, finished = _split_part(part, index, part_index)
             yield PartStarted(index, part_index, start)
             if text:
                 yield PartDelta(index, part_index, text)
             if logprobs is not None and isinstance(part, Text):
-                # While the text that they are about is open: after it, there is no place for them in a Responses stream.
+                # While the text to which they belong is open: a Responses stream has no field for them after it.
                 yield Logprobs(index, logprobs)
                 logprobs = None
-            yield closed
+            yield finished
         if logprobs is not None:
             yield Logprobs(index, logprobs)
         if choice.finish_reason is not None:
             yield ChoiceFinished(index, choice.finish_reason, choice.upstream_finish_reason, choice.stop_sequence)
-    if answer.usage is not None:
-        yield UsageReported(answer.usage)
+    if response.usage is not None:
+        yield UsageReported(response.usage)
 
 
 def _with_text(part: Part, text: str) -> Part:
@@ -172,12 +175,12 @@ def _with_text(part: Part, text: str) -> Part:
             assert_never(part)
 
 
-def _with_finish(part: Part, closed: PartFinished) -> Part:
+def _with_finish(part: Part, finished: PartFinished) -> Part:
     match part:
         case Text():
-            return replace(part, citations=(*part.citations, *closed.citations))
+            return replace(part, citations=(*part.citations, *finished.citations))
         case Reasoning() | ToolCall():
-            return part if closed.opaque_state is None else replace(part, opaque_state=closed.opaque_state)
+            return part if finished.opaque_state is None else replace(part, opaque_state=finished.opaque_state)
         case Refusal() | Opaque():
             return part
         case _:

@@ -1,4 +1,4 @@
-"""What objects of chat hold beyond what has a name in the meaning: kept by its path, and said again where it stood."""
+"""Extra fields: what a dialect's objects hold beyond the fields of the canonical chat, kept by path and written back there."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,17 +10,18 @@ from providers.canonical.raw_json import NULL
 
 
 def as_raw(value: Any) -> Raw:
+    """The value as JSON; Raw is JSON already."""
     return value if isinstance(value, Raw) else Raw(msgspec.json.encode(value))
 
 
 def read_extra_fields(fields: Mapping[str, Any], within: str, *known: str) -> dict[str, Raw]:
-    """By paths that begin with `within`. Null means not said."""
+    """The fields that are not `known`, by paths that begin with `within`, such as `messages[0].name`. Null counts as absent."""
     extra = {f"{within}.{key}": as_raw(value) for key, value in fields.items() if key not in known}
     return {path: raw for path, raw in extra.items() if raw != NULL}
 
 
 def write_extra_field(fields: dict[str, Any], path: str, value: Raw, *within: str | None) -> None:
-    """Says again at its path what stood in one of the objects that `within` names; all else is a key as it is."""
+    """Writes a field back at its path, if that leads into one of the objects `within`; else under the path as a plain key."""
     *parents, last = path.split(".")
     if not parents or parents[0] not in within:
         fields[path] = value

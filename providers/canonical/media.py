@@ -1,4 +1,4 @@
-"""Media in a chat: data URLs as bytes and back, and which addresses a target would have to be spared."""
+"""Media of a chat: data URLs to bytes and back, and the URLs that the gateway fetches for a target."""
 
 from collections.abc import Iterator, Mapping
 from typing import Literal
@@ -7,14 +7,14 @@ from msgspec.structs import replace
 
 from providers.canonical.chat import Audio, ChatRequest, Content, File, Image, Inline, Source, ToolResult, Url
 
-# What stands before the comma of a data URL: a type and its parameters.
+# Of what precedes the comma of a data URL: the media type and its parameters.
 _MAX_HEADER_CHARS = 1024
 
 MediaKind = Literal["image", "file", "audio"]
 
 
 def read_url(url: str) -> Source:
-    """A data URL in base64 as what it holds; any other stays a URL."""
+    """The content of a base64 data URL; any other URL as it is."""
     if url[:5].lower() != "data:":
         return Url(url)
     comma = url.find(",", 0, _MAX_HEADER_CHARS)
@@ -25,11 +25,12 @@ def read_url(url: str) -> Source:
 
 
 def write_url(source: Inline | Url) -> str:
+    """The URL, or the content as a data URL."""
     return source.url if isinstance(source, Url) else f"data:{source.media_type};base64,{source.data}"
 
 
 def media_urls(chat: ChatRequest, kinds: frozenset[MediaKind]) -> frozenset[str]:
-    """The URLs of all media of these kinds, in tool results too."""
+    """The URLs of all media of these kinds, including those in tool results."""
     return frozenset(
         part.source.url
         for message in chat.messages
@@ -39,7 +40,7 @@ def media_urls(chat: ChatRequest, kinds: frozenset[MediaKind]) -> frozenset[str]
 
 
 def inline_media(chat: ChatRequest, kinds: frozenset[MediaKind], fetched: Mapping[str, Inline]) -> ChatRequest:
-    """The chat with the bytes in place of the addresses that were fetched."""
+    """The chat with the fetched content in place of its URL, for media of these kinds. `fetched`: by URL."""
     return replace(
         chat,
         messages=tuple(replace(message, parts=tuple(_inline(part, kinds, fetched) for part in message.parts)) for message in chat.messages),

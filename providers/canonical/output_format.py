@@ -1,4 +1,4 @@
-"""What shape an answer must have. One of these, whichever words asked for it."""
+"""OutputFormat: the format that a response must have, whichever field requests it."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ class JsonObject(Struct, frozen=True):
 
 
 class JsonSchema(Struct, frozen=True):
-    """`name`, `description` and `strict`: as OpenAI lets callers say them of a schema."""
+    """`name`, `description` and `strict`: those of OpenAI's `json_schema` response format."""
 
     schema: Raw
     name: str | None = None
@@ -27,13 +27,13 @@ class Choice(Struct, frozen=True):
 
 
 class Grammar(Struct, frozen=True):
-    """Lark, EBNF or GBNF, as the engine takes it."""
+    """`text`: Lark, EBNF or GBNF, whichever the engine accepts."""
 
     text: str
 
 
 class StructuralTag(Struct, frozen=True):
-    """The tag's JSON as text."""
+    """`text`: the tag's JSON."""
 
     text: str
 
@@ -53,4 +53,5 @@ _KINDS: dict[type, OutputKind] = {
 
 
 def output_kind(output: OutputFormat) -> OutputKind:
+    """The kind by which providers list what they support."""
     return _KINDS[type(output)]

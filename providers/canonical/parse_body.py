@@ -1,4 +1,4 @@
-"""Opening a caller's body: one typed decode that checks it, and where it does not hold, the sentence and the path that say so."""
+"""Parses a caller's body: one typed decode checks it, and an invalid body becomes an error with a sentence and a path."""
 
 import re
 from typing import TypeVar
@@ -10,11 +10,11 @@ from providers.canonical.raw_json import Body, find_lone_surrogate
 
 T = TypeVar("T")
 
-_FAULT_PATH = re.compile(r"^(?P<what>.*) - at `(?P<path>[^`]*)`$", re.DOTALL)
+_ERROR_PATH = re.compile(r"^(?P<problem>.*) - at `(?P<path>[^`]*)`$", re.DOTALL)
 
 
 def parse_body(raw: bytes, decoder: msgspec.json.Decoder[T]) -> tuple[T, Body]:
-    """The documented fields, and the caller's own bytes by key. Raises Malformed: what was wrong, where, and what was expected."""
+    """The decoded fields, and the body with the caller's own bytes. Raises InvalidRequest: what is wrong, where, and what was expected."""
     try:
         return decoder.decode(raw), Body.read(raw)
     except msgspec.ValidationError as error:
@@ -24,22 +24,22 @@ def parse_body(raw: bytes, decoder: msgspec.json.Decoder[T]) -> tuple[T, Body]:
     except UnicodeDecodeError as error:
         raise InvalidRequest(f"The body is not UTF-8: byte {error.start} of a string is {error.object[error.start]:#04x}.") from None
     except RecursionError:
-        raise InvalidRequest("The body is nested too deeply to be read.") from None
+        raise InvalidRequest("The body is nested too deeply.") from None
 
 
 def parse_episode_id(plain: str | None, prefixed: str | None) -> str | None:
-    """The episode that `episode_id` and `tensorzero::episode_id` name. Raises Malformed for none or two."""
+    """The episode that `episode_id` or `tensorzero::episode_id` names; None: neither. Raises InvalidRequest for an empty one, or two."""
     if "" in (plain, prefixed):
         raise InvalidRequest("`episode_id` is empty: leave it out for a new episode.", param="episode_id")
     if plain and prefixed and plain.lower() != prefixed.lower():
-        raise InvalidRequest("`episode_id` and `tensorzero::episode_id` name two episodes.", param="episode_id")
+        raise InvalidRequest("`episode_id` and `tensorzero::episode_id` name different episodes.", param="episode_id")
     return plain or prefixed
 
 
 def _validation_error(message: str) -> InvalidRequest:
-    """msgspec says ``Expected `str`, got `int` - at `$.messages[0].content` ``; the root it calls `$`."""
-    found = _FAULT_PATH.match(message)
-    problem, path = (found["what"], found["path"].removeprefix("$").removeprefix(".")) if found else (message, "")
+    """Splits msgspec's ``Expected `str`, got `int` - at `$.messages[0].content` `` into sentence and path; `$` is the root."""
+    match = _ERROR_PATH.match(message)
+    problem, path = (match["problem"], match["path"].removeprefix("$").removeprefix(".")) if match else (message, "")
     if not path:
         missing = re.search(r"missing required field `([^`]*)`", problem)
         return InvalidRequest(

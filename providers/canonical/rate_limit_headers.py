@@ -1,6 +1,6 @@
-"""Allowance: what a host says, in the headers of its answers, of how much more it lets through.
+"""Rate-limit headers: what a host's response reports of the limits of our account there.
 
-Source: /reference/providers.md part 5 and the recordings that it names; https://docs.claude.com/en/api/rate-limits and
+Sources: docs/sources.md#rate-limit-headers and the recordings that it names; https://docs.claude.com/en/api/rate-limits and
 https://platform.openai.com/docs/guides/rate-limits, read 2026-11.
 """
 
@@ -16,18 +16,18 @@ Measure = Literal["limit", "remaining", "reset"]
 
 _PREFIXES = (b"x-ratelimit-", b"anthropic-ratelimit-")
 _MEASURES: Mapping[bytes, Measure] = {b"limit": "limit", b"remaining": "remaining", b"reset": "reset"}
-# What some call by other words.
+# Other names of a resource; Together names none.
 _RESOURCES: Mapping[str, str] = {"": "requests", "req": "requests"}
 _DURATION = re.compile(r"(?:(?P<d>\d+)d)?(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m(?!s))?(?:(?P<s>[\d.]+)s)?(?:(?P<ms>[\d.]+)ms)?")
 _SECONDS_PER_UNIT = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-# A number of seconds larger than this is a moment in Unix time (OpenRouter: in milliseconds).
+# A larger number of seconds is a Unix timestamp (OpenRouter: in milliseconds).
 _MIN_TIMESTAMP = 1e8
 _MAX_WAIT_S = 86_400.0
 _MAX_RESOURCES = 16
 
 
 class RateLimit(Struct, frozen=True):
-    """Of one resource, such as "requests" or "tokens-minute". `resets_at`: by the monotonic clock; None: not told."""
+    """The limit of one resource, such as "requests" or "tokens-minute". `resets_at`: monotonic seconds. None: not reported."""
 
     resource: str
     limit: float | None = None
@@ -36,19 +36,19 @@ class RateLimit(Struct, frozen=True):
 
 
 class RateLimits(Struct, frozen=True):
-    """`told_at`: by the monotonic clock."""
+    """All limits that one response reported. `reported_at`: monotonic seconds."""
 
     limits: tuple[RateLimit, ...]
     reported_at: float
 
     @property
     def exhausted_until(self) -> float:
-        """When there is room again in all that has none; before now: there is. What never says when it resets is not waited for."""
+        """When every exhausted resource has been reset, in monotonic seconds; past if none is. One that reports no reset is ignored."""
         return max((limit.resets_at or 0.0 for limit in self.limits if limit.remaining is not None and limit.remaining <= 0), default=0.0)
 
 
 def read_rate_limits(headers: Sequence[Header], now: float, now_s: float) -> RateLimits | None:
-    """None: nothing is told. `now` by the monotonic clock, `now_s` in Unix time, by which some hosts say when they reset."""
+    """The limits in a response's headers; None if there are none. `now`: monotonic seconds; `now_s`: Unix time, which some resets use."""
     found: dict[str, dict[Measure, str]] = {}
     for name, value in headers:
         if name[:2].lower() in (b"x-", b"an") and (parsed := _read_name(name.lower())) is not None and len(found) < _MAX_RESOURCES:
@@ -63,9 +63,10 @@ def read_rate_limits(headers: Sequence[Header], now: float, now_s: float) -> Rat
 
 
 def _read_name(name: bytes) -> tuple[Measure, str] | None:
-    """OpenAI, Groq, xAI, Fireworks, Mistral: x-ratelimit-limit-requests; Anthropic: anthropic-ratelimit-requests-limit; Together: no more
+    """The measure and resource of a header's name; None: it is not a rate-limit header.
 
-    than x-ratelimit-limit.
+    OpenAI, Groq, xAI, Fireworks, Mistral: x-ratelimit-limit-requests; Anthropic: anthropic-ratelimit-requests-limit; Together:
+    x-ratelimit-limit.
     """
     suffix = next((name[len(prefix) :] for prefix in _PREFIXES if name.startswith(prefix)), None)
     if suffix is None:
@@ -88,7 +89,7 @@ def _number(text: str | None) -> float | None:
 
 
 def _reset_time(text: str | None, now: float, now_s: float) -> float | None:
-    """Seconds, `6m0s`, RFC 3339, or a moment in Unix time."""
+    """A reset in monotonic seconds, from a number of seconds, `6m0s`, RFC 3339, or a Unix timestamp."""
     if not text:
         return None
     remaining_s = _seconds_until(text.strip(), now_s)

@@ -1,4 +1,4 @@
-"""Credentials: named in the configuration, read where they are, never kept or shown with it; and requests signed with them."""
+"""Credentials: the configuration holds references to them, not the secrets; and signers that authenticate requests with them."""
 
 from providers.credentials.references import CredentialError, check, header_of, read
 from providers.credentials.signing import Fetch, Header, Signer, UnsignedRequest

@@ -1,4 +1,4 @@
-"""AWS credentials: given as JSON, or found by AWS's own chain; each request is signed with them anew."""
+"""AwsSigner: signs each request with AWS credentials, given as JSON or found by AWS's own chain."""
 
 import re
 import time
@@ -6,15 +6,16 @@ import time
 import msgspec
 
 from providers.canonical.raw_json import DECODE_ERRORS
-from providers.credentials.aws_chain import BotocoreChain, KeyCache, region_of
+from providers.credentials import cloud_sdks
+from providers.credentials.aws_key_cache import KeyCache
 from providers.credentials.references import CredentialError
 from providers.credentials.secret_record import SecretRecord
 from providers.credentials.signing import Header, UnsignedRequest
 from providers.credentials.sigv4 import AwsKeys, SigV4Signer
 
-# It becomes a part of a host's name.
+# It becomes a part of a host name.
 _REGION = re.compile(r"[a-z0-9-]{1,40}")
-_CREDENTIAL_FORMAT = "a JSON object with access_key_id and secret_access_key, and, where there are, session_token and region"
+_CREDENTIAL_FORMAT = "a JSON object with access_key_id and secret_access_key, and optionally session_token and region"
 
 
 class _StaticKeys(SecretRecord, frozen=True, forbid_unknown_fields=True):
@@ -25,9 +26,10 @@ class _StaticKeys(SecretRecord, frozen=True, forbid_unknown_fields=True):
 
 
 class AwsSigner:
-    """One credential for one service: JSON, `aws:default` or `aws:profile:NAME`. Raises NoCredential for another.
+    """A Signer for one credential and one service. `credential`: JSON, `aws:default` or `aws:profile:NAME`.
 
-    `region`: where the operator says it; None: the credential's own, or that of the machine's configuration; None is left if nobody says.
+    `region`: the configured one; None: that of the credential, else of the machine's AWS configuration; the attribute stays None if none
+    is known. Raises CredentialError for any other credential.
     """
 
     def __init__(self, credential: str, service: str, region: str | None) -> None:
@@ -37,22 +39,22 @@ class AwsSigner:
         self._keys: AwsKeys | None = None
         if is_ambient(credential):
             profile = credential.removeprefix("aws:profile:") if credential.startswith("aws:profile:") else None
-            self._key_cache = KeyCache(lambda: BotocoreChain(profile))
-            self.region = region or region_of(profile)
+            self._key_cache = KeyCache(lambda: cloud_sdks.aws_chain().BotocoreChain(profile))
+            self.region = region or cloud_sdks.aws_chain().region_of(profile)
         else:
             static = _read_static_keys(credential)
             self._keys = AwsKeys(static.access_key_id, static.secret_access_key, static.session_token or None)
             self.region = region or static.region or None
         if self.region is not None and _REGION.fullmatch(self.region) is None:
-            raise CredentialError("The region of a credential for AWS is one such as eu-west-1.")
+            raise CredentialError("The region of a credential for AWS must look like eu-west-1.")
 
     async def sign(self, request: UnsignedRequest) -> list[Header]:
-        """Raises NoCredential, httpx.TransportError."""
+        """Raises CredentialError, httpx.TransportError."""
         keys = self._keys if self._key_cache is None else await self._key_cache.keys()
         if keys is not self._keys or self._signer is None:
             assert keys is not None
             if self.region is None:
-                raise CredentialError("For AWS a region is needed: option region of the provider, or `region` in the credential.")
+                raise CredentialError("AWS needs a region: set the option `region` of the provider, or `region` in the credential.")
             self._keys, self._signer = keys, SigV4Signer(keys, self._service, self.region)
         return self._signer.sign(request, time.time())
 
@@ -64,7 +66,7 @@ class AwsSigner:
 
 
 def is_ambient(credential: str) -> bool:
-    """Whether it is whatever this machine may use, and not one that was made for this provider."""
+    """Whether it is the machine's own identity, and not a credential that was created for this provider."""
     return credential == "aws:default" or credential.startswith("aws:profile:")
 
 
@@ -72,7 +74,7 @@ def _read_static_keys(credential: str) -> _StaticKeys:
     try:
         static = msgspec.json.decode(credential.encode(), type=_StaticKeys)
     except (msgspec.ValidationError, *DECODE_ERRORS):
-        raise CredentialError(f"A credential for AWS is {_CREDENTIAL_FORMAT}; or aws:default or aws:profile:NAME.") from None
+        raise CredentialError(f"A credential for AWS is {_CREDENTIAL_FORMAT}, or aws:default, or aws:profile:NAME.") from None
     if not static.access_key_id or not static.secret_access_key:
-        raise CredentialError(f"A credential for AWS is {_CREDENTIAL_FORMAT}; one of these is empty.")
+        raise CredentialError(f"A credential for AWS is {_CREDENTIAL_FORMAT}; one of the first two is empty.")
     return static

@@ -1,4 +1,4 @@
-"""Google: bearer tokens for what a credential is, kept until shortly before they expire, and renewed once for all who wait."""
+"""Google credentials: signers that add a bearer token, which is renewed shortly before it expires, once for all requests."""
 
 import asyncio
 import logging
@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from providers.credentials.google_chain import find_token
-from providers.credentials.google_grants import Token, read_grant
+from providers.credentials import cloud_sdks
+from providers.credentials.google_token import Token
 from providers.credentials.references import CredentialError, check_usable
 from providers.credentials.signing import Fetch, Header, UnsignedRequest
 
@@ -18,31 +18,30 @@ CHAIN = "google:default"
 
 FetchToken = Callable[[], Awaitable[Token]]
 
-# Before a token expires: it is not used any more; and another is asked for, while requests still go with it.
+# Before a token expires: when it is no longer used, and when another is fetched while it is still used.
 _EXPIRY_MARGIN_S = 60.0
 _RENEW_AHEAD_S = 300.0
-# After one that could not be renewed ahead, before it is tried again.
+# After a failed renewal, before the next.
 _RETRY_PAUSE_S = 10.0
-# Many may hear at once that a token is refused: what the first of them got anew is not thrown away by the others.
+# Many requests may learn at once that a token is refused: the later ones must not discard the new token of the first.
 _MIN_TOKEN_AGE_S = 5.0
 
 
 def signer(secret: str, fetch: Fetch) -> "RenewedToken | StaticToken":
-    """For a service account's or a user's JSON, google:default, or a token. Raises NoCredential for what is none of these."""
+    """The signer for a service account's or a user's JSON, google:default, or a token. Raises CredentialError for anything else."""
     if secret == CHAIN:
+        find_token = cloud_sdks.google_chain().find_token
         return RenewedToken(lambda: find_token(fetch))
     if secret.startswith("{"):
-        grant = read_grant(secret)
+        grant = cloud_sdks.google_grants().read_grant(secret)
         return RenewedToken(lambda: grant(fetch))
     if secret.startswith("AIza"):
-        raise CredentialError(
-            "This is an API key of Google's, which Vertex does not take: it takes OAuth tokens. The adapter gemini takes keys."
-        )
+        raise CredentialError("This is a Google API key. Vertex accepts OAuth tokens only; the adapter gemini accepts API keys.")
     return StaticToken(check_usable(secret, "the credential"))
 
 
 def read_project(secret: str | None) -> str | None:
-    """The project that a service account is of, as its file says it."""
+    """The project of a service account, from its JSON; None: another kind of credential, or none in it."""
     if secret is None or not secret.startswith("{"):
         return None
     try:
@@ -59,7 +58,7 @@ _account = msgspec.json.Decoder(_Account)
 
 
 class StaticToken:
-    """A token that somebody else renews, where it is kept. See Signer."""
+    """A Signer with a fixed token, which the operator renews where it is stored."""
 
     def __init__(self, token: str) -> None:
         self._headers: list[Header] = [(b"authorization", b"Bearer " + token.encode("ascii"))]
@@ -72,7 +71,7 @@ class StaticToken:
 
 
 class RenewedToken:
-    """Tokens that `renew` gets. See Signer. `clock`: monotonic seconds, by which tokens tell when they expire."""
+    """A Signer with tokens that `fetch_token` returns. `clock`: monotonic seconds, as in Token.expires_s."""
 
     def __init__(self, fetch_token: FetchToken, clock: Callable[[], float] = time.monotonic) -> None:
         self._fetch_token = fetch_token
@@ -86,7 +85,7 @@ class RenewedToken:
         token = self._token
         remaining_s = 0.0 if token is None else token.expires_s - self._clock()
         if token is None or remaining_s < min(_EXPIRY_MARGIN_S, token.lifetime_s / 4):
-            # Shielded: one who hangs up while all wait must not take it from the others.
+            # Shielded: a cancelled request must not cancel the renewal for the others that wait.
             token = await asyncio.shield(self._renewal())
         elif remaining_s < min(_RENEW_AHEAD_S, token.lifetime_s / 2) and self._clock() >= self._not_before_s:
             self._renewal()
@@ -116,4 +115,4 @@ class RenewedToken:
             self._token, self._fetched_at_s = task.result(), self._clock()
         else:
             self._not_before_s = self._clock() + _RETRY_PAUSE_S
-            log.warning("no new token of Google's", extra={"fault": str(error) if isinstance(error, CredentialError) else repr(error)})
+            log.warning("cannot renew a Google token", extra={"fault": str(error) if isinstance(error, CredentialError) else repr(error)})

@@ -1,4 +1,4 @@
-"""Google's grants: how a service account, or a user's refresh token, is exchanged for a token at Google's token server.
+"""Google's grants: a service account, or a user's refresh token, is exchanged for an access token at the token server.
 
 Sources: RFC 7523 and RFC 6749; google/oauth2/service_account.py and _client.py of google-auth 2.62; read 2026-11.
 """
@@ -16,7 +16,8 @@ from google.auth import crypt, exceptions, jwt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from providers.canonical.upstream_errors import mask_credentials
+from providers.canonical.credential_masking import mask_credentials
+from providers.credentials.google_token import Token
 from providers.credentials.masking import SecretMask
 from providers.credentials.references import CredentialError, check_usable
 from providers.credentials.secret_record import SecretRecord
@@ -25,22 +26,13 @@ from providers.credentials.signing import Fetch
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 TIMEOUT: Mapping[str, float] = {"connect": 5.0, "first": 10.0, "read": 10.0, "total": 20.0}
 
-# The audience of every assertion, whatever a file names as its server: as google-auth has it.
+# The audience of every assertion, whatever token server the file names, as in google-auth.
 _TOKEN_URL = "https://oauth2.googleapis.com/token"
 _ASSERTION_LIFETIME_S = 3600
 _RETRIED_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
 _RETRY_PAUSE_S = 0.5
 
-Grant = Callable[[Fetch], Awaitable["Token"]]
-
-
-class Token(SecretRecord, frozen=True):
-    """`expires_s`: by the monotonic clock; `lasts_s`: from when it came until then. `billed`: the project that pays for a user's asks."""
-
-    secret: str
-    expires_s: float
-    lifetime_s: float
-    quota_project: str | None = None
+Grant = Callable[[Fetch], Awaitable[Token]]
 
 
 class _ServiceAccount(SecretRecord, frozen=True, tag_field="type", tag="service_account"):
@@ -74,16 +66,16 @@ _error_decoder = msgspec.json.Decoder(_TokenError)
 
 
 def read_grant(secret: str) -> Grant:
-    """What gets a token for the JSON that Google gives out. Raises NoCredential; what is wrong is named, and nothing of it is shown."""
+    """The function that exchanges Google's JSON credential for a token. Raises CredentialError, whose message shows no secret of it."""
     try:
         grant = _grant_decoder.decode(secret)
-    except msgspec.ValidationError as fault:
-        # msgspec names the field, its type or the `type` that it is not: none of the others' values.
+    except msgspec.ValidationError as error:
+        # msgspec's message contains the field and the types, or an unknown `type`, and no other value.
         raise CredentialError(
-            f"The JSON is no service account and no authorized user of Google's: {mask_credentials(str(fault)):.200}."
+            f"The JSON is neither a Google service account nor an authorized user: {mask_credentials(str(error)):.200}."
         ) from None
     except msgspec.DecodeError:
-        raise CredentialError("The credential begins like JSON, and is none.") from None
+        raise CredentialError("The credential begins with { and is not valid JSON.") from None
     _check_token_url(grant.token_uri)
     match grant:
         case _ServiceAccount():
@@ -93,15 +85,15 @@ def read_grant(secret: str) -> Grant:
 
 
 async def _with_masked_errors(exchange: Awaitable["Token"], secret: str) -> "Token":
-    """A token server may say back what it was sent, and what it says is logged, and told."""
+    """Masks the secret in errors: a token server may repeat what it was sent, and its message is logged and shown."""
     try:
         return await exchange
-    except CredentialError as fault:
-        raise CredentialError(SecretMask([secret]).mask(str(fault))) from None
+    except CredentialError as error:
+        raise CredentialError(SecretMask([secret]).mask(str(error))) from None
 
 
 async def _exchange_signed_assertion(account: _ServiceAccount, fetch: Fetch) -> Token:
-    # To read a key takes tens of milliseconds, in which others are to be served.
+    # Parsing a private key takes tens of milliseconds, which would block the event loop.
     assertion = await asyncio.to_thread(_sign_assertion, account)
     return await _exchange(account.token_uri, {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion": assertion}, fetch)
 
@@ -128,8 +120,8 @@ def _sign_assertion(account: _ServiceAccount) -> str:
     try:
         key = crypt.RSASigner.from_string(account.private_key, account.private_key_id)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         return jwt.encode(key, claims).decode("ascii")  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-    except (ValueError, TypeError, exceptions.GoogleAuthError) as fault:
-        raise CredentialError(f"The private key of {account.client_email} cannot be used: {type(fault).__name__}.") from None
+    except (ValueError, TypeError, exceptions.GoogleAuthError) as error:
+        raise CredentialError(f"The private key of {account.client_email} cannot be used: {type(error).__name__}.") from None
 
 
 async def _exchange(token_url: str, form: Mapping[str, str], fetch: Fetch) -> Token:
@@ -144,37 +136,37 @@ async def _exchange(token_url: str, form: Mapping[str, str], fetch: Fetch) -> To
     if status in _RETRIED_STATUSES:
         await asyncio.sleep(_RETRY_PAUSE_S)
         status, body = await fetch(request)
-    return read_token(status, body, f"{request.url.host} gave no token")
+    return read_token(status, body, f"{request.url.host} returned no token")
 
 
 def read_token(status: int, body: bytes, failure: str) -> Token:
-    """Raises NoCredential, beginning with `otherwise`, for what is none."""
+    """The token in a token server's response. Raises CredentialError, whose message begins with `failure`, if there is none."""
     if status != 200:
         try:
             error = _error_decoder.decode(body)
         except msgspec.MsgspecError:
             error = _TokenError()
         reason = ": ".join(mask_credentials(each).rstrip(".") for each in (error.error, error.error_description) if each)
-        raise CredentialError(f"{failure}: it answered {status}{' ' if reason else ''}{reason:.300}.")
+        raise CredentialError(f"{failure}: it responded with {status}{' ' if reason else ''}{reason:.300}.")
     try:
         response = _response_decoder.decode(body)
     except msgspec.MsgspecError:
-        raise CredentialError(f"{failure}: its answer is not what it promises.") from None
+        raise CredentialError(f"{failure}: its response is not a token.") from None
     return Token(
-        check_usable(response.access_token, f"what {failure.partition(' ')[0]} answered"),
+        check_usable(response.access_token, f"the response of {failure.partition(' ')[0]}"),
         time.monotonic() + response.expires_in,
         response.expires_in,
     )
 
 
 def _check_token_url(token_url: str) -> None:
-    """It is told what stands for the credential: over a connection that nobody else reads."""
+    """Raises CredentialError unless the token server is https or this machine: it is sent the secret, or a proof of it."""
     try:
         url = httpx.URL(token_url)
     except httpx.InvalidURL:
         url = httpx.URL("")
     if not url.host or url.scheme not in ("https", "http") or (url.scheme == "http" and not _is_loopback(url.host)):
-        raise CredentialError("token_uri must be an https address, or one of this machine.")
+        raise CredentialError("token_uri must be an https URL, or one of this machine.")
 
 
 def _is_loopback(host: str) -> bool:

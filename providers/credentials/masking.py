@@ -1,4 +1,4 @@
-"""Hiding: what the gateway itself sent as a secret is taken out of whatever a host says back, whatever it looks like."""
+"""SecretMask: removes the secrets that the gateway sent from what a host returns, whatever they look like."""
 
 import base64
 import json
@@ -9,36 +9,36 @@ from typing import Any, cast
 
 MASK = "[masked]"
 
-# Shorter ones protect nothing, and words of that length are everywhere; below the second length only whole words are hidden.
+# Shorter secrets protect nothing, and are found in any text; below the second length only complete words are masked.
 _MIN_CHARS = 4
 _WHOLE_WORD_BELOW_CHARS = 8
-# Parts of a JSON credential that are no secrets, and are what an explanation is about.
+# Fields of a JSON credential that are not secret, and that explanations need.
 _PUBLIC_FIELDS = re.compile(r"type|region|universe_domain|client_email|(quota_)?project_id|.*_(uri|url)")
-# How hosts hide a part themselves: sk-ab***yz, sk-ab…yz, sk-ab...yz, sk-abXXXXyz.
+# Secrets that hosts have masked in part: sk-ab***yz, sk-ab…yz, sk-ab...yz, sk-abXXXXyz.
 _PARTLY_MASKED = re.compile(
     r"([A-Za-z0-9_\-+/=]{0,100})(?:\*{2,}|\.{3,}|[•…]+)([A-Za-z0-9_\-+/=]{0,100})|\b(\w{0,40}?)[Xx]{4,}(\w{0,40})\b"
 )
 _MIN_VISIBLE_CHARS = 4
-# Of one that is repeated in part: its first so many characters, and all that goes on from there like a secret.
+# A secret that is repeated in part: the length of its beginning, and the characters that may follow it.
 _PREFIX_CHARS = 12
 _SECRET_CONTINUATION = r"[A-Za-z0-9_\-+/=]*"
 
 
 class SecretMask:
-    """Made where an error is read, of the secrets that its request went with."""
+    """Masks the secrets of one request in the response to it. Made only where an error is read."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         parts = {part for secret in secrets for part in _parts(secret) if len(part) >= _MIN_CHARS}
         self._parts = sorted(parts, key=len, reverse=True)
 
     def mask(self, text: str) -> str:
-        """A message without them: whole, in part, in base64, or half hidden already."""
+        """The text with the secrets masked: complete, in part, in base64, or masked in part by the host."""
         if not self._parts or not text:
             return text
         return self._mask_cut_off_end(_PARTLY_MASKED.sub(self._mask_partly_masked, self._mask_parts(text)))
 
     def mask_bytes(self, body: bytes) -> bytes:
-        """Of a body that nobody has read yet: what is cut off of it later must not be the half of a secret."""
+        """Masks a body before it is read, because a later cut could leave half of a secret."""
         if not any(part[:_PREFIX_CHARS].encode() in body for part in self._parts):
             return body
         return self._mask_parts(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
@@ -56,14 +56,14 @@ class SecretMask:
                 text = re.sub(re.escape(head) + _SECRET_CONTINUATION, MASK, text)
         return text
 
-    def _mask_partly_masked(self, found: re.Match[str]) -> str:
-        head, tail = found[1] or found[3] or "", found[2] or found[4] or ""
+    def _mask_partly_masked(self, match: re.Match[str]) -> str:
+        head, tail = match[1] or match[3] or "", match[2] or match[4] or ""
         if len(head) + len(tail) < _MIN_VISIBLE_CHARS:
-            return found[0]
-        return MASK if any(_starts_part(part, head) and part.endswith(tail) for part in self._parts) else found[0]
+            return match[0]
+        return MASK if any(_starts_part(part, head) and part.endswith(tail) for part in self._parts) else match[0]
 
     def _mask_cut_off_end(self, text: str) -> str:
-        """A text that was cut off amid a secret ends with the beginning of one."""
+        """Masks the beginning of a secret at the end of the text, which was cut off there."""
         for part in self._parts:
             for length in range(min(len(part), _PREFIX_CHARS, len(text)), _MIN_VISIBLE_CHARS - 1, -1):
                 if text.endswith(part[:length]) and not part[:length].isalpha():
@@ -72,12 +72,12 @@ class SecretMask:
 
 
 def _starts_part(part: str, head: str) -> bool:
-    """`head` may have a word before it that sticks to it, as in `key=sk-ab***`."""
+    """Whether the secret begins with `head`, which may include a prefix, as in `key=sk-ab***`."""
     return part.startswith(head) or part.startswith(head.rpartition("=")[2])
 
 
 def _parts(secret: str) -> Iterator[str]:
-    """All that shows a secret: itself, what a JSON one is made of, lines of a key, and how these are written elsewhere."""
+    """Every text that reveals a secret: itself, the values of a JSON one, the lines of a key, and their encodings."""
     yield secret
     for value in _values(secret):
         yield value
@@ -89,7 +89,7 @@ def _parts(secret: str) -> Iterator[str]:
 
 
 def _values(secret: str) -> list[str]:
-    """Strings of a JSON credential that are longer than what is a word by chance."""
+    """The strings of a JSON credential that are too long to be ordinary words."""
     if not secret.startswith("{"):
         return []
     try:
@@ -115,13 +115,13 @@ def _strings(node: Any) -> Iterator[str]:
 
 
 def _base64(text: str) -> Iterator[str]:
-    """However many bytes stand before it, as a user's name does in Basic: the characters that are of it alone."""
+    """The base64 characters that depend on the text alone, for each alignment: in Basic, a user name precedes it."""
     raw = text.encode()
     if len(raw) < _WHOLE_WORD_BELOW_CHARS:
         return
     for offset in range(3):
         coded = base64.b64encode(bytes(offset) + raw).decode().rstrip("=")
-        # The last character is of what follows too, unless it ends with a whole group.
+        # The last character depends on what follows too, unless the text ends with a complete group.
         last = len(coded) if (offset + len(raw)) % 3 == 0 else len(coded) - 1
         own = coded[(offset * 8 + 5) // 6 : last]
         yield own

@@ -1,4 +1,4 @@
-"""References: where a credential is, as the configuration says it."""
+"""Credential references: env:NAME, file:PATH and so on, which the configuration holds instead of secrets."""
 
 import json
 import os
@@ -9,24 +9,24 @@ from urllib.parse import urlsplit
 
 
 class CredentialError(ValueError):
-    """A credential that is named and cannot be read; the message names where, never what."""
+    """A credential that is configured and cannot be read or used. The message says where it is, and never its value."""
 
 
-# The secret that is stored under a name. Raises NoCredential.
+# The secret that is stored under a name. Raises CredentialError.
 SecretLookup = Callable[[str], str]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _STORED_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _HEADER = re.compile(r"x-[a-z0-9-]{1,60}")
-# Ours, and those that say something to every proxy between.
+# The gateway's own, and those that proxies in between read or set.
 _RESERVED_HEADERS = ("x-narthex-", "x-forwarded-", "x-request-id", "x-api-key", "x-real-ip")
-# What the clouds' own libraries find by themselves: in their environment, their files, of the machine that this is.
 _TOKEN_SERVERS = ("https://oauth2.googleapis.com/token", "https://accounts.google.com/o/oauth2/token")
+# The clouds' own credential chains: their libraries search the environment, files and the machine's metadata.
 _CHAINS = re.compile(r"aws:default|aws:profile:[^\s:]{1,100}|google:default")
 
 
 def check(reference: str | None) -> None:
-    """Raises NoCredential unless `reference` is None or one of those that the message names. The value itself need not be there yet."""
+    """Raises CredentialError for an invalid reference; None is valid. The credential itself need not exist yet."""
     if reference is None:
         return
     kind, _, location = reference.partition(":")
@@ -40,7 +40,7 @@ def check(reference: str | None) -> None:
     }
     if known.get(kind):
         return
-    # The reference itself is not repeated: somebody may have put the secret there.
+    # The message does not repeat the reference: somebody may have put the secret itself there.
     raise CredentialError(
         "credential must be env:NAME (a variable of the gateway's environment), file:PATH (an absolute path), store:NAME (kept encrypted:"
         " `narthex credentials set NAME`), header:x-NAME (a header of the caller's request), aws:default, aws:profile:NAME"
@@ -49,14 +49,14 @@ def check(reference: str | None) -> None:
 
 
 def header_of(reference: str | None) -> str | None:
-    """The header of the caller's request in which a credential comes; None: it does not come so."""
+    """The caller's header that brings the credential; None: it is not a `header:` reference."""
     return reference.removeprefix("header:") if reference is not None and reference.startswith("header:") else None
 
 
 def read(reference: str | None, lookup: SecretLookup) -> str | None:
-    """The secret, without white space around it; of a cloud's own chain, which is asked later, the reference itself. None: none is named.
+    """The secret, stripped of white space. A cloud's own chain is returned as it is, for a signer to resolve. None: no reference.
 
-    Raises NoCredential if it is named and not there.
+    Raises CredentialError if the secret is missing or unusable.
     """
     if reference is None or _CHAINS.fullmatch(reference):
         return reference
@@ -72,27 +72,30 @@ def read(reference: str | None, lookup: SecretLookup) -> str | None:
             source = f"the file {location}"
             try:
                 secret = Path(location).read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as fault:
-                raise CredentialError(f"The credential in {source} cannot be read: {type(fault).__name__}.") from None
+            except (OSError, UnicodeDecodeError) as error:
+                raise CredentialError(f"The credential in {source} cannot be read: {type(error).__name__}.") from None
     return check_usable(secret, source)
 
 
 def check_usable(secret: str, source: str) -> str:
-    """Raises NoCredential for what can be none: it would not pass through a header. JSON, as clouds give theirs, may have lines."""
+    """The stripped secret. Raises CredentialError if it is empty or cannot be sent in a header; only JSON may contain line breaks."""
     secret = secret.strip()
     if not secret:
-        raise CredentialError(f"There is no credential in {source}: nothing is there.")
+        raise CredentialError(f"There is no credential in {source}: it is missing or empty.")
     if not secret.isascii() or not (secret.isprintable() or secret.startswith("{")):
-        raise CredentialError(f"There is no usable credential in {source}: it has a line break, or a character that no header can hold.")
-    if _CHAINS.fullmatch(secret):  # whoever may say a credential may not say that the gateway's own be taken
+        raise CredentialError(f"There is no usable credential in {source}: it has a line break, or characters that a header cannot have.")
+    if _CHAINS.fullmatch(secret):  # a secret's owner must not select the gateway's own identity
         raise CredentialError(
-            f"There is no credential in {source}, but the name of a cloud's own chain, which only a configuration may name."
+            f"There is no credential in {source}, but the name of a cloud's own chain, which only the configuration may use."
         )
     return secret
 
 
 def read_caller_credential(secret: str, header: str) -> str:
-    """What a caller sends as its own. Raises NoCredential, also for one whose tokens would be asked for where the caller pleases."""
+    """A credential from a caller's own header. Raises CredentialError if it is unusable.
+
+    So is JSON that names a token server other than Google's: the gateway would send requests to an address of the caller's choice.
+    """
     secret = check_usable(secret, f"the header {header}")
     if secret.startswith("{"):
         try:
@@ -106,7 +109,7 @@ def read_caller_credential(secret: str, header: str) -> str:
 
 
 def check_stored_name(name: str) -> str:
-    """A name that store:NAME can say. Raises NoCredential."""
+    """The name, if it is valid in store:NAME. Raises CredentialError."""
     if _STORED_NAME.fullmatch(name) is None:
         raise CredentialError(
             "A stored credential's name has letters, digits, dots, dashes and underscores, begins with one of the first two,"

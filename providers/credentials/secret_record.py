@@ -1,4 +1,4 @@
-"""Unshown: records that hold a secret. Whoever prints one, in a log or a traceback, sees its name alone."""
+"""SecretRecord: the base of all records that hold a secret. Printed, in a log or a traceback, they show their name only."""
 
 from msgspec import Struct
 

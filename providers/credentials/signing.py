@@ -1,4 +1,4 @@
-"""Signing: what makes a request a credential's own, where that is not the same few headers for all requests."""
+"""Signer: authenticates each request, for credentials that need more than the same headers on every request."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -9,12 +9,12 @@ from providers.credentials.secret_record import SecretRecord
 
 Header = tuple[bytes, bytes]
 
-# A request to whoever gives out credentials, sent as any other of the gateway's: status and body. Raises httpx.TransportError.
+# Sends a request to a credential service over the gateway's own transport: status and body. Raises httpx.TransportError.
 Fetch = Callable[[httpx.Request], Awaitable[tuple[int, bytes]]]
 
 
 class UnsignedRequest(SecretRecord, frozen=True):
-    """A request as it will be sent but for what signs it: these headers, `Host` and `Content-Length` beside, and this very body."""
+    """A request to sign. It is sent with this exact body, these headers, those of the signer, `Host` and `Content-Length`."""
 
     method: str
     url: httpx.URL
@@ -23,12 +23,12 @@ class UnsignedRequest(SecretRecord, frozen=True):
 
 
 class Signer(Protocol):
-    """One credential that signs each request, or is exchanged for a token that lasts a while. One per endpoint and worker."""
+    """A credential that signs each request, or is exchanged for a temporary token. One per endpoint and worker."""
 
     async def sign(self, request: UnsignedRequest) -> list[Header]:
-        """The headers to add. Raises NoCredential if there is nothing to sign with, httpx.TransportError if it cannot be fetched."""
+        """The headers to add. Raises CredentialError without a usable credential, httpx.TransportError if it cannot be fetched."""
         ...
 
     def invalidate(self) -> bool:
-        """After a refusal: whatever is cached is not used again. Whether there is hope that the next is another one."""
+        """Discards cached keys or tokens, after the host refused them. Returns whether the next ones may be different."""
         ...

@@ -1,6 +1,7 @@
-"""AWS's signature, version 4, of exactly the bytes that are sent.
+"""AWS Signature Version 4 of exactly the bytes that are sent.
 
-Our own, for it is on the road: botocore's takes four times as long and a request of its own kind. The laws hold it to botocore's.
+Our own implementation, because it runs for every request: botocore's takes four times as long, and needs its own request type. The unit
+tests compare it with botocore's.
 Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html, read 2026-11.
 """
 
@@ -14,7 +15,7 @@ import httpx
 from providers.credentials.secret_record import SecretRecord
 from providers.credentials.signing import Header, UnsignedRequest
 
-# Those that proxies on the way change or add; `authorization` is what is made here.
+# Headers that proxies change or add, and `authorization`, which is the result.
 _UNSIGNED = frozenset(
     {
         b"authorization",
@@ -37,7 +38,7 @@ _UNSIGNED = frozenset(
 
 
 class AwsKeys(SecretRecord, frozen=True):
-    """`session_token`: of keys that last a while; None: of those that last."""
+    """`session_token`: of temporary keys; None: long-term keys."""
 
     access_key_id: str
     secret_access_key: str
@@ -45,7 +46,7 @@ class AwsKeys(SecretRecord, frozen=True):
 
 
 class SigV4Signer:
-    """Signs with these keys for one service in one region. What a day's requests have in common is made once a day."""
+    """Signs with these keys for one service in one region. The signing key is derived once a day."""
 
     __slots__ = ("_day", "_key", "_keys", "_region_and_service", "_scope")
 
@@ -57,7 +58,7 @@ class SigV4Signer:
         self._scope = b""
 
     def sign(self, request: UnsignedRequest, at_s: float) -> list[Header]:
-        """The headers that sign a request sent at this Unix time."""
+        """The headers to add to a request that is sent at this Unix time."""
         amz_date = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(at_s)).encode()
         if amz_date[:8] != self._day:
             self._derive_day_key(amz_date[:8])
@@ -89,7 +90,7 @@ class SigV4Signer:
 
 
 def _canonical_headers(request: UnsignedRequest, added: list[Header]) -> tuple[bytes, bytes]:
-    """The lines, and the names in them."""
+    """The header lines to sign, and the list of their names."""
     values = {b"host": host_of(request.url)}
     for name, value in (*request.headers, *added):
         name = name.lower()
@@ -101,12 +102,12 @@ def _canonical_headers(request: UnsignedRequest, added: list[Header]) -> tuple[b
 
 
 def host_of(url: httpx.URL) -> bytes:
-    """As the transport sends it: with its port, unless that is the scheme's own."""
+    """The Host header that the transport sends: with the port, unless it is the scheme's default."""
     return url.netloc.lower()
 
 
 def _canonical_path(path: str) -> bytes:
-    """What is encoded in it already is encoded again, as all services but S3 want it; no empty segments, nor dots."""
+    """The normalised path, without empty or dot segments, percent-encoded once more: all services but S3 require that."""
     kept: list[str] = []
     for segment in path.split("/"):
         if segment == "..":

@@ -1,4 +1,4 @@
-"""Dialect name -> Dialect: the only list of them."""
+"""Dialect name -> dialect: the only list of them."""
 
 from collections.abc import Mapping
 
@@ -16,14 +16,13 @@ from providers.dialects.openai_embeddings import OpenAIEmbeddings
 from providers.dialects.openai_responses import OpenAIResponses
 from providers.dialects.tgi_generate import LMIGenerate, TGIGenerate
 from providers.dialects.vllm_generate import VLLMGenerate
-from providers.engine_routes.catalogue import ROUTES
 
-# Those of which meaning can be read and written, so that a caller of one reaches an engine of another.
+# Chats can be translated between these: a caller of one reaches an engine of another.
 CHAT_DIALECTS: Mapping[str, ChatDialect] = {
     each.name: each for each in (OpenAIChat(), OpenAIResponses(), AnthropicMessages(), OpenAICompletions())
 }
 
-# Those and the ones that only engines speak: no caller asks in them.
+# Those in which engines receive chats. No caller uses those that are not in CHAT_DIALECTS.
 ENGINE_DIALECTS: Mapping[str, EngineDialect] = {
     **CHAT_DIALECTS,
     OllamaChat.name: OllamaChat(),
@@ -35,11 +34,11 @@ ENGINE_DIALECTS: Mapping[str, EngineDialect] = {
     LMIGenerate.name: LMIGenerate(),
 }
 
-# In which a raw prompt can be said: to go on with a text is no chat.
+# Those that can express a raw prompt, a text to continue, which is not a chat.
 RAW_PROMPT_DIALECTS = frozenset({OpenAICompletions.name, TGIGenerate.name, LMIGenerate.name, BedrockLlama.name})
 
-DIALECTS: Mapping[str, Dialect] = {
+# Those in which callers send requests. Engine routes come on top: providers/catalogue.py.
+CALLER_DIALECTS: Mapping[str, Dialect] = {
     **CHAT_DIALECTS,
     **{each.name: each for each in (OpenAIEmbeddings(), AnthropicCountTokens(), VLLMGenerate())},
-    **ROUTES,
 }

@@ -1,19 +1,21 @@
-"""The routes beside chat, and where callers ask for them: the only list of them."""
+"""The engine routes: which there are, and the paths at which callers request them."""
 
 from collections.abc import Mapping
 
+from providers.engine_routes.classify import Classify
 from providers.engine_routes.detokenize import Detokenize
-from providers.engine_routes.pooling import Classify, Pooling, SGLangEncode
+from providers.engine_routes.encode import Encode, encode_binding
+from providers.engine_routes.pooling import Pooling
 from providers.engine_routes.rerank import Rerank
 from providers.engine_routes.route import Route
+from providers.engine_routes.route_binding import EngineRoutes
 from providers.engine_routes.score import Score
-from providers.engine_routes.tokenize import Encode, Tokenize
+from providers.engine_routes.sglang_encode import SGLangEncode
+from providers.engine_routes.tokenize import Tokenize
 
-ROUTES: Mapping[str, Route] = {
-    each.name: each for each in (Tokenize(), Detokenize(), Encode(), SGLangEncode(), Rerank(), Score(), Pooling(), Classify())
-}
+_ROUTES: tuple[type[Route], ...] = (Tokenize, Detokenize, Encode, SGLangEncode, Rerank, Score, Pooling, Classify)
 
-# With the names that vLLM, SGLang, LMDeploy and Jina have for them.
+# The names of these routes in vLLM, SGLang, LMDeploy and Jina.
 ROUTE_BY_PATH: Mapping[str, str] = {
     "/tokenize": "tokenize",
     "/v1/tokenize": "tokenize",
@@ -30,3 +32,18 @@ ROUTE_BY_PATH: Mapping[str, str] = {
     "/classify": "classify",
     "/v1/classify": "classify",
 }
+
+
+def build_routes(routes_by_adapter: Mapping[str, EngineRoutes]) -> Mapping[str, Route]:
+    """Every route by its name, bound to the engines that have it. An engine that tokenizes prompts has `encode` by that."""
+    complete = {adapter: _with_encode(routes) for adapter, routes in routes_by_adapter.items()}
+    return {
+        route.name: route({adapter: routes[route.name] for adapter, routes in complete.items() if route.name in routes})
+        for route in _ROUTES
+    }
+
+
+def _with_encode(routes: EngineRoutes) -> EngineRoutes:
+    if "encode" in routes or "tokenize" not in routes:
+        return routes
+    return {**routes, "encode": {"input": encode_binding(routes["tokenize"]["prompt"])}}

@@ -1,4 +1,4 @@
-"""Reading what engines answer on these routes: an object or a list of them, in which an error may stand with status 200."""
+"""Reading responses of these routes: an object or a list of objects, which may hold an error with status 200."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +22,7 @@ _meta_info_decoder = msgspec.json.Decoder(_MetaInfo)
 
 
 def read_object(raw: bytes) -> Body:
-    """Raises Garbled, or the error that it holds."""
+    """The response as an object. Raises InvalidUpstreamResponse, or the error that it holds."""
     body = Body.read_response(raw)
     error = find_error(body)
     if error is not None:
@@ -31,7 +31,7 @@ def read_object(raw: bytes) -> Body:
 
 
 def read_list(raw: bytes) -> list[Body]:
-    """A bare list, as SGLang and TGI answer. Raises Garbled, or the error that came instead."""
+    """The response as a bare list of objects, as SGLang and TGI send it. Raises InvalidUpstreamResponse, or the error that it holds."""
     if raw.lstrip()[:1] == b"{":
         read_object(raw)
     for candidate in (raw, repair_unicode(raw)):
@@ -39,16 +39,16 @@ def read_list(raw: bytes) -> list[Body]:
             return [Body(item) for item in _object_list_decoder.decode(candidate)]
         except DECODE_ERRORS:
             continue
-    raise InvalidUpstreamResponse("The engine's answer is not the list of objects that its API promises.")
+    raise InvalidUpstreamResponse("The engine's response is not the list of objects that its API documents.")
 
 
 def read_object_or_list(raw: bytes) -> Body | list[Body]:
-    """Whichever of the two it is."""
+    """The response as whichever of the two it is. Raises as they do."""
     return read_list(raw) if raw.lstrip()[:1] == b"[" else read_object(raw)
 
 
 def reported_input_tokens(response: Body | list[Body]) -> int | None:
-    """The tokens that went in, as `usage` or SGLang's `meta_info` tells them; None if they are not told of all."""
+    """The input tokens that `usage` or SGLang's `meta_info` reports; None if one of the objects reports none."""
     counts = [_input_tokens(each) for each in (response if isinstance(response, list) else [response])]
     reported = [count for count in counts if count is not None]
     return sum(reported) if reported and len(reported) == len(counts) else None
@@ -66,8 +66,8 @@ def _input_tokens(item: Mapping[str, Any]) -> int | None:
 
 
 def decode_field(body: Mapping[str, Any], key: str, decoder: msgspec.json.Decoder[Any], description: str) -> Any:
-    """Raises Garbled: `what` the engine's answer holds not."""
+    """A field of the response, decoded. Raises InvalidUpstreamResponse. `description`: what it holds, for the error."""
     try:
         return decoder.decode(msgspec.json.encode(body.get(key, NULL)))
     except DECODE_ERRORS as error:
-        raise InvalidUpstreamResponse(f"The engine's answer holds no {description}: {error}.") from None
+        raise InvalidUpstreamResponse(f"The engine's response holds no {description}: {error}.") from None

@@ -1,4 +1,4 @@
-"""A route beside chat that engines have in ways of their own: one common shape for callers, and engines' own for who speaks them."""
+"""Route: an API beside chat that engines have in different shapes. Callers use one common shape, or an engine's own."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -7,11 +7,12 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from providers.adapters.provider import Provider
+from providers.adapters.provider import Provider, remove_gateway_fields
 from providers.canonical.chat import Usage
 from providers.canonical.errors import InvalidRequest, InvalidUpstreamResponse, NarthexError, OperationNotSupported, RouteNotServed
 from providers.canonical.parse_body import parse_body, parse_episode_id
-from providers.canonical.raw_json import Body, sse_frame
+from providers.canonical.raw_json import Body
+from providers.canonical.sse import sse_frame
 from providers.dialect import InboundRequest, OutboundResponse, ResponseMeta, StreamEditor
 from providers.dialects.openai.errors import write_error_envelope
 from providers.engine_routes.read_response import read_object_or_list, reported_input_tokens
@@ -19,7 +20,7 @@ from providers.engine_routes.route_binding import RouteBinding, unsupported_with
 
 
 class CommonFields(Struct):
-    """What every ask of every route may say."""
+    """Fields that a request of any route may have."""
 
     model: str
     stream: bool | None = None
@@ -30,41 +31,44 @@ class CommonFields(Struct):
     tags_prefixed: dict[str, str] | None = field(default=None, name="tensorzero::tags")
 
 
-# How an ask is checked that is said in one of the shapes.
+# Checks a request in one of the shapes.
 RequestDecoder = msgspec.json.Decoder[Any]
 
 _common_fields_decoder = msgspec.json.Decoder(CommonFields)
 
-# An engine that nobody has named, and that has not said yet what it is.
+# An engine that is not identified yet is treated as OpenAI-compatible.
 _ADAPTER_ALIASES: Mapping[str, str] = {"auto": "openai"}
 _UNCERTAIN_ADAPTERS = ("auto", "openai")
 
 
 class Route:
-    """See providers.dialect.Dialect, whose methods these are; subclasses have the shapes, the ways, and edit().
+    """One route, with the methods of providers.dialect.Dialect. Subclasses state its shapes, and check responses in edit_response().
 
-    An ask is known by one field that each of its shapes has alone. `shapes`: by that field, the common one first.
-    `ways`: by an engine's adapter, and by that field. `free`: nothing is charged for it.
+    The shape of a request is recognised by its discriminator, a field that only this shape has. `request_decoders`: by discriminator, the
+    common shape first. `bindings`: by an engine's adapter, and by discriminator. `purpose`: a verb phrase for errors.
+    `is_free_of_charge`: nothing is charged for it.
     """
 
     name: ClassVar[str]
     purpose: ClassVar[str]
     request_decoders: ClassVar[Mapping[str, RequestDecoder]]
-    bindings: ClassVar[Mapping[str, Mapping[str, RouteBinding]]]
     is_free_of_charge: ClassVar[bool] = False
 
+    def __init__(self, bindings: Mapping[str, Mapping[str, RouteBinding]]) -> None:
+        self.bindings = bindings
+
     def parse_request(self, raw: bytes) -> InboundRequest:
-        """Raises Malformed: what was wrong, where, and what was expected."""
+        """Raises InvalidRequest: what is wrong, where, and what was expected."""
         common, body = parse_body(raw, _common_fields_decoder)
         if common.stream:
-            raise InvalidRequest("This is never streamed: leave `stream` out.", param="stream")
+            raise InvalidRequest("This route does not stream: leave `stream` out.", param="stream")
         discriminators = [discriminator for discriminator in self.request_decoders if body.has_value(discriminator)]
         if not discriminators:
             raise InvalidRequest(
                 f"Object missing required field `{next(iter(self.request_decoders))}`.", param=next(iter(self.request_decoders))
             )
         if len(discriminators) > 1:
-            raise InvalidRequest(f"Send one of `{'`, `'.join(discriminators)}`, and not more.", param=discriminators[1])
+            raise InvalidRequest(f"Send only one of `{'`, `'.join(discriminators)}`.", param=discriminators[1])
         request, _ = parse_body(raw, self.request_decoders[discriminators[0]])
         self.normalise_request(request, body)
         body.pop("stream", None)
@@ -83,23 +87,24 @@ class Route:
         )
 
     def normalise_request(self, request: Any, body: Body) -> None:
-        """What is to be said in one way of several that mean the same."""
+        """Rewrites what has several forms with the same meaning to one of them, in `body`."""
 
     def estimate(self, request: Any) -> int:
-        """About how many tokens an ask has that is not free."""
+        """About how many input tokens a request has, on a route that is not free of charge."""
         return 0
 
     def translate_request(
         self, body: Body, provider: Provider, requested_model: str, model: str, may_drop: Callable[[str], bool]
     ) -> tuple[RouteBinding, list[str]]:
-        """Makes a caller's body an engine's; how it is asked there, and what was dropped. `asked_for`: the caller's word for `model`.
+        """Turns a caller's body into an engine's, in place. Returns the binding, and what was dropped.
 
-        Raises NotOffered for an engine without the route, Unsupported for what it cannot be asked.
+        `requested_model`: the caller's name of `model`. Raises OperationNotSupported for an engine without the route, Unsupported for a
+        field that the engine cannot honour.
         """
         binding = self._binding_for(body, provider, requested_model)
-        # Not as the adapter would bend its chats: what is ours goes, and the way knows the rest.
-        dropped = Provider.adapt_request(provider, body, self.name, may_drop).dropped
-        return binding, dropped + binding.write_request(body, provider, model, may_drop)
+        # The adapter's own adapt_request() is for chats; the binding knows the fields of this route.
+        remove_gateway_fields(body)
+        return binding, binding.write_request(body, provider, model, may_drop)
 
     def _binding_for(self, body: Body, provider: Provider, requested_model: str) -> RouteBinding:
         bindings: Mapping[str, RouteBinding] = (
@@ -115,12 +120,12 @@ class Route:
         binding = bindings.get(discriminator)
         if binding is None:
             raise unsupported_without_alternative(
-                provider, discriminator, f"it is asked with {' or '.join(f'`{name}`' for name in bindings)} instead."
+                provider, discriminator, f"it takes {' or '.join(f'`{name}`' for name in bindings)} instead."
             )
         return replace(binding, is_guessed=True) if provider.name in _UNCERTAIN_ADAPTERS else binding
 
     def read_engine_response(self, raw: bytes, binding: RouteBinding, meta: ResponseMeta) -> OutboundResponse:
-        """What an engine answered that was asked in this way. Raises Garbled, NotServed, or the error it told."""
+        """The response of an engine with this binding. Raises InvalidUpstreamResponse, RouteNotServed, or the error that it reports."""
         if binding.is_native:
             return Route.edit_response(self, raw, meta)
         try:
@@ -130,31 +135,31 @@ class Route:
         except InvalidUpstreamResponse as error:
             if not binding.is_guessed:
                 raise
-            # No fault of a server that has another route of this name, or passes over what it does not know.
+            # Not counted as a failure: the server may have another route of this name, or ignore what it does not know.
             raise RouteNotServed(
                 f"The engine does not serve {binding.name} as vLLM does: {error.message} "
-                "If it is one that Narthex knows, its provider should name the adapter of that.",
+                "If Narthex has an adapter for this engine, configure the provider with it.",
                 upstream_status=200,
             ) from None
 
     def edit_response(self, raw: bytes, meta: ResponseMeta) -> OutboundResponse:
-        """As it came, but for the name asked for. A route with a common shape makes sure that it is one."""
+        """The response with the caller's name of the model. A route with a common shape overrides this and checks the shape."""
         response = read_object_or_list(raw)
         if isinstance(response, Body) and "model" in response:
             response["model"] = meta.model
         return self.outbound_response(response)
 
     def outbound_response(self, response: Body | list[Body]) -> OutboundResponse:
-        """Nothing is written on any of these routes."""
+        """These routes generate no text, so no output tokens are counted."""
         usage = Usage(0, 0) if self.is_free_of_charge else Usage(reported_input_tokens(response), 0)
         return OutboundResponse(msgspec.json.encode(response), usage, None)
 
     def stream_editor(self, meta: ResponseMeta) -> StreamEditor:
-        """Nobody may ask for a stream here, so none may come."""
-        raise InvalidUpstreamResponse("The engine streamed an answer that was to come whole.")
+        """Raises InvalidUpstreamResponse: parse_request() refuses streams, so no engine may send one."""
+        raise InvalidUpstreamResponse("The engine streamed a response that was requested without a stream.")
 
-    def prepare_upstream_body(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
-        """There is nothing to choose: these are always whole."""
+    def prepare_upstream_body(self, body: Body, stream: bool, *, include_usage: bool) -> None:
+        """Changes nothing: these routes have no streams."""
 
     def write_error(self, error: NarthexError) -> bytes:
         return write_error_envelope(error)

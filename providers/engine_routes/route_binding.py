@@ -1,47 +1,55 @@
-"""How one engine has a route: where it is asked, in which words, and how what it answers is read."""
+"""RouteBinding: how one engine has a route. Its path, its names of the fields, and how its response is read."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
-from providers.adapters.provider import HINT_FIELDS, Provider
+from providers.adapters.provider import Provider
 from providers.canonical.errors import Unsupported, UpstreamError, UpstreamRejected
 from providers.canonical.raw_json import NULL, Body
 from providers.engine_routes.missing_route import explain_missing_route
+from providers.fields import NON_CHAT_HINT_FIELDS
 
-# Why a field's value cannot be said there; None: it can be.
+# Why the engine cannot express a field's value; None: it can.
 ValueCheck = Callable[[Any], str | None]
 
 
+EngineRoutes = Mapping[str, Mapping[str, "RouteBinding"]]
+"""The routes of one engine: by the route's name, and by the field that only one of the route's shapes has (its discriminator)."""
+
+
 class RouteBinding(Struct, frozen=True, kw_only=True):
-    """`name`: the path, which is its dialect's name too.
+    """One engine's version of a route, for requests in one of the route's shapes."""
 
-    `words`: the caller's fields that it has, with its own names for them; all others are refused. None: it speaks as the caller does,
-    and fields that nobody knows go on to it. `refuses`: of those, what it takes and does nothing about. `here`: what is done to its answer
-    here, and is no concern of its.
-    `nothing`: by field, a value that asks for nothing there. `misfits`: by field, what else it can say of it.
-    `says`: what must be said where the caller leaves it out. `says_model`: whether a body names the model.
-    `read`: its answer made one of the route's common shape, by what was asked; None: it is one. `own`: it was asked in its own shape, and
-    its answer goes back as it is.
-    `asked_wrong`: what its 500s say that are the caller's doing. `guessed`: which engine it is, nobody has said.
-    """
-
+    # The path, which is also the name of its dialect.
     name: str
+    # The caller's fields that the engine has, with its own names; all others are refused. None: it has the caller's names, and unknown
+    # fields are sent.
     field_names: Mapping[str, str] | None = None
+    # Used where `field_names` is None: fields that the engine ignores.
     unsupported_fields: frozenset[str] = frozenset()
+    # Fields that the gateway implements on the response, and does not send.
     gateway_fields: frozenset[str] = frozenset()
+    # By field, the value that requests nothing.
     neutral_values: Mapping[str, Any] = {}
+    # By field, why the engine cannot express a value.
     value_checks: Mapping[str, ValueCheck] = {}
+    # Sent where the caller leaves the field out.
     default_values: Mapping[str, Any] = {}
+    # Whether the body names the model.
     sends_model: bool = True
+    # From the engine's response and the caller's body, the response in the route's common shape. None: it has that shape.
     convert_response: Callable[[bytes, Body], bytes] | None = None
+    # The request has the engine's own shape, and the response is returned as it is.
     is_native: bool = False
+    # Parts of the messages of 500s that the request causes.
     caller_error_markers: tuple[str, ...] = ()
+    # The engine is not identified.
     is_guessed: bool = False
 
     def write_request(self, body: Body, provider: Provider, model: str, may_drop: Callable[[str], bool]) -> list[str]:
-        """Makes a caller's body the engine's, and tells what was dropped. Raises Unsupported for what it cannot say."""
+        """Turns a caller's body into the engine's, in place, and returns what was dropped. Raises Unsupported."""
         dropped: list[str] = []
         for field in self.gateway_fields & body.keys():
             del body[field]
@@ -53,8 +61,8 @@ class RouteBinding(Struct, frozen=True, kw_only=True):
                     raise unsupported_without_alternative(provider, field, reason)
                 continue
             if body[field] != NULL and not (field in self.neutral_values and body.value(field) == self.neutral_values[field]):
-                if field not in HINT_FIELDS and not may_drop(field):
-                    raise provider.unsupported_error(field, f"its {self.name} knows nothing like it.")
+                if field not in NON_CHAT_HINT_FIELDS and not may_drop(field):
+                    raise provider.unsupported_error(field, f"its {self.name} has nothing like it.")
                 dropped.append(field)
             del body[field]
         for caller_name, engine_name in (self.field_names or {}).items():
@@ -74,15 +82,15 @@ class RouteBinding(Struct, frozen=True, kw_only=True):
         return field not in self.unsupported_fields and (self.is_native or field not in provider.hint_fields)
 
     def explain_error(self, error: UpstreamError, upstream_name: str) -> UpstreamError:
-        """The error that an engine told, made plain where it says no more than that it has no such route."""
+        """The engine's error, or a clearer one where it shows a bad request or a missing route."""
         if error.upstream_status == 500 and any(marker in error.message for marker in self.caller_error_markers):
             return UpstreamRejected(error.message, upstream_status=400)
         return explain_missing_route(error, self.name, upstream_name)
 
 
 def unsupported_without_alternative(provider: Provider, field: str, reason: str) -> Unsupported:
-    """For what an ask is all about, which there is no going without."""
+    """The refusal of a field without which the request means nothing, so that it cannot be dropped."""
     return Unsupported(
-        f"`{field}` cannot be honoured by {provider.configured_as} ({provider.name}): {reason} Ask otherwise, or choose another model.",
+        f"`{field}` cannot be honoured by {provider.target_name}: {reason} Change the request, or choose another model.",
         param=field,
     )

@@ -1,6 +1,6 @@
-"""How well texts go together, pair by pair. The common shape is vLLM's, with any of its names for the two sides.
+"""Scores of how well texts go together, pair by pair. The common shape is vLLM's, with any of its names for the two sides.
 
-SGLang's /v1/score is another thing, the probabilities of given tokens after a text: it is asked in its own shape alone.
+SGLang's /v1/score is something else, the probabilities of given tokens after a text: it has only its own shape.
 Sources: vLLM 0.33 entrypoints/pooling/scoring/protocol.py; SGLang's openai/protocol.py (ScoringRequest); both read 2026-11.
 """
 
@@ -15,26 +15,29 @@ from providers.canonical.raw_json import Body
 from providers.canonical.token_estimate import text_tokens
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.engine_routes.read_response import decode_field, read_object
-from providers.engine_routes.rerank import TextObject, as_list, check_texts_only
+from providers.engine_routes.rerank import TextObject, as_list
 from providers.engine_routes.route import RequestDecoder, Route
-from providers.engine_routes.route_binding import RouteBinding
 
 Text = Annotated[str, Meta(min_length=1)]
 Side = Text | TextObject | Annotated[list[Text | TextObject], Meta(min_length=1)]
 
 
 class TextPair(Struct):
+    """The common request."""
+
     text_1: Side
     text_2: Side
 
 
 class DataPair(Struct):
+    """The common request, with vLLM's other names."""
+
     data_1: Side
     data_2: Side
 
 
 class Queries(Struct):
-    """With one of the two."""
+    """With one of `documents` and `items`."""
 
     queries: Side
     documents: Side | None = None
@@ -55,15 +58,13 @@ _scores_decoder = msgspec.json.Decoder(list[dict[str, Raw]])
 _number_decoder = msgspec.json.Decoder(float)
 
 _PAIRS = {"text_1": "text_2", "data_1": "data_2"}
-_DISCRIMINATORS = (*_PAIRS, "queries")
-_TEXTS_ONLY = {field: check_texts_only for pair in _PAIRS.items() for field in pair} | {
-    "queries": check_texts_only,
-    "documents": check_texts_only,
-}
-_VLLM_BINDINGS = {mark: RouteBinding(name="/score") for mark in _DISCRIMINATORS}
+# The fields of the first side.
+PAIR_FIELDS = (*_PAIRS, "queries")
 
 
 class Score(Route):
+    """/score and /v1/score."""
+
     name: ClassVar[str] = "score"
     purpose: ClassVar[str] = "scores pairs of texts"
     request_decoders: ClassVar[Mapping[str, RequestDecoder]] = {
@@ -72,34 +73,18 @@ class Score(Route):
         "queries": msgspec.json.Decoder(Queries),
         "label_token_ids": msgspec.json.Decoder(LabelTokens),
     }
-    bindings: ClassVar[Mapping[str, Mapping[str, RouteBinding]]] = {
-        "vllm": _VLLM_BINDINGS,
-        "openai": {mark: RouteBinding(name="/v1/score") for mark in _DISCRIMINATORS},
-        "sandbox": {
-            "text_1": RouteBinding(
-                name="/score", field_names={"text_1": "text_1", "text_2": "text_2", "sandbox": "sandbox"}, value_checks=_TEXTS_ONLY
-            ),
-            "data_1": RouteBinding(
-                name="/score", field_names={"data_1": "text_1", "data_2": "text_2", "sandbox": "sandbox"}, value_checks=_TEXTS_ONLY
-            ),
-            "queries": RouteBinding(
-                name="/score", field_names={"queries": "text_1", "documents": "text_2", "sandbox": "sandbox"}, value_checks=_TEXTS_ONLY
-            ),
-        },
-        "sglang": {"label_token_ids": RouteBinding(name="/v1/score", is_native=True)},
-    }
 
     def normalise_request(self, request: Any, body: Body) -> None:
         if isinstance(request, Queries) and request.items is not None:
             if request.documents is not None:
-                raise InvalidRequest("Send one of `documents`, `items`, and not more.", param="items")
+                raise InvalidRequest("Send only one of `documents`, `items`.", param="items")
             body["documents"] = body.pop("items")
         if isinstance(request, LabelTokens):
             return
         first_count, second_count = count_sides(body)
         if first_count not in (1, second_count):
             raise InvalidRequest(
-                f"{first_count} texts cannot be paired with {second_count}: send one, or as many as there are of the others.",
+                f"{first_count} texts cannot be paired with {second_count}: send one, or the same number.",
                 param=first_side_field(body),
             )
 
@@ -107,12 +92,12 @@ class Score(Route):
         return sum(text_tokens(len(msgspec.json.encode(side))) for side in msgspec.structs.astuple(request))
 
     def edit_response(self, raw: bytes, meta: ResponseMeta) -> OutboundResponse:
-        """A score for each pair, in their order. Raises Garbled for others."""
+        """One score for each pair, in order. Raises InvalidUpstreamResponse for anything else."""
         body = read_object(raw)
         scores = decode_field(body, "data", _scores_decoder, "scores")
         _, expected = count_sides(Body(meta.request_body))
         if len(scores) != expected:
-            raise InvalidUpstreamResponse(f"The engine gave {len(scores)} scores for {expected} pairs.")
+            raise InvalidUpstreamResponse(f"The engine returned {len(scores)} scores for {expected} pairs.")
         for index, score in enumerate(scores):
             decode_field(score, "score", _number_decoder, "score of a pair")
             if score.get("index", Raw(b"%d" % index)) != Raw(b"%d" % index):
@@ -122,8 +107,8 @@ class Score(Route):
 
 
 def first_side_field(body: Body) -> str:
-    """What the first side is called."""
-    return next(discriminator for discriminator in _DISCRIMINATORS if body.has_value(discriminator))
+    """The field of the first side."""
+    return next(discriminator for discriminator in PAIR_FIELDS if body.has_value(discriminator))
 
 
 def count_sides(body: Body) -> tuple[int, int]:

@@ -6,7 +6,7 @@ def parse_version(version: str) -> tuple[int, ...] | None:
     numbers: list[int] = []
     for part in version.removeprefix("v").split("+")[0].split("."):
         digits = part[: len(part) - len(part.lstrip("0123456789"))]
-        if not digits or len(digits) > 9:  # what an engine says is anything: of a number of 5000 digits Python makes none
+        if not digits or len(digits) > 9:  # an engine may report anything, and int() rejects a number of 5,000 digits
             break
         numbers.append(int(digits))
     return tuple(numbers) or None

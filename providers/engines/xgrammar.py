@@ -1,11 +1,12 @@
-"""xgrammar, by which vLLM, SGLang and LMDeploy hold answers, unless told otherwise: what it passes over without a word.
+"""xgrammar, the default by which vLLM, SGLang and LMDeploy enforce constraints: what it ignores without an error.
 
-Seen on 0.2.8, alone and in vLLM 0.32, in 2026-11: tests/engines/test_xgrammar_direct.py, test_vllm_direct_schemas.py.
+Observed on 0.2.8, alone and in vLLM 0.32, in 2026-11: tests/engines/test_xgrammar_direct.py, test_vllm_direct_schemas.py.
 """
 
 from msgspec.structs import replace
 
-from providers.structured_output import Constraint, ConstraintPlan, JsonSchema, Regex, StructuralTag, SupportByKind
+from providers.canonical.output_format import JsonSchema, Regex, StructuralTag
+from providers.structured_output import Constraint, ConstraintPlan, SupportByKind
 
 _ANY_BUT_NEWLINE = "[^\\n]"
 
@@ -13,7 +14,7 @@ _ANY_BUT_NEWLINE = "[^\\n]"
 def account_for_coverage(
     plan: ConstraintPlan | None, constraint: Constraint, support: SupportByKind, *, trusted: bool
 ) -> ConstraintPlan | None:
-    """What is told of a constraint that the engine is asked for: what it would obey in part is looked at, unless the operator vouches."""
+    """The plan, lowered to what xgrammar enforces: a partly covered schema is validated, unless the operator trusts the server."""
     if plan is None or plan.enforcement != "enforced":
         return plan
     match plan.output:
@@ -26,7 +27,7 @@ def account_for_coverage(
 
 
 def exclude_newline_from_dot(pattern: str) -> str:
-    """Its `.` is the end of a line, too."""
+    """A pattern whose `.` matches no newline; xgrammar's does."""
     parts: list[str] = []
     in_class = escaping = False
     for character in pattern:

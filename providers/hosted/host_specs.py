@@ -1,4 +1,4 @@
-"""Rows: hosts that speak plain OpenAI, told as data in hosts.toml, each value with its evidence."""
+"""Host specs: hosts that speak OpenAI's dialects as data, from hosts.toml."""
 
 import re
 from collections.abc import Mapping
@@ -9,22 +9,24 @@ import httpx
 import msgspec
 from msgspec import Struct
 
-from providers.adapters.provider import DIALECT_PATHS
+from providers.adapters.urls import DIALECT_PATHS
+from providers.canonical.output_format import OutputKind
 from providers.hosted.rules.host_rules import HostRules
-from providers.structured_output import OutputKind
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class InvalidHostSpec(ValueError):
-    """A row that cannot be meant; the message names it."""
+    """An invalid host in hosts.toml; the message names it."""
 
 
 class HostSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`takes`: of the fields that are refused or dropped of all hosts, those that this one has. `refuses`: more that it does not have.
+    """One table of hosts.toml.
 
-    `guided`: kinds of output that it can be asked for. "strict": it holds to schemas that are asked for as strict, others are looked at.
-    `asks_usage`: its streams tell usage where they are asked to by stream_options. The rest as in providers/adapters/provider.py.
+    `supported_fields`: exceptions from the fields that all hosts refuse or drop. `unsupported_fields`: more fields that this host lacks.
+    `constraint_support`: the kinds of output format that it accepts; with "strict" it enforces schemas that are sent as strict, and
+    responses for others are validated. `requests_stream_usage`: its streams report usage only with stream_options. `rules`: see HostRules.
+    The other fields are those of Provider.
     """
 
     title: str
@@ -42,11 +44,11 @@ class HostSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def read_host_specs(raw: bytes) -> Mapping[str, HostSpec]:
-    """Raises BadRow."""
+    """The hosts of a TOML file by name. Raises InvalidHostSpec."""
     try:
         hosts = msgspec.toml.decode(raw, type=dict[str, HostSpec])
-    except msgspec.DecodeError as fault:
-        raise InvalidHostSpec(f"hosts.toml: {fault}.") from None
+    except msgspec.DecodeError as decode_error:
+        raise InvalidHostSpec(f"hosts.toml: {decode_error}.") from None
     for name, host in hosts.items():
         _check(name, host)
     return hosts
@@ -55,22 +57,22 @@ def read_host_specs(raw: bytes) -> Mapping[str, HostSpec]:
 def _check(name: str, host: HostSpec) -> None:
     url = httpx.URL(host.base_url)
     problems = {
-        "its name is none": _NAME.fullmatch(name) is None,
+        "its name is invalid": _NAME.fullmatch(name) is None,
         "`title` is empty": not host.title,
-        "`base_url` is no https address": url.scheme != "https" or not url.host or bool(url.query) or host.base_url.endswith("/"),
-        "`dialects` has one that is not known": not host.dialects or not DIALECT_PATHS.keys() >= set(host.dialects),
-        "`dialects` has one twice": len(set(host.dialects)) != len(host.dialects),
-        "`takes` and `refuses` have a field in common": not host.supported_fields.isdisjoint(host.unsupported_fields),
-        "`rename` has a field that is refused": not host.unsupported_fields.isdisjoint(host.renamed_fields),
-        "`rules.tool_names` is no regex": not _is_regex(host.rules.tool_names),
-        "`rules.ranges` has one without a value": any(low > high for low, high in host.rules.ranges.values()),
-        "`rules` has a most that is less than 1": any(
-            most is not None and most < 1 for most in (host.rules.max_stops, host.rules.max_tools)
+        "`base_url` is not an https URL": url.scheme != "https" or not url.host or bool(url.query) or host.base_url.endswith("/"),
+        "`dialects` is empty or has an unknown dialect": not host.dialects or not DIALECT_PATHS.keys() >= set(host.dialects),
+        "`dialects` has a duplicate": len(set(host.dialects)) != len(host.dialects),
+        "`supported_fields` and `unsupported_fields` have a field in common": not host.supported_fields.isdisjoint(host.unsupported_fields),
+        "`renamed_fields` has an unsupported field": not host.unsupported_fields.isdisjoint(host.renamed_fields),
+        "`rules.tool_names` is not a regex": not _is_regex(host.rules.tool_names),
+        "`rules.ranges` has an empty range": any(low > high for low, high in host.rules.ranges.values()),
+        "`rules` has a maximum below 1": any(
+            maximum is not None and maximum < 1 for maximum in (host.rules.max_stops, host.rules.max_tools)
         ),
     }
     for problem, is_wrong in problems.items():
         if is_wrong:
-            raise InvalidHostSpec(f"Row {name!r} of hosts.toml: {problem}.")
+            raise InvalidHostSpec(f"Host {name!r} of hosts.toml: {problem}.")
 
 
 def _is_regex(pattern: str | None) -> bool:

@@ -1,15 +1,14 @@
-"""The manual of the operations, made from their data; docs/engines/operations.md holds it, and a test compares the two."""
+"""The manual of the operations, made from their data. docs/engines/operations.md holds it, and a test compares the two."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from providers.operations.catalogue import ENGINE_OPERATIONS
 from providers.operations.operation import EngineOperations, Operation
 
 
-def operations_manual() -> str:
-    """Markdown: a table for each engine, and why it cannot be told what others can."""
+def operations_manual(operations_by_engine: Mapping[str, EngineOperations]) -> str:
+    """Markdown: for each engine a table of its operations, and why it lacks those of others."""
     return "\n\n".join(
-        f"### {engine}\n\n" + "\n\n".join(_sections(engine_operations)) for engine, engine_operations in ENGINE_OPERATIONS.items()
+        f"### {engine}\n\n" + "\n\n".join(_sections(engine_operations)) for engine, engine_operations in operations_by_engine.items()
     )
 
 

@@ -1,4 +1,4 @@
-"""An engine's operation: its call, and how arguments become the path, the query and the body of it."""
+"""Operations: calls of an engine beside inference, such as sleep, and how arguments become their path, query and body."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, cast
@@ -14,7 +14,7 @@ ArgumentLocation = Literal["body", "query", "nowhere"]
 
 
 class Argument(NamedTuple):
-    """An argument that a caller may give, by the engine's own name for it; one that goes nowhere has no name there."""
+    """An argument of an operation, by the engine's own name. Location "nowhere": the engine has no such field."""
 
     type_name: ArgumentType = "any"
     required: bool = False
@@ -22,12 +22,13 @@ class Argument(NamedTuple):
 
 
 class Operation(Struct, frozen=True):
-    """`paths`: where it is, in turn until one is there. `fixed`: what is always in the body.
+    """One operation of one engine.
 
-    `open`: takes fields that are not among `arguments`, for a call that has very many. `model_as`: the field for the target's model.
-    `needs`: with what the engine must be started, by the status with which it says that it was not; 404 counts where no route is there.
-    `once`: asked of one endpoint. `confirm`: must be confirmed, for it cannot be taken back. `either`: of these one must say something,
-    and one alone: true, or what is not empty; the others are not sent.
+    `paths`: tried in this order until one exists. `fixed_body`: fields that are always sent. `accepts_any_field`: it takes fields beyond
+    `arguments`, for calls with very many. `model_field`: the field for the target's model. `startup_requirements`: how the engine has to be
+    started, by the status that it answers otherwise; 404 counts only where the route does not exist. `on_one_endpoint`: it is sent to a
+    single endpoint. `needs_confirmation`: it cannot be undone. `exactly_one_of`: exactly one of these arguments has to be set (true, or
+    not empty); the others are not sent.
     """
 
     method: Literal["GET", "POST"]
@@ -42,8 +43,12 @@ class Operation(Struct, frozen=True):
     exactly_one_of: tuple[str, ...] = ()
 
 
+# Why an engine has no operation `abort`.
+ABORTED_BY_CLOSING = "this engine stops a request when its connection is closed."
+
+
 class OperationCall(NamedTuple):
-    """What is sent: the path, with its query, below the server's root, and the body."""
+    """A call to send: the paths with their query, below the server's root, and the body."""
 
     method: str
     paths: tuple[str, ...]
@@ -51,7 +56,7 @@ class OperationCall(NamedTuple):
 
 
 class EngineOperations(Struct, frozen=True):
-    """What an engine can be told to do, and why it cannot be told what others can."""
+    """The operations of an engine, and why it lacks those that other engines have."""
 
     operations: Mapping[str, Operation]
     unavailable: Mapping[str, str] = {}
@@ -88,12 +93,12 @@ _PYTHON_TYPES: Mapping[ArgumentType, tuple[type, ...]] = {
 
 
 def build_call(name: str, operation: Operation, values: Mapping[str, Any], model: str) -> OperationCall:
-    """The call with these arguments. Raises Malformed for those that are missing, unknown or of a wrong type, and for a stream."""
+    """The call with these arguments. Raises InvalidRequest for missing or unknown ones, wrong types, and for a stream."""
     for key, argument in operation.arguments.items():
         if argument.required and values.get(key) is None:
             raise InvalidRequest(f"`{name}` needs `{key}`.", param=key)
     if operation.accepts_any_field and values.get("stream"):
-        raise InvalidRequest(f"`{name}` is answered whole: leave `stream` out.", param="stream")
+        raise InvalidRequest(f"`{name}` is never streamed: leave `stream` out.", param="stream")
     body: dict[str, Any] = dict(operation.fixed_body)
     query: list[tuple[str, str]] = []
     for key, value in values.items():
@@ -112,11 +117,11 @@ def build_call(name: str, operation: Operation, values: Mapping[str, Any], model
         else:
             items = cast("list[object]", value if isinstance(value, list) else [value])
             if not all(isinstance(each, str | int | float) for each in items):
-                raise InvalidRequest(f"`{key}` of `{name}` must be a list of words.", param=key[:60])
+                raise InvalidRequest(f"`{key}` of `{name}` must be a list of strings or numbers.", param=key[:60])
             query += [(key, _query_value(each)) for each in items]
     if operation.exactly_one_of and len([key for key in operation.exactly_one_of if _is_set(values.get(key))]) != 1:
         raise InvalidRequest(
-            f"`{name}` needs one of these, and one alone: {', '.join(operation.exactly_one_of)}.", param=operation.exactly_one_of[0]
+            f"`{name}` needs exactly one of these: {', '.join(operation.exactly_one_of)}.", param=operation.exactly_one_of[0]
         )
     if operation.model_field is not None:
         body.setdefault(operation.model_field, model)
@@ -131,7 +136,7 @@ def _has_type(value: Any, type_name: ArgumentType) -> bool:
 
 
 def _is_set(value: Any) -> bool:
-    """A number does, 0 too."""
+    """Numbers are set, 0 too."""
     return bool(value) or type(value) is int
 
 

@@ -1,4 +1,4 @@
-"""Families: what of Converse a model honours, which Converse itself leaves to the model. Told by the model's id.
+"""Model families on Bedrock: which features of Converse a model supports, by its id.
 
 Sources: https://docs.aws.amazon.com/bedrock/latest/userguide/structured-output.html, .../prompt-caching.html and
 .../nova/latest/nova2-userguide/extended-thinking.html; pydantic-ai's models/bedrock.py; read 2026-11.
@@ -16,10 +16,11 @@ _EVERYWHERE: frozenset[CachePosition] = frozenset({"tools", "system", "messages"
 
 
 class Family(Struct, frozen=True, kw_only=True):
-    """`thinks`: how it is asked to reason; "unknown": its id does not tell. `structured`: it holds answers, and strict tools, to schemas.
+    """What a model family supports.
 
-    `caches`: where it takes cache points. `top_k`: its own field for that. `apart`: kinds of blocks that it refuses beside the results of
-    tools; None: all. `shows`: it takes images and documents in results, and their status. `hears`: it takes audio.
+    `reasoning_control`: how reasoning is requested; "unknown" if the id does not say. `supports_schemas`: schemas of answers and of
+    strict tools are enforced. `cache_positions`: where it takes cache points. `separated_from_results`: kinds of blocks that it refuses
+    beside results of tools; None: all. `media_in_results`: results may hold images and documents, and a status.
     """
 
     name: str
@@ -57,8 +58,8 @@ def _nova(reasoning_control: Literal["no", "nova"], *, audio_input: bool = False
     )
 
 
-_UNKNOWN = Family(name="a model whose id does not tell its family")
-# The first that matches the beginning of an id, without what says where it runs.
+_UNKNOWN = Family(name="a model whose id names no known family")
+# The first pattern that matches the beginning of an id counts; ids are without their region and ARN.
 _FAMILIES: Sequence[tuple[re.Pattern[str], Family]] = tuple(
     (re.compile(pattern), family)
     for pattern, family in (
@@ -93,16 +94,16 @@ _FAMILIES: Sequence[tuple[re.Pattern[str], Family]] = tuple(
             r"(deepseek|google\.gemma|minimax|moonshot(ai)?|nvidia)\.",
             Family(name="an open model", supports_schemas=True, media_in_results=False),
         ),
-        (r"(cohere|ai21|writer)\.", Family(name="a model of few abilities", reasoning_control="no", media_in_results=False)),
+        (r"(cohere|ai21|writer)\.", Family(name="this model", reasoning_control="no", media_in_results=False)),
     )
 )
-# Of inference profiles: https://docs.aws.amazon.com/bedrock/latest/userguide/inference-profiles-support.html, read 2026-11.
+# Prefixes of inference profiles: https://docs.aws.amazon.com/bedrock/latest/userguide/inference-profiles-support.html, read 2026-11.
 _REGION_PREFIX = re.compile(r"(us-gov|us|eu|apac|jp|au|ca|global)\.")
 _MODEL_ARN = re.compile(r"arn:[^/]*:(foundation-model|inference-profile)/")
 
 
 def bare_model_id(model: str) -> str:
-    """A model's id without the ARN around it and what says where it runs; an ARN that does not tell its model stays as it is."""
+    """A model's id without its region and the ARN around it. An ARN that does not name its model stays as it is."""
     arn_match = _MODEL_ARN.match(model)
     model_id = model[arn_match.end() :] if arn_match else model
     region_match = _REGION_PREFIX.match(model_id)

@@ -1,8 +1,8 @@
-"""What Gemini models differ in, by their names. A name that tells no generation is taken for one of the newest: Google's aliases are.
+"""What Gemini models accept, by their names. A name without a generation counts as one of the newest, as Google's aliases are.
 
 Sources: https://ai.google.dev/gemini-api/docs/thinking, .../latest-model and .../generate-content/whats-new-gemini-3.6,
 https://docs.cloud.google.com/gemini-enterprise-agent-platform/models/gemini/3-5-flash-lite, litellm-docs#1505, opencode#38924
-(which models heed sampling), OmniRoute#13463 and gai#369 (3.7 and 3.8 pass over budgets), all read 2026-11.
+(which models honour sampling), OmniRoute#13463 and gai#369 (3.7 and 3.8 ignore budgets), all read 2026-11.
 """
 
 import re
@@ -14,11 +14,12 @@ _NEWEST_GENERATION: tuple[int, int] = (99, 0)
 
 
 class GeminiProfile(Struct, frozen=True):
-    """`levels`: it takes thinkingLevel, from 3 on; before, a budget of `budgets` tokens at least and at most; None: it does not think.
+    """What a model accepts.
 
-    `can_rest`: its thinking can be switched off. `minimal`: it takes that level. `samples`: it heeds temperature, topP and topK.
-    `signs`: it refuses a history in which calls have no signature. `shows`: results of tools may hold media. `mixes`: tools may stand
-    beside a schema for the answer.
+    `thinking_levels`: it takes thinkingLevel (from Gemini 3 on); else `budget_range` is the least and the most tokens of a budget, None
+    if it does not reason. `minimal_level`: it takes the level `minimal`. `honours_sampling`: temperature, topP and topK have an effect.
+    `requires_signatures`: it refuses a history in which calls have no signature. `tools_with_schema`: tools may accompany a schema of
+    the answer.
     """
 
     thinking_levels: bool
@@ -42,7 +43,7 @@ def find_profile(model: str) -> GeminiProfile:
             budget_range=None,
             can_disable_thinking=False,
             minimal_level=not pro and (lite or generation < (3, 7)),
-            # What is no Gemini by its name (a tuned model, Gemma) is not known to pass over them; Google's aliases are of the newest.
+            # A name that is not Gemini's (a tuned model, Gemma) is not known to ignore sampling; Google's aliases are of the newest.
             honours_sampling=not name.startswith("gemini") or generation < (3, 5) or (generation == (3, 5) and not lite),
             requires_signatures=True,
             media_in_results=True,

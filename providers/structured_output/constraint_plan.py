@@ -1,4 +1,4 @@
-"""How a constraint is asked of an engine, and what is done with its reply."""
+"""Constraint plans: how an engine is asked to obey a constraint, and what is checked in its response."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -8,17 +8,18 @@ from msgspec import Struct
 from providers.canonical.output_format import OutputFormat, OutputKind
 
 Enforcement = Literal["enforced", "converted", "validated"]
-"""As callers are told (x-narthex-guided). enforced: the engine obeys it. converted: it obeys the same, said otherwise. validated: the
+"""How a constraint is kept, as callers see it in `x-narthex-guided`.
 
-gateway has looked at the reply before its caller did.
+enforced: the engine enforces it. converted: the engine enforces an equivalent constraint. validated: the gateway checks the response
+before the caller gets it.
 """
 
 
 class ConstraintSupport(Struct, frozen=True):
-    """How an engine is asked for one kind of output.
+    """How an engine supports one kind of output format.
 
-    `write`: the fields that say it; raises Unsupported where it cannot be said. `plain`: a caller's own response_format is left as it is.
-    `quoted`: the engine gives the answer as a JSON string.
+    `write`: the request fields for it; raises Unsupported. `keeps_response_format`: a caller's own OpenAI response_format is sent as it is.
+    `is_json_string`: the engine returns the answer as a JSON string.
     """
 
     enforcement: Enforcement
@@ -31,7 +32,7 @@ SupportByKind = Mapping[OutputKind, ConstraintSupport]
 
 
 class ConstraintPlan(Struct, frozen=True):
-    """`fields`: what takes the place of the caller's words; None: they stay as they are."""
+    """`fields`: the request fields that replace the caller's constraint fields; None: those stay as they are."""
 
     enforcement: Enforcement
     output: OutputFormat

@@ -1,4 +1,4 @@
-"""Grammars as llama.cpp reads them: choices and regexes said in GBNF.
+"""Writes choices and regexes as GBNF, the grammars of llama.cpp.
 
 Source: https://github.com/ggml-org/llama.cpp/blob/master/grammars/README.md and src/llama-grammar.cpp of its 0c1e57098, read 2026-11.
 """
@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from providers.canonical.errors import Unsupported
+from providers.structured_output.parse_regex import parse_regex
 from providers.structured_output.regex_ast import (
     Alternatives,
     Anchor,
@@ -17,10 +18,9 @@ from providers.structured_output.regex_ast import (
     Sequence,
     can_be_empty,
     complement,
-    parse_regex,
 )
 
-# llama.cpp writes a repetition out; it refuses more than 2000 of one, and a few nested ones fill its memory.
+# llama.cpp expands repetitions: it refuses more than 2000 of one, and a few nested ones exhaust its memory.
 _MAX_REPETITIONS = 2_000
 _MAX_PARTS = 20_000
 _LITERAL_ESCAPES = {10: "\\n", 13: "\\r", 9: "\\t", 34: '\\"', 92: "\\\\"}
@@ -32,15 +32,15 @@ def choice_to_gbnf(choices: Iterable[str]) -> str:
 
 
 def regex_to_gbnf(pattern: str) -> str:
-    """Raises Unsupported for what GBNF cannot say, and for what engines do not agree about."""
+    """Raises Unsupported for what GBNF cannot express, and for syntax that engines interpret differently."""
     node = parse_regex(pattern)
     if _expanded_size(node) > _MAX_PARTS:
-        raise Unsupported("the regex repeats so much that llama.cpp would not hold it.")
+        raise Unsupported("the regex has too many repetitions for llama.cpp.")
     return "root ::= " + _write_node(node, enclosing="")
 
 
 def _write_node(node: Node, enclosing: str) -> str:
-    """`within`: "|" in a list of options, " " in a sequence, "*" under a repetition; which is what parentheses depend on."""
+    """`enclosing`: "|" in alternatives, " " in a sequence, "*" in a repetition: it decides about parentheses."""
     match node:
         case Characters():
             return _write_characters(node.ranges)
@@ -61,7 +61,7 @@ def _write_node(node: Node, enclosing: str) -> str:
 
 
 def _write_parts(parts: tuple[Node, ...]) -> Iterable[str]:
-    """Neighbouring letters as one literal."""
+    """The parts of a sequence, with adjacent single characters as one literal."""
     code_points: list[int] = []
     for part in parts:
         if isinstance(part, Characters) and len(part.ranges) == 1 and part.ranges[0][0] == part.ranges[0][1]:
@@ -78,13 +78,13 @@ def _write_parts(parts: tuple[Node, ...]) -> Iterable[str]:
 def _write_repeat(node: Repeat, enclosing: str) -> str:
     part, min_count, max_count = node.part, node.min_count, node.max_count
     if max_count is None and can_be_empty(part):
-        # llama.cpp refuses the repetition of what may be nothing: to it that is left recursion.
+        # llama.cpp refuses to repeat something that may be empty, as left recursion.
         non_empty, min_count = _non_empty_form(part), 0
         if non_empty is None:
             return '""'
         part = non_empty
     if max(min_count, max_count or 0) > _MAX_REPETITIONS:
-        raise Unsupported(f"the regex repeats something {max(min_count, max_count or 0)} times; llama.cpp takes {_MAX_REPETITIONS}.")
+        raise Unsupported(f"the regex repeats something {max(min_count, max_count or 0)} times; llama.cpp allows {_MAX_REPETITIONS}.")
     written = _write_node(part, "*")
     match min_count, max_count:
         case 0, None:
@@ -101,14 +101,14 @@ def _write_repeat(node: Repeat, enclosing: str) -> str:
 
 
 def _non_empty_form(node: Node) -> Node | None:
-    """What may be repeated in its place, and is never nothing; None if there is only nothing to repeat."""
+    """A node whose repetition matches the same and that is never empty; None if the node matches only the empty text."""
     if not can_be_empty(node):
         return node
     match node:
         case Alternatives():
             return _non_empty_alternatives(node.options)
         case Sequence():
-            # Each part may stand alone, as the others may be nothing.
+            # Any part may stand alone, as the others may be empty.
             return _non_empty_alternatives(node.parts)
         case Repeat():
             return None if node.max_count == 0 else _non_empty_form(node.part)

@@ -1,6 +1,6 @@
-"""GBNF said in Lark, which llguidance reads: token by token, for the two differ in their words alone.
+"""Converts GBNF to Lark for llguidance, token by token, as the two differ only in their tokens.
 
-llguidance has a converter too; of 1.9.1's, `("a"*)?` comes out as `"a"*?`, which is no Lark, and `"\\u00e9"` as nothing that it reads.
+The converter of llguidance 1.9.1 writes `("a"*)?` as `"a"*?`, which is not Lark, and `"\\u00e9"` as something that it cannot read.
 """
 
 import json
@@ -24,7 +24,7 @@ _OPENING_TOKENS = ("|", "(")
 
 
 def gbnf_to_lark(gbnf: str) -> str:
-    """Raises Unsupported for what is no GBNF as far as its tokens tell; whether they make sense is told by who reads the Lark."""
+    """Raises Unsupported for text that has tokens GBNF does not have; the reader of the Lark reports all other errors."""
     names: dict[str, str] = {"root": "start"}
     rules: list[list[str]] = []
     position = 0
@@ -82,13 +82,13 @@ def _append_repetition(rule: list[str], suffix: str) -> None:
 
 
 def _close_rule(rules: list[list[str]]) -> None:
-    """An option that says nothing is the empty text."""
+    """Ends the last rule; an empty alternative becomes the empty text."""
     if rules and (len(rules[-1]) == 1 or rules[-1][-1] in _OPENING_TOKENS):
         rules[-1].append('""')
 
 
 def _rule_name(name: str, names: dict[str, str]) -> str:
-    """Rules have small letters in Lark, and no hyphens."""
+    """The Lark name of a rule: lower case and without hyphens."""
     if name not in names:
         lowered = name.lower().replace("-", "_")
         taken = set(names.values())
@@ -103,11 +103,11 @@ def _decode_characters(text: str) -> list[str]:
         if code is not None:
             code_point = int(code, 16)
             if code_point > 0x10FFFF or 0xD800 <= code_point <= 0xDFFF:
-                raise Unsupported(f"the grammar says {found[0]!r}, which stands for no character")
+                raise Unsupported(f"the grammar has {found[0]!r}, which is not a valid character")
             characters.append(chr(code_point))
         elif found[4] is not None:
             if found[4] not in _ESCAPED_CHARACTERS:
-                raise Unsupported(f"the grammar says {found[0]!r}, which is no escape of GBNF")
+                raise Unsupported(f"the grammar has {found[0]!r}, which is not an escape of GBNF")
             characters.append(_ESCAPED_CHARACTERS[found[4]])
         else:
             characters.append(found[5])
@@ -115,9 +115,9 @@ def _decode_characters(text: str) -> list[str]:
 
 
 def _write_class(members: str) -> str:
-    """Each character by its code; a hyphen between two of them makes a range."""
+    """The members of a class with each character as its code point, and ranges kept."""
     written: list[str] = []
-    # An escaped hyphen is a character of its own; a bare one at either end too.
+    # An escaped hyphen is a character, and so is a bare one at either end.
     parts = [(found[0], "".join(_decode_characters(found[0]))) for found in _CHARACTER.finditer(members)]
     for index, (raw, character) in enumerate(parts):
         is_range = raw == "-" and 0 < index < len(parts) - 1

@@ -1,9 +1,9 @@
-"""Whether engines' grammars hold an answer to all that a JSON schema says: of what they do not know they pass over most without a word.
+"""Grammar coverage: whether engines' grammars enforce a complete JSON schema. They ignore most unknown keywords silently.
 
-Known to be held by xgrammar, which vLLM, SGLang and LMDeploy use unless they are told otherwise; all else counts as passed over: not, if,
-oneOf, uniqueItems, dependentRequired, formats (of dates it allows such as there are none), anything beside a $ref or an anyOf, ...
-And where a string has a length, or its pattern says a quote, a backslash or a line end, these grammars let through what is no JSON.
-Source: xgrammar 0.2.8, asked for each in 2026-11 (tests/engines/test_xgrammar_direct.py).
+Covered is what xgrammar enforces, the default of vLLM, SGLang and LMDeploy. All else counts as ignored: not, if, oneOf, uniqueItems,
+dependentRequired, formats (it allows impossible dates), anything beside a $ref or an anyOf, ... Where a string has a length, or its pattern
+contains a quote, a backslash or a line end, these grammars even allow invalid JSON.
+Source: xgrammar 0.2.8, tested for each keyword in 2026-11 (tests/engines/test_xgrammar_direct.py).
 """
 
 import re
@@ -28,7 +28,7 @@ _COVERED_PATTERN = re.compile(r'\^?(?:[^"\\^$(\x00-\x1f]|\\[dDwWsS]|\\[^\w\s"\\]
 
 
 def is_schema_covered(schema: Any) -> bool:
-    """Of a schema as Python has it."""
+    """Whether grammars enforce all of a decoded schema."""
     pending = [schema]
     while pending:
         subschema = pending.pop()
@@ -42,7 +42,7 @@ def is_schema_covered(schema: Any) -> bool:
 
 
 def values_fit_type(values: list[Any], keywords: Mapping[str, Any]) -> bool:
-    """Whether any of the values, which are taken whatever stands beside them, is what that says: a type, or nothing."""
+    """Whether all values match the keywords beside an enum or const, which grammars ignore: a type, or none."""
     types = keywords.get("type")
     if keywords.keys() - {"type"}:
         return False

@@ -1,4 +1,4 @@
-"""Reading what callers ask for in the words that engines have had for guided decoding."""
+"""Reads the output format from the constraint fields of engines."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,8 +10,8 @@ from providers.canonical.errors import InvalidRequest, Unsupported
 from providers.canonical.output_format import Choice, Grammar, JsonObject, JsonSchema, OutputFormat, Regex, StructuralTag
 from providers.canonical.raw_json import DECODE_ERRORS, Body
 
-# The words in which callers ask, apart from response_format, which every OpenAI-shaped engine reads as it is: vLLM's, old and new, then
-# those of SGLang's chat (regex, ebnf) and of llama.cpp's (grammar, json_schema).
+# Constraint fields apart from response_format, which every OpenAI-compatible engine reads as it is: vLLM's old and new ones, then those of
+# SGLang's chat (regex, ebnf) and of llama.cpp's (grammar, json_schema).
 CONSTRAINT_FIELDS = frozenset(
     {
         *("guided_json", "guided_regex", "guided_choice", "guided_grammar", "structural_tag", "structured_outputs"),
@@ -21,7 +21,7 @@ CONSTRAINT_FIELDS = frozenset(
 
 
 def read_output_format(body: Body) -> OutputFormat | None:
-    """What the body asks for in WORDS; None if nothing. Raises Malformed if it asks for two things at once, response_format included."""
+    """The output format in CONSTRAINT_FIELDS; None: there is none. Raises InvalidRequest for two at once, response_format included."""
     found: list[tuple[str, OutputFormat]] = []
     for field in sorted(CONSTRAINT_FIELDS & body.keys()):
         if body.has_value(field):
@@ -30,13 +30,13 @@ def read_output_format(body: Body) -> OutputFormat | None:
     if isinstance(response_format, dict) and response_format.get("type", "text") != "text" and found:  # pyright: ignore[reportUnknownMemberType]
         raise InvalidRequest(f"`response_format` and `{found[0][0]}` both constrain the answer: send one of them.", param=found[0][0])
     if len(found) > 1:
-        conflicting = " and ".join(f"`{word}`" for word, _ in found)
+        conflicting = " and ".join(f"`{path}`" for path, _ in found)
         raise InvalidRequest(f"{conflicting} both constrain the answer: send one of them.", param=found[1][0])
     return found[0][1] if found else None
 
 
 def _read_schema(field: str, value: Any) -> OutputFormat:
-    """A schema as an object, or as a string of JSON, as vLLM takes either."""
+    """A schema as an object or as a JSON string: vLLM accepts both."""
     if isinstance(value, str):
         try:
             value = msgspec.json.decode(value)
@@ -47,7 +47,8 @@ def _read_schema(field: str, value: Any) -> OutputFormat:
     return JsonSchema(Raw(msgspec.json.encode(value)))
 
 
-def _require_string(field: str, value: Any) -> str:
+def require_string(field: str, value: Any) -> str:
+    """Raises InvalidRequest for any other type."""
     if not isinstance(value, str):
         raise InvalidRequest(f"`{field}` must be a string.", param=field)
     return value
@@ -64,7 +65,7 @@ def _to_text(value: Any) -> str:
 
 
 def read_structured_outputs(structured_outputs: Any, parent: str = "structured_outputs") -> list[tuple[str, OutputFormat]]:
-    """vLLM's `structured_outputs`: one constraint under its own name, beside switches; read_spacing() reads those about white space."""
+    """The output formats in vLLM's `structured_outputs`, by path. whitespace.py reads its switches for white space."""
     found: list[tuple[str, OutputFormat]] = []
     whitespace_path: str | None = None
     try:
@@ -96,46 +97,26 @@ def read_structured_outputs(structured_outputs: Any, parent: str = "structured_o
             case ("whitespace_pattern", str()) | ("disable_any_whitespace", True) if not parent.startswith("sampling"):
                 whitespace_path = path
             case "whitespace_pattern" | "disable_any_whitespace" | "disable_additional_properties" | "disable_fallback", _:
-                # vLLM accepts them and does not act on them: they are settings of its server.
-                raise Unsupported(
-                    f"`{path}` is not obeyed by any engine here: leave it out, or set it where the engine is started.", param=path
-                )
+                # vLLM accepts these and ignores them: they are settings of its server.
+                raise Unsupported(f"`{path}` has no effect on any engine: leave it out, or set it where the engine is started.", param=path)
             case _:
-                raise InvalidRequest(
-                    f"`{path}` is not known: json, json_object, regex, choice, grammar and structural_tag are.", param=path
-                )
+                raise InvalidRequest(f"`{path}` is unknown: use json, json_object, regex, choice, grammar or structural_tag.", param=path)
     if whitespace_path is not None and not found:
         raise InvalidRequest(
-            f"`{whitespace_path}` is about the white space of JSON, which `{parent}` does not ask for.", param=whitespace_path
+            f"`{whitespace_path}` sets the white space of JSON, but `{parent}` has no JSON constraint.", param=whitespace_path
         )
     return found
 
 
 _READERS: Mapping[str, Callable[[Any], list[tuple[str, OutputFormat]]]] = {
-    "guided_json": lambda said: [("guided_json", _read_schema("guided_json", said))],
-    "guided_regex": lambda said: [("guided_regex", Regex(_require_string("guided_regex", said)))],
-    "guided_choice": lambda said: [("guided_choice", Choice(_require_strings("guided_choice", said)))],
-    "guided_grammar": lambda said: [("guided_grammar", Grammar(_require_string("guided_grammar", said)))],
-    "structural_tag": lambda said: [("structural_tag", StructuralTag(_to_text(said)))],
+    "guided_json": lambda value: [("guided_json", _read_schema("guided_json", value))],
+    "guided_regex": lambda value: [("guided_regex", Regex(require_string("guided_regex", value)))],
+    "guided_choice": lambda value: [("guided_choice", Choice(_require_strings("guided_choice", value)))],
+    "guided_grammar": lambda value: [("guided_grammar", Grammar(require_string("guided_grammar", value)))],
+    "structural_tag": lambda value: [("structural_tag", StructuralTag(_to_text(value)))],
     "structured_outputs": read_structured_outputs,
-    "regex": lambda said: [("regex", Regex(_require_string("regex", said)))],
-    "ebnf": lambda said: [("ebnf", Grammar(_require_string("ebnf", said)))],
-    "grammar": lambda said: [("grammar", Grammar(_require_string("grammar", said)))],
-    "json_schema": lambda said: [("json_schema", _read_schema("json_schema", said))],
+    "regex": lambda value: [("regex", Regex(require_string("regex", value)))],
+    "ebnf": lambda value: [("ebnf", Grammar(require_string("ebnf", value)))],
+    "grammar": lambda value: [("grammar", Grammar(require_string("grammar", value)))],
+    "json_schema": lambda value: [("json_schema", _read_schema("json_schema", value))],
 }
-
-
-def read_whitespace(body: Body) -> tuple[str, str] | None:
-    """The white space that JSON may hold, as a regex, and the caller's path for it. None: not said.
-
-    vLLM accepts it and does not act on it, old or new (vllm#26362; seen on 0.32).
-    """
-    if body.has_value("guided_whitespace_pattern"):
-        return "guided_whitespace_pattern", _require_string("guided_whitespace_pattern", body.value("guided_whitespace_pattern"))
-    match body.value("structured_outputs"):
-        case {"whitespace_pattern": pattern} if pattern is not None:
-            return "structured_outputs.whitespace_pattern", _require_string("structured_outputs.whitespace_pattern", pattern)
-        case {"disable_any_whitespace": True}:
-            return "structured_outputs.disable_any_whitespace", ""
-        case _:
-            return None

@@ -1,4 +1,4 @@
-"""How the answer is to be: response_format, in OpenAI's words and in those of engines."""
+"""Reads response_format, in the forms of OpenAI and of engines."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def read_response_format(response_format: Any, extra: dict[str, Raw]) -> OutputFormat | None:
-    """Besides OpenAI's own forms those of LMDeploy (regex_schema), TGI (json, regex), llama.cpp (json_object with a schema) and SGLang
-    (a schema beside its type, as Responses has it).
+    """The output format; None for text, and for an unknown form, which goes into `extra` with unknown fields of known forms.
 
-    `extra` gets what has no name in the meaning.
+    Besides OpenAI's own forms: LMDeploy (regex_schema), TGI (json, regex), llama.cpp (json_object with a schema) and SGLang (a schema
+    beside its type, as in Responses).
     """
     fields = _decode_object(as_raw(response_format))
     kind = msgspec.json.decode(fields["type"])
@@ -53,7 +53,7 @@ def read_response_format(response_format: Any, extra: dict[str, Raw]) -> OutputF
 
 
 def response_format_value_path(response_format: Any) -> str:
-    """The path of what a response_format says: a schema, a pattern, or all of a tag."""
+    """The path of the schema or pattern in a response_format; the complete field for a structural tag."""
     fields = _decode_object(as_raw(response_format))
     if fields.get("type") == Raw(b'"structural_tag"'):
         return _FIELD

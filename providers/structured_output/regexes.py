@@ -1,4 +1,4 @@
-"""Regexes out of other constraints, and regexes as engines want them."""
+"""Regexes as text: choices as regexes, escaping, anchors and size."""
 
 import re
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ _MAX_SIZE = 10**9
 
 
 def choice_to_regex(options: Iterable[str]) -> str:
-    """One of the options and nothing else, in the syntax that Rust's, Python's and JavaScript's regexes share."""
+    """A regex that matches exactly the options, in the common syntax of Rust, Python and JavaScript."""
     return "(" + "|".join(map(escape_regex, options)) + ")"
 
 
@@ -25,7 +25,7 @@ def escape_regex(text: str) -> str:
 
 
 def unrolled_size(pattern: str) -> int:
-    """How many characters and classes a regex has when its counted repetitions are written out, as many engines write them."""
+    """The number of characters and classes of a regex with its counted repetitions expanded, as many engines expand them."""
     open_groups = [0]
     last_size = 0
     for atom in _ATOM.finditer(pattern):
@@ -49,12 +49,12 @@ def unrolled_size(pattern: str) -> int:
 
 
 def anchor_regex(pattern: str) -> str:
-    """With anchors at both ends, for engines that look for a pattern anywhere or want to see them; one that has them stays as it is."""
+    """The regex with anchors at both ends, for engines that search for a pattern anywhere or require anchors."""
     return pattern if _is_anchored(pattern) else f"^(?:{pattern})$"
 
 
 def _is_anchored(pattern: str) -> bool:
-    """Whether the anchors at its ends hold all of it: no `|` beside them, and the last sign is an anchor."""
+    """Whether anchors at both ends apply to the complete regex: no top-level `|`, and the last `$` is not escaped or in a class."""
     if not pattern.startswith("^") or not pattern.endswith("$"):
         return False
     depth, in_class, is_escaped = 0, False, False

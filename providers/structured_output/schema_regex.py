@@ -1,7 +1,7 @@
-"""JSON schemas as regexes: for engines that obey regexes and not how a schema's white space is to be.
+"""Converts JSON schemas to regexes, for engines that enforce regexes but not the white space of a schema's JSON.
 
-What a regex of bounded length cannot say is refused, keyword by keyword: none is passed over. Properties come in their schema's order, as
-engines make them too, and no others than those named; strings and names are written without escapes.
+A keyword that a regex of bounded length cannot express is refused, never ignored. Properties come in the order of the schema, as engines
+generate them too, without any others; strings and names are written without escapes.
 """
 
 import json
@@ -13,13 +13,13 @@ from msgspec import Raw
 
 from providers.canonical.errors import Unsupported
 from providers.structured_output import regex_ast
+from providers.structured_output.parse_regex import parse_anchored_regex
 from providers.structured_output.regex_ast import (
     Alternatives,
     Characters,
     Node,
     Repeat,
     complement,
-    parse_anchored_regex,
     sequence,
     strip_anchors,
 )
@@ -27,7 +27,7 @@ from providers.structured_output.regexes import escape_regex, unrolled_size
 
 _MAX_SCHEMA_BYTES = 150_000
 _MAX_REGEX_LENGTH = 50_000
-# With its repetitions written out, as engines write them.
+# With its repetitions expanded, as engines expand them.
 _MAX_PARTS = 100_000
 _MAX_DEPTH = 24
 _ANNOTATION_KEYWORDS = frozenset(
@@ -71,13 +71,13 @@ _ANY_TEXT = Repeat(Characters(_UNESCAPED_RANGES), 0, None)
 
 
 def schema_to_regex(schema: Raw, whitespace: str | None) -> str:
-    """`whitespace` None: at most one space, as outlines has it. Raises Unsupported."""
+    """`whitespace`: a regex; None: at most one space, as in outlines. Raises Unsupported."""
     if len(bytes(schema)) > _MAX_SCHEMA_BYTES:
-        raise Unsupported(f"a schema of more than {_MAX_SCHEMA_BYTES} bytes has no regex here.")
+        raise Unsupported(f"a schema of more than {_MAX_SCHEMA_BYTES} bytes cannot be converted to a regex.")
     decoded = msgspec.json.decode(schema)
     pattern = _RegexWriter(decoded, r"[ ]?" if whitespace is None else f"(?:{whitespace})").write(decoded, 0)
     if unrolled_size(pattern) > _MAX_PARTS:
-        raise Unsupported(f"the schema's regex repeats so much that it would have more than {_MAX_PARTS} parts.")
+        raise Unsupported(f"the schema's regex has more than {_MAX_PARTS} parts with its repetitions expanded.")
     return pattern
 
 
@@ -89,7 +89,7 @@ class _RegexWriter:
 
     def write(self, schema: Any, depth: int) -> str:
         if depth > _MAX_DEPTH:
-            raise Unsupported("the schema is nested too deeply, or without end, for a regex.")
+            raise Unsupported("the schema is nested too deeply, or recursive.")
         if not isinstance(schema, dict):
             raise Unsupported("a schema that allows anything, or nothing, has no regex.")
         keywords: dict[str, Any] = {key: value for key, value in schema.items() if key not in _ANNOTATION_KEYWORDS}  # pyright: ignore[reportUnknownVariableType]
@@ -124,11 +124,11 @@ class _RegexWriter:
                 return _SCALAR_REGEXES[type_name]
             case _:
                 raise Unsupported(
-                    f"a schema that says {', '.join(sorted(keywords)) or 'nothing'} and no type of its own has no regex here."
+                    f"a schema of {', '.join(sorted(keywords)) or 'no keywords'} without a known type cannot be converted to a regex."
                 )
 
     def _write_types(self, keywords: Mapping[str, Any], types: list[Any], depth: int) -> list[str]:
-        """Each without what is said of another kind is not told apart here: only bare kinds may be listed."""
+        """A list of types is supported only without other keywords, as it is not known which of them belong to which type."""
         _require_only(keywords, "type")
         return [self.write({"type": type_name}, depth + 1) for type_name in types]
 
@@ -137,27 +137,27 @@ class _RegexWriter:
         properties: dict[str, Any] = keywords.get("properties") or {}
         required: list[str] = keywords.get("required") or []
         if keywords.get("additionalProperties") not in (None, False):
-            raise Unsupported("additionalProperties other than false have no regex here.")
+            raise Unsupported("additionalProperties other than false cannot be converted to a regex.")
         if not properties or not properties.keys() >= set(required):
-            raise Unsupported("an object of properties that are not named has no regex here.")
+            raise Unsupported("an object without named properties cannot be converted to a regex.")
         pairs: list[tuple[str, bool]] = []
         length = 0
         for name, value in properties.items():
             pairs.append(
                 (f"{escape_regex(_to_json(name))}{self._whitespace}:{self._whitespace}{self.write(value, depth + 1)}", name in required)
             )
-            # Where any may come first, each is said once for each of those before it.
+            # Where any property may come first, each is repeated for all those before it.
             length += len(pairs[-1][0]) * (1 if required else len(pairs))
             _check_length(length)
         return rf"\{{{self._whitespace}{self._write_members(pairs)}{self._whitespace}\}}"
 
     def _write_members(self, pairs: Sequence[tuple[str, bool]]) -> str:
-        """By the first that is there: those before it are not, and of those after it some may be."""
+        """One alternative per property that may be the first; optional properties before it are absent."""
         first = next((index for index, (_, is_required) in enumerate(pairs) if is_required), None)
         if first is not None:
             before = "".join(f"({pair}{self._comma})?" for pair, _ in pairs[:first])
             return before + pairs[first][0] + self._write_following(pairs[first + 1 :])
-        return f"({'|'.join(pair + self._write_following(pairs[at + 1 :]) for at, (pair, _) in enumerate(pairs))})?"
+        return f"({'|'.join(pair + self._write_following(pairs[index + 1 :]) for index, (pair, _) in enumerate(pairs))})?"
 
     def _write_following(self, pairs: Sequence[tuple[str, bool]]) -> str:
         return "".join(self._comma + pair if is_required else f"({self._comma}{pair})?" for pair, is_required in pairs)
@@ -174,12 +174,12 @@ class _RegexWriter:
 
     def _resolve_ref(self, ref: str) -> Any:
         if not ref.startswith("#"):
-            raise Unsupported(f"$ref {ref!r:.80} is not within the schema.")
+            raise Unsupported(f"$ref {ref!r:.80} points outside the schema.")
         found = self._root
         for step in ref[1:].split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")
             if not isinstance(found, dict) or name not in found:
-                raise Unsupported(f"$ref {ref!r:.80} leads nowhere.")
+                raise Unsupported(f"$ref {ref!r:.80} has no target.")
             found = found[name]  # pyright: ignore[reportUnknownVariableType]
         return found  # pyright: ignore[reportUnknownVariableType]
 
@@ -192,7 +192,7 @@ def _check_length(length: int) -> None:
 def _require_only(keywords: Mapping[str, Any], *allowed: str) -> None:
     unknown = sorted(keywords.keys() - set(allowed))
     if unknown:
-        raise Unsupported(f"{', '.join(unknown)} (beside {allowed[0]}) cannot be said by a regex here.")
+        raise Unsupported(f"{', '.join(unknown)} (beside {allowed[0]}) cannot be converted to a regex.")
 
 
 def _write_alternatives(alternatives: Iterable[str]) -> str:
@@ -215,7 +215,7 @@ def _write_literals(values: list[Any], keywords: Mapping[str, Any]) -> str:
 def _is_scalar(value: Any, types: Any) -> bool:
     name = _TYPE_NAMES.get(type(value))
     if name is None:
-        raise Unsupported("an enum or const of objects, arrays or fractions can be written in more ways than one.")
+        raise Unsupported("an enum or const of objects, arrays or fractions has more than one JSON form.")
     allowed: list[Any] = [types] if isinstance(types, str) else types or [name]
     return name in allowed or (name == "integer" and "number" in allowed)
 
@@ -223,11 +223,11 @@ def _is_scalar(value: Any, types: Any) -> bool:
 def _write_string(keywords: Mapping[str, Any]) -> str:
     _require_only(keywords, "type", "pattern", "minLength", "maxLength", "format")
     if len(keywords.keys() & {"pattern", "format"}) + bool(keywords.keys() & {"minLength", "maxLength"}) > 1:
-        raise Unsupported("two of pattern, format and length at once cannot be said by a regex here.")
+        raise Unsupported("two of pattern, format and length together cannot be converted to a regex.")
     if "format" in keywords:
         format_regex = _FORMAT_REGEXES.get(keywords["format"])
         if format_regex is None:
-            raise Unsupported(f"format {keywords['format']!r:.40} has no regex here.")
+            raise Unsupported(f"format {keywords['format']!r:.40} cannot be converted to a regex.")
         return f'"{format_regex}"'
     if "pattern" in keywords:
         return f'"{_write_pattern(keywords["pattern"])}"'
@@ -236,7 +236,7 @@ def _write_string(keywords: Mapping[str, Any]) -> str:
 
 
 def _write_pattern(pattern: str) -> str:
-    """A pattern is looked for anywhere in its string, unless it has anchors."""
+    """A pattern matches anywhere in its string unless it has anchors."""
     node = parse_anchored_regex(pattern)
     parts = node.parts if isinstance(node, regex_ast.Sequence) else (node,)
     anchored_start, anchored_end = (bool(parts) and isinstance(parts[index], regex_ast.Anchor) for index in (0, -1))
@@ -251,12 +251,12 @@ def _write_pattern(pattern: str) -> str:
 
 
 def _write_node(node: Node) -> str:
-    """Of characters those that a JSON string holds as they are."""
+    """The regex of a node, reduced to characters that a JSON string contains unescaped."""
     match node:
         case Characters():
             ranges = [(low, high) for low, high in _intersect(node.ranges, _UNESCAPED_RANGES)]
             if not ranges:
-                raise Unsupported("a pattern that needs a quote, a backslash or a control character has no regex here.")
+                raise Unsupported("a pattern that needs a quote, a backslash or a control character cannot be converted.")
             return (
                 "["
                 + "".join(
@@ -271,7 +271,7 @@ def _write_node(node: Node) -> str:
         case Repeat():
             return f"({_write_node(node.part)}){_write_count(node.min_count, node.max_count)}"
         case regex_ast.Anchor():
-            raise Unsupported("a pattern with an anchor in its middle has no regex here.")
+            raise Unsupported("a pattern with an anchor in its middle cannot be converted.")
 
 
 def _write_count(min_count: int, max_count: int | None) -> str:

@@ -1,6 +1,6 @@
-"""Structural tags: text with islands of structure, in the two shapes that engines know, as one Lark grammar.
+"""Structural tags: text with structured parts, in the two forms of engines, converted to one Lark grammar.
 
-The older shape lists `structures` and `triggers`; the newer one is a tree under `format`. What has no faithful grammar is refused.
+The older form lists `structures` and `triggers`; the newer one is a tree under `format`. A tag without an exact grammar is refused.
 """
 
 import json
@@ -16,7 +16,7 @@ ANY_TEXT_REGEX = r"/(.|\n)*/"
 
 @dataclass(frozen=True, slots=True)
 class TagGrammar:
-    """The grammar, and which of its texts begin a tag or end one."""
+    """The grammar, and the texts that begin and end its tags."""
 
     lark: str
     openers: tuple[str, ...]
@@ -90,9 +90,9 @@ class StructuralTag(Struct):
 
 
 def tags_to_lark(tag: str | dict[str, Any], *, allows_whitespace: bool = False) -> TagGrammar:
-    """`spaced`: JSON within may have white space.
+    """`allows_whitespace`: JSON in the tags may contain white space.
 
-    Raises ValueError (of which msgspec's errors are) with what is wrong or cannot be expressed.
+    Raises ValueError (as msgspec's errors are) for a tag that is invalid or cannot be expressed.
     """
     parsed = msgspec.json.decode(tag, type=StructuralTag) if isinstance(tag, str) else msgspec.convert(tag, StructuralTag)
     if parsed.format is not None:
@@ -111,7 +111,7 @@ def tags_to_lark(tag: str | dict[str, Any], *, allows_whitespace: bool = False) 
 
 
 class _LarkWriter:
-    """Writes each node as one Lark expression; what needs a rule of its own is put into `rules`."""
+    """Writes each node as one Lark expression; additional rules go into `rules`."""
 
     def __init__(self, allows_whitespace: bool) -> None:
         self._allows_whitespace = allows_whitespace
@@ -130,7 +130,7 @@ class _LarkWriter:
             case AnyText():
                 if not is_last:
                     raise ValueError(
-                        "any_text can be the content of a tag with an end, or come last; here it could not be told from what follows"
+                        "any_text must be the content of a tag with an end, or come last: here it is ambiguous with what follows"
                     )
                 return "TAG_TEXT"
             case Sequence():
@@ -146,7 +146,7 @@ class _LarkWriter:
                 return self.write_separated_tags(node, is_last=is_last)
 
     def write_content(self, content: Node, end: str, *, is_last: bool) -> str:
-        """The content and the end. Text up to an end is lazy: it stops at the first end that it meets."""
+        """The content and the end. Text before an end is lazy: it stops at the first end."""
         if isinstance(content, AnyText) and end:
             self.closers.append(end)
             return self.add_rule(f"TAG_TEXT {literal(end)}", lazy=True)

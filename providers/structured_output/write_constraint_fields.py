@@ -1,4 +1,4 @@
-"""Writing what is asked for in the words that engines obey."""
+"""Writes an output format as the request fields that engines have for it."""
 
 from typing import Any, assert_never
 
@@ -10,7 +10,7 @@ from providers.canonical.raw_json import DECODE_ERRORS
 
 
 def write_structured_outputs(output: OutputFormat) -> dict[str, Any]:
-    """vLLM since 0.12, where guided_* fields are ignored with 200. A structural tag must be a string (seen on 0.32)."""
+    """vLLM from 0.12 on, which silently ignores guided_* fields. A structural tag must be a string (observed with 0.32)."""
     match output:
         case JsonObject():
             fields: dict[str, Any] = {"json_object": True}
@@ -30,7 +30,7 @@ def write_structured_outputs(output: OutputFormat) -> dict[str, Any]:
 
 
 def write_guided_fields(output: OutputFormat) -> dict[str, Any]:
-    """vLLM before 0.12, and the sandbox."""
+    """The fields of vLLM before 0.12, and of the sandbox. Raises InvalidRequest for a structural tag that is no JSON object."""
     match output:
         case JsonObject():
             return {"response_format": {"type": "json_object"}}
@@ -55,11 +55,7 @@ def write_guided_fields(output: OutputFormat) -> dict[str, Any]:
 
 
 def write_response_format(output: OutputFormat) -> dict[str, Any]:
-    """OpenAI's own words, which know JSON alone.
-
-    A schema without a name was not asked for in OpenAI's words: strict, as whoever asks for it so means to have it obeyed, and
-    without it OpenAI promises nothing.
-    """
+    """OpenAI's `response_format`. Raises Unsupported for anything but JSON objects and schemas."""
     match output:
         case JsonObject():
             return {"response_format": {"type": "json_object"}}
@@ -67,18 +63,25 @@ def write_response_format(output: OutputFormat) -> dict[str, Any]:
             json_schema: dict[str, Any] = {"name": output.name or "answer", "schema": output.schema}
             if output.description is not None:
                 json_schema["description"] = output.description
-            strict = True if output.strict is None and output.name is None else output.strict
+            strict = True if is_sent_as_strict(output) else output.strict
             if strict is not None:
                 json_schema["strict"] = strict
             return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
         case Regex() | Choice() | Grammar() | StructuralTag():
-            raise Unsupported(
-                f"A {display_name(output)} cannot be asked for in OpenAI's dialect, which knows JSON schemas and JSON objects alone."
-            )
+            raise Unsupported(f"OpenAI's dialects have no field for a {display_name(output)}, only for JSON schemas and JSON objects.")
         case _:
             assert_never(output)
 
 
+def is_sent_as_strict(schema: JsonSchema) -> bool:
+    """Whether write_response_format sends `strict: true`: the caller set it, or the schema has no name.
+
+    A schema without a name comes from another field than `response_format`, whose caller expects it to be enforced; without `strict`
+    OpenAI guarantees nothing.
+    """
+    return schema.strict is True or (schema.strict is None and schema.name is None)
+
+
 def display_name(output: OutputFormat) -> str:
-    """What people call it."""
+    """The name of its kind in error messages, such as "json schema"."""
     return output_kind(output).replace("_", " ")

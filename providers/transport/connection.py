@@ -1,4 +1,4 @@
-"""One connection to an engine, as the event loop drives it: it serves an answer, then another, or it ends."""
+"""Connection: one connection to an engine, driven by the event loop; it serves one request after another until it closes."""
 
 import asyncio
 import socket
@@ -8,24 +8,24 @@ from typing import cast
 
 import httpx
 
-from providers.transport.http1 import InvalidHttpResponse
+from providers.transport.http1_response import InvalidHttpResponse
 from providers.transport.response_stream import ResponseStream
 
-# An engine that had closed a kept connection says so within a round trip of our writing on it. If the end comes later, the engine
-# may have been at work, and whether to ask again is for those who know what the request costs.
+# If an engine had closed a kept connection, we learn it within a round trip of writing to it. If the end comes later, the engine may have
+# worked on the request, and whether to send it again is for the caller to decide, who knows its cost.
 STALE_WITHIN_S = 1.0
 
 
 class Connection(asyncio.Protocol):
-    """Idle, busy with the answer in `stream`, or gone.
+    """A connection that is idle, busy with the response in `stream`, or closed.
 
-    `put_back` hears that it has served its request and may serve another; `forget`, once, that it is closed or was never opened.
+    `on_idle` is called when it has served a request and may serve another; `on_closed`, once, when it is closed or could not be opened.
     """
 
     transport: asyncio.Transport
 
     def __init__(self, address: str, on_idle: "Callable[[Connection], None]", on_closed: "Callable[[Connection], None]") -> None:
-        self.loop = asyncio.get_running_loop()  # once, as before CPython 3.12 each look costs a system call
+        self.loop = asyncio.get_running_loop()  # cached: before CPython 3.12 each call makes a system call
         self.stream: ResponseStream | None = None
         self.served = False
         self.closed = False
@@ -39,7 +39,7 @@ class Connection(asyncio.Protocol):
         self._drained: asyncio.Future[None] | None = None
 
     def abort(self) -> None:
-        """Closes the socket now, without flushing or a farewell: the engine sees the hang-up at once."""
+        """Closes the socket at once, without flushing or a TLS close: the engine notices immediately."""
         if not self.closed:
             self.closed = True
             self.stream = None
@@ -48,12 +48,12 @@ class Connection(asyncio.Protocol):
                 self.transport.abort()
 
     def close_keeping_slot(self) -> None:
-        """Closes, and leaves its place among its origin's to the connection that takes over."""
+        """Closes it and leaves its slot at the origin to the connection that replaces it."""
         self.keeps_slot = True
         self.abort()
 
     def fail(self, kind: type[httpx.TransportError], message: str, closed_by_peer: bool = False) -> None:
-        """Fails the answer, if there is one. `ended`: the engine's end of the connection is the reason."""
+        """Closes it and fails its response, if it is busy. `closed_by_peer`: because the engine closed the connection."""
         stream = self.stream
         self.abort()
         if stream is not None:
@@ -61,6 +61,7 @@ class Connection(asyncio.Protocol):
             stream.fail(kind, f"{message} ({self._address})", stale=closed_by_peer and age_s <= STALE_WITHIN_S)
 
     async def wait_writable(self) -> None:
+        """Waits until the write buffer has room."""
         if self._drained is not None:
             await self._drained
 
@@ -78,13 +79,13 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         stream = self.stream
-        if stream is None:  # nobody asked: whatever it is, the next answer must not begin with it
+        if stream is None:  # unrequested bytes: the next response must not begin with them
             self.abort()
             return
         try:
             stream.response.feed(data)
         except InvalidHttpResponse as exc:
-            self.fail(httpx.RemoteProtocolError, f"Bad answer: {exc}")
+            self.fail(httpx.RemoteProtocolError, f"Invalid response: {exc}")
             return
         if stream.response.complete:
             self._finish(stream)
@@ -99,7 +100,7 @@ class Connection(asyncio.Protocol):
         try:
             stream.response.feed_eof()
         except InvalidHttpResponse as exc:
-            self.fail(httpx.RemoteProtocolError, f"Bad answer: {exc}", closed_by_peer=True)
+            self.fail(httpx.RemoteProtocolError, f"Invalid response: {exc}", closed_by_peer=True)
         else:
             self._finish(stream)
 
@@ -123,7 +124,7 @@ class Connection(asyncio.Protocol):
             drained.set_result(None)
 
     def _finish(self, stream: ResponseStream) -> None:
-        """The answer is whole. The connection serves again only if both sides said so and nothing of the request or answer is left over."""
+        """The response is complete. The connection is reused only if both sides allow it and nothing of the request or response is left."""
         response = stream.response
         reusable = response.keep_alive and stream.keep_alive and not response.surplus and stream.body_sender is None
         reusable = reusable and not self.transport.get_write_buffer_size()

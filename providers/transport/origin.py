@@ -1,4 +1,4 @@
-"""Origin: the connections to one address. Who may have one, who waits for one, and how long an idle one is kept."""
+"""Origin: the connection pool of one address. It bounds the connections, queues requests for them, and closes idle ones."""
 
 import asyncio
 import time
@@ -10,13 +10,14 @@ from providers.transport.connection import Connection
 from providers.transport.deadlines import Deadlines
 
 CLOSED = "This transport was closed"
-Address = tuple[str, bytes, str | None]  # scheme, host and port, and the name to ask of TLS where it is another
+Address = tuple[str, bytes, str | None]  # scheme, host and port, and the TLS server name where it differs
 
 
 class Origin:
-    """One address: its idle connections, the one used last at the end, and who waits for one, the first come first.
+    """The connections to one address: the idle ones, with the last used at the end, and a first-come queue of waiting requests.
 
-    A place is the right to one connection, `most` at a time. `emptied` hears that the last place is free: nothing is kept here.
+    A slot is the right to one connection; there are `max_connections`. `on_empty` is called when the last slot is freed: the origin
+    then holds nothing and may be forgotten.
     """
 
     def __init__(self, key: Address, host: str, port: int, *, max_connections: int, idle_s: float, on_empty: Callable[[], object]) -> None:
@@ -35,13 +36,16 @@ class Origin:
         self._closed = False
 
     async def acquire(self, request: httpx.Request, deadlines: Deadlines, fresh: bool) -> Connection | None:
-        """An idle connection (it may be gone: then ask again), or None: dial one, its place is taken. `fresh`: always the latter."""
+        """An idle connection, or None: open a new one, for which a slot is taken. `fresh`: always None.
+
+        The connection may have closed in the meantime; then call again. Raises httpx.PoolTimeout and httpx.ConnectError.
+        """
         if self.idle and not fresh:
             return self.idle.popitem()[0]
         if self._open_count < self._max_connections:
             self._open_count += 1
             return None
-        if self.idle:  # and a new one is wanted: the oldest makes room
+        if self.idle:  # all slots are taken and a fresh one is required: the oldest idle one gives up its slot
             next(iter(self.idle)).close_keeping_slot()
             return None
         connection = await self._wait_for_connection(request, deadlines)
@@ -51,7 +55,7 @@ class Origin:
         return connection
 
     def release(self, connection: Connection) -> None:
-        """The connection may serve another request: to who has waited longest, or it is kept."""
+        """Takes back a connection that may serve another request: the request that has waited longest, or a later one."""
         if self._closed:
             connection.abort()
         if connection.closed:
@@ -65,13 +69,13 @@ class Origin:
             self._expiry_timer = asyncio.get_running_loop().call_later(self._idle_s, self._expire)
 
     def remove(self, connection: Connection) -> None:
-        """The connection is closed, or was never opened."""
+        """Forgets a connection that is closed, or was never opened."""
         self.idle.pop(connection, None)
         if not connection.keeps_slot:
             self._free_slot()
 
     def close(self) -> None:
-        """Ends the waiting, and the idle connections; those that serve are their user's to end."""
+        """Fails the waiting requests and closes the idle connections; busy ones are closed by their users."""
         self._closed = True
         while waiter := self._next_waiter():
             waiter.set_exception(httpx.ConnectError(CLOSED))
@@ -80,7 +84,7 @@ class Origin:
         self._stop_expiry()
 
     async def _wait_for_connection(self, request: httpx.Request, deadlines: Deadlines) -> Connection | None:
-        """A connection that has become free, or None: there is room for one more, and its place is taken already."""
+        """A released connection, or None: a slot was freed, and is taken for this request."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[Connection | None] = loop.create_future()
         self._waiters[waiter] = None
@@ -92,7 +96,7 @@ class Origin:
             return connection
         except BaseException as exc:
             self._waiters.pop(waiter, None)
-            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:  # given in the moment that we gave up
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:  # it was set just as we gave up
                 connection = waiter.result()
                 if connection is None:
                     self._free_slot()

@@ -1,6 +1,6 @@
-"""The proxy between us and the hosts that we reach by https: where it is, and for whom it is passed by.
+"""Proxy: the HTTP proxy through which https hosts are reached, and the hosts that bypass it.
 
-HTTPS_PROXY and NO_PROXY, as curl and every SDK know them: https://curl.se/docs/manpage.html#ENVIRONMENT, read 2026-11.
+The values are those of HTTPS_PROXY and NO_PROXY: https://curl.se/docs/manpage.html#ENVIRONMENT, read 2026-11.
 """
 
 import base64
@@ -9,27 +9,28 @@ from urllib.parse import unquote, urlsplit
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-_URL_FORMAT = "a proxy is given as http://user:password@host:port, where /, #, ? and @ of a password are %-encoded"
+_URL_FORMAT = "a proxy is written http://user:password@host:port, with /, #, ? and @ of the password %-encoded"
 
 
 class ProxyConnectError(OSError):
-    """The message says why, and never as whom the proxy was asked."""
+    """The proxy did not open a tunnel. The message says why, without the credentials for the proxy."""
 
 
 class Proxy:
-    """`url`: http://user:password@host:port. `without`: names (and all below them), addresses and networks, separated by commas; `*`: all.
+    """An HTTP proxy that accepts CONNECT. `url`: http://user:password@host:port.
 
-    Raises ValueError for a URL that is none, or of another scheme.
+    `no_proxy`: hosts that bypass it, separated by commas: domains with their subdomains, addresses, networks; `*`: all hosts.
+    Raises ValueError for an invalid URL, or another scheme.
     """
 
     def __init__(self, url: str, no_proxy: str = "") -> None:
         try:
             parsed = urlsplit(url if "://" in url else f"http://{url}")
             port = parsed.port
-        except ValueError:  # whose words may be a part of the password
+        except ValueError:  # its message may contain a part of the password
             raise ValueError(_URL_FORMAT) from None
         if parsed.scheme != "http" or not parsed.hostname:
-            raise ValueError("a proxy is given as http://host:port: it is asked to CONNECT, and what goes through is encrypted all the way")
+            raise ValueError("a proxy is written http://host:port: it only forwards (CONNECT) what is encrypted end to end")
         if parsed.path not in ("", "/") or parsed.query or parsed.fragment:
             raise ValueError(_URL_FORMAT)
         self.host = parsed.hostname
@@ -42,7 +43,7 @@ class Proxy:
         return f"<proxy {self.host}:{self.port}>"
 
     def is_for(self, host: str, port: int) -> bool:
-        """Loopback is never reached by a proxy."""
+        """Whether this host is reached through the proxy. Loopback never is."""
         address = _address(host)
         if host == "localhost" or (address is not None and address.is_loopback):
             return False

@@ -1,4 +1,4 @@
-"""A tunnel: an encrypted connection to a host through a proxy.
+"""Opens an encrypted connection to a host through a proxy, with CONNECT.
 
 Source: https://www.rfc-editor.org/rfc/rfc9110#name-connect, read 2026-11.
 """
@@ -14,7 +14,7 @@ _MAX_HEAD_BYTES = 16 * 1024
 async def open_tunnel(
     proxy: Proxy, protocol: asyncio.Protocol, host: str, port: int, tls: ssl.SSLContext, server_hostname: str | None
 ) -> None:
-    """Connects a protocol to a host, by TLS, through the proxy. Raises OSError; NotLetThrough if the proxy says no."""
+    """Connects a protocol to a host, by TLS, through the proxy. Raises OSError; ProxyConnectError if the proxy refuses."""
     loop = asyncio.get_running_loop()
     try:
         transport, handshake = await loop.create_connection(_ProxyHandshake, proxy.host, proxy.port)
@@ -29,12 +29,12 @@ async def open_tunnel(
         transport.abort()
         raise
     if encrypted is None:
-        raise ConnectionError("closed while it was encrypted")
+        raise ConnectionError("closed during the TLS handshake")
     protocol.connection_made(encrypted)
 
 
 class _ProxyHandshake(asyncio.Protocol):
-    """Waits for the proxy's word."""
+    """Waits for the proxy's response to CONNECT: `accepted` is set, or fails with ProxyConnectError."""
 
     def __init__(self) -> None:
         self.accepted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -49,10 +49,10 @@ class _ProxyHandshake(asyncio.Protocol):
             if status.startswith("HTTP/1.") and status[9:10] == "2":
                 self.accepted.set_result(None)
             else:
-                self.accepted.set_exception(ProxyConnectError(f"the proxy says: {status[:100]}"))
+                self.accepted.set_exception(ProxyConnectError(f"the proxy responded: {status[:100]}"))
         elif len(self._head) > _MAX_HEAD_BYTES:
-            self.accepted.set_exception(ProxyConnectError("what the proxy says has no end"))
+            self.accepted.set_exception(ProxyConnectError(f"the proxy's response is longer than {_MAX_HEAD_BYTES} bytes"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.accepted.done():
-            self.accepted.set_exception(ProxyConnectError("the proxy hung up"))
+            self.accepted.set_exception(ProxyConnectError("the proxy closed the connection"))

@@ -1,4 +1,4 @@
-"""Names: the addresses of a host, looked up on threads of their own, so that a slow name server keeps nothing else waiting."""
+"""Resolver: looks up the addresses of a host, on threads of its own, so that a slow name server blocks nothing else."""
 
 import asyncio
 import socket
@@ -6,13 +6,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 class Resolver:
-    """As the machine resolves them (/etc/hosts, then DNS). More than `at_once` wait for each other; who stops waiting leaves the queue."""
+    """Resolves names as the machine does (/etc/hosts, then DNS), `max_threads` at a time. A cancelled lookup leaves the queue."""
 
     def __init__(self, max_threads: int) -> None:
         self._threads = ThreadPoolExecutor(max_threads, thread_name_prefix="names")
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
-        """Each once, the best first. Raises OSError where there is none, UnicodeError for what cannot be a name."""
+        """The host's addresses, each once, the preferred one first.
+
+        Raises OSError if there are none, UnicodeError for an invalid name.
+        """
         loop = asyncio.get_running_loop()
         results = await loop.run_in_executor(self._threads, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         return tuple(dict.fromkeys(str(address[0]) for *_, address in results))

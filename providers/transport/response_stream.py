@@ -1,4 +1,4 @@
-"""AnswerStream: sends a request over its line, then gives the answer's body as it comes."""
+"""ResponseStream: sends a request over a connection, then yields the response's body as it arrives."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,37 +9,38 @@ from typing import Protocol, cast
 import httpx
 
 from providers.transport.deadlines import Deadlines
-from providers.transport.http1 import PIECE_BYTES, OutgoingRequest, ResponseReader, write_pieces
+from providers.transport.http1_request import PIECE_BYTES, OutgoingRequest, write_pieces
+from providers.transport.http1_response import ResponseReader
 from providers.transport.write_batcher import WriteBatcher
 
-MAX_QUEUED_BYTES = 256 * 1024  # what may lie unread before the engine is made to wait
+MAX_QUEUED_BYTES = 256 * 1024  # the unread bytes beyond which reading is paused, so that the engine waits
 
 
 class ResponseTooLarge(httpx.TransportError):
-    """The answer is longer than its reader was ready to take; the connection is closed."""
+    """The response is longer than its reader allows; the connection is closed."""
 
 
 class StreamConnection(Protocol):
-    """What an answer needs of the connection that it comes over; providers/transport/connection.py is one."""
+    """What a ResponseStream needs of its connection; see providers/transport/connection.py."""
 
     transport: asyncio.Transport
     loop: asyncio.AbstractEventLoop
 
     def abort(self) -> None:
-        """Closes now. The answer hears no more of it."""
+        """Closes at once, without calling the response."""
 
     def fail(self, kind: type[httpx.TransportError], message: str) -> None:
-        """Closes now, and fails the answer."""
+        """Closes at once, and fails the response."""
 
     async def wait_writable(self) -> None:
-        """Waits while the engine takes less than we write."""
+        """Waits until the write buffer has room."""
 
 
 class ResponseStream(httpx.AsyncByteStream):
-    """An answer's body: each block as it came, at once, those that came together joined. For one reader; cancelling it closes all.
+    """The body of a response, block by block as they arrive; blocks that arrived together are joined.
 
-    Raises httpx.TransportError when the answer ends before its end: a body cut short is never a success. Once closed, also by
-    another task while the reader waits, it raises httpx.StreamClosed.
+    For one reader; cancelling it closes the connection. Raises httpx.TransportError if the response ends early: a truncated body is never
+    a success. After close(), even by another task while the reader waits, it raises httpx.StreamClosed.
     """
 
     def __init__(self, outgoing: OutgoingRequest, deadlines: Deadlines, connection: StreamConnection, may_retry: bool) -> None:
@@ -55,9 +56,9 @@ class ResponseStream(httpx.AsyncByteStream):
         self._body_error: Exception | None = None
         self._closed = False
         self._paused = False
-        # The sweep's view, so that a block costs no look at the clock
+        # For the sweep, so that a block needs no call of the clock
         self._sending = True
-        self._unsent_bytes = -1  # never equal at the first look, which therefore sets the first deadline
+        self._unsent_bytes = -1  # unequal at the first sweep, which therefore sets the first deadline
         self._received = False
         self._deadline = inf
 
@@ -83,11 +84,10 @@ class ResponseStream(httpx.AsyncByteStream):
         return block
 
     async def read_all(self, limit_bytes: int) -> bytes:
-        """The whole body. Raises AnswerTooLarge, and closes, as soon as it exceeds the limit."""
+        """The complete body. Raises ResponseTooLarge, and closes the connection, as soon as it exceeds the limit."""
         response = self.response
-        if (
-            response.complete and len(response.blocks) == 1 and response.queued_bytes <= limit_bytes
-        ):  # as a short answer usually is: no turn for it
+        # Most short responses: they need no iteration of the event loop.
+        if response.complete and len(response.blocks) == 1 and response.queued_bytes <= limit_bytes:
             response.queued_bytes = 0
             return response.blocks.pop()
         blocks: list[bytes] = []
@@ -96,12 +96,12 @@ class ResponseStream(httpx.AsyncByteStream):
             size_bytes += len(block)
             if size_bytes > limit_bytes:
                 self.close()
-                raise ResponseTooLarge(f"The answer is longer than {limit_bytes} bytes")
+                raise ResponseTooLarge(f"The response is longer than {limit_bytes} bytes")
             blocks.append(block)
         return blocks[0] if len(blocks) == 1 else b"".join(blocks)
 
     def close(self) -> None:
-        """Lets go at once: unless the answer has come whole, the engine sees us hang up."""
+        """Closes at once. Unless the response is complete, the connection is closed too, and the engine notices."""
         self._closed = True
         connection = self._detach()
         if connection is not None:
@@ -110,13 +110,16 @@ class ResponseStream(httpx.AsyncByteStream):
         self._wake()
 
     async def aclose(self) -> None:
-        """As close(); waits for nothing."""
+        """See close(); waits for nothing."""
         self.close()
 
-    # The request's way out
+    # Sending the request
 
     async def send(self, request: httpx.Request, outgoing: OutgoingRequest, write_batcher: WriteBatcher) -> bool:
-        """Writes the request and waits for the answer's head. False: the connection was stale, ask again on a new one."""
+        """Writes the request and waits for the response's head. False: the connection was stale; send it again on a new one.
+
+        Raises httpx.TransportError, and what the request's own body iterator raises.
+        """
         connection = cast(StreamConnection, self._connection)
         if outgoing.body is None or len(outgoing.body) > PIECE_BYTES:
             connection.transport.write(outgoing.head)
@@ -142,48 +145,47 @@ class ResponseStream(httpx.AsyncByteStream):
                 async for piece in pieces:
                     connection.transport.write(piece)
                     await connection.wait_writable()
-        except Exception as exc:  # the caller's own, from its iterable; raised to it, unless the answer's head already was
+        except Exception as exc:  # of the caller's iterator; send() raises it, unless it has already returned
             self.body_sender = None
             self._body_error = exc
             connection.fail(httpx.WriteError, f"The request's body ended in {type(exc).__name__}")
         finally:
             self.body_sender = None
 
-    # What the connection tells
+    # Called by the connection
 
     def on_progress(self) -> None:
-        """More of the answer has come."""
+        """More of the response has arrived."""
         self._received = True
         response = self.response
         if response.queued_bytes > MAX_QUEUED_BYTES and not self._paused and self._connection is not None:
             self._paused = True
             self._connection.transport.pause_reading()
-        if (
-            response.status >= 400 and self.body_sender is not None
-        ):  # refused: it may hang up on an unread body, and take the answer's rest along
+        # The request was rejected: the engine may close the connection on an unread body, and the rest of the response would be lost.
+        if response.status >= 400 and self.body_sender is not None:
             self.body_sender.cancel()
             self.keep_alive = False
         self._wake()
 
     def finish(self) -> None:
-        """The answer is whole."""
+        """The response is complete."""
         if self._paused:
             self._resume()
         self._detach()
         self._wake()
 
     def fail(self, kind: type[httpx.TransportError], message: str, stale: bool) -> None:
-        """Nothing more will come. `stale`: the connection had ended before it saw the request."""
+        """No more of the response will arrive. `stale`: the connection was closed before the engine read the request."""
         self._failure = kind, message
         self._may_retry = self._may_retry and stale and not self.response.started
         self._detach()
         self._wake()
 
     def find_timeout(self, now: float, connection: StreamConnection) -> tuple[type[httpx.TransportError], str] | None:
-        """What has taken too long, if anything has. Between two calls only `_heard` tells that something came."""
+        """The error class and message if a deadline has passed. Between two calls only `_received` records that something arrived."""
         deadlines = self._deadlines
         if now >= deadlines.ends_at:
-            return (httpx.WriteTimeout if self._sending else httpx.ReadTimeout), f"No whole answer within {deadlines.total:g} s"
+            return (httpx.WriteTimeout if self._sending else httpx.ReadTimeout), f"No complete response within {deadlines.total:g} s"
         if self._sending:
             unsent_bytes = connection.transport.get_write_buffer_size()
             if not unsent_bytes and self.body_sender is None:
@@ -193,20 +195,20 @@ class ResponseStream(httpx.AsyncByteStream):
                 self._unsent_bytes = unsent_bytes
                 self._deadline = now + deadlines.write
             elif now >= self._deadline:
-                return httpx.WriteTimeout, f"The engine took none of the request for {deadlines.write:g} s"
+                return httpx.WriteTimeout, f"The engine read nothing of the request for {deadlines.write:g} s"
             return None
         if self._paused or (self._received and (self.response.body_started or not deadlines.has_first_timeout)):
             self._received = False
             self._deadline = now + deadlines.read
         elif now >= self._deadline:
             if deadlines.has_first_timeout and not self.response.body_started:
-                return httpx.ReadTimeout, f"No byte of the answer's body within {deadlines.first:g} s"
-            return httpx.ReadTimeout, f"Silence for {deadlines.read:g} s"
+                return httpx.ReadTimeout, f"No byte of the response's body within {deadlines.first:g} s"
+            return httpx.ReadTimeout, f"Nothing received for {deadlines.read:g} s"
         return None
 
     async def _wait_for_progress(self) -> None:
         if self._waiter is not None:
-            raise RuntimeError("Two tasks read one answer")
+            raise RuntimeError("Two tasks read one response")
         waiter = self._waiter = self._loop.create_future()
         try:
             await waiter
@@ -233,6 +235,6 @@ class ResponseStream(httpx.AsyncByteStream):
         return connection
 
     def _error(self) -> httpx.TransportError:
-        """A new one each time: an exception that is kept keeps alive the frames it has seen."""
+        """A new exception each time: a stored one would keep alive all frames of its traceback."""
         kind, message = self._failure or (httpx.ReadError, "No failure")
         return kind(message)

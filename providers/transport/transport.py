@@ -1,19 +1,19 @@
-"""The one file that opens a socket to an engine: httpx's transport interface over a lean pool of HTTP/1.1 connections.
+"""Transport: httpx's transport interface over a lean pool of HTTP/1.1 connections; the only code that opens sockets to engines.
 
     request = httpx.Request("POST", url, headers=fields, stream=httpx.ByteStream(body), extensions={"timeout": {"connect": 5, "read": 60}})
     response = await transport.handle_async_request(request)     # httpx.AsyncClient(transport=transport) works too, and costs more
 
-Timeouts, in request.extensions["timeout"], are seconds or None (as long as it takes); late by up to 0.1 s, never early:
+Timeouts, in request.extensions["timeout"], are seconds or None (no limit); they fire up to 0.1 s late, never early:
 
-    pool     for a free connection, where an origin has all it may have
-    connect  for names, TCP and TLS
-    write    the engine takes no byte of the request
-    first    from the request's last byte to the body's first; where absent, `read` applies
-    read     silence between blocks; not counted while the reader lets too much lie unread
-    total    all of it
+    pool     waiting for a free connection, when the origin has its maximum
+    connect  name lookup, TCP and TLS
+    write    the engine reads no byte of the request
+    first    from the request's last byte to the body's first; if absent, `read` applies
+    read     nothing received between two blocks; not counted while reading is paused because the reader is slow
+    total    everything together
 
-Every failure to get an answer is an httpx.TransportError whose class says how far it came. The caller decides all headers: without an
-Accept-Encoding of its own none is sent, and nothing is decoded here.
+Every failure to get a response is an httpx.TransportError whose class says which step failed. The caller sets all headers: no
+Accept-Encoding is added, and no content encoding is decoded here.
 """
 
 import asyncio
@@ -26,19 +26,19 @@ import httpx
 
 from providers.transport.connection import Connection
 from providers.transport.deadlines import Deadlines, read_deadlines
-from providers.transport.http1 import SharedHead, write_request
+from providers.transport.http1_request import SharedHead, write_request
 from providers.transport.origin import CLOSED, Address, Origin
 from providers.transport.proxy import Proxy
 from providers.transport.proxy_tunnel import open_tunnel
 from providers.transport.response_stream import ResponseStream
 from providers.transport.write_batcher import WriteBatcher
 
-SWEEP_S = 0.05  # how often deadlines are looked at; a timer per read would cost more than the read
+SWEEP_S = 0.05  # how often deadlines are checked; a timer per read would cost more than the read
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Connections now (idle, busy) and since the start (opened; reused: requests sent on one that had served before)."""
+    """Counts of connections: now (idle, busy), and since the start (opened; reused: requests on one that had served before)."""
 
     idle: int
     busy: int
@@ -47,7 +47,7 @@ class Stats:
 
 
 def tls_context(ca_bundle: str | None = None) -> ssl.SSLContext:
-    """Trusts the public authorities (SSL_CERT_FILE and SSL_CERT_DIR are obeyed), and those in the PEM file `ca_bundle` as well."""
+    """A client context that trusts the public authorities (or SSL_CERT_FILE, SSL_CERT_DIR), and those in the PEM file `ca_bundle`."""
     context = httpx.create_ssl_context()
     if ca_bundle is not None:
         context.load_verify_locations(cafile=ca_bundle)
@@ -58,9 +58,9 @@ def tls_context(ca_bundle: str | None = None) -> ssl.SSLContext:
 class Transport(httpx.AsyncBaseTransport):
     """Sends requests to engines over kept connections; one Transport per event loop.
 
-    A given `tls` is used as it is, without one tls_context(ca_bundle) is made: it reads files, so not while the loop is busy.
-    Idle connections close after `idle_s`; the one used last is used next, so that a quiet pool shrinks. `turn`: whose writes ours join.
-    `proxy`: through which hosts are reached that are spoken to by https.
+    `tls` None: tls_context(ca_bundle) is made here, which reads files and so blocks the loop. Idle connections close after `idle_s`; the
+    one used last is used next, so that an unused pool shrinks. `write_batcher`: joins our writes with others of the loop. `proxy`: for
+    https hosts.
     """
 
     def __init__(
@@ -89,12 +89,12 @@ class Transport(httpx.AsyncBaseTransport):
         self._closed = False
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Returns at the answer's head; `response.stream` is an AnswerStream. Cancelling, at any moment, closes the connection at once.
+        """Returns at the response's head; `response.stream` is a ResponseStream. Cancelling closes the connection at once.
 
-        A kept connection that ends before the first byte of an answer, within a second, was stale: the request is sent once more, on
-        a new one. RFC 9112 9.3.1 wants that only where repetition is known to be harmless; here it is: what we send asks an engine
-        to compute and changes nothing there, the caller sees one answer, and an engine that has closed an idle connection has not
-        read the request. A body that comes in pieces cannot be sent twice, and so gets a new connection to begin with.
+        A reused connection that ends within a second, before the first byte of a response, was stale: the request is sent once more, on
+        a new connection. RFC 9112 9.3.1 allows that only where a repetition is known to be harmless. Here it is: our requests compute
+        something and change nothing, the caller sees one response, and an engine that had closed an idle connection did not read the
+        request. A body that comes in pieces cannot be sent twice, so it always gets a new connection.
         """
         shared_head: SharedHead | None = request.extensions.get("shared_head")
         outgoing = write_request(request) if shared_head is None else shared_head.write(request)
@@ -108,7 +108,7 @@ class Transport(httpx.AsyncBaseTransport):
                 break
             fresh = True
         response = stream.response
-        # Without `request=`: a stream may be held for minutes, and would hold the ask's bytes with it.
+        # Without `request=`: a stream may stay open for minutes, and would keep the request's bytes in memory.
         return httpx.Response(
             response.status,
             headers=response.headers,
@@ -117,7 +117,7 @@ class Transport(httpx.AsyncBaseTransport):
         )
 
     async def aclose(self) -> None:
-        """Closes every connection at once: answers in flight end in a ReadError, requests on their way or later in a ConnectError."""
+        """Closes every connection at once: open responses raise ReadError; requests that connect now or later raise ConnectError."""
         self._closed = True
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
@@ -133,7 +133,7 @@ class Transport(httpx.AsyncBaseTransport):
     def stats(self) -> Stats:
         return Stats(sum(len(origin.idle) for origin in self._origins.values()), len(self._busy), self._opened, self._reused)
 
-    # A connection for a request
+    # Getting a connection
 
     async def _acquire_connection(self, request: httpx.Request, deadlines: Deadlines, fresh: bool) -> Connection:
         while not self._closed:
@@ -152,7 +152,9 @@ class Transport(httpx.AsyncBaseTransport):
         origin = self._origins.get(key)
         if origin is None:
             if url.scheme not in ("http", "https") or not url.host:
-                raise httpx.UnsupportedProtocol(f"No way to speak to {url.scheme}://{url.host}: http or https, and a host", request=request)
+                raise httpx.UnsupportedProtocol(
+                    f"Unsupported URL {url.scheme}://{url.host}: use http or https, and a host", request=request
+                )
             port = url.port or (443 if url.scheme == "https" else 80)
             origin = self._origins[key] = Origin(
                 key,
@@ -165,7 +167,7 @@ class Transport(httpx.AsyncBaseTransport):
         return origin
 
     async def _connect(self, origin: Origin, request: httpx.Request, deadlines: Deadlines) -> Connection:
-        """A new connection, whose place at its origin is taken already. A proxy, should there be one, is spoken to here."""
+        """Opens a connection, through the proxy if there is one. Its slot at the origin is already taken."""
         loop = asyncio.get_running_loop()
         connection = Connection(origin.address, partial(self._return_to_origin, origin), partial(self._remove_connection, origin))
         sni = origin.sni or origin.host if origin.tls else None
@@ -187,7 +189,7 @@ class Transport(httpx.AsyncBaseTransport):
                 raise httpx.ConnectError(CLOSED, request=request) from exc
             if connect_timeout.expired() and isinstance(exc, TimeoutError):
                 raise httpx.ConnectTimeout(f"No connection to {origin.address} in time", request=request) from exc
-            if isinstance(exc, OSError | UnicodeError):  # UnicodeError: a host that cannot be a name
+            if isinstance(exc, OSError | UnicodeError):  # UnicodeError: the host is no valid name
                 raise httpx.ConnectError(f"No connection to {origin.address}: {exc}", request=request) from exc
             raise
         finally:
@@ -195,7 +197,7 @@ class Transport(httpx.AsyncBaseTransport):
         self._opened += 1
         return connection
 
-    # What connections tell
+    # Called by connections
 
     def _start_response(self, connection: Connection, stream: ResponseStream) -> None:
         connection.stream = stream
@@ -215,7 +217,7 @@ class Transport(httpx.AsyncBaseTransport):
         self._busy.discard(connection)
         origin.remove(connection)
 
-    # Time
+    # Deadlines
 
     def _arm_sweep(self) -> None:
         self._sweep_due = time.monotonic() + SWEEP_S
@@ -223,8 +225,8 @@ class Transport(httpx.AsyncBaseTransport):
 
     def _sweep(self) -> None:
         now = time.monotonic()
-        # After a stall of the loop, timers run before what arrived meanwhile is read: an engine that spoke would seem silent. So one
-        # late sweep is passed over; one, for a loop that is always late must not wait for ever.
+        # After a stall of the loop, timers run before the bytes that arrived in the meantime are read, and an engine would seem silent. So
+        # a late sweep is skipped; only one in a row, or deadlines would never fire in a loop that is always late.
         self._skipped_sweep = now - self._sweep_due > SWEEP_S and not self._skipped_sweep
         if not self._skipped_sweep:
             for connection in [*self._busy]:

@@ -1,7 +1,7 @@
-"""Writes of one turn of the event loop leave together: one for each transport, one after the other.
+"""WriteBatcher: joins the writes of one event-loop iteration, so that each transport is written to once, one after the other.
 
-A write that wakes a sleeping reader costs several times one that finds it awake, and more than all else that is done to a chunk
-(py-spy, 2026-11: a quarter of the gateway's time were writes). Nothing waits longer than the rest of one turn.
+A write that wakes a sleeping reader costs several times one to a reader that is awake, and more than all other work on a chunk (py-spy,
+2026-11: a quarter of the gateway's time went into writes). Nothing waits longer than the rest of one iteration.
 """
 
 import asyncio
@@ -12,21 +12,22 @@ log = logging.getLogger(__name__)
 
 
 class WriteBatcher:
-    """What is held until the turn ends. One per event loop; those who share it share its row of writes."""
+    """Holds writes until the end of the event-loop iteration. One per event loop, shared by all transports."""
 
     def __init__(self) -> None:
-        # Kept: in CPython before 3.12 asyncio.get_running_loop() asks the system for the process's id each time.
+        # Cached: before CPython 3.12 each asyncio.get_running_loop() makes a getpid system call.
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pending: dict[asyncio.WriteTransport, list[bytes]] = {}
         self._callbacks: list[Callable[[], None]] = []
 
     def call_before_flush(self, callback: Callable[[], None]) -> None:
-        """Has `do` called when the turn ends, before anything leaves."""
+        """Calls `callback` at the end of the iteration, before anything is written; it may write more."""
         if not self._pending and not self._callbacks:
             self._schedule_flush()
         self._callbacks.append(callback)
 
     def write(self, transport: asyncio.WriteTransport, data: bytes) -> None:
+        """Writes at the end of the iteration, together with what else is written to this transport."""
         pending = self._pending
         if not pending and not self._callbacks:
             self._schedule_flush()
@@ -37,7 +38,7 @@ class WriteBatcher:
             pieces.append(data)
 
     def flush(self, transport: asyncio.WriteTransport) -> None:
-        """Writes what is held for one transport now: it is about to be closed, or looked at."""
+        """Writes now what is held for one transport: it is about to be closed, or its buffer to be measured."""
         pieces = self._pending.pop(transport, None)
         if pieces:
             self._run_callbacks()
@@ -53,8 +54,8 @@ class WriteBatcher:
         for callback in callbacks:
             try:
                 callback()
-            except Exception:  # the writes that wait for it are others': held for good, they would stop all that come after them too
-                log.exception("what was to be done before the turn's writes could not be")
+            except Exception:  # the pending writes are of other requests: without the flush they and all later ones would wait for ever
+                log.exception("a callback before the flush failed")
 
     def _flush_all(self) -> None:
         self._run_callbacks()

@@ -1,4 +1,4 @@
-"""Anthropic's error envelope, both ways, which its dialects share.
+"""Anthropic's error envelope, read and written, for its dialects.
 
 Source: https://docs.claude.com/en/api/errors, read 2026-11.
 """
@@ -35,7 +35,7 @@ _error_decoder = msgspec.json.Decoder(_Error)
 
 
 def write_error(error: NarthexError) -> bytes:
-    """`code`, `param` and `details` are ours: its clients keep what they do not know."""
+    """The error as a body. `code`, `param` and `details` are our additions: Anthropic's clients keep unknown fields."""
     kind = _TYPES.get(error.status) or ("api_error" if error.status >= 500 else "invalid_request_error")
     fields: dict[str, Any] = {"type": kind, "message": error.message}
     if error.code is not None:
@@ -52,7 +52,7 @@ def write_error_frame(error: NarthexError) -> bytes:
 
 
 def find_anthropic_error(body: Mapping[str, Any]) -> UpstreamError | None:
-    """The error that an answer with status 200 holds, or an event of its stream; None if it holds none."""
+    """The error in a response with status 200, or in an event of a stream. None if there is none."""
     error = body.get("error", NULL)
     if error == NULL:
         return find_error(body)

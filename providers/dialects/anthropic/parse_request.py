@@ -1,6 +1,6 @@
-"""What may be asked of Anthropic's /v1/messages, and of its count_tokens beside it: every documented field is checked.
+"""Parses requests to Anthropic's /v1/messages and count_tokens, and validates every documented field.
 
-Here and not in a dialect, as both dialects open their asks with it. Paths are written as Anthropic writes them: messages.0.content.1.text.
+Errors write paths as Anthropic does: messages.0.content.1.text.
 """
 
 import re
@@ -22,7 +22,7 @@ _count_decoder = msgspec.json.Decoder(CountTokensRequest)
 _messages_decoder = msgspec.json.Decoder(MessagesRequest)
 _MISSING = re.compile(r"missing required field `([^`]*)`")
 
-# What a block of a type needs.
+# The required fields of each type of block.
 _REQUIRED_BY_BLOCK = {
     "text": ("text",),
     "image": ("source",),
@@ -51,15 +51,15 @@ _REQUIRED_ROLE = {
     "image": "user",
     "document": "user",
 }
-# What no tool can give.
+# Blocks that only messages can hold.
 _NOT_IN_TOOL_RESULTS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"})
 
 
 def parse_messages_request(raw: bytes) -> InboundRequest:
-    """Raises Malformed: what was wrong and where."""
+    """Raises InvalidRequest with the path and the problem."""
     request, body = _decode(raw, _messages_decoder)
     thinking = request.thinking
-    # With tools, thinking goes on between the calls of one turn, and its budget is that of all of them: it may exceed one answer.
+    # With tools the budget covers the thinking between all calls of a turn, and may exceed `max_tokens`.
     if thinking is not None and thinking.budget_tokens is not None and not request.tools and thinking.budget_tokens >= request.max_tokens:
         raise _invalid("thinking.budget_tokens", "`max_tokens` must be greater than `thinking.budget_tokens`")
     return _inbound_request(
@@ -68,10 +68,10 @@ def parse_messages_request(raw: bytes) -> InboundRequest:
 
 
 def parse_count_request(raw: bytes) -> InboundRequest:
-    """Raises Malformed: what was wrong and where."""
+    """Raises InvalidRequest with the path and the problem."""
     request, body = _decode(raw, _count_decoder)
     if request.stream:
-        raise _invalid("stream", "a count of tokens is never streamed; leave it out")
+        raise _invalid("stream", "a token count is never streamed; leave this field out")
     return _inbound_request("anthropic_count_tokens", raw, body, request, None, 0)
 
 
@@ -87,8 +87,8 @@ def _decode(raw: bytes, decoder: msgspec.json.Decoder[RequestT]) -> tuple[Reques
 
 
 def _thread_unsupported() -> InvalidRequest:
-    """In the words on which Anthropic's clients ask again with the whole conversation, and no thread."""
-    error = _invalid("thread", "conversations are not kept here; send the whole of it in `messages`, without `thread`")
+    """The error code on which Anthropic's clients send the complete conversation instead of a thread."""
+    error = _invalid("thread", "conversations are not kept here; send all of it in `messages`, without `thread`")
     error.code = "thread_unsupported_request"
     error.details = {"error_code": error.code, "unsupported": ["thread"]}
     return error
@@ -129,7 +129,7 @@ def _inbound_request(
 
 
 def _check(request: CountTokensRequest) -> None:
-    """What the types cannot say."""
+    """Validates what the types cannot express."""
     for message_index, message in enumerate(request.messages):
         if not isinstance(message.content, str):
             for index, block in enumerate(message.content):
@@ -151,7 +151,7 @@ def _check_block(block: Block, role: str, message_index: int, index: int) -> Non
     required_role = _REQUIRED_ROLE.get(kind, role)
     if required_role != role:
         raise _invalid(f"messages.{message_index}.content.{index}.type", f"`{kind}` blocks can only be in `{required_role}` messages")
-    # The path is only spelled out for what may be wrong: most blocks are texts that are not.
+    # For speed, paths are built only for blocks that may be invalid: most blocks are texts.
     if kind != "text" or block.text is None:
         _check_required(block, f"messages.{message_index}.content.{index}")
 
@@ -186,14 +186,14 @@ def _check_tools(tools: list[Tool]) -> None:
             if tool.input_schema is None:
                 raise _invalid(f"tools.{index}.input_schema", "Field required")
         if tool.name in names:
-            raise _invalid(f"tools.{index}.name", f"Tool names must be unique: {tool.name!r} is there already")
+            raise _invalid(f"tools.{index}.name", f"Tool names must be unique: {tool.name!r} is repeated")
         if tool.name is not None:
             names.add(tool.name)
 
 
 def _input_tokens(raw: bytes, request: CountTokensRequest) -> int:
-    """The whole body counts as text, tools and schemas too, but for what is said in it of media."""
-    # Without this word no block is an image or a document.
+    """An estimate: the body counts as text, tools and schemas included, except for images and documents."""
+    # Every image and document has this key.
     if b'"source"' not in raw:
         return text_tokens(len(raw))
     inline_bytes = media = 0
@@ -206,7 +206,7 @@ def _input_tokens(raw: bytes, request: CountTokensRequest) -> int:
 
 
 def _blocks(request: CountTokensRequest) -> Iterator[Block]:
-    """Those of tool results, and those that documents are made of, too."""
+    """All blocks, with those of tool results and of documents."""
     for message in request.messages:
         yield from _nested_blocks(message.content)
 

@@ -1,4 +1,4 @@
-"""The documented fields of Anthropic's /v1/messages, and of its count_tokens beside it, as their types; unknown ones pass.
+"""The documented fields of requests to Anthropic's /v1/messages and count_tokens. Unknown fields are allowed.
 
 Sources: https://docs.claude.com/en/api/messages and the types of anthropic-python 2.11, read 2026-11.
 """
@@ -18,7 +18,7 @@ class CacheControl(Struct):
 
 
 class Source(Struct):
-    """Of an image or a document. `content`: a document made of blocks."""
+    """The source of an image or a document. `content`: a document made of blocks."""
 
     type: Literal["base64", "url", "file", "text", "content"]
     media_type: str | None = None
@@ -29,7 +29,7 @@ class Source(Struct):
 
 
 class Block(Struct):
-    """A block of a message, of whichever type: those that are not known here pass. `source` of a search result is a text."""
+    """A content block of any type; unknown types are allowed. The `source` of a search result is a string."""
 
     type: str
     text: str | None = None
@@ -51,7 +51,7 @@ class Block(Struct):
 
 
 class Message(Struct):
-    """The newest models take a system message between the others too."""
+    """A message. The newest models accept system messages between the others."""
 
     role: Literal["user", "assistant", "system"]
     content: str | list[Block]
@@ -62,7 +62,7 @@ class InputSchema(Struct):
 
 
 class Tool(Struct):
-    """Without a `type`, or of type "custom", the caller runs it; others Anthropic runs or knows."""
+    """A tool. The caller runs one without a `type` or of type "custom"; Anthropic runs or defines all others."""
 
     type: str | None = None
     name: ToolName | None = None
@@ -99,7 +99,7 @@ class Metadata(Struct):
 
 
 class CountTokensRequest(Struct, kw_only=True):
-    """A request to count its tokens. `output_format`: the older word for output_config.format."""
+    """A request to count its tokens. `output_format` is the older name of output_config.format."""
 
     model: str
     messages: Annotated[list[Message], Meta(min_length=1)]
@@ -119,7 +119,7 @@ class CountTokensRequest(Struct, kw_only=True):
 
 
 class MessagesRequest(CountTokensRequest, kw_only=True):
-    """A request for an answer. `max_tokens` 0 fills the cache and answers nothing."""
+    """A request for a message. With `max_tokens` 0 it fills the cache and returns no content."""
 
     max_tokens: Annotated[int, Meta(ge=0)]
     temperature: UnitInterval | None = None

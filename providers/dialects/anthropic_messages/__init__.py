@@ -1,4 +1,4 @@
-"""Anthropic's Messages, both ways: asks, edits of answers for callers who speak it too, and both as meaning."""
+"""Anthropic's Messages API, /v1/messages, for callers and engines."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -7,20 +7,22 @@ from providers.canonical.chat import ChatRequest, ChatResponse
 from providers.canonical.errors import NarthexError
 from providers.canonical.media import MediaKind
 from providers.canonical.raw_json import Body
-from providers.dialect import DropPolicy, InboundRequest, OutboundResponse, ResponseMeta
+from providers.dialect import InboundRequest, OutboundResponse, ResponseMeta
 from providers.dialects.anthropic.errors import write_error, write_error_frame
 from providers.dialects.anthropic.parse_request import parse_messages_request
 from providers.dialects.anthropic_messages.caller_path import caller_path
-from providers.dialects.anthropic_messages.edit import MessagesStreamEditor
+from providers.dialects.anthropic_messages.edit import MessagesStreamEditor, edit_response
 from providers.dialects.anthropic_messages.read_request import read_request
-from providers.dialects.anthropic_messages.read_response import edit_response, read_response, write_response
+from providers.dialects.anthropic_messages.read_response import read_response
 from providers.dialects.anthropic_messages.stream_reader import MessagesStreamReader
 from providers.dialects.anthropic_messages.stream_writer import MessagesStreamWriter
 from providers.dialects.anthropic_messages.write_request import write_request
+from providers.dialects.anthropic_messages.write_response import write_response
+from providers.drop_policy import DropPolicy
 
 
 class AnthropicMessages:
-    """See providers.dialect.ChatDialect, whose methods these are."""
+    """Implements providers.dialect.ChatDialect."""
 
     name: ClassVar[str] = "anthropic_messages"
     field_names: ClassVar[Mapping[str, str]] = {
@@ -31,7 +33,7 @@ class AnthropicMessages:
         "thinking.effort": "output_config.effort",
         "thinking.summary": "thinking.display",
         "reasoning": "thinking",
-        "reasoning.seal": "thinking.signature",
+        "reasoning.signature": "thinking.signature",
     }
     inline_media_kinds: ClassVar[frozenset[MediaKind]] = frozenset()
 
@@ -44,8 +46,8 @@ class AnthropicMessages:
     def stream_editor(self, meta: ResponseMeta) -> MessagesStreamEditor:
         return MessagesStreamEditor(meta)
 
-    def prepare_upstream_body(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
-        """Usage is always told."""
+    def prepare_upstream_body(self, body: Body, stream: bool, *, include_usage: bool) -> None:
+        """Sets `stream`. Usage is always reported."""
         if stream:
             body["stream"] = True
         else:
@@ -63,8 +65,8 @@ class AnthropicMessages:
     def read_response(self, raw: bytes) -> ChatResponse:
         return read_response(raw)
 
-    def write_response(self, answer: ChatResponse, meta: ResponseMeta) -> bytes:
-        return write_response(answer, meta)
+    def write_response(self, response: ChatResponse, meta: ResponseMeta) -> bytes:
+        return write_response(response, meta)
 
     def stream_reader(self) -> MessagesStreamReader:
         return MessagesStreamReader()

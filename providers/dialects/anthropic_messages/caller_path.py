@@ -1,4 +1,4 @@
-"""Where in a caller's own JSON stands what the meaning calls `messages[i].content[j]`."""
+"""Paths of the canonical chat, such as `messages[i].content[j]`, as paths in the caller's body."""
 
 import re
 
@@ -13,7 +13,7 @@ _PART = re.compile(r"\.content\[(\d+)\](.*)")
 
 
 class _ContentHolder(msgspec.Struct):
-    """A message, or the result of a call."""
+    """A message or a tool result."""
 
     content: Raw
 
@@ -30,9 +30,10 @@ _content = msgspec.json.Decoder(str | list[Raw])
 
 
 def caller_path(body: Body, path: str) -> str:
-    """`system` is the meaning's first message, and has no `content`; what is said in a mere string is that string.
+    """The caller's path. One that does not exist in the body is returned unchanged.
 
-    A path into what is not there stays as it is.
+    The canonical first message is `system`, if the body has one, whose blocks stand in no `content`. A path into content that is a string
+    is the path of that string.
     """
     matched = _MESSAGE.fullmatch(path)
     if matched is None:
@@ -64,6 +65,6 @@ def _path_in_content(content_path: str, content: Raw, suffix: str) -> str:
 
 
 def _carries_call_state(raw: Raw) -> bool:
-    """Whether a block is no part by itself: it carries the seal of a call."""
+    """Whether a block is not a part, but carries the signature of a call."""
     block = _block_decoder.decode(raw)
     return block.type == "redacted_thinking" and isinstance(read_redacted(block.data or "", raw), CallState)

@@ -1,17 +1,23 @@
-"""The byte edit of a stream of /v1/messages: id and model are ours, all else is the engine's own bytes."""
+"""The byte edit of /v1/messages, complete and streamed: id and model are ours, the rest stays the engine's own bytes."""
 
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
-from providers.canonical.chat import Usage
-from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated, UpstreamError
-from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, SSEDecoder, repair_unicode
-from providers.dialect import ResponseMeta
+from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unicode
+from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.anthropic.errors import find_anthropic_error
-from providers.dialects.anthropic_messages.read_response import fill_required_fields
-from providers.dialects.anthropic_messages.usage import Counts, merge_counts, read_counts, read_stop_reason, to_usage
+from providers.dialects.anthropic_messages.finish_reasons import read_stop_reason
+from providers.dialects.anthropic_messages.usage import Counts, merge_counts, read_counts, to_usage
+from providers.stream_editor import SSEStreamEditor
+
+
+class _MessageEnd(Struct):
+    content: list[Raw]
+    stop_reason: str | None = None
+    usage: Raw = NULL
 
 
 class _StopDelta(Struct):
@@ -25,60 +31,60 @@ class _EventHead(Struct):
     usage: Raw = NULL
 
 
+_message_end_decoder = msgspec.json.Decoder(_MessageEnd)
 _head_decoder = msgspec.json.Decoder(_EventHead)
 _stop_delta_decoder = msgspec.json.Decoder(_StopDelta)
 
 _MESSAGE_STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 
 
-class MessagesStreamEditor:
-    """See providers.dialect.Editor. `finish_reason` is in OpenAI's words."""
+_ZERO_USAGE = Raw(b'{"input_tokens":0,"output_tokens":0}')
+
+
+def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
+    """Adds what the official SDKs require and the engine left out.
+
+    Raises the error of a response with status 200, or InvalidUpstreamResponse.
+    """
+    body = Body.read_response(raw)
+    error = find_anthropic_error(body)
+    if error is not None:
+        raise error
+    try:
+        message_end = _message_end_decoder.decode(body.write())
+    except DECODE_ERRORS as decode_error:
+        raise InvalidUpstreamResponse(f"The engine's answer is not a message: {decode_error}.") from None
+    _fill_required_fields(body, meta)
+    finish_reason = None if message_end.stop_reason is None else read_stop_reason(message_end.stop_reason)[0]
+    return OutboundResponse(body.write(), to_usage(read_counts(message_end.usage)), finish_reason)
+
+
+def _fill_required_fields(message: dict[str, Any], meta: ResponseMeta) -> None:
+    """Sets our id and model, and whatever the official SDKs require of a message. Some engines leave it out (llm-d, in its streams)."""
+    message["id"], message["model"] = "msg_" + meta.id, meta.model
+    message["type"], message["role"] = "message", "assistant"
+    if message.get("content", NULL) == NULL:
+        message["content"] = []
+    message.setdefault("stop_reason", None)
+    message.setdefault("stop_sequence", None)
+    if message.get("usage", NULL) == NULL:
+        message["usage"] = _ZERO_USAGE
+
+
+class MessagesStreamEditor(SSEStreamEditor):
+    """A stream editor of Messages. `finish_reason` is that of OpenAI chat."""
+
+    missing_end = "no stop reason came"
 
     def __init__(self, meta: ResponseMeta) -> None:
-        self.usage: Usage | None = None
-        self.finish_reason: str | None = None
-        self.failure: UpstreamError | None = None
-        self.done = False
-        self._meta = meta
-        self._frames = SSEDecoder()
+        super().__init__(meta)
         self._message_started = False
         self._withheld: list[bytes] = []
         self._counts: Counts | None = None
-        self._delta_count = 0
-        self._delta_bytes = 0
-        self._min_delta_bytes = 1 << 62
 
-    @property
-    def written_tokens(self) -> int:
-        """One a piece, or, as not every engine sends single tokens, a quarter of the bytes by which pieces exceed the shortest of them."""
-        return max(self._delta_count, (self._delta_bytes - self._delta_count * self._min_delta_bytes) // 4)
-
-    def feed(self, block: bytes) -> bytes:
-        out: list[bytes] = []
-        try:
-            for data in self._frames.feed(block):
-                if self.done or self.failure is not None:
-                    break
-                out.append(self._edit_event(data))
-        except UpstreamError as failure:
-            self.failure = failure
-        return b"".join(out)
-
-    def finish(self) -> bytes:
-        """message_stop, which some engines leave out, is what the official SDKs wait for."""
-        if self.failure is not None:
-            raise self.failure
-        remainder = b"" if self.done else self._edit_remainder()
-        if self.finish_reason is None:
-            raise StreamTruncated("The engine ended its answer midway: no stop reason came.")
-        return remainder + b"".join(self._withheld) + _MESSAGE_STOP
-
-    def _edit_remainder(self) -> bytes:
-        """An event without the blank line that ends it. Half an event is none, and must not cost the caller an answer that is whole."""
-        try:
-            return b"".join([self._edit_event(data) for data in self._frames.finish()])
-        except InvalidUpstreamResponse:
-            return b""
+    def _write_end(self) -> bytes:
+        """The official SDKs wait for message_stop, which some engines leave out."""
+        return b"".join(self._withheld) + _MESSAGE_STOP
 
     def _edit_event(self, data: bytes) -> bytes:
         try:
@@ -91,11 +97,9 @@ class MessagesStreamEditor:
             head = _decode_head(data)
         kind = head.type
         if kind == "content_block_delta":
-            self._delta_count += 1
-            self._delta_bytes += len(data)
-            if len(data) < self._min_delta_bytes:
-                self._min_delta_bytes = len(data)
-            return self._pass_or_withhold(b"event: content_block_delta\ndata: " + data + b"\n\n")
+            self._count_delta(data)
+            frame = b"event: content_block_delta\ndata: " + data + b"\n\n"
+            return frame if self.finish_reason is None else self._pass_or_withhold(frame)
         match kind:
             case "message_start":
                 return self._edit_message_start(head.message or {})
@@ -110,19 +114,19 @@ class MessagesStreamEditor:
                 return self._pass_or_withhold(_event_frame(kind, data))
 
     def _pass_or_withhold(self, event: bytes) -> bytes:
-        """At once, but not once the end was told: that waits."""
+        """Holds events back from the stop reason on."""
         if self.finish_reason is None:
             return event
         self._withheld.append(event)
         return b""
 
     def _edit_message_start(self, message: dict[str, Any]) -> bytes:
-        """Some vendors tell it twice, and clients must not begin anew."""
+        """Some vendors send it twice; the second is dropped, as clients would start again."""
         self._update_usage(message.get("usage"))
         if self._message_started:
             return b""
         self._message_started = True
-        fill_required_fields(message, self._meta)
+        _fill_required_fields(message, self._meta)
         return _event_frame("message_start", msgspec.json.encode({"type": "message_start", "message": message}))
 
     def _edit_message_delta(self, head: _EventHead, data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""What a request to /v1/messages means.
+"""A request to /v1/messages as a canonical chat.
 
 Source: https://docs.claude.com/en/api/messages and the types of anthropic-python 2.11, read 2026-11.
 """
@@ -33,18 +33,18 @@ from providers.canonical.chat import (
     Url,
 )
 from providers.canonical.errors import InvalidRequest
+from providers.canonical.output_format import JsonSchema
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
-from providers.dialects.anthropic_messages.blocks import read_input
+from providers.canonical.tool_calls import read_arguments
+from providers.dialects.anthropic_messages.citations import read_citation
 from providers.dialects.anthropic_messages.opaque_states import (
     NAME,
     SOURCE_PREFIX,
     CallState,
     attach_call_states,
-    read_citation,
     read_redacted,
     read_signature,
 )
-from providers.structured_output import JsonSchema
 
 Object = dict[str, Raw]
 
@@ -55,18 +55,18 @@ _object = msgspec.json.Decoder(Object)
 _objects = msgspec.json.Decoder(list[Object])
 _TEXT_PLAIN = Raw(b'"text/plain"')
 
-# Handled by the road, or none of the chat's business.
 _TOOL_CHOICE_MODES: Mapping[str, Literal["auto", "none", "required", "named"]] = {
     "auto": "auto",
     "none": "none",
     "any": "required",
     "tool": "named",
 }
+# Fields that the gateway handles itself.
 _GATEWAY_FIELDS = frozenset({"stream", "episode_id", "tensorzero::episode_id", "tensorzero::tags"})
 
 
 def read_request(body: Body) -> ChatRequest:
-    """Raises Malformed for what open() lets pass and cannot be understood."""
+    """Raises InvalidRequest for a body that parse_request() accepted and that still cannot be read."""
     fields = {key: value for key, value in body.items() if key not in _GATEWAY_FIELDS and value != NULL}
     try:
         return _RequestReader(fields).read()
@@ -75,7 +75,7 @@ def read_request(body: Body) -> ChatRequest:
 
 
 class _RequestReader:
-    """One request: what is read is taken away, and what is left is `extra`, of an object by its path: `output_config.task_budget`."""
+    """Reads one request. Each field that is read is removed; the remaining ones are `extra`, in objects by path (`output_config.x`)."""
 
     def __init__(self, remaining: dict[str, Any]) -> None:
         self._remaining = remaining
@@ -117,7 +117,7 @@ class _RequestReader:
         return _any.decode(value) if isinstance(value, Raw) else value
 
     def _metadata(self) -> tuple[str | None, dict[str, str] | None]:
-        """Anthropic documents `user_id` alone. What others hold besides is the metadata of the chat where that can be said: texts."""
+        """The user, and the metadata of the chat, which are strings. Anthropic documents only `user_id`; other values stay in `extra`."""
         fields: Object = _object.decode(self._remaining.pop("metadata", Raw(b"{}")))
         user = _any.decode(fields.pop("user_id", NULL))
         values = {key: _any.decode(value) for key, value in fields.items()}
@@ -127,7 +127,7 @@ class _RequestReader:
         return user, None
 
     def _thinking(self, output_config: Object) -> Thinking | None:
-        """`display` omitted is a summary of that name. What a word of the meaning cannot say beside another stays where it was."""
+        """`display` becomes the summary. Types that Thinking cannot express stay in `extra`."""
         fields: Object | None = _object.decode(self._remaining.pop("thinking")) if "thinking" in self._remaining else None
         thinking_type = None if fields is None else _any.decode(fields.pop("type", NULL))
         if thinking_type == "between_tools":
@@ -156,7 +156,7 @@ class _RequestReader:
         return ToolChoice(_TOOL_CHOICE_MODES[mode], name), None if disabled is None else not disabled
 
     def _output_format(self, output_config: Object) -> JsonSchema | None:
-        """`output_format` is the word of the time before output_config, which says nothing beside that."""
+        """`output_format` is the older field, which is ignored beside output_config.format."""
         older, newer = self._remaining.pop("output_format", NULL), output_config.pop("format", NULL)
         path, raw_format = ("output_format", older) if newer == NULL else ("output_config.format", newer)
         if raw_format == NULL:
@@ -168,7 +168,7 @@ class _RequestReader:
 
 
 def _read_tier(tier: str | None) -> str | None:
-    """In OpenAI's words; what neither has a word for stays as it is."""
+    """The tier in OpenAI's names; one that OpenAI does not have stays as it is."""
     return "default" if tier == "standard_only" else tier
 
 
@@ -223,7 +223,7 @@ def _read_block(raw: Raw) -> Content | CallState:
             return read_redacted(_any.decode(remaining["data"]), raw)
         case "tool_use":
             id, name = _any.decode(remaining.pop("id")), _any.decode(remaining.pop("name"))
-            return ToolCall(id, name, read_input(remaining.pop("input")), extra=_without_nulls(remaining))
+            return ToolCall(id, name, read_arguments(remaining.pop("input")), extra=_without_nulls(remaining))
         case "tool_result":
             return _read_result(remaining)
         case "image":
@@ -242,13 +242,13 @@ def _read_result(remaining: Object) -> ToolResult:
     content = remaining.pop("content", NULL)
     is_error = _any.decode(remaining.pop("is_error", NULL))
     parts = () if content == NULL else _read_content(content)
-    # open() lets pass no others.
+    # parse_request() accepts no others.
     result_parts = tuple(part for part in parts if isinstance(part, Text | Image | File | Opaque))
     return ToolResult(id, result_parts, is_error, extra=_without_nulls(remaining))
 
 
 def _read_source(raw: Raw) -> tuple[Source | None, Object]:
-    """And what it says beside, by its path in the block. None for a document made of blocks, which no other dialect has."""
+    """The source and its other fields, by path in the block. None for a document made of blocks, which no other dialect has."""
     remaining = _object.decode(raw)
 
     def take(key: str) -> Any:

@@ -1,6 +1,6 @@
-"""A stream of /v1/messages as meaning.
+"""A stream of /v1/messages as events.
 
-Source: https://docs.claude.com/en/docs/build-with-claude/streaming, read 2026-11; and streams recorded of its hosts.
+Source: https://docs.claude.com/en/docs/build-with-claude/streaming, read 2026-11; and recorded streams of its hosts.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,11 +12,15 @@ from msgspec.structs import replace
 from providers.canonical.chat import Citation, Opaque, OpaqueState, Part, Reasoning, Text, ToolCall
 from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated
 from providers.canonical.events import ChoiceFinished, Event, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
-from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, SSEDecoder, repair_unicode
+from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unicode
+from providers.canonical.sse import SSEDecoder
+from providers.canonical.tool_calls import is_json_object, is_unparsed, read_arguments
 from providers.dialects.anthropic.errors import find_anthropic_error
-from providers.dialects.anthropic_messages.blocks import is_object, is_unparsed, read_block, read_input
-from providers.dialects.anthropic_messages.opaque_states import CallState, read_citation, read_signature
-from providers.dialects.anthropic_messages.usage import Counts, merge_counts, read_counts, read_stop_reason, read_tier, to_usage
+from providers.dialects.anthropic_messages.citations import read_citation
+from providers.dialects.anthropic_messages.finish_reasons import read_stop_reason
+from providers.dialects.anthropic_messages.opaque_states import CallState, read_signature
+from providers.dialects.anthropic_messages.read_response import read_block
+from providers.dialects.anthropic_messages.usage import Counts, merge_counts, read_counts, read_tier, to_usage
 
 
 class _Message(Struct):
@@ -25,7 +29,7 @@ class _Message(Struct):
 
 
 class _Delta(Struct):
-    """What came of a block, or, at the end, of the message."""
+    """A delta of a block or, at the end, of the message."""
 
     type: str = ""
     text: str | None = None
@@ -51,9 +55,10 @@ _object = msgspec.json.Decoder(dict[str, Raw])
 
 
 class _OpenBlock:
-    """A block that has begun. `part` None: it is none, but carries the seal of one. `at`: the part's place in the answer.
+    """A block that has begun. `part` None: it is not a part, but carries the signature of a call.
 
-    `given`: of a call, the arguments that came with its beginning. `pieces`, `fields`: of a block that only Anthropic has, what came after.
+    `initial_arguments`: those that came with the start of a call. `input_pieces` and `fields`: what followed the start of a block that
+    only Anthropic has.
     """
 
     __slots__ = ("citations", "fields", "has_content", "initial_arguments", "input_pieces", "part", "part_index", "signature")
@@ -70,7 +75,7 @@ class _OpenBlock:
 
 
 class MessagesStreamReader:
-    """See providers.dialect.Reader. A block that only Anthropic has is told when it is whole: its input comes in pieces."""
+    """Implements providers.dialect.StreamReader. A block that only Anthropic has is emitted when it is complete."""
 
     def __init__(self) -> None:
         self.done = False
@@ -81,7 +86,7 @@ class MessagesStreamReader:
         self._open_blocks: dict[int, _OpenBlock] = {}
         self._counts: Counts | None = None
         self._call_states: dict[str, OpaqueState] = {}
-        # A call's end waits for the block after it, which may carry its seal.
+        # The end of a call waits for the next block, which may carry the call's signature.
         self._pending_call_end: tuple[int, str] | None = None
 
     def feed(self, block: bytes) -> Iterator[Event]:
@@ -89,18 +94,18 @@ class MessagesStreamReader:
             yield from self._read_event(data)
 
     def finish(self) -> Iterator[Event]:
-        """Raises CutShort if the stream ended before the answer did."""
+        """Raises StreamTruncated if the stream ended before the message did."""
         for data in self._frames.finish():
             try:
                 yield from self._read_event(data)
             except InvalidUpstreamResponse:
-                # Half an event is none, and must not cost the caller an answer that is whole.
+                # An incomplete last event is ignored: it must not cost a complete message.
                 break
         if not self._finished:
             raise StreamTruncated("The engine ended its answer midway: no stop reason came.")
 
     def _read_event(self, data: bytes) -> Iterable[Event]:
-        """No generator, which would cost as much as all else that a piece of text does."""
+        """Returns tuples where it can: a generator would double the cost of a text delta."""
         if self.done:
             return ()
         try:
@@ -137,7 +142,7 @@ class MessagesStreamReader:
         return ()
 
     def _start_message(self, message: _Message) -> Iterator[Event]:
-        """Some vendors tell it twice; the second tells nothing new."""
+        """Ignores a second message_start, which some hosts send."""
         if self._started:
             return
         self._started = True
@@ -185,7 +190,7 @@ class MessagesStreamReader:
             case ToolCall():
                 text = delta.partial_json
                 if text and not block.has_content and is_unparsed(text):
-                    block.initial_arguments = read_input(Raw(text.encode()))
+                    block.initial_arguments = read_arguments(Raw(text.encode()))
                     return ()
             case Opaque():
                 _collect_opaque_delta(block, delta, data)
@@ -251,7 +256,7 @@ def _decode_citation(raw: Raw) -> Citation:
 
 
 def _collect_opaque_delta(block: _OpenBlock, delta: _Delta, data: bytes) -> None:
-    """`input` comes in pieces; any other field of a delta takes its place in the block."""
+    """`input` arrives in pieces; any other field of a delta replaces that of the block."""
     if delta.partial_json is not None:
         block.input_pieces.append(delta.partial_json)
     else:
@@ -264,6 +269,6 @@ def _assemble_opaque(part: Opaque, block: _OpenBlock) -> Opaque:
         return part
     fields = {**_object.decode(part.raw), **block.fields}
     input_json = "".join(block.input_pieces)
-    if is_object(input_json):
+    if is_json_object(input_json):
         fields["input"] = Raw(input_json.encode())
     return Opaque(part.origin, Raw(msgspec.json.encode(fields)))

@@ -1,4 +1,4 @@
-"""Meaning as a stream of /v1/messages.
+"""Events as a stream of /v1/messages.
 
 Source: https://docs.claude.com/en/docs/build-with-claude/streaming, read 2026-11.
 """
@@ -11,27 +11,28 @@ from msgspec.structs import replace
 
 from providers.canonical.chat import Opaque, Part, Reasoning, Refusal, Text, ToolCall, Usage
 from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
-from providers.canonical.raw_json import to_single_line
+from providers.canonical.sse import to_single_line
+from providers.canonical.tool_calls import write_arguments
 from providers.dialect import ResponseMeta
-from providers.dialects.anthropic_messages.blocks import write_input
+from providers.dialects.anthropic_messages.citations import write_citation
+from providers.dialects.anthropic_messages.finish_reasons import write_stop_reason
 from providers.dialects.anthropic_messages.opaque_states import (
     is_redacted,
     write_call_state,
-    write_citation,
     write_opaque,
     write_reasoning,
     write_signature,
 )
-from providers.dialects.anthropic_messages.usage import write_stop_reason, write_usage
+from providers.dialects.anthropic_messages.usage import write_usage
 
 _encode = msgspec.json.encode
 
 
 class _OutputBlock:
-    """A part on its way out.
+    """A part that is being written as a block.
 
-    `index`: of its block, once that has begun. `rest`: what came of it before it could be written.
-    `whole`: none of it can, before its end.
+    `index`: that of the block, negative until it has begun. `pending`: text that could not be written yet. `deferred`: nothing can be
+    written before the part is finished.
     """
 
     __slots__ = ("closed", "deferred", "delta_prefix", "delta_suffix", "index", "part", "pending")
@@ -47,10 +48,10 @@ class _OutputBlock:
 
 
 class MessagesStreamWriter:
-    """See providers.dialect.Writer. Of the first choice: Anthropic knows no others.
+    """Implements providers.dialect.StreamWriter, for the first choice: Messages has no others.
 
-    Blocks come one after another: what grows beside the open one waits until that is closed. message_start waits for whatever follows it,
-    so that it can tell tokens that are counted by then.
+    Blocks are written one after another: parts beside the open block wait until that is closed. message_start waits for the next event,
+    so that it can report usage that is known by then.
     """
 
     def __init__(self, meta: ResponseMeta) -> None:
@@ -90,7 +91,7 @@ class MessagesStreamWriter:
                 assert_never(event)
 
     def finish(self) -> bytes:
-        """Tokens that nobody counted are told as 0: its clients cannot read an answer without them."""
+        """Usage that was not counted is written as 0: the official SDKs require it."""
         finished = self._finished or ChoiceFinished(0, "stop")
         delta = {
             "type": "message_delta",
@@ -142,7 +143,7 @@ class MessagesStreamWriter:
             return b""
         frames = [self._stop_block(block, event)]
         self._current = None
-        # What waited goes on in the order in which it began.
+        # Waiting parts continue in the order in which they began.
         while self._queued_blocks and self._current is None:
             queued = self._queued_blocks.popleft()
             frames.append(self._start_block(queued))
@@ -153,7 +154,7 @@ class MessagesStreamWriter:
         return b"".join(frames)
 
     def _start_block(self, block: _OutputBlock) -> bytes:
-        """Reasoning begins with its first text: that of which there is only a seal is a block of another type. So do calls, see _head."""
+        """Starts the block of a part. Reasoning starts with its first text: reasoning of only a signature is a block of another type."""
         part = block.part
         match part:
             case Text() | Refusal():
@@ -166,7 +167,7 @@ class MessagesStreamWriter:
                 state_block = b"" if part.opaque_state is None else self._write_complete_block(write_call_state(part.id, part.opaque_state))
                 content_block: dict[str, Any] = {"type": "tool_use", "id": part.id, "name": part.name, "input": {}}
                 frames = state_block + self._write_block_start(block, content_block, "input_json_delta", "partial_json")
-                # Not yet: whether the arguments are an object has to be seen first.
+                # No delta is written until it is known whether the arguments are an object.
                 block.delta_prefix = b""
                 return frames + self._flush_with_initial(block, part.arguments)
             case Opaque():
@@ -175,20 +176,20 @@ class MessagesStreamWriter:
                 assert_never(part)
 
     def _flush_with_initial(self, block: _OutputBlock, initial_text: str) -> bytes:
-        """`first`: what the part held when it began."""
+        """`initial_text`: what the part held when it was started."""
         text = "".join((initial_text, *block.pending))
         block.pending = [text] if text else []
         return self._flush_pending(block, text) if text else b""
 
     def _flush_pending(self, block: _OutputBlock, last_text: str) -> bytes:
-        """Writes what a block has gathered, if it may be written now; from then on its deltas go straight through.
+        """Writes the pending text of a block if possible; later deltas are then written at once.
 
-        `last`: what has been gathered last: before it came blanks alone.
+        `last_text`: the latest piece of it. Earlier pieces of a call are blank.
         """
         part = block.part
         if isinstance(part, ToolCall):
             first_character = last_text.lstrip()[:1]
-            # Arguments that are no object (its first character tells) wait for their end: see write_input.
+            # Arguments that are not an object, as the first character shows, wait for their end: see write_arguments.
             block.deferred = part.custom or first_character not in ("", "{")
             if block.deferred or not first_character:
                 return b""
@@ -225,10 +226,10 @@ class MessagesStreamWriter:
                 frames = b""
                 pending = "".join(block.pending)
                 if pending.strip():
-                    arguments = _encode(write_input(pending, part.custom)).decode()
+                    arguments = _encode(write_arguments(pending, custom=part.custom)).decode()
                     frames = _delta_prefix(block.index, "input_json_delta", "partial_json") + _encode(arguments) + block.delta_suffix
                 frames += _block_stop_frame(block.index)
-                # The seal that came with the end stands after the call: its id says whose it is.
+                # A signature that came with the end follows the call in a block of its own, which names the call's id.
                 return (
                     frames
                     if closed.opaque_state is None
@@ -252,7 +253,7 @@ class MessagesStreamWriter:
 
 
 def _event_frame(event: dict[str, Any]) -> bytes:
-    """What engines wrote may hold line ends: JSON that is passed on as it was."""
+    """Removes line ends: JSON that an engine wrote may hold some."""
     return b"event: %s\ndata: %s\n\n" % (event["type"].encode(), to_single_line(_encode(event)))
 
 

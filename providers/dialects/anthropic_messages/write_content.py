@@ -1,4 +1,4 @@
-"""The blocks of a request to /v1/messages: what was said, and what cannot be said there of it."""
+"""Parts of messages as content blocks of a request; what they cannot express is dropped or refused."""
 
 import base64
 import binascii
@@ -25,20 +25,19 @@ from providers.canonical.chat import (
     Uploaded,
     Url,
 )
-from providers.dialect import DropPolicy
-from providers.dialects.anthropic_messages.blocks import collapse_text, write_input
-from providers.dialects.anthropic_messages.opaque_states import NAME, SOURCE_PREFIX, kind_of
+from providers.canonical.tool_calls import write_arguments
+from providers.dialects.anthropic_messages.opaque_states import NAME, SOURCE_PREFIX
+from providers.drop_policy import DropPolicy
+from providers.unsupported import REASONING_SIGNATURE, drop_opaque_part, drop_part_fields
 
 Blocks = list[Any]
 
+_TEXT_KEYS = frozenset({"type", "text"})
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
-
-# Reasoning that only its minter can read, by the type of its part in the dialects that have it.
-_REASONING_BLOCK_TYPES = frozenset({"redacted_thinking", "reasoning", "reasoning.encrypted"})
 
 
 def write_content(message: Message, path: str, drop_policy: DropPolicy, *, is_native: bool) -> Blocks:
-    """`path`: the message's. Results of calls come first, as Anthropic wants them; empty texts it refuses, so they are left out."""
+    """The blocks of the message at `path`. Results of tools come first and empty texts are left out, as Anthropic requires."""
     writer = _ContentWriter(drop_policy, is_native=is_native, from_assistant=message.role == "assistant")
     blocks = [(part, writer.write_part(part, f"{path}.content[{index}]")) for index, part in enumerate(message.parts)]
     blocks.sort(key=lambda written: not isinstance(written[0], ToolResult))
@@ -46,7 +45,7 @@ def write_content(message: Message, path: str, drop_policy: DropPolicy, *, is_na
 
 
 class _ContentWriter:
-    """`given_back`: it is an answer, of which callers only repeat what they were given: no field of it is a demand."""
+    """`from_assistant`: the message is an earlier answer, which callers only repeat, so that its fields demand nothing."""
 
     def __init__(self, drop_policy: DropPolicy, *, is_native: bool, from_assistant: bool) -> None:
         self._drop_policy = drop_policy
@@ -54,7 +53,7 @@ class _ContentWriter:
         self._from_assistant = from_assistant
 
     def write_part(self, part: Content, path: str) -> Any:
-        """None for what is not said."""
+        """The block of a part. None if it is left out."""
         match part:
             case Text():
                 return self._text(part, path)
@@ -73,7 +72,7 @@ class _ContentWriter:
             case Opaque():
                 return self._opaque(part, path)
             case Audio():
-                self._drop_policy.drop_or_refuse(path, "it does not hear.")
+                self._drop_policy.drop_or_refuse(path, "it takes no audio.")
                 return None
             case _:
                 assert_never(part)
@@ -92,7 +91,7 @@ class _ContentWriter:
     def _reasoning(self, part: Reasoning, path: str) -> dict[str, Any] | None:
         if part.opaque_state is None or part.opaque_state.origin != NAME:
             if part.opaque_state is not None:
-                self._drop_policy.drop_hint("reasoning.seal")
+                self._drop_policy.drop_hint(REASONING_SIGNATURE)
             if part.text:
                 self._drop_policy.drop_hint("reasoning")
             return None
@@ -103,8 +102,8 @@ class _ContentWriter:
             self._drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")
             return None
         if part.opaque_state is not None:
-            self._drop_policy.drop_hint("reasoning.seal")
-        block = {"type": "tool_use", "id": _valid_call_id(part.id), "name": part.name, "input": write_input(part.arguments, part.custom)}
+            self._drop_policy.drop_hint(REASONING_SIGNATURE)
+        block = {"type": "tool_use", "id": _valid_call_id(part.id), "name": part.name, "input": write_arguments(part.arguments)}
         return self._with_extra(block, part.extra, path)
 
     def _result(self, part: ToolResult, path: str) -> dict[str, Any] | None:
@@ -163,34 +162,27 @@ class _ContentWriter:
     def _opaque(self, part: Opaque, path: str) -> Raw | None:
         if part.origin == NAME:
             return part.raw
-        kind = kind_of(part.raw)
-        if kind in _REASONING_BLOCK_TYPES:
-            self._drop_policy.drop_hint("reasoning.seal")
-        else:
-            self._drop_policy.drop_or_refuse(path, f"only {part.origin:.40} has {kind or 'it':.40}.")
-        return None
+        return drop_opaque_part(part, path, self._drop_policy)
 
     def _with_extra(self, block: dict[str, Any], extra: Mapping[str, Raw], path: str) -> dict[str, Any]:
-        """Cache hints are Anthropic's own word, whoever says it."""
+        """Adds the extra fields of a part to its block. `cache_control` is Anthropic's own field, in whichever dialect it was sent."""
         for key, value in extra.items():
             if self._is_native and key.startswith(SOURCE_PREFIX) and "source" in block:
                 block["source"][key.removeprefix(SOURCE_PREFIX)] = value
             elif self._is_native or key == "cache_control":
                 block[key] = value
-            elif self._from_assistant:
-                self._drop_policy.drop_hint(f"{path}.{key}")
             else:
-                self._drop_policy.drop_extra_field(f"{path}.{key}", value, "it is a field of another API.")
+                drop_part_fields({key: value}, path, self._drop_policy, from_assistant=self._from_assistant)
         return block
 
 
 def _valid_call_id(id: str) -> str:
-    """Anthropic refuses other characters; what takes the place of such an id is the same in the call and in its result."""
+    """The id, or a hash of an id with characters that Anthropic refuses: the same for the call and its result."""
     return id if _CALL_ID.fullmatch(id) else "toolu_" + hashlib.sha256(id.encode()).hexdigest()[:24]
 
 
 def _document_source(source: Inline) -> dict[str, Any] | None:
-    """None for what is neither PDF nor text."""
+    """None for a file that is neither PDF nor text."""
     if source.media_type == "application/pdf":
         return {"type": "base64", "media_type": source.media_type, "data": source.data}
     if not source.media_type.startswith("text/") and source.media_type not in ("application/json", "application/xml"):
@@ -200,3 +192,9 @@ def _document_source(source: Inline) -> dict[str, Any] | None:
     except (binascii.Error, UnicodeDecodeError):
         return None
     return {"type": "text", "media_type": "text/plain", "data": text}
+
+
+def collapse_text(blocks: list[Any]) -> Any:
+    """The text alone if it is the only block, else the blocks. Engines that imitate Anthropic support a string best."""
+    only_block: Any = blocks[0] if len(blocks) == 1 else None
+    return only_block["text"] if isinstance(only_block, dict) and only_block.keys() == _TEXT_KEYS else blocks  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]

@@ -1,4 +1,4 @@
-"""A chat as a request to /v1/messages, and what it cannot say of it.
+"""A chat as a request to /v1/messages; what the API cannot express is dropped or refused.
 
 Source: https://docs.claude.com/en/api/messages and the types of anthropic-python 2.11, read 2026-11.
 """
@@ -9,22 +9,28 @@ import msgspec
 from msgspec import Raw
 
 from providers.canonical.chat import ChatRequest, HostTool, Message, Text, Tool, ToolChoice
+from providers.canonical.output_format import JsonSchema
 from providers.canonical.raw_json import DECODE_ERRORS, Body
-from providers.dialect import DropPolicy
-from providers.dialects.anthropic_messages.blocks import collapse_text
 from providers.dialects.anthropic_messages.opaque_states import NAME
-from providers.dialects.anthropic_messages.write_content import write_content
-from providers.structured_output import JsonSchema
+from providers.dialects.anthropic_messages.write_content import collapse_text, write_content
+from providers.drop_policy import DropPolicy
+from providers.unsupported import check_unsupported, drop_part_fields
 
 _object = msgspec.json.Decoder(dict[str, Raw])
 _NO_PARAMETERS = Raw(b'{"type":"object","properties":{}}')
 
-# Tiers that OpenAI's callers may ask for too.
+# OpenAI's service tiers with an equivalent.
 _TIERS = {"auto": "auto", "default": "standard_only"}
 
 _CACHE_CONTROL = "cache_control"
 
-# Where the keys of an object are said again that it was read without, by what their names begin with among the extra ones.
+_NO_SUCH_FIELD = "Anthropic has no such field."
+_UNSUPPORTED_FIELDS = {
+    "n": "it gives one answer.",
+    **dict.fromkeys(("seed", "logit_bias", "frequency_penalty", "presence_penalty", "verbosity"), _NO_SUCH_FIELD),
+}
+
+# The objects to which extra fields with these prefixes belong.
 _NESTED_OBJECTS = {
     "output_config.format.": ("output_config", "format"),
     "output_format.": ("output_config", "format"),
@@ -35,7 +41,7 @@ _NESTED_OBJECTS = {
 
 
 def write_request(chat: ChatRequest, drop_policy: DropPolicy) -> Body:
-    """`max_tokens`, which Anthropic demands, is left out where it is not said: the provider fills it in."""
+    """Leaves out `max_tokens` if the chat has none. Anthropic requires it; the provider sets a default."""
     return _RequestWriter(chat, drop_policy).write_body()
 
 
@@ -67,17 +73,17 @@ class _RequestWriter:
             "metadata": self._metadata(),
             "service_tier": self._service_tier(),
         }
-        # 0 is a number that was said; an empty list or object was not.
+        # 0 is a value; an empty list or object is not.
         body.update({key: value for key, value in optional_fields.items() if value is not None and value not in ("", [], {})})
         self._write_extra(body)
         self._check_unsupported()
         return body
 
     def _messages(self) -> tuple[Any, list[dict[str, Any]]]:
-        """What instructs comes before the rest, in `system`; what instructs later stays where it is. The roles take turns."""
+        """`system` and the messages. Instructions at the beginning become `system`, later ones stay; messages of one role are joined."""
         messages = list(self._chat.messages)
         if self._chat.prompt is not None:
-            self._drop_policy.drop_or_refuse("prompt", "it answers messages, and goes on with no text.")
+            self._drop_policy.drop_or_refuse("prompt", "it answers messages and cannot continue a raw prompt.")
             messages.append(Message("user", (Text(self._chat.prompt),)))
         system: list[Any] = []
         turns: list[dict[str, Any]] = []
@@ -92,7 +98,7 @@ class _RequestWriter:
             elif blocks:
                 turns.append({"role": role, "content": blocks, **extra_fields})
         if not turns and system:
-            # Anthropic answers messages alone: the last of the instructions is what there is to answer.
+            # There must be a message: the last instruction becomes the user's.
             turns.append({"role": "user", "content": [system.pop()]})
         for turn in turns:
             turn["content"] = collapse_text(turn["content"])
@@ -103,11 +109,7 @@ class _RequestWriter:
             self._drop_policy.drop_or_refuse(f"{path}.name", "its messages name no participants.")
         if self._is_native:
             return dict(message.extra)
-        for key, value in message.extra.items():
-            if message.role == "assistant":
-                self._drop_policy.drop_hint(f"{path}.{key}")
-            else:
-                self._drop_policy.drop_extra_field(f"{path}.{key}", value, "it is a field of another API.")
+        drop_part_fields(message.extra, path, self._drop_policy, from_assistant=message.role == "assistant")
         return {}
 
     def _tools(self) -> list[Any]:
@@ -121,7 +123,7 @@ class _RequestWriter:
                     if tool.origin == NAME:
                         tools.append(tool.raw)
                     else:
-                        self._drop_policy.drop_or_refuse(path, f"`{tool.kind}` is a tool of another API's own, which only that knows.")
+                        self._drop_policy.drop_or_refuse(path, f"only another API has the tool `{tool.kind}`, which its host runs itself.")
                 case Tool():
                     if tool.custom:
                         self._drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")
@@ -141,14 +143,14 @@ class _RequestWriter:
             if self._is_native or key == _CACHE_CONTROL:
                 written[key] = value
             else:
-                self._drop_policy.drop_extra_field(f"{path}.{key}", value, "it is a field of another API.")
+                drop_part_fields({key: value}, path, self._drop_policy)
         return written
 
     def _tool_choice(self, tools: list[Any]) -> dict[str, Any] | None:
         choice, parallel = self._chat.tool_choice, self._chat.parallel_calls
         if not tools and not self._is_native:
             if choice is not None and choice.mode in ("required", "named"):
-                self._drop_policy.drop_or_refuse("tool_choice", "there is no tool that it could call.")
+                self._drop_policy.drop_or_refuse("tool_choice", "there is no tool to call.")
             return None
         if choice is None and parallel is not False:
             return None
@@ -163,11 +165,11 @@ class _RequestWriter:
             return {}
         if isinstance(output, JsonSchema):
             return {"format": {"type": "json_schema", "schema": self._schema(output)}}
-        self._drop_policy.drop_or_refuse("output", "it constrains answers by a JSON schema and by nothing else.")
+        self._drop_policy.drop_or_refuse("output", "it constrains answers by a JSON schema only.")
         return {}
 
     def _schema(self, output: JsonSchema) -> Raw:
-        """Its name only labels it. Anthropic keeps to every schema: not to is nothing that can be asked."""
+        """The schema with its description. Its name is only a label, and Anthropic always enforces schemas."""
         if output.strict is False:
             self._drop_policy.drop_hint("output.strict")
         if output.description is None:
@@ -226,13 +228,13 @@ class _RequestWriter:
         return None
 
     def _write_extra(self, body: Body) -> None:
-        """What Anthropic's own callers said beside; of an object that is written anyway, the keys that are left of it."""
+        """Writes the extra fields of Anthropic's own callers, each into the object to which it belongs."""
         for key, value in self._chat.extra.items():
             if not self._is_native:
                 self._drop_policy.drop_extra_field(key, value, "it is a field of another API.")
                 continue
             prefix = next((outer for outer in _NESTED_OBJECTS if key.startswith(outer)), None)
-            # An object that was not read stays whole: then a path into it is a mere name, which looks like one.
+            # If the object itself was left unread, a key that looks like a path into it is a plain name.
             if prefix is not None and _NESTED_OBJECTS[prefix][0] not in self._chat.extra:
                 _put_nested(body, _NESTED_OBJECTS[prefix], key.removeprefix(prefix), value)
             elif key == "metadata" and key in body:
@@ -241,25 +243,9 @@ class _RequestWriter:
                 body[key] = value
 
     def _check_unsupported(self) -> None:
-        chat, drop_or_refuse, drop_hint = self._chat, self._drop_policy.drop_or_refuse, self._drop_policy.drop_hint
-        reason = "Anthropic has no word for it."
-        if chat.n is not None and chat.n > 1:
-            drop_or_refuse("n", "it answers once.")
-        if chat.seed is not None:
-            drop_or_refuse("seed", reason)
-        if chat.logit_bias is not None:
-            drop_or_refuse("logit_bias", reason)
-        if chat.logprobs or chat.top_logprobs:
-            drop_or_refuse("logprobs", reason)
-        if chat.frequency_penalty:
-            drop_or_refuse("frequency_penalty", reason)
-        if chat.presence_penalty:
-            drop_or_refuse("presence_penalty", reason)
-        if chat.verbosity is not None:
-            drop_or_refuse("verbosity", reason)
-        for field in ("safety_identifier", "store", "cache_key"):
-            if getattr(chat, field) is not None:
-                drop_hint(field)
+        if self._chat.logprobs or self._chat.top_logprobs:
+            self._drop_policy.drop_or_refuse("logprobs", _NO_SUCH_FIELD)
+        check_unsupported(self._chat, self._drop_policy, _UNSUPPORTED_FIELDS, ("safety_identifier", "store", "cache_key"))
 
 
 def _put_nested(body: Body, object_path: tuple[str, ...], key: str, value: Raw) -> None:

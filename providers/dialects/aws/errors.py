@@ -1,4 +1,4 @@
-"""Errors as AWS tells them: in an answer, in an exception of a stream, and around what a model's container said."""
+"""Errors of AWS: of a response, of an exception in a stream, and of a model's container behind AWS."""
 
 import re
 from collections.abc import Mapping
@@ -7,18 +7,19 @@ from typing import Any
 import msgspec
 
 from providers.canonical import upstream_errors
+from providers.canonical.credential_masking import mask_credentials
 from providers.canonical.errors import CredentialRefused, UpstreamError, UpstreamFailed, UpstreamNotFound
 from providers.canonical.raw_json import DECODE_ERRORS
 
-# What the word of an exception means as a status, for in a stream it comes without one: in small letters, "exception" left out.
+# The status of an exception, by its name in lower case without "exception": in a stream exceptions have no status.
 # Sources: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ConverseStreamOutput.html and
 # https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_runtime_ResponseStream.html, and botocore's service models; read 2026-11.
 _STATUSES: Mapping[str, int] = {
     "throttling": 429,
     "toomanyrequests": 429,
-    # Told with 400: it is the account that has no more, and another credential's may.
+    # Sent with 400. The quota is the account's, so that a credential of another account may still work.
     "servicequotaexceeded": 429,
-    # Told with 429: it is a model that is still being loaded, and no credential has to rest for it.
+    # Sent with 429. The model is still being loaded, so that the credential needs no cooldown.
     "modelnotready": 503,
     "serviceunavailable": 503,
     "internalserver": 500,
@@ -32,7 +33,7 @@ _STATUSES: Mapping[str, int] = {
     "validationerror": 400,
     "resourcenotfound": 404,
 }
-# Told with 403, some with 400: https://docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html, read 2026-11.
+# Sent with 403, some with 400: https://docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html, read 2026-11.
 _CREDENTIAL_ERRORS = frozenset(
     {
         "accessdenied",
@@ -50,20 +51,20 @@ _CREDENTIAL_ERRORS = frozenset(
 )
 # Why a container's stream ended (`ErrorCode` of SageMaker's ModelStreamError).
 _STREAM_END_STATUSES: Mapping[str, int] = {"ModelInvocationTimeExceeded": 504, "StreamBroken": 502}
-# Who asked, and account numbers, which messages and ARNs hold.
+# Principals and account numbers, which messages and ARNs contain.
 _ACCOUNT_PATTERN = re.compile(r"arn:aws[a-z-]*:(?:iam|sts):[^\s,;'\"]*|(?<![0-9A-Za-z])[0-9]{12}(?![0-9A-Za-z])")
 _ENDPOINT_NOT_FOUND = re.compile(r"^Endpoint \S+ of account \S+ not found")
 
 
 def read_error(status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
-    """The error of an answer: its word stands in a header, with an address after it, or in the body."""
+    """The error of a response. Its code is in a header, with a URL after it, or in the body."""
     fields = _decode_lowercase(body)
     code = headers.get("x-amzn-errortype") or _text(fields, "__type") or _text(fields, "code")
     return _upstream_error(code, status, body, fields, upstream_errors.read_retry_after(headers.get("retry-after")))
 
 
 def read_exception(code: str, body: bytes) -> UpstreamError:
-    """The error of an exception within a stream."""
+    """The error of an exception in a stream."""
     return _upstream_error(code, 500, body, _decode_lowercase(body), None)
 
 
@@ -83,29 +84,29 @@ def _upstream_error(code: str, status: int, body: bytes, fields: Mapping[str, An
 def _aws_error(name: str, status: int, message: str, fields: Mapping[str, Any]) -> UpstreamError:
     text = _ACCOUNT_PATTERN.sub("[masked]", message)
     if name in _CREDENTIAL_ERRORS:
-        # Of a wrong signature it tells, on lines of their own, all that should have been signed: a session's token too.
-        reason = upstream_errors.mask_credentials(text.partition("\n")[0]) or "It did not say why."
+        # After a wrong signature the following lines repeat all that should have been signed, a session token included.
+        reason = mask_credentials(text.partition("\n")[0]) or "It did not say why."
         return CredentialRefused(f"The engine refused the gateway's own credential: {reason}", upstream_status=status, reason=reason)
-    if _ENDPOINT_NOT_FOUND.match(message):  # SageMaker tells it as a ValidationError
-        return UpstreamNotFound(upstream_errors.mask_credentials(text), upstream_status=404)
+    if _ENDPOINT_NOT_FOUND.match(message):  # SageMaker sends a ValidationError
+        return UpstreamNotFound(mask_credentials(text), upstream_status=404)
     return upstream_errors.read_error(
         _STREAM_END_STATUSES.get(_text(fields, "errorcode")) or _STATUSES.get(name, status), {}, text.encode()
     )
 
 
 def _container_error(fields: Mapping[str, Any]) -> UpstreamError | None:
-    """What a model's container answered, which AWS tells as an error of its own; None: it did not tell."""
+    """The error of a model's container, which AWS wraps into its own. None if there is none."""
     status = fields.get("originalstatuscode")
     if not isinstance(status, int) or not 400 <= status < 600:
         return None
     message = _text(fields, "originalmessage") or _text(fields, "message")
     error = upstream_errors.read_error(status, {}, _ACCOUNT_PATTERN.sub("[masked]", message).encode())
-    # The container was asked as nobody, and by AWS: none of our credentials was refused.
+    # AWS calls the container without our credential, so that it cannot have refused that.
     return UpstreamFailed(error.reason, upstream_status=status) if isinstance(error, CredentialRefused) else error
 
 
 def _decode_lowercase(body: bytes) -> dict[str, Any]:
-    """By names in small letters: some of its services write Message, others message. Empty for what is no JSON object."""
+    """The fields by lower-case names: some services write Message, others message. Empty if the body is not a JSON object."""
     try:
         fields: dict[str, Any] = msgspec.json.decode(body, type=dict[str, Any])
     except (*DECODE_ERRORS, msgspec.ValidationError):

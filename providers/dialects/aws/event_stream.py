@@ -1,4 +1,4 @@
-"""AWS event streams: whole messages out of blocks split anywhere, and what of another stream they carry."""
+"""AWS event streams: messages out of blocks split anywhere, and another stream that they carry."""
 
 import struct
 from collections.abc import Callable, Mapping
@@ -9,24 +9,25 @@ from msgspec import Struct
 from providers.canonical.errors import InvalidUpstreamResponse, UpstreamError
 from providers.dialects.aws.errors import read_exception
 
-_PRELUDE = struct.Struct(">III")  # of the whole message, of its headers, checksum of these two
+_PRELUDE = struct.Struct(">III")  # length of the message, length of its headers, checksum of both
 _MIN_MESSAGE_BYTES = 16
-# By type of value: how long it is, or None where that stands before it in two bytes.
+# The size of a header's value by its type; None: the value begins with its size in two bytes.
 _VALUE_SIZES: Mapping[int, int | None] = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 6: None, 7: None, 8: 8, 9: 16}
 _STRING = 7
 
 
 class Message(Struct, frozen=True):
-    """`headers`: those whose values are strings, which all that mean something to us are."""
+    """A message. `headers`: only those with string values; all that are read here have one."""
 
     headers: Mapping[str, str]
     payload: bytes
 
 
 class EventStreamDecoder:
-    """Every message is checked, and its length bounded before it is waited for: an engine must not be able to fill our memory.
+    """Decodes a stream into messages and verifies their checksums. One per stream.
 
-    Damage is told, as Garbled, by the call of feed() that has no whole message before it to give.
+    A message of more than `limit_bytes` is an error: an engine must not be able to fill our memory. feed() raises InvalidUpstreamResponse
+    for a damaged stream once all earlier messages were returned.
     Source: https://smithy.io/2.0/aws/amazon-eventstream.html, read 2026-11.
     """
 
@@ -60,7 +61,7 @@ class EventStreamDecoder:
                 if size > self._limit:
                     raise InvalidUpstreamResponse(f"The engine sent an event of more than {self._limit} bytes.")
                 if size < _MIN_MESSAGE_BYTES + headers_size:
-                    raise InvalidUpstreamResponse("The engine's event stream is damaged: a message is shorter than what it says to hold.")
+                    raise InvalidUpstreamResponse("The engine's event stream is damaged: a message is shorter than its headers.")
                 if len(self._buffer) - start < size:
                     return
                 messages.append(_read_message(bytes(self._buffer[start : start + size]), headers_size))
@@ -99,9 +100,9 @@ def _read_headers(raw: bytes) -> dict[str, str]:
 
 
 class EventStreamUnwrapper:
-    """providers.canonical.raw_json.Unwrapping for a host that sends another stream in messages: `write` gives what of it a message carries.
+    """A StreamUnwrapper for a host that sends another stream in messages. `read_payload`: the bytes of it that a message carries.
 
-    An exception in the stream, and damage, are told once all before them was given: by the next call, feed(b"") at the latest.
+    feed() raises an exception or a damage of the stream once all earlier bytes were returned, at the latest on feed(b"").
     """
 
     __slots__ = ("_failure", "_read_payload", "_stream")
@@ -125,7 +126,7 @@ class EventStreamUnwrapper:
 
 
 def read_message_error(message: Message) -> UpstreamError | None:
-    """The error that a message tells; None for an event."""
+    """The error of a message; None for an event."""
     match message.headers.get(":message-type", "event"):
         case "event":
             return None

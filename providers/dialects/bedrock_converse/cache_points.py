@@ -1,4 +1,4 @@
-"""Cache points: what Anthropic's callers say of a block (`cache_control`) as a block after it."""
+"""Cache points: Anthropic's `cache_control` of a block, written as a block after it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from providers.canonical.raw_json import DECODE_ERRORS, NULL
-from providers.dialect import DropPolicy
+from providers.drop_policy import DropPolicy
 from providers.profiles.bedrock_families import CachePosition, Family
 
 CACHE_CONTROL = "cache_control"
@@ -24,7 +24,7 @@ _cache_control_decoder = msgspec.json.Decoder(_CacheControl)
 
 
 def cache_point(extra: Mapping[str, Raw], position: CachePosition, path: str, family: Family, drop_policy: DropPolicy) -> Blocks:
-    """One or none. For a model that takes none there it is a hint that goes."""
+    """A list of one cache point, or of none. A model that takes none at this position loses a hint, which is reported."""
     raw_control = extra.get(CACHE_CONTROL, NULL)
     if raw_control == NULL:
         return []
@@ -39,7 +39,10 @@ def cache_point(extra: Mapping[str, Raw], position: CachePosition, path: str, fa
 
 
 def limit_cache_points(block_lists: list[Blocks], drop_policy: DropPolicy) -> None:
-    """It takes four: the first are left out, for the later ones hold what those do. `lists` in the order in which it reads them."""
+    """Keeps the last four, in place, which is Bedrock's maximum: a later point covers what an earlier one does.
+
+    `block_lists`: in the order in which Bedrock reads them.
+    """
     points = [(blocks, block) for blocks in block_lists for block in blocks if "cachePoint" in block]
     for blocks, point in points[:-_MAX_CACHE_POINTS]:
         blocks[:] = [block for block in blocks if block is not point]

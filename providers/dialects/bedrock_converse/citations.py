@@ -1,4 +1,4 @@
-"""Where a text comes from, as Converse tells it. Its places are in the sources, not in the text that cites them.
+"""Citations of Converse. Their locations are in the sources, not in the text that cites them.
 
 Source: the service model of Bedrock Runtime in botocore 1.44 (Citation, CitationsDelta), read 2026-11; aws_bedrock/11 of the recordings.
 """
@@ -33,7 +33,7 @@ _citation_decoder = msgspec.json.Decoder(_Citation)
 
 
 def read_citation(raw: Raw) -> Citation:
-    """Raises what msgspec raises. The source of a search result is an address only where it looks like one."""
+    """Raises one of DECODE_ERRORS. The source of a search result counts as a URL if it looks like one."""
     citation = _citation_decoder.decode(raw)
     url = citation.location.web.url if citation.location is not None and citation.location.web is not None else None
     if url is None and citation.source is not None and citation.source.startswith(("https://", "http://")):

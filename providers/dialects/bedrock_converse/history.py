@@ -1,6 +1,6 @@
-"""The conversation as Converse takes it: system apart, then turns of user and assistant, the user first.
+"""The conversation for Converse: the system prompt apart, then turns of user and assistant, the user first.
 
-Sources: /reference/providers.md part 2; pydantic-ai's models/bedrock.py (what each family refuses beside results); read 2026-11.
+Sources: docs/sources.md#bedrock; pydantic-ai's models/bedrock.py (what each family refuses beside results); read 2026-11.
 """
 
 from typing import Any
@@ -8,18 +8,19 @@ from typing import Any
 from msgspec import Struct
 
 from providers.canonical.chat import ChatRequest, Message, Text, ToolResult
-from providers.dialect import DropPolicy
 from providers.dialects.bedrock_converse.cache_points import Blocks, cache_point
 from providers.dialects.bedrock_converse.write_content import ContentWriter
+from providers.drop_policy import DropPolicy
 from providers.profiles.bedrock_families import Family
+from providers.unsupported import drop_part_fields
 
-# It refuses texts that are blank.
+# Blank texts are refused.
 _PLACEHOLDER = "."
 _SEE_DOCUMENT = "See the attached document."
 
 
 class History(Struct, frozen=True):
-    """`called`: the names of tools that there are calls of."""
+    """`called_tools`: the names of tools that the conversation has calls of."""
 
     system: Blocks
     turns: list[dict[str, Any]]
@@ -27,11 +28,11 @@ class History(Struct, frozen=True):
 
 
 def write_history(chat: ChatRequest, family: Family, drop_policy: DropPolicy) -> History:
-    """What instructs later than at the beginning goes to the beginning too: there is no other place for it that all models know."""
+    """Later instructions move to the beginning too, the only place that all models accept."""
     writer = ContentWriter(family, drop_policy)
     messages = list(chat.messages)
     if chat.prompt is not None:
-        drop_policy.drop_or_refuse("prompt", "it answers messages, and goes on with no text.")
+        drop_policy.drop_or_refuse("prompt", "it answers messages and cannot continue a raw prompt.")
         messages.append(Message("user", (Text(chat.prompt),)))
     system: Blocks = []
     turns: list[dict[str, Any]] = []
@@ -47,11 +48,10 @@ def write_history(chat: ChatRequest, family: Family, drop_policy: DropPolicy) ->
         elif blocks:
             turns.append({"role": message.role, "content": blocks})
     if not turns and system:
-        # It answers messages alone: the last of the instructions is what there is to answer.
-        turns.append(
-            {"role": "user", "content": [{"text": next(candidate["text"] for candidate in reversed(system) if "text" in candidate)}]}
-        )
-        system = system[: max(at for at, block in enumerate(system) if "text" in block)]
+        # There must be a message: the last instruction becomes the user's.
+        last_text = max(index for index, block in enumerate(system) if "text" in block)
+        turns.append({"role": "user", "content": [{"text": system[last_text]["text"]}]})
+        system = system[:last_text]
     if not turns or turns[0]["role"] == "assistant":
         turns.insert(0, {"role": "user", "content": [{"text": _PLACEHOLDER}]})
     return History(system, [separated for turn in turns for separated in _separate_results(turn, family)], writer.called_tools)
@@ -60,11 +60,7 @@ def write_history(chat: ChatRequest, family: Family, drop_policy: DropPolicy) ->
 def _check_message(message: Message, path: str, drop_policy: DropPolicy) -> None:
     if message.name is not None:
         drop_policy.drop_or_refuse(f"{path}.name", "its messages name no participants.")
-    for key, value in message.extra.items():
-        if message.role == "assistant":
-            drop_policy.drop_hint(f"{path}.{key}")
-        else:
-            drop_policy.drop_extra_field(f"{path}.{key}", value, "it is a field of another API.")
+    drop_part_fields(message.extra, path, drop_policy, from_assistant=message.role == "assistant")
 
 
 def _instructions(message: Message, path: str, family: Family, drop_policy: DropPolicy) -> Blocks:
@@ -79,7 +75,7 @@ def _instructions(message: Message, path: str, family: Family, drop_policy: Drop
 
 
 def _write_blocks(message: Message, path: str, writer: ContentWriter) -> Blocks:
-    """The results of tools come first."""
+    """The blocks of a message, results of tools first."""
     written = [
         (part, writer.write_part(part, f"{path}.content[{index}]", from_assistant=message.role == "assistant"))
         for index, part in enumerate(message.parts)
@@ -89,7 +85,7 @@ def _write_blocks(message: Message, path: str, writer: ContentWriter) -> Blocks:
 
 
 def _separate_results(turn: dict[str, Any], family: Family) -> list[dict[str, Any]]:
-    """What a family refuses beside results stands in a turn of its own, after one in which next to nothing is said."""
+    """Moves the blocks that a family refuses beside results to a turn of their own, after a placeholder of the assistant."""
     blocks: Blocks = turn["content"]
     if turn["role"] == "assistant":
         return [turn]

@@ -1,4 +1,4 @@
-"""Images, documents and audio as Converse takes them: in bytes or from a bucket of S3, each kind in formats that it names.
+"""Images, documents and audio for Converse: in bytes or from an S3 bucket, each with a format that Bedrock names.
 
 Source: the service model of Bedrock Runtime in botocore 1.44, read 2026-11; documents as text by aws_bedrock/11 of the recordings.
 """
@@ -27,7 +27,7 @@ _DOCUMENT_FORMATS: Mapping[str, str] = {
     "text/html": "html",
     "text/markdown": "md",
     "text/plain": "txt",
-    # Texts too, of which it has no names.
+    # Text formats without a name of their own.
     "application/json": "txt",
     "application/xml": "txt",
 }
@@ -49,7 +49,7 @@ RefusalReason = str
 
 
 def write_image(image: Image) -> dict[str, Any] | RefusalReason:
-    """The block, or why there can be none."""
+    """The block, or why the image cannot be sent."""
     return _write_media("image", image.source, _IMAGE_FORMATS, "its images are PNG, JPEG, GIF or WebP")
 
 
@@ -58,7 +58,7 @@ def write_audio(audio: Audio) -> dict[str, Any] | RefusalReason:
 
 
 def write_document(file: File, name: str, *, with_citations: bool) -> dict[str, Any] | RefusalReason:
-    """`cited`: places in it are to be told, of a text those of its characters."""
+    """The block, or why the document cannot be sent. `with_citations`: a text is sent as text, so that citations count characters."""
     formats = _DOCUMENT_FORMATS
     if isinstance(file.source, Inline) and file.source.media_type.startswith("text/") and file.source.media_type not in formats:
         formats = {file.source.media_type: "txt"}
@@ -75,7 +75,10 @@ def write_document(file: File, name: str, *, with_citations: bool) -> dict[str, 
 
 
 def is_s3_url(url: str) -> bool:
-    """Addresses that it reads itself: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_S3Location.html, read 2026-11."""
+    """Whether Bedrock reads the URL itself.
+
+    Source: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_S3Location.html, read 2026-11.
+    """
     return url.startswith(_S3_PREFIX)
 
 
@@ -84,9 +87,9 @@ def _write_media(kind: str, source: Source, formats: Mapping[str, str], rule: st
         case Inline(media_type, data):
             content = {"bytes": data}
         case Url(url) if is_s3_url(url):
-            media_type, content = mimetypes.guess_type(url)[0] or "a file without a known ending", {"s3Location": {"uri": url}}
+            media_type, content = mimetypes.guess_type(url)[0] or "a file without a known extension", {"s3Location": {"uri": url}}
         case _:
-            return f"it takes bytes, or an address that begins with {_S3_PREFIX}"
+            return f"it takes bytes, or a URL that begins with {_S3_PREFIX}"
     format = formats.get(media_type)
     return f"{rule}, not {media_type:.60}." if format is None else {kind: {"format": format, "source": content}}
 
@@ -94,5 +97,5 @@ def _write_media(kind: str, source: Source, formats: Mapping[str, str], rule: st
 def _decode_text(data: str) -> str | None:
     try:
         return base64.b64decode(data).decode()
-    except ValueError:  # no base64, or no UTF-8
+    except ValueError:  # invalid base64 or UTF-8
         return None

@@ -1,4 +1,4 @@
-"""What Converse takes for the ids and names of calls, tools and documents.
+"""Valid ids of calls, and valid names of tools and documents, for Converse.
 
 Source: the service model of Bedrock Runtime in botocore 1.44 (ToolUseId, ToolName, DocumentBlock), read 2026-11.
 """
@@ -17,18 +17,18 @@ _FILE_EXTENSION = re.compile(r"\.[a-zA-Z0-9]{1,5}$")
 
 
 def valid_call_id(id: str) -> str:
-    """What takes the place of an id that it refuses is the same in the call and in its result."""
+    """The id, or a hash of an id that Bedrock refuses: the same for the call and its result."""
     return id if _CALL_ID.fullmatch(id) else "tooluse_" + hashlib.sha256(id.encode()).hexdigest()[:24]
 
 
 class DocumentNames:
-    """Of one request, in which each is another: letters, digits, single spaces, hyphens, parentheses and brackets."""
+    """The document names of one request, which must be unique: letters, digits, single spaces, hyphens, parentheses and brackets."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()
 
     def unique_name(self, file_name: str | None) -> str:
-        """Without the file's ending, which its format tells."""
+        """A valid name without the file's extension, which its format field repeats."""
         cleaned = (
             _SPACES.sub(" ", _FORBIDDEN_CHARACTERS.sub("-", _FILE_EXTENSION.sub("", file_name or "")))
             .strip(" -")[: _MAX_NAME_LENGTH - 10]

@@ -1,19 +1,19 @@
-"""What an answer is to be like: a schema as a string in a field for that, or in words, for models that have no such field.
+"""Output constraints: a schema in `outputConfig`, or an instruction for models without that field.
 
 Source: https://docs.aws.amazon.com/bedrock/latest/userguide/structured-output.html, read 2026-11; aws_bedrock/04 and 14 of the recordings.
 """
 
 from typing import Any
 
-from providers.dialect import DropPolicy
+from providers.canonical.output_format import JsonObject, JsonSchema, OutputFormat
+from providers.drop_policy import DropPolicy
 from providers.profiles.bedrock_families import Family
-from providers.structured_output import JsonObject, JsonSchema, OutputFormat
 
 _JSON_INSTRUCTION = "Answer with JSON and with nothing else: no words before or after it, and no code fence around it."
 
 
 def write_format(output: OutputFormat | None, family: Family, drop_policy: DropPolicy) -> tuple[dict[str, Any] | None, str | None]:
-    """The field, or else a sentence for the system's instructions: whoever reads the answer then looks whether it was obeyed."""
+    """The outputConfig, or an instruction for the system prompt. Whether the model obeys an instruction is checked on the response."""
     match output:
         case None:
             return None, None
@@ -29,5 +29,5 @@ def write_format(output: OutputFormat | None, family: Family, drop_policy: DropP
             json_schema = {key: value for key, value in schema_fields.items() if value is not None}
             return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": json_schema}}}, None
         case _:
-            drop_policy.drop_or_refuse("output", "it holds answers to JSON schemas, and to nothing else.")
+            drop_policy.drop_or_refuse("output", "it constrains answers by JSON schemas only.")
             return None, None

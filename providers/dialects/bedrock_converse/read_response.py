@@ -1,4 +1,4 @@
-"""Whole answers of Converse as meaning.
+"""Complete responses of Converse.
 
 Source: the service model of Bedrock Runtime in botocore 1.44 (ConverseResponse), read 2026-11; recordings aws_bedrock/01 to 21.
 """
@@ -11,10 +11,12 @@ from msgspec import Raw, Struct
 from providers.canonical.chat import ChatResponse, Choice, OpaqueState, Part, Reasoning, Text, ToolCall
 from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
+from providers.canonical.tool_calls import read_arguments
 from providers.canonical.upstream_errors import find_error
 from providers.dialects.bedrock_converse.citations import read_citation
-from providers.dialects.bedrock_converse.opaque_blocks import NAME, read_input, read_native_block, read_redacted
-from providers.dialects.bedrock_converse.usage import read_stop_reason, read_tier, read_usage
+from providers.dialects.bedrock_converse.finish_reasons import read_stop_reason
+from providers.dialects.bedrock_converse.opaque_blocks import NAME, read_native_block, read_redacted
+from providers.dialects.bedrock_converse.usage import read_tier, read_usage
 
 
 class _ReasoningText(Struct):
@@ -71,7 +73,7 @@ _object = msgspec.json.Decoder(dict[str, Raw])
 
 
 def read_response(raw: bytes) -> ChatResponse:
-    """It does not tell its model. Raises Garbled, and Unparsed for an answer that its host could not read."""
+    """Raises the error of a response with status 200, UnparsableModelOutput, or InvalidUpstreamResponse. No model is reported."""
     body = Body.read_response(raw)
     try:
         response = _response_decoder.decode(body.write())
@@ -93,7 +95,7 @@ def _read_block(raw: Raw) -> Iterator[Part]:
         if block.text:
             yield Text(block.text)
     elif block.toolUse is not None and not is_host_tool_type(block.toolUse.type):
-        yield ToolCall(block.toolUse.toolUseId, block.toolUse.name, read_input(block.toolUse.input))
+        yield ToolCall(block.toolUse.toolUseId, block.toolUse.name, read_arguments(block.toolUse.input))
     elif block.citationsContent is not None:
         text = "".join(each.text for each in block.citationsContent.content)
         yield Text(text, tuple(map(read_citation, block.citationsContent.citations)))
@@ -107,5 +109,5 @@ def _read_block(raw: Raw) -> Iterator[Part]:
 
 
 def is_host_tool_type(tool_type: str | None) -> bool:
-    """Whether a call is of a tool that Bedrock runs itself."""
+    """Whether Bedrock runs the tool of a call itself."""
     return tool_type == "server_tool_use"

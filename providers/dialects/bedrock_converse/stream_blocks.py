@@ -1,4 +1,4 @@
-"""Blocks that only Bedrock has (a tool that it ran, and its result; an image), put together from the events of a stream.
+"""Blocks that only Bedrock has (a tool that it ran, its result, an image), assembled from the events of a stream.
 
 Source: the service model of Bedrock Runtime in botocore 1.44 (ContentBlockStart, ContentBlockDelta), read 2026-11.
 """
@@ -9,11 +9,12 @@ from typing import Any, cast
 import msgspec
 
 from providers.canonical.chat import Opaque
-from providers.dialects.bedrock_converse.opaque_blocks import read_native_block, write_input
+from providers.canonical.tool_calls import write_arguments
+from providers.dialects.bedrock_converse.opaque_blocks import read_native_block
 
 
 def assemble_native_block(start: dict[str, Any], deltas: Sequence[dict[str, Any]]) -> Opaque:
-    """As the block of a whole answer says it: input comes in pieces of text, results in lists, and of the rest the last word holds."""
+    """The block as a complete response has it. Input arrives in pieces of text and results in lists; of other fields the last wins."""
     kind = next(iter(start), None) or next((key for delta in deltas for key in delta), "unknown")
     block: dict[str, Any] = dict(start.get(kind) or {})
     input_pieces: list[str] = []
@@ -26,5 +27,5 @@ def assemble_native_block(start: dict[str, Any], deltas: Sequence[dict[str, Any]
             input_pieces.append(str(fields.pop("input", "")))
             block.update(fields)
     if kind == "toolUse":
-        block["input"] = write_input("".join(input_pieces))
+        block["input"] = write_arguments("".join(input_pieces))
     return read_native_block({kind: msgspec.Raw(msgspec.json.encode(block))})

@@ -1,4 +1,4 @@
-"""A stream of ConverseStream as meaning: AWS messages, in which text and reasoning begin with their first piece, untold.
+"""A stream of ConverseStream as events. Text and reasoning have no start event: they begin with their first delta.
 
 Source: the service model of Bedrock Runtime in botocore 1.44 (ConverseStreamOutput), read 2026-11; recordings aws_bedrock/03 to 22.
 """
@@ -15,10 +15,11 @@ from providers.canonical.events import ChoiceFinished, Event, PartDelta, PartFin
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, repair_unicode
 from providers.dialects.aws.event_stream import EventStreamDecoder, Message, read_message_error
 from providers.dialects.bedrock_converse.citations import read_citation
+from providers.dialects.bedrock_converse.finish_reasons import read_stop_reason
 from providers.dialects.bedrock_converse.opaque_blocks import NAME, read_redacted
 from providers.dialects.bedrock_converse.read_response import is_host_tool_type
 from providers.dialects.bedrock_converse.stream_blocks import assemble_native_block
-from providers.dialects.bedrock_converse.usage import read_stop_reason, read_usage
+from providers.dialects.bedrock_converse.usage import read_usage
 
 
 class _Input(Struct):
@@ -61,7 +62,7 @@ _decode_event = msgspec.json.Decoder(_StreamEvent).decode
 
 
 class _Payload(Struct):
-    """What of an event makes a block that only Bedrock has."""
+    """The fields of an event from which a block that only Bedrock has is assembled."""
 
     start: dict[str, Any] = {}
     delta: dict[str, Any] = {}
@@ -71,9 +72,9 @@ _decode_payload = msgspec.json.Decoder(_Payload).decode
 
 
 class _OpenBlock:
-    """A block that has begun. `at`: its part's place; None: it is none yet. `part` None: only Bedrock has it, and it is told when whole.
+    """A block that has begun. `part_index`: None until its part is started.
 
-    `grown`: something of it came. `events`: of which such a block is put together.
+    `part` None: only Bedrock has such a block. It is assembled from `events` and emitted when it is complete.
     """
 
     __slots__ = ("citations", "events", "has_content", "part", "part_index", "redacted", "signature")
@@ -89,7 +90,7 @@ class _OpenBlock:
 
 
 class ConverseStreamReader:
-    """See providers.dialect.Reader. `done`: its counts have come, which follow the end of the answer."""
+    """Implements providers.dialect.StreamReader. `done`: usage was reported, which follows the end of the message."""
 
     def __init__(self) -> None:
         self.done = False
@@ -112,7 +113,7 @@ class ConverseStreamReader:
             yield from self._read_message(message)
 
     def finish(self) -> Iterator[Event]:
-        """Raises CutShort if the stream ended before the answer did."""
+        """Raises StreamTruncated if the stream ended before the message did."""
         yield from self.feed(b"")
         if not self._finished:
             raise StreamTruncated("The engine ended its answer midway: no stop reason came.")
@@ -148,7 +149,7 @@ class ConverseStreamReader:
     def _read_delta(self, event: _StreamEvent, payload: bytes) -> Iterator[Event]:
         delta = event.delta
         if delta is None:
-            raise InvalidUpstreamResponse("The engine's event tells of a piece and has none.")
+            raise InvalidUpstreamResponse("The engine sent a delta event without a delta.")
         block = self._open_blocks.get(event.contentBlockIndex)
         if block is None:
             if delta.toolUse is not None:

@@ -1,19 +1,19 @@
-"""How much to reason, which Converse leaves to each family's own fields (`additionalModelRequestFields`).
+"""How much to reason, in the fields of each model family (`additionalModelRequestFields`).
 
-Sources: /reference/providers.md part 2; https://docs.aws.amazon.com/nova/latest/nova2-userguide/extended-thinking.html; read 2026-11.
+Sources: docs/sources.md#bedrock; https://docs.aws.amazon.com/nova/latest/nova2-userguide/extended-thinking.html; read 2026-11.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from providers.canonical.chat import ChatRequest, Effort, Thinking
-from providers.dialect import DropPolicy
+from providers.drop_policy import DropPolicy
 from providers.profiles.bedrock_families import Family
 
 Fields = dict[str, Any]
 
 _MIN_BUDGET = 1024
-# Of models that want a number of tokens where others know levels: a number for each, by no source but our own judgement.
+# Budgets for efforts, for models that take a number of tokens. They are our own choice: no source gives any.
 _BUDGETS: Mapping[Effort, int] = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 24576, "max": 31999}
 _LEVELS: Mapping[Effort, str] = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
 _QWEN_LEVELS: Mapping[Effort, str] = {"minimal": "low", "low": "low", "medium": "high", "high": "high", "xhigh": "high", "max": "high"}
@@ -29,7 +29,7 @@ def write_thinking(chat: ChatRequest, family: Family, drop_policy: DropPolicy) -
 
 
 def _adaptive(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fields:
-    """Claude from 4.6 on. Anthropic's own callers may say an effort and want no reasoning."""
+    """Claude from 4.6 on. In Anthropic's own dialect an effort does not switch reasoning on."""
     if thinking.effort == "none":
         return {"thinking": {"type": "disabled"}}
     fields: Fields = {}
@@ -59,7 +59,7 @@ def _budget(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> F
         if chat.max_tokens is not None:
             budget = min(budget, chat.max_tokens - 1)
         if budget < _MIN_BUDGET:
-            drop_policy.drop_or_refuse("thinking", f"it reasons with {_MIN_BUDGET} tokens at least, and with fewer than `max_tokens`.")
+            drop_policy.drop_or_refuse("thinking", f"it reasons with at least {_MIN_BUDGET} tokens and with fewer than `max_tokens`.")
             return {}
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
@@ -78,7 +78,7 @@ def _effort(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> F
 
 
 def _qwen(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fields:
-    """It reasons only where it is told to."""
+    """Qwen reasons only if the request says so."""
     return {} if thinking.effort == "none" else {"reasoning_config": _level(thinking, _QWEN_LEVELS, drop_policy)}
 
 
@@ -89,12 +89,12 @@ def _not_supported(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolic
 
 
 def _unknown(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fields:
-    drop_policy.drop_or_refuse("thinking", "how this model is told how much to reason is not known from its id.")
+    drop_policy.drop_or_refuse("thinking", "how to request reasoning of this model is not known from its id.")
     return {}
 
 
 def _level(thinking: Thinking, levels: Mapping[Effort, str], drop_policy: DropPolicy) -> str:
-    """What lies between its levels is told as the next one, and reported; so is a budget, for which it has no word."""
+    """The nearest level. Another effort than the requested one is reported, and so is a budget, for which there is no field."""
     if thinking.budget_tokens is not None:
         drop_policy.drop_hint("thinking.budget_tokens")
     level = levels[thinking.effort or "medium"]

@@ -1,6 +1,6 @@
-"""Parts of messages as blocks of Converse, and what cannot be said there of them.
+"""Parts of messages as blocks of Converse; what they cannot express is dropped or refused.
 
-Sources: the service model of Bedrock Runtime in botocore 1.44 (ContentBlock); /reference/providers.md part 2; read 2026-11.
+Sources: the service model of Bedrock Runtime in botocore 1.44 (ContentBlock); docs/sources.md#bedrock; read 2026-11.
 """
 
 from collections.abc import Mapping
@@ -9,23 +9,22 @@ from typing import Any, assert_never
 import msgspec
 
 from providers.canonical.chat import Audio, Content, File, Image, Opaque, Reasoning, Refusal, Text, ToolCall, ToolResult
-from providers.dialect import DropPolicy
+from providers.canonical.tool_calls import write_arguments
 from providers.dialects.bedrock_converse.cache_points import CACHE_CONTROL, Blocks, cache_point
 from providers.dialects.bedrock_converse.media import write_audio, write_document, write_image
 from providers.dialects.bedrock_converse.names import TOOL_NAME, TOOL_RULE, DocumentNames, valid_call_id
-from providers.dialects.bedrock_converse.opaque_blocks import NAME, kind_of, write_input, write_opaque, write_reasoning
+from providers.dialects.bedrock_converse.opaque_blocks import NAME, write_opaque, write_reasoning
+from providers.drop_policy import DropPolicy
 from providers.profiles.bedrock_families import Family
+from providers.unsupported import REASONING_SIGNATURE, drop_opaque_part, drop_part_fields
 
 _CITATIONS_ENABLED = {"enabled": True}
-# Reasoning that only its minter can read, by the type of its part in the dialects that have it.
-_REASONING_BLOCK_TYPES = frozenset({"redacted_thinking", "reasoning", "reasoning.encrypted"})
-# It refuses results without content, and texts that are blank.
+# Results without content and blank texts are refused.
 _EMPTY_TEXT: Mapping[str, str] = {"text": "(empty)"}
-_FOREIGN_FIELD = "it is a field of another API."
 
 
 class ContentWriter:
-    """Of one request. `called`: the names of the tools that it has calls of."""
+    """Writes the parts of one request. `called_tools`: the names of the tools that it has calls of."""
 
     def __init__(self, family: Family, drop_policy: DropPolicy) -> None:
         self.called_tools: list[str] = []
@@ -34,7 +33,7 @@ class ContentWriter:
         self._document_names = DocumentNames()
 
     def write_part(self, part: Content, path: str, *, from_assistant: bool) -> Blocks:
-        """`given_back`: it is of an answer, of which callers only repeat what they were given: no field of it is a demand."""
+        """`from_assistant`: the part belongs to an earlier answer, which callers only repeat, so that its fields demand nothing."""
         match part:
             case Text():
                 blocks = self._text(part, path)
@@ -53,7 +52,7 @@ class ContentWriter:
             case File():
                 blocks = self._file(part, path)
             case Audio():
-                blocks = self._media(write_audio(part) if self._family.audio_input else f"{self._family.name} does not hear.", path)
+                blocks = self._media(write_audio(part) if self._family.audio_input else f"{self._family.name} takes no audio.", path)
             case Opaque():
                 return self._opaque(part, path)
             case _:
@@ -63,12 +62,12 @@ class ContentWriter:
         self._drop_extra(part, path, from_assistant=from_assistant)
         points = cache_point(part.extra, "messages", path, self._family, self._drop_policy) if blocks else []
         if points and "document" in blocks[-1]:
-            # Straight after a document it refuses one (aws_bedrock/19 of the recordings shows the way).
+            # A cache point directly after a document is refused (recording aws_bedrock/19).
             points.insert(0, {"text": "\n"})
         return [*blocks, *points]
 
     def _text(self, part: Text, path: str) -> Blocks:
-        """Blank ones are refused but where a cache point stands after (aws_bedrock/19): they are left out."""
+        """Leaves out blank texts, which are refused, unless a cache point follows (recording aws_bedrock/19)."""
         if not part.text or (not part.text.strip() and CACHE_CONTROL not in part.extra):
             return []
         native = [citation.raw for citation in part.citations if citation.origin == NAME]
@@ -77,14 +76,14 @@ class ContentWriter:
         return [{"citationsContent": {"content": [{"text": part.text}], "citations": native}} if native else {"text": part.text}]
 
     def _reasoning(self, part: Reasoning) -> Blocks:
-        """Anthropic's signatures of Claude's thinking are good at all of its hosts, as its documentation of thinking says."""
+        """Anthropic's signatures of Claude's thinking are valid at all hosts, as its documentation of thinking says."""
         is_accepted = part.opaque_state is not None and (
             part.opaque_state.origin == NAME or (self._family.is_claude and part.opaque_state.origin == "anthropic_messages")
         )
         if is_accepted:
             return [write_reasoning(part)]
         if part.opaque_state is not None:
-            self._drop_policy.drop_hint("reasoning.seal")
+            self._drop_policy.drop_hint(REASONING_SIGNATURE)
         if part.text:
             self._drop_policy.drop_hint("reasoning")
         return []
@@ -94,12 +93,12 @@ class ContentWriter:
             self._drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")
             return []
         if not TOOL_NAME.fullmatch(call.name):
-            self._drop_policy.drop_or_refuse(path, f"{call.name!r:.100} cannot be the name of a tool: {TOOL_RULE}")
+            self._drop_policy.drop_or_refuse(path, f"{call.name!r:.100} is not a valid name of a tool: {TOOL_RULE}")
             return []
         if call.opaque_state is not None:
-            self._drop_policy.drop_hint("reasoning.seal")
+            self._drop_policy.drop_hint(REASONING_SIGNATURE)
         self.called_tools.append(call.name)
-        return [{"toolUse": {"toolUseId": valid_call_id(call.id), "name": call.name, "input": write_input(call.arguments)}}]
+        return [{"toolUse": {"toolUseId": valid_call_id(call.id), "name": call.name, "input": write_arguments(call.arguments)}}]
 
     def _result(self, result: ToolResult, path: str) -> Blocks:
         if result.custom:
@@ -109,7 +108,7 @@ class ContentWriter:
         for index, result_part in enumerate(result.parts):
             part_path = f"{path}.content[{index}]"
             if isinstance(result_part, Image | File) and not self._family.media_in_results:
-                self._drop_policy.drop_or_refuse(part_path, f"{self._family.name} takes text alone as the result of a tool.")
+                self._drop_policy.drop_or_refuse(part_path, f"{self._family.name} takes results of text alone.")
             else:
                 content += self._result_part(result_part, part_path)
         tool_result: dict[str, Any] = {"toolUseId": valid_call_id(result.id), "content": content or [dict(_EMPTY_TEXT)]}
@@ -120,7 +119,7 @@ class ContentWriter:
         return [{"toolResult": tool_result}]
 
     def _result_part(self, part: Content, path: str) -> Blocks:
-        """Within a result it takes no cache points."""
+        """A part of a result, in which cache points and blank texts are refused."""
         blocks = self.write_part(part, path, from_assistant=False)
         kept = [block for block in blocks if "cachePoint" not in block and not (block.get("text") or "x").isspace()]
         if any("cachePoint" in block for block in blocks):
@@ -145,22 +144,14 @@ class ContentWriter:
     def _opaque(self, part: Opaque, path: str) -> Blocks:
         if part.origin == NAME:
             return [write_opaque(part)]
-        kind = kind_of(part.raw)
-        if kind in _REASONING_BLOCK_TYPES:
-            self._drop_policy.drop_hint("reasoning.seal")
-        else:
-            self._drop_policy.drop_or_refuse(path, f"only {part.origin:.40} has {kind or 'it':.40}.")
+        drop_opaque_part(part, path, self._drop_policy)
         return []
 
     def _drop_extra(
         self, part: Text | Reasoning | ToolCall | ToolResult | Image | File | Audio, path: str, *, from_assistant: bool
     ) -> None:
-        for key, value in part.extra.items():
-            if key == CACHE_CONTROL:
-                continue
-            if isinstance(part, File) and (key == "context" or (key == "citations" and self._family.is_claude)):
-                continue
-            if from_assistant:
-                self._drop_policy.drop_hint(f"{path}.{key}")
-            else:
-                self._drop_policy.drop_extra_field(f"{path}.{key}", value, _FOREIGN_FIELD)
+        written_keys = {CACHE_CONTROL}
+        if isinstance(part, File):
+            written_keys |= {"context", "citations"} if self._family.is_claude else {"context"}
+        unwritten = {key: value for key, value in part.extra.items() if key not in written_keys}
+        drop_part_fields(unwritten, path, self._drop_policy, from_assistant=from_assistant)

@@ -1,6 +1,6 @@
-"""A chat as a request to Converse, and what it cannot say of it.
+"""A chat as a request to Converse; what the API cannot express is dropped or refused.
 
-Source: the service model of Bedrock Runtime in botocore 1.44 (ConverseRequest), and /reference/providers.md part 2, read 2026-11.
+Source: the service model of Bedrock Runtime in botocore 1.44 (ConverseRequest), and docs/sources.md#bedrock, read 2026-11.
 """
 
 import re
@@ -12,16 +12,17 @@ from msgspec import Raw
 
 from providers.canonical.chat import ChatRequest
 from providers.canonical.raw_json import Body
-from providers.dialect import DropPolicy
 from providers.dialects.bedrock_converse.cache_points import Blocks, limit_cache_points
 from providers.dialects.bedrock_converse.history import write_history
 from providers.dialects.bedrock_converse.output_format import write_format
 from providers.dialects.bedrock_converse.thinking import write_thinking
 from providers.dialects.bedrock_converse.tools import write_tools
+from providers.drop_policy import DropPolicy
 from providers.fields import drop_extra_fields
 from providers.profiles.bedrock_families import Family, find_family
+from providers.unsupported import check_unsupported
 
-# Its own fields for which no other API has a word: whoever says one by its name means it.
+# Converse's own fields, which callers of any dialect may send.
 _NATIVE_FIELDS = frozenset({"guardrailConfig", "performanceConfig"})
 _MODEL_FIELDS = "additionalModelRequestFields"
 _TIERS = frozenset({"priority", "flex", "reserved"})
@@ -29,12 +30,18 @@ _MAX_STOPS = 2500
 _MAX_METADATA = 16
 _METADATA_PATTERN = re.compile(r"[a-zA-Z0-9\s:_@$#=/+,\-.]{0,256}")
 _NO_SUCH_FIELD = "Converse has no such field."
+_UNSUPPORTED_FIELDS = {
+    "n": "it gives one answer.",
+    **dict.fromkeys(
+        ("logit_bias", "logprobs", "top_logprobs", "verbosity", "seed", "frequency_penalty", "presence_penalty"), _NO_SUCH_FIELD
+    ),
+}
 
 _object = msgspec.json.Decoder(dict[str, Raw])
 
 
 def write_request(chat: ChatRequest, drop_policy: DropPolicy) -> Body:
-    """`chat.model`: as Bedrock knows it, for much differs by family."""
+    """`chat.model` must be Bedrock's own id: the rules depend on the model family."""
     family = find_family(chat.model)
     history = write_history(chat, family, drop_policy)
     output, instruction = write_format(chat.output, family, drop_policy)
@@ -57,12 +64,13 @@ def write_request(chat: ChatRequest, drop_policy: DropPolicy) -> Body:
         **{key: chat.extra[key] for key in sorted(_NATIVE_FIELDS & chat.extra.keys())},
     }
     body.update({key: value for key, value in optional_fields.items() if value})
-    _check_unsupported(chat, drop_policy)
+    check_unsupported(chat, drop_policy, _UNSUPPORTED_FIELDS, ("safety_identifier", "store", "cache_key"))
+    drop_extra_fields(chat.extra, drop_policy, _NO_SUCH_FIELD, {*_NATIVE_FIELDS, _MODEL_FIELDS})
     return body
 
 
 def _caller_model_fields(chat: ChatRequest) -> dict[str, Raw]:
-    """What a caller says to the model itself wins over what we say for it."""
+    """The caller's own additionalModelRequestFields, which win over those that are written here."""
     return _object.decode(chat.extra[_MODEL_FIELDS]) if _MODEL_FIELDS in chat.extra else {}
 
 
@@ -87,24 +95,24 @@ def _inference_config(chat: ChatRequest, fields: Mapping[str, Any], drop_policy:
         "stopSequences": list(chat.stop) or None,
     }
     if chat.max_tokens == 0:
-        drop_policy.drop_or_refuse("max_tokens", "it writes one token at least.")
+        drop_policy.drop_or_refuse("max_tokens", "it writes at least one token.")
         config["maxTokens"] = None
     if chat.temperature is not None and chat.temperature > 1:
         drop_policy.drop_or_refuse("temperature", "it takes temperatures from 0 to 1.")
         config["temperature"] = None
     if len(chat.stop) > _MAX_STOPS or "" in chat.stop:
-        drop_policy.drop_or_refuse("stop", f"it takes at most {_MAX_STOPS} stop sequences, and none that is empty.")
+        drop_policy.drop_or_refuse("stop", f"it takes at most {_MAX_STOPS} stop sequences, none of them empty.")
         config["stopSequences"] = None
     if fields.get("reasoningConfig", {}).get("maxReasoningEffort") == "high":
         for key, field in (("maxTokens", "max_tokens"), ("temperature", "temperature"), ("topP", "top_p")):
             if config[key] is not None:
-                drop_policy.drop_or_refuse(field, "with a high effort to reason Nova takes it not.")
+                drop_policy.drop_or_refuse(field, "Nova does not take it with a high effort of reasoning.")
                 config[key] = None
     return {key: value for key, value in config.items() if value is not None}
 
 
 def _metadata(chat: ChatRequest, drop_policy: DropPolicy) -> dict[str, str]:
-    """By which its owner finds a request in Bedrock's own log. What does not fit there is a hint that goes."""
+    """The requestMetadata, by which Bedrock's own log can be searched. Entries that Bedrock would refuse are dropped as hints."""
     metadata = dict(chat.metadata or {})
     written = {
         key: value for key, value in metadata.items() if key and _METADATA_PATTERN.fullmatch(key) and _METADATA_PATTERN.fullmatch(value)
@@ -126,23 +134,3 @@ def _service_tier(chat: ChatRequest, drop_policy: DropPolicy) -> dict[str, str] 
     if chat.service_tier not in (None, "auto", "default"):
         drop_policy.drop_hint("service_tier")
     return None
-
-
-def _check_unsupported(chat: ChatRequest, drop_policy: DropPolicy) -> None:
-    if chat.n is not None and chat.n > 1:
-        drop_policy.drop_or_refuse("n", "it answers once.")
-    if chat.logit_bias is not None and chat.logit_bias != Raw(b"{}"):
-        drop_policy.drop_or_refuse("logit_bias", _NO_SUCH_FIELD)
-    if chat.logprobs:
-        drop_policy.drop_or_refuse("logprobs", _NO_SUCH_FIELD)
-    if chat.top_logprobs:
-        drop_policy.drop_or_refuse("top_logprobs", _NO_SUCH_FIELD)
-    if chat.verbosity not in (None, "medium"):
-        drop_policy.drop_or_refuse("verbosity", _NO_SUCH_FIELD)
-    for field in ("seed", "frequency_penalty", "presence_penalty"):
-        if getattr(chat, field) is not None and not (field != "seed" and getattr(chat, field) == 0):
-            drop_policy.drop_or_refuse(field, _NO_SUCH_FIELD)
-    for field in ("safety_identifier", "store", "cache_key"):
-        if getattr(chat, field) is not None:
-            drop_policy.drop_hint(field)
-    drop_extra_fields(chat.extra, drop_policy, _NO_SUCH_FIELD, {*_NATIVE_FIELDS, _MODEL_FIELDS})

@@ -1,21 +1,20 @@
-"""Earlier answers, as callers give them back: thinking and texts in their order, plans of tools, calls, and citations of its own.
+"""Assistant messages of a conversation: thinking and texts in order, tool plans, calls, and Cohere's own citations.
 
 Source: https://docs.cohere.com/reference/chat, read 2026-11.
 """
 
 from typing import Any, assert_never
 
+import msgspec
+from msgspec import Raw
+
 from providers.canonical.chat import Audio, Content, File, Image, Message, Opaque, Reasoning, Refusal, Text, ToolCall, ToolResult
-from providers.dialect import DropPolicy
-from providers.dialects.cohere_chat.message_content import (
-    WRONG_ROLE,
-    collapse_text,
-    decode_object,
-    drop_extra_fields,
-    drop_opaque,
-    text_block,
-)
+from providers.dialects.cohere_chat.message_content import WRONG_ROLE, collapse_text, text_block
 from providers.dialects.cohere_chat.response_schema import NAME, TOOL_PLAN
+from providers.drop_policy import DropPolicy
+from providers.unsupported import REASONING_SIGNATURE, drop_opaque_part, drop_part_fields
+
+_decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def write_assistant_message(message: Message, path: str, drop_policy: DropPolicy) -> dict[str, Any]:
@@ -53,18 +52,18 @@ class _AssistantMessageWriter:
             case ToolCall():
                 self._call(part, path)
             case Opaque():
-                drop_opaque(part, path, self._drop_policy)
+                drop_opaque_part(part, path, self._drop_policy)
             case Image() | File() | Audio() | ToolResult():
                 self._drop_policy.drop_or_refuse(path, WRONG_ROLE)
             case _:
                 assert_never(part)
 
     def _text(self, text: Text, path: str) -> None:
-        drop_extra_fields(text.extra, path, self._drop_policy, from_assistant=True)
+        drop_part_fields(text.extra, path, self._drop_policy, from_assistant=True)
         native = [citation.raw for citation in text.citations if citation.origin == NAME]
         if len(native) < len(text.citations):
             self._drop_policy.drop_hint(f"{path}.citations")
-        self._citations += [{**decode_object(raw), "content_index": len(self._content)} for raw in native]
+        self._citations += [{**_decode_object(raw), "content_index": len(self._content)} for raw in native]
         self._content.append(text_block(text.text))
 
     def _reasoning(self, reasoning: Reasoning) -> None:
@@ -72,7 +71,7 @@ class _AssistantMessageWriter:
             self._tool_plans.append(reasoning.text)
             return
         if reasoning.opaque_state is not None:
-            self._drop_policy.drop_hint("reasoning.seal")
+            self._drop_policy.drop_hint(REASONING_SIGNATURE)
         if reasoning.text:
             self._content.append({"type": "thinking", "thinking": reasoning.text})
 
@@ -81,7 +80,7 @@ class _AssistantMessageWriter:
             self._drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")
             return
         if call.opaque_state is not None:
-            self._drop_policy.drop_hint("reasoning.seal")
-        drop_extra_fields(call.extra, path, self._drop_policy, from_assistant=True)
+            self._drop_policy.drop_hint(REASONING_SIGNATURE)
+        drop_part_fields(call.extra, path, self._drop_policy, from_assistant=True)
         function = {"name": call.name, "arguments": call.arguments or "{}"}
         self._calls.append({"id": call.id, "type": "function", "function": function})

@@ -1,6 +1,6 @@
-"""Messages of Cohere's chat: what is asked, and what tools gave. Documents stand beside them.
+"""Messages of Cohere's chat, and the documents beside them.
 
-Source: https://docs.cohere.com/reference/chat, read 2026-11; /shared/exchanges/cohere/01-plain for documents.
+Source: https://docs.cohere.com/reference/chat, read 2026-11; recording cohere/01-plain for documents.
 """
 
 import base64
@@ -24,13 +24,14 @@ from providers.canonical.chat import (
     Uploaded,
 )
 from providers.canonical.media import write_url
-from providers.dialect import DropPolicy
 from providers.dialects.cohere_chat.assistant_messages import write_assistant_message
-from providers.dialects.cohere_chat.message_content import WRONG_ROLE, collapse_text, drop_extra_fields, drop_opaque, text_block
+from providers.dialects.cohere_chat.message_content import WRONG_ROLE, collapse_text, text_block
+from providers.drop_policy import DropPolicy
+from providers.unsupported import drop_opaque_part, drop_part_fields
 
 
 def write_messages(chat: ChatRequest, drop_policy: DropPolicy, *, constrained: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Messages, and the documents that callers have put into theirs. `constrained`: beside a response_format, there can be none."""
+    """The messages, and the documents that callers put into theirs. `constrained`: a response_format allows no documents."""
     writer = _MessagesWriter(drop_policy, constrained=constrained)
     for index, message in enumerate(chat.messages):
         writer.add_message(message, f"messages[{index}]")
@@ -48,11 +49,11 @@ class _MessagesWriter:
         from_assistant = message.role == "assistant"
         if message.name is not None:
             self._drop_policy.drop_or_refuse(f"{path}.name", "its messages name no participants.")
-        drop_extra_fields(message.extra, path, self._drop_policy, from_assistant=from_assistant)
+        drop_part_fields(message.extra, path, self._drop_policy, from_assistant=from_assistant)
         if from_assistant:
             assistant_message = write_assistant_message(message, path, self._drop_policy)
             if assistant_message.keys() - {"role", "content"} or assistant_message.get("content"):
-                self.messages.append(assistant_message)  # or it says nothing
+                self.messages.append(assistant_message)
             return
         others: list[tuple[str, Content]] = []
         for index, part in enumerate(message.parts):
@@ -66,7 +67,7 @@ class _MessagesWriter:
         document_count = len(self.documents)
         content = [block for part_path, part in others if (block := self._write_part(part, part_path)) is not None]
         if not content and len(self.documents) > document_count:
-            # Documents alone: without a word beside them there would be nothing that the user says.
+            # A message of documents alone would have no content, so they become its text.
             content = [text_block(document["data"]["text"]) for document in self.documents[document_count:]]
             del self.documents[document_count:]
         if content or not others:
@@ -75,7 +76,7 @@ class _MessagesWriter:
     def _write_part(self, part: Content, path: str) -> dict[str, Any] | None:
         match part:
             case Text():
-                drop_extra_fields(part.extra, path, self._drop_policy)
+                drop_part_fields(part.extra, path, self._drop_policy)
                 return text_block(part.text)
             case Refusal():
                 return text_block(part.text)
@@ -89,48 +90,48 @@ class _MessagesWriter:
                     self.documents.append({"id": f"doc:{len(self.documents)}", "data": document})
                 return None
             case Audio():
-                return self._drop_policy.drop_or_refuse(path, "it does not hear.")
+                return self._drop_policy.drop_or_refuse(path, "it takes no audio.")
             case Opaque():
-                return drop_opaque(part, path, self._drop_policy)
+                return drop_opaque_part(part, path, self._drop_policy)
             case Reasoning() | ToolCall() | ToolResult():
                 return self._drop_policy.drop_or_refuse(path, WRONG_ROLE)
             case _:
                 assert_never(part)
 
     def _image(self, image: Image, path: str) -> dict[str, Any] | None:
-        drop_extra_fields(image.extra, path, self._drop_policy)
+        drop_part_fields(image.extra, path, self._drop_policy)
         if isinstance(image.source, Uploaded):
-            return self._drop_policy.drop_or_refuse(path, f"{image.source.origin} keeps it under an id, which is none here.")
+            return self._drop_policy.drop_or_refuse(path, f"it is an id of a file at {image.source.origin}.")
         image_url = {"url": write_url(image.source)}
         if image.detail is not None:
             image_url["detail"] = image.detail
         return {"type": "image_url", "image_url": image_url}
 
     def _document(self, file: File, path: str) -> dict[str, str] | None:
-        """It reads text alone."""
-        drop_extra_fields(file.extra, path, self._drop_policy)
+        """The document of a text file; others are dropped or refused."""
+        drop_part_fields(file.extra, path, self._drop_policy)
         source = file.source
         if not isinstance(source, Inline) or not source.media_type.startswith(("text/", "application/json")):
-            return self._drop_policy.drop_or_refuse(path, "its documents are of text alone.")
+            return self._drop_policy.drop_or_refuse(path, "its documents are text alone.")
         try:
             text = base64.b64decode(source.data, validate=True).decode()
         except (binascii.Error, UnicodeDecodeError):
-            return self._drop_policy.drop_or_refuse(path, "what it holds is no text in UTF-8.")
+            return self._drop_policy.drop_or_refuse(path, "its content is not text in UTF-8.")
         return {"text": text} if file.name is None else {"title": file.name, "text": text}
 
-    def _result(self, result: ToolResult, path: str, deferred: list[tuple[str, Content]]) -> None:
-        """It takes text and documents of a tool: images follow in a message of the user's, said to be of that call."""
+    def _result(self, result: ToolResult, path: str, following: list[tuple[str, Content]]) -> None:
+        """A result holds text and documents. Its images are added to `following`, for a user message that names the call."""
         if result.is_error is not None:
             self._drop_policy.drop_hint(f"{path}.is_error")
         if result.custom:
             self._drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")
             return
-        drop_extra_fields(result.extra, path, self._drop_policy)
+        drop_part_fields(result.extra, path, self._drop_policy)
         content: list[dict[str, Any]] = []
         for index, part in enumerate(result.parts):
             part_path = f"{path}.content[{index}]"
             if isinstance(part, Image):
-                deferred += [(part_path, Text(f"From the result of tool call {result.id}:")), (part_path, part)]
+                following += [(part_path, Text(f"From the result of tool call {result.id}:")), (part_path, part)]
             elif isinstance(part, File):
                 document = self._document(part, part_path)
                 content += [] if document is None else [{"type": "document", "document": {"data": document}}]

@@ -1,21 +1,24 @@
-"""Answers of Cohere's chat as they stand on the wire: whole, and as events of a stream. One typed decode for each.
+"""The response of Cohere's chat, and the events of a stream of it. Each is decoded once, with its type.
 
-Source: https://docs.cohere.com/reference/chat and /chat-stream, read 2026-11; /shared/exchanges/cohere.
+Source: https://docs.cohere.com/reference/chat and /chat-stream, read 2026-11; recordings of cohere.
 """
 
-import uuid
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
 from providers.canonical.chat import OpaqueState
-from providers.canonical.errors import InvalidUpstreamResponse
-from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unicode
+from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
+from providers.canonical.response_decoding import decode_repaired
+from providers.canonical.tool_calls import new_call_id
 from providers.canonical.upstream_errors import find_error, read_error
 
+T = TypeVar("T")
+
 NAME = "cohere_chat"
-# What a model without thinking says before it calls tools goes back under another name than thinking does.
+# Marks reasoning that came as `tool_plan` (of models without thinking) and has to be sent back as that, not as thinking.
 TOOL_PLAN = OpaqueState(NAME, "tool_plan")
 
 
@@ -36,12 +39,12 @@ class Call(Struct):
 
     @property
     def id_or_new(self) -> str:
-        """Its own; one that came without gets one that no other call of a conversation has."""
-        return self.id or f"call_{uuid.uuid4().hex[:24]}"
+        """The id that the host gave the call, else a new one."""
+        return self.id or new_call_id()
 
 
 class Logprob(Struct):
-    """Of a text of one token or more."""
+    """The log probabilities of a text of one or more tokens."""
 
     text: str = ""
     logprobs: list[float] | None = None
@@ -66,7 +69,7 @@ class Message(Struct):
 
 
 class Response(Struct):
-    """`message` is a text where it tells an error."""
+    """A complete response. In an error `message` is a string, so that this does not decode."""
 
     message: Message
     finish_reason: str | None = None
@@ -75,7 +78,7 @@ class Response(Struct):
 
 
 class MessageDelta(Struct):
-    """A message in an event: what it has lists of comes one at a time."""
+    """The message of a stream event: items of its lists arrive one at a time."""
 
     content: ContentBlock | list[ContentBlock] | None = None
     tool_plan: str | None = None
@@ -97,23 +100,26 @@ class StreamEvent(Struct):
     logprobs: Logprob | None = None
 
 
-decode_full_response = msgspec.json.Decoder(Response).decode
-decode_stream_event = msgspec.json.Decoder(StreamEvent).decode
+_decode_response = msgspec.json.Decoder(Response).decode
+_decode_stream_event = msgspec.json.Decoder(StreamEvent).decode
 
 
-def decode_or_raise(raw: bytes, decode: Any) -> Any:
-    """Raises the error that was told in place of what was promised, or Garbled."""
+def decode_response(raw: bytes) -> Response:
+    """Raises the error that `raw` holds, or InvalidUpstreamResponse."""
+    return _decode(raw, _decode_response)
+
+
+def decode_stream_event(raw: bytes) -> StreamEvent:
+    """Raises the error that `raw` holds, or InvalidUpstreamResponse."""
+    return _decode(raw, _decode_stream_event)
+
+
+def _decode(raw: bytes, decode: Callable[[bytes], T]) -> T:
     try:
         return decode(raw)
     except DECODE_ERRORS:
         pass
     body = Body.read_response(raw)
-    error = find_error(body)
-    if error is None and isinstance(body.value("message"), str):
-        error = read_error(500, {}, raw)
-    if error is not None:
-        raise error
-    try:
-        return decode(repair_unicode(raw))
-    except DECODE_ERRORS as decode_error:
-        raise InvalidUpstreamResponse(f"The host's answer is not one of Cohere's chat: {decode_error}.") from None
+    if find_error(body) is None and isinstance(body.value("message"), str):
+        raise read_error(500, {}, raw)
+    return decode_repaired(raw, decode, "one of Cohere's chat")

@@ -1,4 +1,4 @@
-"""A stream of Cohere's chat as events: contents and calls by their index, citations while their text is open."""
+"""A stream of Cohere's chat as events."""
 
 from collections.abc import Iterator
 from typing import TypeVar, cast
@@ -8,10 +8,20 @@ from msgspec import Raw
 from providers.canonical.chat import Citation, Reasoning, Text, ToolCall
 from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated
 from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
-from providers.canonical.raw_json import SSEDecoder
-from providers.dialects.cohere_chat import response_schema
-from providers.dialects.cohere_chat.response_schema import TOOL_PLAN, Call, ContentBlock, MessageDelta, decode_or_raise
-from providers.dialects.cohere_chat.usage import read_citation, read_finish_reason, read_usage, write_logprob
+from providers.canonical.sse import SSEDecoder
+from providers.dialects.cohere_chat.citations import read_citation
+from providers.dialects.cohere_chat.finish_reasons import read_finish_reason
+from providers.dialects.cohere_chat.logprobs import read_logprob
+from providers.dialects.cohere_chat.response_schema import (
+    TOOL_PLAN,
+    Call,
+    ContentBlock,
+    EventDelta,
+    MessageDelta,
+    StreamEvent,
+    decode_stream_event,
+)
+from providers.dialects.cohere_chat.usage import read_usage
 
 T = TypeVar("T")
 
@@ -19,7 +29,7 @@ _EMPTY_MESSAGE = MessageDelta()
 
 
 class CohereStreamReader:
-    """See providers.dialect.Reader. What follows its end is passed over."""
+    """Implements providers.dialect.StreamReader. Events after the end of the response are ignored."""
 
     def __init__(self) -> None:
         self.done = False
@@ -31,7 +41,7 @@ class CohereStreamReader:
             yield from self._read_frame(data)
 
     def finish(self) -> Iterator[Event]:
-        """Raises CutShort if the stream ended before the answer did. Half a frame at the end is none."""
+        """Raises StreamTruncated if the stream ended before the response did. An incomplete last frame is ignored."""
         for data in self._frames.finish():
             try:
                 events = list(self._read_frame(data))
@@ -44,14 +54,14 @@ class CohereStreamReader:
     def _read_frame(self, data: bytes) -> Iterator[Event]:
         if self.done or (data[:1] != b"{" and data.strip() == b"[DONE]"):
             return
-        yield from self._parser.read(decode_or_raise(data, response_schema.decode_stream_event))
+        yield from self._parser.read(decode_stream_event(data))
         self.done = self._parser.done
 
 
 class _StreamParser:
-    """At most one text, thinking or plan is open, and calls by their number. A text stays open until something else begins, so that
+    """Parses the events of one stream. At most one text, thinking or plan is open at a time; calls are open by their number.
 
-    citations that come after its end are still told with it.
+    A text stays open until another part begins, so that citations which arrive after its end still belong to it.
     """
 
     def __init__(self) -> None:
@@ -61,10 +71,10 @@ class _StreamParser:
         self._open_index = -1
         self._open_block: tuple[str, int] | None = None
         self._citations: list[Citation] = []
-        # By their number, where the calls that are open stand, and whether any argument came.
+        # By the number of an open call: the index of its part, and whether any arguments arrived.
         self._open_calls: dict[int, tuple[int, bool]] = {}
 
-    def read(self, event: response_schema.StreamEvent) -> Iterator[Event]:
+    def read(self, event: StreamEvent) -> Iterator[Event]:
         if not self._started:
             self._started = True
             yield ResponseStarted("")
@@ -86,17 +96,17 @@ class _StreamParser:
                 for raw in _citation_list(message):
                     self._add_citation(raw)
             case "message-end":
-                yield from self._finish_message(delta or response_schema.EventDelta())
+                yield from self._finish_message(delta or EventDelta())
             case _:
                 pass
 
-    def _read_content(self, event: response_schema.StreamEvent, block: ContentBlock) -> Iterator[Event]:
+    def _read_content(self, event: StreamEvent, block: ContentBlock) -> Iterator[Event]:
         if block.thinking:
             yield from self._append_text("thinking", event.index, block.thinking)
         if block.text:
             yield from self._append_text("text", event.index, block.text)
             if event.logprobs is not None:
-                yield Logprobs(0, (write_logprob(event.logprobs),))
+                yield Logprobs(0, (read_logprob(event.logprobs),))
 
     def _append_text(self, kind: str, index: int, text: str) -> Iterator[Event]:
         if self._open_block != (kind, index):
@@ -116,7 +126,7 @@ class _StreamParser:
         self._citations.clear()
 
     def _add_citation(self, raw: Raw) -> None:
-        """One about another text than the open one came too late for it."""
+        """Drops a citation of a text that is closed already."""
         located = read_citation(raw)
         if located is None or self._open_block is None:
             return
@@ -145,7 +155,7 @@ class _StreamParser:
             yield PartDelta(0, index, "{}")
         yield PartFinished(0, index)
 
-    def _finish_message(self, delta: response_schema.EventDelta) -> Iterator[Event]:
+    def _finish_message(self, delta: EventDelta) -> Iterator[Event]:
         yield from self._close_part()
         for number in sorted(self._open_calls):
             yield from self._close_call(number)
@@ -166,5 +176,5 @@ def _as_list(value: T | list[T] | None) -> list[T]:
 
 
 def _citation_list(message: MessageDelta) -> list[Raw]:
-    """One, or none as a message has at its start: an empty list."""
+    """One citation, or none: the message of a start event has an empty list."""
     return [message.citations] if bytes(message.citations)[:1] == b"{" else []

@@ -1,4 +1,4 @@
-"""Tools of Cohere's chat, and which of them is to be called: any, none, or as the model finds right.
+"""Tools of Cohere's chat, and the choice among them.
 
 Source: https://docs.cohere.com/reference/chat and https://docs.cohere.com/v2/docs/tool-use-parameter-types, read 2026-11.
 """
@@ -8,14 +8,15 @@ from typing import Any
 import msgspec
 
 from providers.canonical.chat import ChatRequest, HostTool, Tool
-from providers.dialect import DropPolicy
+from providers.drop_policy import DropPolicy
+from providers.unsupported import drop_part_fields
 
 _TOOL_CHOICE_MODES = {"required": "REQUIRED", "named": "REQUIRED", "none": "NONE"}
-_STRICT_RULE = "it holds the arguments of all tools to their schemas or of none, and only where each has a required parameter."
+_STRICT_RULE = "it enforces the schemas of all tools or of none, and only if each has a required parameter."
 
 
 def write_tools(chat: ChatRequest, drop_policy: DropPolicy, *, constrained: bool) -> dict[str, Any]:
-    """The fields that say it. A choice of one tool, or among some, is said by sending no others."""
+    """The fields of tools and their choice. To choose one tool, or among some, only those are sent."""
     selected = _selected_tools(chat)
     if selected and constrained:
         drop_policy.drop_or_refuse("tools", "its response_format cannot be used together with tools.")
@@ -25,19 +26,19 @@ def write_tools(chat: ChatRequest, drop_policy: DropPolicy, *, constrained: bool
     choice = chat.tool_choice
     if not tools:
         if choice is not None and choice.mode in ("required", "named"):
-            drop_policy.drop_or_refuse("tool_choice", "there is no tool that it could call.")
+            drop_policy.drop_or_refuse("tool_choice", "there is no tool to call.")
         return {}
     if chat.parallel_calls is False and (choice is None or choice.mode != "none"):
-        drop_policy.drop_or_refuse("parallel_calls", "it cannot hold a model to one call.")
+        drop_policy.drop_or_refuse("parallel_calls", "it cannot limit a model to one call.")
     fields: dict[str, Any] = {"tools": [_write_tool(tool) for tool in tools]}
     if choice is not None and choice.mode in _TOOL_CHOICE_MODES:
         fields["tool_choice"] = _TOOL_CHOICE_MODES[choice.mode]
-    strict = [at for at, tool in supported if isinstance(tool, Tool) and tool.strict]
-    if strict and all(_has_required_parameter(tool) for tool in tools):
+    strict_indexes = [index for index, tool in supported if isinstance(tool, Tool) and tool.strict]
+    if strict_indexes and all(_has_required_parameter(tool) for tool in tools):
         fields["strict_tools"] = True
     else:
-        for at in strict:
-            drop_policy.drop_or_refuse(f"tools[{at}].strict", _STRICT_RULE)
+        for index in strict_indexes:
+            drop_policy.drop_or_refuse(f"tools[{index}].strict", _STRICT_RULE)
     return fields
 
 
@@ -52,13 +53,12 @@ def _selected_tools(chat: ChatRequest) -> list[tuple[int, Tool | HostTool]]:
 
 def _is_supported(tool: Tool | HostTool, path: str, drop_policy: DropPolicy) -> bool:
     if isinstance(tool, HostTool):
-        drop_policy.drop_or_refuse(path, f"`{tool.kind}` is a tool of another API's own, which only that knows.")
+        drop_policy.drop_or_refuse(path, f"only another API has the tool `{tool.kind}`, which its host runs itself.")
         return False
     if tool.custom:
         drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")
         return False
-    for key, value in tool.extra.items():
-        drop_policy.drop_extra_field(f"{path}.{key}", value, "it is a field of another API.")
+    drop_part_fields(tool.extra, path, drop_policy)
     return True
 
 

@@ -1,4 +1,4 @@
-"""A chat as a request to Cohere's /v2/chat, and what it cannot say of it.
+"""A chat as a request to Cohere's /v2/chat; what the API cannot express is dropped or refused.
 
 Source: https://docs.cohere.com/reference/chat, read 2026-11.
 """
@@ -12,18 +12,25 @@ from providers.canonical.chat import ChatRequest, Thinking
 from providers.canonical.errors import Unsupported
 from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import Body
-from providers.dialect import DropPolicy
 from providers.dialects.cohere_chat.messages import write_messages
 from providers.dialects.cohere_chat.output_format import write_format
 from providers.dialects.cohere_chat.tools import write_tools
+from providers.drop_policy import DropPolicy
 from providers.fields import drop_extra_fields
+from providers.unsupported import check_unsupported
 
-# Its own words, which callers of any dialect may send beside theirs, and a word of engines that it has too.
+# Cohere's own fields, which callers of any dialect may send, and a field of engines that it has too (`priority`).
 _NATIVE_FIELDS = frozenset({"safety_mode", "citation_options", "strict_tools", "raw_prompting", "priority"})
 _NO_SUCH_FIELD = "Cohere's chat has no such field."
+_UNSUPPORTED_FIELDS = {
+    "n": "it gives one answer.",
+    "top_logprobs": "it reports only the tokens that it chose.",
+    "logit_bias": _NO_SUCH_FIELD,
+    "verbosity": _NO_SUCH_FIELD,
+}
 _MAX_STOPS = 5
 _MAX_K = 500
-# The ends of its `p`, neither of which is reached: with its default of 0.75 it must be told even that all tokens are to be looked at.
+# The range of `p`. Its default is 0.75, so even a top_p of 1 has to be sent.
 _MIN_P, _MAX_P = 0.01, 0.99
 
 
@@ -39,7 +46,7 @@ class _RequestWriter:
     def write_body(self) -> Body:
         chat, drop_policy = self._chat, self._drop_policy
         if chat.prompt is not None:
-            drop_policy.drop_or_refuse("prompt", "its chat goes on with no text.")
+            drop_policy.drop_or_refuse("prompt", "its chat cannot continue a raw prompt.")
         format = self._response_format()
         messages, documents = write_messages(chat, drop_policy, constrained=format is not None)
         body = Body(model=chat.model, messages=messages)
@@ -60,7 +67,7 @@ class _RequestWriter:
             "logprobs": chat.logprobs or None,
         }
         body.update({key: value for key, value in fields.items() if value is not None})
-        self._check_unsupported()
+        check_unsupported(chat, drop_policy, _UNSUPPORTED_FIELDS)
         self._write_extra(body)
         return body
 
@@ -74,7 +81,7 @@ class _RequestWriter:
             return None
 
     def _thinking(self, thinking: Thinking | None) -> dict[str, Any] | None:
-        """It thinks within a number of tokens, or as the model finds right; efforts it does not know."""
+        """Cohere takes a budget or leaves the amount to the model; it has no efforts."""
         if thinking is None:
             return None
         if thinking.summary is not None:
@@ -90,7 +97,7 @@ class _RequestWriter:
     def _stops(self) -> tuple[str, ...] | None:
         stops = self._chat.stop
         if len(stops) > _MAX_STOPS:
-            self._drop_policy.drop_or_refuse("stop", f"it takes at most {_MAX_STOPS} stop sequences, and these are {len(stops)}.")
+            self._drop_policy.drop_or_refuse("stop", f"it takes at most {_MAX_STOPS} stop sequences, not {len(stops)}.")
             return None
         return stops or None
 
@@ -102,36 +109,22 @@ class _RequestWriter:
         return min(max(top_p, _MIN_P), _MAX_P)
 
     def _top_k(self) -> int | None:
-        """Others say -1 where all are to be looked at, it 0."""
+        """Other engines write -1 for "all tokens", Cohere 0."""
         top_k = self._chat.top_k
         if top_k is not None and top_k > _MAX_K:
-            return self._drop_policy.drop_or_refuse("top_k", f"its k goes up to {_MAX_K}, and this is {top_k}.")
+            return self._drop_policy.drop_or_refuse("top_k", f"it takes at most {_MAX_K}, not {top_k}.")
         return None if top_k is None else max(0, top_k)
 
     def _seed(self) -> int | None:
         seed = self._chat.seed
         if seed is not None and seed < 0:
-            return self._drop_policy.drop_or_refuse("seed", "its seeds are not negative.")
+            return self._drop_policy.drop_or_refuse("seed", "its seeds must not be negative.")
         return seed
 
     def _penalty(self, field: str, penalty: float | None) -> float | None:
         if penalty is not None and not 0 <= penalty <= 1:
-            return self._drop_policy.drop_or_refuse(field, f"its penalties go from 0 to 1, and this is {penalty:g}.")
+            return self._drop_policy.drop_or_refuse(field, f"it takes penalties from 0 to 1, not {penalty:g}.")
         return penalty
-
-    def _check_unsupported(self) -> None:
-        chat, drop_policy = self._chat, self._drop_policy
-        if chat.n is not None and chat.n > 1:
-            drop_policy.drop_or_refuse("n", "it gives one answer.")
-        if chat.top_logprobs:
-            drop_policy.drop_or_refuse("top_logprobs", "it tells of the tokens alone that it chose.")
-        if chat.logit_bias is not None and chat.logit_bias != Raw(b"{}"):
-            drop_policy.drop_or_refuse("logit_bias", _NO_SUCH_FIELD)
-        if chat.verbosity not in (None, "medium"):
-            drop_policy.drop_or_refuse("verbosity", _NO_SUCH_FIELD)
-        for field in ("user", "safety_identifier", "metadata", "service_tier", "store", "cache_key"):
-            if getattr(chat, field) is not None:
-                drop_policy.drop_hint(field)
 
     def _write_extra(self, body: Body) -> None:
         native_keys = {*_NATIVE_FIELDS, "documents"} if "thinking" in body else {*_NATIVE_FIELDS, "documents", "thinking"}

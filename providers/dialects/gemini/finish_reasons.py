@@ -1,11 +1,11 @@
-"""Why an answer ended: Gemini's words as OpenAI's, or as an error where there is no answer.
+"""Finish reasons of Gemini as OpenAI's, or as an error where the model wrote no usable answer.
 
 Source: https://ai.google.dev/api/generate-content#FinishReason and Vertex's, read 2026-11.
 """
 
+from providers.canonical.credential_masking import mask_credentials
 from providers.canonical.errors import UnparsableModelOutput
 from providers.canonical.events import ChoiceFinished
-from providers.canonical.upstream_errors import mask_credentials
 
 _FILTER_REASONS = frozenset(
     {
@@ -16,19 +16,19 @@ _FILTER_REASONS = frozenset(
 
 
 def read_finish_reason(choice: int, reason: str, detail: str | None, *, has_tool_calls: bool) -> ChoiceFinished:
-    """It calls an end with calls a stop; to OpenAI that is another. Raises Unparsed for an end that is no answer's."""
+    """Gemini says STOP where a response ends with calls; OpenAI says `tool_calls`. Raises UnparsableModelOutput."""
     if reason == "STOP":
         return ChoiceFinished(choice, "tool_calls" if has_tool_calls else "stop")
     if reason == "MAX_TOKENS":
         return ChoiceFinished(choice, "length")
     if reason in _FILTER_REASONS:
         return ChoiceFinished(choice, "content_filter", reason)
-    # MALFORMED_FUNCTION_CALL, UNEXPECTED_TOOL_CALL, TOO_MANY_TOOL_CALLS, LANGUAGE, OTHER, and what may come to be.
+    # MALFORMED_FUNCTION_CALL, UNEXPECTED_TOOL_CALL, TOO_MANY_TOOL_CALLS, LANGUAGE, OTHER, and future ones.
     error = UnparsableModelOutput(f"The model ended without an answer ({reason:.60}){f': {mask_credentials(detail)}' if detail else '.'}")
     error.upstream_code = reason[:100]
     raise error
 
 
 def read_block_reason(reason: str) -> ChoiceFinished:
-    """The ask itself was not answered: promptFeedback.blockReason."""
+    """Reads promptFeedback.blockReason: the prompt was blocked, and there are no candidates."""
     return ChoiceFinished(0, "content_filter", reason)

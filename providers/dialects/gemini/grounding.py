@@ -1,7 +1,7 @@
-"""Where a text comes from: groundingMetadata and citationMetadata as citations. Their places count bytes of UTF-8, ours characters.
+"""groundingMetadata and citationMetadata as citations. Gemini's offsets count bytes of UTF-8, the canonical ones characters.
 
 Source: https://ai.google.dev/api/generate-content#GroundingMetadata, #Segment, #CitationSource, read 2026-11; recording
-google_ai_studio/18, whose segments name no part although the first is no text: so a segment's place is known by the text it repeats.
+google_ai_studio/18, whose segments name no part although the first part is not text: a segment is located by its own text.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class Support(Struct):
 
 
 class Page(Struct):
-    """A page of the web, a place on a map, or a piece of a file."""
+    """A web page, a place on a map, or a piece of a file."""
 
     uri: str | None = None
     title: str | None = None
@@ -53,7 +53,7 @@ class RecitedSource(Struct):
 
 
 class Citations(Struct):
-    """`citationSources` in AI Studio, `citations` in Vertex."""
+    """AI Studio sends `citationSources`, Vertex `citations`."""
 
     citationSources: list[Raw] | None = None
     citations: list[Raw] | None = None
@@ -66,14 +66,14 @@ _recited_decoder = msgspec.json.Decoder(RecitedSource)
 
 
 class CitationCollector:
-    """Of one candidate. Each frame's metadata takes the place of the one before; what was placed already is not placed again."""
+    """The citations of one candidate. Metadata of a frame replaces that of earlier frames; each citation is placed once."""
 
     def __init__(self) -> None:
         self._pending: list[tuple[Segment, Citation]] = []
         self._placed: set[bytes] = set()
 
     def update(self, grounding: Raw, citations: Raw) -> None:
-        """What is none of its documented shape is passed over: it is beside the answer."""
+        """Ignores metadata of an undocumented shape: it must not cost a good response."""
         try:
             located = [*_grounded_citations(grounding), *_recited_citations(citations)]
         except DECODE_ERRORS:
@@ -82,7 +82,7 @@ class CitationCollector:
             self._pending = [each for each in located if _citation_key(each) not in self._placed]
 
     def citations_for(self, text: str, *, last: bool) -> tuple[Citation, ...]:
-        """Those that rest on this text. `last`: no other follows, so that what has no place is told of it all."""
+        """The citations of this text. `last`: no other text follows, so it takes those that could not be located too."""
         if not self._pending:
             return ()
         raw = text.encode()

@@ -1,4 +1,4 @@
-"""Media as parts: bytes as inlineData, addresses as fileData, which needs to know what kind of file is there.
+"""Media as parts: bytes as inlineData, URLs as fileData, which requires the type of the file.
 
 Sources: https://ai.google.dev/api/caching#Part, https://ai.google.dev/gemini-api/docs/document-processing, read 2026-11.
 """
@@ -9,17 +9,17 @@ from typing import Any
 import httpx
 
 from providers.canonical.chat import Audio, File, Image, Inline, Uploaded, Url
-from providers.dialect import DropPolicy
+from providers.drop_policy import DropPolicy
 
 _TYPES_BY_EXTENSION: Mapping[str, str] = {
     **dict.fromkeys(("jpg", "jpeg"), "image/jpeg"),
-    **{ending: f"image/{ending}" for ending in ("png", "webp", "gif", "heic", "heif")},
+    **{extension: f"image/{extension}" for extension in ("png", "webp", "gif", "heic", "heif")},
     "pdf": "application/pdf",
     **dict.fromkeys(("txt", "md", "csv"), "text/plain"),
     "html": "text/html",
     "wav": "audio/wav",
     "mp3": "audio/mp3",
-    **{ending: f"audio/{ending}" for ending in ("aac", "ogg", "flac", "aiff")},
+    **{extension: f"audio/{extension}" for extension in ("aac", "ogg", "flac", "aiff")},
     "mp4": "video/mp4",
 }
 
@@ -27,7 +27,7 @@ _GOOGLE_URLS = ("https://generativelanguage.googleapis.com/v1beta/files/", "http
 
 
 def write_media(part: Image | File | Audio, path: str, drop_policy: DropPolicy) -> dict[str, Any] | None:
-    """None for what is not said."""
+    """The part. None if it was dropped."""
     if isinstance(part, Image) and part.detail not in (None, "auto"):
         drop_policy.drop_hint(f"{path}.detail")
     if isinstance(part, File) and part.name is not None:
@@ -40,9 +40,7 @@ def write_media(part: Image | File | Audio, path: str, drop_policy: DropPolicy) 
         case Url(url):
             media_type = media_type_of_url(url)
             if media_type is None:
-                drop_policy.drop_or_refuse(
-                    path, "it wants to be told what kind of file is at an address, and this one's ending does not tell."
-                )
+                drop_policy.drop_or_refuse(path, "it needs to know what kind of file is at a URL, and this one has no known extension.")
                 return None
             return {"fileData": {"mimeType": media_type, "fileUri": url}}
         case Uploaded():
@@ -51,12 +49,12 @@ def write_media(part: Image | File | Audio, path: str, drop_policy: DropPolicy) 
 
 
 def is_google_url(url: str) -> bool:
-    """Whether Google knows of itself what is there: a file that was uploaded to AI Studio, a video of YouTube's."""
+    """Whether Google knows the type of the file: it was uploaded to AI Studio, or is a YouTube video."""
     return url.startswith(_GOOGLE_URLS)
 
 
 def media_type_of_url(url: str) -> str | None:
-    """What kind of file is at an address, where its ending tells."""
+    """The media type of the file at a URL, by its extension. None if that is unknown."""
     try:
         path = httpx.URL(url).path
     except httpx.InvalidURL:

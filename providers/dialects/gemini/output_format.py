@@ -1,4 +1,4 @@
-"""What an answer is to be like, as generationConfig says it, and which keywords of JSON Schema Google says that it holds to.
+"""Output constraints as fields of generationConfig, and the keywords of JSON Schema that Google enforces.
 
 Sources: GenerationConfig.responseJsonSchema at https://ai.google.dev/api/generate-content, and the limitations at
 https://ai.google.dev/gemini-api/docs/structured-output (other keywords are ignored), both read 2026-11.
@@ -10,16 +10,16 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw
 
-from providers import structured_output
 from providers.canonical.errors import Unsupported
+from providers.canonical.output_format import Choice, Grammar, JsonObject, JsonSchema, OutputFormat, Regex, StructuralTag
 from providers.canonical.raw_json import DECODE_ERRORS
-from providers.structured_output import OutputFormat
+from providers.structured_output.write_constraint_fields import display_name
 
 _ENFORCED_KEYWORDS = frozenset(
     {
         *("$id", "$defs", "$ref", "$anchor", "type", "title", "description", "items", "prefixItems", "minItems", "maxItems"),
         *("minimum", "maximum", "anyOf", "properties", "additionalProperties", "required", "propertyOrdering"),
-        # They say something about a schema, and nothing about what it allows.
+        # Annotations: they do not restrict what a schema allows.
         *("$schema", "$comment", "default", "examples", "example", "deprecated", "readOnly", "writeOnly"),
     }
 )
@@ -30,22 +30,22 @@ _FORMATS = frozenset({"date-time", "date", "time"})
 
 
 def write_format(output: OutputFormat) -> dict[str, Any]:
-    """Keys of generationConfig. Raises Unsupported for what it cannot say."""
+    """The fields of generationConfig. Raises Unsupported for a constraint that they cannot express."""
     match output:
-        case structured_output.JsonObject():
+        case JsonObject():
             return {"responseMimeType": "application/json"}
-        case structured_output.JsonSchema():
+        case JsonSchema():
             return {"responseMimeType": "application/json", "responseJsonSchema": _with_description(output)}
-        case structured_output.Choice(options):
+        case Choice(options):
             if not all(options):
-                raise Unsupported("none of the words it may choose from can be empty.")
+                raise Unsupported("no option of a choice may be empty.")
             return {"responseMimeType": "text/x.enum", "responseSchema": {"type": "STRING", "enum": list(options)}}
-        case structured_output.Regex() | structured_output.Grammar() | structured_output.StructuralTag():
-            raise Unsupported(f"it has no field for a {structured_output.display_name(output)}.")
+        case Regex() | Grammar() | StructuralTag():
+            raise Unsupported(f"it has no field for a {display_name(output)}.")
 
 
-def _with_description(output: structured_output.JsonSchema) -> Raw:
-    """What the caller says of the schema beside it has no place but in it."""
+def _with_description(output: JsonSchema) -> Raw:
+    """The schema with the description that the caller gave beside it, for which there is no other field."""
     try:
         schema = msgspec.json.decode(output.schema, type=dict[str, Raw])
     except DECODE_ERRORS:
@@ -56,27 +56,25 @@ def _with_description(output: structured_output.JsonSchema) -> Raw:
 
 
 def is_enforced(output: OutputFormat) -> bool:
-    """Whether Google says that every answer obeys: not of JSON without a schema, which it may give as a list too."""
-    return isinstance(output, structured_output.Choice) or (
-        isinstance(output, structured_output.JsonSchema) and unenforced_keyword(output.schema) is None
-    )
+    """Whether Google enforces all of a constraint. JSON without a schema is not: the model may write a list."""
+    return isinstance(output, Choice) or (isinstance(output, JsonSchema) and unenforced_keyword(output.schema) is None)
 
 
 def unenforced_keyword(schema: Raw) -> str | None:
-    """The first keyword that Google does not say it holds to; None: it holds to all."""
+    """The first keyword that Google does not document as enforced. None if there is none."""
     try:
         return next(_unenforced_keywords(msgspec.json.decode(schema)), None)
     except DECODE_ERRORS:
-        return "a schema nested without end"
+        return "a schema that is nested too deeply"
 
 
 def _unenforced_keywords(schema: Any) -> Iterator[str]:
     if not isinstance(schema, dict):
-        return  # true and false
+        return  # a boolean schema
     for key, value in cast(Mapping[str, Any], schema).items():
         if key == "enum" and isinstance(value, list):
             if not all(isinstance(each, str | int | float) and not isinstance(each, bool) for each in cast(list[Any], value)):
-                yield "enum of other than texts and numbers"
+                yield "enum of values other than strings and numbers"
         elif key == "format":
             if value not in _FORMATS:
                 yield f"format {value!r:.40}"

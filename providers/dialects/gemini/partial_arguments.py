@@ -1,6 +1,6 @@
-"""Arguments of a call that come in pieces (partialArgs), each with the JSON path where it belongs, put together to an object.
+"""Arguments of a call that arrive in pieces (partialArgs), each with its JSON path, assembled to an object.
 
-Vertex sends calls so where streamFunctionCallArguments is asked for. Source: recording gcp_vertex_gemini/21;
+Vertex sends calls so where streamFunctionCallArguments is set. Source: recording gcp_vertex_gemini/21;
 https://docs.cloud.google.com/vertex-ai/generative-ai/docs/multimodal/function-calling#streaming-fc, read 2026-11.
 """
 
@@ -26,18 +26,18 @@ class PartialArgument(msgspec.Struct):
 
 
 class ArgumentsBuilder:
-    """One call's. Texts grow where they stand; all else comes whole."""
+    """The arguments of one call. Strings may arrive in several pieces, other values arrive at once."""
 
     def __init__(self) -> None:
         self._root: dict[str, Any] = {}
         self._size = 0
 
     def add(self, piece: PartialArgument) -> None:
-        """Raises Garbled for a place that cannot be, or without end."""
+        """Raises InvalidUpstreamResponse for an impossible path, or for too many arguments."""
         steps = _parse_path(piece.jsonPath)
         self._size += len(piece.jsonPath) + len(piece.stringValue or "")
         if not steps or self._size > _MAX_SIZE:
-            raise InvalidUpstreamResponse("The engine sent a piece of a call's arguments that has no place in them, or more than it may.")
+            raise InvalidUpstreamResponse(f"The engine sent a call's arguments at an invalid path, or more than {_MAX_SIZE} characters.")
         target: Any = self._root
         for step, next_step in itertools.pairwise(steps):
             target = _descend(target, step, cast(Any, [] if isinstance(next_step, int) else {}))
@@ -65,7 +65,7 @@ def _parse_path(path: str) -> list[str | int]:
 
 
 def _descend(target: Any, step: str | int, default: Any) -> Any:
-    """What stands there, or `fresh`, which then does."""
+    """The value at a step, set to `default` if there is none."""
     if isinstance(target, dict) and isinstance(step, str):
         return cast(dict[str, Any], target).setdefault(step, default)
     if isinstance(target, list) and isinstance(step, int):
@@ -74,7 +74,7 @@ def _descend(target: Any, step: str | int, default: Any) -> Any:
             items.append(default)
         if step < len(items):
             return items[step]
-    raise InvalidUpstreamResponse("The engine sent a piece of a call's arguments that does not fit those before it.")
+    raise InvalidUpstreamResponse("The engine sent a piece of a call's arguments that does not fit the earlier ones.")
 
 
 def _assign(target: Any, step: str | int, value: Any) -> None:

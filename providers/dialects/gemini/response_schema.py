@@ -1,17 +1,21 @@
-"""The documented fields of a generateContent answer, as far as they mean something here; unknown ones pass.
+"""The documented fields of a generateContent response that are read; others are ignored.
 
 Source: https://ai.google.dev/api/generate-content#GenerateContentResponse, read 2026-11.
 """
 
+import msgspec
 from msgspec import Raw, Struct
 
-from providers.canonical.raw_json import NULL
+from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unicode
+from providers.canonical.response_decoding import decode_repaired
+from providers.canonical.upstream_errors import find_error
 from providers.dialects.gemini.partial_arguments import PartialArgument
 from providers.dialects.gemini.usage import UsageMetadata
 
 
 class Call(Struct):
-    """`willContinue`: more of it comes, in `partialArgs`."""
+    """`willContinue`: more of the arguments follow, in `partialArgs`."""
 
     name: str | None = None
     id: str | None = None
@@ -21,7 +25,7 @@ class Call(Struct):
 
 
 class Part(Struct):
-    """What is none of these is of its own kind, and kept whole."""
+    """A part with none of these fields is of a kind that only Gemini has, and is kept as it is."""
 
     text: str | None = None
     thought: bool | None = None
@@ -42,7 +46,7 @@ class TopCandidates(Struct):
     candidates: list[Token] | None = None
 
 
-class Logprobs(Struct):
+class LogprobsResult(Struct):
     topCandidates: list[TopCandidates] | None = None
     chosenCandidates: list[Token] | None = None
 
@@ -54,7 +58,7 @@ class Candidate(Struct):
     index: int = 0
     groundingMetadata: Raw = NULL
     citationMetadata: Raw = NULL
-    logprobsResult: Logprobs | None = None
+    logprobsResult: LogprobsResult | None = None
 
 
 class PromptFeedback(Struct):
@@ -62,7 +66,7 @@ class PromptFeedback(Struct):
 
 
 class Frame(Struct):
-    """A whole answer, or one event of a stream: they are alike."""
+    """A complete response, or one event of a stream: both have the same shape."""
 
     candidates: list[Candidate] | None = None
     promptFeedback: PromptFeedback | None = None
@@ -71,3 +75,31 @@ class Frame(Struct):
     responseId: str | None = None
     createTime: str | None = None
     error: Raw = NULL
+
+
+_decode = msgspec.json.Decoder(Frame).decode
+_bodies_decoder = msgspec.json.Decoder(list[dict[str, Raw]])
+
+
+def decode_frame(raw: bytes) -> Frame:
+    """Raises the error that `raw` holds, alone or in an array, or InvalidUpstreamResponse."""
+    try:
+        frame = _decode(raw)
+    except DECODE_ERRORS:
+        if raw.lstrip()[:1] == b"[":
+            raise _read_array_error(raw) from None
+        frame = decode_repaired(raw, _decode, "one of generateContent")
+    if frame.error != NULL:
+        error = find_error(Body.read_response(raw))
+        assert error is not None
+        raise error
+    return frame
+
+
+def _read_array_error(raw: bytes) -> Exception:
+    """An error may arrive in an array of one. A response in an array was not streamed as requested."""
+    try:
+        errors = [error for body in _bodies_decoder.decode(repair_unicode(raw)) if (error := find_error(body)) is not None]
+    except DECODE_ERRORS:
+        errors = []
+    return errors[0] if errors else InvalidUpstreamResponse("The engine answered with an array and not with server-sent events.")

@@ -1,17 +1,17 @@
-"""Streams of streamGenerateContent?alt=sse: frames with CRLF, each an answer's next piece, and no word that it was the last."""
+"""A stream of streamGenerateContent?alt=sse as events. Nothing in it marks the last frame."""
 
 from collections.abc import Iterator
 
 from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated
 from providers.canonical.events import Event
-from providers.canonical.raw_json import SSEDecoder
-from providers.dialects.gemini.read_response import ResponseParser
+from providers.canonical.sse import SSEDecoder
+from providers.dialects.gemini.response_parser import ResponseParser
 
 _MAX_ARRAY_BYTES = 1024 * 1024
 
 
 class GeminiStreamReader:
-    """See providers.dialect.Reader. It is done when the stream is: after the word why an answer ended, usage may still come."""
+    """Implements providers.dialect.StreamReader. `done` is set by finish() only: usage may follow the finish reasons."""
 
     def __init__(self) -> None:
         self.done = False
@@ -29,18 +29,18 @@ class GeminiStreamReader:
             yield from self._read_frame(frame)
 
     def _read_frame(self, frame: bytes) -> Iterator[Event]:
-        """Servers that stand before Google's may end a stream as OpenAI does."""
+        """Skips [DONE], with which a proxy in front of Google may end a stream."""
         if frame.strip() != b"[DONE]":
             yield from self._parser.read(frame)
 
     def _buffer_array(self, block: bytes) -> None:
-        """What is no stream is read once it is whole: it may be an error."""
+        """Collects an array, which is not a stream and may hold an error; finish() reads it."""
         self._array_body += block
         if len(self._array_body) > _MAX_ARRAY_BYTES:
-            raise InvalidUpstreamResponse("The engine answered with an array without end, and not with server-sent events.")
+            raise InvalidUpstreamResponse("The engine answered with a large array and not with server-sent events.")
 
     def finish(self) -> Iterator[Event]:
-        """Raises CutShort if the stream ended before an answer did."""
+        """Raises StreamTruncated if the stream ended before a candidate did."""
         for frame in [bytes(self._array_body)] if self._array_body else self._frames.finish():
             yield from self._read_frame(frame)
         self.done = self._parser.is_finished

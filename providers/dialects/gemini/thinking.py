@@ -1,6 +1,6 @@
-"""How much to think, as thinkingConfig: a level from Gemini 3 on, a budget of tokens before.
+"""How much to reason, as thinkingConfig: a level from Gemini 3 on, a budget of tokens before.
 
-Source: https://ai.google.dev/gemini-api/docs/thinking, and for efforts as budgets Google's own table for OpenAI's callers,
+Source: https://ai.google.dev/gemini-api/docs/thinking, and for efforts as budgets Google's own table for OpenAI clients,
 https://ai.google.dev/gemini-api/docs/openai#thinking, both read 2026-11.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from providers.canonical.chat import Thinking
-from providers.dialect import DropPolicy
+from providers.drop_policy import DropPolicy
 from providers.profiles.gemini import GeminiProfile
 
 _BUDGETS: Mapping[str, int] = {"minimal": 1024, "low": 1024, "medium": 8192, "high": 24_576, "xhigh": 24_576, "max": 24_576}
@@ -17,7 +17,7 @@ _DYNAMIC = -1
 
 
 def write_thinking(thinking: Thinking | None, profile: GeminiProfile, drop_policy: DropPolicy) -> dict[str, Any] | None:
-    """None leaves it to the model. Where thinking is asked for, what was thought is asked for too: callers have a place for it."""
+    """The thinkingConfig; None leaves it to the model. Requested thinking is also returned, since callers have a field for it."""
     if thinking is None:
         return None
     if thinking.effort == "none":
@@ -35,13 +35,13 @@ def write_thinking(thinking: Thinking | None, profile: GeminiProfile, drop_polic
 
 def _disabled(profile: GeminiProfile, drop_policy: DropPolicy) -> dict[str, Any] | None:
     if profile.thinking_levels or (profile.budget_range is not None and not profile.can_disable_thinking):
-        drop_policy.drop_or_refuse("thinking", "this model's thinking cannot be switched off; its least is a low effort.")
+        drop_policy.drop_or_refuse("thinking", "this model's thinking cannot be switched off; the lowest effort is `low`.")
         return None
     return None if profile.budget_range is None else {"thinkingBudget": 0}
 
 
 def _level(thinking: Thinking, profile: GeminiProfile, drop_policy: DropPolicy) -> dict[str, Any]:
-    """A budget is said as the level that comes near: the newest of these models pass over budgets."""
+    """A budget becomes the nearest level: the newest of these models ignore budgets."""
     effort = thinking.effort
     if thinking.budget_tokens is not None:
         drop_policy.drop_hint("thinking.budget_tokens")
@@ -57,7 +57,7 @@ def _level(thinking: Thinking, profile: GeminiProfile, drop_policy: DropPolicy) 
 
 
 def _budget(thinking: Thinking, profile: GeminiProfile, drop_policy: DropPolicy) -> dict[str, Any]:
-    """More than a model thinks at most is said as its most, which it would not exceed anyway."""
+    """A budget above the model's maximum becomes the maximum, which the model would not exceed anyway."""
     assert profile.budget_range is not None
     min_tokens, max_tokens = profile.budget_range
     if thinking.budget_tokens is not None:

@@ -1,4 +1,4 @@
-"""Tools as functionDeclarations, and which of them are called as functionCallingConfig.
+"""Tools as functionDeclarations, and the choice among them as functionCallingConfig.
 
 Sources: https://ai.google.dev/api/caching#FunctionDeclaration, https://ai.google.dev/gemini-api/docs/function-calling, read 2026-11.
 """
@@ -11,9 +11,10 @@ from msgspec import Raw
 
 from providers.canonical.chat import ChatRequest, HostTool, Tool
 from providers.canonical.raw_json import DECODE_ERRORS
-from providers.dialect import DropPolicy
 from providers.dialects.gemini.output_format import unenforced_keyword
+from providers.drop_policy import DropPolicy
 from providers.profiles.gemini import GeminiProfile
+from providers.unsupported import drop_part_fields
 
 _FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 _WEB_SEARCH = re.compile(r"web_search(_preview)?(_\d+(_\d+)*)?")
@@ -21,7 +22,7 @@ _object = msgspec.json.Decoder(dict[str, Raw])
 
 
 def write_tools(chat: ChatRequest, profile: GeminiProfile, drop_policy: DropPolicy) -> dict[str, Any]:
-    """`tools` and `toolConfig`, as far as there is something to say. Schemas stand in parametersJsonSchema, which takes them whole."""
+    """The fields `tools` and `toolConfig`, where needed. parametersJsonSchema takes any schema, unlike `parameters`."""
     choice = chat.tool_choice
     mode = "auto" if choice is None else choice.mode
     allowed = None if choice is None or choice.allowed is None else frozenset(choice.allowed)
@@ -36,16 +37,16 @@ def write_tools(chat: ChatRequest, profile: GeminiProfile, drop_policy: DropPoli
             functions += _function(tool, path, drop_policy)
             strict = strict or _is_strict(tool, path, drop_policy)
     if hosted and functions and not profile.tools_with_schema:
-        drop_policy.drop_or_refuse("tools", "before Gemini 3 it takes either functions or a search of its own, not both.")
+        drop_policy.drop_or_refuse("tools", "before Gemini 3 it takes either functions or its own search, not both.")
         hosted = []
     fields: dict[str, Any] = {}
     tools = [*([{"functionDeclarations": functions}] if functions else []), *hosted]
     if tools:
         fields["tools"] = tools
     config: dict[str, Any] = {}
-    calling = _function_calling(chat, mode, functions, drop_policy, strict=strict)
-    if calling:
-        config["functionCallingConfig"] = calling
+    calling_config = _function_calling(chat, mode, functions, drop_policy, strict=strict)
+    if calling_config:
+        config["functionCallingConfig"] = calling_config
     if hosted and functions:
         config["includeServerSideToolInvocations"] = True
     return {**fields, "toolConfig": config} if config else fields
@@ -54,16 +55,16 @@ def write_tools(chat: ChatRequest, profile: GeminiProfile, drop_policy: DropPoli
 def _function_calling(
     chat: ChatRequest, mode: str, functions: list[dict[str, Any]], drop_policy: DropPolicy, *, strict: bool
 ) -> dict[str, Any] | None:
-    """Mode VALIDATED is AUTO whose calls obey their schemas; those of ANY do anyway."""
+    """Mode VALIDATED is AUTO with calls that obey their schemas; those of ANY always do."""
     choice = chat.tool_choice
     if not functions:
         if mode in ("required", "named"):
-            drop_policy.drop_or_refuse("tool_choice", "there is no tool that it could call.")
+            drop_policy.drop_or_refuse("tool_choice", "there is no tool to call.")
         return None
     if mode == "none":
         return {"mode": "NONE"}
     if chat.parallel_calls is False:
-        drop_policy.drop_or_refuse("parallel_calls", "it cannot be held to one call at a time.")
+        drop_policy.drop_or_refuse("parallel_calls", "it cannot limit a model to one call.")
     if choice is not None and mode == "named":
         return {"mode": "ANY", "allowedFunctionNames": [choice.name]}
     if choice is not None and mode == "required":
@@ -77,11 +78,10 @@ def _function(tool: Tool, path: str, drop_policy: DropPolicy) -> list[dict[str, 
         return []
     if not _FUNCTION_NAME.fullmatch(tool.name):
         drop_policy.drop_or_refuse(
-            path, "names of its tools begin with a letter or _, and have at most 128 letters, digits, _, dots, colons and dashes."
+            path, "names of its tools begin with a letter or _ and have at most 128 letters, digits, _, dots, colons and dashes."
         )
         return []
-    for key, value in tool.extra.items():
-        drop_policy.drop_extra_field(f"{path}.{key}", value, "it is a field of another API.")
+    drop_part_fields(tool.extra, path, drop_policy)
     declaration: dict[str, Any] = {"name": tool.name}
     if tool.description is not None:
         declaration["description"] = tool.description
@@ -95,12 +95,12 @@ def _is_strict(tool: Tool, path: str, drop_policy: DropPolicy) -> bool:
         return False
     keyword = None if tool.parameters is None else unenforced_keyword(tool.parameters)
     if keyword is not None:
-        drop_policy.drop_or_refuse(f"{path}.strict", f"it does not hold arguments to what `{keyword}` says in their schema.")
+        drop_policy.drop_or_refuse(f"{path}.strict", f"it does not enforce `{keyword}` of a schema.")
     return True
 
 
 def _host_tool(tool: HostTool, path: str, drop_policy: DropPolicy) -> list[dict[str, Any]]:
-    """A search of the web, of which nothing more is asked, is Google's own."""
+    """A web search of any API becomes Google's, if it has no options."""
     if _WEB_SEARCH.fullmatch(tool.kind):
         try:
             extra_keys = sorted(_object.decode(tool.raw).keys() - {"type", "name"})
@@ -108,7 +108,7 @@ def _host_tool(tool: HostTool, path: str, drop_policy: DropPolicy) -> list[dict[
             extra_keys = []
         if not extra_keys:
             return [{"googleSearch": {}}]
-        drop_policy.drop_or_refuse(f"{path}.{extra_keys[0]}", "its search of the web takes no such wish.")
+        drop_policy.drop_or_refuse(f"{path}.{extra_keys[0]}", "its web search has no such option.")
         return [{"googleSearch": {}}]
-    drop_policy.drop_or_refuse(path, f"`{tool.kind}` is a tool of another API's own, which only that knows.")
+    drop_policy.drop_or_refuse(path, f"only another API has the tool `{tool.kind}`, which its host runs itself.")
     return []

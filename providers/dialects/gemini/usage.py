@@ -1,6 +1,7 @@
-"""Tokens as Gemini counts them, in OpenAI's arithmetic: its thoughts, and what its own tools read, stand beside the rest, not in it.
+"""Token counts of Gemini in OpenAI's arithmetic. Gemini counts thoughts, and the input of its own tools, beside the other tokens.
 
-What is 0 it leaves out. Source: https://ai.google.dev/api/generate-content#UsageMetadata, read 2026-11; recordings google_ai_studio/17, 18.
+A count of 0 is left out. Source: https://ai.google.dev/api/generate-content#UsageMetadata, read 2026-11; recordings
+google_ai_studio/17, 18.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from providers.canonical.chat import Usage
+from providers.canonical.token_counts import plausible_count
 
-# No engine has counted more; and what it costs, at whatever price, stays within a database's 63 bits.
-_MAX_TOKENS = 2**40
-# How it was served, as AI Studio and as Vertex say it, where that has a price of its own.
+# Service tiers with their own price, in the names of AI Studio and of Vertex.
 _TIERS: Mapping[str, str] = {
     **{tier: tier for tier in ("flex", "priority", "batch")},
     "ON_DEMAND_FLEX": "flex",
@@ -39,7 +39,7 @@ class UsageMetadata(Struct):
 
 
 def read_usage(metadata: UsageMetadata) -> Usage | None:
-    """None: nothing was counted (yet)."""
+    """None if nothing was counted (yet)."""
     input_tokens = _sum_plausible(metadata.promptTokenCount, metadata.toolUsePromptTokenCount)
     if input_tokens is None:
         return None
@@ -47,7 +47,7 @@ def read_usage(metadata: UsageMetadata) -> Usage | None:
     input_details = [*(metadata.promptTokensDetails or ()), *(metadata.toolUsePromptTokensDetails or ())]
     return Usage(
         input=input_tokens,
-        # Of the first frames of a stream it counts the prompt alone: nothing is written yet.
+        # The first frames of a stream count the prompt only: nothing is written yet.
         output=0 if output_tokens is None else output_tokens,
         cached=_sum_plausible(metadata.cachedContentTokenCount),
         reasoning=_sum_plausible(metadata.thoughtsTokenCount),
@@ -59,8 +59,8 @@ def read_usage(metadata: UsageMetadata) -> Usage | None:
 
 
 def _sum_plausible(*counts: int | None) -> int | None:
-    """None if none is told. An impossible count is none."""
-    plausible = [count for count in counts if count is not None and 0 <= count <= _MAX_TOKENS]
+    """None if no count is reported."""
+    plausible = [count for each in counts if (count := plausible_count(each)) is not None]
     return sum(plausible) if plausible else None
 
 

@@ -1,4 +1,4 @@
-"""A chat as a generateContent request, and what it cannot say of it.
+"""A chat as a generateContent request; what the API cannot express is dropped or refused.
 
 Source: https://ai.google.dev/api/generate-content (GenerationConfig), read 2026-11.
 """
@@ -7,23 +7,24 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Raw
 
 from providers.canonical.chat import ChatRequest, Message, Text
 from providers.canonical.errors import Unsupported
 from providers.canonical.raw_json import Body
-from providers.dialect import DropPolicy
 from providers.dialects.gemini.contents import Contents
 from providers.dialects.gemini.output_format import write_format
 from providers.dialects.gemini.thinking import write_thinking
 from providers.dialects.gemini.tools import write_tools
+from providers.drop_policy import DropPolicy
 from providers.fields import drop_extra_fields
 from providers.profiles.gemini import GeminiProfile, find_profile
+from providers.unsupported import check_unsupported
 
 _NO_SUCH_FIELD = "Gemini has no such field."
+_UNSUPPORTED_FIELDS = {"logit_bias": _NO_SUCH_FIELD, "verbosity": _NO_SUCH_FIELD}
 _MAX_STOPS = 5
 _MAX_CANDIDATES = 8
-# Google's own words that callers of any dialect may send beside theirs.
+# Google's own fields, which callers of any dialect may send in either spelling.
 _NATIVE_FIELDS: Mapping[str, str] = {
     **dict.fromkeys(("safety_settings", "safetySettings"), "safetySettings"),
     **dict.fromkeys(("cached_content", "cachedContent"), "cachedContent"),
@@ -43,7 +44,7 @@ class _RequestWriter:
     def write_body(self) -> Body:
         chat = self._chat
         if chat.prompt is not None:
-            self._drop_policy.drop_or_refuse("prompt", "it answers contents, and goes on with no text.")
+            self._drop_policy.drop_or_refuse("prompt", "it answers messages and cannot continue a raw prompt.")
             chat = msgspec.structs.replace(chat, messages=(*chat.messages, Message("user", (Text(chat.prompt),))))
         contents = Contents(chat, self._profile, self._drop_policy)
         body = Body(contents=contents.turns)
@@ -57,7 +58,7 @@ class _RequestWriter:
             config["thinkingConfig"] = thinking
         if config:
             body["generationConfig"] = config
-        self._check_unsupported()
+        check_unsupported(chat, self._drop_policy, _UNSUPPORTED_FIELDS)
         self._write_extra(body)
         return body
 
@@ -66,7 +67,7 @@ class _RequestWriter:
         if output is None:
             return {}
         if tools and not self._profile.tools_with_schema:
-            self._drop_policy.drop_or_refuse("output", "before Gemini 3 it constrains no answer beside tools.")
+            self._drop_policy.drop_or_refuse("output", "before Gemini 3 it cannot constrain an answer beside tools.")
             return {}
         try:
             fields = write_format(output)
@@ -83,11 +84,11 @@ class _RequestWriter:
             "maxOutputTokens": chat.max_tokens,
             "temperature": self._sampling_field("temperature", 1),
             "topP": self._sampling_field("top_p", None),
-            # Others say -1 or 0 where all are to be looked at.
+            # Other engines write -1 or 0 for "all tokens".
             "topK": self._sampling_field("top_k", None) if chat.top_k is not None and chat.top_k > 0 else None,
-            # It counts them in 32 bits.
+            # A seed has 32 bits.
             "seed": None if chat.seed is None else chat.seed % 2**31,
-            "candidateCount": self._limited("n", _MAX_CANDIDATES, "it gives 8 answers at most."),
+            "candidateCount": self._limited("n", _MAX_CANDIDATES, f"it gives at most {_MAX_CANDIDATES} answers."),
             "stopSequences": self._stops(),
             "frequencyPenalty": self._penalty("frequency_penalty"),
             "presencePenalty": self._penalty("presence_penalty"),
@@ -96,16 +97,16 @@ class _RequestWriter:
         return {key: value for key, value in config.items() if value is not None}
 
     def _sampling_field(self, field: str, default: float | None) -> float | None:
-        """`plain`: the value that newer models, which pass over any, go by."""
+        """The value to send. `default`: the value that newer models use, which ignore any other."""
         value = getattr(self._chat, field)
         if value is None or self._profile.honours_sampling:
             return value
         if value != default:
-            self._drop_policy.drop_or_refuse(field, "this model passes over it, as all do since Gemini 3.5 Flash-Lite.")
+            self._drop_policy.drop_or_refuse(field, "this model ignores it, as all do since Gemini 3.5 Flash-Lite.")
         return None
 
     def _penalty(self, field: str) -> float | None:
-        """0 is none."""
+        """The penalty to send; 0 is the default and not sent."""
         value = getattr(self._chat, field)
         if not value:
             return None
@@ -113,7 +114,7 @@ class _RequestWriter:
             self._drop_policy.drop_or_refuse(field, "this model refuses it, as all do since Gemini 3.5 Flash-Lite.")
             return None
         if value >= 2:
-            self._drop_policy.drop_or_refuse(field, "it takes penalties from -2 up to, and without, 2.")
+            self._drop_policy.drop_or_refuse(field, "it takes penalties from -2 to less than 2.")
             return None
         return value
 
@@ -128,7 +129,7 @@ class _RequestWriter:
 
     def _stops(self) -> list[str] | None:
         if len(self._chat.stop) > _MAX_STOPS:
-            self._drop_policy.drop_or_refuse("stop", f"it takes {_MAX_STOPS} stop sequences at most.")
+            self._drop_policy.drop_or_refuse("stop", f"it takes at most {_MAX_STOPS} stop sequences.")
             return None
         return list(self._chat.stop) or None
 
@@ -137,18 +138,8 @@ class _RequestWriter:
         if chat.logprobs:
             return {"responseLogprobs": True, **({"logprobs": chat.top_logprobs} if chat.top_logprobs else {})}
         if chat.top_logprobs:
-            self._drop_policy.drop_or_refuse("top_logprobs", "it tells none without `logprobs`.")
+            self._drop_policy.drop_or_refuse("top_logprobs", "it reports none without `logprobs`.")
         return {}
-
-    def _check_unsupported(self) -> None:
-        chat, drop_policy = self._chat, self._drop_policy
-        if chat.logit_bias is not None and chat.logit_bias != Raw(b"{}"):
-            drop_policy.drop_or_refuse("logit_bias", _NO_SUCH_FIELD)
-        if chat.verbosity not in (None, "medium"):
-            drop_policy.drop_or_refuse("verbosity", _NO_SUCH_FIELD)
-        for field in ("user", "safety_identifier", "metadata", "service_tier", "store", "cache_key"):
-            if getattr(chat, field) is not None:
-                drop_policy.drop_hint(field)
 
     def _write_extra(self, body: Body) -> None:
         extra = self._chat.extra

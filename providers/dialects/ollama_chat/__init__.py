@@ -1,23 +1,24 @@
-"""Ollama's own chat (/api/chat), as engines are asked in it: its /v1 loses num_ctx, top_k, min_p, repeat_penalty and more in silence."""
+"""Ollama's own chat API, /api/chat. Its /v1 silently loses num_ctx, top_k, min_p, repeat_penalty and more."""
 
 from typing import ClassVar
 
 from providers.canonical.chat import ChatRequest, ChatResponse
 from providers.canonical.media import MediaKind
 from providers.canonical.raw_json import Body
-from providers.dialect import DropPolicy
-from providers.dialects.ollama_chat.stream_reader import OllamaStreamReader, read_response
+from providers.dialects.ollama_chat.read_response import read_response
+from providers.dialects.ollama_chat.stream_reader import OllamaStreamReader
 from providers.dialects.ollama_chat.write_request import write_request
+from providers.drop_policy import DropPolicy
 
 
 class OllamaChat:
-    """See providers.dialect.EngineDialect, whose methods these are."""
+    """Implements providers.dialect.EngineDialect."""
 
     name: ClassVar[str] = "ollama_chat"
     inline_media_kinds: ClassVar[frozenset[MediaKind]] = frozenset({"image"})
 
-    def prepare_upstream_body(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
-        """It streams unless told not to, and always tells what it counted."""
+    def prepare_upstream_body(self, body: Body, stream: bool, *, include_usage: bool) -> None:
+        """Always sends `stream`, whose default is true. Usage is always reported."""
         body["stream"] = stream
 
     def write_request(self, chat: ChatRequest, drop_policy: DropPolicy) -> Body:

@@ -1,24 +1,25 @@
-r"""A regex as a JSON schema's `pattern` that means the same to every build of llama.cpp: a JSON string of what the regex matches.
+r"""A regex as a JSON schema's `pattern` that means the same to every build of llama.cpp: a JSON string that holds a match.
 
-Its own converter (common/json-schema-to-grammar.cpp, /reference/engines.md 2.3) wants ^ first and $ last, knows classes, groups, |
-and greedy repeats, takes \d and its like for letters, and writes what the pattern matches between the quotes as it is; a build with
-llguidance (xllamacpp 2026.10 is one) escapes it. So shorthands are spelled out; of classes, what a JSON string has to escape (quotes,
-backslashes, control characters) is left out, so that an answer without these is given; and a regex that demands one is refused.
+llama.cpp's converter (common/json-schema-to-grammar.cpp, docs/sources.md#llamacpp) requires ^ first and $ last, knows classes, groups,
+| and greedy repeats, reads \d and its like as letters, and writes the match between the quotes as it is; a build with llguidance
+(xllamacpp 2026.10 is one) escapes it. Therefore shorthands are spelled out; characters that a JSON string must escape (quotes,
+backslashes, control characters) are removed from classes; and a regex that requires one of them is refused.
 """
 
 from collections.abc import Iterator
 
 from providers.canonical.errors import Unsupported
-from providers.structured_output.regex_ast import Alternatives, Anchor, Characters, Node, Ranges, Repeat, Sequence, parse_regex
+from providers.structured_output.parse_regex import parse_regex
+from providers.structured_output.regex_ast import Alternatives, Anchor, Characters, Node, Ranges, Repeat, Sequence
 
-# What a JSON string holds as it is.
+# Characters that a JSON string holds unescaped.
 _UNESCAPED: Ranges = ((0x20, 0x21), (0x23, 0x5B), (0x5D, 0x10FFFF))
-# Within a class these would mean something else, and llama.cpp's grammars know no shorter escape for them.
+# Characters with a meaning of their own in a class. llama.cpp's grammars have no shorter escape for them.
 _CLASS_SPECIALS = frozenset(map(ord, "[]^-"))
 
 
 def to_schema_pattern(regex: str) -> str:
-    """Raises Unsupported, saying why."""
+    """Raises Unsupported for a regex that no such pattern can express."""
     written = _write(parse_regex(regex))
     if not written:
         raise Unsupported("the regex matches nothing but an empty answer.")
@@ -57,7 +58,7 @@ def _quantifier(minimum: int, maximum: int | None) -> str:
 def _characters(ranges: Ranges) -> str:
     spans = "".join(_unescaped_spans(ranges))
     if not spans:
-        raise Unsupported("the regex demands a quote, a backslash or a control character, and builds of this engine differ about those.")
+        raise Unsupported("the regex requires a quote, a backslash or a control character, and builds of this engine differ about those.")
     return spans if len(spans) == 1 and spans.isalnum() else f"[{spans}]"
 
 

@@ -1,25 +1,25 @@
-"""A chat as a request to Ollama's /api/chat, and what it cannot say of it.
+"""A chat as a request to Ollama's /api/chat; what the API cannot express is dropped or refused.
 
-Source: api/types.go (ChatRequest, Options) of ollama 0.33, by /reference/engines.md 1.6, 2 and 3, read 2026-11.
+Source: api/types.go (ChatRequest, Options) of ollama 0.33, by docs/sources.md#ollama, read 2026-11.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Raw
 
 from providers.canonical.chat import ChatRequest, HostTool, Thinking, Tool
 from providers.canonical.errors import Unsupported
 from providers.canonical.raw_json import Body
-from providers.dialect import DropPolicy
 from providers.dialects.ollama_chat.messages import write_messages
 from providers.dialects.ollama_chat.output_format import write_format
+from providers.drop_policy import DropPolicy
 from providers.fields import drop_extra_fields
+from providers.unsupported import check_unsupported, drop_part_fields
 
-# Words of engines that it has too, and what it calls them.
+# Fields of engines that Ollama has too, with its names for them.
 _ENGINE_OPTIONS: Mapping[str, str] = {"min_p": "min_p", "typical_p": "typical_p", "repetition_penalty": "repeat_penalty"}
-# Its levels; models without levels take any of them for yes. `minimal` and `xhigh` it has not.
+# Effort as Ollama's level, which has no `minimal` and no `xhigh`. Models without levels take any level as `true`.
 _LEVELS: Mapping[str, bool | str] = {
     "none": False,
     "minimal": "low",
@@ -30,6 +30,7 @@ _LEVELS: Mapping[str, bool | str] = {
     "max": "max",
 }
 _NO_SUCH_FIELD = "Ollama's chat has no such field."
+_UNSUPPORTED_FIELDS = {"n": "it gives one answer.", "logit_bias": _NO_SUCH_FIELD, "verbosity": _NO_SUCH_FIELD}
 
 
 def write_request(chat: ChatRequest, drop_policy: DropPolicy) -> Body:
@@ -44,7 +45,7 @@ class _RequestWriter:
     def write_body(self) -> Body:
         chat = self._chat
         if chat.prompt is not None:
-            self._drop_policy.drop_or_refuse("prompt", "its chat goes on with no text.")
+            self._drop_policy.drop_or_refuse("prompt", "its chat cannot continue a raw prompt.")
         body = Body(model=chat.model, messages=write_messages(chat, self._drop_policy))
         format = self._output_format()
         tools = self._tools(constrained=format is not None)
@@ -57,11 +58,12 @@ class _RequestWriter:
             if chat.top_logprobs:
                 body["top_logprobs"] = chat.top_logprobs
         elif chat.top_logprobs:
-            self._drop_policy.drop_or_refuse("top_logprobs", "it tells none without `logprobs`.")
+            self._drop_policy.drop_or_refuse("top_logprobs", "it reports none without `logprobs`.")
         options = self._options()
         if options:
             body["options"] = options
-        self._check_unsupported()
+        check_unsupported(chat, self._drop_policy, _UNSUPPORTED_FIELDS)
+        drop_extra_fields(chat.extra, self._drop_policy, _NO_SUCH_FIELD, {*_ENGINE_OPTIONS, "enable_thinking"})
         return body
 
     def _output_format(self) -> Any:
@@ -74,7 +76,7 @@ class _RequestWriter:
             return None
 
     def _tools(self, *, constrained: bool) -> list[Any]:
-        """A format holds from the first token on, so that no call could be written (ollama-python#546)."""
+        """`constrained`: a format holds from the first token on, so that the model could write no call (ollama-python#546)."""
         choice = self._chat.tool_choice
         if choice is not None and choice.mode == "none":
             return []
@@ -85,24 +87,23 @@ class _RequestWriter:
             if allowed is None or (isinstance(tool, Tool) and tool.name in allowed)
         ]
         if selected and constrained:
-            self._drop_policy.drop_or_refuse("tools", "beside a constraint on its answer (format) it calls no tools.")
+            self._drop_policy.drop_or_refuse("tools", "under a constraint on its answer (format) it calls no tools.")
             return []
         if choice is not None and choice.mode in ("required", "named"):
-            self._drop_policy.drop_or_refuse("tool_choice", "it ignores it: whether a tool is called is the model's to say.")
+            self._drop_policy.drop_or_refuse("tool_choice", "it ignores it: the model decides whether to call a tool.")
         if selected and self._chat.parallel_calls is False:
-            self._drop_policy.drop_or_refuse("parallel_calls", "it cannot hold a model to one call.")
+            self._drop_policy.drop_or_refuse("parallel_calls", "it cannot limit a model to one call.")
         written = [self._tool(tool, f"tools[{at}]") for at, tool in selected]
         return [tool for tool in written if tool is not None]
 
     def _tool(self, tool: Tool | HostTool, path: str) -> dict[str, Any] | None:
         if isinstance(tool, HostTool):
-            self._drop_policy.drop_or_refuse(path, f"`{tool.kind}` is a tool of another API's own, which only that knows.")
+            self._drop_policy.drop_or_refuse(path, f"only another API has the tool `{tool.kind}`, which its host runs itself.")
             return None
         if tool.custom:
             self._drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")
             return None
-        for key, value in tool.extra.items():
-            self._drop_policy.drop_extra_field(f"{path}.{key}", value, "it is a field of another API.")
+        drop_part_fields(tool.extra, path, self._drop_policy)
         function: dict[str, Any] = {"name": tool.name}
         if tool.description is not None:
             function["description"] = tool.description
@@ -110,7 +111,7 @@ class _RequestWriter:
         return {"type": "function", "function": function}
 
     def _think(self, thinking: Thinking | None) -> bool | str | None:
-        """None leaves it to the model."""
+        """The value of `think`. None leaves it to the model."""
         if thinking is None:
             enable_thinking = self._chat.extra.get("enable_thinking")
             return None if enable_thinking is None else bool(msgspec.json.decode(enable_thinking))
@@ -131,7 +132,7 @@ class _RequestWriter:
             "num_predict": chat.max_tokens,
             "temperature": chat.temperature,
             "top_p": chat.top_p,
-            # Others say -1 where all are to be looked at, llama.cpp 0.
+            # Other engines write -1 for "all tokens", llama.cpp 0.
             "top_k": None if chat.top_k is None else max(0, chat.top_k),
             "seed": chat.seed,
             "stop": chat.stop or None,
@@ -140,16 +141,3 @@ class _RequestWriter:
         }
         options |= {option: chat.extra[engine_field] for engine_field, option in _ENGINE_OPTIONS.items() if engine_field in chat.extra}
         return {key: value for key, value in options.items() if value is not None}
-
-    def _check_unsupported(self) -> None:
-        chat, drop_policy = self._chat, self._drop_policy
-        if chat.n is not None and chat.n > 1:
-            drop_policy.drop_or_refuse("n", "it gives one answer.")
-        if chat.logit_bias is not None and chat.logit_bias != Raw(b"{}"):
-            drop_policy.drop_or_refuse("logit_bias", _NO_SUCH_FIELD)
-        if chat.verbosity not in (None, "medium"):
-            drop_policy.drop_or_refuse("verbosity", _NO_SUCH_FIELD)
-        for field in ("user", "safety_identifier", "metadata", "service_tier", "store", "cache_key"):
-            if getattr(chat, field) is not None:
-                drop_policy.drop_hint(field)
-        drop_extra_fields(chat.extra, drop_policy, _NO_SUCH_FIELD, {*_ENGINE_OPTIONS, "enable_thinking"})

@@ -1,10 +1,11 @@
-"""Finish reasons of engines that are not OpenAI's words, told as those: an official client of another kind than ours may check them."""
+"""Finish reasons of engines beyond OpenAI's own, replaced by OpenAI's: official clients may validate them."""
 
 from collections.abc import Mapping
 
 import msgspec
 from msgspec import Raw
 
+from providers.canonical.errors import UpstreamFailed
 from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import NULL
 
@@ -18,14 +19,27 @@ FINISH_REASONS: Mapping[str, str] = {
     "safety": "content_filter",
 }
 
-_choices = msgspec.json.Decoder(list[dict[str, Raw]]).decode
+_decode_choices = msgspec.json.Decoder(list[dict[str, Raw]]).decode
 
 
 def normalize_finish_reasons(choices: bytes) -> bytes:
-    """For choices of which one at least has ended in one of the others: to look for those in every chunk's bytes costs too much."""
-    decoded = _choices(choices)
+    """The choices with OpenAI's finish reasons.
+
+    Call it only if a choice has a reason of FINISH_REASONS: searching the bytes of every chunk for them costs too much.
+    """
+    decoded = _decode_choices(choices)
     for choice in decoded:
         reason = msgspec.json.decode(choice.get("finish_reason", NULL))
         if isinstance(reason, str) and reason in FINISH_REASONS:
             choice["finish_reason"] = as_raw(FINISH_REASONS[reason])
     return msgspec.json.encode(decoded)
+
+
+# Finish reasons of vLLM, SGLang, LMDeploy, OpenRouter and DeepSeek that mean a failed response.
+_FAILED_FINISH_REASONS = frozenset({"error", "abort", "parse_error", "insufficient_system_resource"})
+
+
+def check_finish_reason(reason: str | None) -> None:
+    """Raises UpstreamFailed for a finish reason that means that the response failed."""
+    if reason in _FAILED_FINISH_REASONS:
+        raise UpstreamFailed(f"The engine aborted its response (finish_reason {reason!r}).")

@@ -1,4 +1,4 @@
-"""Usage as OpenAI's chat and completions tell it, read and written: one arithmetic, whichever host counts."""
+"""Usage as OpenAI's chat and completions report it, read and written: one arithmetic for all hosts."""
 
 from operator import attrgetter
 from typing import Any
@@ -8,13 +8,11 @@ from msgspec import Raw, Struct
 
 from providers.canonical.chat import Usage
 from providers.canonical.raw_json import DECODE_ERRORS, merge_object
-
-# No engine has counted more; and what it costs, at whatever price, stays within a database's 63 bits.
-_MAX_TOKENS = 2**40
+from providers.canonical.token_counts import plausible_count
 
 
 class _Details(Struct):
-    """`cache_write_tokens`: OpenAI's newer models and OpenRouter tell it, whose caches are paid for when they are written."""
+    """`cache_write_tokens` is reported by OpenAI's newer models and by OpenRouter, which charge for writing to the cache."""
 
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
@@ -24,9 +22,9 @@ class _Details(Struct):
 
 
 class _Usage(Struct):
-    """`prompt_cache_hit_tokens` is DeepSeek's word, `cached_tokens` at this level Together's, `reasoning_tokens` SGLang's and Perplexity's.
+    """Usage as hosts report it: `prompt_cache_hit_tokens` is DeepSeek's field, `cached_tokens` at this level Together's.
 
-    `service_tier` within usage is Mistral's, and so was `num_cached_tokens` until 2026.
+    `reasoning_tokens` at this level is SGLang's and Perplexity's. `service_tier` is Mistral's, and so was `num_cached_tokens` until 2026.
     """
 
     prompt_tokens: int | None = None
@@ -45,9 +43,9 @@ class _Groq(Struct):
     usage: Raw = Raw(b"null")
 
 
-_decoder = msgspec.json.Decoder(_Usage)
-_object = msgspec.json.Decoder(dict[str, Raw])
-_groq = msgspec.json.Decoder(_Groq)
+_usage_decoder = msgspec.json.Decoder(_Usage)
+_object_decoder = msgspec.json.Decoder(dict[str, Raw])
+_groq_decoder = msgspec.json.Decoder(_Groq)
 _NO_DETAILS = _Details()
 _usage_details = attrgetter(
     *("prompt_tokens_details", "completion_tokens_details", "prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens"),
@@ -55,29 +53,30 @@ _usage_details = attrgetter(
 )
 _NO_USAGE_DETAILS = _usage_details(_Usage())
 
-# Ways of being served that have prices of their own.
+# Service tiers with prices of their own.
 _PRICED_TIERS = ("batch", "flex", "priority")
 
 
 def read_usage(raw: bytes | Raw, service_tier: Any = None) -> Usage | None:
-    """Tokens as OpenAI chat reports them; None if they are told in another way: that must not cost a good answer.
+    """Tokens as OpenAI chat reports them. None for usage of another form: that must not cost a good response.
 
-    `service_tier`: as the answer tells it, beside its usage.
+    `service_tier` is that of the response, a field beside its usage.
     Source: https://platform.openai.com/docs/api-reference/chat/object, read 2026-11.
     """
     try:
-        return _to_usage(_decoder.decode(raw), service_tier)
+        return _to_usage(_usage_decoder.decode(raw), service_tier)
     except DECODE_ERRORS:
         return None
 
 
 def normalize_usage(raw: Raw, service_tier: Any = None) -> tuple[Usage | None, Raw]:
-    """See read_usage; and what a caller of the same dialect is told: as it came, but with reasoning within the output.
+    """The usage (see read_usage) and the JSON for a caller of the same dialect.
 
-    And with what was cached, and what was reasoned, under OpenAI's names too, where it came under a host's own alone.
+    The JSON is unchanged except that output tokens include reasoning, and that cached and reasoning tokens which came only under a
+    host's own names are added under OpenAI's names.
     """
     try:
-        reported = _decoder.decode(raw)
+        reported = _usage_decoder.decode(raw)
     except DECODE_ERRORS:
         return None, raw
     usage = _to_usage(reported, service_tier)
@@ -86,7 +85,7 @@ def normalize_usage(raw: Raw, service_tier: Any = None) -> tuple[Usage | None, R
     reasoning_named = not usage.reasoning or completion_details.reasoning_tokens is not None
     if cached_named and reasoning_named and (usage.output == reported.completion_tokens or usage.output is None):
         return usage, raw
-    fields: dict[str, Any] = {**_object.decode(raw)}
+    fields: dict[str, Any] = {**_object_decoder.decode(raw)}
     if usage.output is not None:
         fields["completion_tokens"] = usage.output
     if not cached_named:
@@ -97,55 +96,51 @@ def normalize_usage(raw: Raw, service_tier: Any = None) -> tuple[Usage | None, R
 
 
 def _to_usage(reported: _Usage, service_tier: Any) -> Usage:
-    input, output = _plausible_count(reported.prompt_tokens), _plausible_count(reported.completion_tokens)
+    input, output = plausible_count(reported.prompt_tokens), plausible_count(reported.completion_tokens)
     tier = (
         None if service_tier is None and reported.service_tier is None else priced_tier(service_tier) or priced_tier(reported.service_tier)
     )
-    if _usage_details(reported) == _NO_USAGE_DETAILS:  # as most engines tell it
+    if _usage_details(reported) == _NO_USAGE_DETAILS:  # as most engines report it
         return Usage(input, output, tier=tier)
     prompt_details, completion_details = reported.prompt_tokens_details or _NO_DETAILS, reported.completion_tokens_details or _NO_DETAILS
-    reasoning = _plausible_count(
+    reasoning = plausible_count(
         reported.reasoning_tokens if completion_details.reasoning_tokens is None else completion_details.reasoning_tokens
     )
     cached = reported.prompt_cache_hit_tokens if prompt_details.cached_tokens is None else prompt_details.cached_tokens
     if reasoning and input is not None and output is not None and reported.total_tokens == input + output + reasoning:
-        # xAI counts reasoning beside the output, as its totals tell (/reference/providers.md part 0.3).
+        # xAI counts reasoning in addition to the output, as its totals show (docs/sources.md#xai).
         output += reasoning
     return Usage(
         input=input,
         output=output,
-        cached=_plausible_count(
+        cached=plausible_count(
             next((each for each in (cached, reported.cached_tokens, reported.num_cached_tokens) if each is not None), None)
         ),
         reasoning=reasoning,
-        cache_written=_plausible_count(prompt_details.cache_write_tokens),
-        audio_input=_plausible_count(prompt_details.audio_tokens),
-        audio_output=_plausible_count(completion_details.audio_tokens),
-        image_input=_plausible_count(prompt_details.image_tokens),
+        cache_written=plausible_count(prompt_details.cache_write_tokens),
+        audio_input=plausible_count(prompt_details.audio_tokens),
+        audio_output=plausible_count(completion_details.audio_tokens),
+        image_input=plausible_count(prompt_details.image_tokens),
         tier=tier,
     )
 
 
 def priced_tier(service_tier: Any) -> str | None:
-    """As Usage.tier has it; None for whatever has no price of its own."""
+    """The tier as Usage.tier holds it; None for a tier without prices of its own."""
     return service_tier if service_tier in _PRICED_TIERS else None
 
 
 def groq_usage(x_groq: bytes | Raw) -> Raw | None:
-    """Groq's older streams tell usage under `x_groq` of their last chunk."""
+    """The usage that Groq's older streams report in `x_groq` of their last chunk; None if there is none."""
     try:
-        usage = _groq.decode(x_groq).usage
+        usage = _groq_decoder.decode(x_groq).usage
     except DECODE_ERRORS:
         return None
     return None if usage == Raw(b"null") else usage
 
 
-def _plausible_count(count: int | None) -> int | None:
-    return count if count is not None and 0 <= count <= _MAX_TOKENS else None
-
-
 def write_usage(usage: Usage) -> dict[str, Any]:
-    """What was not reported is not said; the total is told where both of its terms are."""
+    """Usage as OpenAI reports it. Counts that were not reported are left out, and so is the total unless both of its terms are known."""
     body: dict[str, Any] = {"prompt_tokens": usage.input, "completion_tokens": usage.output}
     if usage.input is not None and usage.output is not None:
         body["total_tokens"] = usage.input + usage.output
@@ -155,8 +150,8 @@ def write_usage(usage: Usage) -> dict[str, Any]:
         "audio_tokens": usage.audio_input,
         "image_tokens": usage.image_input,
     }
-    made = {"reasoning_tokens": usage.reasoning, "audio_tokens": usage.audio_output}
-    for key, parts in (("prompt_tokens_details", prompt_details), ("completion_tokens_details", made)):
+    completion_details = {"reasoning_tokens": usage.reasoning, "audio_tokens": usage.audio_output}
+    for key, parts in (("prompt_tokens_details", prompt_details), ("completion_tokens_details", completion_details)):
         reported = {part: count for part, count in parts.items() if count is not None}
         if reported:
             body[key] = reported

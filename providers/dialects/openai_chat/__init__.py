@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, both ways: asks, answers and streams, edited for who speaks it too, and as meaning for who does not."""
+"""OpenAI's chat completions: requests, responses and streams, edited for engines of this dialect and translated for all others."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -6,24 +6,29 @@ from typing import ClassVar
 from providers.canonical.chat import ChatRequest, ChatResponse
 from providers.canonical.errors import NarthexError
 from providers.canonical.media import MediaKind
-from providers.canonical.raw_json import Body, sse_frame
-from providers.dialect import DropPolicy, InboundRequest, OutboundResponse, ResponseMeta
+from providers.canonical.raw_json import Body
+from providers.canonical.sse import sse_frame
+from providers.dialect import InboundRequest, OutboundResponse, ResponseMeta
 from providers.dialects.openai.errors import write_error_envelope
-from providers.dialects.openai.stream_editor import OpenAIStreamEditor, prepare_upstream_body
+from providers.dialects.openai.stream_editor import OpenAIStreamEditor
+from providers.dialects.openai.upstream_body import prepare_upstream_body
 from providers.dialects.openai_chat.caller_path import caller_path
+from providers.dialects.openai_chat.dialect_name import DIALECT
 from providers.dialects.openai_chat.edit import edit_response, stream_editor
+from providers.dialects.openai_chat.parse_request import parse_request
 from providers.dialects.openai_chat.read_request import FIELD_NAMES, read_request
-from providers.dialects.openai_chat.read_response import read_response, write_response
-from providers.dialects.openai_chat.request_schema import parse_request
+from providers.dialects.openai_chat.read_response import read_response
 from providers.dialects.openai_chat.stream_reader import ChatStreamReader
 from providers.dialects.openai_chat.stream_writer import ChatStreamWriter
 from providers.dialects.openai_chat.write_request import write_request
+from providers.dialects.openai_chat.write_response import write_response
+from providers.drop_policy import DropPolicy
 
 
 class OpenAIChat:
-    """See providers.dialect.ChatDialect, whose methods these are."""
+    """OpenAI chat. The methods are documented in providers.dialect.ChatDialect."""
 
-    name: ClassVar[str] = "openai_chat"
+    name: ClassVar[str] = DIALECT
     field_names: ClassVar[Mapping[str, str]] = FIELD_NAMES
     inline_media_kinds: ClassVar[frozenset[MediaKind]] = frozenset({"file", "audio"})
 
@@ -36,8 +41,8 @@ class OpenAIChat:
     def stream_editor(self, meta: ResponseMeta) -> OpenAIStreamEditor:
         return stream_editor(meta)
 
-    def prepare_upstream_body(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
-        prepare_upstream_body(body, stream, tell_usage=tell_usage)
+    def prepare_upstream_body(self, body: Body, stream: bool, *, include_usage: bool) -> None:
+        prepare_upstream_body(body, stream, include_usage=include_usage)
 
     def caller_path(self, body: Body, path: str) -> str:
         return caller_path(body["messages"], path) if body.has_value("messages") else path
@@ -51,8 +56,8 @@ class OpenAIChat:
     def read_response(self, raw: bytes) -> ChatResponse:
         return read_response(raw)
 
-    def write_response(self, answer: ChatResponse, meta: ResponseMeta) -> bytes:
-        return write_response(answer, meta)
+    def write_response(self, response: ChatResponse, meta: ResponseMeta) -> bytes:
+        return write_response(response, meta)
 
     def stream_reader(self) -> ChatStreamReader:
         return ChatStreamReader()

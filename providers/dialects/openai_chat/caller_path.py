@@ -1,4 +1,7 @@
-"""The caller's own path for a place in the meaning's messages: results of tools are one message there, and calls are parts like others."""
+"""The path in a chat request that a path in the canonical messages comes from.
+
+They differ: in the canonical model neighbouring tool results are one message, and tool calls are parts like any other.
+"""
 
 import re
 from typing import Any
@@ -17,7 +20,7 @@ _list_decoder = msgspec.json.Decoder(list[Raw])
 
 
 def caller_path(messages: Any, path: str) -> str:
-    """`messages`: as an opened ask has them. See providers.dialect.ChatDialect."""
+    """The caller's path for a canonical path. `messages` is that field of a parsed request. See providers.dialect.ChatDialect."""
     matched = _CANONICAL_PATH.fullmatch(path)
     if matched is None:
         return path
@@ -47,7 +50,7 @@ def caller_path(messages: Any, path: str) -> str:
 
 
 def _groups(messages: list[dict[str, Raw]]) -> list[list[int]]:
-    """The caller's messages, by their numbers, that are one in the meaning."""
+    """The indexes of the caller's messages, grouped by canonical message."""
     groups: list[list[int]] = []
     for position, message in enumerate(messages):
         if position and _is_result(message) and _is_result(messages[position - 1]):
@@ -66,7 +69,7 @@ def _role(message: dict[str, Raw]) -> str:
 
 
 def _content_path(message: dict[str, Raw], part_index: str | int, suffix: str) -> str:
-    """A content that is a string has no parts; the detail of an image stands with its address."""
+    """Content that is a string has no parts. The detail of an image is a field of `image_url`."""
     if not bytes(message["content"]).startswith(b"["):
         return ".content"
     if suffix == ".detail" and "image_url" in _objects_decoder.decode(message["content"])[int(part_index)]:
@@ -75,7 +78,7 @@ def _content_path(message: dict[str, Raw], part_index: str | int, suffix: str) -
 
 
 def _assistant_path(message: dict[str, Raw], part_index: int, suffix: str) -> str | None:
-    """Of parts of a kind, those in the content come first."""
+    """None if there is no such part. Among parts of one kind, those in the content come first."""
     parts = read_messages([message])[0].parts
     if part_index >= len(parts):
         return None
@@ -87,7 +90,7 @@ def _assistant_path(message: dict[str, Raw], part_index: int, suffix: str) -> st
         case Text():
             if suffix == ".citations":
                 return ".annotations"
-            # Reasoning that was told to stand amid the text has cut it.
+            # Reasoning that is placed inside the text splits it.
             is_uncut = len(content_indexes) == sum(isinstance(each, Text) for each in parts)
             return _content_path(message, content_indexes[preceding_count], suffix) if is_uncut else ".content"
         case ToolCall():
@@ -104,11 +107,11 @@ def _assistant_path(message: dict[str, Raw], part_index: int, suffix: str) -> st
 
 
 def _part_kind(part: Content) -> type:
-    """What stays as it came is of one kind: it all stands in the content, or in what is told beside."""
+    """The type of a part, by which parts are counted. All parts that stay unread count as one type."""
     return type(part) if isinstance(part, Text | Refusal | Reasoning | ToolCall) else object
 
 
 def _reasoning_key(message: dict[str, Raw], part: Reasoning) -> str:
-    """The field that says just this."""
+    """The field that holds exactly this reasoning."""
     matching_keys = (key for key in ("reasoning_content", "reasoning") if key in message and msgspec.json.decode(message[key]) == part.text)
     return next(matching_keys, "reasoning_details")

@@ -1,4 +1,4 @@
-"""Where texts come from: OpenAI's annotations, whose indexes count the characters of a message's whole content."""
+"""Citations as OpenAI's annotations, whose indexes count characters of the message's complete content."""
 
 from typing import Any, cast
 
@@ -7,12 +7,16 @@ from msgspec import Raw
 
 from providers.canonical.chat import Citation
 from providers.canonical.raw_json import DECODE_ERRORS, NULL
+from providers.dialects.openai_chat.dialect_name import DIALECT
 
 _decode_list = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
 
 def read_annotations(raw: Raw, preceding_length: int = 0) -> list[Citation]:
-    """`before`: the characters of content before the text that they are about. What is no list of annotations is passed over."""
+    """The citations of a text, with indexes relative to it. A value that is not a list of annotations is ignored.
+
+    `preceding_length`: the number of characters of content before that text.
+    """
     if raw is NULL or raw == NULL:
         return []
     try:
@@ -23,12 +27,12 @@ def read_annotations(raw: Raw, preceding_length: int = 0) -> list[Citation]:
 
 
 def _read_annotation(entry: dict[str, Any], preceding_length: int) -> Citation:
-    """In a stream each has an index of its own, by which clients put them together."""
+    """Drops `index`: in a stream each annotation has one, by which clients put them together."""
     entry.pop("index", None)
     nested = entry.get("url_citation")
     fields = cast("dict[str, Any]", nested) if isinstance(nested, dict) else {}
     return Citation(
-        origin="openai_chat",
+        origin=DIALECT,
         raw=Raw(msgspec.json.encode(entry)),
         url=_typed_field(fields, "url", str),
         title=_typed_field(fields, "title", str),
@@ -47,8 +51,12 @@ def _relative(index: int | None, preceding_length: int) -> int | None:
 
 
 def write_annotation(citation: Citation, preceding_length: int, length: int) -> dict[str, Any] | None:
-    """None for one that OpenAI has no word for: it knows addresses alone. `length`: of the text, where no place in it is known."""
-    if citation.origin == "openai_chat":
+    """The annotation; None for a citation without a URL, which OpenAI cannot express.
+
+    `preceding_length`: the number of characters of content before the text. `length`: that of the text, the end of a citation that
+    has no position.
+    """
+    if citation.origin == DIALECT:
         entry = msgspec.json.decode(citation.raw)
         if citation.start is not None and citation.end is not None:
             entry["url_citation"].update(start_index=citation.start + preceding_length, end_index=citation.end + preceding_length)

@@ -1,5 +1,7 @@
-"""Roles: told once a choice. Hosts that tell theirs in every delta (Together, OpenRouter, Perplexity) have OpenAI's own client append
-them to one another (openai 2.x, lib/streaming/_deltas.py, read 2026-11).
+"""Sends the role once per choice of a stream.
+
+Some hosts (Together, OpenRouter, Perplexity) repeat it in every delta, and OpenAI's own client concatenates what is repeated
+(openai 2.x, lib/streaming/_deltas.py, read 2026-11).
 """
 
 import msgspec
@@ -23,13 +25,13 @@ _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class RoleDeduplicator:
-    """Of one stream."""
+    """Drops repeated roles. One per stream."""
 
     def __init__(self) -> None:
         self._choices_with_role: set[int] = set()
 
     def drop_repeated_roles(self, choices: bytes) -> bytes:
-        """Choices of a chunk, without the roles that were told before."""
+        """The choices of a chunk, without roles that were sent before; the same object if there are none."""
         try:
             typed = _decode_typed(choices)
         except msgspec.ValidationError:

@@ -1,9 +1,9 @@
-"""The byte edit: an engine's answer in OpenAI chat made the caller's. Our keys are replaced, everything else is the engine's own bytes.
+"""The byte edit of chat: our fields are replaced, the rest stays the engine's own bytes.
 
-Which keys: id, model, episode_id, usage, and the reasoning field's name (`reasoning` of vLLM >= 0.16 and Ollama is told as the
-documented `reasoning_content`). Content that is a list is told as the string that it is to OpenAI (content_lists.py), and what a host
-tells of its sources as annotations too (sources.py). What engines call a text completion in a chat is told as the chat completion that
-it is, and calls of tools are told as clients can put them together (strays.py).
+Replaced are id, model, episode_id, usage, and the name of the reasoning field (`reasoning` of vLLM >= 0.16 and Ollama becomes the
+documented `reasoning_content`). Content that is a list becomes the string that OpenAI's clients expect (flatten_content.py), search
+results are also sent as annotations (search_results.py), a text completion in place of a chat completion becomes one, and tool calls
+are repaired so that clients can put them together (repair_tool_calls.py).
 """
 
 import re
@@ -15,15 +15,16 @@ from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.canonical.upstream_errors import find_error
 from providers.dialect import OutboundResponse, ResponseMeta
-from providers.dialects.openai.finish_reasons import FINISH_REASONS, normalize_finish_reasons
-from providers.dialects.openai.stream_editor import ChoiceHead, OpenAIStreamEditor, check_finish_reason, read_heads
+from providers.dialects.openai.choice_heads import ChoiceHead, read_heads
+from providers.dialects.openai.finish_reasons import FINISH_REASONS, check_finish_reason, normalize_finish_reasons
+from providers.dialects.openai.stream_editor import OpenAIStreamEditor
 from providers.dialects.openai.usage import groq_usage, normalize_usage
-from providers.dialects.openai_chat import deduplicate_roles
-from providers.dialects.openai_chat.finish_reasons import write_service_tier
+from providers.dialects.openai_chat.deduplicate_roles import ROLE_KEY, RoleDeduplicator
 from providers.dialects.openai_chat.flatten_content import find_content_list, flatten_content
 from providers.dialects.openai_chat.reasoning_details_buffer import ReasoningDetailsBuffer
 from providers.dialects.openai_chat.repair_tool_calls import TOOL_CALLS_KEY, ToolCallRepair, choices_with_calls, repair_tool_calls
 from providers.dialects.openai_chat.search_results import has_sources, with_annotations
+from providers.dialects.openai_chat.service_tiers import write_service_tier
 
 _EMPTY = Raw(b'""')
 _ROLE = Raw(b'"assistant"')
@@ -32,15 +33,15 @@ _PERPLEXITY_DONE = Raw(b'"chat.completion.done"')
 _NO_DELTA = Raw(b"{}")
 _STOP, _TOOL_CALLS = Raw(b'"stop"'), Raw(b'"tool_calls"')
 
-# Choices without one of these are as they are promised: one search costs half of three.
+# Choices without any of these need no change. One search costs half of three.
 _needs_normalizing = re.compile(rb'"(?:text"|reasoning"|tool_calls"|content"\s*:\s*\[)').search
 
-_choices = msgspec.json.Decoder(list[dict[str, Raw]])
-_message = msgspec.json.Decoder(dict[str, Raw])
+_choices_decoder = msgspec.json.Decoder(list[dict[str, Raw]])
+_message_decoder = msgspec.json.Decoder(dict[str, Raw])
 
 
 def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
-    """A whole answer. Raises Garbled if it is none, or the error that an engine told with status 200."""
+    """A complete response. Raises InvalidUpstreamResponse, or the error that an engine reported with status 200."""
     body = Body.read_response(raw)
     error = find_error(body)
     if error is not None:
@@ -77,7 +78,7 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
         body["created"] = meta.created
     if not body.has_value("system_fingerprint"):
         body["system_fingerprint"] = _EMPTY
-    # Groq's `on_demand` is none that official clients know.
+    # Official clients do not know Groq's `on_demand`.
     if service_tier is None or write_service_tier(service_tier) is None:
         body["service_tier"] = _EMPTY
     return OutboundResponse(body.write(), usage, min(heads, key=_choice_index).finish_reason)
@@ -123,11 +124,14 @@ class _ChatStreamEditor(OpenAIStreamEditor):
 
 
 class _ChoiceNormalizer:
-    """The choices of each chunk of one stream as they are promised: the same bytes where they are so already."""
+    """Converts the choices of each chunk to what OpenAI's API promises. One per stream.
+
+    normalize() returns the same object if nothing has to change.
+    """
 
     def __init__(self, *, stops_after_calls: bool) -> None:
         self._tool_call_repair = ToolCallRepair()
-        self._role_deduplicator = deduplicate_roles.RoleDeduplicator()
+        self._role_deduplicator = RoleDeduplicator()
         self._details_buffer = ReasoningDetailsBuffer()
         self._stops_after_calls = stops_after_calls
         self._choices_with_calls: frozenset[int] = frozenset()
@@ -142,7 +146,7 @@ class _ChoiceNormalizer:
     def _normalize_deltas(self, choices: bytes) -> bytes:
         if b'"delta"' not in choices:
             choices = _with_deltas(choices)
-        if deduplicate_roles.ROLE_KEY in choices:
+        if ROLE_KEY in choices:
             choices = self._role_deduplicator.drop_repeated_roles(choices)
         choices = self._details_buffer.buffer_details(choices)
         if _needs_normalizing(choices) is None:
@@ -157,10 +161,10 @@ class _ChoiceNormalizer:
 
 
 def _with_tool_calls_reason(choices: bytes, with_calls: frozenset[int]) -> bytes:
-    """With the finish reason that OpenAI gives of choices that have made calls."""
+    """The choices with `tool_calls` in place of `stop` for those, by index, that have made tool calls."""
     if not with_calls or b'"stop"' not in choices:
         return choices
-    decoded = _choices.decode(choices)
+    decoded = _choices_decoder.decode(choices)
     for choice in decoded:
         if choice.get("finish_reason") == _STOP and (msgspec.json.decode(choice.get("index", NULL)) or 0) in with_calls:
             choice["finish_reason"] = _TOOL_CALLS
@@ -168,8 +172,8 @@ def _with_tool_calls_reason(choices: bytes, with_calls: frozenset[int]) -> bytes
 
 
 def _from_text_completion(choices: bytes, message_key: str) -> bytes:
-    """Choices that say `text`, as those of a completion do, with a message or delta in its place."""
-    decoded = _choices.decode(choices)
+    """The choices with a message or delta in place of `text`, which a text completion has."""
+    decoded = _choices_decoder.decode(choices)
     changed = False
     for choice in decoded:
         if "text" in choice and message_key not in choice:
@@ -179,11 +183,11 @@ def _from_text_completion(choices: bytes, message_key: str) -> bytes:
 
 
 def _with_deltas(choices: bytes) -> bytes:
-    """With a delta, which clients read of every choice: Azure's later chunks tell what its filter found alone.
+    """The choices with a delta each, which clients read: later chunks of Azure hold only the results of its content filter.
 
     Source: https://learn.microsoft.com/azure/ai-foundry/openai/concepts/content-streaming, read 2026-11.
     """
-    decoded = _choices.decode(choices)
+    decoded = _choices_decoder.decode(choices)
     without_delta = [choice for choice in decoded if "text" not in choice and "message" not in choice]
     for choice in without_delta:
         choice["delta"] = _NO_DELTA
@@ -191,10 +195,10 @@ def _with_deltas(choices: bytes) -> bytes:
 
 
 def _rename_reasoning(choices: bytes, message_key: str) -> bytes:
-    """`reasoning` told as `reasoning_content`; an engine that tells both (vLLM 0.12 to 0.15) is left alone."""
-    renamed = _choices.decode(choices)
+    """The choices with `reasoning` renamed to `reasoning_content`. If an engine sends both (vLLM 0.12 to 0.15), nothing changes."""
+    renamed = _choices_decoder.decode(choices)
     for choice in renamed:
-        message = _message.decode(choice[message_key]) if message_key in choice and choice[message_key] != NULL else {}
+        message = _message_decoder.decode(choice[message_key]) if message_key in choice and choice[message_key] != NULL else {}
         if "reasoning" in message and message.pop("reasoning_content", NULL) == NULL:
             choice[message_key] = Raw(
                 msgspec.json.encode({("reasoning_content" if key == "reasoning" else key): value for key, value in message.items()})

@@ -1,4 +1,4 @@
-"""How an answer ended: finish reasons in OpenAI's words, and what engines say beyond them."""
+"""Finish reasons of OpenAI chat, and those of engines beyond them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,21 +7,22 @@ import msgspec
 from msgspec import Raw
 
 from providers.canonical.raw_json import DECODE_ERRORS, NULL
-from providers.dialects.openai.finish_reasons import FINISH_REASONS
-from providers.dialects.openai.stream_editor import check_finish_reason
+from providers.dialects.openai.finish_reasons import FINISH_REASONS, check_finish_reason
 from providers.dialects.openai_chat.response_schema import WireChoice
 
 _OPENAI_REASONS = frozenset({"stop", "length", "tool_calls", "content_filter"})
-# OpenAI's own word for calls before there were several, and those of engines.
+# OpenAI's older reason for tool calls, and those of engines.
 _ENGINE_REASONS: Mapping[str, str] = {"function_call": "tool_calls", **FINISH_REASONS}
 
-_SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
 
 _decode_text = msgspec.json.Decoder(str).decode
 
 
 def read_finish_reason(choice: WireChoice) -> tuple[str | None, str | None, str | None]:
-    """Finish reason, the engine's own word if it says more, and the stop sequence that ended it. Raises Failed for a reason that is one."""
+    """The finish reason, the engine's own reason if it is more specific, and the stop sequence that matched.
+
+    All None if the choice has not finished. Raises UpstreamFailed for a reason that means that the response failed.
+    """
     reason = choice.finish_reason
     if not reason:
         return None, None, None
@@ -35,7 +36,7 @@ def read_finish_reason(choice: WireChoice) -> tuple[str | None, str | None, str 
 
 
 def _read_text(raw: Raw) -> str | None:
-    """vLLM tells a number for a token that stopped it."""
+    """None for anything but a string: vLLM sends a number if a token id matched."""
     if raw is NULL:
         return None
     try:
@@ -44,25 +45,10 @@ def _read_text(raw: Raw) -> str | None:
         return None
 
 
-def read_service_tier(tier: str | None) -> str | None:
-    """Tiers of hosts of their own (Groq's on_demand) are of no meaning to anybody else."""
-    return tier if tier in _SERVICE_TIERS else None
-
-
-def write_service_tier(tier: Any) -> str | None:
-    """In OpenAI's words, for official clients check them. Anthropic's `standard` is the default; other tiers are of no meaning here,
-
-    nor is what is no word.
-    """
-    if not isinstance(tier, str):
-        return None
-    return tier if tier in _SERVICE_TIERS else "default" if tier == "standard" else None
-
-
 def write_finish_reason(reason: str | None, stop_sequence: str | None, *, ended_with_calls: bool) -> dict[str, Any]:
-    """`stop_reason`, as vLLM tells it, where a stop sequence is known: OpenAI has no word for that.
+    """`finish_reason`, and vLLM's `stop_reason` if a stop sequence is known: OpenAI has no field for it.
 
-    `called`: it ended with calls, of an engine that says `stop` then.
+    `ended_with_calls`: the choice has tool calls, and the engine sends `stop` for such choices.
     """
     if ended_with_calls and reason == "stop":
         reason = "tool_calls"

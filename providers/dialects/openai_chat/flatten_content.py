@@ -1,7 +1,7 @@
-"""The byte edit of content that an engine tells as a list, as Mistral does where it thinks: text as text, thinking as `reasoning_content`.
+"""The byte edit of content that is a list, as in Mistral's thinking models: text as a string, thinking as `reasoning_content`.
 
-OpenAI's clients know a message's content as a string alone. Where the list holds more than texts and thinking (references to what tools
-gave), it stands whole beside them, as `content_chunks`. Source: /shared/exchanges/mistral/17-thinking-chunks-stream.
+OpenAI's clients expect a string. If the list holds more than texts and thinking (references to tool results), the complete list is
+added as `content_chunks`. Source: the recording mistral/17-thinking-chunks-stream.
 """
 
 import re
@@ -16,7 +16,7 @@ from providers.dialects.openai_chat.response_schema import ContentPiece, content
 _NULL_OR_EMPTY = (NULL, Raw(b'""'))
 _KNOWN_PIECES = frozenset({"text", "thinking", "refusal"})
 
-# Log probabilities have a list of that name too.
+# Log probabilities have a list of that name too, so a match does not prove that the content is a list.
 find_content_list = re.compile(rb'"content"\s*:\s*\[').search
 
 _decode_choices = msgspec.json.Decoder(list[dict[str, Raw]]).decode
@@ -25,7 +25,7 @@ _decode_pieces = msgspec.json.Decoder(list[ContentPiece]).decode
 
 
 def flatten_content(choices: bytes, message_key: str) -> bytes:
-    """`inside`: message or delta. The same bytes where no content is a list."""
+    """The choices with flat content; the same object if no content is a list. `message_key` is `message` or `delta`."""
     decoded: list[dict[str, Any]] = _decode_choices(choices)
     changed = False
     for choice in decoded:

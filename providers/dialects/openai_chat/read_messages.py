@@ -1,4 +1,4 @@
-"""Messages of a request in OpenAI chat as meaning."""
+"""Reads the messages of a chat request."""
 
 from typing import Any
 
@@ -25,14 +25,13 @@ from providers.canonical.errors import InvalidRequest
 from providers.canonical.extra_fields import read_extra_fields
 from providers.canonical.media import read_url
 from providers.canonical.raw_json import NULL
+from providers.dialects.openai.file_host import FILE_HOST
 from providers.dialects.openai_chat.citations import read_annotations
-from providers.dialects.openai_chat.reasoning_details import merge_parts, read_details
+from providers.dialects.openai_chat.dialect_name import DIALECT
+from providers.dialects.openai_chat.merge_parts import merge_parts
+from providers.dialects.openai_chat.read_reasoning_details import read_details
 from providers.dialects.openai_chat.response_schema import Function, WireToolCall
 from providers.dialects.openai_chat.tool_calls import read_tool_call
-
-DIALECT = "openai_chat"
-# Who keeps files that were uploaded for chat.
-_FILE_HOST = "openai"
 
 _messages_decoder = msgspec.json.Decoder(list[dict[str, Raw]])
 _calls_decoder = msgspec.json.Decoder(list[WireToolCall])
@@ -47,14 +46,14 @@ _ASSISTANT_FIELDS = _MESSAGE_FIELDS | {
     *("refusal", "tool_calls", "function_call", "annotations"),
     *("reasoning_content", "reasoning", "reasoning_details"),
 }
-# The name of a result is that of its call.
+# The name of a tool result repeats that of its call.
 _TOOL_RESULT_FIELDS = frozenset({"role", "content", "tool_call_id", "name"})
 _CALL_FIELDS = frozenset({"id", "type", "function", "custom", "extra_content", "index"})
 _NESTED_CALL_FIELDS = (("function", ("name", "arguments")), ("custom", ("name", "input")))
 
 
 def read_messages(messages: Any) -> tuple[Message, ...]:
-    """Results of tools that follow one another are one message of the user's."""
+    """The canonical messages. Neighbouring tool results become one user message."""
     reader = _MessageReader()
     decoded = _messages_decoder.decode(messages if isinstance(messages, Raw) else msgspec.json.encode(messages))
     for at, message in enumerate(decoded):
@@ -67,7 +66,7 @@ class _MessageReader:
         self.messages: list[Message] = []
         self._pending_results: list[ToolResult] = []
         self._custom_call_ids: set[str] = set()
-        # By the name of a function that was called in OpenAI's first way, which has no ids, the id that we gave the call.
+        # Function name -> the id that we gave its call: OpenAI's older `function_call` has no ids.
         self._function_call_ids: dict[str, str] = {}
 
     def read_message(self, at: int, fields: dict[str, Raw]) -> None:
@@ -162,7 +161,7 @@ def read_content(raw: Raw | None, path: str) -> tuple[Content, ...]:
 
 
 def _read_part(fields: dict[str, Raw], path: str) -> Content:
-    """A kind that only some engines know (video_url, ...) stays as it is."""
+    """A part. Types that only some engines know (video_url, ...) stay as they are."""
     kind = _decode(fields["type"])
     extra = {key: value for key, value in fields.items() if key not in ("type", kind) and value != NULL}
     inner = fields.get(kind, NULL)
@@ -184,7 +183,7 @@ def _read_part(fields: dict[str, Raw], path: str) -> Content:
 
 
 def _read_image(image: Any, extra: dict[str, Raw], path: str) -> Image | File:
-    """Some clients send documents so, because some hosts take them so."""
+    """An image, or a document: some clients send documents as images, because some hosts accept that."""
     image = {"url": image} if isinstance(image, str) else image
     source = read_url(image["url"])
     if isinstance(source, Inline) and source.media_type in ("application/pdf", "text/plain"):
@@ -195,7 +194,7 @@ def _read_image(image: Any, extra: dict[str, Raw], path: str) -> Image | File:
 
 
 def _read_file(file: dict[str, Any], extra: dict[str, Raw], path: str) -> File:
-    """`file_data` is a data URL, or for OpenRouter an address. Mere base64 is a PDF, the one kind that OpenAI reads."""
+    """A file. `file_data` is a data URL, or for OpenRouter any URL. Plain base64 is a PDF, the only type that OpenAI reads."""
     data, id, name = file.get("file_data"), file.get("file_id"), file.get("filename")
     extra |= read_extra_fields(file, "file", "file_data", "file_id", "filename")
     if data and id:
@@ -204,7 +203,7 @@ def _read_file(file: dict[str, Any], extra: dict[str, Raw], path: str) -> File:
         source = read_url(data) if ":" in data[:16] else Inline("application/pdf", data)
         return File(source, name, extra)
     if id:
-        return File(Uploaded(_FILE_HOST, id), name, extra)
+        return File(Uploaded(FILE_HOST, id), name, extra)
     raise InvalidRequest(f"`{path}.file` must have `file_data` or `file_id`.", param=f"{path}.file")
 
 

@@ -1,4 +1,4 @@
-"""A request in OpenAI chat as meaning: its fields, its tools, and how the answer is to be.
+"""Reads a chat request: its fields, its tools and the output format.
 
 Source: https://platform.openai.com/docs/api-reference/chat/create, read 2026-11.
 """
@@ -14,12 +14,12 @@ from providers.canonical.chat import ChatRequest, Effort, HostTool, Thinking, To
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.extra_fields import as_raw, read_extra_fields
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
+from providers.dialects.openai.stop_sequences import read_stop
+from providers.dialects.openai_chat.dialect_name import DIALECT
 from providers.dialects.openai_chat.read_messages import read_messages
 from providers.structured_output.read_response_format import read_response_format
 
-DIALECT = "openai_chat"
-
-# What callers of chat call by another name than the meaning does.
+# Canonical field -> chat's name, if they differ.
 FIELD_NAMES: Mapping[str, str] = {
     "parallel_calls": "parallel_tool_calls",
     "output": "response_format",
@@ -27,12 +27,12 @@ FIELD_NAMES: Mapping[str, str] = {
     "thinking.effort": "reasoning_effort",
     "thinking.budget_tokens": "reasoning_effort",
     "cache_key": "prompt_cache_key",
-    "reasoning.seal": "reasoning_details",
+    "reasoning.signature": "reasoning_details",
     "output.strict": "response_format.json_schema.strict",
     "reasoning": "reasoning_content",
 }
 
-# Handled by the road, ours, or said otherwise in the meaning.
+# Fields with a canonical counterpart, and those that the gateway handles itself.
 _NOT_EXTRA = frozenset(
     {
         *("model", "messages", "prompt", "stream", "stream_options"),
@@ -51,7 +51,7 @@ _object_decoder = msgspec.json.Decoder(dict[str, Raw])
 
 
 def read_request(body: Body) -> ChatRequest:
-    """Raises Malformed for what open_ask() lets pass and cannot be understood."""
+    """The canonical request. Raises InvalidRequest for what parse_request() does not check and this cannot understand."""
     try:
         return _read_body(body)
     except DECODE_ERRORS as exc:
@@ -82,7 +82,7 @@ def _read_body(body: Body) -> ChatRequest:
         top_k=value("top_k"),
         seed=value("seed"),
         n=value("n"),
-        stop=_read_stop(value("stop")),
+        stop=read_stop(value("stop")),
         frequency_penalty=value("frequency_penalty"),
         presence_penalty=value("presence_penalty"),
         logprobs=value("logprobs"),
@@ -98,12 +98,8 @@ def _read_body(body: Body) -> ChatRequest:
     )
 
 
-def _read_stop(stop: str | list[str] | None) -> tuple[str, ...]:
-    return (stop,) if isinstance(stop, str) else tuple(stop or ())
-
-
 def _read_thinking(body: Body, extra: dict[str, Raw]) -> Thinking | None:
-    """An effort that is no common word (a number, as SGLang takes it) stays what it is."""
+    """The effort. An effort beyond the common names (a number, which SGLang accepts) stays an extra field."""
     effort = body.value("reasoning_effort")
     if effort is None:
         return None
@@ -114,7 +110,7 @@ def _read_thinking(body: Body, extra: dict[str, Raw]) -> Thinking | None:
 
 
 def _read_tools(body: Body) -> tuple[Tool | HostTool, ...]:
-    """`functions` is what OpenAI called tools at first."""
+    """The tools, of `tools` and of `functions`, OpenAI's older field for them."""
     decoded = _objects_decoder.decode(as_raw(body["tools"])) if body.has_value("tools") else []
     tools = [_read_tool(tool, f"tools[{at}]") for at, tool in enumerate(decoded)]
     if body.has_value("functions"):
@@ -139,7 +135,7 @@ def _read_tool(fields: dict[str, Raw], path: str) -> Tool | HostTool:
 
 
 def _flatten_grammar(format: Raw) -> Raw | None:
-    """A grammar is an object of its own in chat; the meaning has it as Responses do, beside its type."""
+    """The format of a custom tool. Chat nests a grammar in an object; the canonical model has it beside its type, as Responses do."""
     if format == NULL:
         return None
     decoded = _object_decoder.decode(format)
@@ -148,7 +144,7 @@ def _flatten_grammar(format: Raw) -> Raw | None:
 
 
 def _read_function(extra: dict[str, Raw], fields: dict[str, Raw]) -> Tool:
-    """Unknown keys of the inner object are kept under `function.`, for it to be written as it was."""
+    """A function. Unknown keys of the inner object are kept under `function.`, so that it can be written as it came."""
     known = {key: fields.get(key) for key in ("name", "description", "parameters", "strict")}
     inner = read_extra_fields(fields, "function", *known)
     strict = None if known["strict"] is None else msgspec.json.decode(known["strict"])
@@ -170,7 +166,7 @@ def _read_tool_choice(body: Body, extra: dict[str, Raw]) -> ToolChoice | None:
             return None
         case "auto" | "none" | "required":
             return ToolChoice(tool_choice)
-        case "any":  # Mistral's word
+        case "any":  # Mistral's name for it
             return ToolChoice("required")
         case {"type": "function" as kind, "function": {"name": str(name), **inner}, **rest} | {
             "type": "custom" as kind,

@@ -1,19 +1,15 @@
-"""Whole answers of OpenAI chat, as meaning and back.
+"""Reads a complete chat completion.
 
 Source: https://platform.openai.com/docs/api-reference/chat, read 2026-11.
 """
 
-from typing import Any, assert_never
-
-import msgspec
-
-from providers.canonical.chat import ChatResponse, Choice, Citation, Opaque, Part, Reasoning, Refusal, Text, ToolCall, Usage
+from providers.canonical.chat import ChatResponse, Choice, Citation, Part, Reasoning, Refusal, Text, ToolCall, Usage
 from providers.canonical.raw_json import NULL
-from providers.dialect import ResponseMeta
-from providers.dialects.openai.usage import groq_usage, read_usage, write_usage
-from providers.dialects.openai_chat.citations import read_annotations, write_annotation
-from providers.dialects.openai_chat.finish_reasons import read_finish_reason, read_service_tier, write_finish_reason, write_service_tier
-from providers.dialects.openai_chat.reasoning_details import merge_parts, read_details, write_details
+from providers.dialects.openai.usage import groq_usage, read_usage
+from providers.dialects.openai_chat.citations import read_annotations
+from providers.dialects.openai_chat.finish_reasons import read_finish_reason
+from providers.dialects.openai_chat.merge_parts import merge_parts
+from providers.dialects.openai_chat.read_reasoning_details import read_details
 from providers.dialects.openai_chat.response_schema import (
     WireChoice,
     WireMessage,
@@ -24,10 +20,12 @@ from providers.dialects.openai_chat.response_schema import (
     unix_seconds,
 )
 from providers.dialects.openai_chat.search_results import read_sources
-from providers.dialects.openai_chat.tool_calls import read_tool_call, write_tool_call
+from providers.dialects.openai_chat.service_tiers import read_service_tier
+from providers.dialects.openai_chat.tool_calls import read_tool_call
 
 
 def read_response(raw: bytes) -> ChatResponse:
+    """Raises the error that an engine reported with status 200, or InvalidUpstreamResponse."""
     parsed = decode_response(raw)
     sources = read_sources(parsed.search_results, parsed.citations)
     return ChatResponse(
@@ -45,6 +43,7 @@ def _choice_index(choice: WireChoice) -> int:
 
 
 def read_response_usage(parsed: WireResponse) -> Usage | None:
+    """Usage of a response or chunk; None if it has none."""
     usage = parsed.usage
     if (usage is NULL or usage == NULL) and parsed.x_groq is not NULL:
         usage = groq_usage(parsed.x_groq) or NULL
@@ -82,67 +81,3 @@ def _read_parts(message: WireMessage, sources: tuple[Citation, ...]) -> tuple[Pa
     calls = message.tool_calls or ([WireToolCall(function=message.function_call)] if message.function_call else ())
     other_parts += [read_tool_call(call) for call in calls]
     return (*reasoning_parts, *merge_parts(details, texts, other_parts))
-
-
-def write_response(response: ChatResponse, meta: ResponseMeta) -> bytes:
-    body: dict[str, Any] = {
-        "id": meta.id,
-        "episode_id": meta.episode_id,
-        "object": "chat.completion",
-        "created": response.created or meta.created,
-        "model": meta.model,
-        "choices": [_write_choice(index, choice, meta) for index, choice in enumerate(response.choices)],
-        "system_fingerprint": response.system_fingerprint or "",
-        "service_tier": write_service_tier(response.service_tier) or "",
-    }
-    if response.usage is not None:
-        body["usage"] = write_usage(response.usage)
-    return msgspec.json.encode(body)
-
-
-def _write_choice(index: int, choice: Choice, meta: ResponseMeta) -> dict[str, Any]:
-    logprobs = None if choice.logprobs is None else {"content": choice.logprobs}
-    has_calls = meta.stops_after_calls and any(isinstance(part, ToolCall) for part in choice.parts)
-    ending = write_finish_reason(choice.finish_reason, choice.stop_sequence, ended_with_calls=has_calls)
-    return {"index": index, "message": write_message(choice.parts), **ending, "logprobs": logprobs}
-
-
-def write_message(parts: tuple[Part, ...]) -> dict[str, Any]:
-    texts: list[str] = []
-    reasoning_texts: list[str] = []
-    refusals: list[str] = []
-    annotations: list[dict[str, Any]] = []
-    calls: list[dict[str, Any]] = []
-    preceding_length = 0
-    for part in parts:
-        match part:
-            case Text():
-                texts.append(part.text)
-                for citation in part.citations:
-                    annotation = write_annotation(citation, preceding_length, len(part.text))
-                    if annotation is not None:
-                        annotations.append(annotation)
-                preceding_length += len(part.text)
-            case Reasoning():
-                reasoning_texts.append(part.text)
-            case Refusal():
-                refusals.append(part.text)
-            case ToolCall():
-                calls.append(write_tool_call(part))
-            case Opaque():
-                pass
-            case _:
-                assert_never(part)
-    message: dict[str, Any] = {"role": "assistant", "content": "".join(texts) if texts else None}
-    if any(reasoning_texts):
-        message["reasoning_content"] = "".join(reasoning_texts)
-    details = write_details((part, len(part.text) if isinstance(part, Text) else 0) for part in parts)
-    if details:
-        message["reasoning_details"] = details
-    if refusals:
-        message["refusal"] = "".join(refusals)
-    if annotations:
-        message["annotations"] = annotations
-    if calls:
-        message["tool_calls"] = calls
-    return message

@@ -1,5 +1,7 @@
-"""The numbers of details: an engine may give several the same (OpenRouter: of one block), and OpenAI's own client makes one of these in
-a stream. The caller is told each by a number of its own, with the engine's beside it, which the engine gets back.
+"""Unique indexes of reasoning details.
+
+An engine may give several details the same index (OpenRouter does for one block), and OpenAI's own client merges those in a stream.
+So the caller gets unique indexes, with the engine's index in a field beside, and the engine gets its own indexes back.
 """
 
 from collections.abc import Sequence
@@ -19,7 +21,7 @@ _decode_entries = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
 
 def with_unique_indexes(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """As they are, where each has a number that no other has."""
+    """The details with unique indexes; unchanged if their indexes are unique already."""
     indexes = [entry.get("index") for entry in entries]
     if all(isinstance(index, int) for index in indexes) and len(set(indexes)) == len(indexes):
         return list(entries)
@@ -27,7 +29,7 @@ def with_unique_indexes(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any
 
 
 def restore_engine_indexes(body: Body) -> None:
-    """In a request: the engine's own again."""
+    """Puts the engine's own indexes back in a request."""
     if not body.has_value("messages") or _ENGINE_INDEX_MARKER not in bytes(as_raw(body["messages"])):
         return
     try:

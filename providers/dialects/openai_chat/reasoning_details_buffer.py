@@ -1,7 +1,7 @@
-"""An engine's own details of a stream, told to the caller once they are whole, where the choice finishes.
+"""Collects an engine's own reasoning details in a stream and sends them complete, on the chunk that finishes the choice.
 
-OpenRouter tells them in pieces, each with its format again; OpenAI's own client appends what it is told twice, and makes one of those that
-have an index in common (openai 2.x, lib/streaming/_deltas.py, read 2026-11): what it gives back then is no seal any more.
+OpenRouter sends them in pieces, each with its format. OpenAI's own client concatenates repeated values and merges entries of one index
+(openai 2.x, lib/streaming/_deltas.py, read 2026-11), so the signature that it sends back would no longer be valid.
 """
 
 from typing import Any
@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Raw
 
 from providers.canonical.raw_json import NULL
+from providers.dialects.openai_chat.read_reasoning_details import TEXT_KEYS, decode_entries, has_position
 from providers.dialects.openai_chat.reasoning_detail_indexes import with_unique_indexes
-from providers.dialects.openai_chat.reasoning_details import TEXT_KEYS, decode_entries, has_position
 
 REASONING_DETAILS_KEY = b'"reasoning_details"'
 
@@ -20,13 +20,13 @@ _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class ReasoningDetailsBuffer:
-    """Of one stream."""
+    """The details of one stream that have come so far, by choice."""
 
     def __init__(self) -> None:
         self._entries: dict[int, list[dict[str, Any]]] = {}
 
     def buffer_details(self, choices: bytes) -> bytes:
-        """Choices of a chunk, without details that are in pieces; with all of them where the choice finishes."""
+        """The choices of a chunk without partial details, and with all details of a choice that finishes."""
         if REASONING_DETAILS_KEY not in choices and not self._entries:
             return choices
         decoded = _decode_choices(choices)
@@ -64,5 +64,5 @@ def _merge_entries(merged: list[dict[str, Any]], details: list[dict[str, Any]]) 
 
 
 def _entry_key(entry: dict[str, Any]) -> tuple[str, str]:
-    """What pieces of one have in common."""
+    """The type and index, which the pieces of one entry share."""
     return str(entry.get("type")), str(entry.get("index"))

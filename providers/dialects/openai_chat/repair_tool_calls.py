@@ -1,7 +1,7 @@
-"""The byte edit's one cure: calls of tools that engines tell otherwise than OpenAI does, so that official clients put them together wrong.
+"""Repairs tool calls that differ from OpenAI's format, so that official clients put them together correctly.
 
-What strays is written anew: an index that is missing or another call's, an id or arguments that are missing at a call's beginning, and
-whatever clients would append to what they have: an id or a name told again. All else, and all of who tells it right, stays as it came.
+Repairs: missing or wrong indexes; missing ids and arguments; repeated ids and names, which clients would concatenate. Everything else
+stays the engine's own bytes.
 """
 
 from collections.abc import Mapping
@@ -49,34 +49,34 @@ TOOL_CALLS_KEY = b'"tool_calls"'
 
 
 class _Repair(Struct):
-    """Keys of a call, and of its function, with what they are to be; UNSET: they are to go."""
+    """The changes of a tool call's fields and of its function's fields. UNSET removes a field."""
 
     call_changes: dict[str, Any]
     function_changes: dict[str, Any]
 
 
-# By the places of the choice and of the call.
+# By the positions of the choice and of the tool call.
 _Repairs = Mapping[tuple[int, int], _Repair]
 
 
 def repair_tool_calls(choices: bytes) -> bytes:
-    """Choices of a whole answer."""
+    """The choices of a complete response, repaired; the same object if nothing has to change."""
     try:
         typed = _decode_typed(choices)
     except msgspec.ValidationError:
         return choices
     repairs: dict[tuple[int, int], _Repair] = {}
-    for number, choice in enumerate(typed):
-        for at, call in enumerate((choice.message and choice.message.tool_calls) or ()):
+    for choice_index, choice in enumerate(typed):
+        for call_index, call in enumerate((choice.message and choice.message.tool_calls) or ()):
             call_changes = _missing_call_fields(call)
             function_changes = _argument_changes(call.function, is_first=True)
             if call_changes or function_changes:
-                repairs[number, at] = _Repair(call_changes, function_changes)
+                repairs[choice_index, call_index] = _Repair(call_changes, function_changes)
     return _apply_repairs(choices, "message", repairs) if repairs else choices
 
 
 def choices_with_calls(choices: bytes, message_key: Literal["message", "delta"]) -> frozenset[int]:
-    """Which of the choices make a call here, by their index."""
+    """The indexes of the choices that have tool calls in these bytes."""
     try:
         typed = _decode_typed(choices)
     except msgspec.ValidationError:
@@ -86,7 +86,7 @@ def choices_with_calls(choices: bytes, message_key: Literal["message", "delta"])
 
 
 class _ClientCall(Struct):
-    """A call as the client knows it: its number, and what has come of it: `fragments` of its arguments."""
+    """A tool call as the client knows it, with the index that the client got and the argument fragments so far."""
 
     index: int
     id: str | None
@@ -95,29 +95,29 @@ class _ClientCall(Struct):
 
 
 class ToolCallRepair:
-    """The calls of one stream."""
+    """Repairs the tool calls of a stream. One per stream."""
 
     def __init__(self) -> None:
-        # By choice and by the engine's index: the call that it is now.
+        # (choice, engine's index) -> the current call.
         self._calls: dict[tuple[int, int], _ClientCall] = {}
         self._used_indexes: dict[int, set[int]] = {}
 
     def repair_chunk(self, choices: bytes) -> bytes:
-        """Choices of a chunk."""
+        """The choices of a chunk, repaired; the same object if nothing has to change."""
         try:
             typed = _decode_typed(choices)
         except msgspec.ValidationError:
             return choices
         repairs: dict[tuple[int, int], _Repair] = {}
-        for number, choice in enumerate(typed):
-            for at, call in enumerate((choice.delta and choice.delta.tool_calls) or ()):
-                repair = self._repair_call(choice.index or 0, at, call)
+        for choice_index, choice in enumerate(typed):
+            for call_index, call in enumerate((choice.delta and choice.delta.tool_calls) or ()):
+                repair = self._repair_call(choice.index or 0, call_index, call)
                 if repair is not None:
-                    repairs[number, at] = repair
+                    repairs[choice_index, call_index] = repair
         return _apply_repairs(choices, "delta", repairs) if repairs else choices
 
-    def _repair_call(self, choice: int, at: int, call: _Call) -> _Repair | None:
-        index = at if call.index is None else call.index
+    def _repair_call(self, choice: int, call_index: int, call: _Call) -> _Repair | None:
+        index = call_index if call.index is None else call.index
         client_call = self._calls.get((choice, index))
         function = call.function or _NO_FUNCTION
         fragment = _arguments_text(function.arguments)
@@ -147,7 +147,7 @@ def _missing_call_fields(call: _Call) -> dict[str, Any]:
 
 
 def _repeated_call_fields(call: _Call) -> dict[str, Any]:
-    """The official client takes the last type that it is told, and appends ids."""
+    """Removes a repeated id and an empty type: the official client concatenates ids and takes the last type."""
     changes: dict[str, Any] = {}
     if call.id is not None:
         changes["id"] = UNSET
@@ -169,7 +169,7 @@ def _is_string(arguments: Raw) -> bool:
 
 
 def _arguments_text(arguments: Raw) -> str:
-    """Of an object, as engines tell it that have parsed them, its JSON."""
+    """The arguments as a string. Engines that parse them send an object."""
     if arguments == NULL:
         return ""
     return msgspec.json.decode(arguments) if _is_string(arguments) else bytes(arguments).decode()
@@ -177,13 +177,13 @@ def _arguments_text(arguments: Raw) -> str:
 
 def _apply_repairs(choices: bytes, message_key: str, repairs: _Repairs) -> bytes:
     decoded: list[dict[str, Any]] = _decode_objects(choices)
-    for number, choice in enumerate(decoded):
-        choice_repairs = {at: repair for (choice_number, at), repair in repairs.items() if choice_number == number}
+    for choice_index, choice in enumerate(decoded):
+        choice_repairs = {call_index: repair for (each_choice, call_index), repair in repairs.items() if each_choice == choice_index}
         if choice_repairs:
             message = _decode_object(choice[message_key])
             calls = [
-                _apply_repair(call, choice_repairs[at]) if at in choice_repairs else call
-                for at, call in enumerate(_decode_objects(message["tool_calls"]))
+                _apply_repair(call, choice_repairs[call_index]) if call_index in choice_repairs else call
+                for call_index, call in enumerate(_decode_objects(message["tool_calls"]))
             ]
             choice[message_key] = {**message, "tool_calls": calls}
     return msgspec.json.encode(decoded)

@@ -1,7 +1,4 @@
-"""Opening a request to /v1/chat/completions: every documented field is checked, unknown ones pass.
-
-Engines take a raw prompt there too: mini-sglang as `prompt`, LMDeploy as a string for `messages` with `do_preprocess: false`; without
-that a string is one message of the user's.
+"""The documented fields of a request to /v1/chat/completions, which are checked. Unknown fields pass.
 
 Sources: OpenAI's API reference (https://platform.openai.com/docs/api-reference/chat/create, read 2026-11), and for the guided and
 template fields the hosted gateway's reference, whose ranges these are.
@@ -9,19 +6,9 @@ template fields the hosted gateway's reference, whose ranges these are.
 
 from typing import Annotated
 
-import msgspec
-from msgspec import Meta, Raw, Struct, field
+from msgspec import Meta, Struct, field
 
-from providers.canonical.errors import InvalidRequest
-from providers.canonical.parse_body import parse_body, parse_episode_id
-from providers.canonical.raw_json import Body
-from providers.canonical.token_estimate import AUDIO_TOKENS, FILE_TOKENS, IMAGE_TOKENS, text_tokens
-from providers.dialect import InboundRequest
-
-Probability = Annotated[float, Meta(ge=0, le=1)]
-Penalty = Annotated[float, Meta(ge=-2, le=2)]
-PositiveInt = Annotated[int, Meta(ge=1)]
-RawObject = dict[str, Raw]
+from providers.dialects.openai.request_schema import Penalty, PositiveInt, Probability, RawObject, StreamOptions
 
 
 class ImageUrl(Struct):
@@ -41,7 +28,7 @@ class Audio(Struct):
 
 
 class ContentPart(Struct):
-    """A part of a message. Types that only some engines know (video_url, ...) pass unread."""
+    """A part of a message. Types that only some engines know (video_url, ...) are not checked."""
 
     type: str
     text: str | None = None
@@ -94,7 +81,7 @@ class CustomTool(Struct):
 
 
 class Tool(Struct):
-    """`type` is left out by Mistral's clients, and is "function" to Mistral and vLLM then."""
+    """A tool. Mistral's clients leave `type` out; Mistral and vLLM treat it as "function" then."""
 
     type: str | None = None
     function: Function | None = None
@@ -122,12 +109,8 @@ class ResponseFormat(Struct):
     json_schema: NamedSchema | None = None
 
 
-class StreamOptions(Struct):
-    include_usage: bool | None = None
-
-
 class Request(Struct):
-    """The documented fields of a request; the body that is sent on stays the caller's bytes."""
+    """The documented fields of a request. The body that is sent on stays the caller's bytes."""
 
     model: str
     messages: list[Message] | str | None = None
@@ -180,79 +163,3 @@ class Request(Struct):
     episode_id: str | None = None
     episode_id_prefixed: str | None = field(default=None, name="tensorzero::episode_id")
     tags_prefixed: dict[str, str] | None = field(default=None, name="tensorzero::tags")
-
-
-_decoder = msgspec.json.Decoder(Request)
-
-
-def parse_request(raw: bytes) -> InboundRequest:
-    """Raises Malformed: what was wrong, where, and what was expected."""
-    request, body = parse_body(raw, _decoder)
-    raw_prompt = _normalize_prompt(request, body)
-    if request.stream_options is not None and not request.stream:
-        raise InvalidRequest("`stream_options` may be set only with `stream: true`.", param="stream_options")
-    max_output_tokens = request.max_completion_tokens or request.max_tokens
-    choices = request.n or 1
-    return InboundRequest(
-        dialect="openai_chat",
-        body=body,
-        model=request.model,
-        stream=bool(request.stream),
-        wants_usage=request.stream_options is not None and bool(request.stream_options.include_usage),
-        episode_id=parse_episode_id(request.episode_id, request.episode_id_prefixed),
-        tags=request.tags_prefixed or request.metadata or {},
-        end_user=request.user,
-        input_tokens=_input_tokens(raw, request),
-        output_tokens=None if max_output_tokens is None else max_output_tokens * choices,
-        choices=choices,
-        raw_prompt=raw_prompt,
-        has_strict_tools=any([tool.function is not None and tool.function.strict for tool in request.tools or ()]),
-    )
-
-
-def _normalize_prompt(request: Request, body: Body) -> bool:
-    """Whether there is a raw prompt; then the body says it as `prompt`, and else its messages are a list."""
-    messages, prompt = request.messages, request.prompt
-    if prompt is not None and messages:
-        raise InvalidRequest("`prompt` and `messages` both say what is asked: send one of them.", param="prompt")
-    if isinstance(messages, str):
-        body.pop("do_preprocess", None)
-        if prompt is None and request.do_preprocess is False:
-            del body["messages"]
-            body["prompt"] = messages
-            return True
-        if prompt is None:
-            body["messages"] = [{"role": "user", "content": messages}]
-            return False
-    if prompt is not None:
-        body.pop("messages", None)
-        return True
-    if messages is None:
-        raise InvalidRequest("Object missing required field `messages` (or `prompt`, a text to go on with).", param="messages")
-    if not messages:
-        raise InvalidRequest("Expected `messages` of length >= 1, or a `prompt`, at `messages`.", param="messages")
-    return False
-
-
-def _input_tokens(raw: bytes, request: Request) -> int:
-    """The whole body counts as text, tools and schemas too, but for what is said in it of media."""
-    # Without one of these words no part of a message is anything but text.
-    if b"image_url" not in raw and b"input_audio" not in raw and b'"file"' not in raw:
-        return text_tokens(len(raw))
-    inline_bytes = media = 0
-    for message in request.messages if isinstance(request.messages, list) else ():
-        for part in message.content if isinstance(message.content, list) else ():
-            match part.type:
-                case "image_url":
-                    url = part.image_url.url if isinstance(part.image_url, ImageUrl) else part.image_url
-                    inline_bytes += len(url or "")
-                    media += IMAGE_TOKENS
-                case "input_audio":
-                    inline_bytes += len(part.input_audio.data) if part.input_audio else 0
-                    media += AUDIO_TOKENS
-                case "file":
-                    inline_bytes += len(part.file.file_data or "") if part.file else 0
-                    media += FILE_TOKENS
-                case _:
-                    pass
-    return text_tokens(max(0, len(raw) - inline_bytes)) + media

@@ -1,17 +1,16 @@
-"""Answers as they stand on the wire, in OpenAI's shape and in the shapes that engines make of it: one typed decode for each."""
-
-import uuid
+"""Chat completions and chunks as engines send them: OpenAI's fields and those that engines add, in one typed decode."""
 
 import msgspec
 from msgspec import Raw, Struct
 
-from providers.canonical.errors import InvalidUpstreamResponse
-from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unicode
+from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
+from providers.canonical.response_decoding import decode_repaired
+from providers.canonical.tool_calls import new_call_id
 from providers.canonical.upstream_errors import find_error
 
 
 class Function(Struct):
-    """`arguments`: an object to engines that have parsed them already."""
+    """A function call. `arguments` is an object if the engine has parsed it."""
 
     name: str | None = None
     arguments: str | dict[str, Raw] | None = None
@@ -31,7 +30,7 @@ class WireToolCall(Struct):
 
 
 class ContentPiece(Struct):
-    """Of content told as a list: `thinking` of Mistral's holds pieces in its turn."""
+    """An element of content that is a list. Mistral's `thinking` holds a list of them itself."""
 
     type: str = "text"
     text: str | None = None
@@ -40,7 +39,7 @@ class ContentPiece(Struct):
 
 
 class WireMessage(Struct):
-    """A message or a delta: the same fields, whole or in pieces."""
+    """A message or a delta: the fields are the same, complete or in pieces."""
 
     content: str | list[ContentPiece] | None = None
     reasoning: str | None = None
@@ -57,7 +56,7 @@ class Logprobs(Struct):
 
 
 class WireChoice(Struct):
-    """`text` is a completion's, which some engines say in a chat. `stop_reason` is vLLM's, `matched_stop` SGLang's."""
+    """A choice. `text` belongs to completions, but some engines send it in a chat. `stop_reason` is vLLM's, `matched_stop` SGLang's."""
 
     index: int | None = 0
     message: WireMessage | None = None
@@ -70,7 +69,7 @@ class WireChoice(Struct):
 
 
 class WireResponse(Struct):
-    """`search_results` and `citations` are Perplexity's (sources.py)."""
+    """A chat completion or chunk. `search_results` and `citations` are Perplexity's (search_results.py)."""
 
     choices: list[WireChoice] | None
     model: str | None = ""
@@ -89,11 +88,11 @@ _ERROR_KEY = b'"error"'
 
 
 def decode_response(raw: bytes) -> WireResponse:
-    """A whole answer or a chunk. Raises the error that it tells, or Garbled."""
+    """Decodes a response or a chunk. Raises the error that it holds, or InvalidUpstreamResponse."""
     try:
         response = _decode_wire_response(raw)
     except DECODE_ERRORS:
-        response = _decode_leniently(raw)
+        response = decode_repaired(raw, _decode_wire_response, "a chat completion")
     if response.error is not NULL and response.error != NULL:
         error = find_error(Body.read_response(raw))
         assert error is not None
@@ -101,23 +100,13 @@ def decode_response(raw: bytes) -> WireResponse:
     return response
 
 
-def _decode_leniently(raw: bytes) -> WireResponse:
-    error = find_error(Body.read_response(raw))
-    if error is not None:
-        raise error
-    try:
-        return _decode_wire_response(repair_unicode(raw))
-    except DECODE_ERRORS as exc:
-        raise InvalidUpstreamResponse(f"The engine's answer is not a chat completion: {exc}.") from None
-
-
 def unix_seconds(created: int | float | None) -> int | None:
-    """Unix time; transformers serve and others tell it with a fraction."""
+    """Whole seconds: transformers serve and others send a fraction."""
     return None if created is None else int(created)
 
 
 def content_texts(content: str | list[ContentPiece] | None) -> list[tuple[str, str]]:
-    """Content as kinds (text, reasoning, refusal) and texts. Pieces of other kinds, such as Mistral's references, hold no text."""
+    """Pairs of kind (text, reasoning, refusal) and text. Other kinds, such as Mistral's references, hold no text and are dropped."""
     if content is None or isinstance(content, str):
         return [("text", content)] if content else []
     texts: list[tuple[str, str]] = []
@@ -138,5 +127,5 @@ def arguments_text(function: Function) -> str:
 
 
 def call_id_or_new(engine_id: str | None) -> str:
-    """Engines that do not name their calls leave it to us."""
-    return engine_id or f"call_{uuid.uuid4().hex[:24]}"
+    """The engine's id of a tool call, or a new one if it sent none."""
+    return engine_id or new_call_id()

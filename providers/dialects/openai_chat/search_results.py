@@ -1,6 +1,6 @@
-"""Sources: what a host found on the web and tells beside its choices, as the annotations that OpenAI's clients know.
+"""Search results of a host, a field beside its choices, as the annotations that OpenAI's clients know.
 
-Perplexity tells them of the whole answer, in each chunk of a stream again; its text refers to them by number, as in [2].
+Perplexity sends them for the complete response, and in a stream again with each chunk. Its text refers to them by number, as in [2].
 Sources: the recordings perplexity/01 and 02; https://docs.perplexity.ai/api-reference/chat-completions-post, read 2026-11.
 """
 
@@ -12,8 +12,8 @@ from msgspec import Raw, Struct
 
 from providers.canonical.chat import Citation
 from providers.canonical.raw_json import DECODE_ERRORS, NULL
+from providers.dialects.openai_chat.dialect_name import DIALECT
 
-_DIALECT = "openai_chat"
 _WEB_SCHEMES = ("https://", "http://")
 
 
@@ -30,7 +30,10 @@ _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def read_sources(search_results: Raw, citations: Raw) -> tuple[Citation, ...]:
-    """`citations` has the addresses alone. What is of another shape is passed over: other hosts may mean something else by these names."""
+    """The results as citations without positions. `citations` holds only URLs and is used if there are no `search_results`.
+
+    Values of another form are ignored: other hosts may use these names for something else.
+    """
     try:
         results = [] if search_results == NULL else _decode_search_results(search_results)
         if not results and citations != NULL:
@@ -38,14 +41,14 @@ def read_sources(search_results: Raw, citations: Raw) -> tuple[Citation, ...]:
     except DECODE_ERRORS:
         return ()
     return tuple(
-        Citation(_DIALECT, Raw(msgspec.json.encode(_annotation(each))), each.url, each.title, each.snippet)
+        Citation(DIALECT, Raw(msgspec.json.encode(_annotation(each))), each.url, each.title, each.snippet)
         for each in results
         if each.url.startswith(_WEB_SCHEMES)
     )
 
 
 def _annotation(result: _SearchResult) -> dict[str, Any]:
-    """Of no place in the text: none is told."""
+    """The annotation. Its indexes are 0, as the host sends no position in the text."""
     return {"type": "url_citation", "url_citation": {"url": result.url, "title": result.title or "", "start_index": 0, "end_index": 0}}
 
 
@@ -54,7 +57,10 @@ def has_sources(body: Mapping[str, Any]) -> bool:
 
 
 def with_annotations(body: Mapping[str, Any], message_key: str) -> Raw | None:
-    """The choices of an answer or a chunk, of which those that finish are annotated; None: there is nothing to annotate, or it is."""
+    """The choices with annotations on those that finish; None if nothing has to change.
+
+    `message_key` is `message` for a complete response, `delta` for a chunk.
+    """
     sources = read_sources(body.get("search_results", NULL), body.get("citations", NULL))
     if not sources:
         return None

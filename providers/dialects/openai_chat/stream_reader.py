@@ -1,4 +1,4 @@
-"""A stream of OpenAI chat as events."""
+"""Reads a stream of chat chunks as events."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 from providers.canonical.chat import Citation, Opaque, OpaqueState, Reasoning, Refusal, Text, ToolCall
 from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated
 from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
-from providers.canonical.raw_json import NULL, SSEDecoder
+from providers.canonical.raw_json import NULL
+from providers.canonical.sse import SSEDecoder
 from providers.dialects.openai_chat.citations import read_annotations
-from providers.dialects.openai_chat.finish_reasons import read_finish_reason, read_service_tier
-from providers.dialects.openai_chat.read_response import read_response_usage
-from providers.dialects.openai_chat.reasoning_details import (
+from providers.dialects.openai_chat.finish_reasons import read_finish_reason
+from providers.dialects.openai_chat.read_reasoning_details import (
     TEXT_KEYS,
     decode_entries,
     engine_opaque_state,
@@ -19,6 +19,7 @@ from providers.dialects.openai_chat.reasoning_details import (
     text_entry_type,
     text_of,
 )
+from providers.dialects.openai_chat.read_response import read_response_usage
 from providers.dialects.openai_chat.response_schema import (
     Function,
     WireMessage,
@@ -30,6 +31,7 @@ from providers.dialects.openai_chat.response_schema import (
     unix_seconds,
 )
 from providers.dialects.openai_chat.search_results import read_sources
+from providers.dialects.openai_chat.service_tiers import read_service_tier
 from providers.dialects.openai_chat.tool_calls import is_complete_json, read_opaque_state, starts_new_call
 
 _NO_FUNCTION = Function()
@@ -38,18 +40,18 @@ _PART_TYPES = {"text": Text, "reasoning": Reasoning, "refusal": Refusal}
 
 
 class ChatStreamReader:
-    """See providers.dialect.Reader. What comes for a choice that has finished is passed over."""
+    """A stream reader of chat. Chunks of a choice that has finished are dropped."""
 
     def __init__(self) -> None:
         self.done = False
-        self._frames = SSEDecoder()
+        self._sse_decoder = SSEDecoder()
         self._started = False
         self._finished = False
         self._choices: dict[int, _ChoiceState] = {}
         self._sources: tuple[Citation, ...] = ()
 
     def feed(self, block: bytes) -> Iterator[Event]:
-        for data in self._frames.feed(block):
+        for data in self._sse_decoder.feed(block):
             if data[:1] != b"{" and data.strip() == b"[DONE]":
                 self.done = True
             if self.done:
@@ -57,8 +59,8 @@ class ChatStreamReader:
             yield from self._read_chunk(data)
 
     def finish(self) -> Iterator[Event]:
-        """Raises CutShort if the stream ended before the answer did. Half a frame at the end is none."""
-        for data in self._frames.finish():
+        """Raises StreamTruncated if no choice has finished. Half a frame at the end is dropped."""
+        for data in self._sse_decoder.finish():
             if self.done or data.strip() == b"[DONE]":
                 break
             try:
@@ -93,7 +95,7 @@ class ChatStreamReader:
             delta = choice.delta or choice.message
             if delta is not None:
                 state.read_delta(delta, events)
-            if choice.text and delta is None:  # Together tells `text` beside the delta that holds it
+            if choice.text and delta is None:  # Together sends `text` beside a delta with the same text
                 state.append_text(Text, choice.text, events)
             if choice.logprobs is not None and choice.logprobs.content is not None:
                 events.append(Logprobs(index, tuple(choice.logprobs.content)))
@@ -122,7 +124,7 @@ class _OpenCall:
 
 
 class _ChoiceState:
-    """A choice as it comes: at most one text, reasoning or refusal is open, and any number of calls."""
+    """A choice that is being read: at most one text, reasoning or refusal is open, and any number of tool calls."""
 
     __slots__ = (
         "_calls",
@@ -146,13 +148,13 @@ class _ChoiceState:
         self._part_count = 0
         self._part_type: type[Text | Reasoning | Refusal] | None = None
         self._part_index = -1
-        # Of the content: characters in all, and before the open text.
+        # Characters of content so far, and before the open text.
         self._content_length = 0
         self._text_start = 0
         self._citations: list[Citation] = []
         self._has_citations = False
         self._opaque_state: OpaqueState | None = None
-        # The engine's own entry of the reasoning that is open, without its text.
+        # The engine's own entry for the open reasoning, without its text.
         self._engine_entry: dict[str, Any] = {}
         self._calls: dict[int, _OpenCall] = {}
         self._latest_call: _OpenCall | None = None
@@ -160,7 +162,7 @@ class _ChoiceState:
     def read_delta(self, delta: WireMessage, events: list[Event]) -> None:
         details = () if delta.reasoning_details is NULL else decode_entries(delta.reasoning_details)
         reasoning = delta.reasoning_content or delta.reasoning
-        # An engine that tells it in details too tells there what belongs together.
+        # If the engine sends the reasoning in details too, those are used: they say which pieces belong together.
         if reasoning and not any(text_entry_type(entry) and text_of(entry) and not has_position(entry) for entry in details):
             self.append_text(Reasoning, reasoning, events)
         for entry in details:
@@ -183,7 +185,7 @@ class _ChoiceState:
         if delta.tool_calls:
             for at, call in enumerate(delta.tool_calls):
                 self._read_call(at if call.index is None else call.index, call, events)
-        elif delta.function_call is not None:  # llama-cpp-python tells a call under both names
+        elif delta.function_call is not None:  # llama-cpp-python sends a call under both names
             self._read_call(0, WireToolCall(function=delta.function_call), events)
 
     def append_text(self, part_type: type[Text | Reasoning | Refusal], text: str, events: list[Event]) -> None:
@@ -199,10 +201,10 @@ class _ChoiceState:
         events.append(PartDelta(self._index, self._part_index, text))
 
     def _read_engine_detail(self, entry: dict[str, Any], events: list[Event]) -> None:
-        """A piece of an engine's own entry: of one type and index, they are one. Its seal is known when it closes."""
+        """Reads a piece of an engine's own entry. Pieces of one type and index belong together; the signature is known at the end."""
         text, key = text_of(entry), (entry["type"], entry.get("index"))
         if self._part_type is not Reasoning and not text:
-            self._read_detail(entry, events)  # a signature that came after all else
+            self._read_detail(entry, events)  # a signature that came last
             return
         if self._engine_entry and key != (self._engine_entry["type"], self._engine_entry.get("index")):
             self._close_current_part(events)
@@ -212,9 +214,9 @@ class _ChoiceState:
         self._opaque_state = engine_opaque_state(self._engine_entry)
 
     def _read_detail(self, entry: dict[str, Any], events: list[Event]) -> None:
-        """A signature seals the reasoning that is open; what stands by itself is a part of its own, and here comes last.
+        """Reads a complete entry. A signature belongs to the open reasoning; an opaque entry becomes a part of its own.
 
-        A gateway like ours tells seals at the end, of reasoning that is closed by then: they are for whoever collects the whole.
+        A gateway like ours sends signatures at the end, when the reasoning is closed: they are for clients that collect the message.
         """
         part = read_detail(entry).part
         if isinstance(part, Reasoning) and self._part_type is Reasoning and part.opaque_state is not None and part.text:
@@ -245,12 +247,12 @@ class _ChoiceState:
             if current.closed:
                 if fragment.isspace():
                     return
-                raise InvalidUpstreamResponse("The engine went on with a call whose arguments were whole.")
+                raise InvalidUpstreamResponse("The engine continued a tool call whose arguments were complete.")
             current.fragments.append(fragment)
             events.append(PartDelta(self._index, current.part_index, fragment))
 
     def _close_current_part(self, events: list[Event]) -> None:
-        """Another part begins: what is open and can be known to be whole is closed."""
+        """Closes what is open and known to be complete, as another part begins."""
         if self._part_type is not None:
             events.append(
                 PartFinished(self._index, self._part_index, self._opaque_state, tuple(self._citations) if self._part_type is Text else ())
@@ -259,7 +261,7 @@ class _ChoiceState:
                 self._citations.clear()
             self._part_type = self._opaque_state = None
             self._engine_entry = {}
-        # An engine may write calls in turns, or one after the other.
+        # Engines may interleave calls or send them one after the other.
         if self._latest_call is not None and is_complete_json(self._latest_call.fragments):
             self._close_call(self._latest_call, events)
         self._latest_call = None
@@ -270,7 +272,7 @@ class _ChoiceState:
             events.append(PartFinished(self._index, call.part_index, call.opaque_state))
 
     def add_citations(self, sources: tuple[Citation, ...]) -> None:
-        """Where the text itself cites nothing."""
+        """Adds the search results as citations, unless the text has citations of its own."""
         if sources and self._content_length and not self._has_citations:
             self._citations += sources
 
@@ -278,7 +280,7 @@ class _ChoiceState:
         """Closes every part that is open, once."""
         events: list[Event] = []
         if self._citations and self._part_type is not Text:
-            # They came without the text that they are about.
+            # The citations came without a text that they could belong to.
             self._close_current_part(events)
             self._part_type, self._part_index = Text, self._part_count
             self._part_count += 1

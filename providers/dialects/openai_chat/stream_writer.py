@@ -1,4 +1,4 @@
-"""Events as a stream of OpenAI chat."""
+"""Writes events as a stream of chat chunks."""
 
 from typing import Any, assert_never
 
@@ -8,23 +8,24 @@ from msgspec.structs import replace
 
 from providers.canonical.chat import Opaque, Part, Reasoning, Refusal, Text, ToolCall, Usage
 from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
-from providers.canonical.raw_json import sse_frame, to_single_line
+from providers.canonical.sse import sse_frame, to_single_line
 from providers.dialect import ResponseMeta
 from providers.dialects.openai.usage import write_usage
 from providers.dialects.openai_chat.citations import write_annotation
-from providers.dialects.openai_chat.finish_reasons import write_finish_reason, write_service_tier
+from providers.dialects.openai_chat.finish_reasons import write_finish_reason
 from providers.dialects.openai_chat.reasoning_detail_indexes import with_unique_indexes
-from providers.dialects.openai_chat.reasoning_details import write_details
+from providers.dialects.openai_chat.service_tiers import write_service_tier
 from providers.dialects.openai_chat.tool_calls import write_opaque_state, write_tool_call
+from providers.dialects.openai_chat.write_reasoning_details import write_details
 
 _encode = msgspec.json.encode
 _DONE = b"data: [DONE]\n\n"
 
 
 class ChatStreamWriter:
-    """See providers.dialect.Writer. The role rides on the first chunk of a choice, usage on the one that finishes the last.
+    """A stream writer of chat. The role is on the first chunk of a choice, usage on the chunk that finishes the last choice.
 
-    What chat has no place for (see details.py) rides on the chunk that finishes its choice.
+    Reasoning details (see write_reasoning_details.py) are on the chunk that finishes their choice.
     """
 
     def __init__(self, meta: ResponseMeta) -> None:
@@ -38,7 +39,7 @@ class ChatStreamWriter:
         self._wants_usage = meta.wants_usage
         self._stops_after_calls = meta.stops_after_calls
         self._choices: dict[int, _ChoiceState] = {}
-        # By choice and part: what stands before and after a delta's text, and where its pieces are kept.
+        # (choice, part) -> the bytes before and after a delta's text, and the part's state.
         self._delta_templates: dict[tuple[int, int], tuple[bytes, bytes, _PartState]] = {}
         self._held_chunk: dict[str, Any] | None = None
         self._usage: Usage | None = None
@@ -98,7 +99,7 @@ class ChatStreamWriter:
                 assert_never(part)
 
     def _write_first_delta(self, event: PartDelta) -> bytes:
-        """The first delta of a part; those that follow differ from it in the text alone, and in not saying the role."""
+        """Writes the first delta of a part. Later ones differ only in their text, and have no role."""
         state = self._choice_state(event.choice).parts[event.index]
         state.append_text(event.text)
         first_chunk = self._chunk(event.choice, _part_delta(state, event.text))
@@ -161,13 +162,13 @@ class ChatStreamWriter:
         return b"" if chunk is None else sse_frame(_encode(chunk))
 
 
-# Stands for a text in a chunk that is encoded before the text is known. Nothing that follows it there holds it.
+# Stands for the text in a chunk that is encoded before the text is known. Nothing behind it in a chunk contains it.
 _PLACEHOLDER = "\x00"
 _DELTA_KEYS: dict[type[Part], str] = {Text: "content", Reasoning: "reasoning_content", Refusal: "refusal"}
 
 
 def _part_delta(state: "_PartState", text: str) -> dict[str, Any]:
-    """The delta by which a part grows."""
+    """The delta that appends text to a part."""
     part = state.part
     if isinstance(part, ToolCall):
         return {"tool_calls": [{"index": state.call_index, **_call_delta(part, text)}]}
@@ -179,7 +180,7 @@ def _call_delta(call: ToolCall, text: str) -> dict[str, Any]:
 
 
 class _PartState:
-    """A part as it is written: of a text how long it is, of reasoning all of it, for what is told of it at the end."""
+    """A part that is being written. Keeps what the end of the choice needs: the length of a text, and all text of reasoning."""
 
     __slots__ = ("_pieces", "call_index", "is_open", "length", "part")
 
@@ -204,7 +205,7 @@ def _content_length(state: _PartState) -> int:
 
 
 class _ChoiceState:
-    """A choice as it is written."""
+    """A choice that is being written."""
 
     __slots__ = ("_closed_count", "_closed_length", "annotation_count", "call_count", "parts", "role_written")
 
@@ -213,12 +214,12 @@ class _ChoiceState:
         self.call_count = 0
         self.annotation_count = 0
         self.parts: dict[int, _PartState] = {}
-        # The parts below grow no more, and hold so many characters of content.
+        # The first `_closed_count` parts are closed, and have `_closed_length` characters of content.
         self._closed_count = 0
         self._closed_length = 0
 
     def content_length_before(self, index: int) -> int:
-        """The characters of content before a part."""
+        """The number of characters of content before a part."""
         while self._closed_count < index and (part := self.parts.get(self._closed_count)) is not None and not part.is_open:
             self._closed_length += _content_length(part)
             self._closed_count += 1

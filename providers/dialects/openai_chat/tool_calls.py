@@ -1,4 +1,4 @@
-"""Calls of tools as chat writes them in messages: functions, custom tools, and the seals that go with them."""
+"""Tool calls in messages of chat: functions, custom tools, and the signatures that go with them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,9 +9,8 @@ from msgspec import Raw, Struct
 from providers.canonical.carrier import decode_carrier, encode_carrier
 from providers.canonical.chat import OpaqueState, ToolCall
 from providers.canonical.raw_json import DECODE_ERRORS, NULL
+from providers.dialects.openai_chat.dialect_name import DIALECT
 from providers.dialects.openai_chat.response_schema import Function, WireToolCall, arguments_text, call_id_or_new
-
-_DIALECT = "openai_chat"
 
 
 class _Google(Struct):
@@ -47,9 +46,9 @@ def read_tool_call(call: WireToolCall) -> ToolCall:
 
 
 def starts_new_call(current_id: str | None, fragments: Sequence[str], id: str | None, name: str | None, fragment: str) -> bool:
-    """Whether what comes under the index of a known call begins another: some engines give all calls the same, each whole.
+    """Whether a delta with the index of a known call starts another call: some engines give all their calls the same index.
 
-    `fragments`: of the known call's arguments. `id`, `name` and `fragment`: what comes now.
+    `current_id` and `fragments` (of the arguments) are those of the known call; `id`, `name` and `fragment` those of the delta.
     """
     if not name:
         return False
@@ -57,7 +56,7 @@ def starts_new_call(current_id: str | None, fragments: Sequence[str], id: str | 
 
 
 def is_complete_json(fragments: Sequence[str]) -> bool:
-    """Whether arguments are a JSON object already."""
+    """Whether the fragments so far are a JSON object."""
     arguments = "".join(fragments)
     if not arguments.startswith("{"):
         return False
@@ -69,7 +68,7 @@ def is_complete_json(fragments: Sequence[str]) -> bool:
 
 
 def read_opaque_state(extra_content: Raw) -> OpaqueState | None:
-    """Google says thought signatures there, and so do we what other dialects seal calls with.
+    """The signature of a tool call. Google puts thought signatures there, and we put those of other dialects there.
 
     Source: https://ai.google.dev/gemini-api/docs/thought-signatures, read 2026-11.
     """
@@ -81,7 +80,7 @@ def read_opaque_state(extra_content: Raw) -> OpaqueState | None:
         return None
     if parsed.google is not None and parsed.google.thought_signature:
         return OpaqueState("gemini", parsed.google.thought_signature)
-    return decode_carrier(parsed.narthex.seal, caller_dialect=_DIALECT) if parsed.narthex is not None and parsed.narthex.seal else None
+    return decode_carrier(parsed.narthex.seal, caller_dialect=DIALECT) if parsed.narthex is not None and parsed.narthex.seal else None
 
 
 def write_tool_call(call: ToolCall) -> dict[str, Any]:
@@ -95,4 +94,4 @@ def write_tool_call(call: ToolCall) -> dict[str, Any]:
 def write_opaque_state(opaque_state: OpaqueState) -> dict[str, Any]:
     if opaque_state.origin == "gemini":
         return {"google": {"thought_signature": opaque_state.data}}
-    return {"narthex": {"seal": encode_carrier(opaque_state, caller_dialect=_DIALECT)}}
+    return {"narthex": {"seal": encode_carrier(opaque_state, caller_dialect=DIALECT)}}

@@ -1,4 +1,4 @@
-"""Meaning as messages of a request in OpenAI chat."""
+"""Writes canonical messages as messages of a chat request."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, assert_never
@@ -27,16 +27,15 @@ from providers.canonical.chat import (
 )
 from providers.canonical.extra_fields import write_extra_field
 from providers.canonical.media import write_url
-from providers.dialect import DropPolicy
+from providers.dialects.openai.file_host import FILE_HOST
 from providers.dialects.openai_chat.citations import write_annotation
-from providers.dialects.openai_chat.reasoning_details import write_details
+from providers.dialects.openai_chat.dialect_name import DIALECT
 from providers.dialects.openai_chat.tool_calls import write_tool_call
+from providers.dialects.openai_chat.write_reasoning_details import write_details
+from providers.drop_policy import DropPolicy
 
-DIALECT = "openai_chat"
-# Who keeps files that were uploaded for chat.
-_FILE_HOST = "openai"
 _PREFILL_DIALECT = "anthropic_messages"
-# Blocks in which other dialects hold reasoning that only they can read.
+# Blocks of other dialects with reasoning that only they can read.
 _REASONING_BLOCK_TYPES = (b'"redacted_thinking"', b'"reasoning"', b'"redactedContent"', b'"reasoning.encrypted"')
 
 
@@ -50,7 +49,7 @@ def write_messages(chat: ChatRequest, drop_policy: DropPolicy) -> list[dict[str,
 
 
 def _is_prefill(message: Message) -> bool:
-    """An answer that the target is to go on with; chat takes it for one that was given."""
+    """Whether the last message is the start of a response, for the target to continue. Chat treats it as an earlier response."""
     kinds = {type(part) for part in message.parts}
     return message.role == "assistant" and Text in kinds and ToolCall not in kinds
 
@@ -84,7 +83,7 @@ class _MessageWriter:
         self.messages.append(written)
 
     def _write_result(self, result: ToolResult, path: str, media_parts: list[Any]) -> dict[str, Any]:
-        """Chat takes text alone of a tool: what else it gave follows in a message of the user's, said to be of that call."""
+        """A tool message. Chat accepts only text in it: media go to `media_parts`, for a user message behind it that names the call."""
         result_parts: list[tuple[int, Content]] = []
         for at, part in enumerate(result.parts):
             if isinstance(part, Text) or self._same_dialect:
@@ -94,7 +93,7 @@ class _MessageWriter:
             if media_part is not None:
                 media_parts += [{"type": "text", "text": f"From the result of tool call {result.id}:"}, media_part]
         if not result_parts and result.parts:
-            result_parts.append((0, Text("The result follows in the next message of the user.")))
+            result_parts.append((0, Text("The result follows in the next user message.")))
         if result.is_error is not None:
             self._drop_policy.drop_hint(f"{path}.is_error")
         tool_message: dict[str, Any] = {"role": "tool", "tool_call_id": result.id, "content": self._write_content(result_parts, path)}
@@ -134,10 +133,10 @@ class _MessageWriter:
         return self._write_extra(message.extra, path, written, from_assistant=True)
 
     def _without_foreign_state(self, part: Content, path: str) -> Content | None:
-        """Seals of other dialects are of no use to an engine of this one. None: nothing is left."""
+        """The part without signatures and blocks of other dialects, which mean nothing to this engine. None if nothing is left."""
         match part:
             case Reasoning() | ToolCall() if part.opaque_state is not None and part.opaque_state.origin != DIALECT:
-                self._drop_policy.drop_hint("reasoning.seal")
+                self._drop_policy.drop_hint("reasoning.signature")
                 return (
                     None
                     if isinstance(part, Reasoning) and not part.text
@@ -154,9 +153,9 @@ class _MessageWriter:
 
     def _drop_foreign_block(self, part: Opaque, path: str) -> None:
         if any(block_type in bytes(part.raw) for block_type in _REASONING_BLOCK_TYPES):
-            self._drop_policy.drop_hint("reasoning.seal")
+            self._drop_policy.drop_hint("reasoning.signature")
         else:
-            self._drop_policy.drop_or_refuse(path, f"it is a block that hosts of {part.origin} alone understand.")
+            self._drop_policy.drop_or_refuse(path, f"it is a block that only hosts of {part.origin} understand.")
 
     def _write_annotations(self, parts: Sequence[tuple[int, Content]], path: str) -> list[Any]:
         annotations: list[Any] = []
@@ -172,7 +171,7 @@ class _MessageWriter:
         return annotations
 
     def _write_content(self, parts: Iterable[tuple[int, Content]], path: str, *, from_assistant: bool = False) -> Any:
-        """`parts` with their places. A string where it is one text: some engines take no lists."""
+        """The content: a string if it is one text, as some engines accept no lists. `parts`: with their positions in the message."""
         content_parts = [(at, part) for at, part in parts if not isinstance(part, ToolResult)]
         if len(content_parts) == 1:
             at, part = content_parts[0]
@@ -199,7 +198,7 @@ class _MessageWriter:
                     return part.raw
                 return self._drop_foreign_block(part, path)
             case Reasoning() | ToolCall() | ToolResult():
-                return self._drop_policy.drop_or_refuse(path, "chat has no place for it in a message of this role.")
+                return self._drop_policy.drop_or_refuse(path, "chat does not allow it in a message of this role.")
             case _:
                 assert_never(part)
 
@@ -214,14 +213,14 @@ class _MessageWriter:
 
     def _inline_or_url(self, source: Source, path: str) -> Inline | Url | None:
         if isinstance(source, Uploaded):
-            self._drop_policy.drop_or_refuse(path, f"{source.origin} keeps it under an id, for which chat has no place here.")
+            self._drop_policy.drop_or_refuse(path, f"it is a file id of {source.origin}, which chat does not accept here.")
             return None
         return source
 
     def _write_file(self, file: File, path: str) -> Any:
         file_fields: dict[str, Any] = {}
         match file.source:
-            case Uploaded() if file.source.origin == _FILE_HOST:
+            case Uploaded() if file.source.origin == FILE_HOST:
                 file_fields["file_id"] = file.source.id
             case Uploaded():
                 self._inline_or_url(file.source, path)
@@ -230,7 +229,7 @@ class _MessageWriter:
                 file_fields["file_data"] = write_url(file.source)
         if file.name is not None:
             file_fields["filename"] = file.name
-        # Of a document that came as an image, what was said of it as one asks for nothing here.
+        # A document may have come as an image: fields of `image_url` mean nothing for a file.
         extra = {key: value for key, value in file.extra.items() if not (self._same_dialect and key.startswith("image_url."))}
         return self._write_extra(extra, path, {"type": "file", "file": file_fields})
 
@@ -239,12 +238,15 @@ class _MessageWriter:
         if source is None:
             return None
         if isinstance(source, Url):
-            return self._drop_policy.drop_or_refuse(path, "chat takes audio in bytes only.")
+            return self._drop_policy.drop_or_refuse(path, "chat accepts audio only inline, not by URL.")
         input_audio = {"data": source.data, "format": source.media_type.partition("/")[2]}
         return self._write_extra(audio.extra, path, {"type": "input_audio", "input_audio": input_audio})
 
     def _write_extra(self, extra: Mapping[str, Raw], path: str, written: dict[str, Any], *, from_assistant: bool = False) -> dict[str, Any]:
-        """What has no name in the meaning goes back to its own dialect alone. `given_back`: by an assistant, it asks for nothing."""
+        """Adds extra fields if the caller uses this dialect, and drops or refuses them otherwise; returns `written`.
+
+        `from_assistant`: the fields belong to an earlier response, so they request nothing and can always be dropped.
+        """
         if self._same_dialect:
             for key, value in extra.items():
                 write_extra_field(written, key, value, written.get("type"))

@@ -1,4 +1,4 @@
-"""Meaning as a request in OpenAI chat.
+"""Writes a canonical request as a chat request.
 
 Source: https://platform.openai.com/docs/api-reference/chat/create, read 2026-11.
 """
@@ -9,25 +9,25 @@ import msgspec
 from msgspec import Raw
 
 from providers import structured_output
-from providers.canonical.chat import ENGINE_FIELDS, ChatRequest, HostTool, Thinking, Tool, ToolChoice
+from providers.canonical.chat import ChatRequest, HostTool, Thinking, Tool, ToolChoice
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.extra_fields import as_raw, write_extra_field
+from providers.canonical.output_format import JsonObject, JsonSchema, OutputFormat
 from providers.canonical.raw_json import DECODE_ERRORS, Body
-from providers.dialect import DropPolicy
+from providers.dialects.openai_chat.dialect_name import DIALECT
 from providers.dialects.openai_chat.write_messages import write_messages
-from providers.structured_output import OutputFormat
-
-DIALECT = "openai_chat"
+from providers.drop_policy import DropPolicy
+from providers.fields import ENGINE_FIELDS
 
 _GRAMMAR_TYPE = Raw(b'"grammar"')
-# Of these, what has no name in the meaning is kept by its path.
+# Extra fields inside these objects are kept by their path.
 _NESTED_FIELDS = ("stream_options", "tool_choice", "response_format")
 
 _object_decoder = msgspec.json.Decoder(dict[str, Raw])
 
 
 def write_request(chat: ChatRequest, drop_policy: DropPolicy) -> Body:
-    """Raises Unsupported, unless the caller lets go what chat has no word for."""
+    """The request. Raises Unsupported for what chat cannot express and the caller does not allow to be dropped."""
     body = Body(model=chat.model)
     if chat.prompt is None:
         body["messages"] = write_messages(chat, drop_policy)
@@ -87,7 +87,7 @@ def write_request(chat: ChatRequest, drop_policy: DropPolicy) -> Body:
 
 def _write_output(output: OutputFormat) -> dict[str, Any]:
     match output:
-        case structured_output.JsonObject() | structured_output.JsonSchema():
+        case JsonObject() | JsonSchema():
             return structured_output.write_response_format(output)
         case _:
             return structured_output.write_structured_outputs(output)
@@ -108,7 +108,7 @@ def _write_thinking(thinking: Thinking, drop_policy: DropPolicy) -> dict[str, An
 
 
 def _write_tools(chat: ChatRequest, drop_policy: DropPolicy) -> list[Any]:
-    """Only OpenAI itself knows a choice among allowed tools: for a caller of another dialect only those are sent."""
+    """The tools. For a caller of another dialect only allowed tools are sent: only OpenAI itself supports `allowed_tools`."""
     allowed = None if chat.tool_choice is None or chat.origin == DIALECT else chat.tool_choice.allowed
     wanted = None if allowed is None else frozenset(allowed)
     tools: list[Any] = []
@@ -117,7 +117,7 @@ def _write_tools(chat: ChatRequest, drop_policy: DropPolicy) -> list[Any]:
             if tool.origin == DIALECT:
                 tools.append(tool.raw)
             else:
-                drop_policy.drop_or_refuse(f"tools[{at}]", f"a tool of type {tool.kind!r} is run by hosts that speak {tool.origin} alone.")
+                drop_policy.drop_or_refuse(f"tools[{at}]", f"only hosts that speak {tool.origin} run a tool of type {tool.kind!r}.")
         elif wanted is None or tool.name in wanted:
             tools.append(_write_tool(tool, at, chat.origin == DIALECT, drop_policy))
     return tools

@@ -1,4 +1,4 @@
-"""OpenAI's completions, both ways: a raw prompt and the text that goes on from it."""
+"""OpenAI's completions: a raw prompt and the text that continues it."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -6,21 +6,28 @@ from typing import ClassVar
 from providers.canonical.chat import ChatRequest, ChatResponse
 from providers.canonical.errors import NarthexError
 from providers.canonical.media import MediaKind
-from providers.canonical.raw_json import Body, sse_frame
-from providers.dialect import DropPolicy, InboundRequest, OutboundResponse, ResponseMeta
+from providers.canonical.raw_json import Body
+from providers.canonical.sse import sse_frame
+from providers.dialect import InboundRequest, OutboundResponse, ResponseMeta
 from providers.dialects.openai.errors import write_error_envelope
-from providers.dialects.openai.stream_editor import OpenAIStreamEditor, prepare_upstream_body
+from providers.dialects.openai.stream_editor import OpenAIStreamEditor
+from providers.dialects.openai.upstream_body import prepare_upstream_body
+from providers.dialects.openai_completions.dialect_name import DIALECT
 from providers.dialects.openai_completions.edit import edit_response, stream_editor
-from providers.dialects.openai_completions.read_request import FIELD_NAMES, read_request, write_request
-from providers.dialects.openai_completions.read_response import read_response, write_response
-from providers.dialects.openai_completions.request_schema import parse_request
-from providers.dialects.openai_completions.stream_reader import CompletionStreamReader, CompletionStreamWriter
+from providers.dialects.openai_completions.parse_request import parse_request
+from providers.dialects.openai_completions.read_request import FIELD_NAMES, read_request
+from providers.dialects.openai_completions.read_response import read_response
+from providers.dialects.openai_completions.stream_reader import CompletionStreamReader
+from providers.dialects.openai_completions.stream_writer import CompletionStreamWriter
+from providers.dialects.openai_completions.write_request import write_request
+from providers.dialects.openai_completions.write_response import write_response
+from providers.drop_policy import DropPolicy
 
 
 class OpenAICompletions:
-    """See providers.dialect.ChatDialect, whose methods these are."""
+    """OpenAI completions. The methods are documented in providers.dialect.ChatDialect."""
 
-    name: ClassVar[str] = "openai_completions"
+    name: ClassVar[str] = DIALECT
     field_names: ClassVar[Mapping[str, str]] = FIELD_NAMES
     inline_media_kinds: ClassVar[frozenset[MediaKind]] = frozenset()
 
@@ -33,8 +40,8 @@ class OpenAICompletions:
     def stream_editor(self, meta: ResponseMeta) -> OpenAIStreamEditor:
         return stream_editor(meta)
 
-    def prepare_upstream_body(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
-        prepare_upstream_body(body, stream, tell_usage=tell_usage)
+    def prepare_upstream_body(self, body: Body, stream: bool, *, include_usage: bool) -> None:
+        prepare_upstream_body(body, stream, include_usage=include_usage)
 
     def caller_path(self, body: Body, path: str) -> str:
         return path
@@ -48,8 +55,8 @@ class OpenAICompletions:
     def read_response(self, raw: bytes) -> ChatResponse:
         return read_response(raw)
 
-    def write_response(self, answer: ChatResponse, meta: ResponseMeta) -> bytes:
-        return write_response(answer, meta)
+    def write_response(self, response: ChatResponse, meta: ResponseMeta) -> bytes:
+        return write_response(response, meta)
 
     def stream_reader(self) -> CompletionStreamReader:
         return CompletionStreamReader()

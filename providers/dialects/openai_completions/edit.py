@@ -1,6 +1,6 @@
-"""The byte edit: an engine's completion made the caller's. Our keys are replaced, everything else is the engine's own bytes.
+"""The byte edit of completions: our fields are replaced, the rest stays the engine's own bytes.
 
-Which keys: id, model, episode_id, usage, and a `text` of null, with which no official client can live.
+Replaced are id, model, episode_id, usage, and a `text` of null, which official clients do not accept.
 """
 
 import msgspec
@@ -10,8 +10,9 @@ from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.canonical.upstream_errors import find_error
 from providers.dialect import OutboundResponse, ResponseMeta
-from providers.dialects.openai.finish_reasons import FINISH_REASONS, normalize_finish_reasons
-from providers.dialects.openai.stream_editor import OpenAIStreamEditor, check_finish_reason, read_heads
+from providers.dialects.openai.choice_heads import read_heads
+from providers.dialects.openai.finish_reasons import FINISH_REASONS, check_finish_reason, normalize_finish_reasons
+from providers.dialects.openai.stream_editor import OpenAIStreamEditor
 from providers.dialects.openai.usage import normalize_usage
 
 _EMPTY = Raw(b'""')
@@ -27,7 +28,7 @@ _decode_choices = msgspec.json.Decoder(list[dict[str, Raw]]).decode
 
 
 def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
-    """A whole answer. Raises Garbled if it is none, or the error that an engine told with status 200."""
+    """A complete response. Raises InvalidUpstreamResponse, or the error that an engine reported with status 200."""
     body = Body.read_response(raw)
     error = find_error(body)
     if error is not None:

@@ -1,4 +1,4 @@
-"""Log probabilities of a completion, which are told in columns, as the entries of a chat's, and back."""
+"""Log probabilities: the columns of a completion as the entries of a chat, and back."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from providers.canonical.raw_json import DECODE_ERRORS
 
 
 class _Columns(Struct):
-    """`token_logprobs` has none for the first token of a prompt that is echoed."""
+    """The columns. `token_logprobs` is null for the first token of an echoed prompt."""
 
     tokens: list[str] = []
     token_logprobs: list[float | None] = []
@@ -33,7 +33,7 @@ _entry_decoder = msgspec.json.Decoder(_Entry)
 
 
 def read_logprobs(raw: Raw) -> tuple[Raw, ...] | None:
-    """None if they are not told, or in another way: that must not cost a good answer."""
+    """The entries. None if there are none, or if they have another form: that must not cost a good response."""
     try:
         columns = _columns_decoder.decode(raw)
     except DECODE_ERRORS:
@@ -46,7 +46,7 @@ def read_logprobs(raw: Raw) -> tuple[Raw, ...] | None:
 
 
 def write_logprobs(entries: Sequence[Raw], offset: int) -> dict[str, Any]:
-    """`offset`: the characters of text before the first of them."""
+    """The columns. `offset`: the number of characters of text before the first token."""
     decoded = [_entry_decoder.decode(entry) for entry in entries]
     offsets: list[int] = []
     for entry in decoded:

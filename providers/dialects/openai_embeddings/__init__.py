@@ -1,17 +1,18 @@
-"""OpenAI's embeddings: texts or token ids in, vectors out. No chat, and never a stream."""
+"""OpenAI's embeddings: texts or token ids in, vectors out. Never streamed."""
 
 from typing import ClassVar
 
 from providers.canonical.errors import InvalidUpstreamResponse, NarthexError
-from providers.canonical.raw_json import Body, sse_frame
+from providers.canonical.raw_json import Body
+from providers.canonical.sse import sse_frame
 from providers.dialect import InboundRequest, OutboundResponse, ResponseMeta, StreamEditor
 from providers.dialects.openai.errors import write_error_envelope
 from providers.dialects.openai_embeddings.edit import edit_response
-from providers.dialects.openai_embeddings.request_schema import parse_request
+from providers.dialects.openai_embeddings.parse_request import parse_request
 
 
 class OpenAIEmbeddings:
-    """See providers.dialect.Dialect, whose methods these are."""
+    """OpenAI embeddings. The methods are documented in providers.dialect.Dialect."""
 
     name: ClassVar[str] = "openai_embeddings"
 
@@ -22,11 +23,11 @@ class OpenAIEmbeddings:
         return edit_response(raw, meta)
 
     def stream_editor(self, meta: ResponseMeta) -> StreamEditor:
-        """Nobody may ask for a stream here, so none may come."""
-        raise InvalidUpstreamResponse("The engine streamed an answer that was to come whole.")
+        """Always raises: a request never asks for a stream."""
+        raise InvalidUpstreamResponse("The engine streamed a response that must not be streamed.")
 
-    def prepare_upstream_body(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
-        """Whole, whatever is wanted elsewhere."""
+    def prepare_upstream_body(self, body: Body, stream: bool, *, include_usage: bool) -> None:
+        """Never streamed, whatever the arguments."""
         body.pop("stream", None)
         body.pop("stream_options", None)
 

@@ -1,6 +1,6 @@
-"""An engine's embeddings made what the caller asked for: as many, in order, in the encoding and of the length that was asked.
+"""The byte edit of embeddings: as many as requested, in order, in the requested encoding and length.
 
-Where they are that already they stay the engine's own bytes. The body has no key of ours: headers tell the ids.
+If they are that already, they stay the engine's own bytes. The body has no fields of ours: headers hold the ids.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.openai.usage import read_usage
 from providers.dialects.openai_embeddings.vectors import decode_numbers, encode_base64, is_base64, vector_length
 
-# What each number takes in base64, by vLLM's `embed_dtype`.
+# Bytes per number in base64, by vLLM's `embed_dtype`.
 _NUMBER_BYTES = {"float16": 2, "bfloat16": 2, "fp8_e4m3": 1, "fp8_e5m2": 1}
 
 _LIST = Raw(b'"list"')
@@ -28,7 +28,7 @@ _list_decoder = msgspec.json.Decoder(list[Raw])
 
 
 class _RequestedOutput:
-    """What the caller asked for, out of its body."""
+    """What the caller's body requests."""
 
     def __init__(self, request_body: Mapping[str, Any]) -> None:
         body = Body(request_body)
@@ -36,13 +36,13 @@ class _RequestedOutput:
         self.dimensions: int | None = body.value("dimensions")
         dtype, endianness = body.value("embed_dtype"), body.value("endianness")
         self.number_bytes = _NUMBER_BYTES.get(dtype, 4)
-        # Other numbers than the little-endian floats of OpenAI's, which only their reader understands.
+        # Numbers other than OpenAI's little-endian floats: they cannot be converted.
         self.custom_encoding = dtype not in (None, "float32") or endianness == "big"
         self.count = _count_inputs(body)
 
 
 def _count_inputs(body: Body) -> int | None:
-    """How many embeddings were asked for; None if the ask is not known."""
+    """How many embeddings are requested; None if the body does not say."""
     if not body.has_value("input"):
         return _count_conversations(body) if body.has_value("messages") else None
     raw_input = body["input"]
@@ -58,7 +58,11 @@ def _count_conversations(body: Body) -> int:
 
 
 def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
-    """Raises Garbled for what is not what was asked for, Ignored where the engine did not heed `dimensions`, or the error it told."""
+    """A complete response.
+
+    Raises InvalidUpstreamResponse for embeddings that do not match the request, RequestIgnored if the engine ignored `dimensions`, or
+    the error that it reported with status 200.
+    """
     body = Body.read_response(raw)
     error = find_error(body)
     if error is not None:
@@ -69,7 +73,7 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
         raise InvalidUpstreamResponse(f"The engine's answer holds no embeddings: {exc}.") from None
     requested = _RequestedOutput(meta.request_body)
     if requested.count is not None and len(items) != requested.count:
-        raise InvalidUpstreamResponse(f"The engine gave {len(items)} embeddings for {requested.count} inputs.")
+        raise InvalidUpstreamResponse(f"The engine sent {len(items)} embeddings for {requested.count} inputs.")
     ordered = _sort_by_index(items)
     changed = [_fit_to_request(item, index, requested) for index, item in enumerate(ordered)]
     if ordered is not items or any(changed):
@@ -79,7 +83,7 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
 
 
 def _sort_by_index(items: list[dict[str, Raw]]) -> list[dict[str, Raw]]:
-    """By index; the same list if they stand so, or have none."""
+    """The items sorted by index; the same list if they are sorted, or have no indexes."""
     indexes = [item.get("index", NULL) for item in items]
     positions = list(range(len(items)))
     if all(index == NULL for index in indexes) or [bytes(index) for index in indexes] == [b"%d" % position for position in positions]:
@@ -94,28 +98,26 @@ def _sort_by_index(items: list[dict[str, Raw]]) -> list[dict[str, Raw]]:
 
 
 def _fit_to_request(item: dict[str, Any], index: int, requested: _RequestedOutput) -> bool:
-    """Whether anything had to be made different. Raises Garbled or Ignored."""
+    """Converts an item to what is requested; returns whether it changed. Raises InvalidUpstreamResponse or RequestIgnored."""
     vector = item.get("embedding", NULL)
     length = vector_length(vector, requested.number_bytes)
     if requested.dimensions is not None and length != requested.dimensions:
         raise RequestIgnored(
-            f"The engine gave an embedding of {length} numbers where `dimensions` asks for {requested.dimensions}: this model does not "
-            "honour it. Leave it out, or choose another model.",
+            f"The engine sent an embedding of {length} numbers, but `dimensions` is {requested.dimensions}: this model does not "
+            "support it. Leave it out, or choose another model.",
             upstream_status=422,
             param="dimensions",
         )
     changes: dict[str, Any] = {key: value for key, value in (("index", index), ("object", _EMBEDDING)) if item.get(key, NULL) == NULL}
     if is_base64(vector) != requested.as_base64:
         if requested.custom_encoding:
-            raise InvalidUpstreamResponse(
-                "The engine gave its embeddings in another encoding than was asked for, and not as 32-bit floats."
-            )
+            raise InvalidUpstreamResponse("The engine sent its embeddings in another encoding than requested, and not as 32-bit floats.")
         changes["embedding"] = encode_base64(vector) if requested.as_base64 else decode_numbers(vector)
     item.update(changes)
     return bool(changes)
 
 
 def _read_usage(body: Body) -> Usage:
-    """Nothing is written, whatever is told. A count of 0, which some hosts tell, is none: no input is empty."""
+    """Usage with an output of 0, whatever is reported. An input of 0, which some hosts report, counts as unknown."""
     reported = read_usage(body["usage"]) if body.has_value("usage") else None
     return Usage(reported.input or None if reported else None, 0)

@@ -1,4 +1,4 @@
-"""One embedding on the wire: numbers in a list, or base64 of little-endian 32-bit floats. Parsed only where one must become the other."""
+"""One embedding: a list of numbers, or base64 of little-endian 32-bit floats. Parsed only to convert one to the other."""
 
 import base64
 import binascii
@@ -22,19 +22,19 @@ def is_base64(vector: Raw) -> bool:
 
 
 def vector_length(vector: Raw, number_bytes: int) -> int:
-    """How many numbers it has. `width_bytes`: of each in base64. Raises Garbled if it is no vector."""
+    """How many numbers a vector has. `number_bytes`: the size of each in base64. Raises InvalidUpstreamResponse if it is not a vector."""
     if is_base64(vector):
         size_bytes = _base64_size_bytes(vector)
         if not size_bytes or size_bytes % number_bytes:
             raise InvalidUpstreamResponse(
-                f"The engine's embedding is base64 of {size_bytes} bytes, which are no numbers of {number_bytes} bytes each."
+                f"The engine's embedding is base64 of {size_bytes} bytes, which are not numbers of {number_bytes} bytes each."
             )
         return size_bytes // number_bytes
-    # What is left without digits is one pass, and a sixth of the time of parsing them.
+    # Counting what is left without digits takes one pass, a sixth of the time of parsing.
     brackets = bytes(vector).translate(None, _NUMBER_CHARACTERS)
     if brackets.startswith(b"[[") and brackets.endswith(b"]]"):
         raise InvalidUpstreamResponse(
-            f"The engine gave a vector for each token ({brackets.count(b'[') - 1} of them) where one for the whole input was asked for: "
+            f"The engine sent a vector for each token ({brackets.count(b'[') - 1} of them) instead of one for the input: "
             "its pooling is switched off."
         )
     if (brackets[:1], brackets[1:-1].strip(b","), brackets[-1:]) != (b"[", b"", b"]") or (
@@ -51,7 +51,7 @@ def _base64_size_bytes(vector: Raw) -> int:
 
 
 def encode_base64(vector: Raw) -> str:
-    """Of numbers."""
+    """A list of numbers as base64. Raises InvalidUpstreamResponse if it is not one, or not of 32-bit floats."""
     try:
         floats = array("f", _numbers_decoder.decode(vector))
     except DECODE_ERRORS as exc:
@@ -63,7 +63,7 @@ def encode_base64(vector: Raw) -> str:
 
 
 def decode_numbers(vector: Raw) -> list[float]:
-    """Of base64."""
+    """Base64 as a list of numbers. Raises InvalidUpstreamResponse if it is not base64 of 32-bit floats."""
     floats = array("f")
     try:
         floats.frombytes(base64.b64decode(_text_decoder.decode(vector), validate=True))
@@ -76,6 +76,6 @@ def decode_numbers(vector: Raw) -> list[float]:
 
 
 def _check_finite(floats: "array[float]") -> None:
-    # Any that is not makes the sum so too; the sum of finite ones, in 64 bits, is finite.
+    # One number that is not finite makes the sum so too; the sum of finite 32-bit floats, in 64 bits, is finite.
     if not isfinite(sum(floats)):
         raise InvalidUpstreamResponse("The engine's embedding holds a number that is not one, or is larger than 32-bit floats are.")

@@ -1,4 +1,4 @@
-"""OpenAI's Responses, both ways: asks, edits of answers for callers who speak it too, meaning, and what came before."""
+"""OpenAI's Responses: requests, responses and streams, edited or translated, and the items of earlier turns."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -9,27 +9,25 @@ from providers.canonical.chat import ChatRequest, ChatResponse
 from providers.canonical.errors import NarthexError
 from providers.canonical.media import MediaKind
 from providers.canonical.raw_json import Body
-from providers.dialect import DropPolicy, InboundRequest, OutboundResponse, ResponseMeta
+from providers.dialect import InboundRequest, OutboundResponse, ResponseMeta
 from providers.dialects.openai.errors import write_error_envelope
 from providers.dialects.openai_responses.caller_path import caller_path
-from providers.dialects.openai_responses.conversation_items import (
-    ENCRYPTED_REASONING,
-    final_response,
-    list_input_items,
-    make_stateless,
-    output_items,
-    prepend_items,
-    referenced_item_id,
-    write_input_items,
-)
+from providers.dialects.openai_responses.dialect_name import DIALECT
 from providers.dialects.openai_responses.edit import ResponsesStreamEditor, edit_response
+from providers.dialects.openai_responses.include_values import ENCRYPTED_REASONING
+from providers.dialects.openai_responses.input_item_listing import write_input_items
+from providers.dialects.openai_responses.input_items import list_input_items, prepend_items
+from providers.dialects.openai_responses.item_ids import referenced_item_id
 from providers.dialects.openai_responses.parse_request import parse_request
 from providers.dialects.openai_responses.read_request import read_request
-from providers.dialects.openai_responses.read_response import read_response, write_response
-from providers.dialects.openai_responses.response_items import ORIGIN
+from providers.dialects.openai_responses.read_response import read_response
+from providers.dialects.openai_responses.stored_responses import final_response, output_items
 from providers.dialects.openai_responses.stream_reader import ResponsesStreamReader
 from providers.dialects.openai_responses.stream_writer import ResponsesStreamWriter
+from providers.dialects.openai_responses.upstream_body import make_stateless, prepare_upstream_body
 from providers.dialects.openai_responses.write_request import write_request
+from providers.dialects.openai_responses.write_response import write_response
+from providers.drop_policy import DropPolicy
 
 __all__ = [
     "OpenAIResponses",
@@ -44,9 +42,9 @@ __all__ = [
 
 
 class OpenAIResponses:
-    """See providers.dialect.ChatDialect, whose methods these are."""
+    """OpenAI Responses. The methods are documented in providers.dialect.ChatDialect."""
 
-    name: ClassVar[str] = ORIGIN
+    name: ClassVar[str] = DIALECT
     field_names: ClassVar[Mapping[str, str]] = {
         "messages": "input",
         "max_tokens": "max_output_tokens",
@@ -58,7 +56,7 @@ class OpenAIResponses:
         "thinking.summary": "reasoning.summary",
         "logprobs": "include",
         "cache_key": "prompt_cache_key",
-        "reasoning.seal": ENCRYPTED_REASONING,
+        "reasoning.signature": ENCRYPTED_REASONING,
         "output.strict": "text.format.strict",
     }
     inline_media_kinds: ClassVar[frozenset[MediaKind]] = frozenset({"audio"})
@@ -72,19 +70,14 @@ class OpenAIResponses:
     def stream_editor(self, meta: ResponseMeta) -> ResponsesStreamEditor:
         return ResponsesStreamEditor(meta)
 
-    def prepare_upstream_body(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
-        """Usage is always told. `stream` is said either way: transformers serve streams where it is not."""
-        make_stateless(body)
-        body.pop("previous_response_id", None)
-        body["stream"] = stream
-        if not stream:
-            body.pop("stream_options", None)
+    def prepare_upstream_body(self, body: Body, stream: bool, *, include_usage: bool) -> None:
+        prepare_upstream_body(body, stream)
 
     def write_error(self, error: NarthexError) -> bytes:
         return write_error_envelope(error)
 
     def write_error_frame(self, error: NarthexError) -> bytes:
-        """An `error` event. What came before it is not known here, and so not its number; no client goes by it."""
+        """An `error` event. Its sequence number is 0, as the events before it are not known here; no client uses it."""
         event = {
             "type": "error",
             "code": error.code or error.kind,
@@ -106,8 +99,8 @@ class OpenAIResponses:
     def read_response(self, raw: bytes) -> ChatResponse:
         return read_response(raw)
 
-    def write_response(self, answer: ChatResponse, meta: ResponseMeta) -> bytes:
-        return write_response(answer, meta)
+    def write_response(self, response: ChatResponse, meta: ResponseMeta) -> bytes:
+        return write_response(response, meta)
 
     def stream_reader(self) -> ResponsesStreamReader:
         return ResponsesStreamReader()

@@ -1,4 +1,4 @@
-"""Where an ask in Responses says what its meaning has at a place: paths of the meaning as paths of the caller's."""
+"""The path in a Responses request that a path in the canonical messages comes from."""
 
 import re
 
@@ -6,19 +6,22 @@ import msgspec
 
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import Body
-from providers.dialects.openai_responses.conversation_items import ContinuedInput, is_text_input, list_input_items
+from providers.dialects.openai_responses.input_items import ContinuedInput, is_text_input, list_input_items
 from providers.dialects.openai_responses.raw_fields import RawObject, text_field
 from providers.dialects.openai_responses.read_input import RESULT_TYPES, LocatedMessage, read_located_messages
 
 _CANONICAL_PATH = re.compile(r"messages\[(\d+)\](?:\.content\[(\d+)\])?(?:\.content\[(\d+)\])?((?:\..+)?)", re.DOTALL)
 _object_decoder = msgspec.json.Decoder(RawObject)
 _parts_decoder = msgspec.json.Decoder(str | list[RawObject])
-# What the meaning calls otherwise.
+# Canonical field -> the caller's, if they differ.
 _CALLER_SUFFIXES = {".citations": ".annotations"}
 
 
 def caller_path(body: Body, path: str) -> str:
-    """See providers.dialect.ChatDialect. What an earlier answer said, or was asked, stands nowhere but under `previous_response_id`."""
+    """The caller's path for a canonical path. See providers.dialect.ChatDialect.
+
+    Everything from an earlier turn has the path `previous_response_id`.
+    """
     matched = _CANONICAL_PATH.fullmatch(path)
     if matched is None:
         return path
@@ -33,7 +36,7 @@ def caller_path(body: Body, path: str) -> str:
 
 
 def _message_path(body: Body, located: LocatedMessage, part_index: str | None, inner_index: str | None, suffix: str) -> str | None:
-    """None for what is not there."""
+    """None if there is no such part."""
     if not located.item_indexes:
         return "instructions"
     items = list_input_items(body)
@@ -56,13 +59,13 @@ def _message_path(body: Body, located: LocatedMessage, part_index: str | None, i
 
 
 def _part_path(item: RawObject, key: str, at: int, suffix: str) -> str:
-    """A text in place of a list of parts is one part, of which no more can be said."""
+    """The path of a part. A string in place of a list of parts is one part without fields."""
     parts = _parts_decoder.decode(item[key])
     return f".{key}" if isinstance(parts, str) or at >= len(parts) else f".{key}[{at}]{_existing_suffix(parts[at], suffix)}"
 
 
 def _existing_suffix(fields: RawObject, suffix: str) -> str:
-    """The rest of a path, if it is there."""
+    """The rest of a path if its first field exists, else ""."""
     return suffix if re.split(r"[.\[]", suffix[1:])[0] in fields else ""
 
 

@@ -1,7 +1,8 @@
-"""The byte edit: an engine's Response made the caller's. Our keys are replaced, everything else is the engine's own bytes.
+"""The byte edit of Responses: our fields are replaced, the rest stays the engine's own bytes.
 
-Which keys: those of the Response that name us or the ask (objects.py), wherever an event holds one, and `sequence_number` where an engine
-numbers no events. What it leaves out of a stream that a client cannot do without is said for it (mending.py).
+Replaced are the fields of a Response that identify us or repeat the request (response_object.py), in every event that holds one, and
+`sequence_number` if an engine does not number its events. Events that an engine leaves out and clients need are added
+(repair_stream.py).
 """
 
 from collections.abc import Sequence
@@ -11,16 +12,17 @@ import msgspec
 from msgspec import Struct
 
 from providers.canonical.chat import Usage
-from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated, UpstreamError
-from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, SSEDecoder, repair_unicode
+from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unicode
 from providers.dialect import OutboundResponse, ResponseMeta
-from providers.dialects.openai_responses.errors import find_response_error
-from providers.dialects.openai_responses.read_response import WireResponse, finish_reason
-from providers.dialects.openai_responses.repair_stream import ItemEvent, StreamRepair
-from providers.dialects.openai_responses.response_items import Item
+from providers.dialects.openai_responses.errors import find_response_error, read_failure_event
+from providers.dialects.openai_responses.finish_reasons import read_finish_reason
+from providers.dialects.openai_responses.repair_stream import StreamRepair
 from providers.dialects.openai_responses.response_object import apply_response_meta, response_head
-from providers.dialects.openai_responses.stream_reader import read_failure_event
+from providers.dialects.openai_responses.response_schema import Item, WireResponse
+from providers.dialects.openai_responses.stream_event_schema import ItemEvent
 from providers.dialects.openai_responses.usage import read_usage
+from providers.stream_editor import SSEStreamEditor
 
 
 class _Kind(Struct):
@@ -28,7 +30,7 @@ class _Kind(Struct):
 
 
 class _EventHeader(Struct):
-    """An event of a kind that has its own ideas of what its keys hold."""
+    """The header of an event whose other fields have types of their own."""
 
     type: str = ""
     sequence_number: int | None = None
@@ -45,7 +47,7 @@ _CALL_EVENT_PREFIXES = ("response.function_call_arguments.", "response.custom_to
 
 
 def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
-    """A whole answer. Raises Garbled if it is none, or the error that an engine told with status 200."""
+    """A complete response. Raises InvalidUpstreamResponse, or the error that an engine reported with status 200."""
     body = Body.read_response(raw)
     error = find_response_error(body)
     if error is not None:
@@ -65,58 +67,24 @@ def _read_ending(body: Body) -> tuple[Usage | None, str]:
         kinds = [Item(type=each.type) for each in _kinds_decoder.decode(body["output"])] if body.has_value("output") else []
     except DECODE_ERRORS as exc:
         raise InvalidUpstreamResponse(f"The engine's answer is not a Response: {exc}.") from None
-    return None if wire.usage == NULL else read_usage(wire.usage, wire.service_tier), finish_reason(wire, kinds)
+    return None if wire.usage == NULL else read_usage(wire.usage, wire.service_tier), read_finish_reason(wire, kinds)
 
 
-class ResponsesStreamEditor:
-    """See providers.dialect.Editor. The event that ends the answer is withheld; some engines send [DONE] after it, which is not sent on."""
+class ResponsesStreamEditor(SSEStreamEditor):
+    """A stream editor of Responses. It holds back the event that ends the response, and drops [DONE], which some engines send after it."""
+
+    missing_end = "no event said that the response is complete"
 
     def __init__(self, meta: ResponseMeta) -> None:
-        self.usage: Usage | None = None
-        self.finish_reason: str | None = None
-        self.failure: UpstreamError | None = None
-        self.done = False
-        self._meta = meta
-        self._frames = SSEDecoder()
+        super().__init__(meta)
         self._held_frame = b""
         self._event_count = 0
-        self._delta_count = 0
-        self._deltas_bytes = 0
-        self._shortest_bytes = 1 << 62
         self._has_calls = False
         self._stream_repair = StreamRepair(meta)
-        self._renumbers = False  # whether the engine's own numbers do not hold any more
+        self._renumbers = False  # whether the engine's own numbers no longer hold
 
-    @property
-    def written_tokens(self) -> int:
-        """One a delta, or, as not every engine sends single tokens, a quarter of the bytes by which they exceed the shortest of them."""
-        return max(self._delta_count, (self._deltas_bytes - self._delta_count * self._shortest_bytes) // 4)
-
-    def feed(self, block: bytes) -> bytes:
-        edited: list[bytes] = []
-        try:
-            for data in self._frames.feed(block):
-                if self.done or self.failure is not None:
-                    break
-                edited.append(self._edit_event(data))
-        except UpstreamError as failure:
-            self.failure = failure
-        return b"".join(edited)
-
-    def finish(self) -> bytes:
-        if self.failure is not None:
-            raise self.failure
-        remaining = b"" if self.done else self._edit_remaining()
-        if not self._held_frame:
-            raise StreamTruncated("The engine ended its answer midway: no event said that the response is complete.")
-        return remaining + self._held_frame
-
-    def _edit_remaining(self) -> bytes:
-        """An event without the blank line that ends it. Half an event is none, and must not cost the caller an answer that is whole."""
-        try:
-            return b"".join([self._edit_event(data) for data in self._frames.finish()])
-        except InvalidUpstreamResponse:
-            return b""
+    def _write_end(self) -> bytes:
+        return self._held_frame
 
     def _edit_event(self, data: bytes) -> bytes:
         event = self._decode_event(data)
@@ -128,38 +96,41 @@ class ResponsesStreamEditor:
         missing = self._write_missing_start(kind) if self._event_count < 2 else b""
         if event.response != NULL:
             return missing + self._edit_response_event(kind, event, data)
-        is_delta = kind.endswith(".delta")
-        if is_delta:
-            self._delta_count += 1
-            self._deltas_bytes += len(data)
-            if len(data) < self._shortest_bytes:
-                self._shortest_bytes = len(data)
         if kind.startswith(_CALL_EVENT_PREFIXES):
             self._has_calls = True
-        change: dict[str, Any] = {}
-        if not is_delta or not self._stream_repair.continues_text(event):
-            repair = self._stream_repair.repair_event(event, data)
-            missing += self._write_missing(repair.missing_events)
-            if not repair.is_forwarded:
-                self._renumbers = True
-                return missing
-            change = repair.changes
-        if change or (self._renumbers and event.sequence_number is not None):
-            data = msgspec.json.encode({**Body.read_response(data), **change, "sequence_number": self._event_count})
-        elif event.sequence_number is None:
-            data = b'{"sequence_number":%d,%b' % (self._event_count, data.lstrip()[1:])
+        if kind.endswith(".delta"):
+            self._count_delta(data)
+            if self._stream_repair.continues_text(event):
+                if self._renumbers or event.sequence_number is None:
+                    data = self._renumber(event, data, {})
+                self._event_count += 1
+                return b"%bevent: %b\ndata: %b\n\n" % (missing, kind.encode(), data)
+        repair = self._stream_repair.repair_event(event, data)
+        missing += self._write_missing(repair.missing_events)
+        if not repair.is_forwarded:
+            self._renumbers = True
+            return missing
+        data = self._renumber(event, data, repair.changes)
         self._event_count += 1
         return b"%bevent: %b\ndata: %b\n\n" % (missing, kind.encode(), data)
 
+    def _renumber(self, event: ItemEvent, data: bytes, changes: dict[str, Any]) -> bytes:
+        """The event with its changes and a sequence number that follows those of the events before it."""
+        if changes or (self._renumbers and event.sequence_number is not None):
+            return msgspec.json.encode({**Body.read_response(data), **changes, "sequence_number": self._event_count})
+        if event.sequence_number is None:
+            return b'{"sequence_number":%d,%b' % (self._event_count, data.lstrip()[1:])
+        return data
+
     def _write_missing_start(self, kind: str) -> bytes:
-        """What an engine should have begun with."""
+        """The events that the engine should have sent first."""
         missing = [] if self._event_count or kind == "response.created" else ["response.created"]
         if kind not in ("response.created", "response.in_progress", "response.queued"):
             missing.append("response.in_progress")
         return self._write_missing([{"type": each, "response": response_head(self._meta)} for each in missing])
 
     def _write_missing(self, events: Sequence[dict[str, Any]]) -> bytes:
-        """What the engine left out."""
+        """The frames of events that the engine left out."""
         frames: list[bytes] = []
         for event in events:
             encoded = msgspec.json.encode({**event, "sequence_number": self._event_count})
@@ -169,7 +140,7 @@ class ResponsesStreamEditor:
         return b"".join(frames)
 
     def _decode_event(self, data: bytes) -> ItemEvent | None:
-        """None for what ends the stream. Raises the error that is told in place of an event."""
+        """None for [DONE]. Raises the error that is sent in place of an event, or InvalidUpstreamResponse."""
         try:
             event = _event_decoder.decode(data)
         except DECODE_ERRORS:
@@ -197,7 +168,7 @@ class ResponsesStreamEditor:
     def _edit_response_event(self, kind: str, event: ItemEvent, data: bytes) -> bytes:
         outer = Body.read_response(data)
         body = Body.read_response(bytes(outer["response"]))
-        if kind == "response.completed" and body.value("status") == "incomplete":  # as vLLM ends what max_output_tokens cut (seen on 0.32)
+        if kind == "response.completed" and body.value("status") == "incomplete":  # as vLLM 0.32 ends at max_output_tokens
             kind = outer["type"] = "response.incomplete"
         missing = b""
         if kind in _TERMINAL_EVENTS:

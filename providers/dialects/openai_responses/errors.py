@@ -1,4 +1,4 @@
-"""What an engine says went wrong in an answer with status 200: an `error` event, a failed Response, or the error of another API."""
+"""Errors that an engine reports with status 200: an `error` event, a failed Response, or the error envelope of another API."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from providers.canonical.errors import UpstreamError
-from providers.canonical.raw_json import NULL, repair_unicode
+from providers.canonical.raw_json import NULL, Body, repair_unicode
 from providers.canonical.upstream_errors import find_error, read_error
 
-# Codes of a failed Response that tell of the engine and not of the request.
+# Codes of a failed Response that are caused by the engine and not by the request.
 # Source: https://platform.openai.com/docs/api-reference/responses/object, read 2026-11.
 _STATUSES = {"rate_limit_exceeded": 429, "insufficient_quota": 429, "server_error": 500, "vector_store_timeout": 504}
 _REQUEST_ERROR_CODES = frozenset(
@@ -26,7 +26,7 @@ _STATUS_PHRASES = {"failed": "failed", "cancelled": "was cancelled"}
 
 
 def find_response_error(body: Mapping[str, Any]) -> UpstreamError | None:
-    """The error of a Response, or of an event that holds none; None if it failed in no way."""
+    """The error of a Response, or of an event without one; None if there is no error."""
     error = body.get("error")
     if error is not None and error != NULL:
         return read_error_object(_error_object(error))
@@ -35,12 +35,12 @@ def find_response_error(body: Mapping[str, Any]) -> UpstreamError | None:
         return envelope_error
     for status in ("failed", "cancelled"):
         if body.get("status") == msgspec.Raw(b'"%b"' % status.encode()):
-            return read_error_object({"message": f"The engine's answer {_STATUS_PHRASES[status]}, and it does not say why."})
+            return read_error_object({"message": f"The engine's answer {_STATUS_PHRASES[status]}, and it gives no reason."})
     return None
 
 
 def read_error_object(error: Mapping[str, Any]) -> UpstreamError:
-    """`error`: with `message`, `code` and `param`, as far as the engine says them."""
+    """The error for an error object with `message`, `code` and `param`, each of which may be missing."""
     code = error.get("code")
     if isinstance(code, str) and code.isdecimal():
         code = int(code)
@@ -49,6 +49,15 @@ def read_error_object(error: Mapping[str, Any]) -> UpstreamError:
     else:
         status = _STATUSES.get(str(code), 400 if code in _REQUEST_ERROR_CODES or error.get("type") == "invalid_request_error" else 500)
     return read_error(status, {}, msgspec.json.encode({"error": error}))
+
+
+def read_failure_event(data: bytes) -> UpstreamError:
+    """The error of an `error` event, flat or in an object of its own, or of a failed Response."""
+    body = Body.read_response(data)
+    inner = Body.read_response(bytes(body["response"])) if body.has_value("response") else body
+    return find_response_error(inner) or read_error_object(
+        {key: body.value(key) for key in ("message", "code", "param") if body.has_value(key)}
+    )
 
 
 def _error_object(raw: Any) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Opening a request to /v1/responses: every documented field is checked, unknown ones pass."""
+"""Parses a request to /v1/responses."""
 
 from collections.abc import Iterator, Mapping
 
@@ -6,14 +6,16 @@ import msgspec
 from msgspec import Struct
 
 from providers.canonical.errors import InvalidRequest, Unsupported
-from providers.canonical.parse_body import parse_body, parse_episode_id
+from providers.canonical.parse_body import parse_body
 from providers.canonical.token_estimate import AUDIO_TOKENS, FILE_TOKENS, IMAGE_TOKENS, text_tokens
 from providers.dialect import InboundRequest
+from providers.dialects.openai.parse_request import inbound_request
+from providers.dialects.openai_responses.dialect_name import DIALECT
 from providers.dialects.openai_responses.request_schema import Item, Part, Request
 
 _decoder = msgspec.json.Decoder(Request)
 
-# What an item of this type, and a part of this type, is nothing without: at least one of each tuple's.
+# The fields that an item or a part of a type needs: at least one field of each tuple.
 _REQUIRED_ITEM_FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "message": (("role",), ("content",)),
     "item_reference": (("id",),),
@@ -30,17 +32,15 @@ _REQUIRED_PART_FIELDS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "input_file": (("file_data", "file_url", "file_id"),),
     "input_audio": (("input_audio",),),
 }
-# Items whose `output` is content, as a message's is.
+# Items whose `output` is content like that of a message.
 _RESULT_TYPES = frozenset({"function_call_output", "custom_tool_call_output"})
 _ROLES = frozenset({"user", "assistant", "system", "developer"})
 
 
 def parse_request(raw: bytes) -> InboundRequest:
-    """Raises Malformed: what was wrong, where, and what was expected; Unsupported for what would need a store of OpenAI's."""
+    """Raises InvalidRequest, which says what is wrong, where, and what is expected; Unsupported for features that need OpenAI's store."""
     request, body = parse_body(raw, _decoder)
     _check_state(request)
-    if request.stream_options is not None and not request.stream:
-        raise InvalidRequest("`stream_options` may be set only with `stream: true`.", param="stream_options")
     has_references = False
     if isinstance(request.input, list):
         for at, item in enumerate(request.input):
@@ -48,48 +48,43 @@ def parse_request(raw: bytes) -> InboundRequest:
     for at, tool in enumerate(request.tools or ()):
         if tool.type in ("function", "custom") and tool.name is None:
             raise InvalidRequest(f"Object missing required field `name` at `tools[{at}]`.", param=f"tools[{at}].name")
-    return InboundRequest(
-        dialect="openai_responses",
-        body=body,
-        model=request.model,
-        stream=bool(request.stream),
-        wants_usage=True,
-        episode_id=parse_episode_id(request.episode_id, request.episode_id_prefixed),
-        tags=request.tags_prefixed or request.metadata or {},
+    inbound = inbound_request(
+        DIALECT,
+        request,
+        body,
         end_user=request.user or request.safety_identifier,
+        wants_usage=True,
         input_tokens=_input_tokens(raw, request),
         output_tokens=request.max_output_tokens,
-        choices=1,
-        previous_response_id=request.previous_response_id,
-        references_items=has_references,
-        stores_response=request.store is not False,
-        has_strict_tools=any([tool.strict for tool in request.tools or ()]),
     )
+    inbound.previous_response_id = request.previous_response_id
+    inbound.references_items = has_references
+    inbound.stores_response = request.store is not False
+    inbound.has_strict_tools = bool(request.tools) and any([tool.strict for tool in request.tools])
+    return inbound
 
 
 def _check_state(request: Request) -> None:
     if request.previous_response_id == "":
-        raise InvalidRequest("`previous_response_id` is empty: leave it out to begin anew.", param="previous_response_id")
+        raise InvalidRequest("`previous_response_id` is empty: leave it out to start a new conversation.", param="previous_response_id")
     if request.conversation is not None:
         if request.previous_response_id is not None:
-            raise InvalidRequest(
-                "`previous_response_id` and `conversation` both say what came before: send one of them.", param="previous_response_id"
-            )
+            raise InvalidRequest("`previous_response_id` and `conversation` are both set: send one of them.", param="previous_response_id")
         raise Unsupported(
-            "`conversation`: this gateway keeps no conversation objects. Go on from an answer by `previous_response_id`, "
-            "or send all that was said as `input`.",
+            "`conversation`: this gateway keeps no conversation objects. Continue a response with `previous_response_id`, "
+            "or send the complete conversation as `input`.",
             param="conversation",
         )
     if request.prompt is not None:
         raise Unsupported(
-            "`prompt`: this gateway keeps no prompt templates of OpenAI's. Send the text as `instructions` and `input`.", param="prompt"
+            "`prompt`: this gateway does not have OpenAI's prompt templates. Send the text as `instructions` and `input`.", param="prompt"
         )
     if request.background:
-        raise Unsupported("`background: true`: this gateway answers at once or not at all. Leave it out.", param="background")
+        raise Unsupported("`background: true`: this gateway does not run requests in the background. Leave it out.", param="background")
 
 
 def _check_item(item: Item, path: str) -> bool:
-    """Whether it stands for an item of an earlier answer."""
+    """Checks an item; returns whether it refers to an item of an earlier response."""
     kind = item.type or ("message" if item.role is not None or item.id is None else "item_reference")
     for names in _REQUIRED_ITEM_FIELDS.get(kind, ()):
         _check_required(item, names, path)
@@ -122,8 +117,8 @@ def _check_required(fields: Struct, names: tuple[str, ...], path: str) -> None:
 
 
 def _input_tokens(raw: bytes, request: Request) -> int:
-    """The whole body counts as text, tools and schemas too, but for what is said in it of media."""
-    # Without one of these words no part is anything but text.
+    """An estimate. The body counts as text, tools and schemas included, except media."""
+    # Without one of these strings, all parts are text.
     if isinstance(request.input, str) or (b"input_image" not in raw and b"input_file" not in raw and b"input_audio" not in raw):
         return text_tokens(len(raw))
     inline_bytes = media = 0

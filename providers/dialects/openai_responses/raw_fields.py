@@ -1,4 +1,4 @@
-"""Fields of an object of which nothing is decoded yet."""
+"""Access to the fields of a JSON object whose values are not decoded yet."""
 
 import msgspec
 from msgspec import Raw
@@ -7,21 +7,22 @@ from providers.canonical.raw_json import NULL
 
 RawObject = dict[str, Raw]
 
-# What an item says of itself that means nothing to who reads it.
+# Fields of an item that carry no content.
 _IGNORED_KEYS = frozenset({"type", "id", "status"})
 
 
 def text_field(item: RawObject, key: str) -> str:
-    """A text that may be absent or null."""
+    """A string; "" if it is absent or null."""
     value = item.get(key, NULL)
     return "" if value == NULL else msgspec.json.decode(value, type=str)
 
 
 def raw_field(item: RawObject, key: str) -> Raw | None:
+    """None if it is absent or null."""
     value = item.get(key, NULL)
     return None if value == NULL else value
 
 
 def extra_fields(item: RawObject, *known_keys: str) -> RawObject:
-    """What has no name of ours."""
+    """The fields with a value that are neither known nor without content."""
     return {key: value for key, value in item.items() if key not in known_keys and key not in _IGNORED_KEYS and value != NULL}

@@ -1,4 +1,4 @@
-"""What was said so far in an ask in Responses: items as messages."""
+"""Reads the instructions and input items of a Responses request as messages."""
 
 import mimetypes
 from collections.abc import Callable, Iterable, Mapping
@@ -29,17 +29,19 @@ from providers.canonical.chat import (
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.media import read_url
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
-from providers.dialects.openai_responses.conversation_items import list_input_items
+from providers.dialects.openai.file_host import FILE_HOST
+from providers.dialects.openai_responses.dialect_name import DIALECT
+from providers.dialects.openai_responses.input_items import list_input_items
 from providers.dialects.openai_responses.raw_fields import RawObject, extra_fields, text_field
-from providers.dialects.openai_responses.response_items import FILE_HOST, ORIGIN, PARAGRAPH_BREAK, read_citations, read_reasoning_part
+from providers.dialects.openai_responses.read_output_items import PARAGRAPH_BREAK, read_citations, read_reasoning_part
 
 _object_decoder = msgspec.json.Decoder(RawObject)
 _list_decoder = msgspec.json.Decoder(list[Raw])
 _content_decoder = msgspec.json.Decoder(str | list[RawObject])
 
-# Items that are what a call gave.
+# Items that are tool results.
 RESULT_TYPES = frozenset({"function_call_output", "custom_tool_call_output"})
-# Whose message an item is part of that only this dialect has; of the others it is the assistant's.
+# The role of items that only this dialect has. The role of all others is assistant.
 _ITEM_ROLES: Mapping[str, Role] = {
     "computer_call_output": "user",
     "local_shell_call_output": "user",
@@ -52,7 +54,7 @@ _ITEM_ROLES: Mapping[str, Role] = {
 
 
 class LocatedMessage(Struct):
-    """A message, the items of the input that it was read from, and of each of its parts the item and the place within that."""
+    """A message with its origin: the indexes of its input items, and for each part the item and the position inside it."""
 
     message: Message
     item_indexes: list[int]
@@ -65,7 +67,10 @@ def read_messages(body: Body) -> Iterable[Message]:
 
 
 def read_located_messages(body: Body) -> Iterable[LocatedMessage]:
-    """Neighbouring items of the assistant are one message, and so are neighbouring results of tools. Instructions are of no item."""
+    """The messages. Neighbouring items of the assistant become one message, and so do neighbouring tool results.
+
+    Instructions become a system message without items. Raises InvalidRequest for an item that cannot be decoded.
+    """
     if body.has_value("instructions") and body.value("instructions"):
         yield LocatedMessage(Message("system", (Text(body.value("instructions")),)), [], [])
     role: Role | None = None
@@ -96,7 +101,7 @@ def read_located_messages(body: Body) -> Iterable[LocatedMessage]:
 
 
 def _item_role(kind: str, item: RawObject) -> tuple[Role, bool]:
-    """Whose message an item belongs to, and whether it may share it with its neighbours."""
+    """The role of an item's message, and whether neighbours of the same role join it."""
     if kind == "message":
         role: Any = text_field(item, "role")
         return role, role == "assistant"
@@ -106,7 +111,7 @@ def _item_role(kind: str, item: RawObject) -> tuple[Role, bool]:
 
 
 def _is_other_phase(item: RawObject, parts: list[Content], extra: RawObject) -> bool:
-    """Whether its text is commentary where that before it was the final answer, or the other way round: a message is one of them."""
+    """Whether its text has another `phase` (commentary or final answer) than the text before it: a message has one phase."""
     is_text = (text_field(item, "type") or "message") == "message"
     return is_text and text_field(item, "phase") != text_field(extra, "phase") and any(isinstance(part, Text | Refusal) for part in parts)
 
@@ -146,11 +151,11 @@ def _read_item(kind: str, item: RawObject, raw: Raw, parts: list[Content], extra
             if part is not None:
                 parts.append(part)
         case _:
-            parts.append(Opaque(ORIGIN, raw))
+            parts.append(Opaque(DIALECT, raw))
 
 
 def _read_reasoning(item: RawObject) -> Reasoning | Opaque | None:
-    """None for what says nothing: neither text nor what only its minter can read."""
+    """None for an item without text and without encrypted content."""
     text = PARAGRAPH_BREAK.join([*_texts(item, "content")] or [*_texts(item, "summary")])
     part = read_reasoning_part(text, text_field(item, "encrypted_content"))
     other_fields = extra_fields(item, *_REASONING_FIELDS)
@@ -175,11 +180,11 @@ _call_state_decoder = msgspec.json.Decoder(_CallState)
 
 
 def _restore_call_states(parts: list[Content], positions: list[tuple[int, int]]) -> None:
-    """Puts what came with a call back on the call, and takes away the reasoning that carried it."""
+    """Puts the opaque state of a tool call back on the call, and removes the reasoning part that carried it."""
     opaque_states: dict[str, OpaqueState] = {}
     carriers: set[int] = set()
     for at, part in enumerate(parts):
-        if isinstance(part, Reasoning) and not part.text and part.opaque_state is not None and part.opaque_state.origin != ORIGIN:
+        if isinstance(part, Reasoning) and not part.text and part.opaque_state is not None and part.opaque_state.origin != DIALECT:
             try:
                 decoded = _call_state_decoder.decode(part.opaque_state.data)
             except DECODE_ERRORS:
@@ -222,7 +227,7 @@ def _read_part(part: RawObject) -> Content:
             audio = _object_decoder.decode(part["input_audio"])
             return Audio(Inline(f"audio/{text_field(audio, 'format')}", text_field(audio, "data")), extra_fields(part, "input_audio"))
         case _:
-            return Opaque(ORIGIN, Raw(msgspec.json.encode(part)))
+            return Opaque(DIALECT, Raw(msgspec.json.encode(part)))
 
 
 def _read_file(part: RawObject, name: str | None) -> Source:
@@ -232,7 +237,7 @@ def _read_file(part: RawObject, name: str | None) -> Source:
     source = read_url(data)
     if isinstance(source, Inline):
         return source
-    # Base64 alone, as some clients send it: what it is, its name tells.
+    # Plain base64, which some clients send: the file name gives the media type.
     return Inline(mimetypes.guess_type(name or "")[0] or "application/pdf", data)
 
 

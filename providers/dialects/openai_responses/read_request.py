@@ -1,4 +1,4 @@
-"""What an ask in Responses means."""
+"""Reads a Responses request."""
 
 from collections.abc import Mapping
 from typing import Any, get_args
@@ -8,20 +8,19 @@ from msgspec import Raw
 
 from providers.canonical.chat import ChatRequest, Effort, HostTool, Thinking, Tool, ToolChoice
 from providers.canonical.errors import InvalidRequest
+from providers.canonical.output_format import JsonObject, JsonSchema, OutputFormat
 from providers.canonical.raw_json import NULL, Body
-from providers.dialects.openai_responses.conversation_items import ENCRYPTED_REASONING
+from providers.dialects.openai_responses.dialect_name import DIALECT
+from providers.dialects.openai_responses.include_values import ENCRYPTED_REASONING, LOGPROBS_INCLUDE
 from providers.dialects.openai_responses.raw_fields import RawObject, extra_fields, raw_field, text_field
 from providers.dialects.openai_responses.read_input import read_messages
-from providers.dialects.openai_responses.response_items import ORIGIN
-from providers.structured_output import JsonObject, JsonSchema, OutputFormat
 
 _object_decoder = msgspec.json.Decoder(RawObject)
 _list_decoder = msgspec.json.Decoder(list[Raw])
 
-LOGPROBS_INCLUDE = "message.output_text.logprobs"
 KNOWN_EFFORTS = frozenset(get_args(Effort))
 
-# By the names of ChatRequest, fields that mean the same here.
+# Field of ChatRequest -> the field here that means the same.
 SAME_FIELDS: Mapping[str, str] = {
     "max_tokens": "max_output_tokens",
     "parallel_calls": "parallel_tool_calls",
@@ -39,9 +38,9 @@ SAME_FIELDS: Mapping[str, str] = {
     "store": "store",
     "cache_key": "prompt_cache_key",
 }
-# Values that ask for nothing.
+# Values that request nothing.
 _NEUTRAL_VALUES: Mapping[str, tuple[Raw, ...]] = {"top_logprobs": (Raw(b"0"),)}
-# Read under another name, or what is not meaning: the road's own, and what was settled before.
+# Fields with a canonical counterpart, and those that the gateway handles itself.
 _NOT_EXTRA = frozenset(
     {
         *SAME_FIELDS.values(),
@@ -57,12 +56,12 @@ def read_request(body: Body) -> ChatRequest:
     if body.has_value("truncation") and body.value("truncation") != "disabled":
         extra["truncation"] = body["truncation"]
     if body.has_value("stream_options"):
-        extra |= _nested_extra("stream_options", _object_decoder.decode(body["stream_options"]), "include_usage")  # which is told anyway
+        extra |= _nested_extra("stream_options", _object_decoder.decode(body["stream_options"]), "include_usage")  # usage is always sent
     tool_choice = _read_tool_choice(body, extra)
     thinking = _read_thinking(body, extra)
     output, verbosity = _read_text(body, extra)
     return ChatRequest(
-        origin=ORIGIN,
+        origin=DIALECT,
         model=body.value("model") or "",
         messages=tuple(read_messages(body)),
         tools=tuple(_read_tool(raw) for raw in _list_decoder.decode(body["tools"])) if body.has_value("tools") else (),
@@ -81,7 +80,7 @@ def read_request(body: Body) -> ChatRequest:
 
 
 def _nested_extra(field: str, container: RawObject, *known_keys: str) -> RawObject:
-    """What of an object has no name of ours, by its path."""
+    """The unknown fields of an object, by their paths."""
     return {f"{field}.{key}": value for key, value in extra_fields(container, *known_keys).items()}
 
 
@@ -89,7 +88,7 @@ def _read_tool(raw: Raw) -> Tool | HostTool:
     tool = _object_decoder.decode(raw)
     kind = text_field(tool, "type")
     if kind not in ("function", "custom"):
-        return HostTool(ORIGIN, kind, raw)
+        return HostTool(DIALECT, kind, raw)
     name, description = text_field(tool, "name"), text_field(tool, "description") or None
     if kind == "custom":
         extra = extra_fields(tool, "name", "description", "format")
@@ -161,7 +160,7 @@ def _read_text(body: Body, extra: dict[str, Raw]) -> tuple[OutputFormat | None, 
             name, description = text_field(text_format, "name") or None, text_field(text_format, "description") or None
             return JsonSchema(text_format["schema"], name, description, None if strict is None else msgspec.json.decode(strict)), verbosity
         case "json_schema":
-            raise InvalidRequest("`text.format` asks for a schema and holds none.", param="text.format.schema")
+            raise InvalidRequest("`text.format` is `json_schema` but has no `schema`.", param="text.format.schema")
         case kind:
             raise InvalidRequest(
                 f"`text.format` cannot be {kind!r:.40}: text, json_object and json_schema are known.", param="text.format.type"
@@ -169,7 +168,7 @@ def _read_text(body: Body, extra: dict[str, Raw]) -> tuple[OutputFormat | None, 
 
 
 def _read_include(body: Body, extra: dict[str, Raw]) -> bool | None:
-    """Whether logprobs are wanted. Sealed reasoning always is: without it nothing can be gone on from."""
+    """Whether log probabilities are requested. Encrypted reasoning always is: without it no conversation can continue."""
     include: list[str] = body.value("include") or []
     other_values = [each for each in include if each not in (LOGPROBS_INCLUDE, ENCRYPTED_REASONING)]
     if other_values:

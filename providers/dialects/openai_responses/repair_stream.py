@@ -1,72 +1,39 @@
-"""What an engine leaves out of a streamed Response, said for it: no SDK puts an answer together without its items, parts and deltas.
+"""Adds the events that an engine leaves out of a streamed Response: SDKs need its items, parts and deltas.
 
-Where nothing is left out, nothing is touched.
+If nothing is missing, nothing changes.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
 from providers.canonical.errors import InvalidUpstreamResponse
-from providers.canonical.raw_json import DECODE_ERRORS, NULL, repair_unicode
+from providers.canonical.raw_json import DECODE_ERRORS, NULL
 from providers.dialect import ResponseMeta
-from providers.dialects.openai_responses.conversation_items import ID_PREFIXES
-from providers.dialects.openai_responses.response_items import item_id, write_message_item, write_refusal_content, write_text_content
+from providers.dialects.openai_responses.item_ids import ID_PREFIXES, item_id
+from providers.dialects.openai_responses.stream_event_schema import DoneEvent, ItemEvent, decode_done_event, decode_repaired
+from providers.dialects.openai_responses.write_output_items import write_message_item, write_refusal_content, write_text_content
 
-T = TypeVar("T")
 _Event = dict[str, Any]
 _PartPosition = tuple[int, int]
 
 
-class ItemEvent(Struct):
-    """An event of an engine's, as far as it tells of an item."""
-
-    type: str = ""
-    sequence_number: int | None = None
-    response: Raw = NULL
-    output_index: int | None = None
-    item_id: str | None = None
-    content_index: int | None = None
-    item: Raw = NULL
-
-
-class _Content(Struct):
-    type: str = ""
-    text: str = ""
-    refusal: str = ""
-
-
-class _DoneEvent(Struct):
-    """What an event says that ends something."""
-
-    text: str | None = None
-    refusal: str | None = None
-    arguments: str | None = None
-    input: str | None = None
-    part: _Content | None = None
-
-    @property
-    def complete_text(self) -> str:
-        return self.text or self.refusal or self.arguments or self.input or (self.part and (self.part.text or self.part.refusal)) or ""
-
-
-_done_decoder = msgspec.json.Decoder(_DoneEvent)
 _object_decoder = msgspec.json.Decoder(_Event)
 _output_decoder = msgspec.json.Decoder(list[_Event] | None)
 
-# By what an event tells of: the part of a message that it is.
+# Subject of an event -> type of the message part that it belongs to.
 _CONTENT_TYPES: Mapping[str, str] = {"output_text": "output_text", "output_text.annotation": "output_text", "refusal": "refusal"}
 _CALL_FIELDS: Mapping[str, str] = {"function_call_arguments": "arguments", "custom_tool_call_input": "input"}
 _CALL_ITEMS: Mapping[str, str] = {"function_call": "function_call_arguments", "custom_tool_call": "custom_tool_call_input"}
-# The most items, and parts of one, that an engine may leave out: what is left out is said for it.
+# How many items, and parts of an item, an engine may skip: events for all of them are added.
 _MAX_SKIPPED = 64
 _REASONING_TYPES = frozenset({"reasoning_text", "reasoning_summary_text", "reasoning_summary_part"})
 
 
 class EventRepair(Struct):
-    """What is to come before an event, and what is to be set in it. `passes` False: it is not to be told."""
+    """The events to send before an event, and the fields to set in it. `is_forwarded` False: the event is dropped."""
 
     missing_events: list[_Event] = []
     changes: _Event = {}
@@ -74,7 +41,7 @@ class EventRepair(Struct):
 
 
 class StreamRepair:
-    """One per stream. follows() says of most events that they need no mend()."""
+    """Repairs the events of a stream. One per stream. Most events need no repair_event(): continues_text() says so."""
 
     def __init__(self, meta: ResponseMeta) -> None:
         self._meta = meta
@@ -85,7 +52,7 @@ class StreamRepair:
         self._parts_with_text: set[_PartPosition] = set()
 
     def continues_text(self, event: ItemEvent) -> bool:
-        """Whether it goes on with a text that has begun."""
+        """Whether the event continues a text that has started, and so needs no repair."""
         at = event.output_index
         return at is not None and event.item_id is not None and (at, event.content_index or 0) in self._parts_with_text
 
@@ -110,7 +77,7 @@ class StreamRepair:
             raise InvalidUpstreamResponse(f"The engine's event is of item {at}, and the last before it was {self._last_item}.")
 
     def missing_before_end(self, body: dict[str, Any]) -> list[_Event]:
-        """What is to come before the Response that ends the stream: all of it, if nothing of it was told. Its items get their ids."""
+        """The events to send before the Response that ends the stream: all of its items, if none was sent. Adds missing ids to `body`."""
         try:
             output = _output_decoder.decode(body.get("output", NULL))
         except DECODE_ERRORS:
@@ -130,7 +97,7 @@ class StreamRepair:
 
     def _repair_item(self, event: ItemEvent, action: str) -> EventRepair:
         try:
-            item = _decode_repaired(_object_decoder, bytes(event.item))
+            item = decode_repaired(_object_decoder, bytes(event.item))
         except DECODE_ERRORS:
             return EventRepair()
         at = len(self._ids) if action == "added" and event.output_index is None else self._item_index(event, item.get("id"))
@@ -148,7 +115,7 @@ class StreamRepair:
         return EventRepair([*self._missing_item_events(at, identified)], change)
 
     def _missing_item_events(self, at: int, item: _Event) -> Iterator[_Event]:
-        """What was not told of an item that is whole."""
+        """The events that were not sent for an item that is complete."""
         if at not in self._ids:
             self._remember_item(at, item)
             yield self._event("output_item.added", at, item=_empty_item(item))
@@ -181,7 +148,7 @@ class StreamRepair:
     def _repair_content(self, event: ItemEvent, subject: str, action: str, data: bytes) -> EventRepair:
         at = self._item_index(event)
         position = (at, event.content_index or 0)
-        done_event = _decode_done_event(data) if action != "delta" else _DoneEvent()
+        done_event = decode_done_event(data) if action != "delta" else DoneEvent()
         kind = _CONTENT_TYPES.get(subject) or (done_event.part.type if done_event.part else "")
         if kind not in ("output_text", "refusal"):
             item_start = [*self._start_item(at, event.item_id, "reasoning")] if kind == "reasoning_text" else []
@@ -202,12 +169,12 @@ class StreamRepair:
         return EventRepair(missing, change if event.content_index is not None else {**change, "content_index": 0})
 
     def _repair_call(self, event: ItemEvent, subject: str, action: str, data: bytes) -> EventRepair:
-        """Of a call whose item has not begun nobody knows the name: its last event will tell all of it."""
+        """Drops events of a call whose item has not started: its name is not known, and its last event will hold all of it."""
         at = self._item_index(event)
         if at not in self._ids:
             return EventRepair(is_forwarded=False)
         missing: list[_Event] = []
-        arguments = _decode_done_event(data).complete_text if action == "done" else ""
+        arguments = decode_done_event(data).complete_text if action == "done" else ""
         if arguments and (at, 0) not in self._parts_with_text:
             missing.append(self._event(f"{subject}.delta", at, item_id=self._ids[at], delta=arguments))
         self._parts_with_text.add((at, 0))
@@ -224,7 +191,7 @@ class StreamRepair:
             yield self._event("output_item.added", at, item=item)
 
     def _start_part(self, position: _PartPosition, kind: str) -> Iterator[_Event]:
-        """And those before it: the SDKs count them."""
+        """Starts a part, and those before it that have not started: SDKs count them."""
         at, last = position
         missing = (
             [part_index for part_index in range(last + 1) if (at, part_index) not in self._started_parts]
@@ -247,7 +214,7 @@ class StreamRepair:
         return {"type": f"response.{kind}", "output_index": at, **fields}
 
     def _item_index(self, event: ItemEvent, id: str | None = None) -> int:
-        """Where an engine that tells no places means: at the item with that id, or else at a new one; without an id, at the last."""
+        """The output index. If the engine sends none: that of the item with that id, else of a new item; without an id, of the last."""
         if event.output_index is not None:
             return event.output_index
         id = id or event.item_id
@@ -272,20 +239,6 @@ class StreamRepair:
         return change
 
 
-def _decode_repaired(decoder: msgspec.json.Decoder[T], raw: bytes) -> T:
-    try:
-        return decoder.decode(raw)
-    except DECODE_ERRORS:
-        return decoder.decode(repair_unicode(raw))
-
-
-def _decode_done_event(data: bytes) -> _DoneEvent:
-    try:
-        return _decode_repaired(_done_decoder, data)
-    except DECODE_ERRORS:
-        return _DoneEvent()
-
-
 def _logprobs_field(kind: str) -> _Event:
     return {"logprobs": []} if kind == "output_text" else {}
 
@@ -295,7 +248,7 @@ def _part_text(part: _Event) -> str:
 
 
 def _empty_item(item: _Event) -> _Event:
-    """An item as it begins."""
+    """An item as it is when it starts: without its content."""
     emptied = {key: value for key, value in item.items() if key != "encrypted_content"}
     for key in ("content", "summary"):
         if isinstance(emptied.get(key), list):

@@ -1,4 +1,4 @@
-"""The documented fields of a request to /v1/responses, as far as they are checked.
+"""The documented fields of a request to /v1/responses, which are checked. Unknown fields pass.
 
 Source: https://platform.openai.com/docs/api-reference/responses/create, read 2026-11.
 """
@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Raw, Struct, field
 
-PositiveInt = Annotated[int, Meta(ge=1)]
-RawObject = dict[str, Raw]
+from providers.dialects.openai.request_schema import PositiveInt, RawObject
 
 
 class InputAudio(Struct):
@@ -17,7 +16,7 @@ class InputAudio(Struct):
 
 
 class Part(Struct):
-    """A part of a message's content, or of a tool's result. Of what a hosted tool tells in their place, only the types are checked."""
+    """A part of a message's content or of a tool result. For parts of hosted tools only the types of these fields are checked."""
 
     type: str | None = None
     text: str | None = None
@@ -32,7 +31,7 @@ class Part(Struct):
 
 
 class Item(Struct):
-    """An item of the input. Those of tools that OpenAI hosts use some of these names for objects of their own."""
+    """An input item. Items of hosted tools use some of these names for objects of their own."""
 
     type: str | None = None
     id: str | None = None
@@ -48,7 +47,7 @@ class Item(Struct):
 
 
 class ToolFormat(Struct):
-    """What the input of a custom tool is: text, or what a grammar allows."""
+    """The input format of a custom tool: text, or a grammar."""
 
     type: str
     syntax: str | None = None
@@ -100,7 +99,7 @@ class StreamOptions(Struct):
 
 
 class Request(Struct):
-    """The documented fields of a request; the body that is sent on stays the caller's bytes."""
+    """The documented fields of a request. The body that is sent on stays the caller's bytes."""
 
     model: str
     input: str | list[Item]

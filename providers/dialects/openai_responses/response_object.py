@@ -1,15 +1,16 @@
-"""The Response object around an answer: ids, what it repeats of the ask, and the defaults of the API for what the ask left out."""
+"""The Response object: ids, the fields that it repeats from the request, and the API's defaults for fields that the request lacks."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Raw
 
-from providers.canonical.raw_json import NULL, to_single_line
+from providers.canonical.raw_json import NULL
+from providers.canonical.sse import to_single_line
 from providers.dialect import ResponseMeta
 from providers.dialects.openai_responses.usage import with_missing_details
 
-# What a Response repeats of its ask, with what stands there if the ask does not say.
+# The fields that a Response repeats from its request, with the defaults.
 _ECHOED_FIELDS: Mapping[str, Any] = {
     "instructions": None,
     "max_output_tokens": None,
@@ -30,12 +31,12 @@ _ECHOED_FIELDS: Mapping[str, Any] = {
     "truncation": "disabled",
     "user": None,
 }
-# Of these the engine is not told, or not what the caller said: its own word on them is not the caller's.
+# The engine does not receive the caller's values of these fields, so its own values are replaced.
 GATEWAY_FIELDS = ("previous_response_id", "store", "metadata", "user", "safety_identifier", "prompt_cache_key")
 
 
 def response_head(meta: ResponseMeta) -> dict[str, Any]:
-    """A Response that has just been begun, on one line each."""
+    """A Response that has just started. All values are on one line."""
     head: dict[str, Any] = {
         "id": response_id(meta),
         "object": "response",
@@ -60,7 +61,7 @@ def response_id(meta: ResponseMeta) -> str:
 
 
 def requested_value(meta: ResponseMeta, key: str, default: Any) -> Any:
-    """What the caller said of a field: in one line, for a caller may have written it over several."""
+    """The caller's value of a field, on one line even if the caller wrote it on several."""
     value = meta.request_body.get(key)
     if value is None or value == NULL:
         return default
@@ -68,7 +69,7 @@ def requested_value(meta: ResponseMeta, key: str, default: Any) -> Any:
 
 
 def apply_response_meta(body: dict[str, Any], meta: ResponseMeta) -> dict[str, Any]:
-    """An engine's Response as the caller's: ours replaced, what engines leave out filled in, the rest untouched."""
+    """The engine's Response with our fields replaced and missing fields added; the rest is unchanged."""
     for key, value in response_head(meta).items():
         if key not in body:
             body[key] = value
@@ -88,7 +89,7 @@ def apply_response_meta(body: dict[str, Any], meta: ResponseMeta) -> dict[str, A
 
 
 def _whole_seconds(created: Any, meta: ResponseMeta) -> Any:
-    """Unix time; vLLM and others tell it with a fraction, which strict clients refuse."""
+    """Unix time in whole seconds: vLLM and others send a fraction, which strict clients reject."""
     if not isinstance(created, Raw):
         return created
     text = bytes(created)

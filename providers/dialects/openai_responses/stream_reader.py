@@ -1,4 +1,4 @@
-"""The events of a Response that is streamed, as meaning."""
+"""Reads the events of a streamed Response as canonical events."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from providers.canonical.chat import Opaque, Part, Reasoning, Refusal, Text, ToolCall
-from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated, UpstreamError
+from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated
 from providers.canonical.events import (
     ChoiceFinished,
     Event,
@@ -19,14 +19,12 @@ from providers.canonical.events import (
     UsageReported,
     response_events,
 )
-from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, SSEDecoder, repair_unicode
-from providers.dialects.openai_responses.errors import find_response_error, read_error_object
-from providers.dialects.openai_responses.read_response import WireResponse, read_wire_response
-from providers.dialects.openai_responses.response_items import (
-    ORIGIN,
+from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unicode
+from providers.canonical.sse import SSEDecoder
+from providers.dialects.openai_responses.dialect_name import DIALECT
+from providers.dialects.openai_responses.errors import find_response_error, read_failure_event
+from providers.dialects.openai_responses.read_output_items import (
     PARAGRAPH_BREAK,
-    Content,
-    Item,
     read_citations,
     read_content,
     read_item,
@@ -34,6 +32,8 @@ from providers.dialects.openai_responses.response_items import (
     read_reasoning_text,
     read_tool_call,
 )
+from providers.dialects.openai_responses.read_response import read_wire_response
+from providers.dialects.openai_responses.response_schema import Content, Item, WireResponse
 
 _PartPosition = tuple[int | str | None, int]
 
@@ -59,7 +59,7 @@ class _Kind(Struct):
 
 
 class _OpenPart:
-    """A part that has begun. `paragraph`: of a reasoning item, which of its texts is being told."""
+    """A part that has started. `paragraph`: for reasoning, whether it is a summary and the index of the current text."""
 
     __slots__ = ("annotations", "has_text", "index", "paragraph", "part_type")
 
@@ -79,14 +79,14 @@ _DELTA_EVENTS = frozenset({"response.output_text.delta", "response.function_call
 
 
 class ResponsesStreamReader:
-    """See providers.dialect.Reader. Engines differ in which events they send: what an item's last event says was missing is told then.
+    """A stream reader of Responses. Engines differ in the events they send: text that had no deltas is taken from an item's last event.
 
-    A part's place is its item's and its own; llama.cpp's events tell no indexes, but the item's id.
+    A part's position is that of its item and its own. llama.cpp's events have no indexes, but the item's id.
     """
 
     def __init__(self) -> None:
         self.done = False
-        self._frames = SSEDecoder()
+        self._sse_decoder = SSEDecoder()
         self._started = False
         self._finished = False
         self._part_count = 0
@@ -95,11 +95,11 @@ class ResponsesStreamReader:
         self._logprobs_read = False
 
     def feed(self, block: bytes) -> Iterator[Event]:
-        for data in self._frames.feed(block):
+        for data in self._sse_decoder.feed(block):
             if self.done:
                 return
             event = self._decode_event(data)
-            # Most of a stream are these, and they need no more than this.
+            # The fast path: most events of a stream are such deltas.
             part = (
                 self._parts.get((event.output_index, event.content_index or 0))
                 if event.type in _DELTA_EVENTS and not event.logprobs
@@ -112,8 +112,8 @@ class ResponsesStreamReader:
                 yield from self._read_event(event, data)
 
     def finish(self) -> Iterator[Event]:
-        """Raises CutShort if the stream ended before the answer did."""
-        for data in self._frames.finish():
+        """Raises StreamTruncated if the stream ended before the response did."""
+        for data in self._sse_decoder.finish():
             if not self.done:
                 yield from self._read_event(self._decode_event(data), data)
         if not self._finished:
@@ -128,7 +128,7 @@ class ResponsesStreamReader:
                 raise InvalidUpstreamResponse(f"The engine's {event.type} is not what its API promises: {exc}.") from None
 
     def _decode_event(self, data: bytes) -> _Event:
-        """An event of a type that says nothing here is told by its type alone. Raises the error that is told in place of an event."""
+        """Decodes an event; of an unknown type, only its type. Raises the error that is sent in place of an event."""
         try:
             event = _event_decoder.decode(data)
         except DECODE_ERRORS:
@@ -208,7 +208,7 @@ class ResponsesStreamReader:
             yield from self._close_content(_part_position(event), event.part)
 
     def _read_reasoning_delta(self, event: _Event, data: bytes) -> Iterator[Event]:
-        """What was thought, or a summary: of an item that tells both, what it began with."""
+        """Reads reasoning or its summary. If an item has both, only the kind that came first is read."""
         position = (event.output_index if event.output_index is not None else event.item_id, 0)
         part = self._parts.get(position)
         if part is None:
@@ -230,7 +230,7 @@ class ResponsesStreamReader:
     def _read_call_delta(self, event: _Event, data: bytes) -> Iterator[Event]:
         part = self._parts.get((event.output_index if event.output_index is not None else event.item_id, 0))
         if part is None:
-            raise InvalidUpstreamResponse("The engine tells arguments of a call that it has not begun.")
+            raise InvalidUpstreamResponse("The engine sent arguments of a tool call that it has not started.")
         if event.delta:
             part.has_text = True
             yield PartDelta(0, part.index, event.delta)
@@ -257,7 +257,7 @@ class ResponsesStreamReader:
                 yield from self._append_missing_text((item_position, 0), ToolCall(call.id, call.name, "", call.custom), call.arguments)
                 yield from self._close_part((item_position, 0))
             case _:
-                yield from self._write_opaque_part((item_position, 0), Opaque(ORIGIN, event.item))
+                yield from self._write_opaque_part((item_position, 0), Opaque(DIALECT, event.item))
 
     def _close_content(self, position: _PartPosition, content: Content) -> Iterator[Event]:
         part = read_content(content)
@@ -275,7 +275,7 @@ class ResponsesStreamReader:
         choice = response.choices[0]
         has_calls = any(part.part_type is ToolCall for part in self._parts.values())
         if not self._parts:
-            # An engine that tells its answer in the last event alone.
+            # The engine sends its output only in the last event.
             yield from (each for each in response_events(response) if isinstance(each, PartStarted | PartDelta | PartFinished))
         for position in list(self._parts):
             yield from self._close_part(position)
@@ -308,7 +308,7 @@ class ResponsesStreamReader:
             yield PartDelta(0, self._parts[position].index, text)
 
     def _append_missing_text(self, position: _PartPosition, empty: Part, text: str) -> Iterator[Event]:
-        """The whole text of a part, where none of it was told."""
+        """Appends the complete text of a part of which no text has come."""
         if position not in self._closed and (position not in self._parts or not self._parts[position].has_text):
             yield from self._append_text(position, empty, text)
 
@@ -348,12 +348,3 @@ def _part_position(event: _Event) -> _PartPosition:
 
 def _item_position(event: _Event, item: Item) -> int | str | None:
     return event.output_index if event.output_index is not None else item.id
-
-
-def read_failure_event(data: bytes) -> UpstreamError:
-    """The error of an `error` event, flat or in an object of its own, or of a failed Response."""
-    body = Body.read_response(data)
-    inner = Body.read_response(bytes(body["response"])) if body.has_value("response") else body
-    return find_response_error(inner) or read_error_object(
-        {key: body.value(key) for key in ("message", "code", "param") if body.has_value(key)}
-    )

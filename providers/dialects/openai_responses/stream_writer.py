@@ -1,4 +1,4 @@
-"""Meaning as the events of a streamed Response, in the order in which OpenAI sends them.
+"""Writes canonical events as the events of a streamed Response, in the order in which OpenAI sends them.
 
 Source: https://platform.openai.com/docs/api-reference/responses-streaming, read 2026-11.
 """
@@ -8,14 +8,17 @@ from typing import Any, assert_never
 import msgspec
 from msgspec import Raw
 
-from providers.canonical.chat import Citation, Opaque, OpaqueState, Part, Reasoning, Refusal, Text, ToolCall, Usage
+from providers.canonical.chat import Citation, Opaque, OpaqueState, Reasoning, Refusal, Text, ToolCall, Usage
 from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
-from providers.canonical.raw_json import to_single_line
+from providers.canonical.sse import to_single_line
 from providers.dialect import ResponseMeta
-from providers.dialects.openai_responses.read_response import INCOMPLETE_REASONS, write_status
-from providers.dialects.openai_responses.response_items import (
+from providers.dialects.openai_responses.finish_reasons import INCOMPLETE_REASONS
+from providers.dialects.openai_responses.item_ids import id_prefix, item_id
+from providers.dialects.openai_responses.open_parts import OpenMessage, OpenPart
+from providers.dialects.openai_responses.response_object import response_head
+from providers.dialects.openai_responses.usage import write_usage
+from providers.dialects.openai_responses.write_output_items import (
     call_opaque_state,
-    item_id,
     wants_summary,
     write_call_item,
     write_citations,
@@ -25,64 +28,13 @@ from providers.dialects.openai_responses.response_items import (
     write_refusal_content,
     write_text_content,
 )
-from providers.dialects.openai_responses.response_items import id_prefix as id_prefix
-from providers.dialects.openai_responses.response_object import response_head
-from providers.dialects.openai_responses.usage import write_usage
+from providers.dialects.openai_responses.write_response import write_status
 
 _encode = msgspec.json.encode
 
 
-class _MessageState:
-    """The message that is being written: neighbouring texts and refusals are its content. `open`: how many of them are not whole yet."""
-
-    __slots__ = ("content", "ended", "id", "open_count", "output_index")
-
-    def __init__(self, output_index: int, id: str) -> None:
-        self.output_index = output_index
-        self.id = id
-        self.content: list[dict[str, Any]] = []
-        self.open_count = 0
-        self.ended = False
-
-
-class _PartState:
-    """A part that is being written. `before` and `after`: the bytes around the text of each of its deltas."""
-
-    __slots__ = (
-        "content_index",
-        "delta_prefix",
-        "delta_suffix",
-        "event_head",
-        "event_prefix",
-        "id",
-        "message",
-        "output_index",
-        "part",
-        "texts",
-    )
-
-    def __init__(self, part: Part, output_index: int, id: str) -> None:
-        self.part = part
-        self.output_index = output_index
-        self.id = id
-        self.content_index = 0
-        self.event_prefix = ""
-        self.event_head: dict[str, Any] = {"item_id": id, "output_index": output_index}
-        self.message: _MessageState | None = None
-        self.texts: list[str] = []
-        self.delta_prefix = self.delta_suffix = b""
-
-    def set_delta_type(self, event_name: str, **fields: Any) -> None:
-        """Deltas are `response.KIND.delta` from here on."""
-        self.event_prefix = f"response.{event_name}"
-        event = f"{self.event_prefix}.delta"
-        encoded_head = _encode({"type": event, **self.event_head, "delta": ""})
-        self.delta_prefix = b"event: " + event.encode() + b"\ndata: " + encoded_head[:-3]
-        self.delta_suffix = b"," + _encode(fields)[1:-1] if fields else b""
-
-
 class ResponsesStreamWriter:
-    """See providers.dialect.Writer. Of several choices the first is written: a Response has one."""
+    """A stream writer of Responses. Only the first choice is written: a Response has one."""
 
     def __init__(self, meta: ResponseMeta) -> None:
         self._meta = meta
@@ -90,10 +42,10 @@ class ResponsesStreamWriter:
         self._as_summary = wants_summary(meta)
         self._sequence_number = 0
         self._output: list[Any] = []
-        self._parts: dict[int, _PartState] = {}
-        self._message: _MessageState | None = None
+        self._parts: dict[int, OpenPart] = {}
+        self._message: OpenMessage | None = None
         self._logprobs: list[Raw] = []
-        self._open_text: _PartState | None = None
+        self._open_text: OpenPart | None = None
         self._last_text: dict[str, Any] | None = None
         self._finish_reason: str | None = None
         self._usage: Usage | None = None
@@ -168,7 +120,7 @@ class ResponsesStreamWriter:
                 assert_never(part)
 
     def _reserve_item(self, prefix: str) -> tuple[int, str]:
-        """Where the next item of the output will be, and its id."""
+        """The index and id of the next output item."""
         output_index = len(self._output)
         self._output.append(None)
         return output_index, item_id(self._meta, prefix, output_index)
@@ -177,9 +129,9 @@ class ResponsesStreamWriter:
         message, opening = self._message, b""
         if message is None:
             output_index, id = self._reserve_item("msg")
-            message = self._message = _MessageState(output_index, id)
+            message = self._message = OpenMessage(output_index, id)
             opening = self._write_item_added(output_index, write_message_item(id, [], "in_progress"))
-        state = self._parts[index] = _PartState(part, message.output_index, message.id)
+        state = self._parts[index] = OpenPart(part, message.output_index, message.id)
         state.message, state.content_index = message, len(message.content)
         state.event_head = {"content_index": state.content_index, **state.event_head}
         message.open_count += 1
@@ -196,20 +148,20 @@ class ResponsesStreamWriter:
 
     def _open_reasoning(self, index: int, part: Reasoning) -> bytes:
         output_index, id = self._reserve_item("rs")
-        self._parts[index] = _PartState(part, output_index, id)
+        self._parts[index] = OpenPart(part, output_index, id)
         item = write_reasoning_item(id, "", None, as_summary=self._as_summary, status="in_progress")
         return self._write_item_added(output_index, item) + self._write_initial_text(index, part.text)
 
     def _open_call(self, index: int, part: ToolCall) -> bytes:
         output_index, id = self._reserve_item(id_prefix(part))
-        state = self._parts[index] = _PartState(part, output_index, id)
+        state = self._parts[index] = OpenPart(part, output_index, id)
         state.set_delta_type("custom_tool_call_input" if part.custom else "function_call_arguments")
         return self._write_item_added(output_index, write_call_item(id, part, "", "in_progress")) + self._write_initial_text(
             index, part.arguments
         )
 
-    def _start_reasoning_text(self, state: _PartState) -> bytes:
-        """Reasoning that is sealed alone has no text to begin."""
+    def _start_reasoning_text(self, state: OpenPart) -> bytes:
+        """Starts the text of reasoning at its first delta: reasoning may be encrypted only."""
         if self._as_summary:
             state.event_head = {**state.event_head, "summary_index": 0}
             state.set_delta_type("reasoning_summary_text")
@@ -221,15 +173,15 @@ class ResponsesStreamWriter:
         return self._write_event("response.content_part.added", {**state.event_head, "part": {"type": "reasoning_text", "text": ""}})
 
     def _write_initial_text(self, index: int, text: str) -> bytes:
-        """What a part begins with."""
+        """Writes the text that a part starts with."""
         return self.feed(PartDelta(0, index, text)) if text else b""
 
-    def _write_delta(self, state: _PartState, text: str) -> bytes:
+    def _write_delta(self, state: OpenPart, text: str) -> bytes:
         self._sequence_number += 1
         return b'%b%b%b,"sequence_number":%d}\n\n' % (state.delta_prefix, _encode(text), state.delta_suffix, self._sequence_number - 1)
 
     def _write_logprobs(self, entries: list[Raw]) -> bytes:
-        """They come behind the text that they are about: in a delta without text, or once that is whole, in the Response that ends it."""
+        """Log probabilities follow their text: in a delta without text, or in the last Response if the text is complete."""
         self._logprobs += entries
         state = self._open_text
         if state is None:
@@ -257,7 +209,7 @@ class ResponsesStreamWriter:
             case _:
                 assert_never(part)
 
-    def _close_text(self, state: _PartState, text: str, citations: tuple[Citation, ...]) -> bytes:
+    def _close_text(self, state: OpenPart, text: str, citations: tuple[Citation, ...]) -> bytes:
         annotations = write_citations(text, citations)
         frames = [
             self._write_event(
@@ -271,7 +223,7 @@ class ResponsesStreamWriter:
         frames.append(self._close_content(state, self._last_text))
         return b"".join(frames)
 
-    def _close_content(self, state: _PartState, content: dict[str, Any]) -> bytes:
+    def _close_content(self, state: OpenPart, content: dict[str, Any]) -> bytes:
         message = state.message
         assert message is not None
         message.content[state.content_index] = content
@@ -279,7 +231,7 @@ class ResponsesStreamWriter:
         done = self._write_event("response.content_part.done", {**state.event_head, "part": content})
         return done + self._finish_message(message, "completed") if message.ended else done
 
-    def _close_reasoning(self, state: _PartState, text: str, opaque_state: OpaqueState | None) -> bytes:
+    def _close_reasoning(self, state: OpenPart, text: str, opaque_state: OpaqueState | None) -> bytes:
         frames: list[bytes] = []
         if state.event_prefix:
             frames.append(self._write_event(f"{state.event_prefix}.done", {**state.event_head, "text": text}))
@@ -294,7 +246,7 @@ class ResponsesStreamWriter:
         )
         return b"".join(frames)
 
-    def _close_call(self, state: _PartState, call: ToolCall, arguments: str, opaque_state: OpaqueState | None) -> bytes:
+    def _close_call(self, state: OpenPart, call: ToolCall, arguments: str, opaque_state: OpaqueState | None) -> bytes:
         input_field = {"input": arguments} if call.custom else {"arguments": arguments}
         done = self._write_event(f"{state.event_prefix}.done", {**state.event_head, **input_field})
         done += self._write_item_done(state.output_index, write_call_item(state.id, call, arguments))
@@ -306,14 +258,14 @@ class ResponsesStreamWriter:
         )
 
     def _close_message(self) -> bytes:
-        """Another item follows: the message is whole as soon as its content is."""
+        """Ends the message, as another item follows: it is complete as soon as its content is."""
         message, self._message = self._message, None
         if message is None:
             return b""
         message.ended = True
         return self._finish_message(message, "completed")
 
-    def _finish_message(self, message: _MessageState, status: str) -> bytes:
+    def _finish_message(self, message: OpenMessage, status: str) -> bytes:
         return (
             b""
             if message.open_count

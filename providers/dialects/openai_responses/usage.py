@@ -1,4 +1,4 @@
-"""Tokens as Responses tells them."""
+"""Usage as Responses report it."""
 
 from typing import Any
 
@@ -7,10 +7,8 @@ from msgspec import Raw, Struct
 
 from providers.canonical.chat import Usage
 from providers.canonical.raw_json import DECODE_ERRORS
+from providers.canonical.token_counts import plausible_count
 from providers.dialects.openai.usage import priced_tier
-
-# No engine has counted more; and what it costs, at whatever price, stays within a database's 63 bits.
-_MAX_TOKENS = 2**40
 
 
 class _InputDetails(Struct):
@@ -37,7 +35,7 @@ _object_decoder = msgspec.json.Decoder(dict[str, Raw])
 
 
 def read_usage(raw: bytes | Raw, service_tier: Any = None) -> Usage | None:
-    """None if they are told in another way: that must not cost a good answer. xAI's output holds reasoning here, as its totals tell.
+    """None for usage of another form: that must not cost a good response. xAI's output includes reasoning here, as its totals show.
 
     Source: https://platform.openai.com/docs/api-reference/responses/object, read 2026-11.
     """
@@ -47,20 +45,20 @@ def read_usage(raw: bytes | Raw, service_tier: Any = None) -> Usage | None:
         return None
     input_details, output_details = reported.input_tokens_details or _InputDetails(), reported.output_tokens_details or _OutputDetails()
     return Usage(
-        input=_plausible(reported.input_tokens),
-        output=_plausible(reported.output_tokens),
-        cached=_plausible(input_details.cached_tokens),
-        reasoning=_plausible(output_details.reasoning_tokens),
-        cache_written=_plausible(input_details.cache_write_tokens),
-        audio_input=_plausible(input_details.audio_tokens),
-        audio_output=_plausible(output_details.audio_tokens),
-        image_input=_plausible(input_details.image_tokens),
+        input=plausible_count(reported.input_tokens),
+        output=plausible_count(reported.output_tokens),
+        cached=plausible_count(input_details.cached_tokens),
+        reasoning=plausible_count(output_details.reasoning_tokens),
+        cache_written=plausible_count(input_details.cache_write_tokens),
+        audio_input=plausible_count(input_details.audio_tokens),
+        audio_output=plausible_count(output_details.audio_tokens),
+        image_input=plausible_count(input_details.image_tokens),
         tier=priced_tier(service_tier),
     )
 
 
 def with_missing_details(raw: Raw) -> Any:
-    """An engine's usage with the details that the SDK's types have and older engines leave out; what it tells stays as it is."""
+    """The engine's usage, with the details added that the SDK's types require and older engines leave out."""
     try:
         reported = _object_decoder.decode(raw)
         input_details = _object_decoder.decode(reported.get("input_tokens_details", _EMPTY_OBJECT))
@@ -75,12 +73,8 @@ _EMPTY_OBJECT = Raw(b"{}")
 _NO_INPUT_DETAILS = {"cached_tokens": 0, "cache_write_tokens": 0}
 
 
-def _plausible(count: int | None) -> int | None:
-    return count if count is not None and 0 <= count <= _MAX_TOKENS else None
-
-
 def write_usage(usage: Usage | None) -> dict[str, Any] | None:
-    """None for an engine that did not count. Of one that did, what it did not tell is zero: the SDK's types know no absent count."""
+    """None if nothing was reported. Otherwise counts that were not reported are 0: the SDK's types require all of them."""
     if usage is None or (usage.input is None and usage.output is None):
         return None
     input, output = usage.input or 0, usage.output or 0

@@ -1,9 +1,8 @@
-"""What was said so far as the input of an ask in Responses."""
+"""Writes canonical messages as instructions and input items of a Responses request."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, assert_never
 
-import msgspec
 from msgspec import Raw
 
 from providers.canonical.chat import (
@@ -26,10 +25,13 @@ from providers.canonical.chat import (
     Url,
 )
 from providers.canonical.media import write_url
+from providers.canonical.opaque_parts import opaque_kind
 from providers.canonical.raw_json import Body
-from providers.dialect import DropPolicy
-from providers.dialects.openai_responses.conversation_items import derive_item_id
-from providers.dialects.openai_responses.response_items import FILE_HOST, ORIGIN, write_citations
+from providers.dialects.openai.file_host import FILE_HOST
+from providers.dialects.openai_responses.dialect_name import DIALECT
+from providers.dialects.openai_responses.item_ids import derive_item_id
+from providers.dialects.openai_responses.write_output_items import write_citations
+from providers.drop_policy import DropPolicy
 
 _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav"}
 
@@ -37,14 +39,14 @@ NO_SUCH_FIELD = "the Responses API has no field for it."
 
 
 class InputWriter:
-    """The messages of one chat, and who is asked what it can go without."""
+    """Writes the messages of one chat. What cannot be expressed goes to the drop policy."""
 
     def __init__(self, chat: ChatRequest, drop_policy: DropPolicy) -> None:
-        self.same_dialect = chat.origin == ORIGIN
+        self.same_dialect = chat.origin == DIALECT
         self.drop_policy = drop_policy
         self._origin = chat.origin
         self._messages = chat.messages
-        self._in_assistant_message = False  # whether what is written now was said by an assistant, and is only given back
+        self._in_assistant_message = False  # an earlier response is being written
         self._custom_call_ids = {
             part.id for message in chat.messages for part in message.parts if isinstance(part, ToolCall) and part.custom
         }
@@ -71,7 +73,7 @@ class InputWriter:
             self.drop_policy.drop_hint("prefill")
 
     def _write_items(self, message: Message, path: str) -> Iterable[Any]:
-        """Content between items of their own is a message."""
+        """The items of a message. Content between parts that are items themselves becomes a message item."""
         content: list[Any] = []
         texts: list[str | None] = []
         extra = dict(message.extra) if self.same_dialect else {}
@@ -92,16 +94,15 @@ class InputWriter:
     def _write_message(
         self, message: Message, content: list[Any], texts: list[str | None], extra: dict[str, Raw], item_path: str
     ) -> dict[str, Any]:
-        """An assistant's with an id and a status, for engines (vLLM, llama.cpp) know it by these."""
+        """A message item. That of an assistant has an id and a status, by which engines (vLLM, llama.cpp) recognise it."""
         if message.role == "assistant":
-            return {
-                "type": "message", "id": derive_item_id("message", item_path), "status": "completed", "role": "assistant", "content": content, **extra
-            }  # fmt: skip
+            head = {"type": "message", "id": derive_item_id("message", item_path), "status": "completed", "role": "assistant"}
+            return {**head, "content": content, **extra}
         written_content = texts[0] if len(texts) == 1 and texts[0] is not None else content
         return {"type": "message", "role": message.role, "content": written_content, **extra}
 
     def _write_item(self, part: Content, path: str) -> list[Any] | None:
-        """The item that a part is by itself, or nothing where it is left out; None for the content of a message."""
+        """The item of a part, or an empty list if it is left out; None for a part that is content of a message."""
         match part:
             case Reasoning():
                 return self._write_reasoning(part, path)
@@ -118,21 +119,21 @@ class InputWriter:
 
     def _write_reasoning(self, part: Reasoning, path: str) -> list[Any]:
         self.drop_extra(path, part.extra)
-        native = part.opaque_state is not None and part.opaque_state.origin == ORIGIN
+        native = part.opaque_state is not None and part.opaque_state.origin == DIALECT
         if part.opaque_state is not None and not native:
-            self.drop_policy.drop_hint("reasoning.seal")
+            self.drop_policy.drop_hint("reasoning.signature")
         if not native and not (self.same_dialect and part.text):
             if part.text:
                 self.drop_policy.drop_hint("reasoning")
             return []
         item: dict[str, Any] = {"type": "reasoning", "summary": []}
         if part.opaque_state is not None and native:
-            # Without an id: OpenAI refuses what it sealed under another one ("item_id did not match"), and takes it under none.
+            # Without an id: OpenAI rejects encrypted content under another id ("item_id did not match"), but accepts it without one.
             item["encrypted_content"] = part.opaque_state.data
         else:
             item["id"] = derive_item_id("reasoning", path)
         if part.text:
-            # OpenAI takes no thoughts that it has sealed but their summary; engines that seal nothing take the thoughts.
+            # With encrypted content OpenAI accepts only the summary; engines that encrypt nothing accept the reasoning itself.
             key, kind = ("summary", "summary_text") if native else ("content", "reasoning_text")
             item[key] = [{"type": kind, "text": part.text}]
         return [{**item, **(part.extra if self.same_dialect else {})}]
@@ -140,7 +141,7 @@ class InputWriter:
     def _write_call(self, part: ToolCall, path: str) -> list[Any]:
         self.drop_extra(path, part.extra)
         if part.opaque_state is not None:
-            self.drop_policy.drop_hint("reasoning.seal")
+            self.drop_policy.drop_hint("reasoning.signature")
         item: dict[str, Any] = {"type": "function_call", "call_id": part.id, "name": part.name, "arguments": part.arguments}
         if part.custom:
             item = {"type": "custom_tool_call", "call_id": part.id, "name": part.name, "input": part.arguments}
@@ -161,17 +162,17 @@ class InputWriter:
         return {"type": kind, "call_id": part.id, "output": output, **(part.extra if self.same_dialect else {})}
 
     def _write_opaque(self, part: Opaque, path: str) -> list[Any] | None:
-        if part.origin == ORIGIN:
+        if part.origin == DIALECT:
             return None if _is_content(part) else [part.raw]
-        kind = _block_type(part)
+        kind = opaque_kind(part.raw)
         if kind == "redacted_thinking" or "reasoning" in kind:
-            self.drop_policy.drop_hint("reasoning.seal")
+            self.drop_policy.drop_hint("reasoning.signature")
         else:
-            self.drop_policy.drop_or_refuse(path, f"what {part.origin} calls {kind!r:.40} is not known to the Responses API.")
+            self.drop_policy.drop_or_refuse(path, f"the Responses API has no equivalent of {kind!r:.40} of {part.origin}.")
         return []
 
     def _write_content(self, part: Content, path: str, *, assistant: bool) -> Any:
-        """None for what is left out."""
+        """The content part; None if it is left out."""
         match part:
             case Text():
                 written: dict[str, Any] = {"type": "output_text" if assistant else "input_text", "text": part.text}
@@ -193,15 +194,14 @@ class InputWriter:
                     written["filename"] = part.name
             case Audio():
                 written = self._write_audio(part, path)
-            case Opaque() if part.origin == ORIGIN:
+            case Opaque() if part.origin == DIALECT:
                 return part.raw
             case Opaque():
-                self.drop_policy.drop_or_refuse(
-                    path, f"what {part.origin} calls {_block_type(part)!r:.40} is not known to the Responses API."
-                )
+                kind = opaque_kind(part.raw)
+                self.drop_policy.drop_or_refuse(path, f"the Responses API has no equivalent of {kind!r:.40} of {part.origin}.")
                 return None
             case Reasoning() | ToolCall() | ToolResult():
-                raise AssertionError("an item by itself is no content")
+                raise AssertionError("a part that is an item is not content")
             case _:
                 assert_never(part)
         extra: Extra = {} if isinstance(part, Refusal) else part.extra
@@ -216,7 +216,7 @@ class InputWriter:
                 return {data: write_url(source)}
             case Uploaded():
                 if source.origin != FILE_HOST:
-                    self.drop_policy.drop_or_refuse(path, f"the file {source.id!r:.60} is kept by another host ({source.origin}).")
+                    self.drop_policy.drop_or_refuse(path, f"the file {source.id!r:.60} is stored at another host ({source.origin}).")
                 return {"file_id": source.id}
             case _:
                 assert_never(source)
@@ -227,11 +227,11 @@ class InputWriter:
                 kind = part.source.media_type.rpartition("/")[2]
                 return {"type": "input_audio", "input_audio": {"data": part.source.data, "format": _AUDIO_FORMATS.get(kind, kind)}}
             case Url() | Uploaded():
-                self.drop_policy.drop_or_refuse(path, "the Responses API takes audio in bytes alone.")
+                self.drop_policy.drop_or_refuse(path, "the Responses API accepts audio only inline, not by URL.")
                 return {"type": "input_text", "text": ""}
 
     def drop_extra(self, path: str, extra: Extra) -> None:
-        """What another dialect says of a thing that has no name of ours. Our own is said again where it stood."""
+        """Drops or refuses extra fields of another dialect. Those of this dialect are written by the caller of this method."""
         if self.same_dialect:
             return
         for key, value in extra.items():
@@ -242,19 +242,13 @@ class InputWriter:
 
 
 def _ends_with_prefill(messages: Sequence[Message]) -> bool:
-    """Whether it ends with the beginning of the answer, as Anthropic's API lets a caller write one: here it is a message of the past."""
+    """Whether the chat ends with the start of a response, which Anthropic's API continues: here it is treated as an earlier message."""
     if not messages or messages[-1].role != "assistant":
         return False
     parts = messages[-1].parts
     return any(isinstance(part, Text) for part in parts) and not any(isinstance(part, ToolCall) for part in parts)
 
 
-def _block_type(part: Opaque) -> str:
-    block = msgspec.json.decode(part.raw)
-    kind = block.get("type") if isinstance(block, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return kind if isinstance(kind, str) else ""
-
-
 def _is_content(part: Opaque) -> bool:
-    """Whether it is a part of a message and no item: items that hold one of these are none of OpenAI's."""
-    return _block_type(part).startswith("input_")
+    """Whether it is a content part and not an item: the type of a content part that stays opaque starts with `input_`."""
+    return opaque_kind(part.raw).startswith("input_")

@@ -1,4 +1,4 @@
-"""A chat as an ask in Responses: stateless, for the gateway keeps conversations itself."""
+"""Writes a canonical request as a Responses request. It is stateless, as the gateway keeps the conversations."""
 
 from collections.abc import Mapping
 from typing import Any, assert_never
@@ -6,30 +6,22 @@ from typing import Any, assert_never
 import msgspec
 
 from providers.canonical.chat import ChatRequest, HostTool, Thinking, Tool, ToolChoice
+from providers.canonical.output_format import Choice, Grammar, JsonObject, JsonSchema, OutputFormat, Regex, StructuralTag
 from providers.canonical.raw_json import Body
-from providers.dialect import DropPolicy
-from providers.dialects.openai_responses.conversation_items import ENCRYPTED_REASONING
-from providers.dialects.openai_responses.read_request import LOGPROBS_INCLUDE, SAME_FIELDS
-from providers.dialects.openai_responses.response_items import ORIGIN
+from providers.dialects.openai_responses.dialect_name import DIALECT
+from providers.dialects.openai_responses.include_values import ENCRYPTED_REASONING, LOGPROBS_INCLUDE
+from providers.dialects.openai_responses.read_request import SAME_FIELDS
 from providers.dialects.openai_responses.write_input import NO_SUCH_FIELD, InputWriter
-from providers.structured_output import (
-    Choice,
-    Grammar,
-    JsonObject,
-    JsonSchema,
-    OutputFormat,
-    Regex,
-    StructuralTag,
-    write_structured_outputs,
-)
+from providers.drop_policy import DropPolicy
+from providers.structured_output import write_structured_outputs
 
-# Fields without a name of ours that OpenAI chat has too.
+# Extra fields that OpenAI chat has too.
 _SHARED_WITH_CHAT = frozenset({"prompt_cache_retention", "prompt_cache_options"})
-# Whose fields without a name of ours are in `extra` by their paths. Inner ones first.
+# Objects whose extra fields are in `extra` by their paths. Inner objects first.
 _NESTED_FIELDS = ("text.format", "text", "reasoning", "tool_choice", "stream_options")
-# A function without parameters. The field must be there.
+# For a function without parameters: the field is required.
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
-# Fields that engines may take, and that this API does not have.
+# Fields that some engines accept but that are not part of this API.
 _UNSUPPORTED_FIELDS = frozenset({"top_k", "seed", "frequency_penalty", "presence_penalty"})
 
 
@@ -69,18 +61,18 @@ def write_request(chat: ChatRequest, drop_policy: DropPolicy) -> Body:
 
 
 def _nested_object(body: Body, path: str) -> dict[str, Any]:
-    """Of an ask that is being written. Where nothing is said of a format, it is text."""
+    """The object at a path of the body, created if it is missing. A format without a type is text."""
     outer, _, inner = path.partition(".")
     nested = body.setdefault(outer, {})
     return nested.setdefault(inner, {"type": "text"}) if inner else nested
 
 
 class _RequestWriter:
-    """One chat, and who is asked what it can go without."""
+    """Writes one chat. What cannot be expressed goes to the drop policy."""
 
     def __init__(self, chat: ChatRequest, drop_policy: DropPolicy) -> None:
         self.chat = chat
-        self.same_dialect = chat.origin == ORIGIN
+        self.same_dialect = chat.origin == DIALECT
         self.drop_policy = drop_policy
         self.input = InputWriter(chat, drop_policy)
 
@@ -91,7 +83,7 @@ class _RequestWriter:
         if chat.stop:
             drop_policy.drop_or_refuse("stop", NO_SUCH_FIELD)
         if chat.n is not None and chat.n > 1:
-            drop_policy.drop_or_refuse("n", "a Response is one answer.")
+            drop_policy.drop_or_refuse("n", "a Response has only one choice.")
         if chat.logit_bias is not None:
             drop_policy.drop_or_refuse("logit_bias", NO_SUCH_FIELD)
         if self.same_dialect:
@@ -110,7 +102,7 @@ class _RequestWriter:
             path = f"tools[{at}]"
             match tool:
                 case HostTool():
-                    if tool.origin == ORIGIN:
+                    if tool.origin == DIALECT:
                         written.append(tool.raw)
                     else:
                         self.drop_policy.drop_or_refuse(path, f"it has no tool {tool.kind!r:.60}.")
@@ -156,14 +148,14 @@ class _RequestWriter:
             case JsonSchema():
                 strict = output.strict
                 if strict is None and output.name is None:
-                    strict = True  # of who asks in words in which a schema is always obeyed
+                    strict = True  # the caller's dialect always enforces schemas
                 fields = {"type": "json_schema", "name": output.name or "answer", "description": output.description, "strict": strict}
                 return {**{key: value for key, value in fields.items() if value is not None}, "schema": output.schema}
             case Regex() | Choice() | Grammar() | StructuralTag():
                 if self.same_dialect:
                     body.update(write_structured_outputs(output))
                 else:
-                    self.drop_policy.drop_or_refuse("output", "the Responses API knows JSON schemas and JSON objects alone.")
+                    self.drop_policy.drop_or_refuse("output", "the Responses API supports only JSON schemas and JSON objects.")
                 return None
             case _:
                 assert_never(output)
@@ -182,7 +174,7 @@ class _RequestWriter:
 
 
 def _write_tool(tool: Tool, *, same_dialect: bool) -> dict[str, Any]:
-    """`strict` is said to those of other dialects, which are lax unless they say otherwise; the Responses API is strict."""
+    """The tool. `strict` is always set for other dialects: their tools are not strict by default, those of Responses are."""
     written: dict[str, Any] = {"type": "custom" if tool.custom else "function", "name": tool.name}
     if tool.description is not None:
         written["description"] = tool.description

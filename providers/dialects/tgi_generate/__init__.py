@@ -1,6 +1,6 @@
-"""Raw prompts as TGI's generate takes them ({inputs, parameters, stream}), and as AWS's LMI containers (DJL) do, with words of their own.
+"""Raw prompts for TGI's generate ({inputs, parameters, stream}), and for AWS's LMI containers (DJL), whose fields differ.
 
-Engines alone are asked in these. A chat cannot be: which template its model wants, nobody here knows.
+Chats are refused: the gateway does not know which template a model needs.
 """
 
 from typing import ClassVar
@@ -8,19 +8,20 @@ from typing import ClassVar
 from providers.canonical.chat import ChatRequest, ChatResponse
 from providers.canonical.media import MediaKind
 from providers.canonical.raw_json import Body
-from providers.dialect import DropPolicy
-from providers.dialects.tgi_generate.stream_reader import GenerateStreamReader, read_response
+from providers.dialects.tgi_generate.read_response import read_response
+from providers.dialects.tgi_generate.stream_reader import GenerateStreamReader
 from providers.dialects.tgi_generate.write_request import LMI, TGI, GenerateApi, write_request
+from providers.drop_policy import DropPolicy
 
 
 class TGIGenerate:
-    """See providers.dialect.EngineDialect, whose methods these are."""
+    """Implements providers.dialect.EngineDialect."""
 
     name: ClassVar[str] = "tgi_generate"
     inline_media_kinds: ClassVar[frozenset[MediaKind]] = frozenset()
     _api: ClassVar[GenerateApi] = TGI
 
-    def prepare_upstream_body(self, body: Body, stream: bool, *, tell_usage: bool) -> None:
+    def prepare_upstream_body(self, body: Body, stream: bool, *, include_usage: bool) -> None:
         body["stream"] = stream
 
     def write_request(self, chat: ChatRequest, drop_policy: DropPolicy) -> Body:

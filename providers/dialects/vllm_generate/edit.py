@@ -1,6 +1,7 @@
-"""The byte edit: an engine's token ids made the caller's. `request_id`, `model` and `usage` are ours, all else is the engine's own bytes.
+"""The byte edit of generate: `request_id`, `model` and `usage` are ours, the rest stays the engine's own bytes.
 
-The answer's `request_id` is the inference's id, by which it can be found again, also where the ask named one: that one goes to the engine.
+`request_id` of the response is the inference's id, by which it can be found again, even if the caller sent a `request_id`: that one
+goes to the engine.
 """
 
 from typing import Any
@@ -9,11 +10,13 @@ import msgspec
 from msgspec import Raw, Struct
 
 from providers.canonical.chat import Usage
-from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated, UpstreamError
-from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, SSEDecoder, sse_frame
+from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
+from providers.canonical.sse import sse_frame
 from providers.canonical.upstream_errors import find_error
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.openai.usage import read_usage
+from providers.stream_editor import SSEStreamEditor
 
 
 class _ChoiceHead(Struct):
@@ -26,13 +29,13 @@ _heads_decoder = msgspec.json.Decoder(list[_ChoiceHead])
 
 
 def _token_count(head: _ChoiceHead) -> int:
-    """How many token ids: by what stands between them, for they are not ours to read."""
+    """How many token ids a choice has. The commas are counted: there is no need to parse the ids."""
     ids = bytes(head.token_ids)
     return ids.count(b",") + 1 if ids.startswith(b"[") and ids.strip(b"[] \t\r\n") else 0
 
 
 def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
-    """A whole answer. Raises Garbled if it is none, or the error that an engine told with status 200."""
+    """A complete response. Raises InvalidUpstreamResponse, or the error that an engine reported with status 200."""
     body = Body.read_response(raw)
     error = find_error(body)
     if error is not None:
@@ -45,7 +48,7 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
         raise InvalidUpstreamResponse("The engine's answer has no choices.")
     usage = read_usage(body["usage"]) if body.has_value("usage") else None
     if usage is None:
-        # vLLM 0.21 told none (llm-d's reference of it); what was written can be counted, and what was asked is known.
+        # vLLM 0.21 reported none (llm-d's reference of it). The output can be counted, and the input is known from the request.
         usage = Usage(None, sum(map(_token_count, heads)))
     _set_identity(body, meta)
     return OutboundResponse(body.write(), usage, min(heads, key=_index).finish_reason)
@@ -61,52 +64,30 @@ def _set_identity(body: Body, meta: ResponseMeta) -> None:
         body["model"] = meta.model
 
 
-class TokenStreamEditor:
-    """See providers.dialect.Editor. Usage is told as vLLM tells it, in a last frame without choices, if the caller asked for it.
+class TokenStreamEditor(SSEStreamEditor):
+    """A stream editor that sends usage as vLLM does, in a last frame without choices, if the caller wants it.
 
-    What finishes a choice waits, and all behind it, until a choice goes on that has not finished: only [DONE] tells that none will.
-    `finish_reason` is the first choice's.
+    A chunk that finishes a choice is held back, and so is everything behind it, until a choice continues that has not finished: only
+    [DONE] says that none will. `finish_reason` is that of the first choice.
     """
 
     def __init__(self, meta: ResponseMeta) -> None:
-        self.usage: Usage | None = None
-        self.finish_reason: str | None = None
-        self.failure: UpstreamError | None = None
-        self.done = False
-        self.written_tokens = 0
-        self._meta = meta
-        self._frames = SSEDecoder()
+        super().__init__(meta)
         self._withheld: list[bytes] = []
         self._finished: set[int] = set()
+        self._token_count = 0
 
-    def feed(self, block: bytes) -> bytes:
-        out: list[bytes] = []
-        try:
-            for data in self._frames.feed(block):
-                if self.done or self.failure is not None:
-                    break
-                out.append(self._edit_chunk(data))
-        except UpstreamError as failure:
-            self.failure = failure
-            out.append(self._release_withheld())
-        return b"".join(out)
+    @property
+    def written_tokens(self) -> int:
+        return self._token_count
 
-    def finish(self) -> bytes:
-        if self.failure is not None:
-            raise self.failure
-        remainder = b"" if self.done else self._edit_remainder()
-        if self.finish_reason is None:
-            raise StreamTruncated("The engine ended its answer midway: no finish reason came.")
-        return remainder + self._release_withheld() + b"data: [DONE]\n\n"
+    def _write_end(self) -> bytes:
+        return self._release_withheld() + b"data: [DONE]\n\n"
 
-    def _edit_remainder(self) -> bytes:
-        """An event without the blank line that ends it. Half an event is none, and must not cost the caller an answer that is whole."""
-        try:
-            return b"".join([self._edit_chunk(data) for data in self._frames.finish()])
-        except InvalidUpstreamResponse:
-            return b""
+    def _release_before_failure(self) -> bytes:
+        return self._release_withheld()
 
-    def _edit_chunk(self, data: bytes) -> bytes:
+    def _edit_event(self, data: bytes) -> bytes:
         if data.strip() == b"[DONE]":
             self.done = True
             return b""
@@ -122,7 +103,7 @@ class TokenStreamEditor:
             raise InvalidUpstreamResponse(f"The engine's chunk holds no choices of token ids: {decode_error}.") from None
         _set_identity(body, self._meta)
         if usage != NULL:
-            # Chunks with choices may tell it too (continuous_usage_stats), but of that choice alone.
+            # Chunks with choices may report it too (continuous_usage_stats), but for that choice only.
             self.usage = self.usage if heads else read_usage(usage)
             if not self._meta.wants_usage:
                 if not heads:
@@ -133,7 +114,7 @@ class TokenStreamEditor:
     def _withhold_finish(self, heads: list[_ChoiceHead], chunk: bytes) -> bytes:
         finishing = continuing = False
         for head in heads:
-            self.written_tokens += _token_count(head)
+            self._token_count += _token_count(head)
             if head.finish_reason:
                 finishing = True
                 if head.index not in self._finished and (head.index == 0 or self.finish_reason is None):

@@ -1,22 +1,28 @@
-"""An engine of which it is not said which it is: what probing finds it to be; until then anything that speaks OpenAI's dialect."""
+"""An engine that is not identified yet: anything with OpenAI's dialects, until probing shows what it is."""
 
 from typing import ClassVar
 
-from providers import structured_output
-from providers.adapters.provider import Provider
+from providers.adapters.lora import AdapterNaming
+from providers.adapters.openai_compatible import OpenAICompatible
 from providers.canonical.errors import Unreachable
+from providers.canonical.output_format import output_kind
+from providers.engines.auto.lora import refuse_unknown_engine
 from providers.structured_output import Constraint, ConstraintPlan
+from providers.structured_output.write_constraint_fields import display_name
 
 
-class Auto(Provider):
+class Auto(OpenAICompatible):
+    """Whatever engines do in different ways is Unreachable, so that another target is tried, or the caller tries again."""
+
     name: ClassVar[str] = "auto"
     default_base_url: ClassVar[str | None] = None
+    lora_naming: ClassVar[AdapterNaming | None] = staticmethod(refuse_unknown_engine)
 
-    def plan_constraint(self, constraint: Constraint, dialect: str, *, as_said: bool) -> ConstraintPlan | None:
-        """Raises Unreachable for what OpenAI has no word for: whether the engine has one is not known yet."""
+    def plan_constraint(self, constraint: Constraint, dialect: str, *, in_own_fields: bool) -> ConstraintPlan | None:
+        """Raises Unreachable for a constraint that OpenAI has no field for: whether the engine has one is not known yet."""
         output = constraint.output
-        if output is not None and structured_output.output_kind(output) not in self.constraint_support:
+        if output is not None and output_kind(output) not in self.constraint_support:
             raise Unreachable(
-                f"How {self.configured_as} is asked for a {structured_output.display_name(output)} is not known yet: it has not told what engine it is."
+                f"Whether {self.configured_as} supports a {display_name(output)} is not known yet: it has not reported what engine it is."
             )
-        return super().plan_constraint(constraint, dialect, as_said=as_said)
+        return super().plan_constraint(constraint, dialect, in_own_fields=in_own_fields)

@@ -1,40 +1,36 @@
-"""What neither of llama.cpp's servers has a field for, or does anything about: both read bodies without a word about what is unknown."""
+"""Fields that llama.cpp's server lacks or ignores, and their neutral values. It ignores unknown fields without an error.
 
-from providers.adapters.unsupported_fields import UNKNOWN_HINTS, NeutralValues
+Those of SHARED_UNKNOWN_FIELDS are unknown to llama-cpp-python's server as well.
+"""
 
-# With the values of each that ask for nothing.
-UNKNOWN_FIELDS: NeutralValues = {
-    "stop_token_ids": ([],),
-    "bad_words": ([],),
-    "allowed_token_ids": ([],),
-    "include_stop_str_in_output": (False,),
-    "skip_special_tokens": (True,),
-    "spaces_between_special_tokens": (True,),
-    "truncate_prompt_tokens": (),
-    "top_a": (0,),
-    "tfs_z": (1,),
-    "length_penalty": (1,),
-    "no_repeat_ngram_size": (0,),
-    "best_of": (1,),
-    "use_beam_search": (False,),
-    "prompt_logprobs": (0,),
-    "chat_template": (),
-    "mm_processor_kwargs": ({},),
-    "vllm_xargs": ({},),
+from providers.fields import HINT_FIELDS, NeutralValues, neutral_values, only_null
+
+SHARED_UNKNOWN_FIELDS: NeutralValues = {
+    **neutral_values(
+        (
+            *("stop_token_ids", "bad_words", "allowed_token_ids", "include_stop_str_in_output", "skip_special_tokens"),
+            *("spaces_between_special_tokens", "truncate_prompt_tokens", "top_a", "tfs_z", "length_penalty", "no_repeat_ngram_size"),
+            *("best_of", "use_beam_search", "chat_template", "mm_processor_kwargs", "lora_path", "separate_reasoning"),
+            *("enable_thinking", "thinking_token_budget", "verbosity", "modalities", "audio", "web_search_options"),
+            *("functions", "function_call", "guided_whitespace_pattern"),
+        )
+    ),
     "documents": ([],),
-    "lora_path": (),
-    "separate_reasoning": (True,),
-    "enable_thinking": (),
     "include_reasoning": (True,),
-    "thinking_token_budget": (),
-    "verbosity": ("medium",),
-    "modalities": (["text"],),
-    "audio": (),
-    "web_search_options": (),
-    "functions": ([],),
-    "function_call": ("none", "auto"),
-    "guided_whitespace_pattern": (),
+    "prompt_logprobs": (0,),
+    "vllm_xargs": ({},),
 }
+SHARED_HINT_FIELDS = HINT_FIELDS | {"priority", "cache_salt", "session_id"}
 
-# No answer is another without these.
-HINT_FIELDS = UNKNOWN_HINTS | {"priority", "cache_salt", "session_id"}
+UNKNOWN_FIELDS: NeutralValues = {
+    **SHARED_UNKNOWN_FIELDS,
+    **neutral_values(("min_tokens", "echo", "suffix")),
+    # With these a grammar applies only after a trigger, so that the constraint would not hold from the first token on.
+    "grammar_lazy": (False,),
+    "grammar_triggers": ([],),
+}
+NEUTRAL_VALUES: NeutralValues = {
+    **UNKNOWN_FIELDS,
+    **neutral_values(("n", "logprobs", "parallel_tool_calls", "tools")),
+    **only_null(("repetition_penalty",)),
+}

@@ -1,8 +1,8 @@
-"""What llama.cpp's server can be told to do. Source: tools/server/README.md and server.cpp (autumn 2026), read 2026-11."""
+"""Operations of llama.cpp's server. Source: tools/server/README.md and server.cpp (autumn 2026), read 2026-11."""
 
 from providers.operations.operation import EngineOperations, Operation
 
-_LORA_AT_STARTUP_ONLY = "llama.cpp loads adapters at its start alone: --lora FILE."
+_LORA_AT_STARTUP_ONLY = "llama.cpp loads adapters only when it starts: --lora FILE."
 _METRICS_REQUIREMENT = "start llama.cpp's server with --metrics"
 
 LLAMACPP_OPERATIONS = EngineOperations(

@@ -1,13 +1,14 @@
-"""Patterns of JSON schemas as llama.cpp's converters of schemas obey them: without what those do not know, and as the JSON text has it.
+"""Rewrites regex patterns of JSON schemas into the subset that llama.cpp's grammar converter supports.
 
-Both, in C++ and in llama-cpp-python, copy a pattern's letters into a grammar for the text between the quotes: a quote or a backslash in it
-must be escaped by us. What they do not know (\\d, look-ahead, no anchors) the one takes for "any string", with a line in its log, and
-the other ends its process over (both seen in 2026-11: llama.cpp b11549, llama-cpp-python 0.3.36).
+Both converters, in C++ and in llama-cpp-python, copy the characters of a pattern into a grammar for the text between the quotes: a quote
+or a backslash has to be escaped here. Syntax that they do not know (\\d, look-ahead, no anchors) means "any string" to the one, with a
+line in its log, and ends the process of the other (observed in 2026-11: llama.cpp b11549, llama-cpp-python 0.3.36).
 """
 
 from typing import assert_never
 
 from providers.canonical.errors import Unsupported
+from providers.structured_output.parse_regex import parse_anchored_regex
 from providers.structured_output.regex_ast import (
     Alternatives,
     Anchor,
@@ -16,22 +17,21 @@ from providers.structured_output.regex_ast import (
     Repeat,
     Sequence,
     complement,
-    parse_anchored_regex,
     sequence,
     strip_anchors,
 )
 
-# What a JSON string holds as it is; DEL is left out, as their own strings leave it out.
+# The characters that stand unescaped in a JSON string; without DEL, which their own strings lack as well.
 _UNESCAPED_RANGES = complement(((0, 31), (34, 34), (92, 92), (127, 127)))
 _ESCAPES = {34: r"[\x22]", 92: r"[\x5C]", 8: "b", 9: "t", 10: "n", 12: "f", 13: "r"}
 _ANY_CHARACTER = Characters(complement(()))
 _ANY_TEXT = Repeat(_ANY_CHARACTER, 0, None)
-# A repetition is written out there: of more they refuse the whole grammar.
+# The converter expands repetitions; above this count it rejects the grammar.
 _MAX_REPETITIONS = 2_000
 
 
 def write_schema_pattern(pattern: str) -> str:
-    """The same strings, but for those with control characters that JSON has no letter for. Raises Unsupported."""
+    """A pattern for the same strings, except those with control characters that JSON has no short escape for. Raises Unsupported."""
     node = parse_anchored_regex(pattern)
     alternatives = node.options if isinstance(node, Alternatives) else (node,)
     written = "|".join(_write_node(_match_anywhere(alternative)) for alternative in alternatives)
@@ -39,12 +39,12 @@ def write_schema_pattern(pattern: str) -> str:
 
 
 def write_length_pattern(min_length: int, max_length: int | None) -> str:
-    """A pattern for any string of such a length. Raises Unsupported."""
+    """A pattern for any string of this length; `max_length` None: no limit. Raises Unsupported."""
     return f"^{_write_repeat(Repeat(_ANY_CHARACTER, min_length, max_length))}$"
 
 
 def _match_anywhere(node: Node) -> Node:
-    """A pattern is looked for anywhere in its string, unless it has anchors."""
+    """JSON Schema searches for a pattern anywhere in the string, unless it has anchors."""
     parts = node.parts if isinstance(node, Sequence) else (node,)
     anchored_start, anchored_end = (bool(parts) and isinstance(parts[index], Anchor) for index in (0, -1))
     return sequence(
@@ -65,13 +65,13 @@ def _write_node(node: Node) -> str:
         case Repeat():
             return _write_repeat(node)
         case Anchor():
-            raise Unsupported("a pattern with an anchor in its middle cannot be said to it.")
+            raise Unsupported("it cannot express a pattern with an anchor in its middle.")
         case _:
             assert_never(node)
 
 
 def _write_characters(node: Characters) -> str:
-    """Escaped ones as what JSON writes for them; a letter or digit alone as itself."""
+    """Characters that JSON escapes are written as their escapes; a single letter or digit as itself."""
     unescaped = [(max(low, a), min(high, b)) for low, high in node.ranges for a, b in _UNESCAPED_RANGES if max(low, a) <= min(high, b)]
     escaped = [rf"[\x5C]{letter}" for point, letter in _ESCAPES.items() if any(low <= point <= high for low, high in node.ranges)]
     if unescaped:
@@ -80,7 +80,7 @@ def _write_characters(node: Characters) -> str:
         )
         escaped.insert(0, ranges if len(ranges) == 1 and ranges.isascii() else f"[{ranges}]")
     if not escaped:
-        raise Unsupported("a pattern that needs a control character cannot be said to it.")
+        raise Unsupported("it cannot express a pattern that needs a control character.")
     return escaped[0] if unescaped and len(escaped) == 1 else f"({'|'.join(escaped)})"
 
 
@@ -93,7 +93,7 @@ def _write_code_point(point: int) -> str:
 
 def _write_repeat(node: Repeat) -> str:
     if max(node.min_count, node.max_count or 0) > _MAX_REPETITIONS:
-        raise Unsupported(f"a pattern that repeats more than {_MAX_REPETITIONS} times cannot be said to it.")
+        raise Unsupported(f"it cannot express a pattern that repeats more than {_MAX_REPETITIONS} times.")
     inner = _write_node(node.part)
     if len(inner) > 1 and not (isinstance(node.part, Characters | Alternatives) and inner[0] in "[("):
         inner = f"({inner})"

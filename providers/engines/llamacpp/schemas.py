@@ -1,8 +1,8 @@
-"""JSON schemas as llama.cpp's converters take them, and whether they hold an answer to all that a schema says.
+"""JSON schemas rewritten for llama.cpp's converters, and whether these enforce all of a schema.
 
-Both pass over keywords that they do not know, or not in that place, without a word to the caller: multipleOf, not, if, uniqueItems,
-contains, minProperties, patternProperties, bounds of numbers that are no integers, a length beside a pattern, anything beside a $ref.
-Seen on llama.cpp b11549 (xllamacpp 2026.10) and llama-cpp-python 0.3.36, in 2026-11.
+Both converters ignore keywords that they do not know, or not in that place, without an error: multipleOf, not, if, uniqueItems,
+contains, minProperties, patternProperties, bounds of numbers other than integers, a length beside a pattern, anything beside a $ref.
+Observed on llama.cpp b11549 (xllamacpp 2026.10) and llama-cpp-python 0.3.36, in 2026-11.
 """
 
 from typing import Any, cast
@@ -19,7 +19,7 @@ _COVERED_FORMATS = frozenset({"date", "time", "date-time", "uuid"})
 
 
 class SchemaConverter(Struct, frozen=True):
-    """Which of them converts. `bounds`: it obeys those of integers. `strings`: its own rule for free strings is JSON's."""
+    """One of the two converters. `allows_free_strings`: its rule for strings without keywords is JSON's."""
 
     enforces_integer_bounds: bool
     allows_free_strings: bool
@@ -30,7 +30,7 @@ LLAMACPP_PYTHON_CONVERTER = SchemaConverter(enforces_integer_bounds=False, allow
 
 
 class ConvertedSchema(Struct, frozen=True):
-    """`obeyed`: an answer that the engine's grammar allows is valid by the whole schema. `said`: every pattern in it could be said."""
+    """`is_enforced`: whatever the engine's grammar allows is valid by the original schema. `keeps_all_patterns`: none was left out."""
 
     schema: Any
     is_enforced: bool
@@ -38,18 +38,10 @@ class ConvertedSchema(Struct, frozen=True):
 
 
 def convert_schema(schema: Raw, converter: SchemaConverter) -> ConvertedSchema:
-    """A pattern that cannot be said is left out: what the engines make of one is worse than nothing."""
+    """Rewrites a schema. A pattern that cannot be expressed is left out, for the engines would misread it or end over it."""
     writer = _SchemaWriter(converter)
     converted = writer.write(msgspec.json.decode(schema))
     return ConvertedSchema(converted, writer.is_enforced, writer.keeps_all_patterns)
-
-
-def as_object_schema(schema: Raw) -> Raw:
-    """Of a schema that is no object neither makes what it means. Raises Unsupported for `false`, which nothing is valid by."""
-    text = bytes(schema).strip()
-    if text == b"false":
-        raise Unsupported("no answer is valid by the schema `false`.")
-    return Raw(b"{}") if text == b"true" else schema
 
 
 class _SchemaWriter:
@@ -95,7 +87,7 @@ class _SchemaWriter:
             self.is_enforced = self.keeps_all_patterns = False
 
     def _write_string_length(self, converted: dict[str, Any]) -> None:
-        """A free string is said as a pattern, which holds no control characters as they are."""
+        """Writes a free string as a pattern, in which control characters are escaped."""
         try:
             converted["pattern"] = write_length_pattern(converted.pop("minLength", 0), converted.pop("maxLength", None))
         except Unsupported:

@@ -1,4 +1,4 @@
-"""What LMDeploy's api_server, and its proxy before them, can be told to do.
+"""Operations of LMDeploy's api_server, and of its proxy.
 
 Source: its OpenAPI description; lmdeploy/serve/openai/endpoints and serve/proxy (0.18), read 2026-11.
 """
@@ -16,7 +16,7 @@ from providers.operations.operation import (
     string_argument,
 )
 
-_LORA_AT_STARTUP_ONLY = "LMDeploy takes adapters at its start alone: --adapters NAME=PATH."
+_LORA_AT_STARTUP_ONLY = "LMDeploy takes adapters only when it starts: --adapters NAME=PATH."
 _PROXY_REQUIREMENT = "this is a call of LMDeploy's proxy, started with --serving-strategy DistServe"
 _PYTORCH_REQUIREMENT: Mapping[int, str] = {501: "start LMDeploy with --backend pytorch, on CUDA"}
 
@@ -43,7 +43,7 @@ LMDEPLOY_OPERATIONS = EngineOperations(
             ("/update_weights",),
             {"serialized_named_tensors": Argument("any", required=True), "load_format": string_argument(), "finished": boolean_argument()},
         ),
-        # Since 0.18, of its PyTorch backend alone, which says 501 otherwise; what each takes the engine checks.
+        # Since 0.18, only with its PyTorch backend (501 otherwise). The engine checks the fields of each.
         "init_weights": Operation(
             "POST", ("/init_weights_update_group",), accepts_any_field=True, startup_requirements=_PYTORCH_REQUIREMENT
         ),
@@ -102,6 +102,6 @@ LMDEPLOY_OPERATIONS = EngineOperations(
     unavailable={
         "load_lora": _LORA_AT_STARTUP_ONLY,
         "unload_lora": _LORA_AT_STARTUP_ONLY,
-        "flush_cache": "LMDeploy has no call for it; free_cache frees what another engine was to fetch.",
+        "flush_cache": "LMDeploy has no call for it; free_cache frees what another engine was going to fetch.",
     },
 )

@@ -1,75 +1,46 @@
-"""mini-sglang: a chat of one short text a message, always streamed. What it has no field for it passes over without a word.
+"""mini-sglang: a chat of short text messages, always streamed. It ignores fields that it does not have, without an error.
 
-It never tells what was used, and ends with `stop` even where the most tokens were written: nobody can tell the two apart.
-Source: python/minisgl/server/api_server.py of 20fcd7f, by /reference/engines.md 1.7 and 3, and its API's documentation, read 2026-11.
+It never reports usage, and ends with `stop` even at the token limit, so that the two cannot be distinguished.
+Source: python/minisgl/server/api_server.py of 20fcd7f, docs/sources.md#mini-sglang, and its API's documentation; read 2026-11.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from providers import structured_output
-from providers.adapters.provider import Adapted, InvalidOption, Provider
-from providers.adapters.unsupported_fields import NEUTRAL_VALUES, UNKNOWN_FIELDS, UNKNOWN_HINTS, NeutralValues, UnsupportedFields
+from providers.adapters.openai_compatible import OpenAICompatible
+from providers.adapters.provider import Adapted, InvalidOption
 from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import Body
+from providers.drop_policy import DropPolicy
+from providers.engines.mini_sglang.fields import NEUTRAL_VALUES, UNSUPPORTED_FIELDS, UNSUPPORTED_HINT_FIELDS
 from providers.structured_output import Constraint
 
-_NEUTRAL_VALUES: NeutralValues = {
-    **NEUTRAL_VALUES,
-    # Typed there, so that null, which means not said to callers, would be a 422.
-    **dict.fromkeys(("max_tokens", "temperature", "top_k", "top_p", "ignore_eos"), ()),
-    "n": (1,),
-    "stop": ([],),
-    "presence_penalty": (0,),
-    "frequency_penalty": (0,),
-    "repetition_penalty": (1,),
-    "min_p": (0,),
-    "min_tokens": (0,),
-    "logprobs": (False,),
-    "top_logprobs": (0,),
-    "logit_bias": ({},),
-    "stop_token_ids": ([],),
-    "include_stop_str_in_output": (False,),
-    "skip_special_tokens": (True,),
-    "spaces_between_special_tokens": (True,),
-    "priority": (0,),
-    "separate_reasoning": (True,),
-    "continue_final_message": (False,),
-    "chat_template_kwargs": ({},),
-    "tools": ([],),
-    "tool_choice": ("auto", "none"),
-    "parallel_tool_calls": (True, False),
-    "do_preprocess": (True,),
-    "response_format": ({"type": "text"},),
-}
 _ROLE_ALIASES = {"developer": "system"}
+_TEXT_ONLY = "its messages hold text and nothing else."
 
 
-class MiniSGLang(Provider):
+class MiniSGLang(OpenAICompatible):
+    """Text in, a stream of text out: no tools, no constraints, no usage."""
+
     name: ClassVar[str] = "mini_sglang"
     dialects: ClassVar[tuple[str, ...]] = ("openai_chat",)
     default_base_url: ClassVar[str | None] = None
     accepts_raw_prompt: ClassVar[bool] = True
     strict_tools: ClassVar[bool] = False
     known_options: ClassVar[Mapping[str, str]] = {
-        **{key: meaning for key, meaning in Provider.known_options.items() if key not in ("stream", "stream_usage", "guided")},
-        "max_tokens": "the most tokens of an answer to a caller who does not say; mini-sglang's own default is 16",
+        **{key: text for key, text in OpenAICompatible.known_options.items() if key not in ("stream", "stream_usage", "guided")},
+        "max_tokens": "the token limit where the caller sets none; mini-sglang's own default is 16",
     }
 
     renamed_fields: Mapping[str, str] = {"max_completion_tokens": "max_tokens"}
-    # `stop` and the penalties are fields there, of which nothing is made.
-    unsupported_fields = UNKNOWN_FIELDS | {
-        *("n", "stop", "presence_penalty", "frequency_penalty", "repetition_penalty", "min_p", "min_tokens", "seed"),
-        *("logprobs", "top_logprobs", "logit_bias", "stop_token_ids", "include_stop_str_in_output", "skip_special_tokens"),
-        *("spaces_between_special_tokens", "priority", "cache_salt", "lora_path", "session_id", "separate_reasoning"),
-        *("enable_thinking", "chat_template_kwargs", "mm_processor_kwargs", "continue_final_message", "reasoning_effort"),
-        *("tools", "tool_choice", "do_preprocess"),
-    }
-    hint_fields = UNKNOWN_HINTS
+    unsupported_fields = UNSUPPORTED_FIELDS
+    hint_fields = UNSUPPORTED_HINT_FIELDS
 
     def __init__(
         self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
     ) -> None:
+        """Raises InvalidOption."""
         super().__init__(configured_as, options, version, base_url)
         default_max_tokens = options.get("max_tokens")
         if default_max_tokens is not None and (type(default_max_tokens) is not int or default_max_tokens < 1):
@@ -83,28 +54,28 @@ class MiniSGLang(Provider):
         return {}
 
     def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
-        unsupported_fields = UnsupportedFields(self, body, may_drop)
+        drop_policy = self.drop_policy(body, may_drop)
         if dialect == "openai_chat":
-            unsupported_fields.drop_neutral(_NEUTRAL_VALUES)
+            drop_policy.drop_neutral(NEUTRAL_VALUES)
             if body.has_value("messages"):
-                _MessageAdapter(body, unsupported_fields).adapt()
+                _MessageAdapter(body, drop_policy).adapt()
         adapted = super().adapt_request(body, dialect, may_drop, constraint)
-        adapted.dropped[:0] = unsupported_fields.dropped
+        adapted.dropped[:0] = drop_policy.dropped
         if dialect == "openai_chat":
             if self._default_max_tokens is not None and not body.has_value("max_tokens"):
                 body["max_tokens"] = self._default_max_tokens
             if body.value("temperature") == 0 or body.value("top_k") == 1:
-                # The likeliest token is what is asked for, and of the likeliest ones it is one: it is greedy only where top_p is 1.
+                # Greedy decoding, which it does only where top_p is 1; the likeliest token is in every top_p.
                 body.pop("top_p", None)
         return adapted
 
 
 class _MessageAdapter:
-    """Roles are system, user and assistant, and contents are strings: another is a 422 there, of which no caller could tell the reason."""
+    """Adapts messages to its roles (system, user, assistant) and to text contents; anything else is a 422 without a readable reason."""
 
-    def __init__(self, body: Body, unsupported_fields: UnsupportedFields) -> None:
+    def __init__(self, body: Body, drop_policy: DropPolicy) -> None:
         self._body = body
-        self._unsupported_fields = unsupported_fields
+        self._drop_policy = drop_policy
 
     def adapt(self) -> None:
         adapted: list[dict[str, Any]] = []
@@ -113,7 +84,7 @@ class _MessageAdapter:
             path = f"messages[{index}]"
             role = _ROLE_ALIASES.get(message["role"], message["role"])
             if role not in ("system", "user", "assistant"):
-                self._unsupported_fields.drop_path_or_refuse(f"{path}.role", f"it has no messages of role `{role}`.")
+                self._drop_policy.drop_path_or_refuse(f"{path}.role", f"it has no messages of role `{role}`.")
                 continue
             for field in message.keys() - {"role", "content"}:
                 if message[field] is not None and message[field] != []:
@@ -124,14 +95,14 @@ class _MessageAdapter:
         self._body["messages"] = adapted
 
     def _drop_field(self, path: str, field: str, *, from_assistant: bool) -> None:
-        """Of what an assistant said, all but its calls asks for nothing."""
+        """Drops a field. Fields of an assistant's message request nothing, but for its calls and its name."""
         if from_assistant and field not in ("tool_calls", "function_call", "name"):
-            self._unsupported_fields.dropped.append(path)
+            self._drop_policy.report_dropped(path)
         else:
-            self._unsupported_fields.drop_path_or_refuse(path, "its messages hold a text and nothing else.")
+            self._drop_policy.drop_path_or_refuse(path, _TEXT_ONLY)
 
     def _join_text(self, content: Any, path: str, *, from_assistant: bool) -> str | None:
-        """Of who said nothing, an empty text: without any message it answers 500."""
+        """The content as one string; None: the message is left out, which only an assistant's may be, for it answers 500 to no messages."""
         if content is None or isinstance(content, str):
             return "" if content is None and not from_assistant else content
         texts: list[str] = []
@@ -141,6 +112,6 @@ class _MessageAdapter:
             elif part.get("type") == "refusal":
                 texts.append(part.get("refusal") or "")
             else:
-                self._unsupported_fields.drop_path_or_refuse(f"{path}.content[{index}]", "its messages hold a text and nothing else.")
-        # Where an engine takes one string for several texts, lines are kept apart, as vLLM does it.
+                self._drop_policy.drop_path_or_refuse(f"{path}.content[{index}]", _TEXT_ONLY)
+        # As vLLM joins several texts into one string.
         return "\n".join(texts)

@@ -1,4 +1,4 @@
-"""What Ollama can be told to do: models are loaded and let go by keep_alive. Source: docs/api.md (2026-08), read 2026-11."""
+"""Operations of Ollama: models are loaded and unloaded by keep_alive. Source: docs/api.md (2026-08), read 2026-11."""
 
 from providers.operations.operation import EngineOperations, Operation
 

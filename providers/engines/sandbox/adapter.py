@@ -1,18 +1,21 @@
-"""The sandbox engine of `narthex up`: it obeys every documented field, in the words of the hosted gateway's API."""
+"""The sandbox engine of `narthex up`: it honours every documented field, under the names of the hosted gateway's API."""
 
 from collections.abc import Mapping
 from typing import ClassVar, get_args
 
 from providers import structured_output
-from providers.adapters.provider import Provider
-from providers.structured_output import ConstraintSupport, OutputKind
+from providers.adapters.openai_compatible import OpenAICompatible
+from providers.canonical.output_format import OutputKind
+from providers.structured_output import ConstraintSupport
 
 _CONSTRAINT_SUPPORT: structured_output.SupportByKind = {
     kind: ConstraintSupport("enforced", structured_output.write_guided_fields, keeps_response_format=True) for kind in get_args(OutputKind)
 }
 
 
-class Sandbox(Provider):
+class Sandbox(OpenAICompatible):
+    """The engine with every field, so that a caller can try each of them."""
+
     name: ClassVar[str] = "sandbox"
     dialects: ClassVar[tuple[str, ...]] = (
         *("openai_chat", "openai_completions", "openai_embeddings"),
@@ -24,7 +27,6 @@ class Sandbox(Provider):
 
     unsupported_fields: frozenset[str] = frozenset()
     hint_fields = frozenset({"guided_decoding_backend", "user", "store", "metadata", "service_tier"})
-
     own_constraint_fields = structured_output.CONSTRAINT_FIELDS - {"regex", "ebnf", "grammar", "json_schema"}
 
     @property

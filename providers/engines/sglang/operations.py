@@ -1,4 +1,4 @@
-"""What an SGLang server can be told to do.
+"""Operations of SGLang.
 
 Sources: sglang/srt/entrypoints/http_server.py, managers/io_struct.py (0.5.23), read 2026-11.
 """
@@ -17,7 +17,7 @@ from providers.operations.operation import (
 )
 
 _METRICS_REQUIREMENT = "start SGLang with --enable-metrics"
-# What every way of updating weights takes.
+# Arguments of every way to update weights.
 _WEIGHT_UPDATE_ARGUMENTS: Mapping[str, Argument] = {
     "flush_cache": boolean_argument(),
     "abort_all_requests": boolean_argument(),
@@ -27,7 +27,7 @@ _WEIGHT_UPDATE_ARGUMENTS: Mapping[str, Argument] = {
 SGLANG_OPERATIONS = EngineOperations(
     {
         "metrics": Operation("GET", ("/metrics",), startup_requirements={404: _METRICS_REQUIREMENT}),
-        # A rid stops all requests that begin with it, and without one it is the empty one.
+        # A rid stops all requests whose ids begin with it; a missing rid is the empty one.
         "abort": Operation(
             "POST",
             ("/abort_request",),
@@ -101,7 +101,7 @@ SGLANG_OPERATIONS = EngineOperations(
         "generate": Operation("POST", ("/generate",), accepts_any_field=True, on_one_endpoint=True),
     },
     unavailable={
-        "is_sleeping": "SGLang does not tell it.",
+        "is_sleeping": "SGLang does not report it.",
         "terminate": "SGLang has no call for it: end its process where it runs.",
     },
 )

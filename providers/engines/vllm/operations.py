@@ -1,4 +1,4 @@
-"""What a vLLM can be told to do.
+"""Operations of vLLM.
 
 Sources: vllm/entrypoints/serve/dev, serve/lora, rl/online, scale_out (0.32), read 2026-11.
 """
@@ -21,8 +21,8 @@ _SCALE_OUT_REQUIREMENT = "start vLLM with --enable-scale-out"
 VLLM_OPERATIONS = EngineOperations(
     {
         "metrics": Operation("GET", ("/metrics",)),
-        # Without request_ids, or with none in it, the first of them aborts all, and the second refuses, or does nothing: all must be asked
-        # for. `abort_all` is our word, as other engines have it.
+        # With no request_ids the first path aborts every request, and the second refuses or does nothing: aborting all of them has to be
+        # requested. `abort_all` is our name for that, as other engines have it.
         "abort": Operation(
             "POST",
             ("/abort_requests", "/inference/v1/abort_requests"),

@@ -3,19 +3,22 @@
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+from providers.adapters.openai_compatible import OpenAICompatible
 from providers.adapters.provider import Adapted, Provider
 from providers.canonical.chat import ChatRequest
 from providers.canonical.errors import UpstreamError
+from providers.canonical.output_format import OutputFormat
 from providers.canonical.raw_json import Body
-from providers.dialect import DropPolicy
+from providers.drop_policy import DropPolicy
+from providers.hosted.anthropic.errors import read_anthropic_error
+from providers.hosted.rules.claude_options import CLAUDE_OPTIONS, read_defaults
 from providers.profiles.claude import request_body
 from providers.profiles.claude.adapt_chat import adapt_claude_chat, is_enforced
-from providers.profiles.claude.errors import read_claude_error
-from providers.structured_output import Constraint, OutputFormat
+from providers.structured_output import Constraint
 
 
-class Anthropic(Provider):
-    """It demands `max_tokens`, which other dialects let callers leave out: what is filled in for them is an option."""
+class Anthropic(OpenAICompatible):
+    """Anthropic requires `max_tokens`, which is optional in other dialects: the option `max_tokens` is the default for those callers."""
 
     name: ClassVar[str] = "anthropic"
     dialects: ClassVar[tuple[str, ...]] = ("anthropic_messages", "anthropic_count_tokens")
@@ -23,7 +26,7 @@ class Anthropic(Provider):
     reports_rate_limits: ClassVar[bool] = True
     known_options: ClassVar[Mapping[str, str]] = {
         **Provider.known_options,
-        **request_body.CLAUDE_OPTIONS,
+        **CLAUDE_OPTIONS,
         "anthropic_version": "the header anthropic-version (2023-06-01)",
     }
 
@@ -32,9 +35,9 @@ class Anthropic(Provider):
     def __init__(
         self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
     ) -> None:
-        """Raises BadOption."""
+        """Raises InvalidOption."""
         super().__init__(configured_as, options, version, base_url)
-        self._defaults = request_body.read_defaults(configured_as, options)
+        self._defaults = read_defaults(configured_as, options)
         self._headers = [("anthropic-version", str(options.get("anthropic_version", "2023-06-01")))]
         if self._defaults.betas:
             self._headers.append(("anthropic-beta", ",".join(self._defaults.betas)))
@@ -43,9 +46,9 @@ class Anthropic(Provider):
         return [("x-api-key", credential), *self._headers] if credential else list(self._headers)
 
     def forward_betas(self, body: Body, dialect: str, betas: bytes) -> bytes:
-        """Those that are not asked for anyway."""
-        known = {beta.encode() for beta in self._defaults.betas}
-        return b",".join([name for beta in betas.split(b",") if (name := beta.strip()) and name not in known])
+        """The caller's betas without those that the configuration sends with every request."""
+        configured = {beta.encode() for beta in self._defaults.betas}
+        return b",".join([name for beta in betas.split(b",") if (name := beta.strip()) and name not in configured])
 
     def _is_enforced(self, output: OutputFormat) -> bool:
         return is_enforced(output)
@@ -60,4 +63,4 @@ class Anthropic(Provider):
         return adapted
 
     def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
-        return read_claude_error(status, headers, body)
+        return read_anthropic_error(status, headers, body)

@@ -1,4 +1,7 @@
-"""Hosts of AWS: requests are signed, for a region that stands in their addresses, with credentials that must not go elsewhere."""
+"""AwsHost: the base of hosts on AWS, whose requests are signed for a region that is part of the URL.
+
+The machine's own AWS credentials never sign a request to a host outside AWS, unless the operator allows it.
+"""
 
 import re
 from collections.abc import Mapping
@@ -7,27 +10,27 @@ from typing import Any, ClassVar
 
 import httpx
 
-from providers.adapters.provider import InvalidOption, Provider
+from providers.adapters.openai_compatible import OpenAICompatible
+from providers.adapters.provider import InvalidOption
 from providers.canonical.errors import UpstreamError
-from providers.credentials import CredentialError, Fetch, Signer
+from providers.credentials import CredentialError, Fetch, Signer, cloud_sdks
 from providers.credentials.aws import AwsSigner, is_ambient
-from providers.credentials.aws_chain import region_of
 from providers.dialects.aws import errors
 
 REGION_PLACEHOLDER = "{region}"
-# In the place of a region that only the credential tells, until located() has it.
+# Stands for a region that only the credential knows, until complete_url() replaces it.
 _REGION_FROM_CREDENTIAL = "region-of-the-credential"
 _REGION_PATTERN = re.compile(r"[a-z0-9-]{1,40}")
 _AWS_DOMAINS = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
 
 AWS_OPTIONS: Mapping[str, str] = {
-    "region": "the AWS region, such as eu-west-1; without it that of the credential, or of the machine's AWS configuration",
-    "trusts_base_url": "true: what aws:default or aws:profile:NAME may do may be shown to a base_url that is not AWS's own",
+    "region": "the AWS region, such as eu-west-1; default: that of the credential, or of the machine's AWS configuration",
+    "trusts_base_url": "true: requests to a base_url outside AWS may be signed with aws:default or aws:profile:NAME (false)",
 }
 
 
-class AwsHost(Provider):
-    """`default_base_url` holds REGION. `service`: what requests are signed for."""
+class AwsHost(OpenAICompatible):
+    """A host on AWS. `default_base_url` contains REGION_PLACEHOLDER; `service` is the SigV4 service name that requests are signed for."""
 
     service: ClassVar[str]
     credential_chains: ClassVar[frozenset[str]] = frozenset({"aws"})
@@ -35,48 +38,48 @@ class AwsHost(Provider):
     def __init__(
         self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
     ) -> None:
-        """Raises BadOption."""
+        """Raises InvalidOption."""
         super().__init__(configured_as, options, version, base_url)
         region, trusts_base_url = options.get("region"), options.get("trusts_base_url", False)
         if region is not None and (not isinstance(region, str) or _REGION_PATTERN.fullmatch(region) is None):
             raise InvalidOption(f"Option region of provider {configured_as!r} must be an AWS region, such as eu-west-1.")
         if not isinstance(trusts_base_url, bool):
-            raise InvalidOption(f"Option trusts_base_url of provider {configured_as!r} may be true or false.")
+            raise InvalidOption(f"Option trusts_base_url of provider {configured_as!r} must be true or false.")
         self.region: str | None = region
         self._trusts_base_url = trusts_base_url
         self._cached_regions: dict[str, str | None] = {}
 
     def display_url(self, base_url: str) -> str:
-        """REGION stays in it where the credential tells the region."""
+        """The base URL with its region; REGION_PLACEHOLDER stays where only the credential knows the region."""
         return _insert_region(base_url, REGION_PLACEHOLDER, self.region) if self.region else base_url
 
     def with_region(self, base_url: str) -> str:
-        """A base URL to make addresses of: with the region in it, or what located() puts it in the place of."""
+        """The base URL with the region, or with a stand-in that complete_url() replaces."""
         return _insert_region(base_url, REGION_PLACEHOLDER, self.region or _REGION_FROM_CREDENTIAL)
 
     def check_credential_host(self, credential: str, url: httpx.URL) -> None:
         if is_ambient(credential) and not self._trusts_base_url and not _is_aws_host(url.host):
             raise CredentialError(
-                f"{self.configured_as} is at {url.host}, which is not AWS: to sign with {credential} there, set its option"
-                " trusts_base_url, or give it a credential of its own."
+                f"{self.configured_as} is at {url.host}, which is not AWS: to sign requests to it with {credential}, set its option"
+                " trusts_base_url, or configure another credential."
             )
 
     def complete_url(self, url: httpx.URL, credential: str | None) -> httpx.URL:
-        """Raises NoCredential for one that is not to be shown there, or where nobody says a region."""
+        """The URL with its region. Raises CredentialError if the credential must not be used at this host, or no region is configured."""
         if credential is not None:
             self.check_credential_host(credential, url)
         if _REGION_FROM_CREDENTIAL not in url.host:
             return url
         region = None if credential is None else self._credential_region(credential)
         if region is None:
-            raise CredentialError(f"{self.configured_as} needs a region: its option, `region` in the credential, or AWS_REGION.")
+            raise CredentialError(f"{self.configured_as} needs a region: its option `region`, `region` in the credential, or AWS_REGION.")
         return url.copy_with(host=_insert_region(url.host, _REGION_FROM_CREDENTIAL, region))
 
     def signer(self, credential: str | None, fetch: Fetch) -> Signer | None:
-        """None without a credential: a stand-in for AWS on one's own machine may want none."""
+        """None without a credential: a local stand-in for AWS may not need one."""
         if credential is None:
             return None
-        # What a machine's files say of its region is read once, for that takes milliseconds.
+        # Reading the region from AWS configuration files takes milliseconds: it is cached.
         region = self.region or (self._credential_region(credential) if is_ambient(credential) else None)
         return AwsSigner(credential, self.service, region)
 
@@ -90,12 +93,14 @@ class AwsHost(Provider):
         if not is_ambient(credential):
             return AwsSigner(credential, self.service, None).region
         if credential not in self._cached_regions:
-            self._cached_regions[credential] = region_of(credential.removeprefix("aws:profile:") if ":profile:" in credential else None)
+            self._cached_regions[credential] = cloud_sdks.aws_chain().region_of(
+                credential.removeprefix("aws:profile:") if ":profile:" in credential else None
+            )
         return self._cached_regions[credential]
 
 
 def _insert_region(text: str, placeholder: str, region: str) -> str:
-    """China has a domain of its own."""
+    """`text` with `region` for `placeholder`, on AWS's separate domain for China where the region is there."""
     inserted = text.replace(placeholder, region)
     if placeholder in text and region.startswith("cn-") and ".amazonaws.com" in inserted and ".amazonaws.com.cn" not in inserted:
         return inserted.replace(".amazonaws.com", ".amazonaws.com.cn")
@@ -103,7 +108,7 @@ def _insert_region(text: str, placeholder: str, region: str) -> str:
 
 
 def _is_aws_host(host: str) -> bool:
-    """Or this machine."""
+    """Whether a host name is AWS's, or this machine's own."""
     if host.endswith(_AWS_DOMAINS) or host == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""Azure OpenAI, and the models of Azure's Foundry: OpenAI's dialects at addresses of Azure's own.
+"""Azure OpenAI and Azure AI Foundry: OpenAI's dialects at Azure's URLs.
 
 Recorded: azure_openai/*. Source: https://learn.microsoft.com/azure/ai-foundry/openai/api-version-lifecycle, read 2026-11.
 """
@@ -9,21 +9,23 @@ from urllib.parse import quote
 
 import httpx
 
-from providers.adapters.provider import DIALECT_PATHS, Adapted, InvalidOption, Provider
+from providers.adapters.openai_compatible import OpenAICompatible
+from providers.adapters.provider import Adapted, InvalidOption, Provider
+from providers.adapters.urls import DIALECT_PATHS
 from providers.canonical.raw_json import NULL, Body
-from providers.hosted.openai.adapter import is_reasoning_model, rename_max_tokens
+from providers.profiles.gpt import is_reasoning_model, rename_max_tokens
 from providers.structured_output import Constraint
 
-# Versions of the API whose addresses name no deployment.
+# Versions of the API whose URLs do not name the deployment.
 _V1_API_VERSIONS = ("v1", "preview", "latest")
 _FOUNDRY_API_VERSION = "2024-05-01-preview"
-# What people copy out of the portal behind the resource's address.
+# Paths of base URLs as people copy them from the portal.
 _PORTAL_SUFFIXES = ("/openai/v1", "/openai", "/models")
 _BASE_URLS = {"openai": "https://RESOURCE.openai.azure.com", "models": "https://RESOURCE.services.ai.azure.com"}
 
 
-class Azure(Provider):
-    """A target's model is the deployment's name. `api = "models"`: Foundry's, of models that are not OpenAI's too."""
+class Azure(OpenAICompatible):
+    """The target's model is the name of a deployment. The option `api = "models"` selects Foundry, with models of all makers."""
 
     name: ClassVar[str] = "azure"
     default_base_url: ClassVar[str | None] = _BASE_URLS["openai"]
@@ -31,36 +33,36 @@ class Azure(Provider):
     reports_rate_limits: ClassVar[bool] = True
     known_options: ClassVar[Mapping[str, str]] = {
         **Provider.known_options,
-        "resource": "the resource's name, of which its address is made where base_url is not said",
-        "api": 'which of its APIs: "openai" (default) or "models", Foundry\'s of all its models',
-        "api_version": "a dated version, whose addresses name the deployment; absent: /openai/v1, which needs none",
+        "resource": "the resource's name: the default of base_url is made from it",
+        "api": '"openai" (default), or "models": Foundry\'s API, for models of all makers',
+        "api_version": "a dated API version, for URLs that name the deployment; default: /openai/v1, which needs no version",
     }
 
     def __init__(
         self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
     ) -> None:
-        """Raises BadOption."""
+        """Raises InvalidOption."""
         super().__init__(configured_as, options, version, base_url)
         for option in ("resource", "api_version"):
             value = options.get(option, "x")
             if not isinstance(value, str) or not value or quote(value, safe="") != value:
-                raise InvalidOption(f"Option {option} of provider {configured_as!r} must be a name as it stands in an address.")
+                raise InvalidOption(f"Option {option} of provider {configured_as!r} must be a name without characters that a URL escapes.")
         if options.get("api", "openai") not in _BASE_URLS:
-            raise InvalidOption(f'Option api of provider {configured_as!r} may be "openai" or "models".')
+            raise InvalidOption(f'Option api of provider {configured_as!r} must be "openai" or "models".')
         self._api_version: str | None = options.get("api_version")
 
     @property
     def base_url_required_reason(self) -> str | None:
-        return None if "resource" in self.options else 'its address is its resource\'s, which no option names (resource = "...") either.'
+        return None if "resource" in self.options else "its URL contains the name of a resource, and the option `resource` is not set."
 
     @property
     def is_openai_host(self) -> bool:
-        """Its models are OpenAI's own, as far as can be known."""
+        """True for Azure OpenAI, whose deployments are taken for OpenAI's models; False for Foundry."""
         return self.options.get("api", "openai") == "openai"
 
     @property
     def spoken_dialects(self) -> tuple[str, ...]:
-        """Responses are at its newest addresses alone, and Foundry has chat and embeddings."""
+        """Only the v1 API has Responses; Foundry has chat and embeddings."""
         if self._dialects:
             return self._dialects
         if not self.is_openai_host:
@@ -94,7 +96,7 @@ class Azure(Provider):
         return next((root.removesuffix(suffix) for suffix in _PORTAL_SUFFIXES if root.endswith(suffix)), root)
 
     def headers(self, credential: str | None, dialect: str = "") -> list[tuple[str, str]]:
-        """A token of Entra's is a JWT, which no key is."""
+        """An Entra token is a JWT and goes into `authorization`; a key is never one and goes into `api-key`."""
         if not credential:
             return []
         is_token = credential.startswith("eyJ") and credential.count(".") == 2
@@ -112,7 +114,7 @@ class Azure(Provider):
 
 
 def _rename_max_completion_tokens(body: Body) -> None:
-    """Foundry knows `max_tokens`, whose newer name is OpenAI's alone.
+    """Foundry has only `max_tokens`: `max_completion_tokens` is renamed to it.
 
     Source: https://learn.microsoft.com/rest/api/aifoundry/model-inference/get-chat-completions, read 2026-11.
     """

@@ -1,6 +1,6 @@
-"""Amazon Bedrock: models of many makers behind one door, asked by Converse, or in their makers' own words.
+"""Amazon Bedrock: models of many makers, through Converse or in the makers' own dialects.
 
-Sources: /reference/providers.md parts 1 to 6; https://docs.aws.amazon.com/bedrock/latest/userguide/endpoints.html,
+Sources: docs/sources.md#bedrock and #host-endpoints; https://docs.aws.amazon.com/bedrock/latest/userguide/endpoints.html,
 .../inference-messages-api.html and .../structured-output.html; the service model of Bedrock Runtime in botocore 1.44; read 2026-11.
 """
 
@@ -12,23 +12,28 @@ from urllib.parse import quote
 import httpx
 from msgspec.structs import replace
 
-from providers import structured_output
-from providers.adapters.provider import DIALECT_PATHS, Adapted, InvalidOption, Provider
+from providers.adapters.openai_compatible import OpenAICompatible
+from providers.adapters.provider import Adapted, InvalidOption, Provider
+from providers.adapters.urls import DIALECT_PATHS
 from providers.canonical.chat import ChatRequest
 from providers.canonical.errors import CredentialRefused, OperationNotSupported, UpstreamError, UpstreamNotFound, UpstreamRejected
 from providers.canonical.media import MediaKind
-from providers.canonical.raw_json import Body, StreamUnwrapper
+from providers.canonical.output_format import JsonObject, JsonSchema
+from providers.canonical.raw_json import Body
+from providers.canonical.reclassify_error import reclassify
+from providers.canonical.sse import StreamUnwrapper
 from providers.credentials import Fetch, Signer
 from providers.credentials.aws import AwsSigner, is_ambient
-from providers.dialect import DropPolicy
 from providers.dialects.bedrock_converse.media import is_s3_url
 from providers.dialects.bedrock_converse.opaque_blocks import NAME as CONVERSE
+from providers.drop_policy import DropPolicy
 from providers.host_operation import HostOperation
 from providers.hosted.aws.adapter import AWS_OPTIONS, REGION_PLACEHOLDER, AwsHost
-from providers.hosted.bedrock.count_tokens import BEDROCK_COUNT_TOKENS
+from providers.hosted.bedrock.count_tokens import ANTHROPIC_VERSION, BEDROCK_COUNT_TOKENS
 from providers.hosted.bedrock.embeddings import BEDROCK_EMBEDDINGS
 from providers.hosted.bedrock.event_stream import invoke_stream_unwrapper
 from providers.hosted.bedrock.guardrails import GUARDRAIL_OPTION, read_guardrail, set_guardrail
+from providers.hosted.rules.claude_options import CLAUDE_OPTIONS, read_defaults
 from providers.profiles.bedrock_families import bare_model_id, find_family
 from providers.profiles.claude import request_body
 from providers.profiles.claude.adapt_chat import adapt_claude_chat, is_enforced
@@ -38,21 +43,20 @@ _ANTHROPIC_MESSAGES, _LLAMA = "anthropic_messages", "bedrock_llama"
 _RUNTIME_BASE_URL = f"https://bedrock-runtime.{REGION_PLACEHOLDER}.amazonaws.com"
 _MANTLE_BASE_URL = f"https://bedrock-mantle.{REGION_PLACEHOLDER}.api.aws"
 _APIS = ("converse", "invoke", "mantle")
-_ANTHROPIC_VERSION = "bedrock-2023-05-31"
-# Below /model/ID/: whole, and as a stream.
+# Below /model/ID/: without and with streaming.
 _OPERATIONS: Mapping[str, tuple[str, str]] = {
     CONVERSE: ("converse", "converse-stream"),
     BEDROCK_COUNT_TOKENS.name: ("count-tokens", "count-tokens"),
 }
 _INVOKE_OPERATIONS = ("invoke", "invoke-with-response-stream")
-# What it says of a model that it has not, or not for this account, with words for what was asked, or for the credential.
+# Messages for a model that does not exist or is not enabled for this account; their status blames the request or the credential.
 _MODEL_NOT_FOUND = re.compile(
     r"model identifier is invalid|on-demand throughput isn.t supported|access to the model|end of its life|model .{0,80}not found", re.I
 )
 
 
 class Bedrock(AwsHost):
-    """`api` unsaid: Converse, and for callers of Anthropic's dialect who ask Claude, Claude's own words."""
+    """Without the option `api`: Converse, and Anthropic's own dialect for callers of Messages whose target is Claude."""
 
     name: ClassVar[str] = "bedrock"
     service: ClassVar[str] = "bedrock"
@@ -66,32 +70,32 @@ class Bedrock(AwsHost):
     known_options: ClassVar[Mapping[str, str]] = {
         **Provider.known_options,
         **AWS_OPTIONS,
-        **request_body.CLAUDE_OPTIONS,
+        **CLAUDE_OPTIONS,
         **GUARDRAIL_OPTION,
-        "reads_s3": "true: callers may give s3:// addresses, which Bedrock reads with what this credential may do (false)",
-        "api": '"converse", "invoke" (Claude\'s and Llama\'s own words) or "mantle" (OpenAI\'s, and Claude\'s); without it what suits best',
+        "reads_s3": "true: callers may send s3:// URLs, which Bedrock reads with the permissions of this credential (false)",
+        "api": '"converse", "invoke" (Claude\'s and Llama\'s dialects) or "mantle" (OpenAI\'s and Claude\'s); default: by request',
     }
-    # What is asked in words alone, for models that have no field for a schema, bend() tells.
+    # Models without a field for schemas get theirs in an instruction: adapt_request() marks those as validated.
     constrained_dialects = frozenset({CONVERSE, _ANTHROPIC_MESSAGES})
 
     def __init__(
         self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
     ) -> None:
-        """Raises BadOption."""
+        """Raises InvalidOption."""
         super().__init__(configured_as, options, version, base_url)
         self._api: str | None = options.get("api")
         if self._api is not None and self._api not in _APIS:
-            raise InvalidOption(f"Option api={self._api!r:.100} of provider {configured_as!r} may be {', '.join(_APIS)}.")
-        self._defaults = request_body.read_defaults(configured_as, options)
+            raise InvalidOption(f"Option api={self._api!r:.100} of provider {configured_as!r} must be one of {', '.join(_APIS)}.")
+        self._defaults = read_defaults(configured_as, options)
         self._guardrail = read_guardrail(configured_as, options)
         if self._guardrail and (self._api not in (None, "converse") or self._dialects):
-            raise InvalidOption(f"Option guardrail of provider {configured_as!r}: it is for Converse, and for no other API or dialect.")
+            raise InvalidOption(f"Option guardrail of provider {configured_as!r} needs Converse: remove api or dialects.")
         reads_s3 = options.get("reads_s3", False)
         if not isinstance(reads_s3, bool):
-            raise InvalidOption(f"Option reads_s3 of provider {configured_as!r} may be true or false.")
+            raise InvalidOption(f"Option reads_s3 of provider {configured_as!r} must be true or false.")
         self._reads_s3 = reads_s3
         if self.is_mantle:
-            self.constrained_dialects = Provider.constrained_dialects
+            self.constrained_dialects = OpenAICompatible.constrained_dialects
 
     @property
     def is_mantle(self) -> bool:
@@ -101,7 +105,7 @@ class Bedrock(AwsHost):
     def spoken_dialects(self) -> tuple[str, ...]:
         if self._dialects:
             return self._dialects
-        if self._guardrail:  # which nobody is to go round by another dialect
+        if self._guardrail:  # no other dialect may bypass it
             return (CONVERSE,)
         return ("openai_chat", "openai_responses", _ANTHROPIC_MESSAGES) if self.is_mantle else self.dialects
 
@@ -124,7 +128,7 @@ class Bedrock(AwsHost):
         return super().display_url(_MANTLE_BASE_URL if self.is_mantle and base_url == _RUNTIME_BASE_URL else base_url)
 
     def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx.URL:
-        """Colons and slashes of a model's name are escaped once, and stay so."""
+        """Colons and slashes in a model id are percent-encoded once."""
         if self.is_mantle:
             root = self.with_region(self.display_url(base_url)).rstrip("/").removesuffix("/v1")
             return httpx.URL(f"{root}/anthropic/v1/messages" if dialect == _ANTHROPIC_MESSAGES else f"{root}/v1{DIALECT_PATHS[dialect]}")
@@ -137,9 +141,9 @@ class Bedrock(AwsHost):
         return super().complete_url(url, None if credential is not None and _is_api_key(credential) else credential)
 
     def headers(self, credential: str | None, dialect: str = "") -> list[tuple[str, str]]:
-        """A key of Bedrock's own is shown; with any other credential requests are signed.
+        """A Bedrock API key is sent as a bearer token; with any other credential requests are signed.
 
-        To its runtime, `accept` says in which type a model shall answer, and not every model knows them all.
+        To the runtime, `accept` is the content type that the model must produce, and not every model supports every type: any will do.
         """
         authorization = [("authorization", f"Bearer {credential}")] if credential is not None and _is_api_key(credential) else []
         if not self.is_mantle:
@@ -155,15 +159,15 @@ class Bedrock(AwsHost):
         return AwsSigner(credential, "bedrock-mantle" if self.is_mantle else self.service, self.region)
 
     def inline_media_kinds_in(self, dialect: str) -> frozenset[MediaKind]:
-        """Its Claude fetches nothing: https://docs.claude.com/en/docs/build-with-claude/vision, read 2026-11."""
+        """Claude on Bedrock fetches no URLs: https://docs.claude.com/en/docs/build-with-claude/vision, read 2026-11."""
         return frozenset({"image", "file"}) if dialect == _ANTHROPIC_MESSAGES else frozenset()
 
     def accepts_media_url(self, address: str, dialect: str) -> bool:
-        """Whoever names an object reads it by our credential, not by one of their own: that is the operator's to allow."""
+        """An s3:// URL is read with our credential, not with the caller's: only where the operator allows it."""
         return self._reads_s3 and dialect == CONVERSE and is_s3_url(address)
 
     def forward_betas(self, body: Body, dialect: str, betas: bytes) -> bytes:
-        """Its runtime reads them in the body."""
+        """The runtime reads betas from the body: there they are added to it, and no header is sent."""
         if self.is_mantle or dialect != _ANTHROPIC_MESSAGES:
             return betas
         request_body.add_betas(body, betas.decode("latin-1").split(","))
@@ -180,45 +184,46 @@ class Bedrock(AwsHost):
         return adapted
 
     def adapt_chat(self, chat: ChatRequest, dialect: str, drop_policy: DropPolicy) -> ChatRequest:
-        """The rules of Claude's models are the same on every host."""
+        """Claude's rules are the same on every host."""
         return adapt_claude_chat(chat, drop_policy) if dialect == _ANTHROPIC_MESSAGES else super().adapt_chat(chat, dialect, drop_policy)
 
-    def plan_constraint(self, constraint: Constraint, dialect: str, *, as_said: bool) -> ConstraintPlan | None:
-        """In Converse the constraint is in the ask already; one that cannot be said there was refused, or let go, as it was written."""
+    def plan_constraint(self, constraint: Constraint, dialect: str, *, in_own_fields: bool) -> ConstraintPlan | None:
+        """For Converse the dialect has already written the constraint into the request, or refused or dropped it."""
         if dialect == _ANTHROPIC_MESSAGES and constraint.output is not None and not is_enforced(constraint.output):
             return ConstraintPlan("validated", constraint.output)
-        if dialect == CONVERSE and not isinstance(constraint.output, structured_output.JsonSchema | structured_output.JsonObject):
+        if dialect == CONVERSE and not isinstance(constraint.output, JsonSchema | JsonObject):
             return None
-        return super().plan_constraint(constraint, dialect, as_said=as_said)
+        return super().plan_constraint(constraint, dialect, in_own_fields=in_own_fields)
 
     def set_model(self, body: Body, dialect: str, model: str, stream: bool) -> None:
-        """Raises NotOffered for what mantle has not."""
+        """Raises OperationNotSupported for a dialect that mantle does not have."""
         if self.is_mantle:
             if dialect not in self.spoken_dialects:
-                raise OperationNotSupported(f"{self.configured_as} is Bedrock's mantle, which has no API for such requests.", param="model")
+                raise OperationNotSupported(f"{self.configured_as} uses Bedrock's mantle API, which lacks this route.", param="model")
             body["model"] = model
             return
         body.pop("model", None)
         if dialect == _ANTHROPIC_MESSAGES:
-            request_body.adapt_for_cloud(body, _ANTHROPIC_VERSION, keeps_stream=False)
+            request_body.adapt_for_cloud(body, ANTHROPIC_VERSION, keeps_stream=False)
             request_body.add_betas(body, self._defaults.betas)
 
     def stream_unwrapper(self, dialect: str) -> StreamUnwrapper | None:
-        """Converse is read in AWS's own messages."""
+        """None for Converse: its dialect reads AWS event-stream messages itself."""
         return None if self.is_mantle or dialect == CONVERSE else invoke_stream_unwrapper()
 
     def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
-        """A model that is not there, or not for this account, says nothing against the request or the credential."""
+        """An unknown or disabled model is UpstreamNotFound, so that another target is tried, whatever status Bedrock gave it."""
         if self.is_mantle and "x-amzn-errortype" not in headers:
             return Provider.read_error(self, status, headers, body)
         error = super().read_error(status, headers, body)
         if not isinstance(error, CredentialRefused | UpstreamRejected) or not _MODEL_NOT_FOUND.search(error.message):
             return error
-        not_found = UpstreamNotFound(error.reason if isinstance(error, CredentialRefused) else error.message, upstream_status=404)
-        not_found.upstream_status, not_found.upstream_code = error.upstream_status, error.upstream_code
+        message = error.reason if isinstance(error, CredentialRefused) else error.message
+        not_found = reclassify(error, UpstreamNotFound(message, upstream_status=404))
+        not_found.upstream_status = error.upstream_status
         return not_found
 
 
 def _is_api_key(credential: str) -> bool:
-    """Whether it is a Bedrock API key, and nothing to sign with."""
+    """Whether a credential is a Bedrock API key rather than AWS credentials to sign with."""
     return not credential.startswith("{") and not is_ambient(credential)

@@ -1,7 +1,7 @@
-"""Embeddings on Bedrock: each maker's own shape, by InvokeModel.
+"""Embeddings on Bedrock: InvokeModel, with a body shape per maker.
 
 Sources: https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-titan-embed-text.html, .../model-parameters-embed.html and
-.../nova/latest/userguide/embeddings-schema.html; /reference/providers.md part 6; recording aws_bedrock/32; read 2026-11.
+.../nova/latest/userguide/embeddings-schema.html; docs/sources.md#host-embeddings; recording aws_bedrock/32; read 2026-11.
 """
 
 import re
@@ -21,7 +21,11 @@ from providers.profiles.bedrock_families import bare_model_id
 
 
 class EmbeddingFormat(Struct, frozen=True):
-    """`most`: texts in one request. `sizes`: that `dimensions` may ask for; None: it cannot. `words`: its own, which callers may send."""
+    """How one maker's embedding models are called.
+
+    `max_texts`: per request. `dimensions`: the allowed vector lengths; None: the length is fixed. `host_fields`: the maker's own request
+    fields, which callers may send.
+    """
 
     write_body: Callable[[Sequence[str], int | None, Mapping[str, Any]], dict[str, Any]]
     max_texts: int
@@ -34,13 +38,13 @@ def _write_titan_body(texts: Sequence[str], dimensions: int | None, host_fields:
 
 
 def _write_cohere_body(texts: Sequence[str], dimensions: int | None, host_fields: Mapping[str, Any]) -> dict[str, Any]:
-    """It wants to be told what texts are for, which OpenAI's callers need not say."""
+    """Cohere requires `input_type`, which OpenAI's API does not have: search_document by default."""
     body = {"input_type": "search_document", "texts": list(texts), **host_fields}
     return body if dimensions is None else {**body, "output_dimension": dimensions}
 
 
 def _write_nova_body(texts: Sequence[str], dimensions: int | None, host_fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What is too long is refused and not cut without a word."""
+    """With truncationMode NONE, Nova refuses a text that is too long instead of cutting it silently."""
     text = {"truncationMode": "NONE", "value": texts[0]}
     params: dict[str, Any] = {"embeddingPurpose": host_fields.get("embedding_purpose", "GENERIC_INDEX"), "text": text}
     if dimensions is not None:
@@ -60,25 +64,28 @@ _EMBEDDING_FORMATS: Sequence[tuple[re.Pattern[str], EmbeddingFormat]] = (
 
 def _write_embedding_request(body: Body, model: str, may_drop: Callable[[str], bool]) -> tuple[Body, list[str]]:
     bedrock_id = bare_model_id(model)
-    maker = next((maker for pattern, maker in _EMBEDDING_FORMATS if pattern.match(bedrock_id)), None)
-    if maker is None:
+    embedding_format = next((each for pattern, each in _EMBEDDING_FORMATS if pattern.match(bedrock_id)), None)
+    if embedding_format is None:
         raise OperationNotSupported(
-            f"Bedrock's {model:.100} is not known to make embeddings: Titan, Nova and Cohere's models do.", param="model"
+            f"Bedrock's {model:.100} is not known to make embeddings: models of Titan, Nova and Cohere do.", param="model"
         )
     target = f"Bedrock's {model}"
-    embedding_request = read_embedding_request(body, target, may_drop, host_fields=maker.host_fields, max_texts=maker.max_texts)
+    embedding_request = read_embedding_request(
+        body, target, may_drop, host_fields=embedding_format.host_fields, max_texts=embedding_format.max_texts
+    )
     dimensions, dropped = embedding_request.dimensions, embedding_request.dropped
-    if dimensions is not None and dimensions not in (maker.dimensions or ()):
+    if dimensions is not None and dimensions not in (embedding_format.dimensions or ()):
         if not may_drop("dimensions"):
-            sizes = "one length of its own" if maker.dimensions is None else "one of " + ", ".join(map(str, maker.dimensions))
-            raise unsupported("dimensions", target, f"its embeddings have {sizes}.")
+            lengths = embedding_format.dimensions
+            allowed = "one length of its own" if lengths is None else "one of " + ", ".join(map(str, lengths))
+            raise unsupported("dimensions", target, f"its embeddings have {allowed}.")
         dropped.append("dimensions")
         dimensions = None
-    return Body(maker.write_body(embedding_request.texts, dimensions, embedding_request.host_fields)), dropped
+    return Body(embedding_format.write_body(embedding_request.texts, dimensions, embedding_request.host_fields)), dropped
 
 
 class _EmbeddingResponse(Struct):
-    """Any of the shapes: Titan tells one vector, Cohere a list of them or one by type, Nova one in a list of objects."""
+    """The shapes of all makers: Titan has one vector, Cohere a list of vectors or lists by type, Nova a list of objects."""
 
     embedding: Raw = NULL
     embeddings: Raw = NULL
@@ -104,7 +111,7 @@ def _read_embeddings(raw: bytes, headers: httpx.Headers, meta: ResponseMeta) -> 
         response = _response_decoder.decode(raw)
         vectors = [response.embedding] if response.embedding != NULL else _read_vectors(response.embeddings)
     except DECODE_ERRORS as decode_error:
-        raise InvalidUpstreamResponse(f"Bedrock's answer holds no embeddings: {decode_error}.") from None
+        raise InvalidUpstreamResponse(f"Bedrock's response has no embeddings: {decode_error}.") from None
     input_tokens = response.inputTextTokenCount
     header = headers.get("x-amzn-bedrock-input-token-count", "")
     if input_tokens is None and header.isdecimal():

@@ -1,4 +1,4 @@
-"""A guardrail that an operator sets for all answers: all goes by Converse then, and callers may not choose another."""
+"""A guardrail that the operator sets for every response: only Converse is used then, and callers cannot choose another guardrail."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -11,8 +11,7 @@ from providers.canonical.raw_json import Body
 
 GUARDRAIL_OPTION: Mapping[str, str] = {
     "guardrail": (
-        "a guardrail for every answer, all of which come by Converse then: { id = ..., version = ... }, and trace = true to have Bedrock"
-        " tell its reasons"
+        "a guardrail for every response, with Converse as the only API: { id = ..., version = ... }, and trace = true for Bedrock's reasons"
     )
 }
 _GUARDRAIL_FIELD = "guardrailConfig"
@@ -26,7 +25,7 @@ class _Guardrail(Struct, forbid_unknown_fields=True):
 
 
 def read_guardrail(configured_as: str, options: Mapping[str, Any]) -> dict[str, str] | None:
-    """As Converse takes it. Raises BadOption."""
+    """The option `guardrail` as Converse's guardrailConfig; None if it is not set. Raises InvalidOption."""
     option = options.get("guardrail")
     if option is None:
         return None
@@ -35,15 +34,15 @@ def read_guardrail(configured_as: str, options: Mapping[str, Any]) -> dict[str, 
     except ValidationError as validation_error:
         raise InvalidOption(f"Option guardrail of provider {configured_as!r}: {validation_error}.") from None
     if not guardrail.id or not _VERSION_PATTERN.fullmatch(guardrail.version):
-        raise InvalidOption(f"Option guardrail of provider {configured_as!r}: `id` names one, and `version` is a number or DRAFT.")
+        raise InvalidOption(f"Option guardrail of provider {configured_as!r}: `id` cannot be empty, and `version` is a number or DRAFT.")
     config = {"guardrailIdentifier": guardrail.id, "guardrailVersion": guardrail.version}
     return {**config, "trace": "enabled"} if guardrail.trace else config
 
 
 def set_guardrail(provider: Provider, body: Body, guardrail: dict[str, str], may_drop: Callable[[str], bool]) -> list[str]:
-    """What of the caller's had to go for it. Raises Unsupported."""
+    """Sets the guardrail in a Converse body and returns the dropped fields. Raises Unsupported for a guardrail of the caller's."""
     dropped = [_GUARDRAIL_FIELD] if body.has_value(_GUARDRAIL_FIELD) else []
     if dropped and not may_drop(_GUARDRAIL_FIELD):
-        raise provider.unsupported_error(_GUARDRAIL_FIELD, "its operator has set a guardrail for all.")
+        raise provider.unsupported_error(_GUARDRAIL_FIELD, "the operator has set a guardrail for every request.")
     body[_GUARDRAIL_FIELD] = guardrail
     return dropped

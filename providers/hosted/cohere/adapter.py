@@ -1,6 +1,6 @@
-"""Cohere's own API: Command models by /v2/chat, embeddings by /v2/embed, rerankers by /v2/rerank (providers/engine_routes/rerank.py).
+"""Cohere's own API: /v2/chat, /v2/embed and /v2/rerank (routes.py).
 
-Sources: https://docs.cohere.com/reference/chat, /embed, /rerank and /errors, read 2026-11; /shared/exchanges/cohere.
+Sources: https://docs.cohere.com/reference/chat, /embed, /rerank and /errors, read 2026-11; recordings cohere/*.
 """
 
 from collections.abc import Mapping
@@ -8,12 +8,15 @@ from typing import ClassVar
 
 import httpx
 
-from providers.adapters.provider import Provider, server_root
+from providers.adapters.provider import Provider
+from providers.adapters.urls import server_root
 from providers.canonical.errors import Overloaded, QuotaExhausted, Unsupported, UpstreamError
+from providers.canonical.output_format import OutputFormat
+from providers.canonical.reclassify_error import reclassify
 from providers.dialects.cohere_chat.output_format import is_enforced, write_format
 from providers.host_operation import HostOperation
 from providers.hosted.cohere.embeddings import COHERE_EMBEDDINGS
-from providers.structured_output import Constraint, ConstraintPlan, OutputFormat
+from providers.structured_output import Constraint, ConstraintPlan
 
 _COHERE_CHAT = "cohere_chat"
 _PATHS: Mapping[str, str] = {_COHERE_CHAT: "/v2/chat", COHERE_EMBEDDINGS.name: "/v2/embed"}
@@ -31,8 +34,8 @@ class Cohere(Provider):
         path = _PATHS.get(dialect)
         return httpx.URL(server_root(base_url) + path) if path else super().url(base_url, dialect, model, stream)
 
-    def plan_constraint(self, constraint: Constraint, dialect: str, *, as_said: bool) -> ConstraintPlan | None:
-        """The constraint is in the ask already; one that cannot be said there was refused, or let go, as it was written."""
+    def plan_constraint(self, constraint: Constraint, dialect: str, *, in_own_fields: bool) -> ConstraintPlan | None:
+        """The dialect has already written the constraint into the request, or refused or dropped it."""
         output = constraint.output
         if output is None:
             return None
@@ -40,19 +43,17 @@ class Cohere(Provider):
             write_format(output)
         except Unsupported:
             return None
-        return super().plan_constraint(constraint, dialect, as_said=as_said)
+        return super().plan_constraint(constraint, dialect, in_own_fields=in_own_fields)
 
     def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
-        """A trial key has so many calls in a minute, and so many in a month: those are used up.
+        """A 429 that mentions the monthly limit of a trial key is an exhausted quota, not a rate limit.
 
-        Source: cohere-ai/cohere-developer-experience#199, read 2026-11. In which words it says so is unproven.
+        Source: cohere-ai/cohere-developer-experience#199, read 2026-11. The exact message is unverified.
         """
         error = super().read_error(status, headers, body)
         if type(error) is not Overloaded or b"/ month" not in body:
             return error
-        exhausted = QuotaExhausted(error.message, upstream_status=status, retry_after_s=error.retry_after_s)
-        exhausted.upstream_code = error.upstream_code
-        return exhausted
+        return reclassify(error, QuotaExhausted(error.message, upstream_status=status))
 
     def _is_enforced(self, output: OutputFormat) -> bool:
         return is_enforced(output)

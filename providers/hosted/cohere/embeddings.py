@@ -1,4 +1,4 @@
-"""Embeddings as Cohere is asked for them: texts, and what they are for, which OpenAI's clients do not say.
+"""Cohere's /v2/embed for callers of OpenAI's embeddings: it also requires `input_type`, the purpose of the texts.
 
 Source: https://docs.cohere.com/reference/embed, read 2026-11.
 """
@@ -17,7 +17,7 @@ from providers.host_operation import HostOperation
 from providers.hosted.rules.openai_embeddings import read_embedding_request, write_embeddings_response
 
 _MAX_TEXTS = 96
-# What it is told that they are for, of callers who say nothing: Cohere demands it, and what is stored is embedded most.
+# Cohere requires an input type, and most texts that are embedded are documents to store.
 _DEFAULT_INPUT_TYPE = "search_document"
 _HOST_FIELDS = ("input_type", "truncate", "max_tokens", "priority")
 
@@ -71,7 +71,7 @@ def _decode_or_raise(raw: bytes) -> _EmbedResponse:
     try:
         return _decode_response(repair_unicode(raw))
     except DECODE_ERRORS as decode_error:
-        raise InvalidUpstreamResponse(f"Cohere's answer holds no embeddings: {decode_error}.") from None
+        raise InvalidUpstreamResponse(f"Cohere's response has no embeddings: {decode_error}.") from None
 
 
 COHERE_EMBEDDINGS = HostOperation("cohere_embed", write_embedding_request, read_embeddings)

@@ -1,50 +1,50 @@
-"""What DeepSeek's Messages take, and do nothing about.
+"""Fields that DeepSeek's Messages API accepts without effect.
 
 Source: https://api-docs.deepseek.com/guides/anthropic_api, read 2026-11.
 """
 
 from typing import Any
 
-from providers.adapters.unsupported_fields import UnsupportedFields
 from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import Body
+from providers.drop_policy import DropPolicy
 from providers.hosted.deepseek.content_blocks import adapt_blocks
 
 _IGNORED_FIELDS = ("top_k", "container", "mcp_servers")
 _CACHEABLE_FIELDS = ("system", "tools", "messages")
-_IGNORED_REASON = "its Messages do nothing about it."
+_IGNORED_REASON = "its Messages API ignores it."
 
 
-def adapt_messages_body(body: Body, unsupported_fields: UnsupportedFields, *, may_think: bool) -> None:
-    """Raises Unsupported. `thinks`: it may, in the answer to this."""
+def adapt_messages_body(body: Body, drop_policy: DropPolicy, *, may_think: bool) -> None:
+    """Refuses, drops or reports what the API ignores. `may_think`: thinking may be on for this request. Raises Unsupported."""
     for field in _IGNORED_FIELDS:
         if body.has_value(field) and body.value(field) != []:
-            unsupported_fields.drop_or_refuse(field, _IGNORED_REASON)
+            drop_policy.drop_or_refuse(field, _IGNORED_REASON)
     if body.has_value("service_tier"):
-        unsupported_fields.dropped.append("service_tier")
+        drop_policy.report_dropped("service_tier")
         del body["service_tier"]
-    _adapt_tool_choice(body, unsupported_fields)
-    _adapt_thinking(body, unsupported_fields)
-    adapt_blocks(body, unsupported_fields, may_think=may_think)
-    # It caches by itself; what it is told of that stays, for a host that reads it one day.
+    _adapt_tool_choice(body, drop_policy)
+    _adapt_thinking(body, drop_policy)
+    adapt_blocks(body, drop_policy, may_think=may_think)
+    # DeepSeek caches by itself. cache_control is reported as dropped but stays in the body, which does no harm.
     if any(b'"cache_control"' in bytes(as_raw(body[key])) for key in _CACHEABLE_FIELDS if body.has_value(key)):
-        unsupported_fields.dropped.append("cache_control")
+        drop_policy.report_dropped("cache_control")
 
 
-def _adapt_tool_choice(body: Body, unsupported_fields: UnsupportedFields) -> None:
+def _adapt_tool_choice(body: Body, drop_policy: DropPolicy) -> None:
     choice: Any = body.value("tool_choice")
     if isinstance(choice, dict) and "disable_parallel_tool_use" in choice:
         if choice["disable_parallel_tool_use"]:
-            unsupported_fields.drop_path_or_refuse("tool_choice.disable_parallel_tool_use", _IGNORED_REASON)
+            drop_policy.drop_path_or_refuse("tool_choice.disable_parallel_tool_use", _IGNORED_REASON)
         body["tool_choice"] = {key: value for key, value in choice.items() if key != "disable_parallel_tool_use"}  # pyright: ignore[reportUnknownVariableType]
 
 
-def _adapt_thinking(body: Body, unsupported_fields: UnsupportedFields) -> None:
-    """It is on or off; how much it thinks is said by `output_config.effort`."""
+def _adapt_thinking(body: Body, drop_policy: DropPolicy) -> None:
+    """Thinking is only on or off here; `output_config.effort` sets how much. A budget is dropped and reported."""
     thinking: Any = body.value("thinking")
     if not isinstance(thinking, dict) or thinking.get("type") not in ("enabled", "adaptive"):  # pyright: ignore[reportUnknownMemberType]
         return
     if "budget_tokens" in thinking:
-        unsupported_fields.dropped.append("thinking.budget_tokens")
+        drop_policy.report_dropped("thinking.budget_tokens")
     if thinking != {"type": "enabled"}:
         body["thinking"] = {"type": "enabled"}

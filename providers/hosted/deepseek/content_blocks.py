@@ -1,15 +1,15 @@
-"""What messages hold that DeepSeek's Messages do not read, and the thoughts that they want to see before a call.
+"""Content blocks that DeepSeek's Messages API does not read, and the thinking block that it requires before a tool call.
 
-Sources: https://api-docs.deepseek.com/guides/anthropic_api (which blocks there are, and that `is_error` and `citations` do nothing);
-esengine/DeepSeek-Reasonix#8927 and QwenLM/qwen-code#3788 (thoughts: 400 without, and empty ones are taken); read 2026-11.
+Sources: https://api-docs.deepseek.com/guides/anthropic_api (supported blocks; `is_error` and `citations` have no effect);
+esengine/DeepSeek-Reasonix#8927 and QwenLM/qwen-code#3788 (400 without thinking; an empty block is accepted); read 2026-11.
 """
 
 import msgspec
 from msgspec import Raw
 
-from providers.adapters.unsupported_fields import UnsupportedFields
 from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import DECODE_ERRORS, Body
+from providers.drop_policy import DropPolicy
 
 _UNSUPPORTED_BLOCKS = ("document", "search_result", "container_upload", "mcp_tool_use", "mcp_tool_result", "code_execution_tool_result")
 _REDACTED_THINKING = "redacted_thinking"
@@ -24,15 +24,15 @@ _decode_messages = msgspec.json.Decoder(list[_Block]).decode
 _decode_blocks = msgspec.json.Decoder(list[_Block]).decode
 
 
-def adapt_blocks(body: Body, unsupported_fields: UnsupportedFields, *, may_think: bool) -> None:
-    """Raises Unsupported for a block that it does not read. `thinks`: it may, in the answer to this."""
+def adapt_blocks(body: Body, drop_policy: DropPolicy, *, may_think: bool) -> None:
+    """Raises Unsupported for a block that DeepSeek does not read. `may_think`: thinking may be on for this request."""
     raw = bytes(as_raw(body["messages"])) if body.has_value("messages") else b""
     if not any(marker in raw for marker in _MARKERS):
         return
     try:
         messages = _decode_messages(raw)
         changed = [
-            _adapt_message(message, f"messages[{index}].content", unsupported_fields, may_think=may_think)
+            _adapt_message(message, f"messages[{index}].content", drop_policy, may_think=may_think)
             for index, message in enumerate(messages)
         ]
     except DECODE_ERRORS:
@@ -41,13 +41,13 @@ def adapt_blocks(body: Body, unsupported_fields: UnsupportedFields, *, may_think
         body["messages"] = messages
 
 
-def _adapt_message(message: _Block, path: str, unsupported_fields: UnsupportedFields, *, may_think: bool) -> bool:
-    """Whether the message was changed."""
+def _adapt_message(message: _Block, path: str, drop_policy: DropPolicy, *, may_think: bool) -> bool:
+    """Changes the message in place; returns whether it did."""
     content = bytes(message.get("content", b""))
     if content[:1] != b"[":
         return False
     blocks = _decode_blocks(content)
-    kept: list[object] = [block for index, block in enumerate(blocks) if _is_kept(block, f"{path}[{index}]", unsupported_fields)]
+    kept: list[object] = [block for index, block in enumerate(blocks) if _is_kept(block, f"{path}[{index}]", drop_policy)]
     if may_think and message.get("role") == _ASSISTANT and _lacks_thinking_before_calls(blocks):
         kept.insert(0, _EMPTY_THINKING)
     if kept == blocks:
@@ -56,15 +56,17 @@ def _adapt_message(message: _Block, path: str, unsupported_fields: UnsupportedFi
     return True
 
 
-def _is_kept(block: _Block, path: str, unsupported_fields: UnsupportedFields) -> bool:
+def _is_kept(block: _Block, path: str, drop_policy: DropPolicy) -> bool:
     block_type = _block_type(block)
     if block_type == _REDACTED_THINKING:
-        unsupported_fields.dropped.append(path)
+        drop_policy.report_dropped(path)
         return False
     if block_type in _UNSUPPORTED_BLOCKS:
-        unsupported_fields.drop_path_or_refuse(path, f"its Messages read no {block_type}.")
+        drop_policy.drop_path_or_refuse(path, f"its Messages API does not support {block_type} blocks.")
         return False
-    unsupported_fields.dropped += [f"{path}.{key}" for key in _IGNORED_FIELDS if block.get(key, _NEUTRAL_JSON[0]) not in _NEUTRAL_JSON]
+    for key in _IGNORED_FIELDS:
+        if block.get(key, _NEUTRAL_JSON[0]) not in _NEUTRAL_JSON:
+            drop_policy.report_dropped(f"{path}.{key}")
     return True
 
 

@@ -1,6 +1,6 @@
-"""DeepSeek's thinking mode: on unless it is said otherwise, and what cannot be asked for while it is.
+"""DeepSeek's thinking mode: on by default, and incompatible with forced tool calls and sampling parameters.
 
-Sources: https://api-docs.deepseek.com/guides/thinking_mode, read 2026-11; recorded: deepseek/05, 11, 23.
+Sources: https://api-docs.deepseek.com/guides/thinking_mode, read 2026-11; recordings deepseek/05, 11, 23.
 """
 
 from collections.abc import Mapping
@@ -9,31 +9,32 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw
 
-from providers.adapters.unsupported_fields import NeutralValues, UnsupportedFields
 from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, merge_object
+from providers.drop_policy import DropPolicy
+from providers.fields import NeutralValues
 
-# An older name of its models, by which they do not think unless they are told to (recorded: deepseek/01, deepseek/06).
+# An older model name, for which thinking is off by default (recordings deepseek/01, deepseek/06).
 _NON_THINKING_MODEL = "deepseek-chat"
-# Taken without a word, and of no effect.
+# Accepted silently and without effect.
 _IGNORED_WHILE_THINKING: Mapping[str, NeutralValues] = {
     "openai_chat": {"temperature": (1,), "presence_penalty": (0,), "frequency_penalty": (0,)},
     "openai_responses": {"temperature": (1,)},
     "anthropic_messages": {"temperature": (1,)},
 }
 _FORCED_TOOL_CHOICES = ("required", "any", "tool", "function", "custom")
-_REMEDY = "It can be honoured without thinking (`reasoning_effort: none`, `thinking: {type: disabled}`)."
+_REMEDY = "Turn thinking off to use it (`reasoning_effort: none`, `thinking: {type: disabled}`)."
 _ASSISTANT = Raw(b'"assistant"')
 _EMPTY_STRING = Raw(b'""')
 
 _decode_messages = msgspec.json.Decoder(list[dict[str, Raw]]).decode
 
 
-def adapt_thinking(body: Body, dialect: str, unsupported_fields: UnsupportedFields) -> bool:
-    """Whether it may think, in the answer to this.
+def adapt_thinking(body: Body, dialect: str, drop_policy: DropPolicy) -> bool:
+    """Adapts the body to thinking mode; returns whether thinking may be on for this request.
 
-    A choice of tool that thinking does not allow turns it off where the caller has not asked for it, and is refused where it has.
-    deepseek-ai/DeepSeek-V3#1376: 400 for "required" and for named functions; read 2026-11.
+    A forced tool call turns thinking off where the caller has not requested thinking, and is refused where they have.
+    Source: deepseek-ai/DeepSeek-V3#1376 (400 for "required" and for named functions), read 2026-11.
     """
     if dialect not in _IGNORED_WHILE_THINKING:
         return False
@@ -42,7 +43,7 @@ def adapt_thinking(body: Body, dialect: str, unsupported_fields: UnsupportedFiel
         is_thinking = False
     if is_thinking is not False and _forces_tool_call(body.value("tool_choice")):
         if is_thinking:
-            unsupported_fields.drop_or_refuse("tool_choice", f"while it thinks it takes auto and none alone. {_REMEDY}")
+            drop_policy.drop_or_refuse("tool_choice", f"while thinking it supports only auto and none. {_REMEDY}")
         else:
             is_thinking = False
             _disable_thinking(body, dialect)
@@ -51,16 +52,16 @@ def adapt_thinking(body: Body, dialect: str, unsupported_fields: UnsupportedFiel
     if is_thinking is False:
         return False
     neutral_values = _IGNORED_WHILE_THINKING[dialect]
-    unsupported_fields.drop_neutral(neutral_values)
+    drop_policy.drop_neutral(neutral_values)
     for field in [field for field in neutral_values if body.has_value(field)]:
-        unsupported_fields.drop_or_refuse(field, f"it does nothing about it while it thinks. {_REMEDY}")
+        drop_policy.drop_or_refuse(field, f"it ignores it while thinking. {_REMEDY}")
     if dialect == "openai_chat":
         _add_missing_reasoning(body)
     return True
 
 
 def _requested_thinking(body: Body, dialect: str) -> bool | None:
-    """Whether the caller wants it to think; None: the caller has not said."""
+    """Whether the caller turns thinking on or off; None: neither."""
     if dialect == "openai_responses":
         return _enables_thinking(_object_field(body, "reasoning").get("effort"))
     thinking_type = _object_field(body, "thinking").get("type")
@@ -97,16 +98,16 @@ def _disable_thinking(body: Body, dialect: str) -> None:
 
 
 def _translate_effort_none(body: Body) -> None:
-    """`reasoning_effort: none` is OpenAI's word for it, which its chat has not."""
+    """Writes OpenAI's `reasoning_effort: none`, which DeepSeek's chat does not have, as `thinking: {type: disabled}`."""
     if body.value("reasoning_effort") == "none":
         del body["reasoning_effort"]
         body["thinking"] = {"type": "disabled"}
 
 
 def _add_missing_reasoning(body: Body) -> None:
-    """What it thought before a call must come with the call, or it answers 400; of calls that another model made, nothing is known.
+    """Adds an empty `reasoning_content` to assistant messages with tool calls but no reasoning, such as those of another model.
 
-    An empty text is taken for that: Oaklight/llm-rosetta#356, read 2026-11.
+    Without it DeepSeek answers 400; an empty text is accepted: Oaklight/llm-rosetta#356, read 2026-11.
     """
     raw = bytes(as_raw(body["messages"])) if body.has_value("messages") else b""
     if b'"tool_calls"' not in raw:

@@ -1,4 +1,4 @@
-"""Fireworks AI: OpenAI's dialects and Anthropic's, all below /inference/v1, read strictly: a field that it does not know is a 400."""
+"""Fireworks AI: OpenAI's dialects and Anthropic's below /inference/v1. Its Messages API answers 400 to unknown fields."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,12 +10,16 @@ from providers import structured_output
 from providers.adapters.provider import Adapted
 from providers.canonical.errors import QuotaExhausted, Unsupported, UpstreamError
 from providers.canonical.extra_fields import as_raw
+from providers.canonical.output_format import Choice, Grammar, OutputFormat, Regex
 from providers.canonical.raw_json import DECODE_ERRORS, Body
-from providers.hosted.rules.host_spec_provider import HostSpecProvider
+from providers.canonical.reclassify_error import reclassify
+from providers.hosted.host_spec_provider import HostSpecProvider
 from providers.hosted.rules.loose_schemas import validate_loose_schema
-from providers.structured_output import Choice, Constraint, ConstraintPlan, ConstraintSupport, Grammar, OutputFormat, Regex
+from providers.structured_output import Constraint, ConstraintPlan, ConstraintSupport
+from providers.structured_output.gbnf import choice_to_gbnf, regex_to_gbnf
+from providers.structured_output.grammar_language import detect_grammar_language
 
-# Of a tool in Messages, what changes no answer, and is refused: recorded in an issue, fireworks/13-messages-error-400-unknown-field.
+# Fields of a tool in Messages that never change the response, and are a 400 here (fireworks/13-messages-error-400-unknown-field).
 _TOOL_HINTS = ("cache_control", "eager_input_streaming", "defer_loading")
 
 _decode_tools = msgspec.json.Decoder(list[dict[str, Raw]]).decode
@@ -27,8 +31,10 @@ class Fireworks(HostSpecProvider, host="fireworks"):
         """Grammars are GBNF. Source: https://docs.fireworks.ai/structured-responses/structured-response-formatting, read 2026-11."""
         return {**super().constraint_support, **_GRAMMAR_SUPPORT}
 
-    def plan_constraint(self, constraint: Constraint, dialect: str, *, as_said: bool) -> ConstraintPlan | None:
-        return validate_loose_schema(super().plan_constraint(constraint, dialect, as_said=as_said), constraint, trusted=self.trusted)
+    def plan_constraint(self, constraint: Constraint, dialect: str, *, in_own_fields: bool) -> ConstraintPlan | None:
+        return validate_loose_schema(
+            super().plan_constraint(constraint, dialect, in_own_fields=in_own_fields), constraint, trusted=self.trusted
+        )
 
     def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
         adapted = super().adapt_request(body, dialect, may_drop, constraint)
@@ -37,17 +43,13 @@ class Fireworks(HostSpecProvider, host="fireworks"):
         return adapted
 
     def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
-        """412: the account is suspended, for what it has spent or not paid (/reference/providers.md part 5)."""
+        """412: the account is suspended over spending or payment (docs/sources.md#host-errors)."""
         error = super().read_error(status, headers, body)
-        if status != 412:
-            return error
-        exhausted = QuotaExhausted(error.message, upstream_status=status)
-        exhausted.upstream_code = error.upstream_code
-        return exhausted
+        return reclassify(error, QuotaExhausted(error.message, upstream_status=status)) if status == 412 else error
 
 
 def _drop_tool_hints(body: Body) -> list[str]:
-    """Takes them out of tools, and tells which there were."""
+    """Removes _TOOL_HINTS from tools and returns the dropped paths."""
     raw = bytes(as_raw(body["tools"])) if body.has_value("tools") else b""
     mentioned = [hint for hint in _TOOL_HINTS if f'"{hint}"'.encode() in raw]
     if not mentioned:
@@ -65,13 +67,13 @@ def _drop_tool_hints(body: Body) -> list[str]:
 def _write_grammar(output: OutputFormat) -> Mapping[str, Any]:
     match output:
         case Regex():
-            grammar = structured_output.regex_to_gbnf(output.pattern)
+            grammar = regex_to_gbnf(output.pattern)
         case Choice():
-            grammar = structured_output.choice_to_gbnf(output.options)
-        case Grammar() if structured_output.detect_grammar_language(output.text) == "gbnf":
+            grammar = choice_to_gbnf(output.options)
+        case Grammar() if detect_grammar_language(output.text) == "gbnf":
             grammar = output.text
         case _:
-            raise Unsupported("its grammars are GBNF.")
+            raise Unsupported("its grammars must be GBNF.")
     return {"response_format": {"type": "grammar", "grammar": grammar}}
 
 

@@ -1,6 +1,6 @@
-"""Google AI Studio: Gemini models with an API key. Those of Google Cloud, which knows no such keys, are at Vertex.
+"""Google AI Studio: Gemini models with an API key. Gemini on Google Cloud is providers/hosted/vertex.
 
-Sources: https://ai.google.dev/api, https://ai.google.dev/gemini-api/docs/api-key, read 2026-11; /reference/providers.md parts 1 to 7.
+Sources: https://ai.google.dev/api, https://ai.google.dev/gemini-api/docs/api-key, read 2026-11; docs/sources.md#gemini-and-vertex.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,15 +36,15 @@ class GoogleAIStudio(Provider):
     }
     known_options: ClassVar[Mapping[str, str]] = {
         "stream": Provider.known_options["stream"],
-        "guided": '"enforced": answers are trusted to obey schemas whose keywords Google does not say it holds to; "validated" (default)',
+        "guided": '"enforced": trust Google with schema keywords that it does not document; "validated" (default): check those responses',
     }
-    # By their addresses it reads files of its own alone, and YouTube's videos.
+    # Of URLs it only reads its own files and YouTube videos.
     # Source: https://ai.google.dev/gemini-api/docs/file-input-methods, read 2026-11.
     inline_media_kinds: ClassVar[frozenset[MediaKind]] = frozenset({"image", "file", "audio"})
     constrained_dialects = frozenset({_GEMINI})
 
     def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx.URL:
-        """`base_url` with or without its version segment (/v1beta) is understood."""
+        """`base_url` may have its version segment (/v1beta) or not."""
         base = base_url.rstrip("/")
         last_segment = httpx.URL(base).path.rpartition("/")[2]
         method = _METHODS.get(dialect) or ("streamGenerateContent" if stream else "generateContent")
@@ -56,14 +56,14 @@ class GoogleAIStudio(Provider):
         return is_google_url(address)
 
     def headers(self, credential: str | None, dialect: str = "") -> list[tuple[str, str]]:
-        """Never in the address, where logs would keep it."""
+        """The key is never in the URL, where logs would keep it."""
         return [("x-goog-api-key", credential)] if credential else []
 
     def set_model(self, body: Body, dialect: str, model: str, stream: bool) -> None:
-        """The address names it."""
+        """The URL names the model, not the body."""
         body.pop("model", None)
 
-    def plan_constraint(self, constraint: Constraint, dialect: str, *, as_said: bool) -> ConstraintPlan | None:
+    def plan_constraint(self, constraint: Constraint, dialect: str, *, in_own_fields: bool) -> ConstraintPlan | None:
         return plan_gemini_constraint(constraint, trusted=self.trusted)
 
     def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:

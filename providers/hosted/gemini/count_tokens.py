@@ -1,4 +1,4 @@
-"""Anthropic's count of tokens as Google counts them: the request that would be answered, in a request of its own.
+"""Anthropic's count_tokens by Google's countTokens, which contains the generateContent request to count.
 
 Sources: https://ai.google.dev/api/tokens and, for Vertex, .../rest/v1/projects.locations.publishers.models/countTokens, read 2026-11.
 """
@@ -13,18 +13,19 @@ from msgspec.structs import replace
 from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.raw_json import DECODE_ERRORS, Body
 from providers.canonical.upstream_errors import find_error
-from providers.dialect import DropPolicy, ResponseMeta
+from providers.dialect import ResponseMeta
 from providers.dialects.anthropic_messages import AnthropicMessages
 from providers.dialects.gemini.write_request import write_request
+from providers.drop_policy import DropPolicy
 from providers.host_operation import HostOperation
 
 _ANTHROPIC_MESSAGES = AnthropicMessages()
-# What says how an answer is made counts for nothing; Vertex knows generationConfig here, AI Studio all of them.
+# Settings of the response do not count. Vertex accepts no fields but these; AI Studio accepts all of generateContent.
 _COUNTED_FIELDS = ("contents", "systemInstruction", "tools", "generationConfig")
 
 
 class _CountTokensResponse(Struct):
-    """What is 0 Google leaves out."""
+    """Google omits a count of 0."""
 
     totalTokens: int = 0
     error: msgspec.Raw = msgspec.Raw(b"null")
@@ -34,7 +35,7 @@ _decode_count = msgspec.json.Decoder(_CountTokensResponse).decode
 
 
 def write_counted_request(body: Body, model: str, may_drop: Callable[[str], bool]) -> tuple[Body, list[str]]:
-    """The generateContent request of which tokens are to be counted, and what was dropped: as Vertex's countTokens takes it."""
+    """The body of Vertex's countTokens, and the dropped fields."""
     chat = replace(_ANTHROPIC_MESSAGES.read_request(body), model=model)
     drop_policy = DropPolicy(
         may_drop, _ANTHROPIC_MESSAGES.field_names, f"{model:.100} (Google)", lambda path: _ANTHROPIC_MESSAGES.caller_path(body, path)
@@ -49,19 +50,19 @@ def _write_count_request(body: Body, model: str, may_drop: Callable[[str], bool]
 
 
 def read_count(raw: bytes, headers: httpx.Headers, meta: ResponseMeta) -> bytes:
-    """Vertex's answers too. Raises Garbled."""
+    """Anthropic's response for a count of AI Studio or Vertex. Raises InvalidUpstreamResponse, or the error that the body holds."""
     error = find_error(Body.read_response(raw))
     if error is not None:
         raise error
     try:
         response = _decode_count(raw)
     except DECODE_ERRORS as decode_error:
-        raise InvalidUpstreamResponse(f"Google's answer is not a count of tokens: {decode_error}.") from None
+        raise InvalidUpstreamResponse(f"Google's response is not a token count: {decode_error}.") from None
     return msgspec.json.encode({"input_tokens": response.totalTokens})
 
 
 def model_resource(model: str) -> str:
-    """A model as AI Studio names it: tunedModels/NAME stay what they are."""
+    """AI Studio's resource name of a model: models/NAME, or tunedModels/NAME as it is."""
     return model if "/" in model else f"models/{model}"
 
 

@@ -1,6 +1,6 @@
-"""Embeddings at AI Studio: batchEmbedContents, one request in it for each text.
+"""Embeddings at AI Studio: batchEmbedContents, with one request per text.
 
-Source: https://ai.google.dev/api/embeddings, read 2026-11; recording google_ai_studio/21. Vertex has shapes of its own for them.
+Source: https://ai.google.dev/api/embeddings, read 2026-11; recording google_ai_studio/21. Vertex: hosted/vertex/embeddings.py.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from providers.hosted.gemini.count_tokens import model_resource
 from providers.hosted.rules.openai_embeddings import read_embedding_request, write_embeddings_response
 
 _MAX_TEXTS = 100
-# Google's own words, which callers may send, in either spelling.
+# Google's own fields, which callers may send in either spelling.
 _HOST_FIELDS: Mapping[str, str] = {**dict.fromkeys(("task_type", "taskType"), "taskType"), "title": "title"}
 
 
@@ -58,7 +58,7 @@ def _read_embeddings(raw: bytes, headers: httpx.Headers, meta: ResponseMeta) -> 
     try:
         response = _decode_response(raw)
     except DECODE_ERRORS as decode_error:
-        raise InvalidUpstreamResponse(f"Google's answer holds no embeddings: {decode_error}.") from None
+        raise InvalidUpstreamResponse(f"Google's response has no embeddings: {decode_error}.") from None
     return write_embeddings_response(
         [each.values for each in response.embeddings], response.usageMetadata and response.usageMetadata.promptTokenCount, meta
     )

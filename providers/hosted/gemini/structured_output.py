@@ -1,16 +1,16 @@
-"""How Gemini models are held to a constraint, at AI Studio and at Vertex alike: it stands in the ask as the dialect wrote it."""
+"""Constraint plans for Gemini models, at AI Studio and Vertex: the dialect has already written the constraint into the request."""
 
 from msgspec.structs import replace
 
-from providers import structured_output
 from providers.canonical.errors import Unsupported
+from providers.canonical.output_format import Choice
 from providers.canonical.raw_json import Body
 from providers.dialects.gemini.output_format import is_enforced, write_format
 from providers.structured_output import Constraint, ConstraintPlan
 
 
 def without_dropped_output(constraint: Constraint | None, body: Body) -> Constraint | None:
-    """The constraint without an output that the dialect has let go: beside tools, or because there is no word for it."""
+    """The constraint without an output that the dialect dropped, because of tools or because Gemini cannot express it."""
     config = body.get("generationConfig")
     if constraint is None or (isinstance(config, dict) and "responseMimeType" in config):
         return constraint
@@ -18,7 +18,7 @@ def without_dropped_output(constraint: Constraint | None, body: Body) -> Constra
 
 
 def plan_gemini_constraint(constraint: Constraint, *, trusted: bool) -> ConstraintPlan | None:
-    """What Google does not say that it holds to, is looked at; unless the operator `vouched` for it."""
+    """Validated where Google does not document that it enforces the output, unless the operator trusts the host; None: no constraint."""
     output = constraint.output
     if output is None:
         return None
@@ -28,4 +28,4 @@ def plan_gemini_constraint(constraint: Constraint, *, trusted: bool) -> Constrai
         return None
     if not trusted and not is_enforced(output):
         return ConstraintPlan("validated", output)
-    return ConstraintPlan("converted" if isinstance(output, structured_output.Choice) else "enforced", output)
+    return ConstraintPlan("converted" if isinstance(output, Choice) else "enforced", output)

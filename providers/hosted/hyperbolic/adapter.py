@@ -1,28 +1,28 @@
-"""Hyperbolic: chat alone, of which nothing was ever recorded here."""
+"""Hyperbolic: chat only. None of its traffic has been recorded."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from providers import structured_output
 from providers.adapters.provider import InvalidOption, Provider
-from providers.hosted.rules.host_spec_provider import HostSpecProvider
+from providers.hosted.host_spec_provider import HostSpecProvider
 
 _TOOL_FIELDS = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
 
 
 class Hyperbolic(HostSpecProvider, host="hyperbolic"):
-    """Tools and response_format are off until an operator who has seen them work turns them on (/reference/providers.md part 7)."""
+    """Tools and response_format are off until the operator enables them: sources disagree on them (docs/sources.md#hyperbolic)."""
 
     known_options: ClassVar[Mapping[str, str]] = {
         **Provider.known_options,
-        "tools": "true: its models call tools (nobody has shown it; without this option tools are refused)",
-        "response_format": "true: it obeys response_format (nobody has shown it; replies are looked at)",
+        "tools": "true: send tools to its models (unverified; requests with tools are refused otherwise)",
+        "response_format": "true: send response_format (unverified; responses are validated)",
     }
 
     def __init__(
         self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
     ) -> None:
-        """Raises BadOption."""
+        """Raises InvalidOption."""
         super().__init__(configured_as, options, version, base_url)
         self._takes_response_format = _read_bool_option(options, "response_format", configured_as)
         if _read_bool_option(options, "tools", configured_as):

@@ -1,36 +1,38 @@
-"""Messages of OpenAI's chat as Mistral takes them: other ids of calls, thinking among the content, documents by address, no more fields.
+"""OpenAI's chat messages as Mistral accepts them: its tool call ids, thinking in the content, documents by URL, no other fields.
 
 Sources: mistralai/client-python, src/mistralai/client/models (UserMessage, AssistantMessage, ToolMessage, ThinkChunk, DocumentURLChunk,
-FileChunk, AudioChunk), read 2026-11; /shared/exchanges/mistral/13 and 14; codes 3230 and 3280 of its errors, and "Assistant message must
+FileChunk, AudioChunk), read 2026-11; recordings mistral/13 and 14; codes 3230 and 3280 of its errors, and "Assistant message must
 have either content or tool_calls, but not none" (OpenHands/OpenHands#8685).
 """
 
 import re
 from typing import Any
 
-from providers.adapters.unsupported_fields import UnsupportedFields
 from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import Body
-from providers.hosted.mistral.tool_call_ids import ToolCallIds
+from providers.drop_policy import DropPolicy
+from providers.profiles.mistral import ToolCallIds
 
-# Without one of these, messages are as it takes them.
+# Messages without any of these need no changes.
 _may_need_adapting = re.compile(
     rb'"(?:tool_call_id|tool_calls|reasoning|reasoning_content|reasoning_details|refusal|annotations|audio|function_call'
     rb'|name|file|input_audio|cache_control)"|"content"\s*:\s*(?:""|null|\[\s*\])'
 ).search
-# What an assistant's message has there. All else that answers tell, and clients give back, asks for nothing.
+# The fields of an assistant message. Clients send back more of a response, which changes nothing and is dropped.
 _ASSISTANT_FIELDS = frozenset({"role", "content", "tool_calls", "prefix"})
 _CONTENT_FIELDS = frozenset({"audio", "function_call"})
-_UNKNOWN_FIELD_REASON = "it has no such field, and refuses what it does not know."
-# It wants an answer between what tools gave and what the user says then (code 3230). The same was said there in
-# /shared/exchanges/mistral/13-image-url-tool.
+_UNKNOWN_FIELD_REASON = "it does not have this field and rejects unknown fields."
+# It requires an assistant message between tool results and the next user message (code 3230). The same text was sent in
+# recording mistral/13-image-url-tool.
 _FILLER_MESSAGE = {"role": "assistant", "content": "OK"}
 
 
 class MessageAdapter:
-    def __init__(self, body: Body, unsupported_fields: UnsupportedFields) -> None:
+    """Adapts the messages of one body in place, and refuses or reports what has to go."""
+
+    def __init__(self, body: Body, drop_policy: DropPolicy) -> None:
         self._body = body
-        self._unsupported_fields = unsupported_fields
+        self._drop_policy = drop_policy
 
     def adapt(self) -> None:
         raw = as_raw(self._body["messages"])
@@ -52,22 +54,22 @@ class MessageAdapter:
             elif message.get("tool_call_id"):
                 message["tool_call_id"] = ids.replacement(message["tool_call_id"])
             if role != "assistant" or message.get("content") or message.get("tool_calls"):
-                adapted.append(message)  # or it says nothing
+                adapted.append(message)  # an assistant message must have content or calls
         self._body["messages"] = adapted
 
     def _drop_unsupported(self, message: dict[str, Any], path: str, role: Any) -> None:
-        """Names of participants; and hints to a cache, which it needs none of."""
+        """Drops names of participants, and cache hints, which it does not need."""
         if role != "tool" and message.pop("name", None) is not None:
-            self._unsupported_fields.drop_path_or_refuse(f"{path}.name", "its messages name no participants.")
+            self._drop_policy.drop_path_or_refuse(f"{path}.name", "its messages have no participant names.")
         if message.pop("cache_control", None) is not None:
-            self._unsupported_fields.dropped.append(f"{path}.cache_control")
+            self._drop_policy.report_dropped(f"{path}.cache_control")
 
     def _adapt_parts(self, parts: list[dict[str, Any]], path: str) -> list[dict[str, Any]]:
         adapted: list[dict[str, Any]] = []
         for index, part in enumerate(parts):
             part_path = f"{path}.content[{index}]"
             if part.pop("cache_control", None) is not None:
-                self._unsupported_fields.dropped.append(f"{part_path}.cache_control")
+                self._drop_policy.report_dropped(f"{part_path}.cache_control")
             match part:
                 case {"type": "file", "file": {"file_data": str(address), **named}}:
                     name = named.get("filename")
@@ -90,9 +92,9 @@ class MessageAdapter:
         for key in sorted(message.keys() - _ASSISTANT_FIELDS):
             value = message.pop(key)
             if key in _CONTENT_FIELDS and value is not None:
-                self._unsupported_fields.drop_path_or_refuse(f"{path}.{key}", _UNKNOWN_FIELD_REASON)
+                self._drop_policy.drop_path_or_refuse(f"{path}.{key}", _UNKNOWN_FIELD_REASON)
             elif key not in ("reasoning_content", "reasoning") and value:
-                self._unsupported_fields.dropped.append(f"{path}.{key}")
+                self._drop_policy.report_dropped(f"{path}.{key}")
         if refusal:
             message["content"] = [*_as_parts(message.get("content")), {"type": "text", "text": refusal}]
         if isinstance(reasoning, str) and reasoning:
@@ -106,10 +108,10 @@ class MessageAdapter:
 
     def _adapt_call(self, call: dict[str, Any], path: str, ids: ToolCallIds) -> list[dict[str, Any]]:
         if call.get("custom") is not None:
-            self._unsupported_fields.drop_path_or_refuse(path, "its tools take JSON, not free text.")
+            self._drop_policy.drop_path_or_refuse(path, "its tools accept JSON, not free text.")
             return []
         if call.pop("extra_content", None) is not None:
-            self._unsupported_fields.dropped.append(f"{path}.extra_content")
+            self._drop_policy.report_dropped(f"{path}.extra_content")
         return [{**call, "id": ids.replacement(call["id"])} if call.get("id") else call]
 
 
@@ -126,5 +128,5 @@ def _as_parts(content: Any) -> list[dict[str, Any]]:
 
 
 def _as_data_url(data: str) -> str:
-    """Mere base64 is a PDF, the one kind that OpenAI reads."""
+    """A data URL. Plain base64 is a PDF, the only kind of file that OpenAI accepts."""
     return data if ":" in data[:16] else f"data:application/pdf;base64,{data}"

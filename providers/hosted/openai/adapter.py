@@ -1,34 +1,32 @@
-"""OpenAI itself, and whatever else speaks its dialect."""
+"""OpenAI itself, and any other server of its dialects."""
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+from providers.adapters.openai_compatible import OpenAICompatible
 from providers.adapters.provider import Adapted, InvalidOption, Provider
-from providers.canonical.errors import Overloaded, UpstreamError, UpstreamNotFound, UpstreamRejected
-from providers.canonical.raw_json import NULL, Body
+from providers.canonical.errors import UpstreamError, UpstreamNotFound, UpstreamRejected
+from providers.canonical.raw_json import Body
+from providers.canonical.reclassify_error import as_overload
+from providers.profiles.gpt import rename_max_tokens
 from providers.structured_output import Constraint
 
-# Models that reason refuse `max_tokens`, by which reasoning was never meant (recorded: openai/39-error-400-d); those that do not take
-# either word. Names: https://platform.openai.com/docs/models, read 2026-11.
-_REASONING_MODEL = re.compile(r"(?:ft:)?(?:o\d|gpt-(?:[5-9]|\d\d))(?![a-z0-9])")
 
-
-class OpenAI(Provider):
-    """Which parameters a model that reasons refuses (temperature, logprobs ...) differs by model and effort: its own 400 says it."""
+class OpenAI(OpenAICompatible):
+    """Which parameters a reasoning model refuses (temperature, logprobs, ...) depends on model and effort: OpenAI's own 400 reports it."""
 
     name: ClassVar[str] = "openai"
     reports_rate_limits: ClassVar[bool] = True
     known_options: ClassVar[Mapping[str, str]] = {
         **Provider.known_options,
-        "organization": "the header OpenAI-Organization: whose account is asked, for keys that belong to several",
+        "organization": "the header OpenAI-Organization, for keys that belong to several organizations",
         "project": "the header OpenAI-Project",
     }
 
     def __init__(
         self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
     ) -> None:
-        """Raises BadOption."""
+        """Raises InvalidOption."""
         super().__init__(configured_as, options, version, base_url)
         self._account_headers: list[tuple[str, str]] = []
         for option in ("organization", "project"):
@@ -44,28 +42,13 @@ class OpenAI(Provider):
 
     def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
         adapted = super().adapt_request(body, dialect, may_drop, constraint)
-        if dialect == "openai_chat" and "max_tokens" in body and self.is_openai_host:
+        if dialect == "openai_chat" and self.is_openai_host:
             rename_max_tokens(body)
         return adapted
 
     def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
-        """By `x-should-retry` it says of what would be the caller's fault (409, a lock) that it is not; its SDKs go by that too."""
+        """With `x-should-retry: true`, a 4xx such as 409 (a lock) is not the caller's fault: OpenAI's SDKs retry it too."""
         error = super().read_error(status, headers, body)
         if headers.get("x-should-retry") != "true" or not isinstance(error, UpstreamRejected) or isinstance(error, UpstreamNotFound):
             return error
-        overloaded = Overloaded(error.message, upstream_status=status, retry_after_s=error.retry_after_s)
-        overloaded.upstream_code = error.upstream_code
-        return overloaded
-
-
-def rename_max_tokens(body: Body) -> None:
-    """For a model that reasons, by its newer name, which wins where both are said."""
-    if "max_tokens" in body and is_reasoning_model(body.value("model")):
-        max_tokens = body.pop("max_tokens")
-        if max_tokens != NULL and not body.has_value("max_completion_tokens"):
-            body["max_completion_tokens"] = max_tokens
-
-
-def is_reasoning_model(model: Any) -> bool:
-    """Whether a model of OpenAI's is, by its name, one that reasons."""
-    return isinstance(model, str) and _REASONING_MODEL.match(model) is not None
+        return as_overload(error)

@@ -1,4 +1,4 @@
-"""OpenRouter: one API before many hosts, which ignores what the host that it picks does not know, unless it is told not to."""
+"""OpenRouter: one API for many hosts. Fields that the chosen host does not support are ignored unless `require_parameters` is set."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
@@ -8,11 +8,12 @@ import msgspec
 from providers.adapters.provider import Adapted, InvalidOption, Provider
 from providers.canonical.errors import UpstreamError, UpstreamRejected
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, merge_object
+from providers.canonical.reclassify_error import reclassify
 from providers.dialects.openai_chat.reasoning_detail_indexes import restore_engine_indexes
-from providers.hosted.rules.host_spec_provider import HostSpecProvider
+from providers.hosted.host_spec_provider import HostSpecProvider
 from providers.structured_output import Constraint
 
-# What some host of a model may not know; where one of these is said, only hosts that know all that is said are asked.
+# Fields that some host of a model may not support: a request with one of them goes only to hosts that support all its fields.
 _FIELDS_HOSTS_MAY_IGNORE = frozenset(
     {
         *("tools", "tool_choice", "parallel_tool_calls", "response_format", "stop", "seed", "logprobs", "top_logprobs", "logit_bias"),
@@ -41,13 +42,13 @@ class OpenRouter(HostSpecProvider, host="openrouter"):
 
     known_options: ClassVar[Mapping[str, str]] = {
         **Provider.known_options,
-        "require_parameters": "false: hosts are asked too that ignore some of what is said (true)",
+        "require_parameters": "false: also use hosts that ignore some fields of the request (true)",
     }
 
     def __init__(
         self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
     ) -> None:
-        """Raises BadOption."""
+        """Raises InvalidOption."""
         super().__init__(configured_as, options, version, base_url)
         requires_parameters = options.get("require_parameters", True)
         if not isinstance(requires_parameters, bool):
@@ -61,14 +62,14 @@ class OpenRouter(HostSpecProvider, host="openrouter"):
         restore_engine_indexes(body)
         effort = body.pop("reasoning_effort", NULL)
         if effort != NULL:
-            # Its own word, which is recorded; what the caller says there goes before.
+            # OpenRouter's own field (recorded); the caller's own value for it wins.
             body["reasoning"] = {"effort": effort, **merge_object(body.get("reasoning"), {})}
         if self._requires_parameters and not _FIELDS_HOSTS_MAY_IGNORE.isdisjoint(body):
             body["provider"] = {"require_parameters": True, **merge_object(body.get("provider"), {})}
         return adapted
 
     def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
-        """403 tells of input that its moderation refused, not of our key, where it says reasons."""
+        """A 403 with reasons means that moderation refused the input, not that our credential was refused."""
         error = super().read_error(status, headers, body)
         if status != 403:
             return error
@@ -78,8 +79,5 @@ class OpenRouter(HostSpecProvider, host="openrouter"):
             return error
         if metadata is None or not metadata.reasons:
             return error
-        refused = UpstreamRejected(
-            f"The input was flagged by OpenRouter's moderation: {', '.join(metadata.reasons):.200}.", upstream_status=403
-        )
-        refused.upstream_code = error.upstream_code
-        return refused
+        message = f"The input was flagged by OpenRouter's moderation: {', '.join(metadata.reasons):.200}."
+        return reclassify(error, UpstreamRejected(message, upstream_status=403))

@@ -1,13 +1,13 @@
-"""Answers that are given back in a conversation, without what a host would refuse of them."""
+"""Assistant messages that clients send back: without the fields of a response that the host does not accept."""
 
 import msgspec
 from msgspec import Raw
 
-from providers.adapters.unsupported_fields import UnsupportedFields
 from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
+from providers.drop_policy import DropPolicy
 
-# What answers tell beyond text and calls, and clients give back as it came.
+# Fields of a response beside text and tool calls, which clients send back as they came.
 OPTIONAL_ASSISTANT_FIELDS = frozenset(
     {"reasoning_content", "reasoning", "reasoning_details", "annotations", "refusal", "audio", "function_call"}
 )
@@ -18,8 +18,8 @@ _ASSISTANT = Raw(b'"assistant"')
 _decode_messages = msgspec.json.Decoder(list[dict[str, Raw]]).decode
 
 
-def drop_assistant_fields(body: Body, supported: frozenset[str], unsupported_fields: UnsupportedFields) -> None:
-    """All of TOLD_BESIDE that the host does not know: reasoning and citations are reported; a call, or what was said, is refused."""
+def drop_assistant_fields(body: Body, supported: frozenset[str], drop_policy: DropPolicy) -> None:
+    """Removes the OPTIONAL_ASSISTANT_FIELDS that the host lacks: reasoning and citations are reported as dropped, content is refused."""
     if not body.has_value("messages"):
         return
     raw = bytes(as_raw(body["messages"]))
@@ -36,17 +36,17 @@ def drop_assistant_fields(body: Body, supported: frozenset[str], unsupported_fie
             continue
         for key in unsupported:
             if key in message:
-                _drop_or_refuse_field(message.pop(key), key, index, unsupported_fields)
+                _drop_or_refuse_field(message.pop(key), key, index, drop_policy)
                 changed = True
     if changed:
         body["messages"] = messages
 
 
-def _drop_or_refuse_field(value: Raw, key: str, index: int, unsupported_fields: UnsupportedFields) -> None:
+def _drop_or_refuse_field(value: Raw, key: str, index: int, drop_policy: DropPolicy) -> None:
     if value in _EMPTY_VALUES:
         return
     path = f"messages[{index}].{key}"
     if key in ("refusal", "audio", "function_call"):
-        unsupported_fields.drop_path_or_refuse(path, "it has no such field, and refuses what it does not know.")
+        drop_policy.drop_path_or_refuse(path, "it does not have this field and rejects unknown fields.")
     else:
-        unsupported_fields.dropped.append(path)
+        drop_policy.report_dropped(path)

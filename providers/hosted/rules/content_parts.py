@@ -1,4 +1,4 @@
-"""Parts that a host does not take, of callers who speak another API than it is asked in: each is refused where its caller has it."""
+"""Content parts that a host does not support, in chats translated from another API: refused at the caller's own path."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
@@ -6,16 +6,16 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from providers.canonical.chat import Audio, ChatRequest, Content, File, Image, ToolResult
-from providers.dialect import DropPolicy
+from providers.drop_policy import DropPolicy
 
-# What chat calls them.
+# The part types of OpenAI's chat.
 _PART_TYPES: Mapping[type[Content], str] = {File: "file", Audio: "input_audio", Image: "image_url"}
 
 PartT = TypeVar("PartT", bound=Content)
 
 
 def drop_unsupported_parts(chat: ChatRequest, unsupported: Mapping[str, str], drop_policy: DropPolicy) -> ChatRequest:
-    """`refused`: types of parts, by their names in OpenAI's chat, each with why. Raises Unsupported."""
+    """`unsupported`: part types of OpenAI's chat, each with the reason. Raises Unsupported, unless the caller allows dropping."""
     if unsupported.keys().isdisjoint(_PART_TYPES.values()):
         return chat
     messages = tuple(

@@ -1,4 +1,4 @@
-"""What hosts with embeddings of a shape of their own share: how OpenAI's request is read, and its answer written."""
+"""OpenAI's embeddings for hosts with another API: reading the request and writing the response."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -6,19 +6,19 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from providers.adapters.provider import HINT_FIELDS
 from providers.canonical.errors import Unsupported
 from providers.canonical.raw_json import Body
 from providers.dialect import ResponseMeta
+from providers.fields import NON_CHAT_HINT_FIELDS
 
-# Done here, or the gateway's own.
+# Fields that are handled here, and the gateway's own.
 _HANDLED_FIELDS = frozenset(
     {"model", "input", "dimensions", "encoding_format", "stream", "episode_id", "tensorzero::episode_id", "tensorzero::tags"}
 )
 
 
 class EmbeddingRequest(Struct):
-    """`words`: the host's own, which callers may send as they are. `dropped`: hints, and what the caller let go."""
+    """`host_fields`: the host's own fields that the caller sent. `dropped`: hints, and fields that the caller allows to drop."""
 
     texts: list[str]
     dimensions: int | None
@@ -29,17 +29,17 @@ class EmbeddingRequest(Struct):
 def read_embedding_request(
     body: Body, target: str, may_drop: Callable[[str], bool], *, host_fields: Collection[str] = (), max_texts: int | None = None
 ) -> EmbeddingRequest:
-    """`most`: texts in one request. Raises Unsupported for what the host cannot be asked; `who`: its name in that."""
+    """`host_fields`: the names that callers may send. `max_texts`: per request. `target`: its name in errors. Raises Unsupported."""
     fields = sorted(key for key in body.keys() - _HANDLED_FIELDS if body.has_value(key))
     dropped = [key for key in fields if key not in host_fields]
     for key in dropped:
-        if key not in HINT_FIELDS and not may_drop(key):
-            raise unsupported(key, target, "its embeddings have no such field.")
+        if key not in NON_CHAT_HINT_FIELDS and not may_drop(key):
+            raise unsupported(key, target, "its embeddings API does not have this field.")
     try:
         text_or_texts = msgspec.convert(body.value("input"), str | list[str])
     except msgspec.ValidationError:
         field, input_kind = ("input", "token ids") if body.has_value("input") else ("messages", "conversations")
-        raise unsupported(field, target, f"it takes texts, and no {input_kind}.") from None
+        raise unsupported(field, target, f"it accepts texts, not {input_kind}.") from None
     texts = [text_or_texts] if isinstance(text_or_texts, str) else text_or_texts
     if max_texts is not None and len(texts) > max_texts:
         raise unsupported("input", target, f"it takes {max_texts} in a request at most, not {len(texts)}: send several requests.")
@@ -47,7 +47,7 @@ def read_embedding_request(
 
 
 def write_embeddings_response(vectors: Sequence[Any], tokens: int | None, meta: ResponseMeta) -> bytes:
-    """OpenAI's answer. `tokens`: of the input; None: not told."""
+    """OpenAI's response. `vectors`: lists of numbers, or their JSON. `tokens`: of the input; None: not reported."""
     response: dict[str, Any] = {
         "object": "list",
         "data": [{"object": "embedding", "index": index, "embedding": vector} for index, vector in enumerate(vectors)],
@@ -59,6 +59,7 @@ def write_embeddings_response(vectors: Sequence[Any], tokens: int | None, meta: 
 
 
 def unsupported(field: str, target: str, why: str) -> Unsupported:
+    """The error for a field that a target cannot honour, with the ways out."""
     return Unsupported(
         f"`{field}` cannot be honoured by {target:.120}: {why} Leave it out, choose another model, or send the header "
         f"`x-narthex-drop: {field}` to go without.",

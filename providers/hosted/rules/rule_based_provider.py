@@ -1,29 +1,29 @@
-"""A hosted provider with rules of its own, for all that it is asked in OpenAI's dialects."""
+"""RuleBasedProvider: a host with HostRules for OpenAI's dialects."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from providers.adapters.provider import Adapted, Provider
-from providers.adapters.unsupported_fields import UnsupportedFields
+from providers.adapters.openai_compatible import OpenAICompatible
+from providers.adapters.provider import Adapted
 from providers.canonical.chat import ChatRequest
 from providers.canonical.raw_json import Body
-from providers.dialect import DropPolicy
+from providers.drop_policy import DropPolicy
 from providers.hosted.rules.content_parts import drop_unsupported_parts
 from providers.hosted.rules.host_rules import HostRules, enforce_rules
 from providers.structured_output import Constraint
 
 
-class RuleBasedProvider(Provider):
-    """A host says its rules as data; what is not data, its class does after them."""
+class RuleBasedProvider(OpenAICompatible):
+    """Enforces `rules` before the rest of adapt_request; a subclass adds what is not data."""
 
     rules: ClassVar[HostRules] = HostRules()
-    # Whether its streams tell usage only where they are asked to.
+    # Whether its streams report usage only with stream_options.
     requests_stream_usage: ClassVar[bool] = True
 
     def __init__(
         self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
     ) -> None:
-        """Raises BadOption."""
+        """Raises InvalidOption."""
         super().__init__(configured_as, options, version, base_url)
         self.stream_usage = bool(options.get("stream_usage", self.requests_stream_usage))
 
@@ -31,8 +31,8 @@ class RuleBasedProvider(Provider):
         return drop_unsupported_parts(chat, self.rules.unsupported_parts, drop_policy) if dialect == "openai_chat" else chat
 
     def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
-        unsupported_fields = UnsupportedFields(self, body, may_drop)
-        enforce_rules(body, dialect, self.rules, self.unsupported_fields | self.hint_fields, unsupported_fields)
+        drop_policy = self.drop_policy(body, may_drop)
+        enforce_rules(body, dialect, self.rules, self.unsupported_fields | self.hint_fields, drop_policy)
         adapted = super().adapt_request(body, dialect, may_drop, constraint)
-        adapted.dropped[:0] = unsupported_fields.dropped
+        adapted.dropped[:0] = drop_policy.dropped
         return adapted

@@ -1,4 +1,4 @@
-"""The rules of hosts for tools: how many, by which names, chosen how."""
+"""Rules of hosts for tools: how many, their names, and the tool choice."""
 
 import re
 from typing import Any
@@ -7,9 +7,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from providers.adapters.tools import adapt_functions, choice_kind
-from providers.adapters.unsupported_fields import UnsupportedFields
 from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
+from providers.drop_policy import DropPolicy
 
 
 class _Function(Struct):
@@ -29,18 +29,18 @@ _TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls")
 
 def enforce_tool_rules(
     body: Body,
-    unsupported_fields: UnsupportedFields,
+    drop_policy: DropPolicy,
     max_tools: int | None,
     name_pattern: re.Pattern[str] | None,
     allowed_choices: frozenset[str] | None,
     *,
     functions_only: bool,
 ) -> None:
-    """`choices`: of auto, none, required, named. Without its tools, an ask goes without what is said of them."""
+    """`allowed_choices`: out of auto, none, required, named. Where tools are dropped, tool_choice and parallel_tool_calls go too."""
     if functions_only:
-        adapt_functions(body, unsupported_fields)
+        adapt_functions(body, drop_policy)
     if allowed_choices is not None:
-        _enforce_tool_choice(body, allowed_choices, unsupported_fields)
+        _enforce_tool_choice(body, allowed_choices, drop_policy)
     if (max_tools is None and name_pattern is None) or not body.has_value("tools"):
         return
     try:
@@ -48,7 +48,7 @@ def enforce_tool_rules(
     except DECODE_ERRORS:
         return
     if max_tools is not None and len(tools) > max_tools:
-        unsupported_fields.drop_or_refuse("tools", f"it takes at most {max_tools} tools, and these are {len(tools)}.")
+        drop_policy.drop_or_refuse("tools", f"it accepts at most {max_tools} tools, not {len(tools)}.")
         if "tools" not in body:
             for field in _TOOL_FIELDS:
                 body.pop(field, None)
@@ -56,15 +56,15 @@ def enforce_tool_rules(
     invalid_name = None if name_pattern is None else _find_invalid_name(tools, name_pattern)
     if invalid_name is not None and name_pattern is not None:
         index, name = invalid_name
-        unsupported_fields.drop_path_or_refuse(
-            f"tools[{index}].function.name", f"{name!r:.100} cannot be the name of a tool there: names match {name_pattern.pattern}."
+        drop_policy.drop_path_or_refuse(
+            f"tools[{index}].function.name", f"{name!r:.100} is not a valid tool name there: names match {name_pattern.pattern}."
         )
         for field in _TOOL_FIELDS:
             body.pop(field, None)
 
 
-def drop_tool_calls(body: Body, unsupported_fields: UnsupportedFields) -> None:
-    """Of a conversation for a host without tools: calls that were made, and their results, which it would pass over in silence."""
+def drop_tool_calls(body: Body, drop_policy: DropPolicy) -> None:
+    """For a host without tools: tool calls and results in the conversation, which it would ignore silently, are refused or dropped."""
     raw = bytes(as_raw(body["messages"])) if body.has_value("messages") else b""
     if not any(marker in raw for marker in (b'"tool_calls"', b'"tool"', b'"function"')):
         return
@@ -75,10 +75,10 @@ def drop_tool_calls(body: Body, unsupported_fields: UnsupportedFields) -> None:
     kept: list[dict[str, Raw]] = []
     for index, message in enumerate(messages):
         if message.get("role") in _RESULT_ROLES:
-            unsupported_fields.drop_path_or_refuse(f"messages[{index}]", "it calls no tools, and reads no results of any.")
+            drop_policy.drop_path_or_refuse(f"messages[{index}]", "it does not support tools or their results.")
             continue
         if message.pop("tool_calls", NULL) not in _NO_CALLS:
-            unsupported_fields.drop_path_or_refuse(f"messages[{index}].tool_calls", "it calls no tools.")
+            drop_policy.drop_path_or_refuse(f"messages[{index}].tool_calls", "it does not support tools.")
             if message.get("content", NULL) == NULL:
                 continue
         kept.append(message)
@@ -86,19 +86,20 @@ def drop_tool_calls(body: Body, unsupported_fields: UnsupportedFields) -> None:
 
 
 def _find_invalid_name(tools: list[_Tool], name_pattern: re.Pattern[str]) -> tuple[int, str] | None:
-    named = ((at, tool.function.name) for at, tool in enumerate(tools) if tool.function is not None)
-    return next(((at, name) for at, name in named if name is not None and name_pattern.fullmatch(name) is None), None)
+    """The index and name of the first tool whose name does not match."""
+    named = ((index, tool.function.name) for index, tool in enumerate(tools) if tool.function is not None)
+    return next(((index, name) for index, name in named if name is not None and name_pattern.fullmatch(name) is None), None)
 
 
-def _enforce_tool_choice(body: Body, allowed_choices: frozenset[str], unsupported_fields: UnsupportedFields) -> None:
+def _enforce_tool_choice(body: Body, allowed_choices: frozenset[str], drop_policy: DropPolicy) -> None:
     if not body.has_value("tool_choice"):
         return
     choice: Any = body.value("tool_choice")
     mode = "named" if choice_kind(choice) == "function" else choice_kind(choice)
     if mode in allowed_choices:
         return
-    if mode == "none":  # the same is said by sending no tools
+    if mode == "none":  # sending no tools means the same
         for field in _TOOL_FIELDS:
             body.pop(field, None)
         return
-    unsupported_fields.drop_or_refuse("tool_choice", f"it takes {', '.join(sorted(allowed_choices))}, and this is {mode!s:.40}.")
+    drop_policy.drop_or_refuse("tool_choice", f"it accepts {', '.join(sorted(allowed_choices))}, not {mode!s:.40}.")

@@ -1,7 +1,7 @@
-"""Amazon SageMaker: containers of one's own behind AWS's door. Each speaks what its image speaks: `payload` says which that is.
+"""Amazon SageMaker: endpoints that run one's own containers. The option `payload` names the dialect of the container.
 
 Sources: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_runtime_InvokeEndpointWithResponseStream.html, botocore's service
-model of sagemaker-runtime (2017-05-13), /reference/providers.md 4; read 2026-11.
+model of sagemaker-runtime (2017-05-13), docs/sources.md#sagemaker; read 2026-11.
 """
 
 import re
@@ -11,10 +11,12 @@ from urllib.parse import quote
 
 import httpx
 
-from providers import structured_output
+from providers.adapters.openai_compatible import OpenAICompatible
 from providers.adapters.provider import Adapted, InvalidOption, Provider
 from providers.canonical.errors import UpstreamNotFound
-from providers.canonical.raw_json import Body, StreamUnwrapper
+from providers.canonical.output_format import OutputKind, output_kind
+from providers.canonical.raw_json import Body
+from providers.canonical.sse import StreamUnwrapper
 from providers.engines.lmdeploy.adapter import LMDeploy
 from providers.engines.sglang.adapter import SGLang
 from providers.engines.tgi.adapter import TGI
@@ -23,7 +25,7 @@ from providers.hosted.aws.adapter import AWS_OPTIONS, REGION_PLACEHOLDER, AwsHos
 from providers.hosted.sagemaker.event_stream import JsonLinesUnwrapper, payload_unwrapper
 from providers.structured_output import Constraint, ConstraintPlan, Enforcement
 
-# The dialects that a container takes on its one route, which it tells from the body: best first.
+# The dialects that a container accepts on its single route, best first: it detects them by the body.
 _DIALECTS_BY_PAYLOAD: Mapping[str, tuple[str, ...]] = {
     "openai_chat": ("openai_chat", "openai_completions", "openai_embeddings"),
     "openai_completions": ("openai_completions",),
@@ -38,8 +40,8 @@ _ROUTING_HEADERS: Mapping[str, str] = {
     "inference_component": "x-amzn-sagemaker-inference-component",
     "custom_attributes": "x-amzn-sagemaker-custom-attributes",
 }
-# TGI's own grammars. Outlines passes over keywords of schemas (/reference/engines.md 2.5), and obeys regexes.
-_TGI_GRAMMAR_SUPPORT: Mapping[structured_output.OutputKind, Enforcement] = {
+# TGI's own grammars. Outlines ignores keywords of schemas (docs/sources.md#outlines), and enforces regexes.
+_TGI_GRAMMAR_SUPPORT: Mapping[OutputKind, Enforcement] = {
     "json_schema": "validated",
     "regex": "enforced",
     "choice": "converted",
@@ -48,7 +50,7 @@ _ENDPOINT_NAME = re.compile(r"[A-Za-z0-9](-*[A-Za-z0-9]){0,62}")
 
 
 class SageMaker(AwsHost):
-    """The target's model is the endpoint's name. What the container calls its model is an option, for few want to be told."""
+    """The target's model is the name of the endpoint. The model's name in the container is an option, as few containers need it."""
 
     name: ClassVar[str] = "sagemaker"
     service: ClassVar[str] = "sagemaker"
@@ -58,29 +60,29 @@ class SageMaker(AwsHost):
     known_options: ClassVar[Mapping[str, str]] = {
         **Provider.known_options,
         **AWS_OPTIONS,
-        "payload": f"what the container speaks: {', '.join(_DIALECTS_BY_PAYLOAD)} (the first, unless it is said)",
-        "container": f"the engine in the container, whose ways are then kept: {', '.join(_ENGINE_BY_CONTAINER)}; without it nothing is known of it",
-        "model": "what the container calls its model, for those that want it in the body; it is left out otherwise",
-        "target_model": "the model of a multi-model endpoint to ask; such endpoints do not stream",
-        "target_variant": "the production variant to ask",
-        "target_container": "the host name of the container to ask, of an endpoint with several",
-        "inference_component": "the inference component to ask",
-        "custom_attributes": "what the container is to be told in the header X-Amzn-SageMaker-Custom-Attributes",
+        "payload": f"the dialect of the container: {', '.join(_DIALECTS_BY_PAYLOAD)} (the first)",
+        "container": f"the engine in the container, whose adapter is then used: {', '.join(_ENGINE_BY_CONTAINER)}; default: unknown",
+        "model": "the model's name in the container, for containers that need it in the body; default: none is sent",
+        "target_model": "the model of a multi-model endpoint; such endpoints do not stream",
+        "target_variant": "the production variant",
+        "target_container": "the host name of the container, for an endpoint with several",
+        "inference_component": "the inference component",
+        "custom_attributes": "the value of the header X-Amzn-SageMaker-Custom-Attributes",
     }
 
-    constrained_dialects = Provider.constrained_dialects | {"tgi_generate"}
+    constrained_dialects = OpenAICompatible.constrained_dialects | {"tgi_generate"}
 
     def __init__(
         self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
     ) -> None:
-        """Raises BadOption."""
+        """Raises InvalidOption."""
         super().__init__(configured_as, options, version, base_url)
         self._payload = _choose_option(configured_as, options, "payload", _DIALECTS_BY_PAYLOAD) or "openai_chat"
         container = _choose_option(configured_as, options, "container", _ENGINE_BY_CONTAINER)
         for option in ("model", *_ROUTING_HEADERS):
             option_value = options.get(option, "-")
             if not isinstance(option_value, str) or not option_value or not option_value.isascii() or not option_value.isprintable():
-                raise InvalidOption(f"Option {option} of provider {configured_as!r} must be a text of visible characters.")
+                raise InvalidOption(f"Option {option} of provider {configured_as!r} must be a text of printable ASCII characters.")
         self._model: str | None = options.get("model")
         self._headers = [(header, options[option]) for option, header in _ROUTING_HEADERS.items() if option in options]
         self._engine: Provider | None = None
@@ -88,7 +90,7 @@ class SageMaker(AwsHost):
             engine_options = {key: value for key, value in options.items() if key in Provider.known_options}
             self._engine = _ENGINE_BY_CONTAINER[container](configured_as, engine_options, None, base_url)
             self.constrained_dialects |= self._engine.constrained_dialects
-            # Of each engine it is the same for all its instances; here it is as the container is.
+            # Class variables of engines; here they depend on the container.
             self.stops_after_calls = self._engine.stops_after_calls  # pyright: ignore[reportAttributeAccessIssue]
             self.no_limit_fields = self._engine.no_limit_fields  # pyright: ignore[reportAttributeAccessIssue]
         if "target_model" in options:
@@ -101,9 +103,9 @@ class SageMaker(AwsHost):
         return self._dialects or _DIALECTS_BY_PAYLOAD[self._payload]
 
     def url(self, base_url: str, dialect: str, model: str = "", stream: bool = False) -> httpx.URL:
-        """Raises Missing for a name that no endpoint can have."""
+        """Raises UpstreamNotFound for a name that is not valid for an endpoint."""
         if _ENDPOINT_NAME.fullmatch(model) is None:
-            raise UpstreamNotFound(f"{model!r:.100} can be no endpoint of SageMaker.", upstream_status=404)
+            raise UpstreamNotFound(f"{model!r:.100} is not a valid name of a SageMaker endpoint.", upstream_status=404)
         operation = "invocations-response-stream" if stream else "invocations"
         return httpx.URL(f"{self.with_region(base_url).rstrip('/')}/endpoints/{quote(model, safe='')}/{operation}")
 
@@ -123,19 +125,19 @@ class SageMaker(AwsHost):
             return self._engine.adapt_request(body, dialect, may_drop, constraint)
         return super().adapt_request(body, dialect, may_drop, constraint)
 
-    def plan_constraint(self, constraint: Constraint, dialect: str, *, as_said: bool) -> ConstraintPlan | None:
-        """Of a prompt the constraint is in the ask already; one that cannot be said there was refused, or let go, as it was written."""
+    def plan_constraint(self, constraint: Constraint, dialect: str, *, in_own_fields: bool) -> ConstraintPlan | None:
+        """For dialects of plain prompts, the dialect has already written the constraint into the request, or refused or dropped it."""
         output = constraint.output
         if dialect not in ("tgi_generate", "lmi_generate") or output is None:
-            return super().plan_constraint(constraint, dialect, as_said=as_said)
-        how = _TGI_GRAMMAR_SUPPORT.get(structured_output.output_kind(output)) if dialect == "tgi_generate" else None
-        if how is None:
+            return super().plan_constraint(constraint, dialect, in_own_fields=in_own_fields)
+        enforcement = _TGI_GRAMMAR_SUPPORT.get(output_kind(output)) if dialect == "tgi_generate" else None
+        if enforcement is None:
             return None
-        return ConstraintPlan("enforced" if how == "validated" and self.trusted else how, output)
+        return ConstraintPlan("enforced" if enforcement == "validated" and self.trusted else enforcement, output)
 
 
 def _choose_option(configured_as: str, options: Mapping[str, Any], option: str, known: Mapping[str, object]) -> str | None:
     choice = options.get(option)
     if choice is not None and choice not in known:
-        raise InvalidOption(f"Option {option}={choice!r:.100} of provider {configured_as!r} may be {', '.join(known)}.")
+        raise InvalidOption(f"Option {option}={choice!r:.100} of provider {configured_as!r} must be one of {', '.join(known)}.")
     return choice

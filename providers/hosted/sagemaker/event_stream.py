@@ -1,9 +1,10 @@
-"""What a container streams, out of the frames in which SageMaker sends it: raw bytes, cut anywhere."""
+"""The container's stream out of SageMaker's event-stream frames: raw bytes, split anywhere."""
 
 import msgspec
 
 from providers.canonical.errors import InvalidUpstreamResponse
-from providers.canonical.raw_json import DECODE_ERRORS, sse_frame
+from providers.canonical.raw_json import DECODE_ERRORS
+from providers.canonical.sse import sse_frame
 from providers.dialects.aws.event_stream import EventStreamUnwrapper, Message
 
 
@@ -12,9 +13,9 @@ def payload_unwrapper() -> EventStreamUnwrapper:
 
 
 class JsonLinesUnwrapper:
-    """providers.canonical.raw_json.Unwrapping for LMI's chats, which come as JSON on lines of their own unless the container is told otherwise.
+    """A StreamUnwrapper for chats of LMI containers, which send JSON lines by default: they become OpenAI's server-sent events.
 
-    They become the server-sent events that they are in OpenAI's API; those that are such already stay as they are.
+    Server-sent events, which a container can be configured to send, stay as they are.
     Source: docs.djl.ai, "Chat Completions API Schema", read 2026-11.
     """
 
@@ -29,7 +30,7 @@ class JsonLinesUnwrapper:
         *lines, self._pending = (self._pending + self._payloads.feed(block)).split(b"\n")
         if len(self._pending) > self._limit_bytes:
             raise InvalidUpstreamResponse(f"The engine sent a line of more than {self._limit_bytes} bytes.")
-        if not block and _is_complete_json(self._pending):  # the stream ends, and nothing says that its last line has to
+        if not block and _is_complete_json(self._pending):  # the end of the stream; its last line may lack a newline
             lines.append(self._pending)
             self._pending = b""
         return b"".join(sse_frame(line.strip()) if line.lstrip()[:1] == b"{" else line + b"\n" for line in lines)
@@ -44,5 +45,5 @@ def _is_complete_json(line: bytes) -> bool:
 
 
 def _read_payload(message: Message) -> bytes:
-    """Kinds of events that it does not have yet say nothing to us."""
+    """The payload of a PayloadPart; empty for other event types, which are unknown."""
     return message.payload if message.headers.get(":event-type") == "PayloadPart" else b""

@@ -1,7 +1,7 @@
-"""Vertex, Google Cloud's: Gemini, Claude and open models, each asked in its publisher's own words, which its name tells.
+"""Google Cloud's Vertex AI: Gemini, Claude and open models, each in the dialect of its publisher, which the model's name determines.
 
 Sources: https://cloud.google.com/vertex-ai/generative-ai/docs (model-reference/inference, partner-models/claude/use-claude,
-maas/call-open-model-apis); lib/vertex/_client.py of Anthropic's SDK 2.11; /reference/providers.md parts 1, 2, 6, 7; read 2026-11.
+maas/call-open-model-apis); lib/vertex/_client.py of Anthropic's SDK 2.11; docs/sources.md#gemini-and-vertex; read 2026-11.
 """
 
 import re
@@ -10,17 +10,20 @@ from typing import Any, ClassVar
 
 import httpx
 
-from providers.adapters.provider import Adapted, InvalidOption, Provider, server_root
+from providers.adapters.openai_compatible import OpenAICompatible
+from providers.adapters.provider import Adapted, InvalidOption, Provider
+from providers.adapters.urls import server_root
 from providers.canonical.chat import ChatRequest
 from providers.canonical.errors import UpstreamError
 from providers.canonical.media import MediaKind
 from providers.canonical.raw_json import Body
 from providers.credentials import CredentialError, Fetch, Signer, google
-from providers.dialect import DropPolicy
 from providers.dialects.gemini.errors import read_google_error
 from providers.dialects.gemini.media import media_type_of_url
+from providers.drop_policy import DropPolicy
 from providers.host_operation import HostOperation
 from providers.hosted.gemini.structured_output import plan_gemini_constraint, without_dropped_output
+from providers.hosted.rules.claude_options import CLAUDE_OPTIONS, read_defaults
 from providers.hosted.vertex.count_tokens import VERTEX_COUNT_TOKENS
 from providers.hosted.vertex.embeddings import VERTEX_EMBEDDINGS
 from providers.hosted.vertex.models import GEMINI, parse_model
@@ -29,7 +32,7 @@ from providers.profiles.claude.adapt_chat import adapt_claude_chat, is_enforced
 from providers.structured_output import Constraint, ConstraintPlan
 
 _GLOBAL_BASE_URL = "https://aiplatform.googleapis.com"
-# Locations that are no regions have hosts of their own.
+# Multi-region locations have their own host names.
 _BASE_URLS: Mapping[str, str] = {
     "global": _GLOBAL_BASE_URL,
     "us": "https://aiplatform.us.rep.googleapis.com",
@@ -44,11 +47,11 @@ _INLINE_MEDIA_KINDS: Mapping[str, frozenset[MediaKind]] = {
 }
 _PROJECT_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")
 _LOCATION_PATTERN = re.compile(r"[a-z0-9-]+")
-# Where an address' project stands until the credential tells it.
+# Stands for the project in a URL until complete_url() has it from the credential.
 _UNKNOWN_PROJECT = "/projects/-/"
 
 
-class Vertex(Provider):
+class Vertex(OpenAICompatible):
     name: ClassVar[str] = "vertex"
     dialects: ClassVar[tuple[str, ...]] = (GEMINI, _ANTHROPIC_MESSAGES, "anthropic_count_tokens", "openai_chat")
     default_base_url: ClassVar[str | None] = _GLOBAL_BASE_URL
@@ -60,20 +63,20 @@ class Vertex(Provider):
     }
     known_options: ClassVar[Mapping[str, str]] = {
         **Provider.known_options,
-        **request_body.CLAUDE_OPTIONS,
-        "project": "the Google Cloud project (that of the service account, where the credential is one)",
-        "location": "the region, us, eu or global (global)",
+        **CLAUDE_OPTIONS,
+        "project": "the Google Cloud project; default: that of the credential, if it is a service account",
+        "location": "a region, us, eu or global (global)",
     }
-    # What its Claude does not refuse, it holds to: https://docs.cloud.google.com/vertex-ai/generative-ai/docs/partner-models/claude
+    # Schemas that Claude on Vertex does not refuse are enforced: https://docs.cloud.google.com/vertex-ai/generative-ai/docs/partner-models/claude
     # /structured_outputs, read 2026-11.
     constrained_dialects = frozenset({GEMINI, _ANTHROPIC_MESSAGES})
 
     def __init__(
         self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
     ) -> None:
-        """Raises BadOption."""
+        """Raises InvalidOption."""
         super().__init__(configured_as, options, version, base_url)
-        self._defaults = request_body.read_defaults(configured_as, options)
+        self._defaults = read_defaults(configured_as, options)
         self._project = _read_option(configured_as, options, "project", _PROJECT_PATTERN)
         self._location = _read_option(configured_as, options, "location", _LOCATION_PATTERN) or "global"
 
@@ -81,7 +84,7 @@ class Vertex(Provider):
         return self._dialects or parse_model(model).dialects
 
     def display_url(self, base_url: str) -> str:
-        """One without a location of its own is that of this location."""
+        """The default base URL becomes the one of the configured location."""
         if base_url.rstrip("/") != _GLOBAL_BASE_URL:
             return base_url
         return _BASE_URLS.get(self._location, f"https://{self._location}-aiplatform.googleapis.com")
@@ -96,35 +99,33 @@ class Vertex(Provider):
             return url
         project = google.read_project(credential)
         if project is None or not _PROJECT_PATTERN.fullmatch(project):
-            raise CredentialError(
-                f"For {self.configured_as} a project is needed, which its credential does not tell: set its option project."
-            )
+            raise CredentialError(f"{self.configured_as} needs a project, and its credential does not name one: set its option project.")
         return httpx.URL(str(url).replace(_UNKNOWN_PROJECT, f"/projects/{project}/", 1))
 
     def headers(self, credential: str | None, dialect: str = "") -> list[tuple[str, str]]:
-        """Betas are a header here too; of those that it does not know, it says so."""
+        """Betas go into a header, as at Anthropic; Vertex reports those that it does not support."""
         return [("anthropic-beta", ",".join(self._defaults.betas))] if dialect in _CLAUDE_DIALECTS and self._defaults.betas else []
 
     def signer(self, credential: str | None, fetch: Fetch) -> Signer | None:
         return google.signer(credential, fetch) if credential else None
 
     def inline_media_kinds_in(self, dialect: str) -> frozenset[MediaKind]:
-        """Its Claude fetches nothing: https://github.com/BerriAI/litellm/issues/18430, read 2026-11. Its Gemini wants types told."""
+        """Claude on Vertex fetches no URLs: https://github.com/BerriAI/litellm/issues/18430, read 2026-11."""
         return _INLINE_MEDIA_KINDS.get(dialect, frozenset())
 
     def accepts_media_url(self, address: str, dialect: str) -> bool:
-        """Its Gemini reads what is on the web, or in Google's storage, if it is told of what type it is."""
+        """Gemini on Vertex fetches http(s):// and gs:// URLs, but needs their media type, which only the URL can tell."""
         return dialect == GEMINI and address.startswith(("https://", "http://", "gs://")) and media_type_of_url(address) is not None
 
-    def plan_constraint(self, constraint: Constraint, dialect: str, *, as_said: bool) -> ConstraintPlan | None:
+    def plan_constraint(self, constraint: Constraint, dialect: str, *, in_own_fields: bool) -> ConstraintPlan | None:
         if dialect == GEMINI:
             return plan_gemini_constraint(constraint, trusted=self.trusted)
         if dialect == _ANTHROPIC_MESSAGES and constraint.output is not None and not is_enforced(constraint.output):
             return ConstraintPlan("validated", constraint.output)
-        return super().plan_constraint(constraint, dialect, as_said=as_said)
+        return super().plan_constraint(constraint, dialect, in_own_fields=in_own_fields)
 
     def adapt_chat(self, chat: ChatRequest, dialect: str, drop_policy: DropPolicy) -> ChatRequest:
-        """The rules of Claude's models are the same on every host."""
+        """Claude's rules are the same on every host."""
         return adapt_claude_chat(chat, drop_policy) if dialect == _ANTHROPIC_MESSAGES else chat
 
     def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
@@ -146,12 +147,12 @@ class Vertex(Provider):
             body["model"] = name
 
     def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
-        """In Google's envelope, or a publisher's own, which are read alike."""
+        """Errors are in Google's envelope or in the publisher's own; both are read."""
         return read_google_error(status, headers, body)
 
 
 def _read_option(configured_as: str, options: Mapping[str, Any], key: str, pattern: re.Pattern[str]) -> str | None:
     value = options.get(key)
     if value is not None and not (isinstance(value, str) and pattern.fullmatch(value)):
-        raise InvalidOption(f"Option {key} of provider {configured_as!r} is not a {key} of Google Cloud.")
+        raise InvalidOption(f"Option {key} of provider {configured_as!r} is not a valid Google Cloud {key}.")
     return value

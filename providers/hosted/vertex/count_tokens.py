@@ -1,4 +1,4 @@
-"""Anthropic's count of tokens for Vertex's Gemini models; its Claude counts for itself, in Anthropic's own words.
+"""Anthropic's count_tokens for Gemini models on Vertex; Claude on Vertex has count_tokens itself.
 
 Source: https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/count-tokens, read 2026-11.
 """
@@ -13,10 +13,10 @@ from providers.hosted.vertex.models import COUNT_TOKENS, parse_model
 
 
 def _write_count_request(body: Body, model: str, may_drop: Callable[[str], bool]) -> tuple[Body, list[str]]:
-    """Raises NotOffered for models that are not Google's."""
+    """Raises OperationNotSupported for models of other publishers."""
     vertex_model = parse_model(model)
     if vertex_model.publisher != "google":
-        raise OperationNotSupported(f"Vertex's {model:.100} has no API to count tokens.", param="model")
+        raise OperationNotSupported(f"Vertex's {model:.100} has no API for counting tokens.", param="model")
     return write_counted_request(body, vertex_model.name, may_drop)
 
 

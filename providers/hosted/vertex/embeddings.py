@@ -1,7 +1,7 @@
-"""Embeddings on Vertex: :predict, with instances, for the older models; :embedContent, of one content, for gemini-embedding-2.
+"""Embeddings on Vertex: :predict with instances for older models, :embedContent with one input for gemini-embedding-2.
 
 Sources: https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/text-embeddings-api and .../rest/v1/projects.locations
-.publishers.models/embedContent; /reference/providers.md part 6; shared/exchanges/gcp_vertex_gemini/17; read 2026-11.
+.publishers.models/embedContent; docs/sources.md#host-embeddings; recording gcp_vertex_gemini/17; read 2026-11.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,9 +18,9 @@ from providers.host_operation import HostOperation
 from providers.hosted.rules.openai_embeddings import read_embedding_request, unsupported, write_embeddings_response
 from providers.hosted.vertex.models import EMBEDDINGS, parse_model
 
-# Vertex's own words for what a text is, which callers who know them may send.
+# Vertex's own fields, which callers may send.
 _HOST_FIELDS = ("task_type", "title")
-_ONE_INPUT_REASON = "it takes one input in a request (gemini-embedding models on Vertex): send one request for each."
+_ONE_INPUT_REASON = "gemini-embedding models on Vertex take one input per request: send one request for each."
 
 
 def _write_embedding_request(body: Body, model: str, may_drop: Callable[[str], bool]) -> tuple[Body, list[str]]:
@@ -30,13 +30,13 @@ def _write_embedding_request(body: Body, model: str, may_drop: Callable[[str], b
     embedding_request = read_embedding_request(body, f"Vertex's {model}", may_drop, host_fields=_HOST_FIELDS)
     if len(embedding_request.texts) > 1 and vertex_model.name.startswith("gemini-embedding-"):
         raise unsupported("input", f"Vertex's {model}", _ONE_INPUT_REASON)
-    # By default it cuts what is too long without a word.
-    return (_write_embed_content_body if vertex_model.uses_embed_content else _write_predict_body)(
-        embedding_request.texts, embedding_request.host_fields, embedding_request.dimensions
-    ), embedding_request.dropped
+    write_body = _write_embed_content_body if vertex_model.uses_embed_content else _write_predict_body
+    request_body = write_body(embedding_request.texts, embedding_request.host_fields, embedding_request.dimensions)
+    return request_body, embedding_request.dropped
 
 
 def _write_predict_body(texts: list[str], host_fields: Mapping[str, Any], dimensions: int | None) -> Body:
+    # The default is to cut a text that is too long, silently.
     parameters: dict[str, Any] = {"autoTruncate": False}
     if dimensions is not None:
         parameters["outputDimensionality"] = dimensions
@@ -72,7 +72,7 @@ class _UsageMetadata(Struct):
 
 
 class _EmbeddingsResponse(Struct):
-    """Either of the two shapes."""
+    """A response of :predict or of :embedContent."""
 
     predictions: list[_Prediction] = []
     embedding: _Embedding | None = None
@@ -87,15 +87,15 @@ def _read_embeddings(raw: bytes, headers: httpx.Headers, meta: ResponseMeta) -> 
     try:
         response = _response_decoder.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError) as decode_error:
-        raise InvalidUpstreamResponse(f"Vertex's answer holds no embeddings: {decode_error}.") from None
+        raise InvalidUpstreamResponse(f"Vertex's response has no embeddings: {decode_error}.") from None
     embeddings = [each.embeddings for each in response.predictions] if response.embedding is None else [response.embedding]
     if response.truncated or any(each.statistics.truncated for each in embeddings):
-        raise InvalidUpstreamResponse("Vertex cut an input short, although it was asked not to.")
+        raise InvalidUpstreamResponse("Vertex truncated an input although autoTruncate was false.")
     return write_embeddings_response([each.values for each in embeddings], _count_input_tokens(response, embeddings), meta)
 
 
 def _count_input_tokens(response: _EmbeddingsResponse, embeddings: list[_Embedding]) -> int | None:
-    """None unless all are told."""
+    """Input tokens of all texts; None unless the response counts every one."""
     if response.usageMetadata is not None and response.usageMetadata.promptTokenCount is not None:
         return response.usageMetadata.promptTokenCount
     counts = [each.statistics.token_count for each in embeddings]

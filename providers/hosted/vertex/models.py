@@ -1,4 +1,4 @@
-"""Vertex's models: whose one is by its name, and where on Vertex that publisher's models are asked, in which dialect."""
+"""Models on Vertex: the publisher by the model's name, and the dialects and URL paths of that publisher."""
 
 from collections.abc import Mapping
 from urllib.parse import quote
@@ -9,7 +9,7 @@ GEMINI = "gemini"
 EMBEDDINGS = "vertex_embeddings"
 COUNT_TOKENS = "vertex_count_tokens"
 
-# Publishers whose models have an address of their own, asked in OpenAI's words; all others share one.
+# Publishers whose models have their own URLs and speak OpenAI's chat; the models of all others share one URL.
 # Source: https://cloud.google.com/vertex-ai/generative-ai/docs/partner-models/mistral, read 2026-11.
 _RAW_PREDICT_PUBLISHERS = frozenset({"mistralai"})
 _PUBLISHER_BY_PREFIX: Mapping[str, str] = {"claude": "anthropic", "mistral": "mistralai", "codestral": "mistralai"}
@@ -18,7 +18,7 @@ _DIALECTS_BY_PUBLISHER: Mapping[str, tuple[str, ...]] = {
     "google": (GEMINI,),
     "anthropic": ("anthropic_messages", "anthropic_count_tokens"),
 }
-# Calls that end the address of a publisher's model: of a whole answer, and of a stream.
+# The method at the end of a URL: without and with streaming.
 _METHODS: Mapping[str, tuple[str, str]] = {
     GEMINI: ("generateContent", "streamGenerateContent?alt=sse"),
     COUNT_TOKENS: ("countTokens", "countTokens"),
@@ -28,7 +28,7 @@ _METHODS: Mapping[str, tuple[str, str]] = {
 
 
 class VertexModel(Struct, frozen=True):
-    """`publisher` empty: `name` is the number of an endpoint of the project's own."""
+    """A model of a publisher. With an empty `publisher`, `name` is the number of an endpoint in the project."""
 
     publisher: str
     name: str
@@ -39,23 +39,23 @@ class VertexModel(Struct, frozen=True):
 
     @property
     def version(self) -> str:
-        """Of the API: what Gemini has that is new is in the beta's first, where Google's own SDKs ask for it."""
+        """The API version. Gemini uses the beta, as Google's own SDKs do: new features are there first."""
         return "v1beta1" if self.publisher == "google" else "v1"
 
     @property
     def uses_embed_content(self) -> bool:
-        """Whether its embeddings are asked by :embedContent, and not by :predict."""
+        """Whether its embeddings need :embedContent instead of :predict."""
         return self.name.startswith("gemini-embedding-") and not self.name.startswith("gemini-embedding-001")
 
     @property
     def name_in_body(self) -> str | None:
-        """None: its address says it all."""
+        """The value of `model` in the body; None: only the URL names the model."""
         if self.publisher in _DIALECTS_BY_PUBLISHER or not self.publisher:
             return None
         return self.name if self.publisher in _RAW_PREDICT_PUBLISHERS else f"{self.publisher}/{self.name}"
 
     def path(self, dialect: str, stream: bool) -> str:
-        """Below the project's location."""
+        """The URL path below the project's location."""
         name = quote(self.name, safe="@")
         if not self.publisher:
             endpoint_path = f"/endpoints/{name}"

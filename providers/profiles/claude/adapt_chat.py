@@ -1,31 +1,32 @@
-"""Anthropic's rules, for chats of callers who speak another API: kept where the meaning stays, else refused with the rule's name.
+"""Adapts a chat from another API to Claude's rules: changed where the meaning stays, else refused with the rule.
 
-Its own callers' bytes go as they are, and it tells them itself. Sources: beside those of the files that this one calls,
-https://platform.claude.com/docs/en/build-with-claude/extended-thinking (what goes together with thinking), and its 400s "temperature and
+Callers of Messages get Anthropic's own errors: their chats stay as they are. Sources, beside those of the files that this one imports:
+https://platform.claude.com/docs/en/build-with-claude/extended-thinking (what is compatible with thinking), and the 400s "temperature and
 top_p cannot both be specified for this model", "`temperature` is deprecated for this model", "Thinking may not be enabled when tool_choice
-forces tool use", as many quote them; read 2026-11.
+forces tool use", as widely quoted; read 2026-11.
 """
 
 from msgspec.structs import replace
 
 from providers.canonical.chat import ChatRequest, Message, Text, ToolChoice
-from providers.dialect import DropPolicy
+from providers.canonical.output_format import JsonObject, JsonSchema, OutputFormat
+from providers.drop_policy import DropPolicy
 from providers.profiles.claude.json_schemas import fit_schema
 from providers.profiles.claude.messages import drop_blank_stops, drop_blank_texts, drop_prefill
 from providers.profiles.claude.models import ClaudeProfile, find_profile
 from providers.profiles.claude.thinking import adapt_thinking, has_thinking_budget, is_thinking_enabled
 from providers.profiles.claude.tools import adapt_tools
-from providers.structured_output import JsonObject, JsonSchema, OutputFormat
 
 _ANTHROPIC_MESSAGES = "anthropic_messages"
-# What it may be while it reasons.
+# The least top_p while thinking.
 _MIN_TOP_P_WHILE_THINKING = 0.95
 _NO_OTHER_TEXT = "with nothing before or after it: no code fence, no explanation."
 _OBJECT_INSTRUCTION = f"Answer with one JSON object, and {_NO_OTHER_TEXT}"
-_SCHEMA_INSTRUCTION = f"Answer with JSON, and {_NO_OTHER_TEXT} It must be valid by this JSON schema:\n"
+_SCHEMA_INSTRUCTION = f"Answer with JSON, and {_NO_OTHER_TEXT} It must be valid against this JSON schema:\n"
 
 
 def adapt_claude_chat(chat: ChatRequest, drop_policy: DropPolicy) -> ChatRequest:
+    """`chat.model` is the host's own name of the model. Raises Unsupported, through the drop policy."""
     if chat.origin == _ANTHROPIC_MESSAGES:
         return chat
     profile = find_profile(chat.model)
@@ -46,37 +47,37 @@ def _adapt_tool_choice(chat: ChatRequest, profile: ClaudeProfile, drop_policy: D
         or (profile.can_force_tool_call and not has_thinking_budget(chat.thinking))
     ):
         return choice
-    why = "while it reasons by a budget, as this model does" if profile.can_force_tool_call else "of this model"
-    drop_policy.drop_or_refuse("tool_choice", f"no call can be demanded {why}: it decides itself.")
+    subject = "this model, with a thinking budget," if profile.can_force_tool_call else "this model"
+    drop_policy.drop_or_refuse("tool_choice", f"{subject} cannot be forced to call a tool.")
     return ToolChoice("auto", allowed=(choice.name,) if choice.name is not None else choice.allowed)
 
 
 def _adapt_sampling(chat: ChatRequest, profile: ClaudeProfile, drop_policy: DropPolicy) -> ChatRequest:
-    """1 is what holds if nothing is said: it asks for nothing."""
+    """Without temperature, top_p and top_k that the model does not support; 1 is the default of the first two and neutral."""
     is_thinking, takes_no_sampling = is_thinking_enabled(chat.thinking), profile.sampling == "never"
     if profile.sampling == "freely" and not is_thinking:
         return chat
     requested = {"temperature": chat.temperature, "top_p": chat.top_p, "top_k": chat.top_k}
     kept = {field: value for field, value in requested.items() if value is not None and (value != 1 or field == "top_k")}
     if profile.sampling == "one" and kept.keys() >= {"temperature", "top_p"}:
-        drop_policy.drop_or_refuse("top_p", "this model takes a temperature or `top_p`, and not both.")
+        drop_policy.drop_or_refuse("top_p", "this model accepts a temperature or `top_p`, not both.")
         del kept["top_p"]
-    subject = "this model" if takes_no_sampling else "while it reasons, it"
+    subject = "this model" if takes_no_sampling else "while thinking, it"
     for field in [*kept] if takes_no_sampling or is_thinking else ():
         if takes_no_sampling or field != "top_p" or kept[field] < _MIN_TOP_P_WHILE_THINKING:
-            drop_policy.drop_or_refuse(field, f"{subject} takes none but what holds where nothing is said.")
+            drop_policy.drop_or_refuse(field, f"{subject} accepts only the default.")
             del kept[field]
     top_k = kept.get("top_k")
     return replace(chat, temperature=kept.get("temperature"), top_p=kept.get("top_p"), top_k=None if top_k is None else int(top_k))
 
 
 def is_enforced(output: OutputFormat) -> bool:
-    """Whether Anthropic holds answers to all that this says: https://platform.claude.com/docs/en/build-with-claude/structured-outputs."""
+    """Whether Anthropic enforces the whole output format: https://platform.claude.com/docs/en/build-with-claude/structured-outputs."""
     return isinstance(output, JsonSchema) and fit_schema(output.schema, closes_objects=output.strict is True).is_lossless
 
 
 def _adapt_output(chat: ChatRequest) -> ChatRequest:
-    """What is not held is looked at in the answer. A schema of which nothing can be compiled is told in words."""
+    """Keeps what Anthropic can enforce of a schema (the response is validated for the rest), or sends an instruction instead."""
     match chat.output:
         case JsonObject():
             return _with_instruction(chat, _OBJECT_INSTRUCTION)
@@ -90,8 +91,8 @@ def _adapt_output(chat: ChatRequest) -> ChatRequest:
 
 
 def _with_instruction(chat: ChatRequest, instruction: str) -> ChatRequest:
-    """After the instructions that there are."""
+    """Adds a system message after the existing instructions and removes the output format."""
     messages = list(chat.messages)
-    at = next((at for at, each in enumerate(messages) if each.role not in ("system", "developer")), len(messages))
-    messages.insert(at, Message("system", (Text(instruction),)))
+    first_turn = next((index for index, each in enumerate(messages) if each.role not in ("system", "developer")), len(messages))
+    messages.insert(first_turn, Message("system", (Text(instruction),)))
     return replace(chat, messages=tuple(messages), output=None)

@@ -1,7 +1,7 @@
-"""JSON schemas as Anthropic compiles them. Some of what it refuses can be left out, and looked at in the answer; some leaves no schema.
+"""Fits a JSON schema to the subset that Anthropic compiles: some keywords can be dropped and validated later, others leave no schema.
 
-What it takes: https://platform.claude.com/docs/en/build-with-claude/structured-outputs (JSON schema limitations, complexity limits), and
-lib/_parse/_transform.py of its SDK 2.11, both read 2026-11; 400s recorded at strict tools: /reference/providers.md part 3.
+The subset: https://platform.claude.com/docs/en/build-with-claude/structured-outputs (JSON schema limitations, complexity limits), and
+lib/_parse/_transform.py of its SDK 2.11, both read 2026-11; recorded 400s for strict tools: docs/sources.md#anthropic.
 """
 
 import re
@@ -23,16 +23,16 @@ _SUPPORTED_FORMATS = frozenset({"date-time", "time", "date", "duration", "email"
 _SUPPORTED_KEYWORDS = frozenset({"type", "title", "description", "default", "$schema", "enum", "const", "required"})
 _NAMED_SCHEMA_KEYWORDS = frozenset({"properties", "$defs", "definitions"})
 _CONSTRAINING_KEYWORDS = frozenset({"type", "enum", "const", "anyOf", "allOf", "oneOf", "properties", "$ref"})
-# Without them, what is left would allow other values, or none of those that they allow.
+# Without these the rest of the schema would mean something else: no subset is possible.
 _UNSUPPORTED_KEYWORDS = frozenset({"patternProperties", "prefixItems", "$dynamicRef", "$recursiveRef"})
-# Groups that look around, references back, borders of words, classes of its own, and repetitions of many.
+# Look-around, back-references, word boundaries, other escaped classes, and repetitions of 100 or more.
 _UNSUPPORTED_REGEX = re.compile(r"\(\?[=!<]|\\[1-9bBkpP]|\{\d{3,}|,\d{3,}\}")
 
 
 class SchemaSubset(Struct, frozen=True):
-    """`schema`: what Anthropic is told; None: it compiles nothing of the kind. `lost`: what it does not take, the first one first.
+    """`schema`: what is sent to Anthropic; None: it cannot compile any part. `dropped`: what it does not support, in the order found.
 
-    `optional`, `unions`: how much of its limits the schema needs.
+    `optional_properties`, `unions`: how much of Anthropic's limits the schema uses.
     """
 
     schema: Raw | None
@@ -46,11 +46,11 @@ class SchemaSubset(Struct, frozen=True):
 
 
 class _Inexpressible(Exception):
-    """Without what it names, answers would be others than those that the caller allows."""
+    """The schema cannot be reduced to the subset; the message names what prevents it."""
 
 
 def fit_schema(schema: Raw, *, closes_objects: bool) -> SchemaSubset:
-    """`closes`: objects that do not say whether they may hold more may not, as is so of all in OpenAI's strict schemas."""
+    """`closes_objects`: an object without additionalProperties allows no more properties, as in OpenAI's strict schemas."""
     fitter = _SchemaFitter(closes_objects=closes_objects)
     try:
         decoded = msgspec.json.decode(schema)
@@ -58,7 +58,7 @@ def fit_schema(schema: Raw, *, closes_objects: bool) -> SchemaSubset:
     except _Inexpressible as reason:
         return SchemaSubset(None, (str(reason), *fitter.dropped))
     except DECODE_ERRORS:
-        return SchemaSubset(None, ("a schema nested without end",))
+        return SchemaSubset(None, ("a schema nested too deeply",))
     exceeded = f"more than {MAX_OPTIONAL_PROPERTIES} optional properties" if fitter.optional_properties > MAX_OPTIONAL_PROPERTIES else None
     exceeded = f"more than {MAX_UNIONS} unions" if fitter.unions > MAX_UNIONS else exceeded
     if exceeded is not None:
@@ -81,9 +81,9 @@ class _SchemaFitter:
 
     def _fit_schema(self, schema: Any, depth: int) -> dict[str, Any]:
         if depth > _MAX_DEPTH:
-            raise _Inexpressible("a schema nested without end")
+            raise _Inexpressible("a schema nested too deeply")
         if not isinstance(schema, dict) or _CONSTRAINING_KEYWORDS.isdisjoint(cast("dict[str, Any]", schema)):
-            raise _Inexpressible("a schema of anything at all")
+            raise _Inexpressible("a schema that allows any value")
         source = cast("dict[str, Any]", schema)
         inexpressible = min(_UNSUPPORTED_KEYWORDS & source.keys(), default=None)
         if inexpressible is not None or ("oneOf" in source and "anyOf" in source):
@@ -109,9 +109,9 @@ class _SchemaFitter:
     def _check_types(self, source: Mapping[str, Any], written: dict[str, Any]) -> None:
         types = _declared_types(source)
         if not types <= _JSON_TYPES:
-            raise _Inexpressible("a type of another kind")
+            raise _Inexpressible("an unknown type")
         if "array" in types and "items" not in written:
-            raise _Inexpressible("an array of anything at all")
+            raise _Inexpressible("an array of any values")
         if "object" in types:
             if source.get("additionalProperties", not self._closes_objects) is not False:
                 raise _Inexpressible("additionalProperties other than false")
@@ -121,7 +121,7 @@ class _SchemaFitter:
         enum_values: Any = written.get("enum")
         values = [source.get("const"), *(cast("list[Any]", enum_values) if isinstance(enum_values, list) else [])]
         if any(isinstance(each, dict | list) for each in values):
-            raise _Inexpressible("an enum or a const of objects or lists")
+            raise _Inexpressible("an enum or const of objects or arrays")
 
     def _count_against_limits(self, written: Mapping[str, Any]) -> None:
         if "anyOf" in written or isinstance(written.get("type"), list):
@@ -129,13 +129,13 @@ class _SchemaFitter:
         self.optional_properties += len(written.get("properties", {}).keys() - set(written.get("required") or ()))
 
     def _keep_reference_alone(self, written: dict[str, Any]) -> dict[str, Any]:
-        """A reference: that what is said beside it is held nobody says."""
+        """Drops the keywords beside a $ref: it is not documented that they are enforced."""
         kept = {key: value for key, value in written.items() if key in ("$ref", "$schema", "$defs", "definitions")}
         self.dropped += sorted(written.keys() - kept.keys() - ANNOTATION_KEYWORDS)
         return kept
 
     def _describe_dropped(self, written: dict[str, Any], dropped: Mapping[str, Any]) -> dict[str, Any]:
-        """What is no longer in the schema, the model reads."""
+        """Adds the dropped keywords to the description, for the model to read."""
         if dropped:
             self.dropped += dropped
             dropped_json = msgspec.json.encode(dropped).decode()

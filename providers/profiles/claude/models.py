@@ -1,8 +1,8 @@
-"""Claude's models: what each takes that others refuse, by its name. What is not known of a model is left to Anthropic to refuse.
+"""Claude models: what each supports, by its name. An unknown model is assumed to support everything, and Anthropic refuses the rest.
 
 Sources: https://platform.claude.com/docs/en/build-with-claude/effort and /thinking, .../about-claude/models/whats-new-claude-4-6 and -4-7,
 .../models/fable-5-1/migration-guide; profiles/anthropic.py of pydantic-ai; BerriAI/litellm#37510 (thinking that cannot be turned off),
-langchain-ai/deepagents#1585 (no prefill), cloud-apim/otoroshi-llm-extension#140 (one way of sampling); read 2026-11.
+langchain-ai/deepagents#1585 (no prefill), cloud-apim/otoroshi-llm-extension#140 (temperature or top_p); read 2026-11.
 """
 
 import re
@@ -19,10 +19,10 @@ _ALL_LEVELS: tuple[Effort, ...] = (*_LEVELS, "xhigh", "max")
 
 
 class ClaudeProfile(Struct, frozen=True, kw_only=True):
-    """`thinks`: how it is asked to. `rests`: thinking can be turned off. `efforts`: those it knows, lowest first; None: not known.
+    """What a Claude model supports.
 
-    `samples`: whether temperature, top_p and top_k may be said, or at most one of the first two. `forced`: a call may be demanded.
-    `goes_on`: with an answer that the conversation ends with.
+    `thinking_mode`: how thinking is requested. `efforts`: the supported ones, lowest first; None: unknown. `sampling`: whether temperature,
+    top_p and top_k may be set ("one": not both of the first two). `supports_prefill`: it continues a final assistant message.
     """
 
     thinking_mode: Literal["adaptive", "budget", "either", "never"] = "either"
@@ -45,7 +45,7 @@ def _newest_profile(*, can_disable_thinking: bool = True, can_force_tool_call: b
 
 
 _UNKNOWN_PROFILE = ClaudeProfile()
-# The first that is found in a name.
+# The first pattern found in the name counts.
 _PROFILES: Sequence[tuple[re.Pattern[str], ClaudeProfile]] = tuple(
     (re.compile(pattern), model)
     for pattern, model in (

@@ -1,32 +1,29 @@
-"""Claude: what each of its hosts demands of a body in Anthropic's dialect, and what clouds want said there rather than elsewhere."""
+"""The body of a Messages request to Claude: what every host requires of it, and what clouds want in it instead of in URL or headers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 from msgspec import Struct
 
-from providers.adapters.provider import InvalidOption
 from providers.canonical.raw_json import Body
-from providers.profiles.claude.messages import limit_cache_breakpoints
 
-# What its older models could write at most, which every newer one can too.
-_DEFAULT_MAX_TOKENS = 8192
+DEFAULT_MAX_TOKENS = 8192
+"""The output limit of the older models, which every newer one can write too."""
 
-# Of every adapter that reaches it.
-CLAUDE_OPTIONS: Mapping[str, str] = {
-    "max_tokens": f"the most tokens of an answer of Claude whose caller has not said it, as it must be said ({_DEFAULT_MAX_TOKENS})",
-    "anthropic_beta": "a list of beta features to ask Claude for",
-}
+_CACHE_CONTROL = "cache_control"
+# Source: https://platform.claude.com/docs/en/build-with-claude/prompt-caching, and its 400 "A maximum of 4 blocks with cache_control may be
+# provided"; read 2026-11.
+_MAX_CACHE_BREAKPOINTS = 4
 
 
 class RequestDefaults(Struct, frozen=True):
-    """What is said where a caller has not: the most tokens of an answer. `betas`: those that the configuration asks for."""
+    """`max_tokens`: for requests without it. `betas`: the beta features of the configuration."""
 
-    max_tokens: int = _DEFAULT_MAX_TOKENS
+    max_tokens: int = DEFAULT_MAX_TOKENS
     betas: tuple[str, ...] = ()
 
     def fill_in(self, body: Body) -> None:
-        """What Claude's hosts refuse a request without, and callers of other dialects need not say: more than a budget for reasoning."""
+        """Sets a missing `max_tokens`, which Claude requires and other dialects do not, above the thinking budget if there is one."""
         if not body.has_value("max_tokens"):
             thinking = body.value("thinking") if "thinking" in body else None
             budget = cast("dict[str, Any]", thinking).get("budget_tokens") if isinstance(thinking, dict) else None
@@ -34,26 +31,32 @@ class RequestDefaults(Struct, frozen=True):
 
 
 def adapt_body(body: Body, defaults: RequestDefaults) -> list[str]:
-    """Makes a body in Messages one that Claude's hosts take: what had to go of it, which are hints."""
+    """Adapts a Messages body to what every host of Claude accepts; returns the dropped fields, which are hints."""
     defaults.fill_in(body)
     return ["cache_control"] if limit_cache_breakpoints(body) else []
 
 
-def read_defaults(configured_as: str, options: Mapping[str, Any]) -> RequestDefaults:
-    """Raises BadOption."""
-    max_tokens = options.get("max_tokens", _DEFAULT_MAX_TOKENS)
-    if not isinstance(max_tokens, int) or isinstance(max_tokens, bool) or max_tokens < 1:
-        raise InvalidOption(f"Option max_tokens of provider {configured_as!r} must be a number of tokens, at least 1.")
-    betas = options.get("anthropic_beta", [])
-    if not isinstance(betas, list) or not all(isinstance(beta, str) for beta in betas):  # pyright: ignore[reportUnknownVariableType]
-        raise InvalidOption(f"Option anthropic_beta of provider {configured_as!r} must be a list of names.")
-    return RequestDefaults(max_tokens, tuple(betas))  # pyright: ignore[reportUnknownArgumentType]
+def limit_cache_breakpoints(body: Body) -> bool:
+    """Keeps the last four cache breakpoints, which cover the longest prefixes, in a body that a dialect wrote; returns whether any went."""
+    marked = [block for key in ("tools", "system", "messages") for block in _iter_blocks(body.get(key)) if _CACHE_CONTROL in block]
+    for block in marked[:-_MAX_CACHE_BREAKPOINTS]:
+        del block[_CACHE_CONTROL]
+    return len(marked) > _MAX_CACHE_BREAKPOINTS
+
+
+def _iter_blocks(content: Any) -> Iterator[dict[str, Any]]:
+    """Blocks in prompt order, the content of a block before itself. Content that is still the caller's bytes (Raw) is skipped."""
+    for each in cast("list[Any]", content) if isinstance(content, list) else ():
+        if isinstance(each, dict):
+            block = cast("dict[str, Any]", each)
+            yield from _iter_blocks(block.get("content"))
+            yield block
 
 
 def adapt_for_cloud(body: Body, version: str, *, keeps_stream: bool) -> None:
-    """Makes a body one for a cloud, whose addresses name the model: it does not, and says the version of the API, which is the cloud's own.
+    """Adapts a body to a cloud: without `model`, which the URL names, and with the cloud's own `anthropic_version`.
 
-    `says_stream`: the cloud wants `stream` there too, although its addresses tell that as well.
+    `keeps_stream`: the cloud wants `stream` in the body, although the URL says it too.
     Source: _prepare_options in lib/vertex/_client.py and lib/bedrock/_client.py of Anthropic's SDK 2.11, read 2026-11.
     """
     body.pop("model", None)
@@ -64,7 +67,7 @@ def adapt_for_cloud(body: Body, version: str, *, keeps_stream: bool) -> None:
 
 
 def _drop_false_strict(tools: Any) -> None:
-    """Of tools that a dialect wrote: older models of clouds refuse `strict` as a field that they do not know, and false asks for nothing.
+    """Removes `strict: false` from tools that a dialect wrote: it is the default, and older models on clouds refuse the field.
 
     Source: https://github.com/BerriAI/litellm/issues/18625 (the same of output_format), read 2026-11.
     """
@@ -74,7 +77,7 @@ def _drop_false_strict(tools: Any) -> None:
 
 
 def add_betas(body: Body, betas: Iterable[str]) -> None:
-    """Beta features, for a cloud that reads them in the body and not in a header: those that are there already, and these."""
+    """Adds beta features to those in the body, for a cloud that reads them there and not in a header."""
     present = body.value("anthropic_beta")
     known = [*present] if isinstance(present, list) else []  # pyright: ignore[reportUnknownVariableType]
     combined = [*dict.fromkeys([*known, *(name for beta in betas if (name := beta.strip()))])]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]

@@ -1,4 +1,4 @@
-"""How much Claude is to reason, in the way that its model takes; and what cannot be asked of it while it does.
+"""Thinking settings as the Claude model accepts them: a budget, adaptive thinking, or an effort.
 
 Source: https://platform.claude.com/docs/en/build-with-claude/thinking and /extended-thinking, read 2026-11.
 """
@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from providers.canonical.chat import ChatRequest, Effort, Opaque, Reasoning, Thinking, ToolCall
-from providers.dialect import DropPolicy
+from providers.drop_policy import DropPolicy
 from providers.profiles.claude.models import ClaudeProfile
 
 _MIN_BUDGET_TOKENS = 1024
-# Of models that want a number of tokens where others know levels: a number for each, by no source but our own judgement.
+# Budgets for models without effort levels: our own choice, without a source.
 _BUDGET_TOKENS_BY_EFFORT: Mapping[Effort, int] = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 24576, "max": 31999}
 _LEVELS: tuple[Effort, ...] = ("low", "medium")
 _EFFORT_ORDER: tuple[Effort, ...] = ("minimal", "low", "medium", "high", "xhigh", "max")
@@ -20,6 +20,7 @@ _ANTHROPIC_MESSAGES = "anthropic_messages"
 
 
 def adapt_thinking(chat: ChatRequest, profile: ClaudeProfile, drop_policy: DropPolicy) -> Thinking | None:
+    """The chat's thinking in the form that the model accepts; None: no thinking settings are sent."""
     thinking = chat.thinking
     if thinking is None or not (thinking.effort or thinking.adaptive or thinking.budget_tokens is not None):
         return thinking
@@ -27,10 +28,10 @@ def adapt_thinking(chat: ChatRequest, profile: ClaudeProfile, drop_policy: DropP
     if thinking.effort == "none":
         if profile.can_disable_thinking:
             return thinking
-        drop_policy.drop_or_refuse(field, "this model always reasons; `low` is the least.")
+        drop_policy.drop_or_refuse(field, "thinking cannot be turned off for this model; the lowest effort is `low`.")
         return None
     if profile.thinking_mode == "never":
-        drop_policy.drop_or_refuse(field, "this model does not reason.")
+        drop_policy.drop_or_refuse(field, "this model does not support thinking.")
         return None
     adapted = (
         _with_budget(chat, thinking, drop_policy)
@@ -39,7 +40,7 @@ def adapt_thinking(chat: ChatRequest, profile: ClaudeProfile, drop_policy: DropP
     )
     if adapted is not None and adapted.budget_tokens is not None and _lacks_thinking_before_calls(chat):
         drop_policy.drop_or_refuse(
-            field, "an answer with calls is gone on with only if it is given back with the reasoning that it came with."
+            field, "thinking with tool results requires the thinking blocks of the message with the tool calls, which are missing."
         )
         return None
     return adapted if adapted is None else replace(adapted, effort=_nearest_effort(adapted.effort, profile, drop_policy))
@@ -54,12 +55,12 @@ def is_thinking_enabled(thinking: Thinking | None) -> bool:
 
 
 def has_thinking_budget(thinking: Thinking | None) -> bool:
-    """By a number of tokens, with which less goes together."""
+    """Whether thinking has a token budget, which is incompatible with more than adaptive thinking is."""
     return thinking is not None and thinking.budget_tokens is not None
 
 
 def _with_budget(chat: ChatRequest, thinking: Thinking, drop_policy: DropPolicy) -> Thinking | None:
-    """Where nobody says how many tokens an answer may have, those of the budget are added to what is filled in (claude.Demands)."""
+    """With a budget below the caller's max_tokens; without max_tokens, RequestDefaults adds the budget to the default."""
     requested_budget = thinking.budget_tokens
     budget = (
         _BUDGET_TOKENS_BY_EFFORT[thinking.effort or "medium"] if requested_budget is None else max(requested_budget, _MIN_BUDGET_TOKENS)
@@ -68,7 +69,7 @@ def _with_budget(chat: ChatRequest, thinking: Thinking, drop_policy: DropPolicy)
         budget = min(budget, chat.max_tokens - 1)
     if budget < _MIN_BUDGET_TOKENS:
         field = "thinking.budget_tokens" if thinking.effort is None else "thinking.effort"
-        drop_policy.drop_or_refuse(field, f"it reasons with {_MIN_BUDGET_TOKENS} tokens at least, and with fewer than `max_tokens`.")
+        drop_policy.drop_or_refuse(field, f"thinking needs a budget of at least {_MIN_BUDGET_TOKENS} tokens, below `max_tokens`.")
         return None
     if requested_budget not in (None, budget):
         drop_policy.drop_hint("thinking.budget_tokens")
@@ -87,7 +88,7 @@ def _with_effort(chat: ChatRequest, thinking: Thinking, profile: ClaudeProfile, 
 
 
 def _nearest_effort(effort: Effort | None, profile: ClaudeProfile, drop_policy: DropPolicy) -> Effort | None:
-    """A level that the model does not know is told as the one below; a model that knows none has it as its budget."""
+    """The effort, or the next lower one that the model supports; None for a model without efforts, which has a budget instead."""
     if not effort or not profile.efforts:
         return effort if profile.efforts is None else None
     if effort == "minimal" or effort in profile.efforts:
@@ -98,7 +99,7 @@ def _nearest_effort(effort: Effort | None, profile: ClaudeProfile, drop_policy: 
 
 
 def _lacks_thinking_before_calls(chat: ChatRequest) -> bool:
-    """Whether the conversation stands between calls and their results, and of the reasoning before the calls nothing is left."""
+    """Whether the last messages are tool calls and their results, and the assistant message has no thinking blocks of Anthropic's."""
     if len(chat.messages) < 2 or chat.messages[-2].role != "assistant" or chat.messages[-1].role != "user":
         return False
     parts = chat.messages[-2].parts

@@ -1,6 +1,6 @@
-"""Tools as Anthropic takes them: their names, what their input may be, and of which schemas it holds arguments to (`strict`).
+"""Tools as Anthropic accepts them: names, input schemas, and the limits of strict tools.
 
-Sources: 400s recorded of it (/reference/providers.md part 3; /shared/exchanges/anthropic/33 and 34), and its definition of tools at
+Sources: recorded 400s (docs/sources.md#anthropic; recordings anthropic/33 and 34), and the definition of tools at
 https://platform.claude.com/docs/en/agents-and-tools/tool-use/define-tools, read 2026-11.
 """
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from providers.canonical.chat import ChatRequest, HostTool, Tool
 from providers.canonical.raw_json import DECODE_ERRORS
-from providers.dialect import DropPolicy
+from providers.drop_policy import DropPolicy
 from providers.profiles.claude.json_schemas import MAX_OPTIONAL_PROPERTIES, MAX_STRICT_TOOLS, MAX_UNIONS, fit_schema
 
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
@@ -25,6 +25,7 @@ _decode_json = msgspec.json.Decoder().decode
 
 
 def adapt_tools(chat: ChatRequest, drop_policy: DropPolicy) -> tuple[Tool | HostTool, ...]:
+    """The chat's tools with input schemas of type object, and `strict` only where Anthropic can enforce it."""
     strict_limits = _StrictToolLimits(drop_policy)
     return tuple(
         adapted for index, tool in enumerate(chat.tools) for adapted in _adapt_tool(tool, f"tools[{index}]", strict_limits, drop_policy)
@@ -45,7 +46,7 @@ def _adapt_tool(tool: Tool | HostTool, path: str, strict_limits: "_StrictToolLim
 
 
 def _name_error(name: str) -> str | None:
-    return None if _TOOL_NAME.fullmatch(name) else f"{name!r:.140} cannot be the name of a tool: names match ^[a-zA-Z0-9_-]{{1,128}}$."
+    return None if _TOOL_NAME.fullmatch(name) else f"{name!r:.140} is not a valid tool name: names match ^[a-zA-Z0-9_-]{{1,128}}$."
 
 
 def _input_schema_error(parameters: Raw) -> str | None:
@@ -54,11 +55,11 @@ def _input_schema_error(parameters: Raw) -> str | None:
     except DECODE_ERRORS:
         return None
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":  # pyright: ignore[reportUnknownMemberType]
-        return 'the input of a tool is an object: its schema is one of {"type": "object"}.'
+        return 'the input of a tool must be an object: its schema needs {"type": "object"}.'
     fields = cast("dict[str, Any]", schema)
     combinator = min(_COMBINATORS & fields.keys(), default=None)
     if combinator is not None:
-        return f"the input of a tool cannot have `{combinator}` at the top of its schema."
+        return f"the input schema of a tool cannot have `{combinator}` at its top level."
     properties: Any = fields.get("properties")
     invalid_name = (
         next((key for key in cast("dict[str, Any]", properties) if not _PROPERTY_NAME.fullmatch(key)), None)
@@ -68,28 +69,26 @@ def _input_schema_error(parameters: Raw) -> str | None:
     return (
         None
         if invalid_name is None
-        else f"{invalid_name!r:.80} cannot be the name of an input's property: names match ^[a-zA-Z0-9_.-]{{1,64}}$."
+        else f"{invalid_name!r:.80} is not a valid property name in a tool's input: names match ^[a-zA-Z0-9_.-]{{1,64}}$."
     )
 
 
 class _StrictToolLimits:
-    """How much strict tools have needed so far of what all of them may need together."""
+    """Counts what the strict tools of a request use of their common limits."""
 
     def __init__(self, drop_policy: DropPolicy) -> None:
         self._drop_policy = drop_policy
         self._tool_count = self._optional_count = self._union_count = 0
 
     def adapt(self, tool: Tool, path: str) -> Tool:
-        """What is let go is the promise, and not the tool."""
+        """The tool with its fitted schema, or without `strict` where it cannot be enforced and the caller allows that."""
         fitted_schema = fit_schema(tool.parameters or Raw(b'{"type":"object","properties":{}}'), closes_objects=True)
         self._tool_count, self._optional_count, self._union_count = (
             self._tool_count + 1,
             self._optional_count + fitted_schema.optional_properties,
             self._union_count + fitted_schema.unions,
         )
-        why = (
-            f"its arguments are not held to a schema with {fitted_schema.dropped[0]}." if fitted_schema.dropped else self._exceeded_limit()
-        )
+        why = f"it cannot enforce a schema with {fitted_schema.dropped[0]}." if fitted_schema.dropped else self._exceeded_limit()
         if why is None:
             return replace(tool, parameters=fitted_schema.schema)
         self._drop_policy.drop_or_refuse(f"{path}.strict", why)

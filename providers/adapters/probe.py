@@ -1,0 +1,131 @@
+"""Probes: which paths of an endpoint are requested by GET, how its engine is recognised, and what the responses say. No I/O.
+
+Each engine has its EngineProbe in engines/NAME/probe.py; providers/probing.py puts them together.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import msgspec
+from msgspec import Struct
+
+from providers.adapters.lora import LoadedAdapters
+from providers.canonical.raw_json import DECODE_ERRORS
+
+MODELS_PATH = "/v1/models"
+_MAX_MODELS = 10_000
+
+
+class ProbeResponse(NamedTuple):
+    """The response of one path."""
+
+    status: int
+    body: bytes
+
+
+ProbeResponses = Mapping[str, ProbeResponse]
+"""The responses of an endpoint so far, by path."""
+
+
+class ListedModel(Struct, frozen=True):
+    """A model that an endpoint lists. `context_length` in tokens. `parent`: the model of which this is a LoRA adapter."""
+
+    id: str
+    context_length: int | None = None
+    parent: str | None = None
+
+
+class ProbeResult(Struct, frozen=True):
+    """What an endpoint is.
+
+    `engine`: the name of its adapter; None: unknown. `version`: as reported; None where it is not, or where only a router reports one.
+    `models` None: the endpoint lists none to us. `router`: what is between us and the engines; None: nothing that we know of.
+    """
+
+    engine: str | None = None
+    version: str | None = None
+    models: tuple[ListedModel, ...] | None = None
+    router: str | None = None
+    lora_adapters: LoadedAdapters = None
+
+
+def no_version(responses: ProbeResponses) -> str | None:
+    """For engines that do not report their version."""
+    return None
+
+
+def no_router(responses: ProbeResponses, models: Sequence[ListedModel]) -> str | None:
+    """For engines in front of which no router can be recognised."""
+    return None
+
+
+def no_lora_adapters(responses: ProbeResponses, models: Sequence[ListedModel] | None, router: str | None) -> LoadedAdapters:
+    """For engines that do not list their LoRA adapters."""
+    return None
+
+
+class EngineProbe(Struct, frozen=True):
+    """How one engine is probed and recognised.
+
+    `health_path`: the cheap path that shows whether it takes requests. `detail_paths`: requested as well once the engine is known.
+    `owner`: the `owned_by` of the models that it lists. `is_recognised`: whether responses are this engine's, where no owner shows it.
+    `find_router`: the router in front of it. `read_lora_adapters`: by the models (None: not listed) and the router.
+    """
+
+    health_path: str
+    detail_paths: tuple[str, ...] = ()
+    owner: str | None = None
+    is_recognised: Callable[[ProbeResponses], bool] | None = None
+    read_version: Callable[[ProbeResponses], str | None] = no_version
+    find_router: Callable[[ProbeResponses, Sequence[ListedModel]], str | None] = no_router
+    read_lora_adapters: Callable[[ProbeResponses, Sequence[ListedModel] | None, str | None], LoadedAdapters] = no_lora_adapters
+
+
+def version_at(*paths: str, field: str = "version") -> Callable[[ProbeResponses], str | None]:
+    """Reads the version from the first of these paths whose response has it."""
+
+    def read_version(responses: ProbeResponses) -> str | None:
+        values = (object_at(responses, path).get(field) for path in paths)
+        return next((each[:100] for each in values if isinstance(each, str) and each), None)
+
+    return read_version
+
+
+def listed_adapters(models: Sequence[ListedModel]) -> dict[str, int | None]:
+    """The models with a parent: those are LoRA adapters, without ids."""
+    return {model.id: None for model in models if model.parent is not None}
+
+
+def model_cards(responses: ProbeResponses) -> list[dict[str, Any]] | None:
+    """The entries of /v1/models that have an id, as the endpoint wrote them; None: it lists none."""
+    entries = object_at(responses, MODELS_PATH).get("data")
+    if not isinstance(entries, list):
+        return None
+    cards = (cast("dict[str, Any]", each) for each in cast("list[object]", entries)[:_MAX_MODELS] if isinstance(each, dict))
+    return [card for card in cards if isinstance(card.get("id"), str)]
+
+
+def object_at(responses: ProbeResponses, path: str) -> dict[str, Any]:
+    """The JSON object of a path that answered 200; empty for anything else."""
+    response = responses.get(path)
+    return decode_object(response) if response is not None and response.status == 200 else {}
+
+
+def list_at(responses: ProbeResponses, path: str) -> list[object] | None:
+    """The JSON list of a path that answered 200; None for anything else."""
+    response = responses.get(path)
+    decoded = _decode(response) if response is not None and response.status == 200 else None
+    return cast("list[object]", decoded) if isinstance(decoded, list) else None
+
+
+def decode_object(response: ProbeResponse) -> dict[str, Any]:
+    """The JSON object of a response; empty for anything else."""
+    decoded = _decode(response)
+    return cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
+
+
+def _decode(response: ProbeResponse) -> object:
+    try:
+        return msgspec.json.decode(response.body)
+    except DECODE_ERRORS:
+        return None

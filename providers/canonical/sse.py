@@ -1,0 +1,80 @@
+"""Server-sent events: a stream of blocks to the data of each event, and data to a frame.
+
+Source: https://html.spec.whatwg.org/multipage/server-sent-events.html, read 2026-11.
+"""
+
+from typing import Protocol
+
+from providers.canonical.errors import InvalidUpstreamResponse
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class SSEDecoder:
+    """Decodes server-sent events from blocks split anywhere: feed() returns the data of each event that is complete.
+
+    Comments, ids, event names and retry times are dropped: no chat dialect needs them. Line ends may be LF, CRLF or CR.
+    Data of several lines is joined to one: it is JSON, where a line end is white space, and it is sent on in one line.
+    A line that begins with `{` is data too: LMDeploy's proxy sends its errors so in the middle of a stream.
+    Raises InvalidUpstreamResponse for an event of more than `limit_bytes`: an engine must not be able to fill our memory.
+    """
+
+    __slots__ = ("_buffer", "_limit")
+
+    def __init__(self, limit_bytes: int = 32 * 1024 * 1024) -> None:
+        self._buffer = b""
+        self._limit = limit_bytes
+
+    def feed(self, block: bytes) -> list[bytes]:
+        if self._buffer:
+            block = self._buffer + block
+        if b"\r" in block:
+            # A CR at the very end may be half of a CRLF: it waits for the next block.
+            tail = b"\r" if block.endswith(b"\r") else b""
+            block = block[: len(block) - len(tail)].replace(b"\r\n", b"\n").replace(b"\r", b"\n") + tail
+        *complete, self._buffer = block.split(b"\n\n")
+        if self._buffer[:1] == b"{" and self._buffer[-1:] == b"\n":
+            complete.append(self._buffer)
+            self._buffer = b""
+        if len(self._buffer) > self._limit:
+            raise InvalidUpstreamResponse(f"The engine sent an event of more than {self._limit} bytes.")
+        return [data for frame in complete if (data := _event_data(frame)) is not None]
+
+    def finish(self) -> list[bytes]:
+        """The data of a last event without the blank line after it: some engines end so, and the data is complete."""
+        remaining, self._buffer = self._buffer.replace(b"\r", b"\n"), b""
+        return [data for frame in remaining.split(b"\n\n") if (data := _event_data(frame)) is not None]
+
+
+def _event_data(frame: bytes) -> bytes | None:
+    """None for a frame without data, or with empty data: neither is an event."""
+    if frame.startswith(b"data: ") and b"\n" not in frame:
+        return frame[6:] or None
+    if frame.startswith(b"event: ") and frame.count(b"\n") == 1:  # as Anthropic and OpenAI's Responses write them
+        _, is_data, data = frame.partition(b"\ndata: ")
+        if is_data:
+            return data or None
+    lines = [line[5:].removeprefix(b" ") for line in frame.removeprefix(_BOM).split(b"\n") if line.startswith(b"data:")]
+    return b" ".join(line for line in lines if line) or (to_single_line(frame) if frame[:1] == b"{" else None)
+
+
+def sse_frame(data: bytes) -> bytes:
+    """One event. `data` must not contain a line end; see to_single_line()."""
+    return b"data: " + data + b"\n\n"
+
+
+def to_single_line(raw: bytes) -> bytes:
+    """JSON without line ends, as a frame needs it. In JSON they are white space only: a string cannot contain them."""
+    return raw.replace(b"\r", b" ").replace(b"\n", b" ")
+
+
+class StreamUnwrapper(Protocol):
+    """Takes a dialect's stream out of another framing that carries it, such as an AWS event stream. One per stream."""
+
+    def feed(self, block: bytes) -> bytes:
+        """The bytes of the inner stream that are complete now.
+
+        Raises the UpstreamError that a frame reports, or InvalidUpstreamResponse, at the call after the one that returned all bytes
+        before it. At the end of the stream, call it once more with no bytes.
+        """
+        ...

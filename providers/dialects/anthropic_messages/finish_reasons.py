@@ -1,0 +1,54 @@
+"""Stop reasons of Messages as OpenAI's finish reasons, and back.
+
+Source: https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons, read 2026-11.
+"""
+
+from collections.abc import Mapping
+
+from providers.canonical.chat import Choice, Refusal, ToolCall
+from providers.canonical.events import ChoiceFinished
+
+# OpenAI's finish reason, and whether Anthropic's stop reason says more.
+_FINISH_REASONS: Mapping[str, tuple[str, bool]] = {
+    "end_turn": ("stop", False),
+    "stop_sequence": ("stop", True),
+    "pause_turn": ("stop", True),
+    "max_tokens": ("length", False),
+    "model_context_window_exceeded": ("length", True),
+    "tool_use": ("tool_calls", False),
+    "refusal": ("content_filter", True),
+}
+_STOP_REASONS: Mapping[str, str] = {
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "content_filter": "refusal",
+}
+
+
+def read_stop_reason(upstream_finish_reason: str) -> tuple[str, str | None]:
+    """OpenAI's finish reason, and Anthropic's own if it says more. An unknown stop reason is a stop."""
+    finish_reason, is_more_specific = _FINISH_REASONS.get(upstream_finish_reason, ("stop", True))
+    return finish_reason, upstream_finish_reason if is_more_specific else None
+
+
+def write_stop_reason(finish: ChoiceFinished | Choice, *, has_tool_calls: bool, has_refusal: bool) -> str | None:
+    """The stop reason; None for a choice without a finish reason. Engines of OpenAI's kind may end calls or a refusal with `stop`."""
+    finish_reason = finish.reason if isinstance(finish, ChoiceFinished) else finish.finish_reason
+    if finish_reason is None:
+        return None
+    if has_refusal:
+        return "refusal"
+    if finish.upstream_finish_reason is not None and _FINISH_REASONS.get(finish.upstream_finish_reason, ("", False))[0] == finish_reason:
+        return finish.upstream_finish_reason
+    if finish_reason == "stop" or finish_reason not in _STOP_REASONS:
+        return "tool_use" if has_tool_calls else "stop_sequence" if finish.stop_sequence is not None else "end_turn"
+    return _STOP_REASONS[finish_reason]
+
+
+def write_choice_stop_reason(choice: Choice) -> str | None:
+    return write_stop_reason(
+        choice,
+        has_tool_calls=any(isinstance(part, ToolCall) for part in choice.parts),
+        has_refusal=any(isinstance(part, Refusal) for part in choice.parts),
+    )

@@ -1,0 +1,13 @@
+"""Complete responses of Ollama's chat: one chunk that holds everything."""
+
+from providers.canonical.chat import ChatResponse
+from providers.canonical.events import assemble_response
+from providers.dialects.ollama_chat.response_parser import ResponseParser
+
+
+def read_response(raw: bytes) -> ChatResponse:
+    """Raises the error of a response with status 200, or InvalidUpstreamResponse.
+
+    A response that is not marked as done has no finish reason.
+    """
+    return assemble_response(ResponseParser().read(raw))

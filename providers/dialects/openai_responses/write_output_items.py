@@ -1,0 +1,80 @@
+"""Writes parts as output items of a Response."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from providers.canonical.carrier import encode_carrier
+from providers.canonical.chat import Citation, Opaque, OpaqueState, ToolCall
+from providers.canonical.sse import to_single_line
+from providers.dialect import ResponseMeta
+from providers.dialects.openai_responses.dialect_name import DIALECT
+
+
+def write_message_item(id: str, content: Sequence[dict[str, Any]], status: str) -> dict[str, Any]:
+    return {"id": id, "type": "message", "status": status, "content": content, "role": "assistant"}
+
+
+def write_text_content(text: str, annotations: Sequence[Any], logprobs: Sequence[Raw] = ()) -> dict[str, Any]:
+    return {"type": "output_text", "annotations": annotations, "logprobs": logprobs, "text": text}
+
+
+def write_refusal_content(text: str) -> dict[str, Any]:
+    return {"type": "refusal", "refusal": text}
+
+
+def write_reasoning_item(
+    id: str, text: str, opaque_state: OpaqueState | None, *, as_summary: bool, status: str = "completed"
+) -> dict[str, Any]:
+    """A reasoning item. `as_summary`: the text is written as a summary, because the caller requested one.
+
+    The opaque state of another dialect is carried in `encrypted_content`.
+    """
+    item: dict[str, Any] = {"id": id, "type": "reasoning", "status": status, "summary": [], "content": []}
+    if text:
+        item["summary" if as_summary else "content"] = [{"type": "summary_text" if as_summary else "reasoning_text", "text": text}]
+    if opaque_state is not None:
+        item["encrypted_content"] = encode_carrier(opaque_state, caller_dialect=DIALECT)
+    return item
+
+
+def write_call_item(id: str, call: ToolCall, arguments: str, status: str = "completed") -> dict[str, Any]:
+    call_fields = {"call_id": call.id, "name": call.name}
+    if call.custom:
+        return {"id": id, "type": "custom_tool_call", "status": status, "input": arguments, **call_fields}
+    return {"id": id, "type": "function_call", "status": status, "arguments": arguments, **call_fields}
+
+
+def call_opaque_state(call: ToolCall, opaque_state: OpaqueState) -> OpaqueState:
+    """The opaque state of a tool call, for a reasoning item of its own behind the call: a call item has no field for it."""
+    return OpaqueState(opaque_state.origin, msgspec.json.encode({"call": call.id, "seal": opaque_state.data}).decode())
+
+
+def write_opaque_item(id: str, part: Opaque) -> Any:
+    """An item of this dialect as it is, or a reasoning item that carries the block of another dialect."""
+    if part.origin == DIALECT:
+        return Raw(to_single_line(bytes(part.raw)))
+    return write_reasoning_item(id, "", OpaqueState(part.origin, bytes(part.raw).decode()), as_summary=False)
+
+
+def write_citations(text: str, citations: Sequence[Citation]) -> list[Any]:
+    """The annotations. A citation of another dialect without a URL cannot be expressed and is left out."""
+    annotations: list[Any] = []
+    for each in citations:
+        if each.origin == DIALECT:
+            annotations.append(Raw(to_single_line(bytes(each.raw))))
+        elif each.url is not None:
+            start, end = each.start or 0, len(text) if each.end is None else each.end
+            annotations.append(
+                {"type": "url_citation", "start_index": start, "end_index": end, "title": each.title or each.url, "url": each.url}
+            )
+    return annotations
+
+
+def wants_summary(meta: ResponseMeta) -> bool:
+    """Whether the request asks for a summary of the reasoning."""
+    raw_reasoning = meta.request_body.get("reasoning")
+    reasoning = msgspec.json.decode(raw_reasoning) if isinstance(raw_reasoning, Raw) else raw_reasoning
+    return isinstance(reasoning, dict) and bool(reasoning.get("summary") or reasoning.get("generate_summary"))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]

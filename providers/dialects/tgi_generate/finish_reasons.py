@@ -1,0 +1,23 @@
+"""Finish reasons of generate as OpenAI's."""
+
+from collections.abc import Mapping
+
+from providers.canonical.errors import UpstreamFailed
+from providers.dialects.tgi_generate.response_schema import Details
+
+_FINISH_REASONS: Mapping[str, tuple[str, str | None]] = {
+    "length": ("length", None),
+    "eos_token": ("stop", None),
+    "stop_sequence": ("stop", "stop_sequence"),
+}
+
+
+def read_finish_reason(details: Details) -> tuple[str, str | None]:
+    """OpenAI's finish reason, and the engine's own if it says more. Without details the response is complete.
+
+    Raises UpstreamFailed for the reason `error`.
+    """
+    reason = details.finish_reason or details.finish_reason_spaced or "eos_token"
+    if reason == "error":
+        raise UpstreamFailed("The engine reported a failure without a reason.")
+    return _FINISH_REASONS.get(reason, ("stop", reason))

@@ -1,0 +1,141 @@
+"""DropPolicy: a field that the target cannot honour is refused, or dropped where the caller allows it."""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from providers.canonical.errors import Unsupported
+from providers.canonical.raw_json import Body
+
+_INDEX = re.compile(r"\[\d+\]")
+# Fields of a single API that change how a response is produced, and not what may be in it.
+_HINT_FIELDS = frozenset(
+    {
+        *("cache_control", "prompt_cache_breakpoint", "prompt_cache_options", "prompt_cache_retention"),
+        *("context_management", "speed", "eager_input_streaming", "defer_loading", "client_metadata", "diagnostics", "metadata"),
+        *("include_obfuscation", "continuous_usage_stats", "do_preprocess", "phase", "detail"),
+    }
+)
+# Values that request nothing. The last two are Anthropic's: only the model may call a tool, and a document need not be cited.
+_NEUTRAL_VALUES: tuple[Any, ...] = (None, "", [], ["direct"], {"enabled": False})
+
+
+class DropPolicy:
+    """Decides about each field of one request that the target cannot honour, and lists those that it dropped.
+
+    A field is dropped if `may_drop` allows it, by its name or by that of the top-level field that holds it; else it is refused. Hints
+    are always dropped and neutral values are ignored.
+
+    A translated chat names fields as ChatRequest does, or by paths that begin with `messages[`: `field_names` and `caller_path` map
+    them to the caller's own, in which errors and `dropped` speak. `caller_path` reads the body again, so it is called at most
+    `max_paths` times. None: the paths are the caller's own already.
+
+    An edited body names fields as the caller does. Top-level fields that are dropped are removed from `body`, and the fields in
+    `accepted` (option `accepts` of a provider: its operator says that this engine honours them) are left alone.
+
+    `target_name`: how errors name the target.
+    """
+
+    def __init__(
+        self,
+        may_drop: Callable[[str], bool],
+        field_names: Mapping[str, str],
+        target_name: str,
+        caller_path: Callable[[str], str] | None = None,
+        max_paths: int = 32,
+        *,
+        body: Body | None = None,
+        accepted: Collection[str] = (),
+    ) -> None:
+        self._may_drop = may_drop
+        self._field_names = field_names
+        self._target_name = target_name
+        self._caller_path = caller_path
+        self._caller_paths: dict[str, str] = {}
+        self._max_paths = max_paths
+        self._body = Body() if body is None else body
+        self._accepted = accepted
+        self._dropped: dict[str, None] = {}
+
+    @property
+    def dropped(self) -> list[str]:
+        """Dropped fields by the caller's names, without duplicates. A copy: to add to it, call report_dropped()."""
+        return list(self._dropped)
+
+    @property
+    def target_name(self) -> str:
+        """How errors name the target."""
+        return self._target_name
+
+    def accepts(self, field: str) -> bool:
+        """Whether the operator says that the target honours this top-level field, whatever its adapter knows."""
+        return field in self._accepted
+
+    def may_drop(self, path: str) -> bool:
+        """Whether the caller allows that this is dropped, or the top-level field that holds it. `path`: the caller's own."""
+        return self._may_drop(path) or self._may_drop(path.partition(".")[0].partition("[")[0])
+
+    def drop_or_refuse(self, field: str, why: str) -> None:
+        """Drops a field, or a path in a chat's messages. Raises Unsupported unless the caller allows it. `why`: a sentence."""
+        if field in self._accepted:
+            return
+        self.drop_path_or_refuse(self._caller_name(field), why)
+        self._body.pop(field, None)
+
+    def drop_path_or_refuse(self, path: str, why: str) -> None:
+        """As drop_or_refuse(), for the caller's own path; whoever calls this removes what is there."""
+        if not self.may_drop(path):
+            raise unsupported_error(path, self._target_name, why)
+        self.report_dropped(path)
+
+    def drop_hint(self, field: str) -> None:
+        """Drops a field that changes no response, whatever the caller allows."""
+        self.report_dropped(self._caller_name(field))
+        self._body.pop(field, None)
+
+    def drop_extra_field(self, path: str, value: Raw, why: str) -> None:
+        """Drops a field that ChatRequest does not name, by its path. A neutral value is ignored; else drop_hint() or drop_or_refuse()."""
+        if msgspec.json.decode(value) in _NEUTRAL_VALUES:
+            return
+        caller_path = self._find_caller_path(path) if path.startswith("messages[") else path
+        if path.rpartition(".")[2] in _HINT_FIELDS:
+            self.report_dropped(caller_path)
+        else:
+            self.drop_path_or_refuse(caller_path, why)
+
+    def drop_neutral(self, neutral_values: Mapping[str, Collection[Any]]) -> None:
+        """Removes from the body, without a report, the fields that have one of these values, or null."""
+        for field in [field for field in self._body if field in neutral_values]:
+            value = self._body.value(field)
+            if value is None or value in neutral_values[field]:
+                del self._body[field]
+
+    def report_dropped(self, path: str) -> None:
+        """Adds to `dropped`; whoever calls this removes what is there. `path`: the caller's own."""
+        self._dropped[path] = None
+
+    def _caller_name(self, field: str) -> str:
+        return self._find_caller_path(field) if field.startswith("messages[") else self._field_names.get(field, field)
+
+    def _find_caller_path(self, path: str) -> str:
+        """The caller's path; beyond `max_paths`, the kind of path, without indexes: a body may hold any number of hints."""
+        if self._caller_path is None:
+            return path
+        caller_path = self._caller_paths.get(path)
+        if caller_path is None:
+            if len(self._caller_paths) >= self._max_paths:
+                return _INDEX.sub("[]", path)
+            caller_path = self._caller_paths[path] = self._caller_path(path)
+        return caller_path
+
+
+def unsupported_error(field: str, target_name: str, why: str) -> Unsupported:
+    """The refusal of a field that the target cannot honour, with the way out. `field`: the caller's name; `why`: a sentence."""
+    return Unsupported(
+        f"`{field}` cannot be honoured by {target_name}: {why} "
+        f"Leave it out, choose another model, or send the header `x-narthex-drop: {field}` to go without.",
+        param=field,
+    )

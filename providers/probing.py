@@ -1,0 +1,87 @@
+"""Probing: which paths of an endpoint to request by GET, and what it is by its responses. No I/O.
+
+The list of models comes first, because most engines set owned_by. Otherwise an engine is recognised by its other responses. Whatever
+cannot be read counts as unknown.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from providers.adapters.probe import (
+    MODELS_PATH,
+    ListedModel,
+    ProbeResponse,
+    ProbeResponses,
+    ProbeResult,
+    decode_object,
+    list_at,
+    model_cards,
+)
+from providers.catalogue import ENGINE_PROBES
+
+# Requested where the list of models does not identify the engine.
+_IDENTIFYING_PATHS = ("/info", "/props", "/api/version", "/server_info", "/engines")
+# Large: describes every route. Requested only of engines that report nothing shorter.
+_DESCRIPTION_PATH = "/openapi.json"
+
+# vLLM 0.33, SGLang 0.5.23, LMDeploy 0.18, llama.cpp, mini-sglang; read 2026-11.
+_ENGINE_BY_OWNER: Mapping[str, str] = {probe.owner: engine for engine, probe in ENGINE_PROBES.items() if probe.owner is not None}
+
+
+def next_paths(responses: ProbeResponses) -> tuple[str, ...]:
+    """The paths to request, by the responses so far; those that were requested are among them. At first: the list of models."""
+    if MODELS_PATH not in responses:
+        return (MODELS_PATH,)
+    engine = _engine_by_owner(model_cards(responses))
+    if engine is not None:
+        return (MODELS_PATH, *ENGINE_PROBES[engine].detail_paths)
+    paths = (MODELS_PATH, *_IDENTIFYING_PATHS)
+    return (*paths, _DESCRIPTION_PATH) if responses.keys() >= set(paths) and _engine_by_responses(responses) is None else paths
+
+
+def identify_engine(responses: ProbeResponses) -> ProbeResult:
+    """What an endpoint with these responses is."""
+    cards = model_cards(responses)
+    engine = _engine_by_owner(cards) or _engine_by_responses(responses)
+    models = None if cards is None else tuple(_listed_model(card) for card in cards)
+    if engine is None:
+        return ProbeResult(None, None, models, _known_router(responses))
+    probe = ENGINE_PROBES[engine]
+    router = _known_router(responses) or probe.find_router(responses, models or ())
+    version = None if router else probe.read_version(responses)
+    return ProbeResult(engine, version, models, router, probe.read_lora_adapters(responses, models, router))
+
+
+def has_changed(known: ProbeResult, response: ProbeResponse) -> bool:
+    """Whether a list of models differs from the known one, or is another engine's."""
+    cards = model_cards({MODELS_PATH: response})
+    if cards is None:
+        return False
+    return tuple(_listed_model(card) for card in cards) != known.models or _engine_by_owner(cards) not in (None, known.engine)
+
+
+def is_ready(response: ProbeResponse) -> bool:
+    """Whether a response of `health_path` shows that the engine takes requests. LMDeploy answers 503 to them while it sleeps."""
+    return response.status < 500 and decode_object(response).get("status") != "sleeping"
+
+
+def _engine_by_owner(cards: list[dict[str, Any]] | None) -> str | None:
+    owners = {_ENGINE_BY_OWNER.get(str(card.get("owned_by"))) for card in cards or ()}
+    return owners.pop() if len(owners) == 1 else None
+
+
+def _engine_by_responses(responses: ProbeResponses) -> str | None:
+    return next((name for name, probe in ENGINE_PROBES.items() if probe.is_recognised and probe.is_recognised(responses)), None)
+
+
+def _known_router(responses: ProbeResponses) -> str | None:
+    """A router that reports itself. production-stack lists its engines: main_router.py, read 2026-11."""
+    return "production-stack" if list_at(responses, "/engines") is not None else None
+
+
+def _listed_model(card: dict[str, Any]) -> ListedModel:
+    meta = card.get("meta")
+    trained_length = cast("dict[str, Any]", meta).get("n_ctx_train") if isinstance(meta, dict) else None
+    length, parent = card.get("max_model_len") or trained_length, card.get("parent")
+    is_length, is_name = type(length) is int and length > 0, isinstance(parent, str) and parent
+    return ListedModel(card["id"], length if is_length else None, parent if is_name else None)
