@@ -1,4 +1,4 @@
-"""The records that all rooms share. Frozen: whoever holds one may keep it."""
+"""The records that all packages of the service share, all frozen."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -8,17 +8,18 @@ from msgspec import Struct
 from providers.canonical.chat import Usage
 
 ContentPolicy = Literal["full", "redacted", "none"]
-Outcome = Literal["answered", "failed", "hung_up", "cut"]
+# disconnected: the caller left first. aborted: this process stopped first, or something broke in it.
+Outcome = Literal["answered", "failed", "disconnected", "aborted"]
 
-# What may stand before a model's name in an ask, in this order: TensorZero's word, which its clients send, and ours.
+# Prefixes that a request may put before a model's name, in this order: TensorZero's, which its clients send, and ours.
 MODEL_PREFIXES = ("tensorzero::model_name::", "narthex::model_name::")
 
 
 class Caller(Struct, frozen=True):
     """Whom a key stands for, and what it may do.
 
-    `prefix`: the key's public part, as `nx-` and twelve hex digits. None: no restriction. `models` and `routes` may end in `*`;
-    `networks` in CIDR notation. `expires_s`: Unix time from which the key is no longer good.
+    None means no restriction. `prefix`: the key's public part, as `nx-` and twelve hex digits. Entries of `models` and `routes` may
+    end in `*`; `networks` are in CIDR notation. `expires_s`: Unix time at which the key expires.
     """
 
     key_id: str
@@ -34,13 +35,16 @@ class Caller(Struct, frozen=True):
 
 
 class TeamConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """`[teams.NAME]`: `content` is what is kept of its asks and replies."""
+    """`[teams.NAME]`: `content` sets how much of the team's requests and responses is recorded."""
 
     content: ContentPolicy = "full"
 
 
 class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """`[providers.NAME]`: a place to speak to. `credential`: where it is (providers/credentials/references.py); several take turns."""
+    """`[providers.NAME]`: a host or an engine.
+
+    `credential`: references to where it is stored (providers/credentials/references.py); several are used in rotation.
+    """
 
     adapter: str
     base_url: str | None = None
@@ -55,11 +59,11 @@ class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class Target(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A provider and its model that serve a name.
+    """A provider, and its model that serves a configured name.
 
-    `weight` None in all targets of a model: tried in order; else drawn by weight. `endpoints` empty: the provider's base_url.
-    `dialect`: which of the provider's is spoken with it; None: the caller's own if it is among them, else the best that can say the ask.
-    `lora`: the LoRA adapter of that model which serves the name.
+    `weight` None in all targets of a model: they are tried in order; else they are drawn by weight. `endpoints` empty: the provider's
+    base_url. `dialect`: which dialect is spoken to it; None: the caller's own if the provider speaks it, else the one that can express
+    most of the request. `lora`: the LoRA adapter of that model which serves the name.
     """
 
     provider: str
@@ -71,9 +75,9 @@ class Target(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
 
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """`[models.NAME]`: a name that callers may use, what serves it, and the names to fall back to when all of it fails.
+    """`[models.NAME]`: a name that callers may use, its targets, and the models to fall back to when all of them fail.
 
-    `output_tokens`: what limits reserve for an answer whose length the caller does not bound; None: the setting for all models.
+    `output_tokens`: what limits reserve for a response whose length the caller does not bound; None: the setting for all models.
     """
 
     targets: tuple[Target, ...]
@@ -89,8 +93,8 @@ class Limit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     """`[[limits]]`: at most `amount` of a resource, for each subject of a scope, in any second, minute or hour, or calendar day or month.
 
     `scope`: dimension (key, team, model, tag:NAME, all) to "each" or one name (of a key: its public part); all of them must match.
-    `on_outage`: while Redis is away each worker enforces its share, or requests are refused. `dry_run`: counted and told, never refused.
-    `time_zone`: of days and months.
+    `on_outage`: while Redis is unavailable each worker enforces its share, or requests are refused. `dry_run`: counted and reported,
+    never refused. `time_zone`: of days and months.
     """
 
     name: str
@@ -106,10 +110,10 @@ class Limit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
 class Price(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """`[[prices]]`: what a provider's model costs, in US dollars for a million tokens.
 
-    `cached_input`, `audio_input`, `image_input` None: as `input`; `audio_output` None: as `output`. `cache_write` None: as `input`;
-    `cache_write_hour`, of what is kept for an hour: as `cache_write`, unless that is said: then it is unknown.
-    `tiers`: by a tier of the provider's service (batch, flex, priority), what all of it is multiplied by; the price of others is unknown.
-    `since`: the first day (UTC, ISO 8601) on which it holds; None: ever. `source`: where it was read.
+    `cached_input`, `audio_input`, `image_input` None: as `input`; `audio_output` None: as `output`. `cache_write` None: as `input`.
+    `cache_write_hour` (writes kept for an hour) None: as `input`, unless `cache_write` is set: then their price is unknown.
+    `tiers`: factors by the provider's service tier (batch, flex, priority); the price of other tiers is unknown.
+    `since`: the first day (UTC, ISO 8601) on which the price applies; None: always. `source`: where it was read.
     """
 
     provider: str
@@ -128,9 +132,9 @@ class Price(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
 
 
 class Snapshot(Struct, frozen=True):
-    """The whole configuration at one moment. `hash` is of its content; `version` grows with each change.
+    """The configuration at one moment. `hash` is of its content; `version` grows with each change.
 
-    `credentials`: those that are stored, by name, encrypted (app/store/vault.py).
+    `credentials`: stored credentials by name, encrypted (app/store/vault.py).
     """
 
     version: int
@@ -143,9 +147,9 @@ class Snapshot(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """What will be tried for one ask, in order: the targets of the model, then those of its fallbacks.
+    """What is tried for one request, in order: the targets of the model, then those of its fallbacks.
 
-    `model` is the name as it was asked for, `name` the configured model that it means, `names[i]` the one that `targets[i]` is of.
+    `model` is the name that the caller sent, `name` the configured model that it means, `names[i]` the model of `targets[i]`.
     """
 
     model: str
@@ -156,9 +160,9 @@ class Plan(Struct, frozen=True):
 
 
 class Attempt(Struct, frozen=True, array_like=True):
-    """One try at one endpoint. `status` None: no answer came. `error` None: it served.
+    """One try at one endpoint. `status` None: no response came. `error` None: it served.
 
-    `code`: the host's own word for its error; `request_id`: by which it knows the request.
+    `code`: the host's own code of its error; `request_id`: the host's id of the request.
     """
 
     provider: str
@@ -174,10 +178,10 @@ class Attempt(Struct, frozen=True, array_like=True):
 
 
 class Exchange(Struct, frozen=True, array_like=True):
-    """A request from door to door, as it is recorded; times in microseconds, offsets from `received_us` (Unix time).
+    """A request and its response, as they are recorded; times in microseconds, offsets from `received_us` (Unix time).
 
     Fields are only ever appended, with defaults: records written by an older version must still be read.
-    `status` is what the caller was told (499: the caller left before being told). `model` is the name asked for.
+    `status` is what was sent to the caller (499: the caller disconnected first). `model` is the name that the caller sent.
     """
 
     id: str
@@ -207,8 +211,8 @@ class Exchange(Struct, frozen=True, array_like=True):
     end_user: str | None = None
     function: str | None = None
     variant: str | None = None
-    # What limits counted in the end: the usage where an engine told it, else what was estimated to have been used.
+    # What limits counted in the end: the usage that the engine reported, else an estimate of it.
     charged_input: int = 0
     charged_output: int = 0
-    cost_microusd: int | None = None  # None: unknown, for want of a price
-    guided: str | None = None  # how what constrained the answer was obeyed; None: nothing did
+    cost_microusd: int | None = None  # None: unknown, as there is no price
+    structured_output: str | None = None  # how the constraint was met: enforced, converted, validated; None: there was none

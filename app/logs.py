@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line, for machines; never content, never secrets."""
+"""Logs: one JSON object a line, without content or secrets."""
 
 import json
 import logging
@@ -24,7 +24,7 @@ class JsonLines(logging.Formatter):
 
 
 def configure(level: str) -> None:
-    """Sends this process's logs to standard error."""
+    """Send this process's logs to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

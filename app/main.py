@@ -1,4 +1,4 @@
-"""Where the parts meet: nothing else builds them."""
+"""The gateway process: builds its parts, starts them, serves until SIGTERM."""
 
 import asyncio
 import contextlib
@@ -13,9 +13,10 @@ import uvloop
 from litestar import Litestar
 
 from app import logs
+from app.api.admin.routes import admin_router
 from app.api.exception_handlers import HANDLERS
-from app.api.health import keep_metrics_current
 from app.api.http_protocol import http_protocol_class
+from app.api.metrics import keep_metrics_current
 from app.api.routes import inference_routes, routes
 from app.domain import Snapshot
 from app.gateway.fleet.fleet import Fleet
@@ -42,7 +43,7 @@ _DB_CLOSE_TIMEOUT_S = 2.0
 
 
 class GatewayServer(uvicorn.Server):
-    """uvicorn, telling the gateway first that it is to stop: what comes from then on is refused with 503 until the socket is closed."""
+    """uvicorn's server, which marks the gateway as draining first: new requests get 503 until the socket is closed."""
 
     def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
         super().__init__(config)
@@ -54,7 +55,7 @@ class GatewayServer(uvicorn.Server):
 
 
 def create_app(settings: Settings, write_batcher: WriteBatcher, *, name: str) -> tuple[Litestar, Gateway]:
-    """The application and its parts. They are started, and let go of, by the application's lifespan."""
+    """The application and its parts; the application's lifespan starts and stops them."""
     database = create_database_engine(settings.database_url, pool_size=4, max_overflow=4)
     transport = Transport(write_batcher=write_batcher, proxy=settings.proxy, ca_bundle=settings.ca_bundle or None)
     fleet = Fleet(settings, transport, Vault(settings.secret_key.parsed))
@@ -97,13 +98,13 @@ def create_app(settings: Settings, write_batcher: WriteBatcher, *, name: str) ->
             await limits.stop()
             await transport.aclose()
             await snapshot_cache.stop()
-            with contextlib.suppress(TimeoutError):  # a line that is dead without a word says no farewell either
+            with contextlib.suppress(TimeoutError):  # a dead connection never answers the goodbye
                 async with asyncio.timeout(_DB_CLOSE_TIMEOUT_S):
                     await database.dispose()
             spool.close()
 
     litestar = Litestar(
-        route_handlers=routes(gateway, database),
+        route_handlers=[*routes(gateway, database), admin_router(gateway, database)],
         lifespan=[lifespan],
         exception_handlers=HANDLERS,
         openapi_config=None,
@@ -114,14 +115,14 @@ def create_app(settings: Settings, write_batcher: WriteBatcher, *, name: str) ->
 
 
 def run_worker(settings: Settings, *, sockets: list[socket.socket], name: str) -> None:
-    """One gateway process on listening sockets that it was handed, until SIGTERM; then it drains."""
+    """Run one gateway process on sockets that listen already, until SIGTERM; then it drains."""
     logs.configure(settings.log_level)
     raise_open_file_limit()
     uvloop.run(_serve(settings, sockets, name))
 
 
 def raise_open_file_limit() -> None:
-    """As many as this process may: a stream takes two, and the 1024 that a login usually begins with are soon gone."""
+    """Raise the limit on open files to the hard limit: a stream takes two, and the usual soft limit of 1024 is soon reached."""
     _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
@@ -143,9 +144,9 @@ async def _serve(settings: Settings, sockets: list[socket.socket], name: str) ->
         timeout_keep_alive=int(settings.keep_alive_s),
         timeout_graceful_shutdown=int(settings.drain_timeout_s),
     )
-    # What was made at the start lives for ever: the collector need not look at it again, and need not run after every 700 objects.
+    # Objects made at the start live for ever: the collector skips them from now on, and does not run after every 700 new ones.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
-    log.info("gateway process begins", extra={"worker": name})
+    log.info("gateway process starts", extra={"worker": name})
     await GatewayServer(config, gateway).serve(sockets)

@@ -1,4 +1,4 @@
-"""Metrics, in Prometheus's words. With PROMETHEUS_MULTIPROC_DIR set (`narthex up` sets it) a scrape of any worker tells of all."""
+"""Prometheus metrics. With PROMETHEUS_MULTIPROC_DIR set (`narthex up` sets it) a scrape of any worker covers all of them."""
 
 import collections
 import os
@@ -19,19 +19,19 @@ from app.domain import Exchange
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 _LATENCY_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900)
-_MAX_TOKENS = 2**31  # beyond what the record holds too
+_MAX_TOKENS = 2**31  # more than the record can hold, too
 
 
 class Telemetry:
-    """The metrics of one process, as of its last settle(). `in_flight`: requests that have not ended.
+    """The metrics of one process, as of its last flush(). `in_flight`: requests that have not ended.
 
-    Label values are configured names and closed sets, never a caller's words: their number is bounded.
+    Label values are configured names and closed sets, never text of a caller, so their number is bounded.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         registry = registry or CollectorRegistry()
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
-            # By default it asks the system for the process's id at each count.
+            # The default makes a system call for the process id at each count.
             pid = os.getpid()
             values.ValueClass = values.MultiProcessValue(lambda: pid)  # pyright: ignore[reportUnknownMemberType]
         self._registry = registry
@@ -40,26 +40,26 @@ class Telemetry:
         )
         self._requests = Counter(
             "narthex_requests",
-            "Requests that reached an engine's plan, by how they ended.",
+            "Requests that reached a plan, by how they ended.",
             ("route", "model", "outcome", "status"),
             registry=registry,
         )
         self._refusals = Counter(
             "narthex_refusals",
-            "Requests refused before any plan was made (no key, malformed, unknown model ...).",
+            "Requests refused before any plan was made (no key, invalid, unknown model ...).",
             ("status",),
             registry=registry,
         )
         self._duration = Histogram(
             "narthex_request_duration_seconds",
-            "From the last byte of the request to the last of the answer.",
+            "From the last byte of the request to the last byte of the response.",
             ("route", "model"),
             registry=registry,
             buckets=_LATENCY_S,
         )
         self._first_token = Histogram(
             "narthex_first_token_seconds",
-            "From the request to the first byte of a streamed answer.",
+            "From the request to the first byte of a streamed response.",
             ("route", "model"),
             registry=registry,
             buckets=_LATENCY_S,
@@ -69,39 +69,41 @@ class Telemetry:
             "narthex_attempt_failures", "Attempts that failed, by provider and kind.", ("provider", "error"), registry=registry
         )
         self._spool_bytes = Gauge(
-            "narthex_spool_bytes", "Bytes of records that wait for the writer.", registry=registry, multiprocess_mode="livemax"
+            "narthex_spool_bytes", "Bytes of records not yet stored by the writer.", registry=registry, multiprocess_mode="livemax"
         )
         self._spool_age = Gauge(
-            "narthex_spool_oldest_seconds",
-            "Age of the oldest record that waits for the writer.",
+            "narthex_spool_oldest_record_age_seconds",
+            "Age of the oldest record not yet stored by the writer.",
             registry=registry,
             multiprocess_mode="livemax",
         )
         self._lost_records = Gauge(
-            "narthex_records_lost", "Records lost: 0, or a disk is full.", registry=registry, multiprocess_mode="livesum"
+            "narthex_records_lost", "Records lost; more than 0 only if a disk is full.", registry=registry, multiprocess_mode="livesum"
         )
         self._lost_content = Gauge(
-            "narthex_content_lost", "Records whose content was not kept, for want of space.", registry=registry, multiprocess_mode="livesum"
+            "narthex_content_lost", "Records whose content was lost, as there was no space.", registry=registry, multiprocess_mode="livesum"
         )
         self._quarantined = Gauge(
             "narthex_records_quarantined",
-            "Records that the writer set aside because they cannot be stored.",
+            "Records in quarantine, because they cannot be stored.",
             registry=registry,
             multiprocess_mode="livemax",
         )
         self._replays = Counter(
-            "narthex_replays", "Answers told again to a retry with the same Idempotency-Key.", ("route",), registry=registry
+            "narthex_replays", "Responses sent again to a retry with the same Idempotency-Key.", ("route",), registry=registry
         )
         self._by_model: dict[tuple[str, str], tuple[Histogram, Histogram, Counter, Counter]] = {}
         self._limit_refusals = Counter("narthex_limit_refusals", "Requests that limits refused, by rule.", ("rule",), registry=registry)
         self._limit_dry_runs = Counter(
-            "narthex_limit_dry_run_refusals", "Requests that a rule on trial would have refused.", ("rule",), registry=registry
+            "narthex_limit_dry_run_refusals", "Requests that a dry-run rule would have refused.", ("rule",), registry=registry
         )
         self._limits_local = Counter(
-            "narthex_limits_local", "Requests admitted by this worker's share of their limits, as Redis was away.", registry=registry
+            "narthex_requests_admitted_locally",
+            "Requests admitted by this worker's share of their limits, as Redis was unavailable.",
+            registry=registry,
         )
         self._redis_unavailable = Gauge(
-            "narthex_redis_away", "Workers that cannot reach Redis.", registry=registry, multiprocess_mode="livesum"
+            "narthex_redis_unavailable", "Workers that cannot reach Redis.", registry=registry, multiprocess_mode="livesum"
         )
         self._rule_counts: collections.Counter[tuple[Counter, str]] = collections.Counter()
         self._admitted_locally = 0
@@ -109,7 +111,7 @@ class Telemetry:
         self.in_flight = 0
 
     def count_exchange(self, exchange: Exchange) -> None:
-        """Counted in the next settle(): a handful of locked counters would be a tenth of what a request costs."""
+        """Keep it for the next flush(): updating a handful of locked counters now would be a tenth of what a request costs."""
         self._exchanges.append(exchange)
 
     def count_refusal(self, status: int) -> None:
@@ -131,7 +133,7 @@ class Telemetry:
         self._replays.labels(route).inc()
 
     def flush(self) -> None:
-        """Brings the metrics up to date with what has happened."""
+        """Update the metrics from everything counted since the last flush."""
         exchanges, self._exchanges = self._exchanges, []
         counts: collections.Counter[tuple[str, str, str, int]] = collections.Counter()
         tokens: collections.Counter[Counter] = collections.Counter()
@@ -172,7 +174,7 @@ class Telemetry:
         return metrics
 
     def render(self) -> bytes:
-        """What /metrics answers."""
+        """The body of /metrics."""
         self.flush()
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
             return generate_latest(self._registry)
@@ -182,5 +184,5 @@ class Telemetry:
 
 
 def _plausible_tokens(tokens: int | None) -> int:
-    # An engine may say anything; a count that is none must not cost the answer.
+    # An engine may report anything; an implausible count must not fail the request.
     return tokens if tokens is not None and 0 < tokens < _MAX_TOKENS else 0

@@ -1,4 +1,7 @@
-"""UUIDv7: ids that carry their birth in milliseconds. Source: https://www.rfc-editor.org/rfc/rfc9562#name-uuid-version-7, read 2026-11."""
+"""UUIDv7: ids that carry their creation time in milliseconds.
+
+Source: https://www.rfc-editor.org/rfc/rfc9562#name-uuid-version-7, read 2026-11.
+"""
 
 import random
 import re
@@ -8,11 +11,11 @@ _PATTERN = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[
 
 
 def mint(at_us: int | None = None) -> str:
-    """A new id, born now or at `at_us` (microseconds of Unix time). The microsecond is kept too, so one worker's ids sort by birth."""
+    """A new id, created now or at `at_us` (microseconds of Unix time). It keeps the microsecond too, so one worker's ids sort by time."""
     microseconds = time.time_ns() // 1000 if at_us is None else at_us
     milliseconds, submillisecond_us = divmod(microseconds, 1000)
     # Twelve bits after the version: the fraction of the millisecond (RFC 9562, 6.2, method 3).
-    # Ids are names, not secrets: a system call for each would cost more than all else here.
+    # Ids are names, not secrets: a system call for each would cost more than everything else here.
     random_bits = random.getrandbits(62)
     return "%08x-%04x-7%03x-%04x-%012x" % (  # noqa: UP031, as it takes two thirds of an f-string's time
         milliseconds >> 16,
@@ -28,11 +31,11 @@ def is_uuid7(text: str) -> bool:
 
 
 def created_ms(uuid7: str) -> int:
-    """When the id was minted, in milliseconds of Unix time."""
+    """When the id was created, in milliseconds of Unix time."""
     return int(uuid7[:8] + uuid7[9:13], 16)
 
 
 def lowest_at(milliseconds: int) -> str:
-    """The least id born at this moment: the lower bound of a range of time."""
+    """The smallest id of this moment: the lower bound of a range of time."""
     digits = f"{max(0, milliseconds):012x}"
     return f"{digits[:8]}-{digits[8:]}-7000-8000-000000000000"

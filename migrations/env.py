@@ -1,4 +1,4 @@
-"""Alembic's environment: runs the migrations in a connection handed down by app.store.migrate, or in one of its own."""
+"""Alembic's environment: runs the migrations on the connection that app.store.migrate passes, or on one of its own."""
 
 import asyncio
 from typing import Any
@@ -12,7 +12,7 @@ from app.store.tables import metadata
 
 
 def is_declared(name: str | None, kind: str, parents: Any) -> bool:
-    """Partitions come and go by themselves (app/record/partitions.py); no migration makes or drops one."""
+    """Whether a migration manages this table: the writer creates and drops partitions (app/store/partitions.py)."""
     return kind != "table" or name in metadata.tables
 
 
@@ -22,7 +22,8 @@ def run_migrations(connection: Connection) -> None:
         target_metadata=metadata,
         include_name=is_declared,
         compare_server_default=True,
-        transaction_per_migration=True,  # lest keys stay locked, and gateways wait for them, while a later one sums up all inferences
+        # Otherwise keys would stay locked, and gateways wait for them, while a later migration sums up all inferences.
+        transaction_per_migration=True,
     )
     with context.begin_transaction():
         context.run_migrations()

@@ -1,4 +1,4 @@
-"""What is left of limits, told as Anthropic tells it to clients of its API: `anthropic-ratelimit-*`, with times of day for resets.
+"""Rate-limit headers as Anthropic sends them: `anthropic-ratelimit-*`, with points in time for resets.
 
 Source: https://docs.anthropic.com/en/api/rate-limits, read 2026-11.
 """
@@ -14,7 +14,7 @@ _DURATION = re.compile(rb"(?:(\d+)h)?(?:(\d+)m)?(?:([\d.]+)s)?|(\d+)ms")
 
 
 def to_anthropic_headers(headers: Iterable[Header]) -> list[Header]:
-    """OpenAI's names and durations in Anthropic's; other headers as they are."""
+    """Translate OpenAI's header names and durations to Anthropic's; other headers stay as they are."""
     return [_to_anthropic_header(name, value) if name.startswith(_OPENAI_PREFIX) else (name, value) for name, value in headers]
 
 
@@ -25,7 +25,7 @@ def _to_anthropic_header(name: bytes, value: bytes) -> Header:
 
 def _reset_time(duration: bytes) -> bytes:
     match = _DURATION.fullmatch(duration)
-    assert match is not None, duration  # we have written it ourselves
+    assert match is not None, duration  # the gateway wrote it itself
     hours, minutes, seconds, milliseconds = (float(each or 0) for each in match.groups())
     at = time.time() + hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at + 1)).encode()  # a whole second, and never too early
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at + 1)).encode()  # rounded up to a second: never too early

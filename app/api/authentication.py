@@ -1,4 +1,4 @@
-"""Who asks: a key in `Authorization: Bearer` or `x-api-key`, known from memory; and whether it may ask that, now, from there."""
+"""Authentication: the caller whose key a request carries, and whether that key may be used now, for this route, from this network."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,37 +19,38 @@ _HOW_TO_SEND = "Send it as `Authorization: Bearer <key>` or `x-api-key: <key>`."
 async def authenticate(
     snapshot_cache: SnapshotCache, headers: Mapping[bytes, bytes], path: str, client: str | None, raw_headers: Sequence[tuple[bytes, bytes]]
 ) -> Caller:
-    """Raises NoKey; NotAllowed; Unavailable if a key was not met before and Postgres cannot be asked.
+    """The caller of the key in `Authorization: Bearer` or `x-api-key`; a cached key costs no query.
 
-    `client`: the address of the socket's other end; None, on a Unix socket, is in no network. `told`: all headers as they came.
+    Raises CallerCredentialRequired; NotAllowed; Unavailable if the key is not cached and Postgres is unavailable.
+    `client`: the peer address of the socket; None, on a Unix socket, is in no network. `raw_headers`: all headers as they came.
     """
     key = _read_key(headers)
     caller = snapshot_cache.keys.get_cached(hash_key(key))
     if caller is None:
         caller = await _look_up(snapshot_cache, key)
     if caller.expires_s is not None and caller.expires_s <= snapshot_cache.now_s():
-        raise CallerCredentialRequired("This API key has expired: whoever gave it to you can give you another.")
+        raise CallerCredentialRequired("This API key has expired: request a new one from whoever issued it.")
     if caller.routes is not None and not may_use_route(caller, path):
-        raise NotAllowed(f"This API key is not for this route. It may use: {_join_patterns(caller.routes)}.")
+        raise NotAllowed(f"This API key may not use this route. It may use: {_join_patterns(caller.routes)}.")
     if caller.networks is not None and not may_come_from(caller, client_address(client, raw_headers, snapshot_cache.trusted_proxies)):
         raise NotAllowed("This API key may not be used from this network.")
     return caller
 
 
 async def authenticate_admin(snapshot_cache: SnapshotCache, scope: Scope) -> Caller:
-    """Raises as who_asks does, and NotAllowed for a key that is good and not an admin's."""
+    """The caller of an ASGI request with an admin key. Raises as authenticate_scope does, and NotAllowed for a key of another kind."""
     caller = await authenticate_scope(snapshot_cache, scope)
     if not caller.admin:
-        raise NotAllowed("This needs an admin key. `narthex keys create --team T --admin` makes one.")
+        raise NotAllowed("This needs an admin key. `narthex keys create --team T --admin` creates one.")
     return caller
 
 
 async def authenticate_scope(snapshot_cache: SnapshotCache, scope: Scope) -> Caller:
-    """Who asks by ASGI. Raises as who_asks does, and Malformed for a key that is there twice."""
+    """The caller of an ASGI request. Raises as authenticate does, and InvalidRequest for a key that is sent twice."""
     raw_headers: list[tuple[bytes, bytes]] = scope["headers"]  # pyright: ignore[reportAssignmentType]
     for name in (b"authorization", b"x-api-key"):
-        if sum(each == name for each, _ in raw_headers) > 1:  # whoever is in front of us may have looked at the other one
-            raise InvalidRequest(f"The header {name.decode()} is there several times: send it once.")
+        if sum(each == name for each, _ in raw_headers) > 1:  # a proxy in front of the gateway may have checked the other one
+            raise InvalidRequest(f"The header {name.decode()} was sent several times; send it once.")
     client = scope["client"]
     return await authenticate(snapshot_cache, dict(raw_headers), scope["path"], client[0] if client else None, raw_headers)
 
@@ -58,11 +59,11 @@ async def _look_up(snapshot_cache: SnapshotCache, key: str) -> Caller:
     try:
         caller = await snapshot_cache.keys.find(key)
     except TooManyLookups:
-        raise Unavailable("The key cannot be checked at the moment: too many unknown ones are being tried.", retry_after_s=1) from None
+        raise Unavailable("The key cannot be checked at the moment: too many unknown keys are being tried.", retry_after_s=1) from None
     except DB_UNAVAILABLE_ERRORS:
-        raise Unavailable("The key cannot be checked at the moment: the gateway's database is away.", retry_after_s=2) from None
+        raise Unavailable("The key cannot be checked at the moment: the gateway's database is unavailable.", retry_after_s=2) from None
     if caller is None:
-        raise CallerCredentialRequired(f"This API key is not valid: it is unknown or was revoked. {_HOW_TO_SEND}")
+        raise CallerCredentialRequired(f"This API key is not valid: it is unknown or revoked. {_HOW_TO_SEND}")
     return caller
 
 
@@ -81,5 +82,5 @@ def _read_key(headers: Mapping[bytes, bytes]) -> str:
     if api_key:
         return api_key.decode("latin-1").strip()
     if authorization is not None:
-        raise CallerCredentialRequired(f"The Authorization header holds no bearer key. {_HOW_TO_SEND}")
+        raise CallerCredentialRequired(f"The Authorization header has no bearer key. {_HOW_TO_SEND}")
     raise CallerCredentialRequired(f"No API key was sent. {_HOW_TO_SEND}")

@@ -1,18 +1,18 @@
-"""Where a request comes from: its socket's other end, or, where that is a proxy we trust, what the proxies say."""
+"""The client's IP address: the peer of the socket, or, if that is a trusted proxy, what X-Forwarded-For says."""
 
 from collections.abc import Sequence
 from ipaddress import ip_address
 
 from app.gateway.permissions import Address, Network, is_in
 
-_MAX_HOPS = 64  # looked at; the header may be as long as its writer likes
+_MAX_HOPS = 64  # Maximum hops checked; the header is unbounded.
 
 
 def client_address(socket_address: str | None, headers: Sequence[tuple[bytes, bytes]], trusted: Sequence[Network]) -> Address | None:
-    """The last hop that is not one of the trusted proxies: what stands before it in X-Forwarded-For, anybody could have written.
+    """The last hop of X-Forwarded-For that is not a trusted proxy. Entries before it can be forged.
 
-    `client`: the socket's other end. `headers`: all of them, as they came, for X-Forwarded-For may be there several times.
-    None: nobody knows, as over a Unix socket, or where a trusted proxy has passed on what is no address.
+    `headers`: all of them as they came, for X-Forwarded-For may be sent several times. None: the address is unknown, as over a Unix
+    socket, or where a trusted proxy has passed on something that is not an address.
     """
     address = None if socket_address is None else _parse_address(socket_address)
     if address is None or not trusted or not is_in(address, trusted):
@@ -26,7 +26,7 @@ def client_address(socket_address: str | None, headers: Sequence[tuple[bytes, by
 
 
 def _parse_address(text: str) -> Address | None:
-    """With or without a port, as some proxies add it: 10.0.0.1:5000, [2001:db8::1]:5000. None for hops that were not taken apart."""
+    """An address with or without a port, as some proxies add it: 10.0.0.1:5000, [2001:db8::1]:5000. None if it is not an address."""
     host = "" if "," in text else text.strip()
     if host.startswith("["):
         host = host[1:].partition("]")[0]

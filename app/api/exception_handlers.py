@@ -1,6 +1,6 @@
-"""What goes wrong outside the inference routes: unknown routes, wrong methods, admin requests, our own faults.
+"""Errors outside the inference routes: unknown routes, wrong methods, admin requests, bugs of the gateway.
 
-In OpenAI's envelope, or in Anthropic's for a client of theirs.
+The response has OpenAI's envelope, or Anthropic's for clients of Anthropic's API.
 """
 
 import logging
@@ -9,24 +9,23 @@ from typing import Any
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
 
-from app import uuid7
-from app.api.response_sink import error_headers, request_headers
+from app.api.response_headers import error_headers, new_request_headers, to_litestar_headers
 from app.store.db_errors import DB_UNAVAILABLE_ERRORS
+from providers.canonical.credential_masking import mask_credentials
 from providers.canonical.errors import InvalidRequest, MethodNotAllowed, NarthexError, Unavailable, UnknownRoute
-from providers.canonical.upstream_errors import mask_credentials
-from providers.dialects.catalogue import DIALECTS
+from providers.catalogue import DIALECTS
 
 log = logging.getLogger(__name__)
 
 
 def _respond(request: Request[Any, Any, Any], error: NarthexError) -> Response[bytes]:
-    headers = {name.decode(): value.decode() for name, value in [*error_headers(error), *request_headers(uuid7.mint())]}
+    headers = {**to_litestar_headers(error_headers(error)), **new_request_headers()}
     dialect_name = "anthropic_messages" if is_anthropic_client(request) else "openai_chat"
     return Response(DIALECTS[dialect_name].write_error(error), status_code=error.status, media_type="application/json", headers=headers)
 
 
 def is_anthropic_client(request: Request[Any, Any, Any]) -> bool:
-    """Whether a client of Anthropic's API asks: it says which version of it."""
+    """Whether the request comes from a client of Anthropic's API: these send its version."""
     return "anthropic-version" in request.headers or request.url.path.startswith("/v1/messages")
 
 
@@ -35,14 +34,12 @@ def _handle_narthex_error(request: Request[Any, Any, Any], error: NarthexError) 
 
 
 def _handle_unknown_route(request: Request[Any, Any, Any], _: NotFoundException) -> Response[bytes]:
-    return _respond(request, UnknownRoute(f"There is nothing at {request.method} {request.url.path}. The routes are told at /docs."))
+    return _respond(request, UnknownRoute(f"There is nothing at {request.method} {request.url.path}. /docs lists the routes."))
 
 
 def _handle_wrong_method(request: Request[Any, Any, Any], fault: MethodNotAllowedException) -> Response[bytes]:
     allowed = (fault.headers or {}).get("Allow", "") or (fault.headers or {}).get("allow", "")
-    return _respond(
-        request, MethodNotAllowed(f"{request.method} is not for {request.url.path}{f': {allowed} is' if allowed else ''}.", allowed)
-    )
+    return _respond(request, MethodNotAllowed(request.method, request.url.path, allowed))
 
 
 def _handle_http_exception(request: Request[Any, Any, Any], fault: HTTPException) -> Response[bytes]:
@@ -54,13 +51,13 @@ def _handle_http_exception(request: Request[Any, Any, Any], fault: HTTPException
 
 
 def _handle_bug(request: Request[Any, Any, Any], fault: Exception) -> Response[bytes]:
-    log.error("a request failed in us", exc_info=fault, extra={"path": mask_credentials(request.url.path)})
+    log.error("unhandled error in a request", exc_info=fault, extra={"path": mask_credentials(request.url.path)})
     return _respond(request, NarthexError("Something went wrong in the gateway; its log has more."))
 
 
 def _handle_database_error(request: Request[Any, Any, Any], fault: Exception) -> Response[bytes]:
-    log.warning("the database could not be asked", extra={"fault": repr(fault)})
-    return _respond(request, Unavailable("The gateway's database cannot be asked at the moment.", retry_after_s=2))
+    log.warning("the database is unavailable", extra={"fault": repr(fault)})
+    return _respond(request, Unavailable("The gateway's database is unavailable at the moment.", retry_after_s=2))
 
 
 HANDLERS: dict[int | type[Exception], Any] = {

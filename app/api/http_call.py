@@ -1,4 +1,4 @@
-"""A call: one request at a Door, and the way back to its caller. It takes the place of an ASGI cycle in uvicorn's protocol."""
+"""An HTTP call: one request to an inference route, and its response. It replaces the ASGI cycle in uvicorn's protocol."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from providers.canonical.errors import BodyTooLarge
 
 log = logging.getLogger(__name__)
 
-# What may lie unread before the caller is made to wait: a body is read on once somebody knows whose it is.
+# How much of a body is buffered before reading pauses: the rest is read once the caller is authenticated.
 _MAX_BUFFERED_BYTES = 64 * 1024
 
 Header = tuple[bytes, bytes]
@@ -20,7 +20,7 @@ CallHandler = Callable[["HttpCall"], Awaitable[None]]
 
 
 class CallConnection(Protocol):
-    """The connection that a call came over, as far as the call needs it; app/api/inference_protocol.py is one."""
+    """The connection of a call, as far as the call needs it; app/api/inference_protocol.py implements it."""
 
     transport: asyncio.Transport
     flow: FlowControl
@@ -31,16 +31,23 @@ class CallConnection(Protocol):
 
 
 class _NoEvent:
-    """Where uvicorn wakes whoever waits in an ASGI receive()."""
+    """Stands in for the event that uvicorn sets to wake an ASGI receive()."""
 
     def set(self) -> None:
         pass
 
 
-class HttpCall:
-    """`headers`: names in lower case, as they came. `peer`: the caller's address, None on a Unix socket.
+def body_too_large(limit_bytes: int, declared_bytes: int | None = None) -> BodyTooLarge:
+    """`declared_bytes`: the body's size by its Content-Length, if there is one."""
+    size = "" if declared_bytes is None else f" of {declared_bytes} bytes"
+    return BodyTooLarge(f"The body{size} exceeds the limit of {limit_bytes} bytes.")
 
-    `left`: the caller hung up before the answer's end; the task that answers is cancelled at that moment.
+
+class HttpCall:
+    """One request and its response over HTTP/1.1. The handler runs as a task, which is cancelled when the caller disconnects.
+
+    `headers`: names in lower case, in the order sent. `peer`: the caller's address, None on a Unix socket. `disconnected`: the caller
+    closed the connection before the response ended.
     """
 
     __slots__ = (
@@ -90,7 +97,7 @@ class HttpCall:
         self._expects_100 = False
         self._body: bytes | bytearray = b""
         self._waiter: asyncio.Future[None] | None = None
-        # Looked at, and in part set, by uvicorn's protocol
+        # Read, and in part set, by uvicorn's protocol
         self.more_body = True
         self.keep_alive = keep_alive
         self.disconnected = False
@@ -101,7 +108,7 @@ class HttpCall:
     # The request
 
     async def read(self, limit_bytes: int) -> bytes:
-        """The whole body. Raises TooLarge as soon as it is over the limit."""
+        """The complete body. Raises BodyTooLarge as soon as it exceeds the limit."""
         if self._expects_100:
             self._expects_100 = False
             self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -111,10 +118,10 @@ class HttpCall:
             await self._waiter
         body, self._body = self._body, b""
         if len(body) > limit_bytes:
-            raise BodyTooLarge(f"The body has more than {limit_bytes} bytes, the most that this gateway takes.")
+            raise body_too_large(limit_bytes)
         return bytes(body)
 
-    # The answer. `fields` are header lines, each with its line end.
+    # The response. `fields` are header lines, each with its line end.
 
     async def send_response(self, status: int, fields: bytes, body: bytes) -> None:
         if self._connection.flow.write_paused:
@@ -123,13 +130,13 @@ class HttpCall:
             return
         self.response_started = True
         if self._expects_100 and self.more_body:
-            self.keep_alive = False  # who was not told to send the body may send another request in its place
+            self.keep_alive = False  # a client that never got the 100 may send another request in place of the body
         head = b"%b%bcontent-length: %d\r\n%b\r\n" % (STATUS_LINE[status], fields, len(body), self._connection_header())
         self._connection.transport.write(head if self.method == "HEAD" else head + body)
         self._finish()
 
     async def begin_stream(self, status: int, fields: bytes, first: bytes) -> None:
-        """An answer in pieces. To a caller who speaks HTTP/1.0 its end is the connection's."""
+        """Start a chunked response. For HTTP/1.0 the response ends with the connection."""
         if self._connection.flow.write_paused:
             await self._connection.flow.drain()
         if self.disconnected:
@@ -167,10 +174,10 @@ class HttpCall:
             self._connection.transport.close()
         self._connection.on_response_complete()
 
-    # What the connection tells
+    # Called by the connection
 
     def on_head(self, *, expects_100: bool, queued: bool) -> None:
-        """The head is there. A call in a queue is begun when those before it have ended; another, as soon as there is work for it."""
+        """The head was read. A queued call starts when those before it have ended; another when its body arrives."""
         self._expects_100 = expects_100
         self._queued = queued
         if expects_100:
@@ -179,7 +186,7 @@ class HttpCall:
     def receive_body(self, block: bytes) -> None:
         if self.response_complete:
             return
-        # Joined at once: of chunks of two bytes, a list would take twenty times as much.
+        # Joined at once: with chunks of two bytes, a list would take twenty times the memory.
         if not self._body:
             self._body = block
         elif type(self._body) is bytearray:
@@ -220,7 +227,7 @@ class HttpCall:
             if not self.disconnected:
                 await self._handler(self)
         except Exception:
-            log.exception("a Door let an error through")
+            log.exception("unhandled exception in an inference route")
         finally:
             self._is_running = False
             self._connection.tasks.discard(self._task)

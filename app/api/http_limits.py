@@ -1,6 +1,6 @@
-"""An HTTP protocol with bounds on what a connection may do before anybody knows whose it is; uvicorn itself has none.
+"""An HTTP protocol with limits on what an unauthenticated connection may do; uvicorn itself has none.
 
-A head of any length is read at quadratic cost: 200 MB of one header held a worker up for 40 s (uvicorn 0.54, httptools 0.9).
+A head of any length is parsed at quadratic cost: 200 MB of one header blocked a worker for 40 s (uvicorn 0.54, httptools 0.9).
 """
 
 import asyncio
@@ -10,19 +10,20 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from app.api.inference_protocol import InferenceProtocol
 from providers.canonical.errors import BodyTooLarge, InvalidRequest, NarthexError
-from providers.dialects.openai_chat import OpenAIChat
+from providers.catalogue import DIALECTS
 
 MAX_HEAD_BYTES = 64 * 1024  # of a request's head, of its trailers, or of one chunk's header
 
-_dialect = OpenAIChat()
-
 
 class BoundedHttpProtocol(InferenceProtocol):
-    """`unread_s`: a caller who leaves an answer unread for so long is hung up on; what waits for him would wait for ever."""
+    """Limits the size of heads and the time that a write may block.
+
+    `write_timeout_s`: a caller who does not read the response for so long is disconnected; what waits to write would wait for ever.
+    """
 
     write_timeout_s = 120.0
 
-    _head_bytes = 0  # that brought neither body nor the end of a head
+    _head_bytes = 0  # received since the last piece of a body or end of a head
     _write_timer: asyncio.TimerHandle | None = None
 
     def data_received(self, data: bytes) -> None:
@@ -33,7 +34,7 @@ class BoundedHttpProtocol(InferenceProtocol):
         except httptools.HttpParserUpgrade as upgrade:
             self._decline_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError:
-            self._reject(InvalidRequest("This is not a request in HTTP/1.1."))
+            self._reject(InvalidRequest("This is not an HTTP/1.1 request."))
         else:
             if self._head_bytes > MAX_HEAD_BYTES:
                 error = BodyTooLarge(f"The head of the request is longer than {MAX_HEAD_BYTES} bytes.")
@@ -48,7 +49,7 @@ class BoundedHttpProtocol(InferenceProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._in_head:
-            return  # a trailer must not pass for a header, such as another Authorization
+            return  # a trailer must not count as a header, such as a second Authorization
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
@@ -85,23 +86,23 @@ class BoundedHttpProtocol(InferenceProtocol):
             self._write_timer = None
 
     def _decline_upgrade(self, remaining: bytes) -> None:
-        """Answers in this protocol who offers to go on in another, as Java's client offers h2c with its first request.
+        """Stay with HTTP/1.1 for a client that offers an upgrade, as Java's client offers h2c with its first request.
 
-        The parser took what follows the head for the other protocol's, so it reads the request once more, without the offer.
+        The parser took what follows the head for the other protocol, so it reads the request once more, without the offer.
         """
         method = self.parser.get_method()
         if method == b"CONNECT":
-            self._reject(InvalidRequest("This is no proxy: CONNECT leads nowhere."))
+            self._reject(InvalidRequest("This is not a proxy: CONNECT is not supported."))
             return
         fields = [b"%b: %b" % field for field in self.headers if field[0] != b"upgrade"]
         self.parser = httptools.HttpRequestParser(self)
         self.data_received(b"\r\n".join([b"%b %b HTTP/1.1" % (method, self.url), *fields, b"", b""]) + remaining)
 
     def _reject(self, error: NarthexError) -> None:
-        """Tells what cannot be read as a request, unless an answer has begun: nothing else must be written into it, or in place of it."""
+        """Send an error and close, unless a response has begun: nothing else may be written into it, or in its place."""
         response_begun = self.pipeline or (self.cycle and self.cycle.response_started and not self.cycle.response_complete)
         if not response_begun:
-            body = _dialect.write_error(error)
+            body = DIALECTS["openai_chat"].write_error(error)
             headers = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
             self.transport.write(STATUS_LINE[error.status] + headers + body)
         self.transport.close()

@@ -1,5 +1,7 @@
-"""The HTTP protocol of the service: bounded, with Doors, and two ways of its own. Answers leave in one write at the end of a turn of the
-loop (see providers.transport.write_batcher), and a caller who begins a request and does not go on is let go.
+"""The HTTP protocol of the service: with limits, inference routes, batched writes and a read timeout.
+
+Responses leave in one write at the end of an iteration of the event loop (see providers.transport.write_batcher), and a caller
+who begins a request and does not continue it is disconnected.
 """
 
 import asyncio
@@ -14,7 +16,7 @@ from providers.transport.write_batcher import WriteBatcher
 
 
 class _BatchedTransport:
-    """A transport whose writes wait for the end of the turn; everything else is the transport's own."""
+    """A transport whose writes wait for the end of the loop's iteration; everything else is the transport's own."""
 
     def __init__(self, transport: asyncio.Transport, write_batcher: WriteBatcher) -> None:
         self._transport = transport
@@ -33,16 +35,16 @@ class _BatchedTransport:
 
 
 def http_protocol_class(write_batcher: WriteBatcher, idle_timeout_s: float, handlers: Mapping[str, CallHandler]) -> type[HttpToolsProtocol]:
-    """The protocol class for uvicorn.Config(http=...). `silence_s`: the longest wait for more of a request that has begun.
+    """The protocol class for uvicorn.Config(http=...).
 
-    `answering`: the Doors, by path.
+    `idle_timeout_s`: the longest wait for more of a request that has begun. `handlers`: the inference routes, by path.
     """
 
     class HttpProtocol(BoundedHttpProtocol):
         write_timeout_s = idle_timeout_s
         call_handlers = handlers
 
-        _in_request = True  # a connection that never says anything counts as one that has begun
+        _in_request = True  # a connection that sends nothing counts as one that has begun a request
         _read_timer: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -54,7 +56,7 @@ def http_protocol_class(write_batcher: WriteBatcher, idle_timeout_s: float, hand
                 self._read_timer.cancel()
                 self._read_timer = None
             super().data_received(data)
-            # A request that came whole, as nearly all do, costs no timer.
+            # A request that came in one read, as nearly all do, costs no timer.
             if self._in_request and not self.transport.is_closing():
                 self._read_timer = self.loop.call_later(idle_timeout_s, self.transport.close)
 

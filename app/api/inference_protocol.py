@@ -1,6 +1,6 @@
-"""uvicorn's HTTP protocol with a way of its own to the Doors. All else goes through ASGI, as uvicorn has it.
+"""uvicorn's HTTP protocol, with inference routes called directly. Everything else goes through ASGI.
 
-ASGI would cost each inference a second task (to hear of a hang-up), two events, and regular expressions over headers that are ours.
+ASGI would cost each inference a second task (to notice a disconnect), two events, and regular expressions over our own headers.
 """
 
 import asyncio
@@ -13,15 +13,15 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.api.http_call import CallHandler, HttpCall
 
-_MAX_PIPELINED = 8  # requests sent at once, behind the one that is answered
+_MAX_PIPELINED = 8  # requests that wait behind the one in progress
 
 
 class InferenceProtocol(HttpToolsProtocol):
-    """`doors`: by path."""
+    """Dispatches by path. `call_handlers`: the inference routes, by path."""
 
     call_handlers: Mapping[str, CallHandler] = {}
 
-    _active_call: HttpCall | None = None  # or the last one that did
+    _active_call: HttpCall | None = None  # the one in progress, or the last one
     _in_head = True
     _idle_since = 0.0
     _idle_timer: asyncio.TimerHandle | None = None
@@ -30,7 +30,7 @@ class InferenceProtocol(HttpToolsProtocol):
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         super().connection_lost(exc)
-        # uvicorn tells the newest request alone; what is answered may be one before it.
+        # uvicorn notifies the newest request only; the one in progress may be an earlier one.
         for queued, _ in self.pipeline:
             queued.disconnected = True
         if self._active_call is not None:
@@ -53,7 +53,7 @@ class InferenceProtocol(HttpToolsProtocol):
         previous = self.cycle
         is_queued = previous is not None and not previous.response_complete  # pyright: ignore[reportUnnecessaryComparison]
         parser = self.parser
-        assert parser is not None  # it is what calls
+        assert parser is not None  # it is the caller
         version = parser.get_http_version()
         call = HttpCall(
             self,
@@ -68,7 +68,7 @@ class InferenceProtocol(HttpToolsProtocol):
         self.cycle = cast(Any, call)
         if is_queued:
             self.pipeline.appendleft((cast(Any, call), cast(Any, None)))
-            if len(self.pipeline) >= _MAX_PIPELINED:  # not at the first: a hang-up is only heard by who reads
+            if len(self.pipeline) >= _MAX_PIPELINED:  # not at the first: a disconnect is noticed only while reading
                 self.flow.pause_reading()
         else:
             self._active_call = call
@@ -103,7 +103,7 @@ class InferenceProtocol(HttpToolsProtocol):
         self.headers.extend(headers)
         super().on_headers_complete()
 
-    # Called when an answer has gone
+    # Called when a response is complete
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         if type(cycle) is HttpCall:
@@ -113,11 +113,11 @@ class InferenceProtocol(HttpToolsProtocol):
             super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
-        """As uvicorn's, but for the timer of an idle connection: it runs on while requests come, and looks at the clock when it ends."""
+        """As uvicorn's, but the keep-alive timer is not reset by each request: it checks the clock when it expires."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        # Each time it is read on, thousands of requests may come: as fast as they are answered would be faster than memory lasts.
+        # Thousands of requests may arrive with each read: resuming after every response would fill the memory.
         if len(self.pipeline) < _MAX_PIPELINED:
             self.flow.resume_reading()
         if self.pipeline:
@@ -130,7 +130,7 @@ class InferenceProtocol(HttpToolsProtocol):
     def _close_if_idle(self) -> None:
         self._idle_timer = None
         if self._in_head or not self.cycle.response_complete or self.transport.is_closing():
-            return  # a request has begun: the end of its answer sets a new one
+            return  # a request has begun: the end of its response sets a new timer
         remaining_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
         if remaining_s <= 0:
             self.transport.close()

@@ -1,4 +1,4 @@
-"""GET /v1/limits: what is left of each limit about a key. POST /v1/limits/preview: what a request would take, and what would refuse it."""
+"""GET /v1/limits: what is left of each limit of a key. POST /v1/limits/preview: what a request would reserve, and which rule refuses it."""
 
 import time
 from typing import Any
@@ -8,14 +8,15 @@ from msgspec import to_builtins
 
 from app import uuid7
 from app.api.authentication import authenticate_scope
-from app.api.response_sink import request_headers
-from app.gateway.billing import estimate_usage
+from app.api.response_headers import new_request_headers
+from app.gateway.charges import estimate_usage
 from app.gateway.limits.limits import RuleState
 from app.gateway.permissions import may_use
 from app.gateway.plan import plan
-from app.gateway.serve import Gateway, request_tags
+from app.gateway.request_headers import request_tags
+from app.gateway.serve import Gateway
 from providers.canonical.errors import UnknownModel
-from providers.dialects.catalogue import DIALECTS
+from providers.catalogue import DIALECTS
 
 
 def routes(gateway: Gateway) -> Router:
@@ -50,7 +51,7 @@ def routes(gateway: Gateway) -> Router:
                     "cost_usd": None if need.cost_microusd is None else cost / 1e6,
                     "concurrency": 1,
                 },
-                "rules": [{**_rule_to_json(state), "needs": state.needs, "wait_s": state.wait_s} for state in result.rules],
+                "rules": [{**_rule_to_json(state), "needed": state.needed, "wait_s": state.wait_s} for state in result.rules],
             }
         )
 
@@ -59,10 +60,9 @@ def routes(gateway: Gateway) -> Router:
 
 def _rule_to_json(state: RuleState) -> dict[str, Any]:
     fields: dict[str, Any] = to_builtins(state)
-    del fields["needs"], fields["wait_s"]
+    del fields["needed"], fields["wait_s"]
     return fields
 
 
 def _respond(body: dict[str, Any]) -> Response[dict[str, Any]]:
-    headers = {name.decode(): value.decode() for name, value in request_headers(uuid7.mint())}
-    return Response(body, headers={**headers, "cache-control": "no-store"})
+    return Response(body, headers={**new_request_headers(), "cache-control": "no-store"})

@@ -1,13 +1,12 @@
-"""GET /v1/models and /v1/models/{id}: the names that a key may use, in OpenAI's shape, or in Anthropic's for a client of theirs."""
+"""GET /v1/models and /v1/models/{id}: the models that a key may use, in OpenAI's shape, or in Anthropic's for its clients."""
 
 from typing import Any
 
 from litestar import Request, Response, Router, get
 
-from app import uuid7
 from app.api.authentication import authenticate_scope
 from app.api.exception_handlers import is_anthropic_client
-from app.api.response_sink import request_headers
+from app.api.response_headers import new_request_headers
 from app.domain import Caller
 from app.gateway.permissions import may_use
 from app.store.snapshot_cache import SnapshotCache
@@ -40,7 +39,7 @@ def _usable_models(snapshot_cache: SnapshotCache, caller: Caller) -> list[str]:
 
 
 def _openai_model(name: str) -> dict[str, Any]:
-    # `created` is required by OpenAI's SDKs; a name in a configuration has no birthday.
+    # OpenAI's SDKs require `created`; a configured name has no creation time.
     return {"id": name, "object": "model", "created": 0, "owned_by": "narthex"}
 
 
@@ -50,4 +49,4 @@ def _anthropic_model(name: str) -> dict[str, Any]:
 
 
 def _respond(body: dict[str, Any]) -> Response[dict[str, Any]]:
-    return Response(body, headers={name.decode(): value.decode() for name, value in request_headers(uuid7.mint())})
+    return Response(body, headers=new_request_headers())

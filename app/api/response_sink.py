@@ -1,12 +1,14 @@
-"""Answers to a call, with the headers that every answer carries."""
-
-import math
+"""HttpResponseSink: writes the response to an inference request, with the headers that every response carries."""
 
 from app.api.anthropic_ratelimits import to_anthropic_headers
-from app.api.http_call import Header, HttpCall
+from app.api.http_call import HttpCall
+from app.api.response_headers import error_headers
+from app.domain import Attempt
 from app.gateway.context import RequestContext
+from app.gateway.limits.reservation import Reservation
+from app.gateway.stages import Admitted, Attempted, Planned, Replayed
 from app.store.idempotent_responses import StoredResponse
-from providers.canonical.errors import LimitExceeded, MethodNotAllowed, NarthexError, QuotaExhausted
+from providers.canonical.errors import NarthexError
 
 _CONTROL_CHARACTERS = bytes([*range(0x20), 0x7F])
 _JSON = b"content-type: application/json\r\n"
@@ -14,31 +16,8 @@ _JSON = b"content-type: application/json\r\n"
 _STREAM = b"content-type: text/event-stream; charset=utf-8\r\ncache-control: no-cache\r\nx-accel-buffering: no\r\n"
 
 
-def error_headers(error: NarthexError, *, anthropic: bool = False) -> list[Header]:
-    headers: list[Header] = []
-    if error.retry_after_s is not None:
-        headers.append((b"retry-after", b"%d" % math.ceil(error.retry_after_s)))
-    if isinstance(error, QuotaExhausted):
-        # What is used up is so in a second too. The official SDKs obey it: _base_client.py of openai 3.52 and anthropic 2.11, read 2026-11.
-        headers.append((b"x-should-retry", b"false"))
-    if isinstance(error, MethodNotAllowed):
-        headers.append((b"allow", error.allowed.encode("latin-1")))
-    if isinstance(error, LimitExceeded):
-        headers += to_anthropic_headers(error.headers) if anthropic else error.headers
-    return headers
-
-
-def request_headers(id: str) -> list[Header]:
-    """SDKs show x-request-id (OpenAI's) and request-id (Anthropic's) to their users."""
-    value = id.encode("ascii")
-    return [(b"x-request-id", value), (b"request-id", value)]
-
-
 class HttpResponseSink:
-    """The way to the caller of one request. See app.gateway.serve.Out.
-
-    `begun`: a status was sent, so there is no other.
-    """
+    """Implements app.gateway.serve.ResponseSink. `has_begun`: a status was sent, so an error can no longer have one of its own."""
 
     __slots__ = ("_call", "_context", "_is_anthropic", "has_begun", "send")
 
@@ -51,19 +30,18 @@ class HttpResponseSink:
 
     async def send_response(self, body: bytes) -> None:
         self.has_begun = True
-        await self._call.send_response(200, _JSON + self._success_headers(), body)
+        await self._call.send_response(200, _JSON + self._headers(), body)
 
     async def begin_stream(self, first: bytes) -> None:
         self.has_begun = True
-        await self._call.begin_stream(200, _STREAM + self._success_headers(), first)
+        await self._call.begin_stream(200, _STREAM + self._headers(), first)
 
     async def replay(self, stored_response: StoredResponse) -> None:
-        """What was answered before, to whoever the underway stands for by now."""
+        """Sends the response of an earlier request, with the ids of the original inference."""
         self.has_begun = True
         content_headers = _STREAM if stored_response.streamed else _JSON
-        await self._call.send_response(
-            stored_response.status, content_headers + b"x-narthex-replayed: true\r\n" + self._success_headers(), stored_response.body
-        )
+        headers = content_headers + b"x-narthex-replayed: true\r\n" + self._headers()
+        await self._call.send_response(stored_response.status, headers, stored_response.body)
 
     async def end_stream(self, last: bytes) -> None:
         await self._call.end_stream(last)
@@ -71,39 +49,55 @@ class HttpResponseSink:
     async def send_error(self, error: NarthexError, body: bytes) -> None:
         self.has_begun = True
         headers = b"".join([b"%b: %b\r\n" % header for header in error_headers(error, anthropic=self._is_anthropic)])
-        await self._call.send_response(error.status, _JSON + headers + self._gateway_headers(), body)
+        await self._call.send_response(error.status, _JSON + headers + self._headers(include_served=False), body)
 
-    def _gateway_headers(self) -> bytes:
+    def _headers(self, include_served: bool = True) -> bytes:
+        """What is known by the stage that the request has reached. `include_served` False: omit x-narthex-served (error responses)."""
         context = self._context
-        id = context.id.encode("ascii")
-        fields = b"x-request-id: %b\r\nrequest-id: %b\r\nx-narthex-inference-id: %b\r\n" % (id, id, id)
-        if context.episode_id is not None:
-            fields += b"x-narthex-episode-id: %b\r\n" % context.episode_id.encode("ascii")
-        if context.dropped:
-            fields += b"x-narthex-dropped: %b\r\n" % _header_value(", ".join(context.dropped))
-        if context.reservation is not None:
-            rate_limit_headers = context.reservation.headers
-            fields += b"".join(
-                [
-                    b"%b: %b\r\n" % header
-                    for header in (to_anthropic_headers(rate_limit_headers) if self._is_anthropic else rate_limit_headers)
-                ]
-            )
-        return fields
+        match context.stage:
+            case Attempted() as attempted:
+                planned = attempted.planned
+                fields = _inference_headers(context.id, planned.admitted.episode_id, attempted.dropped)
+                fields += self._rate_limit_headers(planned.reservation)
+                return fields + _served_headers(attempted.served, attempted.structured_output) if include_served else fields
+            case Planned(admitted=admitted, reservation=reservation):
+                return _inference_headers(context.id, admitted.episode_id, ()) + self._rate_limit_headers(reservation)
+            case Admitted(episode_id=episode_id):
+                return _inference_headers(context.id, episode_id, ())
+            case Replayed(response=response):
+                return _replay_headers(response)
+            case _:
+                return _inference_headers(context.id, None, ())
 
-    def _success_headers(self) -> bytes:
-        served = self._context.served
-        if served is None:
-            return self._gateway_headers()
-        guided = self._context.guided
-        guided_header = b"" if guided is None else b"x-narthex-guided: %b\r\n" % guided.encode("ascii")
-        return b"%b%bx-narthex-served: %b\r\n" % (
-            self._gateway_headers(),
-            guided_header,
-            _header_value(f"{served.provider}/{served.model}"),
-        )
+    def _rate_limit_headers(self, reservation: Reservation | None) -> bytes:
+        if reservation is None:
+            return b""
+        headers = reservation.headers
+        return b"".join([b"%b: %b\r\n" % header for header in (to_anthropic_headers(headers) if self._is_anthropic else headers)])
+
+
+def _inference_headers(inference_id: str, episode_id: str | None, dropped: list[str] | tuple[str, ...]) -> bytes:
+    id = inference_id.encode("ascii")
+    fields = b"x-request-id: %b\r\nrequest-id: %b\r\nx-narthex-inference-id: %b\r\n" % (id, id, id)
+    if episode_id is not None:
+        fields += b"x-narthex-episode-id: %b\r\n" % episode_id.encode("ascii")
+    return fields + b"x-narthex-dropped: %b\r\n" % _header_value(", ".join(dropped)) if dropped else fields
+
+
+def _served_headers(served: Attempt | None, structured_output: str | None) -> bytes:
+    if served is None:
+        return b""
+    fields = b"" if structured_output is None else b"x-narthex-guided: %b\r\n" % structured_output.encode("ascii")
+    return fields + b"x-narthex-served: %b\r\n" % _header_value(f"{served.provider}/{served.model}")
+
+
+def _replay_headers(response: StoredResponse) -> bytes:
+    fields = _inference_headers(response.inference_id, response.episode_id, response.dropped)
+    if response.served_provider is None or response.served_model is None:
+        return fields
+    return fields + _served_headers(Attempt(response.served_provider, response.served_model, "", 0, 0), response.structured_output)
 
 
 def _header_value(text: str) -> bytes:
-    """A header's value, whoever chose the words."""
+    """A header's value without line breaks, whatever the text holds."""
     return text.encode("ascii", "backslashreplace").translate(None, _CONTROL_CHARACTERS)

@@ -1,6 +1,6 @@
-"""Answers of POST /v1/responses, to be read again and deleted, in OpenAI's shape: below their ids GET, DELETE, /input_items, /cancel.
+"""Stored responses of POST /v1/responses, in OpenAI's shape: GET, DELETE, /input_items and /cancel below /v1/responses/{id}.
 
-They are told as they were answered, with all that `include` could ask for: so it is checked, and changes nothing.
+A response is returned as it was first sent, with everything that `include` could add: so `include` is checked, and changes nothing.
 """
 
 from collections.abc import Sequence
@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 from litestar import Request, Response, Router, delete, get, post
 
-from app import uuid7
 from app.api.authentication import authenticate_scope
-from app.api.response_sink import request_headers
+from app.api.response_headers import new_request_headers
 from app.gateway.responses_state.conversations import ConversationStore
 from app.gateway.responses_state.history import InputItem
 from app.store.snapshot_cache import SnapshotCache
@@ -77,7 +76,7 @@ def routes(snapshot_cache: SnapshotCache, conversations: ConversationStore) -> R
 
 
 def paginate(items: Sequence[InputItem], after: str | None, limit: int) -> tuple[list[InputItem], bool]:
-    """The items after one, and whether there are more behind them. Raises Malformed if there is no such item."""
+    """One page of items, after the item `after`, and whether more follow. Raises InvalidRequest if there is no such item."""
     start = 0
     if after is not None:
         start = next((at for at, item in enumerate(items, 1) if item.id == after), 0)
@@ -87,17 +86,17 @@ def paginate(items: Sequence[InputItem], after: str | None, limit: int) -> tuple
 
 
 def _parse_parameters(request: _AnyRequest, known: tuple[str, ...]) -> dict[str, str]:
-    """Parameters by name. Raises Malformed for what is not known, or there twice; several may be included."""
+    """Query parameters by name, without `include`. Raises InvalidRequest for one that is unknown or sent twice."""
     values_by_name = request.query_params.dict()
     for name in _INCLUDE_PARAMETERS:
         for each in values_by_name.pop(name, []):
             if each not in _INCLUDABLE:
-                raise InvalidRequest(f"`include` may be {', '.join(_INCLUDABLE)}; {each!r:.60} is none.", param="include")
+                raise InvalidRequest(f"`include` may be {', '.join(_INCLUDABLE)}, not {each!r:.60}.", param="include")
     for name, values in values_by_name.items():
         if name not in known:
             raise InvalidRequest(f"Unknown parameter: '{name:.60}'.", param=name[:60])
         if len(values) > 1:
-            raise InvalidRequest(f"`{name}` is there twice.", param=name)
+            raise InvalidRequest(f"`{name}` was sent twice.", param=name)
     return {name: values[0] for name, values in values_by_name.items()}
 
 
@@ -116,5 +115,4 @@ def _parse_flag(parameters: dict[str, str], name: str) -> bool:
 
 
 def _respond(body: bytes) -> Response[bytes]:
-    headers = {name.decode(): value.decode() for name, value in request_headers(uuid7.mint())}
-    return Response(body, media_type="application/json", headers=headers)
+    return Response(body, media_type="application/json", headers=new_request_headers())

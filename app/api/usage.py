@@ -1,4 +1,4 @@
-"""GET /v1/usage: what a key, or its team, has used and what it cost, from the sums of what was recorded."""
+"""GET /v1/usage: what a key or its team has used and what it cost, from the recorded sums."""
 
 import datetime
 from collections.abc import Mapping
@@ -8,9 +8,8 @@ from litestar import Request, Response, Router, get
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app import uuid7
 from app.api.authentication import authenticate_scope
-from app.api.response_sink import request_headers
+from app.api.response_headers import new_request_headers
 from app.domain import Caller
 from app.store import usage
 from app.store.inference_queries import timed_connection
@@ -45,9 +44,8 @@ def routes(snapshot_cache: SnapshotCache, database: AsyncEngine) -> Router:
         async with timed_connection(database) as connection:
             rows = await usage.list_usage(connection, usage_query, _MAX_ROWS + 1)
         if len(rows) > _MAX_ROWS:
-            raise InvalidRequest(f"That would be more than {_MAX_ROWS} rows: ask for a shorter time, or group by less.", param="group_by")
-        headers = {name.decode(): value.decode() for name, value in request_headers(uuid7.mint())}
-        return Response(_to_json(parameters, caller, rows), headers=headers)
+            raise InvalidRequest(f"The result has more than {_MAX_ROWS} rows: choose a shorter time, or group by less.", param="group_by")
+        return Response(_to_json(parameters, caller, rows), headers=new_request_headers())
 
     return Router("/", route_handlers=[show_usage])
 
@@ -62,12 +60,12 @@ class _Parameters(Struct, frozen=True):
 
 
 def _parse_parameters(values_by_name: Mapping[str, list[str]], now: datetime.datetime) -> _Parameters:
-    """Raises Malformed."""
+    """Raises InvalidRequest."""
     for name, values in values_by_name.items():
-        if name not in _PARAMETER_NAMES:  # a slip in a name must not show everything
-            raise InvalidRequest(f"There is no parameter {name!r:.60}: {', '.join(_PARAMETER_NAMES)} are known.", param=name[:60])
+        if name not in _PARAMETER_NAMES:  # a mistyped name must not show everything
+            raise InvalidRequest(f"Unknown parameter {name!r:.60}. The parameters are: {', '.join(_PARAMETER_NAMES)}.", param=name[:60])
         if len(values) > 1:
-            raise InvalidRequest(f"`{name}` is there twice.", param=name)
+            raise InvalidRequest(f"`{name}` was sent twice.", param=name)
     parameters = {name: values[0] for name, values in values_by_name.items()}
     scope = parameters.get("scope", "key")
     if scope not in ("key", "team"):
@@ -83,12 +81,12 @@ def _parse_parameters(values_by_name: Mapping[str, list[str]], now: datetime.dat
         else max(begin, now.replace(minute=0, second=0, microsecond=0)) + _HOUR
     )
     if begin >= end:
-        raise InvalidRequest("`from` must be before `to`, which is the first moment that is not meant any more.", param="to")
+        raise InvalidRequest("`from` must be before `to`, the first moment that is not included.", param="to")
     max_days = _MAX_DAYS_BY_HOUR if "hour" in group_by else _MAX_DAYS
-    if end - begin > max_days * _DAY + _HOUR:  # where the clocks are put back, a day has an hour more
-        raise InvalidRequest(f"At most {max_days} days can be asked for{' by the hour' if 'hour' in group_by else ''}.", param="from")
+    if end - begin > max_days * _DAY + _HOUR:  # a day on which clocks are put back has an hour more
+        raise InvalidRequest(f"The time may span at most {max_days} days{' by the hour' if 'hour' in group_by else ''}.", param="from")
     if not _has_full_hours(zone, begin, end):
-        raise InvalidRequest(f"Days in {time_zone} do not begin with an hour of UTC, by which usage is summed up.", param="time_zone")
+        raise InvalidRequest(f"Days in {time_zone} do not begin on a full hour of UTC, by which usage is summed up.", param="time_zone")
     return _Parameters(scope == "team", begin, end, group_by, time_zone, zone)
 
 
@@ -97,10 +95,10 @@ def _parse_group_by(text: str) -> tuple[usage.Group, ...]:
     for name in names:
         if name not in get_args(usage.Group):
             raise InvalidRequest(
-                f"`group_by` may be {', '.join(get_args(usage.Group))}, with commas between them; {name!r:.60} is none.", param="group_by"
+                f"`group_by` may be {', '.join(get_args(usage.Group))}, separated by commas, not {name!r:.60}.", param="group_by"
             )
     if len(set(names)) < len(names) or len([name for name in names if name in _TIME_GROUPS]) > 1:
-        raise InvalidRequest(f"`group_by` takes each name once, and of {', '.join(_TIME_GROUPS)} one.", param="group_by")
+        raise InvalidRequest(f"`group_by` takes each name once, and only one of {', '.join(_TIME_GROUPS)}.", param="group_by")
     return cast("tuple[usage.Group, ...]", names)
 
 
@@ -112,9 +110,9 @@ def _parse_time_zone(name: str) -> datetime.tzinfo:
 
 
 def _parse_time(text: str, name: str, zone: datetime.tzinfo) -> datetime.datetime:
-    """A day begins in `zone`; so does a time without an offset of its own. In UTC, which is what can be subtracted and compared."""
+    """The moment, in UTC. A day, or a time without an offset, is one of `zone`."""
     if "T" in text:
-        text = text.replace(" ", "+")  # what a URL's + reads as
+        text = text.replace(" ", "+")  # a + in a query string is decoded as a space
     try:
         moment = datetime.datetime.fromisoformat(text)
         moment = (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(_UTC)
@@ -122,10 +120,10 @@ def _parse_time(text: str, name: str, zone: datetime.tzinfo) -> datetime.datetim
         raise InvalidRequest(
             f"`{name}` must be a day or a time in ISO 8601, such as 2026-11-01 or 2026-11-01T08:00:00Z.", param=name
         ) from None
-    if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:  # near the ends of the calendar nothing can be added, and in no other zone be told
+    if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:  # near the ends of the calendar, arithmetic and conversion to zones overflow
         raise InvalidRequest(f"`{name}` must be in the years {_FIRST_YEAR} to {_LAST_YEAR}.", param=name)
     if moment.minute or moment.second or moment.microsecond:
-        raise InvalidRequest(f"`{name}` must be a full hour: usage is summed up by the hour (of UTC).", param=name)
+        raise InvalidRequest(f"`{name}` must be a full hour: usage is summed up by the hour of UTC.", param=name)
     return moment
 
 
@@ -156,6 +154,6 @@ def _row_to_json(row: dict[str, Any], parameters: _Parameters) -> dict[str, Any]
 
 
 def _sums_to_json(row: dict[str, Any]) -> dict[str, Any]:
-    """Without the groups. The cost in dollars: what is known of it, to the millionth."""
+    """The sums without the groups. The cost is in dollars, to the millionth, of the requests whose cost is known."""
     sums = {name: row[name] for name in usage.SUMS if name not in ("cost_microusd", "unpriced")}
     return {**sums, "cost_usd": row["cost_microusd"] / 1_000_000, "unpriced": row["unpriced"]}

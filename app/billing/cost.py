@@ -1,22 +1,17 @@
-"""What an inference costs: a provider's price in force when it was received, and its tokens by that price, in millionths of a dollar."""
+"""The cost of an inference: its tokens at a price, in millionths of a dollar."""
 
-import bisect
-import datetime
-from collections.abc import Sequence
-from functools import lru_cache
-
-from app.domain import Price, Snapshot
+from app.domain import Price
 from providers.canonical.chat import Usage
 
-_DAY_S = 86_400
-# A dollar for a million tokens is a millionth of a dollar for a token; nine more digits, so that all is counted in whole numbers.
+# A dollar per million tokens is a millionth of a dollar per token; nine more digits, so that everything is counted in integers.
 _UNITS_PER_MICROUSD = 1_000_000_000
 
 
 def cost_microusd(usage: Usage, price: Price) -> int | None:
-    """Rounded once, half up; None: unknown, for the engine did not count what has a price, or it has none that was told.
+    """The cost, rounded once, half up; None: unknown, as the engine did not report tokens that have a price, or the price is unknown.
 
-    Parts of the input and of the output are priced in their place, not beside it; parts that are more than the whole, as far as it goes.
+    Cached, audio and image tokens are part of the input or output and are priced instead of it, not in addition. Parts that add up to
+    more than their total are cut off at it.
     """
     if (usage.input is None and price.input) or (usage.output is None and price.output):
         return None
@@ -55,62 +50,6 @@ def _cost_units(total: int, usd: float, *priced_parts: tuple[int | None, float])
             remaining -= taken
             cost += taken * _to_units(part_usd)
     return cost + remaining * _to_units(usd)
-
-
-def find_price(snapshot: Snapshot, provider: str, model: str, at_s: float) -> Price | None:
-    """The price of a provider's model at a moment (Unix time); None: it had none then. `model`: the provider's name for it.
-
-    Cheap enough for every request: the list is prepared once for each directory.
-    """
-    if not snapshot.prices:
-        return None
-    return _build_index(_ByIdentity(snapshot.prices)).find(provider, model, at_s)
-
-
-class PriceIndex:
-    """Prices, found by provider, model and time."""
-
-    def __init__(self, prices: Sequence[Price]) -> None:
-        self._by_model: dict[tuple[str, str], tuple[list[int], list[Price]]] = {}
-        for price in sorted(prices, key=_first_day):
-            days, same_model = self._by_model.setdefault((price.provider, price.model), ([], []))
-            days.append(_first_day(price))
-            same_model.append(price)
-
-    def find(self, provider: str, model: str, at_s: float) -> Price | None:
-        days, prices = self._by_model.get((provider, model), _NO_PRICES)
-        at = bisect.bisect_right(days, at_s // _DAY_S)
-        return prices[at - 1] if at else None
-
-
-_NO_PRICES: tuple[list[int], list[Price]] = ([], [])
-
-
-class _ByIdentity:
-    """A tuple that is equal to itself alone: to compare thousands of prices at each request would cost more than to count by one."""
-
-    __slots__ = ("prices",)
-
-    def __init__(self, prices: tuple[Price, ...]) -> None:
-        self.prices = prices
-
-    def __hash__(self) -> int:
-        return id(self.prices)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ByIdentity) and other.prices is self.prices
-
-
-@lru_cache(maxsize=4)  # requests under way may still be of an earlier directory
-def _build_index(prices_by_identity: _ByIdentity) -> PriceIndex:
-    return PriceIndex(prices_by_identity.prices)
-
-
-def _first_day(price: Price) -> int:
-    """Days since 1970; before all others where the price holds ever."""
-    if price.since is None:
-        return -(2**31)
-    return datetime.date.fromisoformat(price.since).toordinal() - datetime.date(1970, 1, 1).toordinal()
 
 
 def _to_units(usd_per_million: float) -> int:

@@ -1,4 +1,4 @@
-"""The price list that comes with the program (price_list.toml), and what of it is suggested for the models that targets name."""
+"""The bundled price list (price_list.toml), and the prices it suggests for the models that targets name."""
 
 import functools
 import re
@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.billing.cost import find_price
+from app.billing.price_index import find_price
 from app.domain import Price, Snapshot, Target
 from app.store.config_file import parse_config_file
 from providers.catalogue import ADAPTERS
 
-# What may stand before a model's name, by adapter, and says only where it is asked. Not `global.`: on Bedrock that is cheaper.
+# Prefixes of a model's name, by adapter, that name only a location. Not `global.`: on Bedrock that is cheaper.
 _LOCATION_PREFIXES: Mapping[str, Sequence[str]] = {
     "bedrock": ("us.", "eu.", "apac.", "au.", "jp."),
     "gemini": ("models/",),
@@ -24,9 +24,10 @@ _DATE = re.compile(r"(?:-\d{4}-\d\d-\d\d|[-@]\d{8}|@default)$")
 
 
 class Suggestion(Struct, frozen=True):
-    """For a model that targets name, by the provider's name in the configuration and its own name for the model.
+    """Prices for a model that targets name. `provider`: its configured name; `model`: the provider's name of the model.
 
-    `prices`: the list's, in these names; none: `why` tells. `found_as`: the list's name for it. `has_price`: one is in force already.
+    `prices`: the list's, under these names; if empty, `reason` says why. `listed_as`: the list's name of the model. `has_price`: the
+    configuration has a price in force already.
     """
 
     provider: str
@@ -39,7 +40,7 @@ class Suggestion(Struct, frozen=True):
 
 @functools.cache
 def bundled_prices() -> Mapping[tuple[str, str], tuple[Price, ...]]:
-    """By adapter and model; in the order of their first days."""
+    """The list by adapter and model, each in the order of the first days."""
     prices: dict[tuple[str, str], tuple[Price, ...]] = {}
     for price in parse_config_file((Path(__file__).parent / "price_list.toml").read_text(encoding="utf-8")).prices or ():
         key = price.provider, price.model
@@ -48,7 +49,7 @@ def bundled_prices() -> Mapping[tuple[str, str], tuple[Price, ...]]:
 
 
 def suggest_prices_for_targets(snapshot: Snapshot, at_s: float, provider: str | None = None) -> list[Suggestion]:
-    """For every model of every provider that a target names, or of one provider, in the configuration's order."""
+    """A suggestion for every model that a target names, or for those of one provider, in the configuration's order."""
     targets_by_model: dict[tuple[str, str], list[Target]] = {}
     for model in snapshot.models.values():
         for target in model.targets:
@@ -58,8 +59,9 @@ def suggest_prices_for_targets(snapshot: Snapshot, at_s: float, provider: str | 
 
 
 def candidate_names(adapter: str, model: str) -> Iterator[str]:
-    """What a model may be called in the list, the surest first: its name as it is; without what only says where it is asked (`models/`,
-    `us.`); without a date at its end (`-2025-08-07`, `@20251001`, `@default`) too. All else, such as `-latest`, is part of a name."""
+    """Names that a model may have in the list, the surest first: its own name, then without a date at its end (`-2025-08-07`,
+    `@20251001`, `@default`); the same without a location (`models/`, `us.`). Anything else, such as `-latest`, is part of the name.
+    """
     location = next((each for each in _LOCATION_PREFIXES.get(adapter, ()) if model.startswith(each)), "")
     for name in (model, model.removeprefix(location)):
         yield name
@@ -72,9 +74,9 @@ def _suggest_for_model(snapshot: Snapshot, targets: Sequence[Target], at_s: floa
     no_prices = Suggestion(provider, model, has_price=find_price(snapshot, provider, model, at_s) is not None)
     addresses = {address for target in targets for address in target.endpoints or (config.base_url,)}
     if config.adapter not in {of for of, _ in bundled_prices()}:
-        return replace(no_prices, reason=f"the list has no prices of {config.adapter}; an engine of your own may have one too, or 0")
+        return replace(no_prices, reason=f"the list has no prices of {config.adapter}; for an engine of your own you can set one, or 0")
     if other_addresses := sorted(each for each in addresses if each is not None and not _is_official_address(config.adapter, each)):
-        return replace(no_prices, reason=f"it is asked at {other_addresses[0]}, which is not the host whose prices the list has")
+        return replace(no_prices, reason=f"it is called at {other_addresses[0]}, which is not the host whose prices the list has")
     name = next((each for each in candidate_names(config.adapter, model) if (config.adapter, each) in bundled_prices()), None)
     if name is None:
         return replace(no_prices, reason="it is not in the list")

@@ -1,4 +1,4 @@
-"""python -m app.cli is the narthex command."""
+"""python -m app.cli runs the narthex command."""
 
 from app.cli import main
 

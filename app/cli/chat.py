@@ -1,4 +1,4 @@
-"""narthex chat: one question, or a conversation."""
+"""narthex chat: one message, or a conversation."""
 
 import contextlib
 import sys
@@ -7,31 +7,32 @@ from typing import Any
 
 import click
 
-from app.cli.chat_client import ChatClient, ChatParams, ChatResult, result_document
+from app.cli.chat_client import ChatClient, ChatParams
+from app.cli.chat_result import ChatResult, result_document
 from app.cli.errors import INTERRUPTED, CommandError
 from app.cli.output import json_option, print_json
 from app.cli.render import AnswerRenderer, print_summary
 from app.settings import Settings
 from app.supervisor.errors import OperatorError
-from app.supervisor.http_processes import reachable_url
+from app.supervisor.gateway_url import reachable_url
 from providers.canonical.events import Event
 
-# Where it is there, the arrow keys edit and recall what is typed.
+# Importing it lets the arrow keys edit and recall input; not every Python has it.
 with contextlib.suppress(ImportError):
     import readline as readline
 
-_MAX_SILENCE_S = 30.0  # more than what the gateway itself allows an engine
+_TIMEOUT_MARGIN_S = 30.0  # beyond the time that the gateway allows an engine
 
 
 @click.command()
 @click.argument("model")
 @click.argument("message", nargs=-1)
-@click.option("--system", help="A system message to begin with.")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="The most tokens that the answer may have.")
-@click.option("--temperature", type=float, help="How freely the model chooses; 0 is the least.")
-@click.option("--no-stream", is_flag=True, help="Wait for the whole answer instead of showing it as it comes.")
-@click.option("--key", envvar="NARTHEX_KEY", show_envvar=True, help="The key to ask with; without one, the first key of this home.")
-@click.option("--url", help="A gateway elsewhere, without /v1; without it, the one of NARTHEX_HOST and NARTHEX_PORT.")
+@click.option("--system", help="A system message to start with.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Maximum number of tokens in the response.")
+@click.option("--temperature", type=float, help="Sampling temperature; 0 is the least random.")
+@click.option("--no-stream", is_flag=True, help="Wait for the complete response instead of showing it as it arrives.")
+@click.option("--key", envvar="NARTHEX_KEY", show_envvar=True, help="The key to send; by default, the first key of this home.")
+@click.option("--url", help="Another gateway's address, without /v1; by default, the one of NARTHEX_HOST and NARTHEX_PORT.")
 @json_option
 def chat(
     model: str,
@@ -44,13 +45,13 @@ def chat(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Ask MODEL something, through the running gateway.
+    """Send a message to MODEL, through the running gateway.
 
-    MESSAGE is the question; - (or a pipe, without a MESSAGE) is standard input; without either, on a terminal, a conversation begins,
-    which Ctrl-D ends. Ctrl-C stops an answer, and the engine with it.
+    With - (or a pipe and no MESSAGE) the message is read from standard input. Without either, on a terminal, a conversation starts;
+    Ctrl-D ends it. Ctrl-C stops a response, and the engine with it.
 
-    The answer is on standard output; reasoning, tokens, times and what served it are on standard error. `narthex models` lists what
-    there is to ask.
+    The response is on standard output; reasoning, tokens, times and the serving provider are on standard error. `narthex models` lists
+    the models.
 
     \b
     Examples:
@@ -60,19 +61,19 @@ def chat(
 
     With --json: {"inference_id", "episode_id", "model", "served", "text", "reasoning", "refusal", "tool_calls": [{"id", "name",
     "arguments"}], "finish_reason", "usage": {"input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens"} or null,
-    "first_token_s", "duration_s", "dropped"}; an error's has "status" and "code" beside the message.
+    "first_token_s", "duration_s", "dropped"}; errors have "status" and "code" beside the message.
     """
     settings = Settings.read()
-    text = _read_message(message)
+    text = _load_message(message)
     if text is None and as_json:
-        raise click.UsageError("--json is for one answer: give a MESSAGE, or - for standard input.")
+        raise click.UsageError("--json prints one response: give a MESSAGE, or - for standard input.")
     chat_params = ChatParams(model, max_tokens, temperature, not no_stream)
-    api_key, key_from = (key.strip(), "--key or NARTHEX_KEY") if key else _read_first_key(settings)
+    api_key, key_from = (key.strip(), "--key or NARTHEX_KEY") if key else _load_first_key(settings)
     if not api_key.isascii() or not api_key.isprintable() or " " in api_key:
-        raise OperatorError(f"What came from {key_from} cannot be a key.")
+        raise OperatorError(f"The value from {key_from} cannot be a key.")
     base_url = url.rstrip("/").removesuffix("/v1") if url else reachable_url(settings)
     opening_messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
-    with ChatClient(base_url, api_key, key_from, timeout_s=settings.total_timeout_s + _MAX_SILENCE_S) as client:
+    with ChatClient(base_url, api_key, key_from, timeout_s=settings.total_timeout_s + _TIMEOUT_MARGIN_S) as client:
         if text is None:
             _run_conversation(client, chat_params, opening_messages)
         elif as_json:
@@ -83,8 +84,8 @@ def chat(
                 print_summary(_render_response(client, chat_params, [*opening_messages, _user_message(text)], None, AnswerRenderer()))
 
 
-def _read_message(arguments: tuple[str, ...]) -> str | None:
-    """None: a conversation is wanted. Raises click.UsageError if there is nothing to say."""
+def _load_message(arguments: tuple[str, ...]) -> str | None:
+    """The message; None: the user wants a conversation. Raises click.UsageError if the message is empty."""
     if arguments and arguments != ("-",):
         text = " ".join(arguments)
     elif not arguments and sys.stdin.isatty():
@@ -93,26 +94,27 @@ def _read_message(arguments: tuple[str, ...]) -> str | None:
         try:
             text = sys.stdin.buffer.read().decode("utf-8")
         except UnicodeDecodeError:
-            raise click.UsageError("Standard input is no text in UTF-8.") from None
+            raise click.UsageError("Standard input is not UTF-8 text.") from None
     if not text.strip():
-        raise click.UsageError("The message is empty: there is nothing to ask.")
+        raise click.UsageError("The message is empty.")
     return text
 
 
-def _read_first_key(settings: Settings) -> tuple[str, str]:
+def _load_first_key(settings: Settings) -> tuple[str, str]:
+    """The home's first key and the path of its file. Raises OperatorError if there is none."""
     path = settings.home.absolute() / "first-key"
     try:
         return path.read_text().strip(), str(path)
     except FileNotFoundError:
         raise OperatorError(
-            f"Which key? There is none in {path}. Give one with --key or NARTHEX_KEY (`narthex keys create --team T` makes one),"
+            f"No API key found in {path}. Give one with --key or NARTHEX_KEY (`narthex keys create --team T` creates one),"
             " or set NARTHEX_HOME to the folder in which Narthex runs."
         ) from None
 
 
 def _run_conversation(client: ChatClient, chat_params: ChatParams, messages: list[dict[str, Any]]) -> None:
-    """Until Ctrl-D, or Ctrl-C where nothing is being answered. An answer that failed is taken back, with its question."""
-    click.secho(f"Talking with {chat_params.model}. Ctrl-D ends, Ctrl-C stops an answer.", dim=True, err=True)
+    """Runs until Ctrl-D, or Ctrl-C at the prompt. A message whose response fails is removed from the conversation."""
+    click.secho(f"Chatting with {chat_params.model}. Ctrl-D ends the conversation, Ctrl-C stops a response.", dim=True, err=True)
     episode_id: str | None = None
     while True:
         try:

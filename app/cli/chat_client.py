@@ -1,4 +1,4 @@
-"""A chat with a running gateway over HTTP: what is asked, and what comes back as it comes."""
+"""The HTTP client of `narthex chat`: sends a chat to a running gateway and reports events as they arrive."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -8,8 +8,8 @@ import httpx
 import msgspec
 from msgspec import Struct
 
+from app.cli.chat_result import ChatResult
 from app.cli.errors import CommandError
-from providers.canonical.chat import Part, Reasoning, Refusal, Text, ToolCall, Usage
 from providers.canonical.errors import NarthexError
 from providers.canonical.events import Event, ResponseAssembler, response_events
 from providers.canonical.raw_json import DECODE_ERRORS
@@ -20,7 +20,7 @@ _CONNECT_S = 5.0
 
 
 class ChatParams(Struct, frozen=True):
-    """What is the same in each ask of a conversation. None: not said."""
+    """The parameters of every request of a conversation. None: not sent."""
 
     model: str
     max_tokens: int | None = None
@@ -28,33 +28,17 @@ class ChatParams(Struct, frozen=True):
     stream: bool = True
 
 
-class ChatResult(Struct, frozen=True):
-    """An answer, or as much of it as came. `served` as provider/model; `first_token_s` None where it was not streamed."""
-
-    inference_id: str | None
-    episode_id: str | None
-    model: str
-    served: str | None
-    dropped: tuple[str, ...]
-    parts: tuple[Part, ...]
-    finish_reason: str | None
-    usage: Usage | None
-    first_token_s: float | None
-    duration_s: float
-
-    @property
-    def text(self) -> str:
-        return "".join(part.text for part in self.parts if isinstance(part, Text))
-
-
 class ChatClient:
-    """The way to one gateway, with one key; used as a context. `patience_s`: longest silence; the gateway has shorter ones of its own."""
+    """One gateway and one key; a context manager.
+
+    `key_from`: where the key was found, for error messages. `timeout_s`: the longest silence; the gateway has shorter timeouts itself.
+    """
 
     def __init__(self, url: str, key: str, key_from: str, *, timeout_s: float) -> None:
         self._url = url
         self._key_from = key_from
         timeout = httpx.Timeout(timeout_s, connect=_CONNECT_S)
-        # No proxy of the environment's: the gateway is ours, and mostly on this machine.
+        # Proxies in the environment are ignored: the gateway is ours, and mostly on this machine.
         self._client = httpx.Client(headers={"authorization": f"Bearer {key}"}, timeout=timeout, trust_env=False)
 
     def __enter__(self) -> "ChatClient":
@@ -66,11 +50,11 @@ class ChatClient:
     def send(
         self, chat_params: ChatParams, messages: list[dict[str, Any]], episode_id: str | None, on_event: Callable[[Event], None]
     ) -> ChatResult:
-        """The answer, each event of it told to `heard` at once. Raises Failure; what was heard before stays heard.
+        """Sends the messages, calls `on_event` with each event as it arrives, and returns the result. Raises CommandError.
 
-        Broken off from outside (KeyboardInterrupt), it hangs up, which stops the engine.
+        An interruption (KeyboardInterrupt) closes the connection, which stops the engine.
         """
-        began = time.monotonic()
+        started_at = time.monotonic()
         try:
             with self._client.stream(
                 "POST", f"{self._url}/v1/chat/completions", content=_write_body(chat_params, messages), headers=_headers(episode_id)
@@ -78,15 +62,15 @@ class ChatClient:
                 if response.status_code != 200:
                     response.read()
                     raise self._read_error(response)
-                return _read_response(response, chat_params, began, on_event)
+                return _read_response(response, chat_params, started_at, on_event)
         except NarthexError as fault:
-            raise CommandError(f"The answer ended early: {fault.message}", status=fault.status) from fault
+            raise CommandError(f"The response ended early: {fault.message}", status=fault.status) from fault
         except (httpx.ConnectError, httpx.ConnectTimeout) as fault:
             raise CommandError(
-                f"Nothing answers on {self._url} ({fault}). `narthex up` starts a gateway; `narthex doctor` says what is wrong with one."
+                f"Nothing answers on {self._url} ({fault}). `narthex up` starts a gateway; `narthex doctor` finds out what is wrong."
             ) from fault
         except httpx.TimeoutException as fault:
-            raise CommandError(f"The gateway on {self._url} fell silent.") from fault
+            raise CommandError(f"The gateway on {self._url} did not answer in time.") from fault
         except (httpx.HTTPError, httpx.InvalidURL) as fault:
             raise CommandError(f"The connection to {self._url} broke: {fault}") from fault
 
@@ -96,12 +80,12 @@ class ChatClient:
             message = str(error["message"])
         except (*DECODE_ERRORS, KeyError):
             return CommandError(
-                f"{self._url} answered with status {response.status_code}, and not as a gateway does.", status=response.status_code
+                f"{self._url} answered with status {response.status_code}, but not as a gateway does.", status=response.status_code
             )
         if response.status_code == 401:
             message += f" The key came from {self._key_from}."
         retry_after = response.headers.get("retry-after")
-        if retry_after and "retry_after_s" not in (error.get("details") or {}):  # a limit's message says it already, and more exactly
+        if retry_after and "retry_after_s" not in (error.get("details") or {}):  # a limit's message contains it, and more exactly
             message += f" Try again in {retry_after} s."
         details = {"retry_after_s": float(retry_after)} if retry_after and retry_after.isdigit() else {}
         return CommandError(message, status=response.status_code, code=error.get("code"), **details)
@@ -122,13 +106,13 @@ def _headers(episode_id: str | None) -> dict[str, str]:
     return {"content-type": "application/json", **({"x-narthex-episode-id": episode_id} if episode_id else {})}
 
 
-def _read_response(response: httpx.Response, chat_params: ChatParams, began: float, on_event: Callable[[Event], None]) -> ChatResult:
+def _read_response(response: httpx.Response, chat_params: ChatParams, started_at: float, on_event: Callable[[Event], None]) -> ChatResult:
     assembler, first_token_s = ResponseAssembler(), None
     if chat_params.stream:
         reader = _DIALECT.stream_reader()
         for block in response.iter_bytes():
             for event in reader.feed(block):
-                first_token_s = first_token_s or time.monotonic() - began
+                first_token_s = first_token_s or time.monotonic() - started_at
                 assembler.feed(event)
                 on_event(event)
         for event in reader.finish():
@@ -151,33 +135,5 @@ def _read_response(response: httpx.Response, chat_params: ChatParams, began: flo
         finish_reason=choice.finish_reason if choice else None,
         usage=assembled.usage,
         first_token_s=first_token_s,
-        duration_s=time.monotonic() - began,
+        duration_s=time.monotonic() - started_at,
     )
-
-
-def result_document(result: ChatResult) -> dict[str, Any]:
-    """The whole answer for a program."""
-    usage = result.usage
-    return {
-        "inference_id": result.inference_id,
-        "episode_id": result.episode_id,
-        "model": result.model,
-        "served": result.served,
-        "text": result.text,
-        "reasoning": "".join(part.text for part in result.parts if isinstance(part, Reasoning)) or None,
-        "refusal": "".join(part.text for part in result.parts if isinstance(part, Refusal)) or None,
-        "tool_calls": [
-            {"id": part.id, "name": part.name, "arguments": part.arguments} for part in result.parts if isinstance(part, ToolCall)
-        ],
-        "finish_reason": result.finish_reason,
-        "usage": usage
-        and {
-            "input_tokens": usage.input,
-            "output_tokens": usage.output,
-            "cached_tokens": usage.cached,
-            "reasoning_tokens": usage.reasoning,
-        },
-        "first_token_s": result.first_token_s,
-        "duration_s": result.duration_s,
-        "dropped": result.dropped,
-    }

@@ -1,4 +1,4 @@
-"""Commands that say what there is to speak to: apply, export, models."""
+"""Commands of the configuration: apply, export, models."""
 
 import contextlib
 import sys
@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from app.cli.output import json_option, print_json, print_table, progress
+from app.cli.store_query import query_store
 from app.domain import ModelConfig
 from app.settings import Settings
 from app.store import configuration
@@ -22,7 +23,7 @@ _APPLY_TIMEOUT_S = 30.0
 
 
 class _Confirmation:
-    """Shows the difference, and asks where somebody is to decide. Then something moves while gateways take the change up."""
+    """Shows the difference and, if `interactive`, prompts the user; then shows progress while the gateway takes up the change."""
 
     def __init__(self, stack: contextlib.ExitStack, *, interactive: bool, show: bool, approve: bool) -> None:
         self.difference = ""
@@ -42,16 +43,16 @@ class _Confirmation:
 
 @click.command()
 @click.argument("file", type=click.File(encoding="utf-8"))
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--prune", is_flag=True, help="Also remove, in the sections that the file has, what is not in it.")
+@click.option("--yes", is_flag=True, help="Do not prompt.")
+@click.option("--prune", is_flag=True, help="Also remove entries that the file lacks, in the sections that it has.")
 @click.option("--dry-run", is_flag=True, help="Check the file and show the difference; change nothing.")
 @json_option
 def apply(file: TextIO, yes: bool, prune: bool, dry_run: bool, as_json: bool) -> None:
-    """Make the configuration say what FILE says (- is standard input).
+    """Apply a configuration FILE (- is standard input).
 
-    Shows the difference to what is in force, with warnings of what is probably not meant, and asks. The whole file is checked before
-    anything changes; what it does not name stays as it is. Returns once every gateway process serves the new configuration.
-    docs/configuration.md tells what a file may say.
+    Shows the difference to the configuration in force, with warnings about likely mistakes, and prompts before it changes anything. The
+    file is checked completely first; entries that it does not name stay as they are. Returns once every gateway process serves the new
+    configuration. docs/configuration.md describes the file.
 
     \b
     Examples:
@@ -62,11 +63,11 @@ def apply(file: TextIO, yes: bool, prune: bool, dry_run: bool, as_json: bool) ->
     With --json (which needs --yes or --dry-run): {"applied": true or false, "difference": text, "message": text}.
     """
     if as_json and not yes and not dry_run:
-        raise click.UsageError("--json asks nothing, so it needs --yes (or --dry-run).")
+        raise click.UsageError("--json does not prompt, so it needs --yes (or --dry-run).")
     try:
         text = file.read()
     except UnicodeDecodeError:
-        raise OperatorError(f"{file.name} is no text in UTF-8, as TOML must be.") from None
+        raise OperatorError(f"{file.name} is not UTF-8 text, as TOML must be.") from None
     settings = server_addresses.resolve(Settings.read())
     interactive = not yes and not dry_run
     with contextlib.ExitStack() as stack:
@@ -93,11 +94,11 @@ def export(as_json: bool) -> None:
     \b
     Examples:
       narthex export > all.toml
-      narthex apply --prune all.toml        brings that state back
+      narthex apply --prune all.toml        restores that state
 
     With --json: the same sections as one object.
     """
-    text = query_database(server_addresses.resolve(Settings.read()).database_url, configuration.export)
+    text = query_store(configuration.export)
     if as_json:
         print_json(tomllib.loads(text))
     else:
@@ -107,7 +108,7 @@ def export(as_json: bool) -> None:
 @click.command()
 @json_option
 def models(as_json: bool) -> None:
-    """List the names that callers may use, and what serves them.
+    """List models: the names that callers may use, and what serves them.
 
     \b
     Example:
@@ -119,20 +120,20 @@ def models(as_json: bool) -> None:
     if as_json:
         print_json({"models": [{"name": name, **_with_defaults(model)} for name, model in configured.items()]})
     elif not configured:
-        click.echo("There is no model yet: `narthex apply` takes a file that names some; docs/configuration.md has an example.")
+        click.echo("There are no models yet: `narthex apply` takes a file that names some; docs/configuration.md has an example.")
     else:
         print_table(
-            ("MODEL", "SERVED BY", "FALLS BACK TO"),
+            ("MODEL", "SERVED BY", "FALLBACKS"),
             [(name, _format_targets(each), ", ".join(each.fallbacks)) for name, each in configured.items()],
         )
 
 
 def _read_configuration() -> ConfigFile:
-    return parse_config_file(query_database(server_addresses.resolve(Settings.read()).database_url, configuration.export))
+    return parse_config_file(query_store(configuration.export))
 
 
 def _with_defaults(model: ModelConfig) -> dict[str, object]:
-    """With the fields that a file would leave out: a program need not know our defaults."""
+    """All fields, those at their defaults included."""
     return {**msgspec.structs.asdict(model), "targets": [msgspec.structs.asdict(each) for each in model.targets]}
 
 
@@ -146,17 +147,17 @@ def _confirm() -> bool:
     try:
         return click.confirm("Apply this?")
     except click.Abort:
-        click.echo()  # ends the line of the question
-        raise OperatorError("Nothing was changed: nobody answered. `--yes` applies without asking.") from None
+        click.echo()  # ends the prompt's line
+        raise OperatorError("Nothing was changed: nobody answered the prompt. `--yes` applies without one.") from None
 
 
 @contextlib.contextmanager
 def _stdin_from_terminal() -> Generator[None]:
-    """The file came by standard input, so the answer cannot; the terminal is asked itself."""
+    """Reads the prompt's answer from the terminal, because standard input is the file. Raises OperatorError without a terminal."""
     try:
         terminal = open("/dev/tty")  # noqa: SIM115
     except OSError:
-        raise OperatorError("There is no terminal to ask on; add --yes to apply without a question.") from None
+        raise OperatorError("There is no terminal for the prompt; add --yes to apply without one.") from None
     previous_stdin, sys.stdin = sys.stdin, terminal
     try:
         yield

@@ -27,8 +27,8 @@ _APPLY_TIMEOUT_S = 30.0
 def credentials() -> None:
     """Store secrets for providers, encrypted.
 
-    A provider names one as `credential = "store:NAME"`. NARTHEX_SECRET_KEY, or HOME/secret-key, which `narthex up` makes, encrypts them;
-    Postgres never sees it. docs/credentials.md tells of other places for secrets, and how to change them.
+    A provider names one as `credential = "store:NAME"`. The key that encrypts them is NARTHEX_SECRET_KEY, or HOME/secret-key, which
+    `narthex up` creates; it is never in Postgres. docs/credentials.md describes other places for secrets, and how to change them.
     """
 
 
@@ -36,10 +36,10 @@ def credentials() -> None:
 @click.argument("name")
 @json_option
 def set_credential(name: str, as_json: bool) -> None:
-    """Store a secret under NAME, or another in its place.
+    """Store a secret under NAME, or replace it.
 
-    It is read from standard input, or asked for where that is a terminal; never from the command line, which others may see. Returns
-    once every gateway process uses it; no request is lost over that.
+    The secret is read from standard input, or from a prompt on a terminal; never from the command line, which others may see. Returns
+    once every gateway process uses it; no request fails because of the change.
 
     \b
     Examples:
@@ -57,20 +57,20 @@ def set_credential(name: str, as_json: bool) -> None:
 @credentials.command("list")
 @json_option
 def list_credentials(as_json: bool) -> None:
-    """List what is stored, by name, never by what it is.
+    """List stored credentials by name; their values are never shown.
 
     \b
     Example:
       narthex credentials list
 
-    With --json: {"credentials": [{"name", "key", "updated_at", "opens", "providers"}], "newest_key"}. "key": the id of the key that
-    encrypts it, null: a provider names it and nothing is stored; "opens": whether the keys that this command found decrypt it;
-    "newest_key": the id of the one that encrypts what is stored from now on.
+    With --json: {"credentials": [{"name", "key", "updated_at", "decryptable", "providers"}], "newest_key_id"}. "key": the id of the key
+    that encrypts it, null if a provider names it but nothing is stored; "decryptable": whether the keys that this command found decrypt
+    it; "newest_key_id": the id of the key that encrypts new credentials.
     """
     settings, vault = _open_vault()
     rows = query_database(settings.database_url, lambda url: store.list_credentials(url, vault))
     if as_json:
-        print_json({"credentials": rows, "newest_key": vault.newest_key_id})
+        print_json({"credentials": rows, "newest_key_id": vault.newest_key_id})
     elif not rows:
         click.echo("Nothing is stored; `narthex credentials set NAME` stores a secret for a provider.")
     else:
@@ -89,12 +89,12 @@ def list_credentials(as_json: bool) -> None:
 
 @credentials.command("delete")
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not prompt.")
 @json_option
 def delete_credential(name: str, yes: bool, as_json: bool) -> None:
-    """Delete what is stored under NAME.
+    """Delete the credential stored under NAME.
 
-    Providers that name it are asked without one no more: their requests fail (502) until another is stored.
+    Requests to providers that name it fail (502) until another is stored.
 
     \b
     Example:
@@ -103,12 +103,12 @@ def delete_credential(name: str, yes: bool, as_json: bool) -> None:
     With --json (which needs --yes): {"name", "version", "message"}.
     """
     if as_json and not yes:
-        raise click.UsageError("--json asks nothing, so it needs --yes.")
+        raise click.UsageError("--json does not prompt, so it needs --yes.")
     settings, vault = _open_vault()
     if not yes:
         rows = query_database(settings.database_url, lambda url: store.list_credentials(url, vault))
         used_by = next((row.providers for row in rows if row.name == name), ())
-        click.confirm(f"Delete {name}" + (f", which {', '.join(used_by)} needs?" if used_by else "?"), abort=True, err=True)
+        click.confirm(f"Delete {name}" + (f", which {', '.join(used_by)} uses?" if used_by else "?"), abort=True, err=True)
     version = query_database(settings.database_url, lambda url: store.delete_credential(url, name))
     if version is None:
         raise OperatorError(f"Nothing is stored under the name {name!r}.")
@@ -118,26 +118,26 @@ def delete_credential(name: str, yes: bool, as_json: bool) -> None:
 @credentials.command("rotate")
 @json_option
 def rotate(as_json: bool) -> None:
-    """Encrypt everything that is stored with the newest key.
+    """Encrypt all stored credentials again, with the newest key.
 
-    After a new key was put first in NARTHEX_SECRET_KEY (or HOME/secret-key) of all gateways and of this command, and the gateways were
-    started anew. Then the old key may go. Exit status 1 if something could not be decrypted.
+    First put a new key before the others in NARTHEX_SECRET_KEY (or HOME/secret-key) of all gateways and of this command, and restart
+    the gateways. After this command the old key can be removed. Exit status 1 if something could not be decrypted.
 
     \b
     Example:
       narthex credentials rotate
 
-    With --json: {"sealed": [names], "unopened": [names], "version": number or null}.
+    With --json: {"reencrypted": [names], "undecryptable": [names], "version": number or null}.
     """
     settings, vault = _open_vault()
     rotation = _query_credentials(settings, lambda url: store.reencrypt(url, vault))
     if as_json:
         print_json(rotation)
     else:
-        click.echo(f"{pluralize(len(rotation.sealed), 'credential')} encrypted anew, with the key {vault.newest_key_id}.")
-        for name in rotation.unopened:
-            click.echo(f"{name} cannot be decrypted with the keys that are given: add the key that it was encrypted with.", err=True)
-    if rotation.unopened:
+        click.echo(f"{pluralize(len(rotation.reencrypted), 'credential')} encrypted again, with the key {vault.newest_key_id}.")
+        for name in rotation.undecryptable:
+            click.echo(f"{name} cannot be decrypted with the present keys: add the key that it was encrypted with.", err=True)
+    if rotation.undecryptable:
         raise click.exceptions.Exit(1)
 
 
@@ -145,7 +145,7 @@ def rotate(as_json: bool) -> None:
 def new_key() -> None:
     """Print a new random key for NARTHEX_SECRET_KEY.
 
-    It is kept nowhere. docs/credentials.md tells step by step how to change keys.
+    It is not stored anywhere. docs/credentials.md says step by step how to change keys.
 
     \b
     Example:
@@ -167,7 +167,7 @@ def _query_credentials(settings: Settings, query: Callable[[str], Awaitable[T]])
 
 
 def _report_applied(settings: Settings, name: str, version: int, change: str, as_json: bool) -> None:
-    with progress("Waiting until every gateway process knows"):
+    with progress("Waiting until every gateway process uses it"):
         worker_status = query_database(settings.database_url, lambda url: configuration.wait_for_workers(url, version, _APPLY_TIMEOUT_S))
     message = f"{change}, with version {version}; {worker_status}"
     if as_json:
@@ -179,4 +179,4 @@ def _report_applied(settings: Settings, name: str, version: int, change: str, as
 def _credential_state(row: store.CredentialRow) -> str:
     if row.key is None:
         return "not stored"
-    return "opens" if row.opens else "does not open"
+    return "decryptable" if row.decryptable else "not decryptable"

@@ -1,4 +1,4 @@
-"""Commands that look after an installation: status and doctor."""
+"""Commands that inspect an installation: status and doctor."""
 
 import asyncio
 import os
@@ -7,13 +7,14 @@ import click
 
 from app.cli.output import format_size, json_option, pluralize, print_json, print_table, printable, progress
 from app.cli.times import format_duration
-from app.doctor import status as machine
 from app.doctor.diagnosis import diagnose_installation
 from app.doctor.findings import Finding
+from app.doctor.processes import ProcessStatus
+from app.doctor.status import Status, WriterSummary, collect_status
 from app.settings import Settings
 
 _CHECK_AREAS = ("machine", "gateway", "postgres", "redis", "records", "engines")
-_SIGNS = {"wrong": ("✗", "red"), "warning": ("!", "yellow"), "fine": ("✓", "green")}
+_SIGNS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "ok": ("✓", "green")}
 
 
 @click.command()
@@ -28,14 +29,14 @@ def status(as_json: bool) -> None:
       narthex status
       narthex status --json | jq .spool.oldest_s
 
-    With --json: {"ready", "version", "home", "address", "processes": [{"name", "pid", "runs", "since_s"}], "gateway": {"url", "state",
-    "configuration", "postgres", "records_lost"}, "configuration": {"version", "hash", "providers", "models", "limits"} or null,
-    "workers": [{"id", "version", "seen_s"}] or null, "postgres" and "redis": {"name", "address", "reachable", "version", "trouble"},
+    With --json: {"ready", "version", "home", "address", "processes": [{"name", "pid", "running", "uptime_s"}], "gateway": {"url",
+    "state", "configuration", "postgres", "records_lost"}, "configuration": {"version", "hash", "providers", "models", "limits"} or null,
+    "workers": [{"id", "version", "last_seen_s"}] or null, "postgres" and "redis": {"name", "address", "reachable", "version", "error"},
     "spool": {"size_bytes", "oldest_s", "quarantined"}, "writer": {"running", "connected", "rows", "last_error"} or null}.
     """
     settings = Settings.read()
-    with progress("Looking"):
-        machine_status = asyncio.run(machine.collect_status(settings))
+    with progress("Collecting"):
+        machine_status = asyncio.run(collect_status(settings))
     if as_json:
         print_json(machine_status)
     else:
@@ -47,29 +48,29 @@ def status(as_json: bool) -> None:
 @click.command()
 @json_option
 def doctor(as_json: bool) -> None:
-    """Say what is wrong with this installation, and what to do.
+    """Find out what is wrong with this installation, and what to do.
 
-    Looks at settings, files, processes, the gateway, PostgreSQL, Redis, what waits to be recorded, every engine that is configured and
-    the limits; each engine is asked for its list of models, and nothing is changed anywhere. It takes seconds, whatever is away.
-    Run it where the gateway runs, with the same environment. Exit status 0 if nothing is wrong (warnings there may be), else 1.
+    Checks settings, files, processes, the gateway, PostgreSQL, Redis, records that wait to be stored, every configured engine and the
+    limits. Each engine is sent a request for its list of models; nothing is changed. It takes seconds, even if servers do not answer.
+    Run it where the gateway runs, with the same environment. Exit status 0 without errors (there may be warnings), else 1.
 
     \b
     Examples:
       narthex doctor
-      narthex doctor --json | jq -r '.findings[] | select(.severity == "wrong") | .message'
+      narthex doctor --json | jq -r '.findings[] | select(.severity == "error") | .message'
 
-    With --json: {"healthy": true or false, "findings": [{"area", "severity": "wrong", "warning" or "fine", "message", "advice"}]}, the
+    With --json: {"healthy": true or false, "findings": [{"area", "severity": "error", "warning" or "ok", "message", "advice"}]}, the
     worst first.
     """
     pending = set(_CHECK_AREAS)
-    with progress("Looking at everything") as spinner:
+    with progress("Checking everything") as spinner:
 
         def done(area: str) -> None:
             pending.discard(area)
-            spinner.update(f"Looking at {', '.join(sorted(pending))}" if pending else "Done")
+            spinner.update(f"Checking {', '.join(sorted(pending))}" if pending else "Done")
 
         findings = asyncio.run(diagnose_installation(os.environ, done))
-    healthy = all(each.severity != "wrong" for each in findings)
+    healthy = all(each.severity != "error" for each in findings)
     if as_json:
         print_json({"healthy": healthy, "findings": findings})
     else:
@@ -84,19 +85,12 @@ def _print_findings(findings: list[Finding]) -> None:
         click.echo(f"{click.style(sign, fg=colour, bold=True)} {each.area}: {printable(each.message)}")
         if each.advice:
             click.echo(f"    {printable(each.advice)}")
-    wrong = sum(each.severity == "wrong" for each in findings)
+    errors = sum(each.severity == "error" for each in findings)
     warnings = sum(each.severity == "warning" for each in findings)
-    click.echo()
-    if wrong:
-        warnings_text = f", and {pluralize(warnings, 'thing')} to keep an eye on" if warnings else ""
-        click.echo(f"{pluralize(wrong, 'thing')} {'is' if wrong == 1 else 'are'} wrong{warnings_text}.")
-    elif warnings:
-        click.echo(f"Nothing is wrong; {pluralize(warnings, 'thing')} to keep an eye on.")
-    else:
-        click.echo("All is well.")
+    click.echo(f"\n{pluralize(errors, 'error')}, {pluralize(warnings, 'warning')}." if errors or warnings else "\nEverything is fine.")
 
 
-def _print_status(machine_status: machine.Status) -> None:
+def _print_status(machine_status: Status) -> None:
     gateway = {
         "ready": f"The gateway on {machine_status.gateway.url} is ready.",
         "silent": f"Nothing answers on {machine_status.gateway.url}.",
@@ -107,7 +101,7 @@ def _print_status(machine_status: machine.Status) -> None:
         rows = [(each.name, str(each.pid or ""), _process_state(each)) for each in machine_status.processes]
         print_table(("PROCESS", "PID", "STATE"), rows)
     else:
-        click.echo("No process is noted in this home.")
+        click.echo("Nothing runs in this home.")
     click.echo()
     configuration = machine_status.configuration
     if configuration is not None:
@@ -121,30 +115,30 @@ def _print_status(machine_status: machine.Status) -> None:
         click.echo(f"Configuration  version {configuration.version}: {counts}")
         behind = [each for each in machine_status.workers or () if each.version < configuration.version]
         current = len(machine_status.workers or ()) - len(behind)
-        behind_text = "".join(f"; {each.id} serves {each.version} (seen {format_duration(each.seen_s)} ago)" for each in behind)
+        behind_text = "".join(f"; {each.id} serves {each.version} (seen {format_duration(each.last_seen_s)} ago)" for each in behind)
         click.echo(f"Workers        {current} serve it{behind_text}")
     for server in (machine_status.postgres, machine_status.redis):
-        state = f"{server.version} on {server.address}" if server.reachable else f"not reachable: {server.address or server.trouble}"
+        state = f"{server.version} on {server.address}" if server.reachable else f"not reachable: {server.address or server.error}"
         click.echo(f"{server.name:<14} {state}")
     lag_text = (
-        f"the oldest record waits for {format_duration(machine_status.spool.oldest_s)}"
+        f"the oldest record has waited for {format_duration(machine_status.spool.oldest_s)}"
         if machine_status.spool.oldest_s
-        else "all is stored"
+        else "all records are stored"
     )
     quarantined_text = f"; {machine_status.spool.quarantined} set aside" if machine_status.spool.quarantined else ""
     click.echo(f"Spool          {format_size(machine_status.spool.size_bytes)}, {lag_text}{quarantined_text}")
     click.echo(f"Writer         {_writer_state(machine_status.writer)}")
     if not machine_status.ready or not machine_status.postgres.reachable:
-        click.echo("\n`narthex doctor` says what is wrong, and what to do.")
+        click.echo("\n`narthex doctor` finds out what is wrong, and what to do.")
 
 
-def _process_state(process: machine.ProcessStatus) -> str:
-    if not process.runs:
+def _process_state(process: ProcessStatus) -> str:
+    if not process.running:
         return "not running"
-    return f"running for {format_duration(process.since_s)}" if process.since_s is not None else "running"
+    return f"running for {format_duration(process.uptime_s)}" if process.uptime_s is not None else "running"
 
 
-def _writer_state(writer: machine.WriterSummary | None) -> str:
+def _writer_state(writer: WriterSummary | None) -> str:
     if writer is None:
         return "has never run here"
     if not writer.running:

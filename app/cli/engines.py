@@ -1,4 +1,4 @@
-"""narthex engines: what each endpoint is, and engines told to do something, through the running gateway."""
+"""narthex engines: list endpoints and run engine operations, through the running gateway."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from app.cli.output import json_option, print_json, print_table, printable, prog
 from app.cli.times import format_duration
 from app.settings import Settings
 from app.supervisor.errors import OperatorError
-from app.supervisor.http_processes import reachable_url
+from app.supervisor.gateway_url import reachable_url
 from providers.canonical.raw_json import DECODE_ERRORS
 
 _CONNECT_S = 5.0
@@ -21,26 +21,26 @@ _CONNECT_S = 5.0
 
 @click.group(cls=OrderedGroup)
 def engines() -> None:
-    """Show what engines are, and tell them to do something.
+    """List endpoints, and run operations on their engines.
 
-    It asks the running gateway, with the admin key of this home. docs/engines/operations.md tells which engine can be told what.
+    Uses the running gateway, with the admin key of this home. docs/engines/operations.md lists the operations of each engine.
     """
 
 
 @engines.command("list")
 @json_option
 def list_endpoints(as_json: bool) -> None:
-    """List endpoints: what each is, and whether it answers.
+    """List endpoints: the engine of each, and whether it answers.
 
-    As one process of the gateway sees them.
+    Shows the state in one of the gateway's processes.
 
     \b
     Example:
       narthex engines list
 
     With --json: {"data": [{"provider", "endpoint", "adapter", "engine", "version", "router", "served_as", "warning", "models": [{"id",
-    "context_length", "parent"}] or null, "health", "answered_at", "breaker", "faults", "in_flight", "credentials": [{"reference",
-    "rests_s", "refused", "models": {model: {"rests_s", "allowance"}}}], "serves", "operations"}]}.
+    "context_length", "parent"}] or null, "health", "last_response_at", "breaker", "failures", "in_flight", "credentials": [{"reference",
+    "cooldown_s", "refused", "models": {model: {"cooldown_s", "rate_limits"}}}], "serves", "operations"}]}.
     """
     response = _request("GET", "/admin/v1/endpoints")
     if as_json:
@@ -58,11 +58,12 @@ def list_endpoints(as_json: bool) -> None:
                 click.echo(printable(f"{each['endpoint']}: {each['warning']}"))
             for credential in each["credentials"]:
                 subject = f"{each['provider']}: {credential['reference'] or 'no credential'}"
-                if credential["refused"] or credential["rests_s"]:
-                    click.echo(printable(f"{subject} {'was refused' if credential['refused'] else _cooldown_text(credential['rests_s'])}"))
+                if credential["refused"] or credential["cooldown_s"]:
+                    state = "was refused" if credential["refused"] else _cooldown_text(credential["cooldown_s"])
+                    click.echo(printable(f"{subject} {state}"))
                 for model, model_state in credential["models"].items():
-                    if model_state["rests_s"]:
-                        click.echo(printable(f"{subject} {_cooldown_text(model_state['rests_s'])} for {model}"))
+                    if model_state["cooldown_s"]:
+                        click.echo(printable(f"{subject} {_cooldown_text(model_state['cooldown_s'])} for {model}"))
 
 
 def _cooldown_text(cooldown_s: float) -> str:
@@ -75,10 +76,10 @@ def _cooldown_text(cooldown_s: float) -> str:
 @click.argument("arguments", nargs=-1)
 @json_option
 def run(model: str, operation: str, arguments: tuple[str, ...], as_json: bool) -> None:
-    """Tell the engines of MODEL to do OPERATION.
+    """Run OPERATION on the engines of MODEL.
 
-    ARGUMENTS are NAME=VALUE, by the engine's own names; a VALUE is JSON, or text where it is none. endpoint=ADDRESS: this one alone.
-    Exit status 1 if it failed at any endpoint. A long answer is cut short; with --json it is whole.
+    ARGUMENTS are NAME=VALUE, with the engine's own names; a VALUE that is not JSON is text. endpoint=ADDRESS runs it on that endpoint
+    only. Exit status 1 if it failed on any endpoint. Long responses are cut; with --json they are complete.
 
     \b
     Examples:
@@ -87,17 +88,17 @@ def run(model: str, operation: str, arguments: tuple[str, ...], as_json: bool) -
       narthex engines run my-model load_lora lora_name=sql lora_path=/adapters/sql
       narthex engines run my-model terminate confirm=true endpoint=http://10.0.0.5:23333
 
-    With --json: {"operation", "data": [{"endpoint", "engine", "status", "answer" or "error"}]}, and "error" if any failed.
+    With --json: {"operation", "data": [{"endpoint", "engine", "status", "response" or "error"}]}, and "error" if any failed.
     """
     fields = dict(_parse_argument(each) for each in arguments)
     path = f"/admin/v1/models/{quote(model)}/engine/{quote(operation, safe='')}"
-    with progress(f"Telling the engines of {model}"):
+    with progress(f"Running {operation} on the engines of {model}"):
         response = _request("POST", path, msgspec.json.encode(fields))
     if as_json:
         print_json(response)
     else:
         rows = [
-            (each["endpoint"], each["engine"], str(each["status"]), each.get("error") or _shorten(each["answer"]))
+            (each["endpoint"], each["engine"], str(each["status"]), each.get("error") or _shorten(each["response"]))
             for each in response["data"]
         ]
         print_table(("ENDPOINT", "ENGINE", "STATUS", "ANSWER"), rows)
@@ -106,7 +107,7 @@ def run(model: str, operation: str, arguments: tuple[str, ...], as_json: bool) -
 
 
 def _request(method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
-    """What the gateway told, that of endpoints that failed included. Raises Failure for what it refused."""
+    """The gateway's response, results of failed endpoints included. Raises CommandError if the gateway refuses the request."""
     settings = Settings.read()
     url = reachable_url(settings)
     timeout = httpx.Timeout(settings.total_timeout_s + 30, connect=_CONNECT_S)
@@ -114,7 +115,7 @@ def _request(method: str, path: str, body: bytes | None = None) -> dict[str, Any
         with httpx.Client(headers={"authorization": f"Bearer {_read_admin_key(settings)}"}, timeout=timeout, trust_env=False) as client:
             response = client.request(method, url + path, content=body)
     except (httpx.HTTPError, httpx.InvalidURL) as fault:
-        raise CommandError(f"The gateway on {url} could not be asked: {fault}. `narthex doctor` says what is wrong with one.") from fault
+        raise CommandError(f"The gateway on {url} is not reachable: {fault}. `narthex doctor` finds out what is wrong.") from fault
     try:
         document = msgspec.json.decode(response.content, type=dict[str, Any])
         if response.status_code == 200 or "data" in document:
@@ -122,7 +123,7 @@ def _request(method: str, path: str, body: bytes | None = None) -> dict[str, Any
         error: Mapping[str, Any] = document["error"]
         message = str(error["message"])
     except (*DECODE_ERRORS, KeyError, TypeError):
-        raise CommandError(f"{url} answered with status {response.status_code}, and not as a gateway does.") from None
+        raise CommandError(f"{url} answered with status {response.status_code}, but not as a gateway does.") from None
     raise CommandError(message, status=response.status_code)
 
 
@@ -137,7 +138,7 @@ def _read_admin_key(settings: Settings) -> str:
 def _parse_argument(argument: str) -> tuple[str, Any]:
     name, equals, value = argument.partition("=")
     if not equals or not name:
-        raise click.UsageError(f"{argument!r} is no NAME=VALUE.")
+        raise click.UsageError(f"{argument!r} is not NAME=VALUE.")
     try:
         return name, msgspec.json.decode(value)
     except msgspec.DecodeError:
@@ -147,10 +148,11 @@ def _parse_argument(argument: str) -> tuple[str, Any]:
 def _engine_label(endpoint: Mapping[str, Any]) -> str:
     version = f" {endpoint['version']}" if endpoint["version"] else ""
     router = f" behind {endpoint['router']}" if endpoint["router"] else ""
-    fallback = endpoint["adapter"] if endpoint["health"] == "not_asked" else f"{endpoint['adapter']}?"
+    fallback = endpoint["adapter"] if endpoint["health"] == "not_probed" else f"{endpoint['adapter']}?"
     return f"{endpoint['engine'] or fallback}{version}{router}"
 
 
 def _shorten(answer: Any) -> str:
+    """The response on one line, at most 200 characters."""
     text = " ".join(answer.split()) if isinstance(answer, str) else "" if answer is None else msgspec.json.encode(answer).decode()
     return text if len(text) <= 200 else text[:199] + "…"

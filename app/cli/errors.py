@@ -1,23 +1,23 @@
-"""How every command ends: trouble in a sentence on standard error (as JSON, if JSON was asked for), and a status for scripts."""
+"""How every command ends: errors as a sentence on standard error (as JSON with --json), and an exit status for scripts."""
 
+import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 import msgspec
 
 from app.settings import BadSetting
-from app.store.config_file import BadConfiguration
-from app.store.key_validation import InvalidKeyField
+from app.store.errors import BadConfiguration, InvalidKeyField
 from app.supervisor.errors import OperatorError
 
-INTERRUPTED = 128 + 2  # as a shell tells of a program that SIGINT ended
+INTERRUPTED = 128 + 2  # as a shell reports a program that SIGINT ended
 
 
 class CommandError(click.ClickException):
-    """Trouble with more to it, for a program: `details` stand beside the message where that is told as JSON."""
+    """An error with details for programs: with --json they are fields beside the message."""
 
     def __init__(self, message: str, **details: Any) -> None:
         super().__init__(message)
@@ -25,38 +25,50 @@ class CommandError(click.ClickException):
 
 
 class OrderedGroup(click.Group):
-    """A group whose help lists commands in the order of their making, each with the whole of its first line."""
+    """A group whose help lists commands in the order of their definition, each with its complete first line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        self.write_section(formatter, "Commands", list(self.commands.values()))
+        self.write_section(ctx, formatter, "Commands", self.list_commands(ctx))
 
-    def write_section(self, formatter: click.HelpFormatter, title: str, commands: Sequence[click.Command]) -> None:
+    def write_section(self, ctx: click.Context, formatter: click.HelpFormatter, title: str, names: Sequence[str]) -> None:
         with formatter.section(title):
-            formatter.write_dl([(each.name or "", each.get_short_help_str(100)) for each in commands], col_max=12)
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            formatter.write_dl([(name, each.get_short_help_str(100)) for name, each in commands if each is not None], col_max=12)
 
 
 class RootGroup(OrderedGroup):
-    """The group of all commands, listed in sections.
+    """The group of all commands, listed in sections. `sections`: title -> command -> the module of app.cli that defines it.
 
-    Expected trouble is status 1; a bad command line, like a bad setting, 2; Ctrl-C 130. With --json the sentence is
-    {"error": {"message": ...}}, still on standard error: standard output holds a whole document or nothing.
+    A module is imported when its command is run or its help is shown: all of them together take a second of processor time.
+
+    Exit status: 1 for expected errors, 2 for an invalid command line or setting, 130 for Ctrl-C. With --json an error is
+    {"error": {"message": ...}}, still on standard error: standard output holds a complete document or nothing.
     """
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: Any, sections: Mapping[str, Mapping[str, str]], **options: Any) -> None:
         super().__init__(*args, **options)
-        self._sections: list[tuple[str, Sequence[click.Command]]] = []
+        self._sections = sections
 
-    def add_section(self, title: str, commands: Sequence[click.Command]) -> None:
-        self._sections.append((title, commands))
-        for command in commands:
-            self.add_command(command)
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for commands in self._sections.values() for name in commands]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        for commands in self._sections.values():
+            if cmd_name in commands:
+                return getattr(importlib.import_module(f"app.cli.{commands[cmd_name]}"), cmd_name)
+        return None
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
+            raise click.exceptions.NoSuchCommand(args[0], possibilities=self.list_commands(ctx), ctx=ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for title, commands in self._sections:
-            self.write_section(formatter, title, commands)
+        for title, commands in self._sections.items():
+            self.write_section(ctx, formatter, title, list(commands))
 
     def invoke(self, ctx: click.Context) -> Any:
         if os.environ.get("NO_COLOR"):
@@ -67,12 +79,8 @@ class RootGroup(OrderedGroup):
             raise click.UsageError(str(fault)) from fault
         except BrokenPipeError:
             raise
-        except (
-            OperatorError,
-            BadConfiguration,
-            InvalidKeyField,
-            OSError,
-        ) as fault:  # OSError: a full disk, a missing right; it names the file
+        # OSError: such as a full disk or a missing permission; its message names the file.
+        except (OperatorError, BadConfiguration, InvalidKeyField, OSError) as fault:
             raise click.ClickException(str(fault)) from fault
 
     def main(self, args: Sequence[str] | None = None, *more_args: Any, standalone_mode: bool = True, **options: Any) -> Any:
@@ -88,14 +96,14 @@ class RootGroup(OrderedGroup):
         except click.Abort:
             status = INTERRUPTED
         except BrokenPipeError:
-            # Whoever read this has enough (`| head`). What is still buffered must not complain at the exit.
+            # The reader has closed the pipe (`| head`). Flushing the rest at exit must not fail.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             status = 1
         sys.exit(status or 0)
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
-    """Before the command line is understood, for that may be what the trouble is."""
+    """Whether --json is among the arguments; looked up before they are parsed, because parsing may be what fails."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return "--json" in options
 

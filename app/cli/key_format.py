@@ -1,4 +1,4 @@
-"""A key as it is told: its public part, whether it works, and what it may."""
+"""How a key is shown: its public part, its state and its permissions."""
 
 from datetime import datetime
 from typing import Any
@@ -10,18 +10,18 @@ from app.store.keys import KeyRow
 
 
 def public_prefix(key: str) -> str:
-    """The public part of a key, or of what somebody typed for it."""
+    """The public part of a key, as in nx-0123456789ab; of a complete key or of a part that was typed."""
     return f"nx-{key.removeprefix('nx-').split('-')[0]}"
 
 
 def key_document(row: KeyRow) -> dict[str, Any]:
-    """For a program; public parts as people type them."""
+    """The key as JSON, with public parts as people type them."""
     replaced_by = None if row.replaced_by is None else public_prefix(row.replaced_by)
     return {**msgspec.structs.asdict(row), "prefix": public_prefix(row.prefix), "replaced_by": replaced_by}
 
 
 def table_row(row: KeyRow, now: datetime) -> tuple[str, ...]:
-    """For a table: key, team, name, made, state, may."""
+    """The key as a row of a table: key, team, name, created, state, permissions."""
     return public_prefix(row.prefix), row.team, row.name, format_time(row.created_at), _key_state(row, now), _permissions(row)
 
 

@@ -1,4 +1,4 @@
-"""narthex keys: made, listed, rotated, changed, revoked."""
+"""narthex keys: create, list, rotate, change and revoke keys."""
 
 import ipaddress
 from collections.abc import Callable, Sequence
@@ -11,22 +11,20 @@ from msgspec import UNSET
 from app.cli.errors import OrderedGroup
 from app.cli.key_format import key_document, public_prefix, table_row
 from app.cli.output import json_option, print_json, print_table
+from app.cli.store_query import query_store
 from app.cli.times import DurationParam, MomentParam, format_duration
 from app.domain import ContentPolicy
-from app.settings import Settings
 from app.store import keys as store
 from app.store.key_validation import parse_prefix
 from app.store.keys import KeyChanges
-from app.supervisor import server_addresses
-from app.supervisor.database_query import query_database
 from app.supervisor.errors import OperatorError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_EXPIRES_HELP = "When it ends by itself: 30d, 12h, 2026-12-31 (still good on that day, UTC) or 2026-12-31T18:00Z."
-_MODEL_HELP = "A model that it may ask for, * at the end stands for anything; more with more --model."
-_ROUTE_HELP = "A route that it may use, such as /v1/chat/completions or /v1/*; more with more --route."
-_NETWORK_HELP = "Where it may be used from, such as 10.0.0.0/8; more with more --network."
+_EXPIRES_HELP = "When it expires: 30d, 12h, 2026-12-31 (still valid on that day, UTC) or 2026-12-31T18:00Z."
+_MODEL_HELP = "A model that it may use; * at the end stands for anything. Can be repeated."
+_ROUTE_HELP = "A route that it may use, such as /v1/chat/completions or /v1/*. Can be repeated."
+_NETWORK_HELP = "A network that it may be used from, such as 10.0.0.0/8. Can be repeated."
 
 
 class _Network(click.ParamType[str]):
@@ -42,7 +40,7 @@ class _Network(click.ParamType[str]):
 
 
 def _restriction_options(command: F) -> F:
-    """The options that say what a key may do."""
+    """Adds the options that restrict what a key may do."""
     for option in (
         click.option("--network", "networks", multiple=True, type=_Network(), help=_NETWORK_HELP),
         click.option("--route", "routes", multiple=True, help=_ROUTE_HELP),
@@ -54,18 +52,20 @@ def _restriction_options(command: F) -> F:
 
 @click.group(cls=OrderedGroup)
 def keys() -> None:
-    """Make, list, rotate, change and revoke keys.
+    """Create, list, rotate, change and revoke keys.
 
-    A key stands for a team. It is shown once, when it is made, and stored as a hash; from then on it goes by its public part, such as
-    nx-0123456789ab. Every change reaches all gateway processes within two seconds.
+    A key stands for a team. It is shown once, when it is created, and stored as a hash; after that, commands name it by its public part,
+    such as nx-0123456789ab. Every change reaches all gateway processes within two seconds.
     """
 
 
 @keys.command("create")
-@click.option("--team", required=True, help="Whose key it is; the team is made if it is new.")
-@click.option("--name", default="", help="What it is for, for people.")
-@click.option("--admin", is_flag=True, help="A key for the admin API.")
-@click.option("--content", type=click.Choice(["full", "redacted", "none"]), help="Also set what is kept of the team's asks and replies.")
+@click.option("--team", required=True, help="The team that it stands for; created if it is new.")
+@click.option("--name", default="", help="A description for people.")
+@click.option("--admin", is_flag=True, help="Create a key for the admin API.")
+@click.option(
+    "--content", type=click.Choice(["full", "redacted", "none"]), help="Also set what is kept of the team's requests and responses."
+)
 @_restriction_options
 @click.option("--expires", type=MomentParam(), help=_EXPIRES_HELP)
 @click.option("--quiet", is_flag=True, help="Print the key and nothing else.")
@@ -82,9 +82,9 @@ def create(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Make a key. It is shown this once and stored nowhere.
+    """Create a key. It is shown once and not stored.
 
-    Without --model, --route or --network it is good for every model, on every route, from everywhere.
+    Without --model, --route or --network it is valid for every model, on every route, from everywhere.
 
     \b
     Examples:
@@ -97,7 +97,7 @@ def create(
     team = team.strip()
     if not team:
         raise click.BadParameter("a team needs a name", param_hint="--team")
-    key = _query_keys(
+    key = query_store(
         lambda url: store.create_key(
             url,
             team,
@@ -126,17 +126,17 @@ def create(
         )
         return
     if not quiet:
-        click.echo(f"A key for {team}; it is shown this once:", err=True)
+        click.echo(f"A key for {team}, shown only once:", err=True)
     click.echo(key)
 
 
 @keys.command("list")
-@click.option("--team", help="Only this team's.")
-@click.option("--all", "ended_too", is_flag=True, help="Also those that were revoked, or have expired.")
-@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="At most so many, the oldest first.")
-@click.option("--after", help="Those after the key with this public part, which was the last one shown.")
+@click.option("--team", help="Only keys of this team.")
+@click.option("--all", "include_inactive", is_flag=True, help="Also revoked and expired keys.")
+@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="Maximum number of keys, the oldest first.")
+@click.option("--after", help="Only keys after the one with this public part: the last one shown before.")
 @json_option
-def list_keys(team: str | None, ended_too: bool, limit: int, after: str | None, as_json: bool) -> None:
+def list_keys(team: str | None, include_inactive: bool, limit: int, after: str | None, as_json: bool) -> None:
     """List keys by their public part.
 
     \b
@@ -146,24 +146,25 @@ def list_keys(team: str | None, ended_too: bool, limit: int, after: str | None, 
       narthex keys list --after nx-0123456789ab
 
     With --json: {"keys": [{"prefix", "team", "name", "admin", "created_at", "revoked_at", "expires_at", "models", "routes", "networks",
-    "replaced_by", "id"}], "next"}; null where there is no restriction, or the time has not been set. "next" is what --after takes for
-    those that follow, null if none do.
+    "replaced_by", "id"}], "next"}; null where there is no restriction, or the time is not set. "next" is the value of --after for the
+    keys that follow, null if there are none.
     """
     if after is not None and parse_prefix(after) is None:
-        raise click.BadParameter("it is no public part of a key, such as nx-0123456789ab", param_hint="--after")
+        raise click.BadParameter("it is not the public part of a key, such as nx-0123456789ab", param_hint="--after")
     now = datetime.now(UTC)
-    fetched = _query_keys(lambda url: store.list_keys(url, team=team, after=after, limit=limit + 1, valid_only=not ended_too))
+    fetched = query_store(lambda url: store.list_keys(url, team=team, after=after, limit=limit + 1, valid_only=not include_inactive))
     rows, next_cursor = fetched[:limit], public_prefix(fetched[limit - 1].prefix) if len(fetched) > limit else None
     if as_json:
         print_json({"keys": [key_document(row) for row in rows], "next": next_cursor})
     elif not rows:
         of_team = f" of team {team}" if team else ""
-        click.echo(f"There is no key{of_team}{'' if ended_too else ' that works (--all shows the others)'}.")
+        kind, hint = ("", "") if include_inactive else ("valid ", " (--all shows the others)")
+        click.echo(f"There is no {kind}key{of_team}{hint}.")
     else:
-        titles = ("KEY", "TEAM", "NAME", "MADE", "STATE", "MAY")
+        titles = ("KEY", "TEAM", "NAME", "CREATED", "STATE", "PERMISSIONS")
         print_table(titles, [table_row(row, now) for row in rows])
         if next_cursor:
-            click.echo(f"There are more: --after {next_cursor} shows those that follow.", err=True)
+            click.echo(f"There are more: --after {next_cursor} shows the next ones.", err=True)
 
 
 @keys.command("revoke")
@@ -172,7 +173,7 @@ def list_keys(team: str | None, ended_too: bool, limit: int, after: str | None, 
 def revoke(prefix: str, as_json: bool) -> None:
     """Revoke the key whose public part is PREFIX; it stops working within two seconds.
 
-    A whole key will do as well. A revoked key cannot be brought back.
+    PREFIX may also be the complete key. A revoked key cannot be restored.
 
     \b
     Example:
@@ -180,7 +181,7 @@ def revoke(prefix: str, as_json: bool) -> None:
 
     With --json: {"revoked": prefix}.
     """
-    if not _query_keys(lambda url: store.revoke_key(url, prefix)):
+    if not query_store(lambda url: store.revoke_key(url, prefix)):
         _raise_unknown_key(prefix)
     if as_json:
         print_json({"revoked": public_prefix(prefix)})
@@ -190,15 +191,13 @@ def revoke(prefix: str, as_json: bool) -> None:
 
 @keys.command("rotate")
 @click.argument("prefix")
-@click.option(
-    "--overlap", type=DurationParam(), default="1h", show_default=True, help="How long the old key goes on working: 0s, 15m, 1h, 7d."
-)
+@click.option("--overlap", type=DurationParam(), default="1h", show_default=True, help="How long the old key stays valid: 0s, 15m, 1h, 7d.")
 @click.option("--quiet", is_flag=True, help="Print the new key and nothing else.")
 @json_option
 def rotate(prefix: str, overlap: float, quiet: bool, as_json: bool) -> None:
-    """Make a new key in place of the one whose public part is PREFIX.
+    """Replace the key whose public part is PREFIX with a new one.
 
-    It may do what the old one may. Both work until the overlap is over; then the old one ends by itself.
+    The new key has the same permissions. Both are valid during the overlap; then the old one expires.
 
     \b
     Examples:
@@ -207,27 +206,27 @@ def rotate(prefix: str, overlap: float, quiet: bool, as_json: bool) -> None:
 
     With --json: {"key", "prefix", "replaces", "overlap_s"}.
     """
-    key = _query_keys(lambda url: store.rotate_key(url, prefix, overlap_s=overlap))
+    key = query_store(lambda url: store.rotate_key(url, prefix, overlap_s=overlap))
     if key is None:
         _raise_unknown_key(prefix)
     if as_json:
         print_json({"key": key, "prefix": public_prefix(key), "replaces": public_prefix(prefix), "overlap_s": overlap})
         return
     if not quiet:
-        overlap_text = f"works for another {format_duration(overlap)}" if overlap else "works no longer"
-        click.echo(f"A new key, shown this once; {public_prefix(prefix)} {overlap_text}:", err=True)
+        overlap_text = f"stays valid for {format_duration(overlap)}" if overlap else "is no longer valid"
+        click.echo(f"The new key, shown only once; {public_prefix(prefix)} {overlap_text}:", err=True)
     click.echo(key)
 
 
 @keys.command("change")
 @click.argument("prefix")
-@click.option("--name", help="What it is for, for people.")
+@click.option("--name", help="A description for people.")
 @_restriction_options
-@click.option("--any-model", is_flag=True, help="Every model again.")
-@click.option("--any-route", is_flag=True, help="Every route again.")
-@click.option("--any-network", is_flag=True, help="From everywhere again.")
+@click.option("--any-model", is_flag=True, help="Allow every model.")
+@click.option("--any-route", is_flag=True, help="Allow every route.")
+@click.option("--any-network", is_flag=True, help="Allow every network.")
 @click.option("--expires", type=MomentParam(), help=_EXPIRES_HELP)
-@click.option("--never-expires", is_flag=True, help="It does not end by itself.")
+@click.option("--never-expires", is_flag=True, help="Remove its expiry.")
 @json_option
 def change(
     prefix: str,
@@ -244,7 +243,7 @@ def change(
 ) -> None:
     """Change what the key whose public part is PREFIX may do.
 
-    What is given replaces what was; what is not given stays.
+    Each option replaces the previous value; everything else stays.
 
     \b
     Examples:
@@ -263,7 +262,7 @@ def change(
     changed_fields = {field: value for field, value in changes.items() if value is not UNSET}
     if not changed_fields:
         raise click.UsageError("Nothing to change: give at least one of the options that `narthex keys change -h` lists.")
-    if not _query_keys(lambda url: store.change_key(url, prefix, KeyChanges(**changed_fields))):
+    if not query_store(lambda url: store.change_key(url, prefix, KeyChanges(**changed_fields))):
         _raise_unknown_key(prefix)
     if as_json:
         print_json({"changed": public_prefix(prefix), **changed_fields})
@@ -284,8 +283,4 @@ def _read_change(option: str, value: Any, reset_option: str, is_reset: bool) -> 
 
 
 def _raise_unknown_key(prefix: str) -> NoReturn:
-    raise OperatorError(f"No valid key begins with {public_prefix(prefix)!r}; `narthex keys list` shows those there are.")
-
-
-def _query_keys(query: Callable[[str], Any]) -> Any:
-    return query_database(server_addresses.resolve(Settings.read()).database_url, query)
+    raise OperatorError(f"No valid key begins with {public_prefix(prefix)!r}; `narthex keys list` lists them.")

@@ -1,4 +1,4 @@
-"""What commands tell: tables for people, plain aligned text where nobody looks, one JSON document for programs."""
+"""What commands print: framed tables on a terminal, plain aligned columns in a pipe, or one JSON document."""
 
 import contextlib
 import os
@@ -17,19 +17,18 @@ from rich.text import Text
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead, for programs.")
 
 _EMPTY_CELL = "-"
-_MIN_FIRST_COLUMN_WIDTH = (
-    20  # of the first column, which names the thing: on a narrow terminal the others break first, so that it can be copied
-)
-_MIN_COLUMN_WIDTH = 10  # of every other column: where a terminal has not even that, a frame would only break words
+# The first column names the thing. On a narrow terminal the others wrap before it does, so that the name can be copied.
+_MIN_FIRST_COLUMN_WIDTH = 20
+_MIN_COLUMN_WIDTH = 10  # on a terminal too narrow for this, a frame would only break words
 
 
 def print_json(document: Any) -> None:
-    """Structs too: their fields by name, and None for what is not known."""
+    """Prints it indented; takes what msgspec encodes, structs included."""
     click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
 
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Under the same titles either way. Without a terminal: columns padded with spaces, no frame, no escape codes."""
+    """Prints rows under titles. Without a terminal: columns padded with spaces, no frame, no escape codes."""
     cells = [[printable(cell) or _EMPTY_CELL for cell in row] for row in rows]
     lines = [list(titles), *cells]
     widths = [max(len(line[column]) for line in lines) for column in range(len(titles))]
@@ -40,7 +39,7 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _print_framed_table(titles: Sequence[str], cells: Sequence[Sequence[str]], widths: Sequence[int]) -> bool:
-    """False: the terminal is too narrow, and nothing was told."""
+    """Returns False, and prints nothing, if the terminal is too narrow."""
     console = _console(stderr=False)
     min_widths = [min(width, _MIN_COLUMN_WIDTH if column else _MIN_FIRST_COLUMN_WIDTH) for column, width in enumerate(widths)]
     if sum(min_widths) + 3 * len(min_widths) > console.width:
@@ -55,17 +54,17 @@ def _print_framed_table(titles: Sequence[str], cells: Sequence[Sequence[str]], w
 
 
 def _console(*, stderr: bool) -> Console:
-    # rich itself leaves bold and dim there where NO_COLOR is set.
+    # With NO_COLOR, rich by itself would still print bold and dim.
     colours = None if os.environ.get("NO_COLOR") else "auto"
     return Console(stderr=stderr, color_system=colours, markup=False, highlight=False, emoji=False)
 
 
 @contextlib.contextmanager
 def progress(activity: str) -> Generator[Status]:
-    """Something moves on standard error while this lasts, if a terminal is there; update() tells what is being done now."""
+    """Shows a spinner on standard error while it is entered, if that is a terminal; update() changes its text."""
     console = _console(stderr=True)
     status = console.status(activity)
-    if not console.is_terminal or os.environ.get("NO_COLOR"):  # what moves is made of escape codes
+    if not console.is_terminal or os.environ.get("NO_COLOR"):  # the spinner consists of escape codes
         yield status
         return
     with status:
@@ -73,12 +72,12 @@ def progress(activity: str) -> Generator[Status]:
 
 
 def printable(text: str) -> str:
-    """What others wrote, unable to move a terminal's cursor: a control character becomes U+FFFD; line ends and tabs stay."""
+    """Text from elsewhere, made safe for a terminal: control characters become U+FFFD; line ends and tabs stay."""
     return text if text.isprintable() else "".join("\ufffd" if _is_control(each) else each for each in text)
 
 
 def _is_control(character: str) -> bool:
-    """C0, DEL, C1, and the signs that turn the direction of writing; other characters that nobody sees are harmless."""
+    """C0, DEL, C1, and the characters that change the direction of text; other invisible characters are harmless."""
     code_point = ord(character)
     return (
         (code_point < 0x20 and character not in "\n\t")
@@ -93,7 +92,7 @@ def pluralize(number: int, noun: str) -> str:
 
 
 def format_size(size_bytes: int) -> str:
-    """In the largest unit of which there is at least one."""
+    """The size in the largest decimal unit that it reaches."""
     amount = float(size_bytes)
     for unit in ("bytes", "kB", "MB", "GB"):
         if amount < 1000:

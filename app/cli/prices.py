@@ -1,66 +1,63 @@
-"""narthex prices: those in force, and suggestions for models without one."""
+"""narthex prices: the prices in force, and suggestions for models without one."""
 
 import time
 
 import click
 import msgspec
 
-from app.billing.cost import find_price
+from app.billing.price_index import find_price
 from app.billing.price_list import Suggestion, suggest_prices_for_targets
 from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, print_json, print_table
+from app.cli.store_query import query_store
 from app.domain import Price, Snapshot
-from app.settings import Settings
 from app.store import configuration
 from app.store.config_file import write_file
-from app.supervisor import server_addresses
-from app.supervisor.database_query import query_database
 from app.supervisor.errors import OperatorError
 
 _HEADER = """\
-# Suggested out of the price list that comes with Narthex. Prices change: look at the source of each, correct what differs, and then
+# Suggested from the price list that comes with Narthex. Prices change: check the source of each, correct what differs, and then
 #     narthex apply FILE
 """
 
 
 @click.group(cls=OrderedGroup)
 def prices() -> None:
-    """List prices, and suggest some.
+    """List prices, and suggest missing ones.
 
-    What a provider's model costs is part of the configuration ([[prices]]; docs/configuration.md): a price counts for you only once you
-    have applied it.
+    Prices are part of the configuration ([[prices]]; docs/configuration.md): a suggested price counts only once you have applied it.
     """
 
 
 @prices.command("list")
 @json_option
 def list_prices(as_json: bool) -> None:
-    """List the prices in force now, and what has none.
+    """List the prices in force now, and models without one.
 
-    In US dollars for a million tokens.
+    Prices are in US dollars for a million tokens.
 
     \b
     Example:
       narthex prices list
 
-    With --json: {"prices": [{"provider", "model", "input", "output", ...}], "without": [{"provider", "model"}]}, prices as in a
-    configuration file; "without": models that targets name and that have no price now.
+    With --json: {"prices": [{"provider", "model", "input", "output", ...}], "unpriced": [{"provider", "model"}]}, prices as in a
+    configuration file; "unpriced": models that targets name and that have no price now.
     """
-    snapshot, now_s = _read_snapshot(), time.time()
+    snapshot, now_s = query_store(configuration.read_current), time.time()
     priced = dict.fromkeys((each.provider, each.model) for each in snapshot.prices)
     in_force = [price for provider, model in priced if (price := find_price(snapshot, provider, model, now_s))]
-    without = [each for each in suggest_prices_for_targets(snapshot, now_s) if not each.has_price]
+    unpriced = [each for each in suggest_prices_for_targets(snapshot, now_s) if not each.has_price]
     if as_json:
-        unpriced = [{"provider": each.provider, "model": each.model} for each in without]
-        print_json({"prices": [msgspec.structs.asdict(each) for each in in_force], "without": unpriced})
+        unpriced_models = [{"provider": each.provider, "model": each.model} for each in unpriced]
+        print_json({"prices": [msgspec.structs.asdict(each) for each in in_force], "unpriced": unpriced_models})
         return
     if in_force:
         print_table(("PROVIDER", "MODEL", "INPUT", "OUTPUT", "CACHED", "SINCE"), [_price_row(each) for each in in_force])
     else:
         click.echo("No price is in force.")
-    if without:
+    if unpriced:
         click.echo("\nWithout a price (`narthex prices suggest` looks for some):")
-        for each in without:
+        for each in unpriced:
             click.echo(f"  {_target_name(each)}")
 
 
@@ -71,41 +68,37 @@ def list_prices(as_json: bool) -> None:
 def suggest_prices(provider: str | None, also_priced: bool, as_json: bool) -> None:
     """Print [[prices]] for the models that your targets name.
 
-    Out of the list that comes with Narthex: public prices of some hosts' best-known models, each with where it was read and when.
-    Prices change, and yours may be others: read and correct them before you apply them. Models are found by the provider's adapter and
-    their names; a name's date (-2025-08-07, @20251001) and place (models/, us.) are overlooked where the list has the name without. What
-    is not in the list, or is asked at another address than the host's, stands below as a comment.
+    They come from the list in Narthex: public prices of some hosts' best-known models, each with its source and date. Prices change, and
+    yours may differ: check and correct them before you apply them. Models are found by the provider's adapter and their names; a date
+    (-2025-08-07, @20251001) or prefix (models/, us.) in a name is ignored if the list has the name without it. Models that are not in the
+    list, or whose provider has another address than the host, are listed below in comments.
 
     \b
     Examples:
       narthex prices suggest
       narthex prices suggest --provider openai > prices.toml && $EDITOR prices.toml && narthex apply prices.toml
 
-    With --json: {"prices": [{"provider", "model", "input", ...}], "none": [{"provider", "model", "why"}]}.
+    With --json: {"prices": [{"provider", "model", "input", ...}], "skipped": [{"provider", "model", "reason"}]}.
     """
-    snapshot = _read_snapshot()
+    snapshot = query_store(configuration.read_current)
     if provider is not None and provider not in snapshot.providers:
         raise OperatorError(f"There is no provider {provider!r}. There are: {', '.join(snapshot.providers) or 'none yet'}.")
     suggestions = suggest_prices_for_targets(snapshot, time.time(), provider)
     suggested = [each for each in suggestions if each.prices and (also_priced or not each.has_price)]
     skipped = [(each, _skip_reason(each)) for each in suggestions if each not in suggested]
     if as_json:
-        missing = [{"provider": each.provider, "model": each.model, "why": reason} for each, reason in skipped]
-        print_json({"prices": [msgspec.structs.asdict(price) for each in suggested for price in each.prices], "none": missing})
+        reasons = [{"provider": each.provider, "model": each.model, "reason": reason} for each, reason in skipped]
+        print_json({"prices": [msgspec.structs.asdict(price) for each in suggested for price in each.prices], "skipped": reasons})
         return
     click.echo(_HEADER if suggested else "# There is nothing to suggest.")
     for each in suggested:
         if each.listed_as != each.model:
-            click.echo(f"# {_target_name(each)}: what the list says of {each.listed_as}.")
+            click.echo(f"# {_target_name(each)}: the list's price for {each.listed_as}.")
         click.echo(write_file(Snapshot(0, "", {}, {}, prices=each.prices), {}))
     if skipped:
         click.echo("# Not suggested:")
-        for each, why in skipped:
-            click.echo(f"#   {_target_name(each)}: {why}")
-
-
-def _read_snapshot() -> Snapshot:
-    return query_database(server_addresses.resolve(Settings.read()).database_url, configuration.read_current)
+        for each, reason in skipped:
+            click.echo(f"#   {_target_name(each)}: {reason}")
 
 
 def _price_row(price: Price) -> tuple[str, ...]:
@@ -118,4 +111,4 @@ def _skip_reason(suggestion: Suggestion) -> str:
 
 
 def _target_name(suggestion: Suggestion) -> str:
-    return f"{suggestion.provider}/{suggestion.model}"  # both are printable, so on one line: the configuration takes no others
+    return f"{suggestion.provider}/{suggestion.model}"  # on one line: the configuration accepts only printable names

@@ -1,4 +1,4 @@
-"""narthex providers: listed, and tried."""
+"""narthex providers: list providers, and check whether they work."""
 
 import asyncio
 import sys
@@ -9,6 +9,7 @@ import msgspec
 
 from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, print_json, print_table, printable, progress
+from app.cli.store_query import query_store
 from app.doctor.provider_check.check import check_provider
 from app.doctor.provider_check.result import CheckResult
 from app.domain import ProviderConfig
@@ -22,7 +23,7 @@ from providers.catalogue import ADAPTERS, provider_url
 
 _MAX_MODELS_SHOWN = 12
 
-_adapters_option = click.option("--adapters", "adapters_alone", is_flag=True, help="Only the adapters, which are known without a database.")
+_adapters_option = click.option("--adapters", "adapters_alone", is_flag=True, help="List only the adapters, without the database.")
 
 
 @click.group(cls=OrderedGroup, invoke_without_command=True)
@@ -30,10 +31,10 @@ _adapters_option = click.option("--adapters", "adapters_alone", is_flag=True, he
 @json_option
 @click.pass_context
 def providers(context: click.Context, adapters_alone: bool, as_json: bool) -> None:
-    """List providers, and try whether they work.
+    """List providers, and check whether they work.
 
-    A provider is a place to speak to; its adapter knows how that kind of engine or host wants to be spoken to. Without a command:
-    `list`.
+    A provider is an engine or host that serves models; its adapter knows how to use that kind of engine or host. Without a command this
+    is `list`.
 
     \b
     Examples:
@@ -43,16 +44,16 @@ def providers(context: click.Context, adapters_alone: bool, as_json: bool) -> No
     if context.invoked_subcommand is None:
         _print_providers(adapters_alone, as_json)
     elif adapters_alone or as_json:
-        raise click.UsageError(f"Say options after the command: narthex providers {context.invoked_subcommand} ...")
+        raise click.UsageError(f"Put options after the command: narthex providers {context.invoked_subcommand} ...")
 
 
 @providers.command("list")
 @_adapters_option
 @json_option
 def list_providers(adapters_alone: bool, as_json: bool) -> None:
-    """List the providers that are configured, and the adapters there are.
+    """List configured providers and available adapters.
 
-    Credentials are told by where they are, never by what they are.
+    Credentials are shown as references, never as values.
 
     \b
     Examples:
@@ -60,22 +61,22 @@ def list_providers(adapters_alone: bool, as_json: bool) -> None:
       narthex providers list --adapters
 
     With --json: {"providers": [{"name", "adapter", "base_url", "credential", "options"}], "adapters": [{"name", "options": {option:
-    meaning}, "default_base_url"}]}; --adapters leaves the first out.
+    meaning}, "default_base_url"}]}; --adapters omits the providers.
     """
     _print_providers(adapters_alone, as_json)
 
 
 @providers.command("test")
 @click.argument("name")
-@click.option("--model", help="One of the provider's models, which is asked for a short answer.")
-@click.option("--as-caller", is_flag=True, help="Read, from standard input or a prompt, the credential that a caller would bring.")
+@click.option("--model", help="A model of the provider, to which a short request is sent.")
+@click.option("--as-caller", is_flag=True, help="Read the credential that a caller would send from standard input or a prompt.")
 @json_option
 def test_provider(name: str, model: str | None, as_caller: bool, as_json: bool) -> None:
-    """Try the provider NAME: one cheap request, and what came of it.
+    """Check the provider NAME with one cheap request.
 
-    It is asked for its list of models, where it has one that only those with a credential see, else for a short answer of the model
-    that a target names; just as the gateway would ask it, at each address and with each credential. That may cost a fraction of a cent.
-    Credentials (env:NAME) are looked for in the environment of this command. Exit status 0 if all of them work, else 1.
+    The request is for its list of models if that list requires a credential, else for a short response of a model that a target names.
+    It is sent as the gateway sends it, to each address and with each credential, and may cost a fraction of a cent. Credentials
+    (env:NAME) are read from the environment of this command. Exit status 0 if all of them work, else 1.
 
     \b
     Examples:
@@ -83,11 +84,11 @@ def test_provider(name: str, model: str | None, as_caller: bool, as_json: bool) 
       narthex providers test bedrock --model eu.anthropic.claude-haiku-4-5-20251001-v1:0
       narthex providers test openai --json | jq '.results[].outcome'
 
-    With --json: {"provider", "adapter", "works", "results": [{"address", "credential", "asked", "outcome", "message", "advice",
-    "status", "latency_ms", "models", "left": [{"resource", "limit", "remaining"}], "request_id"}]}. "outcome": works, no_address,
-    no_model, name_not_resolved, connection_refused, timed_out, tls, proxy, broke_off, credential_unreadable, credential_missing,
-    credential_refused, credential_expired, not_brought, model_missing, rate_limited, nothing_left, wrong_region, refused, failed or
-    not_understood.
+    With --json: {"provider", "adapter", "works", "results": [{"address", "credential", "requested", "outcome", "message", "advice",
+    "status", "latency_ms", "models", "rate_limits": [{"resource", "limit", "remaining"}], "request_id"}]}. "outcome": works,
+    no_address, no_model, name_not_resolved, connection_refused, timed_out, tls, proxy, connection_broken, credential_unreadable,
+    credential_missing, credential_refused, credential_expired, caller_credential_missing, model_missing, rate_limited, quota_exhausted,
+    wrong_region, refused, failed or invalid_response.
     """
     settings = secret_key.resolve(server_addresses.resolve(Settings.read()))
     vault = secret_key.open_vault(settings)
@@ -96,7 +97,7 @@ def test_provider(name: str, model: str | None, as_caller: bool, as_json: bool) 
     if config is None:
         raise OperatorError(f"There is no provider {name!r}. There are: {', '.join(snapshot.providers) or 'none yet'}.")
     caller_credential = _read_caller_credential() if as_caller else None
-    with progress(f"Asking {name}"):
+    with progress(f"Checking {name}"):
         results = asyncio.run(check_provider(snapshot, name, settings, vault, model=model, caller_credential=caller_credential))
     works = all(each.outcome == "works" for each in results)
     if as_json:
@@ -109,11 +110,7 @@ def test_provider(name: str, model: str | None, as_caller: bool, as_json: bool) 
 
 
 def _print_providers(adapters_alone: bool, as_json: bool) -> None:
-    configured: Mapping[str, ProviderConfig] = (
-        {}
-        if adapters_alone
-        else query_database(server_addresses.resolve(Settings.read()).database_url, configuration.read_current).providers
-    )
+    configured: Mapping[str, ProviderConfig] = {} if adapters_alone else query_store(configuration.read_current).providers
     if as_json:
         provider_documents = [] if adapters_alone else [{"name": name, **msgspec.structs.asdict(each)} for name, each in configured.items()]
         adapters = [
@@ -132,7 +129,7 @@ def _print_providers(adapters_alone: bool, as_json: bool) -> None:
 
 
 def _print_adapters() -> None:
-    """What most of them take in the same sense is said once."""
+    """Prints options that most adapters share only once."""
     shared = Provider.known_options
     click.echo("Options of most adapters:")
     for option, meaning in shared.items():
@@ -154,14 +151,14 @@ def _print_result(result: CheckResult) -> None:
     if result.advice:
         click.echo(f"    {printable(result.advice)}")
     details = [f"{result.latency_ms} ms" if result.latency_ms is not None else "", f"status {result.status}" if result.status else ""]
-    details += [f"asked for {result.requested}", f"request {result.request_id}" if result.request_id else ""]
+    details += [f"requested {result.requested}", f"request {result.request_id}" if result.request_id else ""]
     click.echo(f"    {printable(', '.join(filter(None, details)))}")
     if result.models is not None:
         more = f" and {len(result.models) - _MAX_MODELS_SHOWN} more" if len(result.models) > _MAX_MODELS_SHOWN else ""
         click.echo(f"    models: {printable(', '.join(result.models[:_MAX_MODELS_SHOWN]) or 'none')}{more}")
     for rate_limit in result.rate_limits:
         click.echo(
-            f"    {printable(rate_limit.resource)}: {_format_number(rate_limit.remaining)} of {_format_number(rate_limit.limit)} left"
+            f"    {printable(rate_limit.resource)}: {_format_number(rate_limit.remaining)} of {_format_number(rate_limit.limit)} remaining"
         )
 
 
@@ -176,5 +173,5 @@ def _read_caller_credential() -> str:
 def _provider_address(name: str, config: ProviderConfig) -> str:
     try:
         return provider_url(config.adapter, name, config.options, config.base_url) or ""
-    except InvalidOption:  # of a version before or after this one
+    except InvalidOption:  # another version of Narthex has configured it
         return config.base_url or ""

@@ -1,20 +1,20 @@
-"""An answer as a person sees it: the text on standard output, all that is about it (reasoning, numbers) dimmed on standard error."""
+"""How a response is shown: its text on standard output, reasoning and numbers dimmed on standard error."""
 
 import sys
 from typing import assert_never
 
 import click
 
-from app.cli.chat_client import ChatResult
+from app.cli.chat_result import ChatResult
 from app.cli.output import printable
 from providers.canonical.chat import Opaque, Part, Reasoning, Refusal, Text, ToolCall
 from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
 
 
 class AnswerRenderer:
-    """Told each event of one answer, then end(). So `narthex chat ... > file` holds what was answered and nothing else.
+    """Prints one response: on_event() with each event, then finish(). `narthex chat ... > file` holds the response and nothing else.
 
-    `text`: what was answered so far, for a conversation goes on from an answer that was stopped too.
+    `text`: what has arrived so far; a conversation continues from it if the response is stopped.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class AnswerRenderer:
                 assert_never(event)
 
     def finish(self) -> None:
-        """The last line is ended, also of an answer that broke off."""
+        """Ends the last line, also of a response that was cut off."""
         self._end_part()
         sys.stdout.flush()
 
@@ -49,7 +49,7 @@ class AnswerRenderer:
             case Text() | Reasoning():
                 self._print(part.text)
             case Opaque():
-                pass  # nothing that a person can read
+                pass  # not readable
             case _:
                 assert_never(part)
 
@@ -59,7 +59,7 @@ class AnswerRenderer:
         if isinstance(self._part, Text):
             self.text += text
         is_reasoning = isinstance(self._part, Reasoning)
-        # A file gets the answer's own bytes; a terminal must not be moved about by them.
+        # A file gets the response unchanged; on a terminal its control characters are masked.
         shown = printable(text) if is_reasoning or sys.stdout.isatty() else text
         self._at_line_start = shown.endswith("\n")
         match self._part:
@@ -70,7 +70,7 @@ class AnswerRenderer:
             case Refusal():
                 click.secho(shown, nl=False, fg="yellow")
             case _:
-                sys.stdout.write(shown)  # click would take escape codes out, and these are the answer's own
+                sys.stdout.write(shown)  # not click.echo, which would strip escape codes that are part of the response
         (sys.stderr if is_reasoning else sys.stdout).flush()
 
     def _end_part(self) -> None:
@@ -82,15 +82,15 @@ class AnswerRenderer:
 
 
 def print_summary(result: ChatResult) -> None:
-    """One line on what it cost and who served it, on standard error; before it, what the caller would not notice otherwise."""
+    """Prints one line with tokens, times and the serving provider on standard error; above it, what is easily overlooked."""
     if result.finish_reason == "length":
-        click.secho("Cut off: the answer reached its most tokens (--max-tokens, or the model's own bound).", fg="yellow", err=True)
+        click.secho("Cut off: the response reached its maximum of tokens (--max-tokens, or the model's own).", fg="yellow", err=True)
     elif result.finish_reason == "content_filter":
         click.secho("Cut off by the provider's content filter.", fg="yellow", err=True)
     if not result.parts:
-        click.secho("The answer is empty.", fg="yellow", err=True)
+        click.secho("The response is empty.", fg="yellow", err=True)
     if result.dropped:
-        click.secho(f"Not honoured, and left out: {', '.join(result.dropped)}.", fg="yellow", err=True)
+        click.secho(f"Not supported, and dropped: {', '.join(result.dropped)}.", fg="yellow", err=True)
     facts = [_usage_text(result), _timing_text(result)]
     if result.served:
         facts.append(f"served by {printable(result.served)}")
@@ -102,7 +102,7 @@ def print_summary(result: ChatResult) -> None:
 def _usage_text(result: ChatResult) -> str:
     usage = result.usage
     if usage is None or (usage.input is None and usage.output is None):
-        return "tokens not told"
+        return "tokens not reported"
     more = [f"{number} {label}" for number, label in ((usage.reasoning, "reasoning"), (usage.cached, "cached")) if number]
     return f"{_format_number(usage.input)} tokens in, {_format_number(usage.output)} out" + (f" ({', '.join(more)})" if more else "")
 

@@ -1,4 +1,4 @@
-"""Commands that run something: up, serve, writer, sandbox, migrate."""
+"""Commands that run Narthex: up, serve, writer, sandbox, migrate."""
 
 import contextlib
 import os
@@ -21,8 +21,8 @@ from app.supervisor.errors import OperatorError
 def up() -> None:
     """Start everything on this machine; Ctrl-C ends it.
 
-    Gateway, writer and sandbox engine; PostgreSQL and Valkey too, unless DATABASE_URL and REDIS_URL name servers of your own. It
-    prints an address, a first key and examples to paste once everything answers, and starts again what ends by itself.
+    Starts the gateway, the writer and the sandbox engine; PostgreSQL and Valkey too, unless DATABASE_URL and REDIS_URL name servers of
+    your own. Once everything answers, it prints an address, a first key and examples to paste. Processes that end are restarted.
 
     \b
     Examples:
@@ -36,7 +36,7 @@ def up() -> None:
 def serve() -> None:
     """Start the gateway alone, on servers that run elsewhere.
 
-    NARTHEX_WORKERS processes on one port, started again if they end. Each machine that serves also needs a `narthex writer`.
+    Runs NARTHEX_WORKERS processes on one port and restarts those that end. Each machine that serves also needs a `narthex writer`.
 
     \b
     Example:
@@ -47,10 +47,10 @@ def serve() -> None:
 
 @click.command()
 def writer() -> None:
-    """Carry this machine's records into the database.
+    """Write this machine's records to the database.
 
-    `narthex up` runs it already; beside `narthex serve` it is started apart, once for each machine. It runs until SIGTERM, and
-    empties the spool before it ends. Its log goes to standard error.
+    `narthex up` includes it; beside `narthex serve`, start it once on each machine. It runs until SIGTERM, and empties the spool before
+    it ends. Its log goes to standard error.
 
     \b
     Example:
@@ -60,19 +60,19 @@ def writer() -> None:
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address on which it listens.")
-@click.option("--port", type=click.IntRange(1, 65535), default=8788, show_default=True, help="Port on which it listens.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8788, show_default=True, help="Port to listen on.")
 def sandbox(host: str, port: int) -> None:
-    """Run the sandbox engine alone, to test clients with.
+    """Run only the sandbox engine, to test clients with.
 
-    It speaks OpenAI's API without a model behind it: it answers at random, and obeys schemas, tools and max_tokens to the letter.
-    `narthex up` runs one already.
+    It offers OpenAI's API without a model: its responses are random, and follow schemas, tools and max_tokens exactly. `narthex up`
+    includes one.
 
     \b
     Example:
       narthex sandbox --port 9001
     """
-    # Bound here and let go, so that what is in the way is told as any other command tells it.
+    # Bound here and released, so that a port that is taken is reported as by any other command.
     try:
         for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[:1]:
             with socket.socket(family, kind, protocol) as probe:
@@ -81,16 +81,16 @@ def sandbox(host: str, port: int) -> None:
     except OSError as fault:
         raise OperatorError(f"Cannot listen on {host}, port {port}: {fault.strerror}. --host and --port choose another address.") from None
     click.echo(f"The sandbox engine listens on http://{f'[{host}]' if ':' in host else host}:{port}/v1; Ctrl-C ends it.", err=True)
-    # Another program in this process's place: the engine needs nothing of the gateway's, not even in memory.
+    # Replaces this process: the engine needs nothing of the gateway, not even in memory.
     os.execv(sys.executable, [sys.executable, "-P", "-m", "app.supervisor.run_sandbox", host, str(port)])
 
 
 @click.command()
 @json_option
 def migrate(as_json: bool) -> None:
-    """Bring the database to this version's tables.
+    """Create or upgrade the database's tables.
 
-    Makes the tables of a new database, upgrades those of an older one, and leaves a current one alone. Safe to run again, and from
+    Creates the tables of a new database, upgrades those of an older version, and leaves current ones alone. Safe to run again, and from
     several machines at once. `narthex up` does it by itself.
 
     \b
@@ -101,18 +101,18 @@ def migrate(as_json: bool) -> None:
     """
     url = server_addresses.resolve(Settings.read()).database_url
     before, newest = query_database(url, revisions)
-    with progress(f"Bringing the tables to {newest}"):
+    with progress(f"Migrating the tables to {newest}"):
         query_database(url, migrate_database)
     if as_json:
         print_json({"before": before, "now": newest, "changed": before != newest})
     elif before == newest:
         click.echo(f"The database was up to date already ({newest}).")
     else:
-        click.echo(f"The database is up to date: {before or 'new'} became {newest}.")
+        click.echo(f"The database is up to date: migrated from {before or 'empty'} to {newest}.")
 
 
 def _print_line(text: str) -> None:
-    # Whoever listened may have gone (a closed terminal, a broken pipe): no reason for the gateway to go too.
+    # The reader may be gone (a closed terminal, a broken pipe); the gateway keeps running.
     with contextlib.suppress(OSError):
         click.echo(text)
-        sys.stdout.flush()  # whoever reads this through a pipe is to see it now
+        sys.stdout.flush()  # for readers of a pipe

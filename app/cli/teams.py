@@ -1,4 +1,4 @@
-"""narthex teams: listed, and what is kept of what they ask."""
+"""narthex teams: list teams, and set what is kept of their requests."""
 
 from typing import cast
 
@@ -6,19 +6,17 @@ import click
 
 from app.cli.errors import OrderedGroup
 from app.cli.output import json_option, print_json, print_table
+from app.cli.store_query import query_store
 from app.cli.times import format_time
 from app.domain import ContentPolicy
-from app.settings import Settings
 from app.store import teams as store
-from app.supervisor import server_addresses
-from app.supervisor.database_query import query_database
 
 
 @click.group(cls=OrderedGroup)
 def teams() -> None:
-    """List teams, and say what is kept of what they ask.
+    """List teams, and set what is kept of their requests.
 
-    A team is made with its first key (`narthex keys create --team NAME`), by `narthex teams set`, or by a file's [teams.NAME].
+    A team is created with its first key (`narthex keys create --team NAME`), by `narthex teams set`, or by [teams.NAME] in a file.
     """
 
 
@@ -31,17 +29,16 @@ def list_teams(as_json: bool) -> None:
     Example:
       narthex teams list
 
-    With --json: {"teams": [{"name", "content", "created_at", "keys"}]}; "keys" is how many of its keys work.
+    With --json: {"teams": [{"name", "content", "created_at", "keys"}]}; "keys" is the number of its valid keys.
     """
-    rows = query_database(server_addresses.resolve(Settings.read()).database_url, store.list_teams)
+    rows = query_store(store.list_teams)
     if as_json:
         print_json({"teams": rows})
     elif not rows:
-        click.echo("There is no team yet; `narthex keys create --team NAME` makes one with its first key.")
+        click.echo("There are no teams yet; `narthex keys create --team NAME` creates one with its first key.")
     else:
-        print_table(
-            ("TEAM", "KEEPS", "KEYS", "MADE"), [(row.name, row.content, str(row.keys), format_time(row.created_at)) for row in rows]
-        )
+        cells = [(row.name, row.content, str(row.keys), format_time(row.created_at)) for row in rows]
+        print_table(("TEAM", "CONTENT", "KEYS", "CREATED"), cells)
 
 
 @teams.command("set")
@@ -50,13 +47,13 @@ def list_teams(as_json: bool) -> None:
     "--content",
     type=click.Choice(["full", "redacted", "none"]),
     required=True,
-    help="What is kept of its asks and replies: all, all but what looks private, or only the numbers.",
+    help="What is kept of its requests and responses: everything, everything that does not look private, or only the numbers.",
 )
 @json_option
 def set_team(name: str, content: str, as_json: bool) -> None:
-    """Set what is kept of what the team NAME asks; a new NAME is a new team.
+    """Set what is kept of the requests of team NAME; a new NAME creates a team.
 
-    In force for all its keys within two seconds. docs/recording.md tells what each choice keeps.
+    It takes effect for all its keys within two seconds. docs/recording.md describes what each choice keeps.
 
     \b
     Example:
@@ -67,8 +64,8 @@ def set_team(name: str, content: str, as_json: bool) -> None:
     if not name.strip():
         raise click.BadParameter("a team needs a name", param_hint="NAME")
     policy = cast(ContentPolicy, content)
-    query_database(server_addresses.resolve(Settings.read()).database_url, lambda url: store.set_team(url, name.strip(), policy))
+    query_store(lambda url: store.set_team(url, name.strip(), policy))
     if as_json:
         print_json({"name": name.strip(), "content": policy})
     else:
-        click.echo(f"Of what team {name.strip()} asks, this is kept: {policy}.")
+        click.echo(f"Content of team {name.strip()}: {policy}.")

@@ -1,4 +1,4 @@
-"""Times as people type them: 30d, 1h, 2026-12-31."""
+"""Times and durations as people type and read them: 30d, 1h, 2026-12-31."""
 
 import re
 from datetime import UTC, date, datetime, time, timedelta
@@ -16,7 +16,7 @@ def parse_duration_s(text: str) -> float:
     normalized = text.strip().lower()
     parts = _DURATION.findall(normalized)
     if not parts or _DURATION.sub("", normalized).strip():
-        raise ValueError(f"{text!r} is no length of time: write it as 90s, 15m, 1h, 30d or 2w.")
+        raise ValueError(f"{text!r} is not a duration: write it as 90s, 15m, 1h, 30d or 2w.")
     length_s = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if length_s > _MAX_DURATION_S:
         raise ValueError(f"{text!r} is more than a hundred years.")
@@ -24,15 +24,18 @@ def parse_duration_s(text: str) -> float:
 
 
 def parse_moment(text: str, now: datetime) -> datetime:
-    """When something ends: after a length of time, with the end of a day in UTC (2026-12-31: it is still good on that day), or at a
-    time of a day (2026-12-31T18:00+01:00; without a zone: UTC). Raises ValueError, also for what is past."""
+    """The moment at which something ends. Raises ValueError, also for a moment in the past.
+
+    It is a duration from now (30d), the end of a day in UTC (2026-12-31, that day included) or a time (2026-12-31T18:00+01:00; without
+    a zone: UTC).
+    """
     stripped = text.strip()
     if _DURATION.match(stripped.lower()):
         moment = now + timedelta(seconds=parse_duration_s(stripped))
     else:
         moment = _parse_iso_moment(stripped)
     if moment <= now:
-        raise ValueError(f"{text!r} is past.")
+        raise ValueError(f"{text!r} is in the past.")
     return moment
 
 
@@ -42,17 +45,17 @@ def _parse_iso_moment(text: str) -> datetime:
             return datetime.combine(date.fromisoformat(text) + timedelta(days=1), time(), UTC)
         parsed = datetime.fromisoformat(text)
     except (ValueError, OverflowError):
-        raise ValueError(f"{text!r} is no time: write 30d, 2026-12-31 or 2026-12-31T18:00Z.") from None
+        raise ValueError(f"{text!r} is not a time: write 30d, 2026-12-31 or 2026-12-31T18:00Z.") from None
     return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
 
 
 def format_time(iso: str | None) -> str:
-    """A time of the store's for a table: to the minute, in UTC."""
+    """The store's ISO time to the minute, in UTC; empty for None."""
     return "" if iso is None else datetime.fromisoformat(iso).astimezone(UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def format_duration(length_s: float) -> str:
-    """A length of time for people, in one unit."""
+    """The duration in one unit: days, hours, minutes or seconds."""
     for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
         if length_s >= 2 * unit:
             return f"{length_s / unit:.0f} {name}"
@@ -60,7 +63,7 @@ def format_duration(length_s: float) -> str:
 
 
 class DurationParam(click.ParamType[float]):
-    """A length of time; the command gets seconds."""
+    """A duration; the command gets seconds."""
 
     name = "duration"
 
@@ -72,7 +75,7 @@ class DurationParam(click.ParamType[float]):
 
 
 class MomentParam(click.ParamType[datetime]):
-    """A time to come; the command gets a datetime with its zone."""
+    """A time in the future; the command gets a datetime with a zone."""
 
     name = "time"
 

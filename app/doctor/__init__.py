@@ -1,1 +1,1 @@
-"""The doctor: for each part of an installation a file that looks (facts) and judges them (findings, in sentences)."""
+"""The doctor: a file for each part of an installation, which collects facts and judges them as findings."""

@@ -1,11 +1,11 @@
-"""Whether PostgreSQL is there, is ours, is current, hears us, and goes by the same clock."""
+"""Whether PostgreSQL answers, has current tables, delivers notifications, and agrees with this machine's clock."""
 
 import asyncio
-import re
 
 from msgspec import Struct
 
 from app.doctor.findings import Finding, Findings
+from app.doctor.mask_password import mask_password
 from app.store import postgres_status
 from app.store.database import dsn
 from app.store.db_errors import DB_UNAVAILABLE_ERRORS
@@ -19,7 +19,7 @@ _MAX_CONNECTION_SHARE = 0.85
 
 
 class DatabaseFacts(Struct, frozen=True):
-    """`address` without a password. `condition` None: it could not be asked, and `fault` says why."""
+    """`address` without a password. `state` None: it could not be queried, and `fault` says why."""
 
     address: str
     state: PostgresStatus | None = None
@@ -46,8 +46,8 @@ def diagnose(facts: DatabaseFacts) -> list[Finding]:
     if state is None:
         if facts.address:
             findings.add_error(
-                f"PostgreSQL on {facts.address} could not be asked: {facts.fault}.",
-                "Is it running, and is DATABASE_URL right? The password too?",
+                f"PostgreSQL on {facts.address} is not reachable: {facts.fault}.",
+                "Is it running, and is DATABASE_URL right, password included?",
             )
         else:
             findings.add_error(
@@ -56,18 +56,18 @@ def diagnose(facts: DatabaseFacts) -> list[Finding]:
         return findings.finish("")
     if state.version_number < _MIN_VERSION:
         findings.add_warning(
-            f"PostgreSQL {state.version} is older than any that Narthex is tried with.", "Upgrade it to 14 or newer, best to 18."
+            f"PostgreSQL {state.version} is older than any version that Narthex is tested with.", "Upgrade it to 14 or newer, best to 18."
         )
     _diagnose_tables(state, findings)
     if state.is_read_only:
         findings.add_error(
-            f"PostgreSQL on {facts.address} takes no changes: a replica, or set to read only.", "Let DATABASE_URL name the primary."
+            f"PostgreSQL on {facts.address} takes no changes: it is a replica or read-only.", "Set DATABASE_URL to the primary."
         )
     if abs(state.skew_s) > _MAX_SKEW_S:
         ahead = "ahead of" if state.skew_s > 0 else "behind"
         findings.add_warning(
-            f"PostgreSQL's clock is {abs(state.skew_s):.1f} s {ahead} this machine's: keys expire and records are dated by one or the other.",
-            "Let both machines keep their clocks (chrony, systemd-timesyncd).",
+            f"PostgreSQL's clock is {abs(state.skew_s):.1f} s {ahead} this machine's: keys expire and records are dated by either.",
+            "Synchronise both clocks (chrony, systemd-timesyncd).",
         )
     if not state.receives_notifications:
         findings.add_error(
@@ -76,12 +76,12 @@ def diagnose(facts: DatabaseFacts) -> list[Finding]:
         )
     if state.connections > _MAX_CONNECTION_SHARE * state.max_connections:
         findings.add_warning(
-            f"{state.connections} of PostgreSQL's {state.max_connections} connections are taken.",
+            f"{state.connections} of PostgreSQL's {state.max_connections} connections are in use.",
             "Raise max_connections, or run fewer gateway processes: each takes up to 9.",
         )
     if state.response_s > _MAX_RESPONSE_S:
         findings.add_warning(
-            f"PostgreSQL took {state.response_s * 1000:.0f} ms for the simplest question.", "Is it far away, or at its limits?"
+            f"PostgreSQL took {state.response_s * 1000:.0f} ms for the simplest query.", "Is it far away, or at its limits?"
         )
     return findings.finish(
         f"PostgreSQL {state.version} answers in {state.response_s * 1000:.1f} ms, its tables are current ({state.revision}), notifications"
@@ -91,7 +91,7 @@ def diagnose(facts: DatabaseFacts) -> list[Finding]:
 
 def _diagnose_tables(state: PostgresStatus, findings: Findings) -> None:
     if state.revision is None:
-        findings.add_error("The database has no tables of Narthex.", "`narthex migrate` makes them.")
+        findings.add_error("The database has no tables of Narthex.", "`narthex migrate` creates them.")
     elif state.revision < state.newest_revision:
         findings.add_error(
             f"The tables are of version {state.revision}, and this Narthex needs {state.newest_revision}.", "Run `narthex migrate`."
@@ -99,18 +99,13 @@ def _diagnose_tables(state: PostgresStatus, findings: Findings) -> None:
     elif state.revision != state.newest_revision:
         findings.add_error(
             f"The tables are of version {state.revision}, which this Narthex does not know: its own is {state.newest_revision}.",
-            "Run the Narthex that made them, or a newer one.",
+            "Run the Narthex that created them, or a newer one.",
         )
     if state.snapshot is None or state.workers is None:
         return
     behind = [each.id for each in state.workers if each.version < state.snapshot.version]
     if behind:
         findings.add_warning(
-            f"These processes do not serve version {state.snapshot.version} of the configuration: {', '.join(behind)}.",
-            "If that lasts for more than seconds, their logs tell why.",
+            f"These processes do not serve version {state.snapshot.version} of the configuration yet: {', '.join(behind)}.",
+            "If that lasts for more than a few seconds, their logs say why.",
         )
-
-
-def mask_password(url: str) -> str:
-    """An address without what may be a password: it is shown."""
-    return re.sub(r"(?<=//)([^/@:]*):.*@", r"\1:...@", re.sub(r"([?&]password=)[^&]*", r"\1...", url))

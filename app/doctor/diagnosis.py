@@ -1,4 +1,4 @@
-"""The examination: everything is looked at at once, within seconds, and judged."""
+"""The diagnosis: every part is checked at the same time, within seconds, and judged."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,11 +12,11 @@ from app.store import snapshots
 from app.supervisor import server_addresses
 from app.supervisor.errors import OperatorError
 
-_TIMEOUT_S = 20.0  # of each part; the parts have shorter ones of their own, so this is for what they do not foresee
+_TIMEOUT_S = 20.0  # of each check; they have shorter timeouts of their own, so this one is for unforeseen cases
 
 
 async def diagnose_installation(environ: Mapping[str, str], on_done: Callable[[str], None]) -> list[Finding]:
-    """Findings, the worst first. `on_done` is told each area when it is through with it. Raises nothing: it is for broken installations."""
+    """Findings, the worst first. Calls `on_done` with each area whose check is done. Raises nothing: installations may be broken."""
     settings, settings_findings = machine.read_settings(environ)
     settings = with_servers(settings)
     process_facts = processes.collect_facts(settings.home)
@@ -69,18 +69,14 @@ async def _run_check(area: str, check: Callable[[], Awaitable[list[Finding]]], o
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             return await check()
-    except Exception as fault:  # whatever it is: a doctor who falls silent over one thing tells nothing of the others
-        return [
-            Finding(
-                area, "wrong", f"This could not be looked at: {type(fault).__name__}: {fault}.", "Please report it: it is a fault of ours."
-            )
-        ]
+    except Exception as error:  # of any kind: one failed check must not hide the findings of the others
+        return [Finding(area, "error", f"The check failed: {type(error).__name__}: {error}.", "Please report this as a bug of Narthex.")]
     finally:
         on_done(area)
 
 
 def with_servers(settings: Settings) -> Settings:
-    """With the addresses of the servers that run here, where the environment names none; as they are if there is neither."""
+    """These settings, with the addresses of the running servers where the environment has none; unchanged if there is neither."""
     try:
         resolved = server_addresses.resolve(replace(settings, database_url=""))
     except OperatorError:
@@ -89,5 +85,5 @@ def with_servers(settings: Settings) -> Settings:
 
 
 def _load_saved_snapshot(settings: Settings) -> Snapshot | None:
-    """What the gateway of this home served last: good enough to ask the engines by."""
+    """The configuration that this home's gateway served last; it names the engines while Postgres is away."""
     return snapshots.load_from_disk(settings.home / "directory" / "snapshot.json")

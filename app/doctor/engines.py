@@ -1,4 +1,4 @@
-"""Whether each configured endpoint answers, with the credential that is named, and has the models that targets name."""
+"""Whether each configured endpoint answers, accepts its credential, and has the models that targets name."""
 
 import asyncio
 import os
@@ -8,32 +8,31 @@ from pathlib import Path
 from typing import NamedTuple
 
 import httpx
-import msgspec
 from msgspec import Struct
 
 from app.doctor.findings import Finding, Findings
-from app.doctor.model_listing import AUTHENTICATED_LISTINGS
+from app.doctor.model_listing import AUTHENTICATED_LISTINGS, read_body, read_model_ids
 from app.domain import ProviderConfig, Snapshot, Target
 from app.settings import BadSetting, Secrets, Settings
 from app.store.vault import Vault
 from app.supervisor import secret_key
 from providers import catalogue, credentials
-from providers.adapters.probing import MODELS_PATH, ProbeResponse, identify_engine
-from providers.adapters.provider import InvalidOption, Provider, with_version_segment
-from providers.canonical.raw_json import DECODE_ERRORS
+from providers.adapters.probe import MODELS_PATH, ProbeResponse
+from providers.adapters.provider import InvalidOption, Provider
+from providers.adapters.urls import with_version_segment
 from providers.credentials.references import SecretLookup, check_usable
+from providers.probing import identify_engine
 from providers.transport.transport import Transport
 
 _TIMEOUTS_S = {"connect": 2.0, "first": 4.0, "read": 4.0, "total": 5.0}
 _TOTAL_TIMEOUT_S = 15.0
 _MAX_CONCURRENT = 32
-_MAX_BODY_BYTES = 4 * 1024 * 1024
 
 
 class EndpointFacts(Struct, frozen=True):
-    """What GET /v1/models of one endpoint gave. `status` None: no answer, and `fault` says why. `models` None: it did not list them.
+    """What one endpoint answered to GET /v1/models. `status` None: no response, and `fault` says why. `models` None: it gave no list.
 
-    `loras`: the LoRA adapters among them; None: it does not tell them there.
+    `loras`: the LoRA adapters in the list; None: the engine does not list them there.
     """
 
     provider: str
@@ -45,9 +44,9 @@ class EndpointFacts(Struct, frozen=True):
 
 
 class EngineFacts(Struct, frozen=True):
-    """`unreadable`: by provider, why a credential of its cannot be read. `unasked`: endpoints for which no time was left.
+    """`unreadable_credentials`: by provider, why a credential cannot be read. `unprobed`: endpoints for which no time was left.
 
-    `brought`: providers that are asked with credentials of callers alone, which are not here.
+    `caller_credential_providers`: providers that use only the credentials that callers send, which the doctor does not have.
     """
 
     endpoints: tuple[EndpointFacts, ...]
@@ -57,7 +56,7 @@ class EngineFacts(Struct, frozen=True):
 
 
 class _EndpointProbe(NamedTuple):
-    """What is asked of whom, and as whom."""
+    """One endpoint to probe. `secret` None: without a credential."""
 
     provider: str
     config: ProviderConfig
@@ -65,16 +64,8 @@ class _EndpointProbe(NamedTuple):
     secret: str | None
 
 
-class _ModelEntry(Struct):
-    id: str
-
-
-class _ModelList(Struct):
-    data: list[_ModelEntry]
-
-
 async def collect_facts(snapshot: Snapshot, environ: Mapping[str, str], settings: Settings | None = None) -> EngineFacts:
-    """`environ`: the gateway's, for that is where it looks for credentials. 5 s for each endpoint, 15 s for all."""
+    """Probes every endpoint, for at most 5 s each and 15 s in all. `environ`: the gateway's, where its credentials are."""
     settings = settings or Settings()
     stored = _stored_secrets(snapshot, _gateway_vault(environ, settings))
     unreadable_credentials: dict[str, str] = {}
@@ -107,21 +98,19 @@ async def collect_facts(snapshot: Snapshot, environ: Mapping[str, str], settings
 def diagnose(facts: EngineFacts, snapshot: Snapshot) -> list[Finding]:
     findings = Findings("engines")
     for name, reason in facts.unreadable_credentials.items():
-        findings.add_error(
-            f"Provider {name}: {reason}", "Put it there; a variable must be in the environment in which the gateway is started."
-        )
+        findings.add_error(f"Provider {name}: {reason}", "Put it there; a variable must be set in the environment of the gateway.")
     for each in facts.endpoints:
         _diagnose_endpoint(each, facts, findings)
     _diagnose_models(facts, snapshot, findings)
     if facts.unprobed:
         findings.add_warning(
-            f"There was no time to ask {facts.unprobed} endpoint(s): too many others are slow.", "Mend those first, and look again."
+            f"There was no time to probe {facts.unprobed} endpoint(s): too many others are slow.", "Fix those first, and run it again."
         )
     if not snapshot.providers:
-        findings.add_warning("No provider is configured, so there is nothing to ask.", "`narthex apply` takes a file that names some.")
+        findings.add_warning("No provider is configured.", "`narthex apply` takes a file that names some.")
     elif not snapshot.models:
         findings.add_warning(
-            "No model is configured: callers have no name to ask for.", "Add [models.NAME] to a file and `narthex apply` it."
+            "No model is configured, so callers cannot send requests.", "Add [models.NAME] to a file and `narthex apply` it."
         )
     number = len(facts.endpoints)
     return findings.finish(
@@ -136,26 +125,26 @@ def _diagnose_models(facts: EngineFacts, snapshot: Snapshot, findings: Findings)
     unserved: list[str] = []
     for name, model in snapshot.models.items():
         served = [(each, address) for each in model.targets for address in target_addresses(each, snapshot.providers[each.provider])]
-        if served and all((target.provider, place) in silent for target, place in served):
+        if served and all((target.provider, address) in silent for target, address in served):
             unserved.append(f"{name} (falls back to {', '.join(model.fallbacks)})" if model.fallbacks else name)
-        for target, place in served:
-            listed_models = listed.get((target.provider, place))
+        for target, address in served:
+            listed_models = listed.get((target.provider, address))
             if listed_models is not None and target.model not in listed_models:
                 findings.add_warning(
-                    f"Model {name}: {target.provider} on {place} does not list {target.model!r} among its models"
+                    f"Model {name}: {target.provider} on {address} does not list {target.model!r} among its models"
                     f" ({', '.join(sorted(listed_models)[:5]) or 'none'}{' ...' if len(listed_models) > 5 else ''}).",
                     "Name a model that it has, unless it serves some that it does not list.",
                 )
-            adapters = loras.get((target.provider, place))
+            adapters = loras.get((target.provider, address))
             if target.lora is not None and adapters is not None and target.lora not in adapters:
                 findings.add_warning(
-                    f"Model {name}: {target.provider} on {place} has no LoRA adapter {target.lora!r}: callers of it are refused (404)."
+                    f"Model {name}: {target.provider} on {address} has no LoRA adapter {target.lora!r}: callers of it are refused (404)."
                     f" It has: {', '.join(sorted(adapters)[:5]) or 'none'}{' ...' if len(adapters) > 5 else ''}.",
-                    f"Load it (`narthex engines run {name} load_lora`, where the engine takes that), or name one that is there.",
+                    f"Load it (`narthex engines run {name} load_lora`, where the engine supports that), or name one that is loaded.",
                 )
     if unserved:
         findings.add_error(
-            f"No target answers of {'model' if len(unserved) == 1 else 'models'} {', '.join(unserved)}.",
+            f"No target of {'model' if len(unserved) == 1 else 'models'} {', '.join(unserved)} answers.",
             "Start the engines that serve them, or give them other targets.",
         )
 
@@ -163,10 +152,8 @@ def _diagnose_models(facts: EngineFacts, snapshot: Snapshot, findings: Findings)
 def _diagnose_endpoint(endpoint: EndpointFacts, facts: EngineFacts, findings: Findings) -> None:
     subject = f"Provider {endpoint.provider} on {endpoint.address}"
     if endpoint.status is None:
-        remote_advice = (
-            f"May this machine reach it? `narthex providers test {endpoint.provider}` says more; a proxy is named by HTTPS_PROXY."
-        )
-        local_advice = "Is it running, and may this machine reach it?"
+        remote_advice = f"Can this machine reach it? `narthex providers test {endpoint.provider}` says more; HTTPS_PROXY names a proxy."
+        local_advice = "Is it running, and can this machine reach it?"
         findings.add_error(
             f"{subject} does not answer: {endpoint.fault}.", remote_advice if endpoint.address.startswith("https:") else local_advice
         )
@@ -176,15 +163,15 @@ def _diagnose_endpoint(endpoint: EndpointFacts, facts: EngineFacts, findings: Fi
         and endpoint.provider not in facts.caller_credential_providers
     ):
         findings.add_error(
-            f"{subject} refuses our credential, or the want of one (status {endpoint.status}).",
-            "Put a good one where the provider's `credential` says.",
+            f"{subject} refuses our credential, or requires one (status {endpoint.status}).",
+            "Put a valid one where the provider's `credential` says.",
         )
     elif endpoint.status >= 500:
         findings.add_warning(f"{subject} answers with status {endpoint.status}.", "See the engine's own log.")
 
 
 def target_addresses(target: Target, config: ProviderConfig) -> tuple[str, ...]:
-    """Where a target is served."""
+    """The addresses that serve a target; empty if none is known."""
     try:
         address = catalogue.provider_url(config.adapter, target.provider, config.options, config.base_url)
     except InvalidOption:
@@ -193,7 +180,7 @@ def target_addresses(target: Target, config: ProviderConfig) -> tuple[str, ...]:
 
 
 def _served_endpoints(snapshot: Snapshot) -> set[tuple[str, str]]:
-    """Those that some model is served by: a provider that nothing names is not asked."""
+    """Provider and address of every endpoint that some model uses; a provider that no target names is not probed."""
     return {
         (target.provider, address)
         for model in snapshot.models.values()
@@ -222,46 +209,26 @@ async def _probe_endpoint(transport: Transport, probe: _EndpointProbe) -> Endpoi
         return EndpointFacts(name, address, None, fault=str(fault).rstrip("."))
     try:
         response = await transport.handle_async_request(request)
-        try:
-            body = await _read_body(response)
-        finally:
-            await response.aclose()
+        body = await read_body(response)
     except httpx.TransportError as fault:
         return EndpointFacts(name, address, None, fault=str(fault) or type(fault).__name__)
     if response.status_code in (401, 403) and config.adapter not in AUTHENTICATED_LISTINGS:
-        return EndpointFacts(name, address, 404)  # it has no such list, and may say so to nobody
+        return EndpointFacts(name, address, 404)  # a host without such a list may answer with these too
     if response.status_code != 200:
         return EndpointFacts(name, address, response.status_code)
     loras = identify_engine({MODELS_PATH: ProbeResponse(200, body)}).lora_adapters
-    return EndpointFacts(name, address, 200, _read_model_ids(body), loras=None if loras is None else frozenset(loras))
+    return EndpointFacts(name, address, 200, read_model_ids(body), loras=None if loras is None else frozenset(loras))
 
 
 def _url(provider: Provider, address: str, secret: str | None) -> httpx.URL:
-    """Where it lists its models; of a host that is found by model, region or project, where it answers at all. Raises NoCredential."""
+    """Where it lists its models; the root of a host whose URLs contain a model, region or project. Raises CredentialError."""
     if not provider.model_in_url:
         return httpx.URL(f"{with_version_segment(address)}/models")
     return provider.complete_url(provider.url(address, provider.spoken_dialects[0], "model"), secret).copy_with(raw_path=b"/")
 
 
-async def _read_body(response: httpx.Response) -> bytes:
-    assert isinstance(response.stream, httpx.AsyncByteStream)
-    body = b""
-    async for block in response.stream:
-        body += block
-        if len(body) > _MAX_BODY_BYTES:
-            break
-    return body
-
-
-def _read_model_ids(body: bytes) -> frozenset[str] | None:
-    try:
-        return frozenset(card.id for card in msgspec.json.decode(body, type=_ModelList).data)
-    except DECODE_ERRORS:
-        return None
-
-
 def _read_secret(reference: str, environ: Mapping[str, str], stored: SecretLookup) -> str | None:
-    """Raises credentials.NoCredential."""
+    """The secret that a reference names; `env:` is looked up in `environ`. Raises credentials.CredentialError."""
     kind, _, name = reference.partition(":")
     if kind == "env" and environ.get(name):
         return check_usable(environ[name], f"the environment variable {name}")
@@ -278,7 +245,7 @@ def _stored_secrets(snapshot: Snapshot, vault: Vault) -> SecretLookup:
 
 
 def _gateway_vault(environ: Mapping[str, str], settings: Settings) -> Vault:
-    """With the keys of the gateway: those of its environment, or of its home. None that this user may read: it opens nothing."""
+    """A vault with the gateway's keys, from its environment or its home. If this user may not read them, it decrypts nothing."""
     try:
         return secret_key.open_vault(secret_key.resolve(replace(settings, secret_key=Secrets(environ.get("NARTHEX_SECRET_KEY", "")))))
     except (OSError, BadSetting):
@@ -286,7 +253,7 @@ def _gateway_vault(environ: Mapping[str, str], settings: Settings) -> Vault:
 
 
 def process_environment(pid: int | None) -> Mapping[str, str]:
-    """A process's environment; this one's where it may not be read, or there is none."""
+    """The process's environment; ours if `pid` is None or this user may not read it."""
     if pid is not None:
         try:
             lines = Path(f"/proc/{pid}/environ").read_bytes().decode("utf-8", "surrogateescape").split("\0")

@@ -1,4 +1,4 @@
-"""Whether the gateway answers, and what it says of itself."""
+"""Whether the gateway answers, and what it reports about itself."""
 
 import time
 
@@ -9,14 +9,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from app.doctor.findings import Finding, Findings
 from app.settings import Settings
-from app.supervisor.http_processes import reachable_url
+from app.supervisor.gateway_url import reachable_url
 
 _TIMEOUT_S = 3.0
 _MAX_RESPONSE_S = 0.5
 
 
 class Health(Struct, frozen=True):
-    """What /health/ready tells."""
+    """The response of /health/ready."""
 
     status: str
     configuration: int
@@ -26,9 +26,10 @@ class Health(Struct, frozen=True):
 
 
 class GatewayFacts(Struct, frozen=True):
-    """`health` None: what answers is not a gateway of ours. `fault`: why nothing answered; `hangs`: it takes connections.
+    """`health` None: what answers is not Narthex. `fault`: why there was no response; `hangs`: it accepts connections nevertheless.
 
-    Losses are since the start, of all processes."""
+    Losses are those of all processes since their start.
+    """
 
     url: str
     status: int | None = None
@@ -43,13 +44,13 @@ class GatewayFacts(Struct, frozen=True):
 async def collect_facts(settings: Settings) -> GatewayFacts:
     url = reachable_url(settings)
     async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT_S, trust_env=False) as client:
-        began = time.monotonic()
+        started_at = time.monotonic()
         try:
             response = await client.get("/health/ready")
-            answered_s = time.monotonic() - began
+            answered_s = time.monotonic() - started_at
             losses = _read_losses((await client.get("/metrics")).text)
         except (httpx.ReadTimeout, httpx.WriteTimeout):
-            return GatewayFacts(url, fault=f"no word within {_TIMEOUT_S:.0f} s", hangs=True)
+            return GatewayFacts(url, fault=f"no response within {_TIMEOUT_S:.0f} s", hangs=True)
         except (httpx.HTTPError, httpx.InvalidURL) as fault:
             return GatewayFacts(url, fault=str(fault) or type(fault).__name__)
     try:
@@ -66,13 +67,13 @@ def diagnose(facts: GatewayFacts) -> list[Finding]:
     health = facts.health
     if facts.hangs:
         findings.add_error(
-            f"What listens on {facts.url} takes connections and does not answer ({facts.fault}).",
-            "If it stays so, end the gateway's process (`narthex status` has its number): another is started. Its log may say why.",
+            f"What listens on {facts.url} accepts connections but does not answer ({facts.fault}).",
+            "If that lasts, end the gateway's process (`narthex status` shows its number): another is started. Its log may say why.",
         )
     elif facts.fault is not None:
         findings.add_error(
             f"Nothing answers on {facts.url} ({facts.fault}).",
-            "Start it with `narthex up` or `narthex serve`, or see NARTHEX_HOST and NARTHEX_PORT.",
+            "Start it with `narthex up` or `narthex serve`, or check NARTHEX_HOST and NARTHEX_PORT.",
         )
     elif health is None:
         findings.add_error(
@@ -85,21 +86,21 @@ def diagnose(facts: GatewayFacts) -> list[Finding]:
             )
         if health.postgres != "connected":
             findings.add_error(
-                "The gateway cannot ask PostgreSQL: it serves by what it knows, and keys that it never met are refused.",
+                "The gateway cannot reach PostgreSQL: it serves with what it has in memory, and refuses keys that it has not seen before.",
                 "Bring PostgreSQL back; nothing needs a restart.",
             )
         if facts.answered_s > _MAX_RESPONSE_S:
             findings.add_warning(
-                f"The gateway took {facts.answered_s:.1f} s to say that it is well.", "See whether the machine has too much to do."
+                f"The gateway took {facts.answered_s:.1f} s to report its health.", "Check whether the machine has too much to do."
             )
     if facts.records_lost:
         findings.add_error(
-            f"{facts.records_lost} records are lost since the start: the spool could not be written.",
+            f"{facts.records_lost} records were lost since the start: the spool could not be written.",
             "Make space on the disk of NARTHEX_HOME; the gateway's log names the exchanges.",
         )
     if facts.content_lost:
         findings.add_warning(
-            f"Of {facts.content_lost} records the content was not kept, for want of space.", "Make space on the disk of NARTHEX_HOME."
+            f"{facts.content_lost} records were kept without their content, for lack of space.", "Make space on the disk of NARTHEX_HOME."
         )
     return findings.finish(f"The gateway answers on {facts.url} and has lost no record.")
 
@@ -107,5 +108,5 @@ def diagnose(facts: GatewayFacts) -> list[Finding]:
 def _read_losses(metrics_page: str) -> dict[str, int]:
     try:
         return {family.name: int(sum(each.value for each in family.samples)) for family in text_string_to_metric_families(metrics_page)}
-    except ValueError:  # another program's page
+    except ValueError:  # the page of another program
         return {}

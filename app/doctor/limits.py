@@ -1,4 +1,4 @@
-"""Whether the rules of limits can be met at all, and are about somebody."""
+"""Whether the rules of limits can be met, and apply to teams and keys that exist."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ from app.store.limit_validation import KnownNames, find_warnings
 
 
 def diagnose(snapshot: Snapshot, known: KnownNames | None, settings: Settings) -> list[Finding]:
-    """`known` None: Postgres cannot tell which teams and keys there are, so nothing is said of rules."""
+    """`known` None: Postgres is unavailable, so it is not known which teams and keys exist, and rules are not judged."""
     findings = Findings("limits")
     if known is None:
         return []
@@ -18,4 +18,4 @@ def diagnose(snapshot: Snapshot, known: KnownNames | None, settings: Settings) -
     rules, number = snapshot.limits, len(snapshot.limits)
     if rules and not settings.redis_url:
         findings.add_error(f"There are {number} limits, and no Redis to count them in.", "Set REDIS_URL.")
-    return findings.finish(f"{number} limits, each of which can be met." if rules else "There is no limit, so none is in the way.")
+    return findings.finish(f"{number} limits, each of which can be met." if rules else "There are no limits.")

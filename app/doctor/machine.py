@@ -1,4 +1,4 @@
-"""Whether the machine is fit: Python, the home and who may read in it, disk space, open files, what environment variables say."""
+"""Whether the machine is suitable: Python, the home and its permissions, disk space, open files, environment variables."""
 
 import difflib
 import os
@@ -20,18 +20,18 @@ _MIN_FREE_INODES = 10_000
 _MIN_OPEN_FILES = 4096
 _PRIVATE_FILES = ("first-key", "admin-key", "secret-key", "run/servers", "directory/*", "spool/*.spool", "spool/*.reserve", "quarantine/*")
 _MAX_LISTED = 3
-_KNOWN_VARIABLES = ("NARTHEX_KEY", "NARTHEX_SUPERVISED")  # variables of ours that are no settings
+_KNOWN_VARIABLES = ("NARTHEX_KEY", "NARTHEX_SUPERVISED")  # variables of ours that are not settings
 
 
 class ExposedFile(Struct, frozen=True):
-    """A file that others than its owner may read or write, though it holds keys or what was said."""
+    """A file with keys or content that users other than its owner may read or write."""
 
     path: str
     mode: int
 
 
 class MachineFacts(Struct, frozen=True):
-    """`home_mode` and `home_owner` None: there is no home yet. `gateway_files`: most open files of a gateway process; None: none runs."""
+    """`home_mode` and `home_owner` None: there is no home yet. `gateway_max_open_files` None: no gateway process runs."""
 
     python: tuple[int, int]
     home: str
@@ -61,7 +61,7 @@ def collect_facts(settings: Settings, gateway_pid: int | None) -> MachineFacts:
         home_owner=None if home_stat is None else home_stat.st_uid,
         exposed_files=tuple(_find_exposed_files(home)),
         free_bytes=disk.f_bavail * disk.f_frsize,
-        free_inodes=disk.f_favail if disk.f_files else _MIN_FREE_INODES,  # file systems without a fixed number of them tell 0 of 0
+        free_inodes=disk.f_favail if disk.f_files else _MIN_FREE_INODES,  # file systems without a fixed number report 0 of 0
         max_open_files=_finite_limit(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
         gateway_max_open_files=None if gateway_pid is None else _open_file_limit(gateway_pid),
         cores=len(os.sched_getaffinity(0)),
@@ -73,7 +73,7 @@ def diagnose(facts: MachineFacts, settings: Settings) -> list[Finding]:
     if facts.python < _MIN_PYTHON_VERSION:
         version = ".".join(map(str, facts.python))
         findings.add_error(
-            f"This is Python {version}; Narthex needs 3.11 or newer.", "Install a newer Python and make the environment anew."
+            f"This is Python {version}; Narthex needs 3.11 or newer.", "Install a newer Python and create the environment again."
         )
     _diagnose_home(facts, findings)
     if facts.free_bytes < settings.spool_reserve_bytes:
@@ -91,25 +91,23 @@ def diagnose(facts: MachineFacts, settings: Settings) -> list[Finding]:
     if files < _MIN_OPEN_FILES:
         subject = "A gateway process" if facts.gateway_max_open_files is not None else "A process started from here"
         findings.add_warning(
-            f"{subject} may open {files} files, and a stream takes two: some {files // 2} at once.",
+            f"{subject} may open {files} files, and a stream takes two: about {files // 2} at once.",
             "Raise the hard limit (ulimit -Hn, LimitNOFILE= of systemd) and start Narthex again.",
         )
     if settings.workers > facts.cores:
         findings.add_warning(
-            f"NARTHEX_WORKERS={settings.workers} and {facts.cores} processor core(s): the processes take turns.",
+            f"NARTHEX_WORKERS={settings.workers} is more than the {facts.cores} processor core(s).",
             f"Set NARTHEX_WORKERS to {facts.cores} or less.",
         )
     version = ".".join(map(str, facts.python))
     return findings.finish(
-        f"Python {version}, {facts.free_bytes / 1e9:.0f} GB of disk free, {files} open files, and a home that is closed to others."
+        f"Python {version}, {facts.free_bytes / 1e9:.0f} GB of disk free, {files} open files allowed, and a home that others cannot read."
     )
 
 
 def _diagnose_home(facts: MachineFacts, findings: Findings) -> None:
     if facts.home_mode is None:
-        findings.add_warning(
-            f"There is no home yet at {facts.home}.", "`narthex up` makes it; or set NARTHEX_HOME to the folder that is meant."
-        )
+        findings.add_warning(f"There is no home yet at {facts.home}.", "`narthex up` creates it; or set NARTHEX_HOME to the right folder.")
         return
     if facts.home_owner != facts.user:
         findings.add_error(
@@ -119,19 +117,19 @@ def _diagnose_home(facts: MachineFacts, findings: Findings) -> None:
     if facts.home_mode & 0o022:
         findings.add_error(f"Others may write into {facts.home} (mode {facts.home_mode:o}).", f"chmod go-w {facts.home}")
     elif facts.home_mode & 0o044:
-        findings.add_warning(f"Others may look around in {facts.home} (mode {facts.home_mode:o}).", f"chmod go-r {facts.home}")
+        findings.add_warning(f"Others may list the files in {facts.home} (mode {facts.home_mode:o}).", f"chmod go-r {facts.home}")
     if facts.exposed_files:
         named = ", ".join(f"{each.path} (mode {each.mode:o})" for each in facts.exposed_files[:_MAX_LISTED])
         more = len(facts.exposed_files) - _MAX_LISTED
         paths = " ".join(each.path for each in facts.exposed_files[:_MAX_LISTED])
         findings.add_error(
-            f"Others may read keys or what was said: {named}{f' and {more} more' if more > 0 else ''}.",
-            f"chmod 600 {paths}, and make new keys in place of those that may have been read.",
+            f"Others may read keys or content: {named}{f' and {more} more' if more > 0 else ''}.",
+            f"chmod 600 {paths}, and replace the keys that may have been read.",
         )
 
 
 def read_settings(environ: Mapping[str, str]) -> tuple[Settings, list[Finding]]:
-    """The settings, those that cannot be at their defaults, with a finding for each of these and for what looks like a slip."""
+    """The settings, invalid ones at their defaults, and a finding for each invalid setting and each likely misspelling."""
     findings = Findings("settings")
     names = {environment_name(each) for each in fields(Settings)}
     valid: dict[str, str] = {}
@@ -140,24 +138,22 @@ def read_settings(environ: Mapping[str, str]) -> tuple[Settings, list[Finding]]:
             Settings.read({name: environ[name]})
             valid[name] = environ[name]
         except BadSetting as fault:
-            findings.add_error(str(fault), f"Set {name} to something that it may be; docs/settings.md has them all.")
+            findings.add_error(str(fault), f"Set {name} to a valid value; docs/settings.md lists all settings.")
     settings = Settings.read(valid)
     for name in sorted(environ.keys() - names - {*_KNOWN_VARIABLES}):
         similar = difflib.get_close_matches(name, names, 1, 0.85) if name.startswith("NARTHEX_") else []
         if similar:
-            findings.add_warning(f"{name} is set, and there is no such setting.", f"Was {similar[0]} meant?")
+            findings.add_warning(f"{name} is set, but there is no such setting.", f"Did you mean {similar[0]}?")
     if settings.port > 65535:
         findings.add_error(f"NARTHEX_PORT={settings.port}: there is no such port.", "Ports go up to 65535.")
     if settings.spool_max_bytes < settings.spool_reserve_bytes:
-        findings.add_warning(
-            "NARTHEX_SPOOL_MAX_BYTES is less than NARTHEX_SPOOL_RESERVE_BYTES.", "Let the bound be many times the reserve."
-        )
+        findings.add_warning("NARTHEX_SPOOL_MAX_BYTES is less than NARTHEX_SPOOL_RESERVE_BYTES.", "Make it many times the reserve.")
     if 0 < settings.keep_inferences_days < settings.keep_content_days:
         findings.add_warning(
-            "NARTHEX_KEEP_CONTENT_DAYS is more than NARTHEX_KEEP_INFERENCES_DAYS: words would outlive the rows they belong to.",
-            "Keep content for no longer than inferences.",
+            "NARTHEX_KEEP_CONTENT_DAYS is more than NARTHEX_KEEP_INFERENCES_DAYS: content would outlive the rows that it belongs to.",
+            "Keep content no longer than inferences.",
         )
-    return settings, findings.finish("Every setting is one that can be.")
+    return settings, findings.finish("Every setting is valid.")
 
 
 def _find_exposed_files(home: Path) -> list[ExposedFile]:
@@ -166,7 +162,7 @@ def _find_exposed_files(home: Path) -> list[ExposedFile]:
         for path in sorted(home.glob(pattern)):
             try:
                 mode = stat.S_IMODE(path.stat().st_mode)
-            except OSError:  # it has gone meanwhile, or is closed to us as well
+            except OSError:  # removed meanwhile, or not visible to us either
                 continue
             if mode & 0o077:
                 exposed.append(ExposedFile(str(path), mode))

@@ -1,4 +1,4 @@
-"""Whether what was answered gets into the database: the spool, the writer, the quarantine."""
+"""Whether records get into the database: the spool, the writer, the quarantine."""
 
 import json
 import time
@@ -19,9 +19,9 @@ _MAX_REASON_CHARS = 200
 
 
 class RecordFacts(Struct, frozen=True):
-    """`segments_with_records` and `oldest_segment_s` are of the folder; `writer` is what the writer said last, `silent_s` how long ago.
+    """`segments_with_records` and `oldest_segment_s` (age) describe the spool; `writer` is the writer's last report, `silent_s` its age.
 
-    `writer_runs`: it has said something within seconds, and its process is there.
+    `writer_runs`: it has reported within seconds, and its process exists.
     """
 
     spool_bytes: int
@@ -57,7 +57,7 @@ def collect_facts(settings: Settings) -> RecordFacts:
 
 
 def oldest_record_s(facts: RecordFacts) -> float:
-    """Age of the oldest record that is not in Postgres; 0: there is none."""
+    """Age of the oldest record that is not in Postgres yet; 0: there is none."""
     if facts.writer is None:
         return facts.oldest_segment_s
     if facts.writer.oldest_s:
@@ -69,43 +69,43 @@ def diagnose(facts: RecordFacts, settings: Settings) -> list[Finding]:
     findings = Findings("records")
     waiting = f"{facts.spool_bytes / 1e6:.1f} MB of records wait in the spool"
     if facts.writer is None or not facts.writer_runs:
-        state = "has never run here" if facts.writer is None else f"does not run, or hangs: it was last heard of {facts.silent_s:.0f} s ago"
+        state = "has never run here" if facts.writer is None else f"does not run, or hangs: it reported last {facts.silent_s:.0f} s ago"
         add = findings.add_error if facts.segments_with_records else findings.add_warning
-        add(f"The writer {state}; {waiting}.", "Start it: `narthex up` does, beside `narthex serve` it is `narthex writer`.")
-    elif not facts.writer.connected and facts.writer.last_error:  # without one it has only just begun
+        add(f"The writer {state}; {waiting}.", "Start it: `narthex up` does; beside `narthex serve`, run `narthex writer`.")
+    elif not facts.writer.connected and facts.writer.last_error:  # without an error it has only just started
         findings.add_error(
             f"The writer has no connection to PostgreSQL ({facts.writer.last_error}): {waiting}.",
             "Bring PostgreSQL back; nothing is lost meanwhile.",
         )
     elif oldest_record_s(facts) > _MAX_AGE_S:
-        last_error = f" Its last trouble: {facts.writer.last_error}." if facts.writer.last_error else ""
+        last_error = f" The writer's last error: {facts.writer.last_error}." if facts.writer.last_error else ""
         findings.add_error(
             f"The oldest record that is not stored is {oldest_record_s(facts):.0f} s old; {waiting}.{last_error}",
-            "Is PostgreSQL slow or its disk full? The writer's log tells more.",
+            "Is PostgreSQL slow or its disk full? The writer's log says more.",
         )
     if facts.spool_bytes > settings.spool_max_bytes:
         findings.add_error(
-            f"The spool is over its bound of {settings.spool_max_bytes / 1e6:.0f} MB: "
+            f"The spool is over its maximum of {settings.spool_max_bytes / 1e6:.0f} MB: "
             + ("requests are refused." if settings.spool_when_full == "refuse" else "content is not kept."),
             "Let the writer empty it, or raise NARTHEX_SPOOL_MAX_BYTES.",
         )
     elif facts.spool_bytes > _MAX_SPOOL_SHARE * settings.spool_max_bytes:
         findings.add_warning(
-            f"The spool has filled {facts.spool_bytes / settings.spool_max_bytes:.0%} of its bound.",
+            f"The spool has filled {facts.spool_bytes / settings.spool_max_bytes:.0%} of its maximum.",
             "Let the writer empty it, or raise NARTHEX_SPOOL_MAX_BYTES.",
         )
     if facts.quarantined:
         findings.add_warning(
             f"{facts.quarantined} record(s) could not be stored and were set aside; the last one: {facts.last_reason}",
-            f"Look at {facts.quarantine}: each file's first line says why. Remove what is settled.",
+            f"Look at {facts.quarantine}: each file's first line says why. Remove the files that you no longer need.",
         )
     if facts.writer is not None and facts.writer.lost_content:
         findings.add_warning(
-            f"{facts.writer.lost_content} record(s) came without their content, for want of space at the time.",
+            f"{facts.writer.lost_content} record(s) were stored without their content, for lack of space at the time.",
             "Make space on the disk of NARTHEX_HOME.",
         )
     return findings.finish(
-        f"The writer keeps up: {facts.spool_bytes / 1e6:.1f} MB in the spool, nothing waits for long, nothing is set aside."
+        f"The writer keeps up: {facts.spool_bytes / 1e6:.1f} MB in the spool, nothing waits for long, and nothing was set aside."
     )
 
 

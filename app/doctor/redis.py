@@ -1,4 +1,4 @@
-"""Whether Redis or Valkey is there, may be written, and keeps what limits count."""
+"""Whether Redis or Valkey answers, takes writes, and keeps the counters of limits."""
 
 import asyncio
 import time
@@ -9,8 +9,8 @@ from msgspec import Struct
 from redis import asyncio as redis
 from redis.exceptions import RedisError, ResponseError
 
-from app.doctor.database import mask_password
 from app.doctor.findings import Finding, Findings
+from app.doctor.mask_password import mask_password
 
 _TIMEOUT_S = 5.0
 _MIN_REDIS_VERSION = (6, 2)
@@ -20,7 +20,7 @@ _MAX_MEMORY_SHARE = 0.9
 
 
 class RedisFacts(Struct, frozen=True):
-    """`fault`: why it could not be asked; nothing else is known then. `skew_s`: how far its clock is ahead of ours."""
+    """`fault`: why it could not be queried; nothing else is known then. `skew_s`: how far its clock is ahead of ours."""
 
     address: str
     fault: str | None = None
@@ -76,7 +76,7 @@ async def collect_facts(url: str) -> RedisFacts:
 
 
 async def _runs_scripts(client: redis.Redis) -> bool:
-    """A user with few rights may have none to these, in which limits are taken."""
+    """Whether this user may run scripts; a user with few rights may not."""
     try:
         await client.eval("return 1", 0)  # pyright: ignore[reportUnknownMemberType, reportGeneralTypeIssues]
     except ResponseError:
@@ -89,8 +89,8 @@ def diagnose(facts: RedisFacts) -> list[Finding]:
     if facts.fault is not None:
         if facts.address:
             findings.add_error(
-                f"Redis on {facts.address} could not be asked: {facts.fault}. Each limit is kept by each process alone, or refuses.",
-                "Is it running, and is REDIS_URL right? Where `narthex up` runs it, NARTHEX_HOME/logs/valkey.log may say what ails it.",
+                f"Redis on {facts.address} is not reachable: {facts.fault}. Each process enforces limits by itself, or refuses requests.",
+                "Is it running, and is REDIS_URL right? Where `narthex up` runs it, NARTHEX_HOME/logs/valkey.log may say why.",
             )
         else:
             findings.add_error(
@@ -99,50 +99,55 @@ def diagnose(facts: RedisFacts) -> list[Finding]:
         return findings.finish("")
     version = tuple(int(part) for part in facts.version.split(".")[:2] if part.isdigit())
     if facts.name == "Redis" and version < _MIN_REDIS_VERSION:
-        findings.add_warning(f"Redis {facts.version} is older than any that Narthex is tried with.", "Use Redis 6.2 or newer, or Valkey.")
+        findings.add_warning(
+            f"Redis {facts.version} is older than any version that Narthex is tested with.", "Use Redis 6.2 or newer, or Valkey."
+        )
     if facts.is_replica:
-        findings.add_error(f"{facts.name} on {facts.address} is a replica, which takes no changes.", "Let REDIS_URL name the primary.")
+        findings.add_error(f"{facts.name} on {facts.address} is a replica, which takes no changes.", "Set REDIS_URL to the primary.")
     if facts.is_cluster:
         findings.add_error(
             f"{facts.name} on {facts.address} is a cluster, which is not supported.", "Use one primary, with replicas if you like."
         )
     if not facts.runs_scripts:
-        findings.add_error(f"{facts.name} lets us run no scripts, in which limits are taken.", "Give the user of REDIS_URL +@scripting.")
+        findings.add_error(
+            f"{facts.name} allows this user no scripts, which limits need.", "Give the user of REDIS_URL the right +@scripting."
+        )
     if not facts.appends:
         findings.add_warning(
-            f"{facts.name} keeps no append-only file: if it restarts, limits of seconds to hours begin as spent.",
+            f"{facts.name} keeps no append-only file: after a restart, limits of seconds to hours start as used up.",
             "Set appendonly yes (appendfsync everysec is enough).",
         )
     if facts.last_write_failed:
-        findings.add_error(f"{facts.name} could not write its file to disk the last time.", "Make space on its disk; its log tells more.")
+        findings.add_error(f"{facts.name} could not write its file to disk the last time.", "Make space on its disk; its log says more.")
     _diagnose_memory(facts, findings)
     if abs(facts.skew_s) > _MAX_SKEW_S:
         findings.add_warning(
-            f"{facts.name}'s clock is {abs(facts.skew_s):.1f} s off this machine's: limits of days and months begin by its clock.",
-            "Let both machines keep their clocks (chrony, systemd-timesyncd).",
+            f"{facts.name}'s clock is {abs(facts.skew_s):.1f} s off this machine's: limits of days and months start by its clock.",
+            "Synchronise both clocks (chrony, systemd-timesyncd).",
         )
     if facts.answered_s > _MAX_RESPONSE_S:
         findings.add_warning(
-            f"{facts.name} took {facts.answered_s * 1000:.0f} ms for the simplest question, and every request with limits waits for it.",
+            f"{facts.name} took {facts.answered_s * 1000:.0f} ms for the simplest command, and every request with limits waits for it.",
             "Run it nearer to the gateway.",
         )
     return findings.finish(
-        f"{facts.name} {facts.version} answers in {facts.answered_s * 1000:.1f} ms, forgets nothing at a restart and evicts nothing."
+        f"{facts.name} {facts.version} answers in {facts.answered_s * 1000:.1f} ms, keeps its data over a restart and evicts nothing."
     )
 
 
 def _diagnose_memory(facts: RedisFacts, findings: Findings) -> None:
     if facts.eviction != "noeviction" and facts.max_bytes:
         findings.add_error(
-            f"{facts.name} throws keys away when it is full (maxmemory-policy {facts.eviction}): limits would forget what was used.",
+            f"{facts.name} evicts keys when it is full (maxmemory-policy {facts.eviction}): limits would forget what was used.",
             "Set maxmemory-policy noeviction.",
         )
     elif facts.eviction != "noeviction":
         findings.add_warning(
-            f"{facts.name} would throw keys away if it had a bound (maxmemory-policy {facts.eviction}).", "Set maxmemory-policy noeviction."
+            f"{facts.name} would evict keys if it had a memory limit (maxmemory-policy {facts.eviction}).",
+            "Set maxmemory-policy noeviction.",
         )
     if facts.max_bytes and facts.used_bytes > _MAX_MEMORY_SHARE * facts.max_bytes:
         findings.add_warning(
-            f"{facts.name} uses {facts.used_bytes / 1e6:.0f} of its {facts.max_bytes / 1e6:.0f} MB: full, it would take no reservation.",
+            f"{facts.name} uses {facts.used_bytes / 1e6:.0f} of its {facts.max_bytes / 1e6:.0f} MB; once full, it takes no reservations.",
             "Raise maxmemory.",
         )

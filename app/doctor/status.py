@@ -1,4 +1,4 @@
-"""What runs, where, and how far behind it is: for a look, where the doctor is for trouble."""
+"""`narthex status`: what runs, where, and how far behind it is. The doctor finds problems; this is an overview."""
 
 import asyncio
 from importlib.metadata import version
@@ -10,7 +10,7 @@ from app.doctor.diagnosis import with_servers
 from app.doctor.processes import ProcessStatus
 from app.settings import Settings
 from app.store.postgres_status import WorkerRow
-from app.supervisor.http_processes import reachable_url
+from app.supervisor.gateway_url import reachable_url
 
 
 class GatewayStatus(Struct, frozen=True):
@@ -24,7 +24,7 @@ class GatewayStatus(Struct, frozen=True):
 
 
 class ConfigurationStatus(Struct, frozen=True):
-    """What Postgres says is in force."""
+    """The configuration in force, as Postgres has it; `providers`, `models` and `limits` are counts."""
 
     version: int
     hash: str
@@ -34,17 +34,17 @@ class ConfigurationStatus(Struct, frozen=True):
 
 
 class ServerStatus(Struct, frozen=True):
-    """`name`: PostgreSQL, Redis or Valkey. `address` without a password, empty if none is known."""
+    """`name`: PostgreSQL, Redis or Valkey. `address` without a password, empty if none is known. `error`: why it is not reachable."""
 
     name: str
     address: str
     reachable: bool
     version: str | None
-    trouble: str | None
+    error: str | None
 
 
 class SpoolStatus(Struct, frozen=True):
-    """`oldest_s`: age of the oldest record that is not in Postgres; 0: all is stored."""
+    """`oldest_s`: age of the oldest record that is not in Postgres yet; 0: all are stored."""
 
     size_bytes: int
     oldest_s: float
@@ -52,7 +52,7 @@ class SpoolStatus(Struct, frozen=True):
 
 
 class WriterSummary(Struct, frozen=True):
-    """`running`: heard of within seconds. `rows`: stored since its start."""
+    """`running`: it has reported within seconds. `rows`: stored since its start."""
 
     running: bool
     connected: bool
@@ -61,7 +61,7 @@ class WriterSummary(Struct, frozen=True):
 
 
 class Status(Struct, frozen=True):
-    """`ready`: the gateway takes requests. `configuration` and `workers` None: Postgres does not tell."""
+    """`ready`: the gateway takes requests. `configuration`, `workers` None: Postgres is not reachable. `writer` None: it never ran here."""
 
     ready: bool
     version: str
@@ -78,7 +78,7 @@ class Status(Struct, frozen=True):
 
 
 async def collect_status(settings: Settings) -> Status:
-    """Within seconds, whatever is away."""
+    """Returns within seconds, whatever is unreachable."""
     settings = with_servers(settings)
     gateway_facts, database_facts, redis_facts = await asyncio.gather(
         gateway.collect_facts(settings), database.collect_facts(settings.database_url), redis.collect_facts(settings.redis_url)

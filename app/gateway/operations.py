@@ -1,4 +1,4 @@
-"""Operations of engines: told to the endpoints of a model, each in its own engine's words."""
+"""Engine operations (sleep, load a LoRA adapter, reset a cache ...): sent to a model's endpoints, to each as its engine expects them."""
 
 import asyncio
 import time
@@ -10,8 +10,9 @@ import msgspec
 from msgspec import Struct
 
 from app.domain import Snapshot, Target
-from app.gateway.fleet.fleet import Endpoint, Fleet
-from providers.adapters.provider import server_root
+from app.gateway.fleet.endpoint import Endpoint
+from app.gateway.fleet.fleet import Fleet
+from providers.adapters.urls import server_root
 from providers.canonical.errors import (
     InvalidRequest,
     NarthexError,
@@ -22,30 +23,32 @@ from providers.canonical.errors import (
     Unreachable,
 )
 from providers.canonical.raw_json import DECODE_ERRORS, Body
+from providers.catalogue import ENGINE_OPERATIONS, OPERATION_NAMES, find_operation
 from providers.credentials import CredentialError
-from providers.operations.catalogue import ENGINE_OPERATIONS, OPERATION_NAMES, find_operation
 from providers.operations.operation import Operation, OperationCall, build_call
+from providers.transport.read_body import read_body
+from providers.transport.response_stream import ResponseTooLarge
 
 _NO_ROUTE_STATUSES = (404, 405)
 _READ_TIMEOUT_S = 15.0
-# After which an endpoint is not what it was.
+# Operations after which an endpoint is probed anew.
 _STATE_CHANGING = frozenset({"load_lora", "unload_lora", "sleep", "wake", "update_weights", "terminate"})
 
 EndpointCall = tuple[Endpoint, Operation, OperationCall]
 
 
 class OperationResult(Struct, frozen=True):
-    """What came of it at one endpoint. `status` is the engine's own, or of what went wrong, which `error` says."""
+    """The result at one endpoint. `status`: the engine's, or that of the error. `answer`: the engine's JSON, or its text."""
 
     endpoint: str
     engine: str
     status: int
-    answer: Any = None
+    response: Any = None
     error: str | None = None
 
 
 class _UnrepeatableBody(httpx.AsyncByteStream):
-    """A body that the transport cannot send again: an engine that was ended, or did as it was told, is not told so twice."""
+    """A body that the transport cannot send again, so that no operation runs twice."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -56,7 +59,7 @@ class _UnrepeatableBody(httpx.AsyncByteStream):
 
 
 class Operations:
-    """`timeout_s`: how long one endpoint may take to do something; to tell something it has _ANSWER_S. `most_bytes`: of its answer."""
+    """Runs operations. `timeout_s`: for one endpoint (a GET has at most 15 s). `max_bytes`: of its response."""
 
     def __init__(self, fleet: Fleet, timeout_s: float, max_bytes: int) -> None:
         self._fleet = fleet
@@ -66,9 +69,9 @@ class Operations:
     async def run(
         self, snapshot: Snapshot, model: str, name: str, parameters: Mapping[str, Any], *, read_only: bool
     ) -> list[OperationResult]:
-        """At the endpoint that `said` names, or at all of the model's. `only_asks`: nothing may be changed by it.
+        """Runs an operation at the endpoint that `parameters` name, or at all of the model's. `read_only`: refuses those that change state.
 
-        Raises UnknownModel; UnknownRoute for an operation that no engine has, or an endpoint that is not the model's; Malformed.
+        Raises UnknownModel; UnknownRoute for an operation that no engine has or an endpoint that is not the model's; InvalidRequest.
         """
         if model not in snapshot.models:
             available = ", ".join(snapshot.models) or "none"
@@ -81,19 +84,19 @@ class Operations:
         selected = [(target, endpoint) for target, endpoint in available if address is None or endpoint.base_url == address]
         if address is not None and not selected:
             known = ", ".join(dict.fromkeys(endpoint.base_url for _, endpoint in available))
-            raise UnknownRoute(f"{address!r:.200} is no endpoint of {model!r:.100}. There are: {known}.")
+            raise UnknownRoute(f"{address!r:.200} is not an endpoint of {model!r:.100}. There are: {known}.")
         offered = [(target, endpoint, _find_operation(endpoint, name)) for target, endpoint in selected]
         operations = [operation for _, _, operation in offered if isinstance(operation, Operation)]
         if read_only and any(operation.method != "GET" or operation.needs_confirmation for operation in operations):
-            raise InvalidRequest(f"`{name}` is told by POST.")
+            raise InvalidRequest(f"`{name}` needs a POST.")
         if any(operation.needs_confirmation for operation in operations) and confirmed is not True:
-            raise InvalidRequest(f"`{name}` cannot be taken back: send `confirm` with the value true.", param="confirm")
+            raise InvalidRequest(f"`{name}` cannot be undone: send `confirm` with the value true.", param="confirm")
         if operations and all(operation.on_one_endpoint for operation in operations):
             supported = [each for each in offered if isinstance(each[2], Operation)]
             now = time.monotonic()
-            offered = [min(supported, key=lambda each: (each[1].open_until > now, each[1].in_flight))]
-        # All calls are made up before the first is sent: of a slip in the arguments no endpoint is to know. And by address: an endpoint
-        # that serves the model as two targets is told the same only once.
+            offered = [min(supported, key=lambda each: (each[1].breaker.is_open(now), each[1].in_flight))]
+        # All calls are built before the first is sent, so that invalid arguments reach no endpoint; and they are keyed by address, so that
+        # an endpoint that serves the model as two targets gets the same call once.
         endpoint_calls: dict[tuple[str, OperationCall], EndpointCall] = {}
         refused: dict[str, OperationResult] = {}
         for target, endpoint, operation in offered:
@@ -108,15 +111,15 @@ class Operations:
                 refused.setdefault(endpoint.base_url, _failed_result(endpoint, reason))
         outcomes = await asyncio.gather(*(self._call_endpoint(*each) for each in endpoint_calls.values()))
         if name in _STATE_CHANGING:
-            # What failed may have come through all the same.
+            # A call that failed may have had its effect all the same.
             await asyncio.gather(*(self._fleet.reprobe(endpoint) for endpoint, _, _ in endpoint_calls.values()))
         return [*outcomes, *refused.values()]
 
     async def metrics(self, address: str) -> OperationResult:
-        """An endpoint's own metrics, as it tells them. Raises UnknownRoute."""
+        """An endpoint's own metrics, in its own format. Raises UnknownRoute."""
         endpoint = next((each for each in self._fleet.endpoints if each.base_url == address), None)
         if endpoint is None:
-            raise UnknownRoute(f"There is no endpoint {address!r:.200}. GET /admin/v1/endpoints lists those there are.")
+            raise UnknownRoute(f"There is no endpoint {address!r:.200}. GET /admin/v1/endpoints lists all.")
         operation = _find_operation(endpoint, "metrics")
         if isinstance(operation, NarthexError):
             return _failed_result(endpoint, operation)
@@ -130,12 +133,12 @@ class Operations:
         except CredentialError as fault:
             return _failed_result(endpoint, Unreachable(str(fault)))
         except httpx.TimeoutException as fault:
-            return _failed_result(endpoint, TimedOut(f"{endpoint.base_url} did not answer in time: {fault}."))
+            return _failed_result(endpoint, TimedOut(f"{endpoint.base_url} did not respond in time: {fault}."))
         except httpx.TransportError as fault:
-            return _failed_result(endpoint, Unreachable(f"{endpoint.base_url} could not be asked: {fault or type(fault).__name__}."))
+            return _failed_result(endpoint, Unreachable(f"{endpoint.base_url} could not be reached: {fault or type(fault).__name__}."))
 
     async def _try_paths(self, endpoint: Endpoint, operation: Operation, engine_call: OperationCall) -> tuple[int, Any]:
-        """The status and the answer of the first path that is there. Raises the engine's error, or NotOffered."""
+        """Status and body of the first path that the engine has. Raises the engine's error, or OperationNotSupported."""
         status, headers, body = 404, httpx.Headers(), b""
         for path in engine_call.paths:
             status, headers, body = await self._send(endpoint, path, engine_call)
@@ -145,7 +148,7 @@ class Operations:
             return status, _decode_body(body)
         if _is_no_route(status, body) or (status in operation.startup_requirements and status != 404):
             missing = operation.startup_requirements.get(
-                404 if status == 405 else status, "its version, or what stands before it, has no such call"
+                404 if status == 405 else status, "its version, or a proxy before it, has no such call"
             )
             raise OperationNotSupported(f"{endpoint.base_url} ({endpoint.provider.name}) does not offer this: {missing}.")
         raise endpoint.provider.read_error(status, headers, body)
@@ -158,18 +161,13 @@ class Operations:
         request.stream = _UnrepeatableBody(engine_call.body)
         response = await self._fleet.transport.handle_async_request(request)
         try:
-            assert isinstance(response.stream, httpx.AsyncByteStream)
-            blocks: list[bytes] = []
-            size_bytes = 0
-            async for block in response.stream:
-                blocks.append(block)
-                size_bytes += len(block)
-                if size_bytes > self._max_bytes:
-                    raise Unreachable(f"The answer of {endpoint.base_url} is larger than {self._max_bytes} bytes.")
+            body = await read_body(response, self._max_bytes)
+        except ResponseTooLarge:
+            raise Unreachable(f"The response of {endpoint.base_url} is larger than {self._max_bytes} bytes.") from None
         finally:
             await response.aclose()
-        # Some tell what they were started with, their key too.
-        return response.status_code, response.headers, endpoint.secret_mask.mask_bytes(b"".join(blocks))
+        # Some engines report the arguments they were started with, which may hold their API key.
+        return response.status_code, response.headers, endpoint.secret_mask.mask_bytes(body)
 
 
 def _timeout(each_s: float) -> dict[str, float]:
@@ -177,13 +175,13 @@ def _timeout(each_s: float) -> dict[str, float]:
 
 
 def worst_status(outcomes: list[OperationResult]) -> int:
-    """The status that stands for all of them: 200, or the highest of those that failed."""
+    """The status for all results together: 200, or the highest of the failures."""
     return max((outcome.status for outcome in outcomes if outcome.error is not None), default=200)
 
 
 def _find_operation(endpoint: Endpoint, name: str) -> Operation | NarthexError:
     if endpoint.provider.name == "auto":
-        return Unreachable(f"Which engine is at {endpoint.base_url} is not known yet: it has not answered.")
+        return Unreachable(f"Which engine is at {endpoint.base_url} is not known yet: it has not responded to a probe.")
     try:
         return find_operation(endpoint.provider.name, name)
     except OperationNotSupported as reason:
@@ -191,13 +189,16 @@ def _find_operation(endpoint: Endpoint, name: str) -> Operation | NarthexError:
 
 
 def _engine_model_name(target: Target, endpoint: Endpoint, name: str, operation: Operation) -> str:
-    """What the engine calls the target. Raises as name_of() does, and NotOffered where one that computes names no LoRA adapter."""
+    """The engine's name for the target's model, or for its LoRA adapter where the operation computes with it.
+
+    Raises as Provider.select_lora_adapter() does, and OperationNotSupported where the operation has no field for the adapter.
+    """
     if target.lora is None or not operation.on_one_endpoint:
         return target.model
     if operation.model_field is None:
         raise OperationNotSupported(
-            f"The `{name}` of {endpoint.provider.name} is not told the model, and so not its LoRA adapter {target.lora!r:.100}: "
-            "tell a model that has none, and name the adapter in the engine's own words."
+            f"The `{name}` of {endpoint.provider.name} has no field for a model, and so none for the LoRA adapter {target.lora!r:.100}: "
+            "use a model without an adapter, and name the adapter in the engine's own fields."
         )
     return endpoint.provider.select_lora_adapter(target.model, target.lora, Body())
 
@@ -207,7 +208,7 @@ def _failed_result(endpoint: Endpoint, error: NarthexError) -> OperationResult:
 
 
 def _is_no_route(status: int, body: bytes) -> bool:
-    """What frameworks say where no route is; an engine that has no such adapter or model says more."""
+    """Whether this is a framework's response for an unknown route; an engine without the adapter or model says more."""
     return status in _NO_ROUTE_STATUSES and (not body.strip() or b"Not Found" in body or b"Method Not Allowed" in body)
 
 

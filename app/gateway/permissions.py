@@ -1,4 +1,4 @@
-"""What a key may: which models, on which routes, from where. None is no restriction, and costs one look."""
+"""Permissions of a key: models, routes and networks. None = unrestricted."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -11,7 +11,7 @@ Network = IPv4Network | IPv6Network
 
 
 def may_use(caller: Caller, model: str) -> bool:
-    """`model`: the configured name. Not asked for fallbacks: it was the platform that chose them."""
+    """`model`: the configured name. Fallbacks are not checked: the platform chose them."""
     return caller.models is None or _matches(caller.models, model)
 
 
@@ -20,12 +20,12 @@ def may_use_route(caller: Caller, path: str) -> bool:
 
 
 def may_come_from(caller: Caller, address: Address | None) -> bool:
-    """`address` None: nobody knows, which a restricted key is not for."""
+    """`address` None: not known, which a restricted key does not allow."""
     return caller.networks is None or (address is not None and is_in(address, _parsed(caller.networks)))
 
 
 def is_in(address: Address, networks: Sequence[Network]) -> bool:
-    """An IPv4 address may be written as one of IPv6, as a socket of both kinds tells it; so may a network of them."""
+    """IPv4 addresses also match as IPv4-mapped IPv6 (as dual-stack sockets report them), and so do networks written that way."""
     unmapped = _unmap_ipv4(address)
     return any(unmapped in network or address in network for network in networks)
 

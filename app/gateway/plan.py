@@ -1,7 +1,8 @@
-"""From the name that a caller asked for to what will be tried, in order. Pure: no I/O, the same on every worker."""
+"""Plan: from the model name in a request to the targets to try, in order. Pure: no I/O, the same on every worker."""
 
 import hashlib
 import math
+from collections.abc import Mapping
 
 from app import uuid7
 from app.domain import MODEL_PREFIXES, Caller, Plan, Snapshot, Target
@@ -9,21 +10,36 @@ from app.gateway.permissions import may_use
 from providers.canonical.errors import InvalidRequest, NotAllowed, UnknownModel
 
 _CLOCK_SKEW_MS = 60_000
+_NO_TAGS: Mapping[str, str] = {}
 
 
-def plan(snapshot: Snapshot, caller: Caller, name: str, inference_id: str) -> Plan:
-    """Raises UnknownModel or NotAllowed, naming what may be used. A fallback needs no right of its own: whoever configured it chose it."""
+def plan(
+    snapshot: Snapshot,
+    caller: Caller,
+    name: str,
+    inference_id: str,
+    *,
+    episode_id: str | None = None,
+    tags: Mapping[str, str] = _NO_TAGS,
+) -> Plan:
+    """The targets of a model, then those of its fallbacks. Weighted targets are drawn by the inference's id.
+
+    `name`: as the caller sent it. `episode_id` (None: there is no episode, as in a preview of limits) and `tags` are reserved for
+    experiments (DESIGN.md part 6): they, or the caller's team, are the unit that will be hashed to an arm. Today no model has arms.
+
+    Raises UnknownModel or NotAllowed, naming the models that the key may use. A fallback needs no permission: the platform configured it.
+    """
     model = name
     for prefix in MODEL_PREFIXES:
         model = model.removeprefix(prefix)
-    if caller.models is not None and not may_use(caller, model):  # first: what there is besides is not for this key to know
+    if caller.models is not None and not may_use(caller, model):  # checked first: a key learns nothing about models that it may not use
         raise NotAllowed(f"This key may not use the model {name!r:.100}{_usable_models_hint(snapshot, caller)}", param="model")
     if model not in snapshot.models:
         raise UnknownModel(_unknown_message(snapshot, caller, name), param="model")
     config = snapshot.models[model]
     if len(config.targets) == 1 and not config.fallbacks:
         return Plan(name, model, config.targets, (model,), snapshot)
-    # Fallbacks of fallbacks are not followed: what serves a name can be read off its own entry.
+    # Fallbacks of fallbacks are not followed, so that a model's own entry says everything that may serve it.
     candidates = [
         (target, model_name)
         for model_name in (model, *config.fallbacks)
@@ -33,7 +49,7 @@ def plan(snapshot: Snapshot, caller: Caller, name: str, inference_id: str) -> Pl
 
 
 def order_targets(targets: tuple[Target, ...], seed: str) -> tuple[Target, ...]:
-    """As listed; or, where weights are given, drawn by weight without replacement (one not given counts as 1, and 0 is never tried)."""
+    """As listed if no target has a weight, else drawn by weight without replacement: a missing weight counts as 1, 0 is never tried."""
     if all(target.weight is None for target in targets):
         return targets
     weighted = [(1.0 if target.weight is None else target.weight, index, target) for index, target in enumerate(targets)]
@@ -43,7 +59,7 @@ def order_targets(targets: tuple[Target, ...], seed: str) -> tuple[Target, ...]:
 
 
 def _uniform(seed: str, index: int) -> float:
-    """A number above 0 and at most 1, even over seeds."""
+    """A number above 0 and at most 1, uniformly distributed over seeds."""
     return (int.from_bytes(hashlib.blake2b(f"{seed}/{index}".encode(), digest_size=8).digest()) + 1) / 2**64
 
 
@@ -56,17 +72,17 @@ def _unknown_message(snapshot: Snapshot, caller: Caller, name: str) -> str:
 def _usable_models_hint(snapshot: Snapshot, caller: Caller) -> str:
     usable = sorted(name for name in snapshot.models if may_use(caller, name))
     if not usable:
-        return ": none is configured yet." if not snapshot.models else ". This key may use none of those there are."
+        return ": none is configured yet." if not snapshot.models else ". This key may use none of the configured models."
     more = f" and {len(usable) - 50} more (GET /v1/models lists all)" if len(usable) > 50 else ""
     return f". This key may use: {', '.join(usable[:50])}{more}."
 
 
 def check_episode(episode_id: str, now_ms: float) -> str:
-    """The id as it is kept. Raises Malformed unless it is a UUIDv7 that was born by now, give or take a minute of skewed clocks."""
+    """The id in lower case, as it is stored. Raises InvalidRequest unless it is a UUIDv7 created at most a minute (clock skew) from now."""
     if not uuid7.is_uuid7(episode_id):
         raise InvalidRequest(
-            f"`episode_id` must be a UUIDv7, as an earlier answer gave it; {episode_id!r:.60} is none.", param="episode_id"
+            f"`episode_id` must be a UUIDv7, as an earlier response returned it; {episode_id!r:.60} is not one.", param="episode_id"
         )
     if uuid7.created_ms(episode_id) > now_ms + _CLOCK_SKEW_MS:
-        raise InvalidRequest("`episode_id` lies in the future: it was born more than a minute from now.", param="episode_id")
+        raise InvalidRequest("`episode_id` lies in the future: it was created more than a minute from now.", param="episode_id")
     return episode_id.lower()

@@ -1,4 +1,4 @@
-"""A batch: records folded into rows, and how far they take each segment; stored whole in one transaction, or not at all."""
+"""A batch: records of the spool as rows, and how far they advance each segment; stored in one transaction, or not at all."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -6,16 +6,15 @@ from typing import Any
 import msgspec
 
 from app.domain import Exchange
+from app.recording.exchange_encoding import decode_exchange
 from app.recording.rows import PackedContent, content_row, inference_row
 from app.recording.segment_reader import BrokenPartChain, ExchangeRecord, PartLocation, SegmentReader
 from app.store.content_packing import pack, pack_pieces
 from app.store.inference_writes import ROW_ERRORS, copy_rows
 from app.store.partitions import Connection, day_of
 
-ROW_OVERHEAD_BYTES = 2048  # about what a row takes beside its content
+ROW_OVERHEAD_BYTES = 2048  # about the size of a row without its content
 UNUSABLE_RECORD_ERRORS = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
-
-decode_exchange = msgspec.msgpack.Decoder(Exchange).decode
 
 
 class InferenceRow(msgspec.Struct, frozen=True):
@@ -31,7 +30,7 @@ class InferenceRow(msgspec.Struct, frozen=True):
 
 
 class Batch:
-    """Rows of several segments. `moves`: each segment's reader, with the position up to which this batch has all of it."""
+    """Rows of several segments. `positions`: each segment's reader, with the position up to which the segment is in this batch."""
 
     def __init__(self) -> None:
         self.rows: list[InferenceRow] = []
@@ -52,7 +51,7 @@ class Batch:
 
 
 def fold_record(reader: SegmentReader, record: ExchangeRecord) -> InferenceRow:
-    """The row of a record, with its parts. Raises one of NOT_A_ROW for what cannot be one."""
+    """The row of a record, with its parts. Raises one of UNUSABLE_RECORD_ERRORS for a record that cannot be a row."""
     exchange = decode_exchange(record.meta)
     day = day_of(exchange.id)
     content = _content(reader, record, exchange)
@@ -62,7 +61,7 @@ def fold_record(reader: SegmentReader, record: ExchangeRecord) -> InferenceRow:
 
 
 def record_byte_ranges(reader: SegmentReader, record: InferenceRow | ExchangeRecord) -> list[tuple[int, int]]:
-    """All bytes of an exchange in its segment: of its parts, as far as they can be found, then of its record."""
+    """The byte ranges of an exchange in its segment: of its parts, as far as they can be found, then of its record."""
     try:
         parts = reader.parts(record.last_part)
     except BrokenPartChain:
@@ -75,7 +74,7 @@ async def copy_all(connection: Connection, rows: list[InferenceRow]) -> None:
 
 
 async def copy_valid_rows(connection: Connection, rows: list[InferenceRow]) -> list[tuple[InferenceRow, str]]:
-    """Copies what can be, halving what cannot until each fault is alone; the rows at fault, each with the reason."""
+    """Copy every valid row, by halving batches that fail; returns the invalid rows, each with the reason."""
     try:
         async with connection.transaction():
             await copy_all(connection, rows)

@@ -1,4 +1,4 @@
-"""Space: how much the spool folder holds, and whether the disk would take more."""
+"""Disk space: how much the spool folder holds, and whether the disk takes more."""
 
 import os
 import secrets
@@ -12,7 +12,7 @@ PROBE_BYTES = 256 * 1024
 
 
 class DiskSpace:
-    """What is known of the folder, at most half a second old; bytes appended by this worker are added at once.
+    """The state of the folder, at most half a second old; bytes appended by this worker are added at once.
 
     `size_bytes` leaves out the space allocated ahead, which was taken when the workers started and does not grow.
     """
@@ -30,7 +30,7 @@ class DiskSpace:
         return self.size_bytes >= self._max_bytes
 
     def is_refresh_due(self) -> bool:
-        """Whether it is time to look again."""
+        """Whether the state is older than REFRESH_EVERY_S."""
         return time.monotonic() >= self._next_refresh
 
     def refresh(self) -> None:
@@ -41,7 +41,7 @@ class DiskSpace:
         self.disk_is_full = free < self._min_free_bytes or (self.disk_is_full and not self._can_allocate())
 
     def _can_allocate(self) -> bool:
-        # Tried, not computed: a quota or a limit on file sizes is no matter of free blocks.
+        # Tried, not computed: a quota or a limit on file sizes does not show in free blocks.
         path = self._folder / f"probe-{secrets.token_hex(4)}"
         try:
             fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)

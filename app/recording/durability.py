@@ -1,4 +1,4 @@
-"""Durability: when what was appended is forced to the disk."""
+"""Durability: when appended records are synced to disk."""
 
 import asyncio
 import logging
@@ -12,9 +12,9 @@ logger = logging.getLogger(__name__)
 
 
 class Durability:
-    """Told of each append with changed(); kept() returns once all of them are as durable as the mode says.
+    """Syncs segments as the mode says: mark_dirty() after each append, then wait_until_durable().
 
-    A failed fsync is counted and logged, and not raised: the record survives kill -9 all the same, and the caller's answer is good.
+    A failed fsync is counted and logged, not raised: the record survives kill -9 all the same, and the response is good.
     """
 
     def __init__(self, mode: Literal["never", "group", "always"], group_ms: float) -> None:
@@ -27,7 +27,7 @@ class Durability:
         self._syncing: asyncio.Task[None] | None = None
 
     def sync_folder(self, folder: Path) -> None:
-        """A segment was made: its name must survive too."""
+        """Sync the folder after a segment was created: its name must survive too."""
         if self._mode != "never":
             fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -51,7 +51,7 @@ class Durability:
             await asyncio.shield(self._syncing)
 
     def close(self) -> None:
-        """Forces what is left to the disk, at once."""
+        """Sync everything that is still dirty, now."""
         dirty, self._dirty = self._dirty, set()
         for segment in dirty:
             self._sync(segment.fd)

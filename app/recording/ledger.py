@@ -1,4 +1,4 @@
-"""The ledger: what was used, by Postgres, once the writer has put there what this machine's spool still holds."""
+"""The ledger: what was used according to Postgres, once the writer has stored what this machine's spool holds."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -14,14 +14,17 @@ _TIMEOUT_S = 4.0
 
 
 class SpoolAwareLedger:
-    """Of all machines; but what other machines' spools hold is not waited for: it is moments behind, unless Postgres was away."""
+    """Usage of all machines. Other machines' spools are not waited for: they are moments behind, unless Postgres was unavailable."""
 
     def __init__(self, home: Path, database: AsyncEngine) -> None:
         self._spool = home / "spool"
         self._database = database
 
     async def used(self, scope: Mapping[str, str], since: datetime) -> UsedAmounts:
-        """Includes all that had ended here before this was asked. Raises one of away.AWAY, TimeoutError if the writer is too far behind."""
+        """What a subject has used since a moment, including every request that had ended on this machine before the call.
+
+        Raises one of DB_UNAVAILABLE_ERRORS, or TimeoutError if the writer is too far behind.
+        """
         if not await wait_until_stored(self._spool, self._database, timeout_s=_TIMEOUT_S):
             raise TimeoutError("The writer is behind.")
         async with self._database.connect() as connection:

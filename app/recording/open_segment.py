@@ -1,4 +1,4 @@
-"""Growing: a segment that is being written, locked for as long as it is open."""
+"""An open segment: one that is being written, locked for as long as it is open."""
 
 import errno
 import fcntl
@@ -13,10 +13,10 @@ logger = logging.getLogger(__name__)
 
 
 class OpenSegment:
-    """One open segment. Whoever may still need it holds it; retired and held by nobody, it is closed, which unlocks it.
+    """One open segment. Each user holds it; once it is retired and nobody holds it, it is closed, which unlocks it.
 
-    `allocate_bytes` > 0: a reserve, whose space is taken from the disk now, and which never grows beyond it.
-    Raises OSError if it cannot be made; then nothing is left of it.
+    `allocate_bytes` > 0: a reserve, whose space is allocated now, and which never grows beyond it.
+    Raises OSError if it cannot be created; then nothing is left of it.
     """
 
     def __init__(self, folder: Path, allocate_bytes: int = 0) -> None:
@@ -28,7 +28,7 @@ class OpenSegment:
         self._seed = crc_seed(self.name)
         self._holders = 0
         self._retired = False
-        # Under another name until it is locked and has its header: an unlocked segment is one whose worker is gone.
+        # Under another name until it is locked and has its header: an unlocked segment counts as one whose worker has exited.
         draft = folder / f"{self.name}.new"
         self.fd = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
@@ -47,14 +47,14 @@ class OpenSegment:
         return self.size > len(HEADER)
 
     def append(self, kind: int, flags: int, body: bytes) -> int:
-        """The offset of the new record. Raises OSError if there is no space; then the segment is as it was."""
+        """Append a record; returns its offset. Raises OSError if there is no space; then the segment is unchanged."""
         record_head = encode_head(kind, flags, body, self._seed)
         offset = self.size
         self._write((record_head, body), len(record_head) + len(body))
         return offset
 
     def append_all(self, kind: int, bodies: Sequence[bytes]) -> None:
-        """As append(), for many, in one write: all of them are there, or none."""
+        """Append many records in one write: all of them, or none. Raises as append() does."""
         buffers = [piece for body in bodies for piece in (encode_head(kind, 0, body, self._seed), body)]
         self._write(buffers, sum(map(len, buffers)))
 
@@ -66,7 +66,7 @@ class OpenSegment:
         self._close_if_free()
 
     def retire(self) -> None:
-        """No new exchange will be appended; those that hold it may still end in it."""
+        """Take no new exchanges; those that hold the segment may still end in it."""
         if not self._retired:
             self._retired = True
             self._close_if_free()
@@ -76,15 +76,15 @@ class OpenSegment:
             return
         try:
             self._close_file()
-        except OSError:  # a disk that fails: whoever lets go has records of its own to see to
-            logger.exception("a segment of the spool could not be closed in order")
+        except OSError:  # a failing disk; whoever releases a segment still has records of its own to write
+            logger.exception("a segment of the spool could not be closed properly")
 
     def _close_file(self) -> None:
         try:
             if self._max_bytes is not None and not self.has_records:
                 self.path.unlink(missing_ok=True)
             elif self._max_bytes is not None:
-                # What is left of the space goes back to the disk; from here on it is a segment like any other.
+                # The unused space goes back to the disk; from here on this is a segment like any other.
                 os.ftruncate(self.fd, self.size)
                 self.path.rename(self._folder / (self.name + SUFFIX))
         finally:
@@ -96,7 +96,7 @@ class OpenSegment:
         written = 0
         try:
             written = os.pwritev(self.fd, buffers, self.size)
-            if written != length:  # the disk took a part of it; the rest tells why
+            if written != length:  # a partial write; writing the rest raises the reason
                 joined = b"".join(buffers)
                 while written != length:
                     written += os.pwrite(self.fd, joined[written:], self.size + written)
@@ -107,7 +107,7 @@ class OpenSegment:
         self.size += length
 
     def _roll_back(self) -> None:
-        # Should this fail too, the half record is overwritten by the next one, or skipped as the torn tail of the segment.
+        # If this fails too, the partial record is overwritten by the next one, or skipped as the torn tail of the segment.
         try:
             os.ftruncate(self.fd, self.size)
         except OSError:

@@ -1,4 +1,4 @@
-"""Quarantine: records that cannot be stored, set aside as they are, for a person to look at."""
+"""Quarantine: records that cannot be stored, kept byte for byte for a person to look at."""
 
 import os
 from pathlib import Path
@@ -12,17 +12,17 @@ COPY_BYTES = 1024 * 1024
 
 
 class QuarantineFailed(Exception):
-    """A record could not be set aside, so its segment must wait. The others need not."""
+    """A record could not be written to quarantine, so its segment must wait; other segments continue."""
 
     def __init__(self, segment: str, error: OSError) -> None:
-        super().__init__(f"A record of the segment {segment} could not be set aside: {error}")
+        super().__init__(f"A record of the segment {segment} could not be quarantined: {error}")
         self.segment = segment
 
 
 def quarantine_record(folder: Path, reader: SegmentReader, ranges: list[tuple[int, int]], reason: str) -> bool:
-    """Copies the bytes of `ranges`, the last of which names the file, behind one line of JSON that says what they are.
+    """Copy the bytes of `ranges` to a file, after one line of JSON that describes them; the last range names the file.
 
-    False if it was done before: the same record always gives the same file. Raises QuarantineFailed.
+    Returns False if the file exists: the same record always gives the same file. Raises QuarantineFailed.
     """
     offset, _ = ranges[-1]
     path = folder / f"{reader.name}-{offset:012d}{QUARANTINE_SUFFIX}"

@@ -1,4 +1,4 @@
-"""Redaction: a body with its structure and numbers, and without anything that was said."""
+"""Redaction: keeps the structure and the numbers of a body, and removes its text."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-# Where the wire formats put structure. Below any other key everything is content, tool arguments and schemas included.
+# Keys below which the wire formats put structure. Below any other key everything is content, tool arguments and schemas included.
 STRUCTURE_KEYS = frozenset(
     {
         *(
@@ -36,7 +36,7 @@ VERBATIM_KEYS = frozenset(
         *("tool_call_id", "tool_use_id", "call_id", "item_id"),
     }
 )
-TOOL_NAME_PARENTS = frozenset({"function", "tools", "tool_choice"})  # elsewhere `name` is a person's
+TOOL_NAME_PARENTS = frozenset({"function", "tools", "tool_choice"})  # elsewhere `name` may be a person's
 TOOL_CALL_TYPES = frozenset({"tool_use", "server_tool_use", "function_call"})
 
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_.:/@-]{1,100}")
@@ -46,10 +46,10 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 def redact(data: bytes) -> bytes:
-    """The body, JSON or server-sent events, with a marker and a length in place of each string.
+    """A body, JSON or server-sent events, with a marker and a length in place of each string.
 
-    Kept are only words of the wire format (KEPT, where OPENED leads, if they look like words), numbers and true, false and null.
-    What is neither JSON nor events of JSON is withheld whole.
+    It keeps only identifiers of the wire format (the values of VERBATIM_KEYS below STRUCTURE_KEYS), numbers, true, false and null.
+    A body that is neither JSON nor events of JSON is withheld completely.
     """
     if not data:
         return data
@@ -57,10 +57,10 @@ def redact(data: bytes) -> bytes:
 
 
 def complete_frames_bytes(data: bytes | bytearray) -> int:
-    """How much of a stream's beginning may be redacted by itself: up to its last blank line. 0 if it is no stream, or no frame is whole."""
+    """The length of the complete frames at a stream's beginning: up to its last blank line. 0 if it is not a stream, or has none."""
     if not _EVENT_STREAM.match(data):
         return 0
-    # \r\r is a blank line too, but no engine writes it, and \r\n\r\n ends in none of the others.
+    # \r\r is a blank line too, but no engine writes it, and \r\n\r\n does not end in one of the others.
     ends = (data.rfind(b"\n\n") + 2, data.rfind(b"\r\n\r\n") + 4)
     return max(end for end in (0, *ends) if end not in (1, 3))
 
@@ -76,7 +76,7 @@ def _redact_frames(data: bytes) -> Iterator[bytes]:
     data_lines: list[bytes] = []
     lines = _LINE_END.split(data)
     if not lines[-1]:
-        lines.pop()  # what follows the last line's end is no line
+        lines.pop()  # what follows the last line ending is not a line
     for line in lines:
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
@@ -101,7 +101,7 @@ def _redact_event_data(data: bytes) -> bytes:
 
 
 def _redact_structure(value: Any, parent_key: str) -> Any:
-    """`inside`: the key under which the value lies; a list passes on its own."""
+    """`parent_key`: the key of the value; elements of a list have their list's key."""
     match value:
         case dict():
             return dict(
@@ -125,7 +125,7 @@ def _redact_field(key: str, value: Any, parent_key: str, siblings: dict[str, Any
 
 
 def _redact_unless_plain(value: Any) -> Any:
-    """A field's number, true, false or null says how the request was made, not what was said."""
+    """Numbers, true, false and null of a field are parameters, not text: they are kept."""
     return value if value is None or isinstance(value, bool | int | float) else _redaction_marker(value)
 
 

@@ -1,103 +1,54 @@
 """Rows: a recorded exchange as the tuples that go into Postgres."""
 
 import datetime
+from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
+from sqlalchemy import Text
 
 from app.domain import Exchange
-from providers.canonical.chat import Usage
+from app.store.inference_writes import INFERENCE_COLUMNS
+from app.store.tables import inferences
 
-EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 INT4_MAX = 2**31 - 1
-MAX_COST_MICROUSD = 10**12  # a million dollars for one request; so that no hour's sum goes beyond its column
+MAX_COST_MICROUSD = 10**12  # a million dollars for one request, so that no hour's sum exceeds its column
 
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+# Fields of Usage without a column of their own.
+_USAGE_DETAILS = ("cache_written", "cache_written_hour", "audio_input", "audio_output", "image_input", "tier")
+
+_NO_USAGE_DETAILS = (None,) * len(_USAGE_DETAILS)
+
+_read_usage_details = attrgetter(*_USAGE_DETAILS)
+_to_dict = msgspec.structs.asdict
 _json = msgspec.json.Encoder().encode
-
-# What has no column of its own.
-_EXTRA_USAGE_FIELDS = ("cache_written", "cache_written_hour", "audio_input", "audio_output", "image_input", "tier")
 
 
 class PackedContent(NamedTuple):
-    """What is kept of an ask and a reply, packed. None: nothing is."""
+    """The recorded content of an exchange, packed. None: nothing is kept."""
 
     policy: Literal["full", "redacted", "none", "lost"]
     request: bytes | None = None
     response: bytes | None = None
 
 
-def inference_row(exchange: Exchange) -> tuple[Any, ...]:
-    """In the order of the table's columns. Raises ValueError or OverflowError for a time that is none.
-
-    What Postgres cannot hold is made holdable where that loses nothing that matters: NUL in text is dropped, a count of tokens beyond its
-    column is told as not reported.
-    """
-    usage = exchange.usage
-    return (
-        exchange.id,
-        exchange.episode_id,
-        EPOCH + datetime.timedelta(microseconds=exchange.received_us),
-        exchange.team_id,
-        exchange.key_id,
-        _text(exchange.route),
-        _text(exchange.model),
-        _text(exchange.function),
-        _text(exchange.variant),
-        _text(exchange.served_provider),
-        _text(exchange.served_model),
-        _text(exchange.endpoint),
-        exchange.streamed,
-        exchange.status,
-        exchange.outcome,
-        _text(exchange.finish_reason),
-        _text(exchange.error),
-        _text(exchange.message),
-        _token_count(usage.input),
-        _token_count(usage.output),
-        _token_count(usage.cached),
-        _token_count(usage.reasoning),
-        exchange.duration_us,
-        exchange.first_token_us,
-        _attempts(exchange),
-        [_text(each) for each in exchange.dropped] or None,
-        _jsonb(exchange.tags) if exchange.tags else None,
-        _text(exchange.end_user),
-        _text(exchange.snapshot),
-        _charge(exchange.charged_input, INT4_MAX),
-        _charge(exchange.charged_output, INT4_MAX),
-        None if exchange.cost_microusd is None else _charge(exchange.cost_microusd, MAX_COST_MICROUSD),
-        _text(exchange.guided),
-        _extra_usage(usage),
-    )
-
-
-def content_row(id: str, content: PackedContent) -> tuple[Any, ...]:
-    """In the order of the table's columns."""
-    return (id, *content)
-
-
-def _extra_usage(usage: Usage) -> str | None:
-    reported = {name: value for name in _EXTRA_USAGE_FIELDS if (value := getattr(usage, name)) is not None}
-    return _jsonb(reported) if reported else None
-
-
-def _text(value: str | None) -> str | None:
-    return value.replace("\0", "") if value is not None and "\0" in value else value
-
-
-def _token_count(tokens: int | None) -> int | None:
-    return None if tokens is None or not 0 <= tokens <= INT4_MAX else tokens
-
-
-def _charge(amount: int, maximum: int) -> int:
-    """What does not fit is still the most that was ever charged: to leave it out of the sums would make it free."""
-    return max(0, min(maximum, amount))
-
-
 def _attempts(exchange: Exchange) -> str | None:
     attempts = exchange.attempts
     served_at_once = attempts[0].error is None if len(attempts) == 1 else not attempts and exchange.served_provider is not None
-    return None if served_at_once else _jsonb([msgspec.structs.asdict(each) for each in attempts])
+    return None if served_at_once else _jsonb([_to_dict(each) for each in attempts])
+
+
+def _text_array(texts: tuple[str, ...]) -> list[str]:
+    return [each.replace("\0", "") for each in texts]
+
+
+def _usage_details(exchange: Exchange) -> str | None:
+    values = _read_usage_details(exchange.usage)
+    if values == _NO_USAGE_DETAILS:
+        return None
+    return _jsonb({name: value for name, value in zip(_USAGE_DETAILS, values, strict=True) if value is not None})
 
 
 def _jsonb(value: Any) -> str:
@@ -115,3 +66,57 @@ def _without_nul(value: Any) -> Any:
             return {_without_nul(key): _without_nul(each) for key, each in cast("dict[Any, Any]", value).items()}
         case _:
             return value
+
+
+# The fields of columns with another name; all others have the column's name.
+_FIELDS = {
+    "received_at": "received_us",
+    "input_tokens": "usage.input",
+    "output_tokens": "usage.output",
+    "cached_tokens": "usage.cached",
+    "reasoning_tokens": "usage.reasoning",
+    "usage_details": "usage",
+}
+_CONVERTERS: Mapping[str, Callable[[Exchange], Any]] = {
+    "attempts": _attempts,
+    "usage_details": _usage_details,
+}
+_COLLECTIONS: Mapping[str, Callable[[Any], Any]] = {"dropped": _text_array, "tags": _jsonb}  # null when empty
+_MAX_TOKENS = dict.fromkeys(("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens"), INT4_MAX)
+_MAX_CHARGES = {"charged_input": INT4_MAX, "charged_output": INT4_MAX, "cost_microusd": MAX_COST_MICROUSD}
+
+_read_fields = attrgetter(*(_FIELDS.get(name, name) for name in INFERENCE_COLUMNS))
+_received_at = INFERENCE_COLUMNS.index("received_at")
+_text_positions = [position for position, column in enumerate(inferences.columns) if isinstance(column.type, Text)]
+_bounded_positions = [
+    (INFERENCE_COLUMNS.index(name), maximum, name in _MAX_CHARGES) for name, maximum in (_MAX_TOKENS | _MAX_CHARGES).items()
+]
+_collection_positions = [(INFERENCE_COLUMNS.index(name), convert) for name, convert in _COLLECTIONS.items()]
+_converter_positions = [(INFERENCE_COLUMNS.index(name), convert) for name, convert in _CONVERTERS.items()]
+
+
+def inference_row(exchange: Exchange) -> tuple[Any, ...]:
+    """The row of an exchange, in the order of INFERENCE_COLUMNS. Raises ValueError or OverflowError for an invalid time.
+
+    Values that Postgres cannot hold are adapted where nothing that matters is lost: NUL is removed from text, and a count of tokens
+    beyond its column is stored as not reported.
+    """
+    row: list[Any] = [*_read_fields(exchange)]
+    row[_received_at] = _EPOCH + datetime.timedelta(microseconds=exchange.received_us)
+    for position in _text_positions:
+        if (text := row[position]) is not None and "\0" in text:
+            row[position] = text.replace("\0", "")
+    for position, maximum, is_charge in _bounded_positions:
+        if (amount := row[position]) is not None and not 0 <= amount <= maximum:
+            # A charge that does not fit is still the most that was ever charged: without it the request would be free.
+            row[position] = max(0, min(maximum, amount)) if is_charge else None
+    for position, convert in _collection_positions:
+        row[position] = convert(collection) if (collection := row[position]) else None
+    for position, convert in _converter_positions:
+        row[position] = convert(exchange)
+    return tuple(row)
+
+
+def content_row(id: str, content: PackedContent) -> tuple[Any, ...]:
+    """The row of an exchange's content, in the order of CONTENT_COLUMNS."""
+    return (id, *content)

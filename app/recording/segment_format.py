@@ -1,13 +1,13 @@
 """The format of spool segments: their names, and the records in them.
 
-    segment  =  HEADER, then records one after another; zeros (space allocated ahead) or the end of the file end it
-    record   =  head: magic, kind, flags, length of the body, when (Unix ms), CRC-32 of all that and the body; then the body
-    PART     =  id of the exchange, offset of its previous part (0: this is the first), bytes of its ask or reply
-    EXCHANGE =  length of the metadata, length of the ask, offset of its last part (0: it has none), metadata, ask, reply
+    segment  =  HEADER, then records one after another, until zeros (space allocated ahead) or the end of the file
+    record   =  head: magic, kind, flags, length of the body, time (Unix ms), CRC-32 of these and the body; then the body
+    PART     =  id of the exchange, offset of its previous part (0: this is the first), bytes of its request or response
+    EXCHANGE =  length of the metadata, length of the request, offset of its last part (0: it has none), metadata, request, response
 
-Parts and the exchange that ends them lie in one segment, linked backwards: whoever reads an exchange finds its parts by their offsets and
-keeps nothing in memory for the others. The CRC starts from the segment's name, which nobody can guess: bytes of a caller that look like a
-record are none, also where damage makes a reader search for the next one.
+Parts and the exchange that ends them are in one segment, linked backwards: the reader of an exchange finds its parts by their offsets
+and keeps nothing in memory for other exchanges. The CRC starts from the segment's name, which nobody can guess: bytes of a caller that
+look like a record are not taken for one, not even where damage makes the reader search for the next record.
 """
 
 import os
@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 HEADER = b"NARTHEX-SPOOL-1\n"
-ANY_HEADER = re.compile(rb"NARTHEX-SPOOL-[0-9A-Z]\n")  # of all versions: a segment of another one is left alone
+ANY_HEADER = re.compile(rb"NARTHEX-SPOOL-[0-9A-Z]\n")  # of any version: segments of other versions are left alone
 MAGIC = b"\xa7NTX"
 SUFFIX = ".spool"
 RESERVE_SUFFIX = ".reserve"
 
 PART_OF_REQUEST, PART_OF_RESPONSE, EXCHANGE = 1, 2, 3
-CONTENT_LOST = 1  # flag of an EXCHANGE: there was no space for its ask and reply
+CONTENT_LOST = 1  # flag of an EXCHANGE: there was no space for its request and response
 
-MAX_BODY_BYTES = 64 * 1024 * 1024  # a longer one is damage; the spool writes none
+MAX_BODY_BYTES = 64 * 1024 * 1024  # the spool never writes a longer one, so it is damage
 
 _FIELDS = struct.Struct("<4sBBHIQ")
 _CRC = struct.Struct("<I")
@@ -48,28 +48,28 @@ pack_exchange = _EXCHANGE.pack
 
 
 def new_segment_name() -> str:
-    """Globally unique, and sorted by time."""
+    """A globally unique name; names sort by time."""
     return f"{time.time_ns() // 1000:014x}-{secrets.token_hex(8)}"
 
 
 def segment_created_ms(name: str) -> int:
-    """When the segment was begun, as Unix time."""
+    """When the segment was created, in milliseconds of Unix time."""
     return int(name[:14], 16) // 1000
 
 
 def crc_seed(name: str) -> int:
-    """Where the CRCs of a segment's records start."""
+    """The initial value of the CRCs of a segment's records."""
     return zlib.crc32(name.encode())
 
 
 def encode_head(kind: int, flags: int, body: bytes, initial_crc: int) -> bytes:
-    """What stands before `body` in a segment whose seed is `begin`."""
+    """The head of a record with this body. `initial_crc`: the segment's crc_seed()."""
     fields = _FIELDS.pack(MAGIC, kind, flags, 0, len(body), time.time_ns() // 1_000_000)
     return fields + _CRC.pack(zlib.crc32(body, zlib.crc32(fields, initial_crc)))
 
 
 class SegmentFile(NamedTuple):
-    """A segment in the folder. `reserved`: its size is space allocated ahead, and says nothing about what is in it."""
+    """A segment in the folder. `is_reserve`: its size is space allocated ahead, and says nothing about its content."""
 
     name: str
     path: str
@@ -79,7 +79,7 @@ class SegmentFile(NamedTuple):
 
 
 def list_segments(folder: Path) -> Iterator[SegmentFile]:
-    """Every segment in the folder, in no order; those that end meanwhile may be missing."""
+    """Every segment in the folder, unordered; segments that are removed meanwhile may be missing."""
     with os.scandir(folder) as entries:
         for entry in entries:
             is_reserve = entry.name.endswith(RESERVE_SUFFIX)

@@ -1,4 +1,4 @@
-"""Reader: the records of one segment, in order, while its worker still writes them or after it is gone."""
+"""The reader of a segment: its records in order, while its worker still writes them or after it has exited."""
 
 import fcntl
 import os
@@ -34,7 +34,7 @@ UNKNOWN_KEY = b""
 
 
 class ExchangeRecord(Struct, frozen=True):
-    """The record of an exchange, at [`offset`, `end`). `last_part` 0: `ask` and `reply` are all of its content."""
+    """The record of an exchange, at [`offset`, `end`). `last_part` 0: `request` and `response` are its complete content."""
 
     offset: int
     end: int
@@ -47,7 +47,7 @@ class ExchangeRecord(Struct, frozen=True):
 
 
 class DamagedBytes(Struct, frozen=True):
-    """Bytes that are no record of this segment, up to the next one that is."""
+    """Bytes that are not a record of this segment, up to the next record."""
 
     offset: int
     end: int
@@ -55,7 +55,7 @@ class DamagedBytes(Struct, frozen=True):
 
 
 class PartLocation(Struct, frozen=True):
-    """Where bytes of an ask or reply lie: the whole record is at [`offset`, `end`)."""
+    """The location of a part of a request or response: its record is at [`offset`, `end`)."""
 
     offset: int
     end: int
@@ -67,14 +67,15 @@ class BrokenPartChain(Exception):
 
 
 class UnknownSegmentVersion(Exception):
-    """A segment of another version of this software, which will read it when it is back."""
+    """A segment of another version of this software, which only that version can read."""
 
 
 class SegmentReader:
-    """Reads on from `committed`, an offset at which an earlier reader stopped. read() until is_finished; parts and pieces as needed.
+    """Reads one segment: read() until is_finished; parts() and part_content() as needed.
 
-    While the worker lives, what cannot be read is taken as not yet written, until a good record behind it has proved otherwise for a
-    second. Once it is gone (its lock is free) the rest is settled: a half record at the end is torn, anything else is damage.
+    Records before `committed`, where an earlier reader stopped, are skipped. While the worker lives, bytes that are not a record count
+    as not yet written, until a good record behind them has been there for a second. Once it has exited (its lock is free) what is left
+    is final: a partial record at the end is torn, anything else is damage.
     """
 
     def __init__(self, path: Path, committed: int) -> None:
@@ -91,21 +92,21 @@ class SegmentReader:
         self._unreadable_since: float | None = None
         try:
             if self._is_other_version():
-                raise UnknownSegmentVersion(f"{path} was written by another version and is left as it is")
+                raise UnknownSegmentVersion(f"{path} was written by another version and is left alone")
         except BaseException:
             os.close(self._fd)
             raise
 
     @property
     def unfinished_parts(self) -> int:
-        """Parts read so far whose exchange has not ended."""
+        """How many parts were read whose exchange has not ended."""
         return sum(self._open_parts.values())
 
     def close(self) -> None:
         os.close(self._fd)
 
     def read(self, max_records: int) -> list[ExchangeRecord | DamagedBytes]:
-        """Up to `most` further records; empty: nothing new for now, or is_finished."""
+        """Up to `max_records` further records; empty: nothing new for now, or is_finished."""
         records: list[ExchangeRecord | DamagedBytes] = []
         while not self.is_finished and len(records) < max_records:
             size = os.fstat(self._fd).st_size
@@ -115,7 +116,7 @@ class SegmentReader:
         return records
 
     def parts(self, last_part: int) -> list[PartLocation]:
-        """The parts of an exchange in order. Raises BrokenChain if one is not there."""
+        """The parts of an exchange in order. Raises BrokenPartChain if one is missing."""
         chain: list[PartLocation] = []
         key = UNKNOWN_KEY
         while last_part:
@@ -138,7 +139,7 @@ class SegmentReader:
         return chain[::-1]
 
     def part_content(self, part: PartLocation) -> bytes:
-        """The bytes of the ask or reply. Raises BrokenChain if they are damaged."""
+        """The bytes of a request or response in a part. Raises BrokenPartChain if they are damaged."""
         record = self.raw_bytes(part.offset, part.end)
         if not self._is_good(record):
             raise BrokenPartChain(f"The part at {part.offset} is damaged")
@@ -149,7 +150,7 @@ class SegmentReader:
 
     def _is_other_version(self) -> bool:
         header = os.pread(self._fd, len(HEADER), 0)
-        # One that is damaged in its header alone has records of ours.
+        # A segment of this version whose header alone is damaged still has good records.
         return header != HEADER and ANY_HEADER.fullmatch(header) is not None and self._find_next_good(os.fstat(self._fd).st_size) is None
 
     def _read_records(self, size: int, max_records: int, records: list[ExchangeRecord | DamagedBytes]) -> None:
@@ -162,7 +163,7 @@ class SegmentReader:
                 return
 
     def _read_chunk(self, length: int, max_records: int, records: list[ExchangeRecord | DamagedBytes]) -> int:
-        """Takes the good records at the position. How many bytes the record needs that was not whole; 0 if none was begun there."""
+        """Read the good records at the position. Returns how many bytes an incomplete record needs; 0 if there is none."""
         base = self.position
         chunk = os.pread(self._fd, length, base)
         view = memoryview(chunk)
@@ -215,10 +216,10 @@ class SegmentReader:
         )
 
     def _resolve_unreadable(self, size: int, records: list[ExchangeRecord | DamagedBytes]) -> bool:
-        """Decides about what does not read as a record: still to come, torn, or damaged. Whether there is more to read now."""
+        """Decide about bytes that are not a record: not yet written, torn, or damaged. Returns whether there is more to read now."""
         if self._is_worker_alive and self._has_worker_exited():
             self._is_worker_alive = False
-            return True  # what it wrote since the last look
+            return True  # it may have written more since the last look
         if self._is_worker_alive and (self.position >= size or not self._is_unreadable_long_enough()):
             return False
         next_good = self._find_next_good(size)
@@ -237,7 +238,7 @@ class SegmentReader:
         return True
 
     def _is_unreadable_long_enough(self) -> bool:
-        """Whether something that is no record has stood at the position for a while. Zeros are space allocated ahead."""
+        """Whether bytes that are not a record have been at the position for a while. Zeros are space allocated ahead."""
         if not any(os.pread(self._fd, HEAD_BYTES, self.position)):
             return False
         now = time.monotonic()
@@ -262,7 +263,7 @@ class SegmentReader:
 
     def _skip_damage(self, end: int, records: list[ExchangeRecord | DamagedBytes]) -> None:
         if self.position >= self._committed_position:
-            records.append(DamagedBytes(self.position, end, "bytes that are no record"))
+            records.append(DamagedBytes(self.position, end, "bytes that are not a record"))
         self.position = end
         self._unreadable_since = None
 
@@ -290,7 +291,7 @@ class SegmentReader:
             start += CHUNK_BYTES
 
     def _is_good(self, record: bytes) -> bool:
-        """Whether these bytes are one whole record of this segment."""
+        """Whether these bytes are one complete record of this segment."""
         if len(record) < HEAD_BYTES:
             return False
         magic, _, _, _, length, _, crc = unpack_head(record)

@@ -1,4 +1,4 @@
-"""The spool: what was answered, on this machine's disk before the caller has its last byte. The writer takes it from there."""
+"""The spool: a durable queue on this machine's disk. A response is in it before the caller has its last byte; the writer stores it."""
 
 import logging
 import time
@@ -31,15 +31,15 @@ from providers.transport.write_batcher import WriteBatcher
 logger = logging.getLogger(__name__)
 
 WRITER_SILENT_S = 5.0
-_MAX_RECORDS_PER_WRITE = 256  # buffers go two by two into one write, of which a kernel takes 1024
+_MAX_RECORDS_PER_WRITE = 256  # two buffers a record, and a kernel takes at most 1024 in one write
 
 
 class SpoolFull(Exception):
-    """A new request cannot be recorded, so it is not taken. The message is for its caller."""
+    """A new request cannot be recorded, so it is refused. The message is for its caller."""
 
 
 class SpoolStats(Struct, frozen=True):
-    """`size_bytes` and `oldest_s` (0: all is in Postgres) are of the whole folder, the rest counts what this worker has done."""
+    """`size_bytes` and `oldest_s` (0: everything is in Postgres) are of the folder; the others count what this worker did."""
 
     size_bytes: int
     lost_content: int
@@ -56,15 +56,16 @@ class _FinishedRecord(NamedTuple):
 
 
 class Spool:
-    """One per worker process, used by its event loop alone; it has a segment of its own in the folder that all workers share.
+    """The spool of one worker process, used by its event loop only; it writes a segment of its own in a folder that all workers share.
 
-    admit() before a request is taken, open() once it has a plan, then the Entry's ask(), reply() and close(), then `await kept()`,
-    and only then the terminal frame. No full disk raises from these: the exchange was admitted, so what can be kept of it is kept (its
-    metadata, in space allocated ahead) and what cannot is counted.
+    Call admit() before a request is accepted and open() once it has a plan; then append_request(), append_response() and close() of the
+    SpoolRecord; then `await wait_until_durable()`; then send the terminal frame. A full disk raises from none of these: the exchange was
+    admitted, so what can be kept of it is kept (its metadata, in space allocated ahead) and what cannot is counted.
 
-    A segment that is full is retired, but stays open until those exchanges have ended that have parts in it.
+    A full segment is retired, but stays open until the exchanges that have parts in it have ended.
 
-    With a `turn`, by which the answers leave, what ends in one turn of the loop is written at once when the turn ends, before they do.
+    With a `write_batcher`, by which the responses leave, the exchanges that end in one iteration of the event loop are written
+    together at its end, before the responses leave.
     """
 
     def __init__(self, folder: Path, settings: Settings, write_batcher: WriteBatcher | None = None) -> None:
@@ -90,8 +91,8 @@ class Spool:
         except OSError as error:
             self._handle_disk_error(error)
 
-    def admit(self) -> None:
-        """Raises SpoolFull where the setting says that unrecorded requests are refused, and there is no space to record one."""
+    def check_space(self) -> None:
+        """Raises SpoolFull if there is no space for a record and `spool_when_full` is "refuse"."""
         if self._space.is_refresh_due():
             self._refresh_space()
         if self._refuses_when_full and self._is_full:
@@ -101,7 +102,7 @@ class Spool:
         return SpoolRecord(self, id, policy, self._part_bytes)
 
     async def wait_until_durable(self) -> None:
-        """Returns once everything closed so far is as durable as `spool_fsync` says, or will be when the turn ends."""
+        """Returns once every record closed so far is as durable as `spool_fsync` says, or will be at the end of the loop's iteration."""
         if self._durability.is_awaited:
             self._write_finished()
         await self._durability.wait_until_durable()
@@ -112,7 +113,7 @@ class Spool:
         return SpoolStats(self._space.size_bytes, self._lost_content, self._lost_records, self._oldest_s(), self._durability.failed)
 
     def close(self) -> None:
-        """Lets go of the segments, for the writer to finish them; those in which an exchange has parts when that has ended."""
+        """Release the segments, so that the writer can finish them; a segment with parts of an open exchange once that has ended."""
         self._write_finished()
         self._durability.close()
         for segment in (self._segment, self._reserve):
@@ -125,7 +126,7 @@ class Spool:
         return self._space.disk_is_full or self._space.is_over_limit
 
     def append_part(self, spool_record: SpoolRecord, kind: int, data: bytes) -> None:
-        """For Entry: spills `data`, or marks the entry's content as lost."""
+        """Called by SpoolRecord: write `data` as a part, or mark the record's content as lost."""
         if self._is_full and not self._refuses_when_full:
             self._lose_content(spool_record)
             return
@@ -143,7 +144,7 @@ class Spool:
         self._after_append(segment, len(body))
 
     def finish_record(self, spool_record: SpoolRecord, exchange: Exchange, request: bytes, response: bytes) -> None:
-        """For Entry: the record that ends it."""
+        """Called by SpoolRecord: write the record that ends the exchange."""
         self._finished.append(_FinishedRecord(spool_record, exchange, request, response))
         if self._write_batcher is None:
             self._write_finished()
@@ -159,7 +160,7 @@ class Spool:
                     self._write_record(*each)
 
     def _write_together(self, batch: "list[_FinishedRecord]") -> bool:
-        """Whether it did: what needs care (parts in another segment, a full disk, a record that cannot be) is for _end()."""
+        """Write a batch at once. Returns False for one that _write_record() must handle: parts elsewhere, a full disk, a bad record."""
         if (
             self._is_full
             or self._segment is None
@@ -192,7 +193,7 @@ class Spool:
             self._write_without_content(spool_record, meta)
         except Exception:
             self._lost_records += 1
-            logger.critical("A record is lost: the exchange %s could not be written down", spool_record.id, exc_info=True)
+            logger.critical("A record is lost: the exchange %s could not be written", spool_record.id, exc_info=True)
         finally:
             if spool_record.segment is not None:
                 spool_record.segment.release()
@@ -249,7 +250,8 @@ class Spool:
 
     def _handle_disk_error(self, error: OSError) -> None:
         self._space.disk_is_full = True
-        self._retire_segment()  # should the disk take more again, it may still take none at this place: a limit on the size of files is such a case
+        # Even if the disk takes more again, this file may not grow: a limit on file sizes is such a case.
+        self._retire_segment()
         if not self._has_logged_failure:
             self._has_logged_failure = True
             logger.error(
@@ -259,7 +261,7 @@ class Spool:
     def _refresh_space(self) -> None:
         self._space.refresh()
         if self._space.is_over_limit and self._segment is not None and self._segment.has_records:
-            self._retire_segment()  # the writer frees whole segments only
+            self._retire_segment()  # the writer can only remove complete segments
         if self._is_full:
             return
         self._has_logged_failure = False
@@ -286,7 +288,7 @@ class Spool:
             return now - min((segment_created_ms(each.name) for each in segments), default=now * 1000) / 1000
         if status.oldest_s:
             return status.oldest_s + now - status.at
-        # All was in Postgres when the writer last said something. If it is silent since, what came meanwhile waits.
+        # Everything was in Postgres when the writer last reported. If it has been silent since, newer records are waiting.
         is_silent = now - status.at > WRITER_SILENT_S and any(each.changed_at > status.at for each in segments)
         return now - status.at if is_silent else 0.0
 

@@ -1,4 +1,4 @@
-"""The spool's folder, as the writer treats it."""
+"""The spool's folder, as the writer uses it: its lock, its id, and removal of files."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ STALE_FILE_S = 60.0
 
 @contextlib.asynccontextmanager
 async def exclusive_lock(folder: Path, stop: asyncio.Event) -> AsyncGenerator[bool]:
-    """Holds the spool's lock; False if it was not to be had before the stop."""
+    """Hold the spool's lock; yields False if `stop` was set before it was free."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
     fd = os.open(folder / "writer.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
@@ -29,7 +29,7 @@ async def exclusive_lock(folder: Path, stop: asyncio.Event) -> AsyncGenerator[bo
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if not has_waited:
-                    logger.warning("Another writer works on %s; waiting for it to end", folder)
+                    logger.warning("Another writer is running for %s; waiting for it to end", folder)
                     has_waited = True
             else:
                 yield True
@@ -43,7 +43,7 @@ async def exclusive_lock(folder: Path, stop: asyncio.Event) -> AsyncGenerator[bo
 
 
 def spool_id(folder: Path) -> str:
-    """Tells this spool from other machines' in the database; made once."""
+    """The id of this spool, which tells it from other machines' in the database; created once."""
     path = folder / "id"
     try:
         return path.read_text().strip()
@@ -63,7 +63,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def record_written_ms(path: str, position: int) -> int:
-    """When the record there was written; 0 if there is none."""
+    """When the record at a position was written, in milliseconds of Unix time; 0 if there is none."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -78,14 +78,14 @@ def record_written_ms(path: str, position: int) -> int:
 
 
 def remove_segment(folder: Path, name: str) -> None:
-    """Removes a finished segment, for good also if the power goes now."""
-    for suffix in (SUFFIX, RESERVE_SUFFIX):  # a reserve is renamed when its worker lets it go, or keeps its name if that was killed
+    """Remove a finished segment, durably: it does not come back after a loss of power."""
+    for suffix in (SUFFIX, RESERVE_SUFFIX):  # a reserve is renamed when its worker closes it, and keeps its name if that was killed
         (folder / (name + suffix)).unlink(missing_ok=True)
     _sync_folder(folder)
 
 
 def remove_stale_files(folder: Path) -> None:
-    """What a killed worker left half made: no record is in it yet."""
+    """Remove unfinished files that a killed worker left; they hold no records."""
     for path in [*folder.glob("*.new"), *folder.glob("probe-*")]:
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_mtime < time.time() - STALE_FILE_S:

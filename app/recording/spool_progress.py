@@ -1,4 +1,4 @@
-"""Written: whether what this machine's spool holds has come into Postgres."""
+"""Progress of the spool: whether this machine's records have been stored in Postgres."""
 
 import asyncio
 import os
@@ -26,13 +26,13 @@ _POLL_EVERY_S = 0.05
 
 
 async def wait_until_stored(folder: Path, database: AsyncEngine, *, timeout_s: float) -> bool:
-    """Waits until every exchange that had ended in this spool at the call is in Postgres (or set aside); False: not within `patience_s`.
+    """Wait until every exchange that had ended in this spool at the call is in Postgres or quarantined.
 
-    True says that sums asked for from now on hold them all. One that was set aside counts as soon as a good one behind it is stored, or
-    its segment is done with. Raises one of AWAY where Postgres cannot be asked.
+    True means that sums read from now on include them all. A quarantined record counts once a good one behind it is stored, or its
+    segment is finished. Returns False after `timeout_s`. Raises one of DB_UNAVAILABLE_ERRORS.
     """
     deadline = time.monotonic() + timeout_s
-    await asyncio.sleep(0)  # what has ended in this turn of the loop is in the spool when it ends
+    await asyncio.sleep(0)  # exchanges that ended in this iteration of the loop are written to the spool at its end
     unstored = await asyncio.to_thread(_last_exchange_ends, folder)
     while True:
         unstored = await _unstored(folder, database, unstored)
@@ -44,12 +44,15 @@ async def wait_until_stored(folder: Path, database: AsyncEngine, *, timeout_s: f
 
 
 def _last_exchange_ends(folder: Path) -> dict[str, int]:
-    """Where the last exchange of each segment ends; without segments in which none has ended."""
+    """Where the last exchange of each segment ends, without segments in which no exchange has ended."""
     return {each.name: end for each in list_segments(folder) if (end := _last_exchange_end(folder, each.name))}
 
 
 def _last_exchange_end(folder: Path, name: str) -> int:
-    """Walks from head to head. What is no record (half of one, or damage) is the writer's to judge; behind it may be more."""
+    """Where the last exchange of a segment ends, found by its heads; 0: there is none, or no segment.
+
+    Bytes that are not a record (a partial one, or damage) are the writer's to judge; more may follow, so the file's end counts.
+    """
     fd = _open_segment(folder, name)
     if fd is None:
         return 0
@@ -69,7 +72,7 @@ def _last_exchange_end(folder: Path, name: str) -> int:
 
 
 def _open_segment(folder: Path, name: str) -> int | None:
-    """None: it is gone. A reserve is renamed when its worker lets it go, so it is looked for in this order."""
+    """None: it is gone. A reserve is renamed when its worker closes it, so the names are tried in this order."""
     for suffix in (RESERVE_SUFFIX, SUFFIX):
         try:
             return os.open(folder / (name + suffix), os.O_RDONLY | os.O_CLOEXEC)
@@ -79,7 +82,7 @@ def _open_segment(folder: Path, name: str) -> int | None:
 
 
 async def _unstored(folder: Path, database: AsyncEngine, ends: Mapping[str, int]) -> dict[str, int]:
-    """Those of the segments that are still there and not read so far. One that is gone was stored before."""
+    """The segments that still exist and are not read so far. One that is gone was stored."""
     if not ends:
         return {}
     columns = spool_positions.c

@@ -1,4 +1,4 @@
-"""An entry: one exchange on its way into the spool."""
+"""A spool record: one exchange on its way into the spool."""
 
 from typing import Protocol
 
@@ -11,7 +11,7 @@ from app.recording.segment_format import PART_OF_REQUEST, PART_OF_RESPONSE
 
 
 class RecordSink(Protocol):
-    """Where entries end up: the Spool."""
+    """Where records are written: the Spool."""
 
     def append_part(self, spool_record: "SpoolRecord", kind: int, data: bytes) -> None: ...
 
@@ -19,9 +19,10 @@ class RecordSink(Protocol):
 
 
 class SpoolRecord:
-    """One exchange as it is recorded. Holds little: what grows beyond `spool_part_bytes` is spilled; what the policy forbids is not held.
+    """One exchange as it is recorded.
 
-    Must be closed, whatever happens: until then it may keep a segment from being finished.
+    It holds little: content beyond `spool_part_bytes` is written out as parts, and content that the policy forbids is not held. It must
+    be closed in any case: until then it may keep a segment from being finished.
     """
 
     __slots__ = (
@@ -53,20 +54,20 @@ class SpoolRecord:
 
     @property
     def part_key(self) -> bytes:
-        """What ties the parts together."""
+        """The key that the parts of this exchange share."""
         return bytes.fromhex(self.id.replace("-", ""))
 
     def append_request(self, data: bytes) -> None:
-        """The caller's body, at once or in pieces."""
+        """Add the caller's body, at once or in pieces."""
         if self._policy == "none":
             return
         self._request = _append(self._request, data)
-        # To be redacted, it must be read whole.
+        # Redaction needs the complete body.
         if len(self._request) > self._part_bytes and self._policy == "full":
             self._request = self._spill(PART_OF_REQUEST, self._request)
 
     def append_response(self, data: bytes) -> None:
-        """A block, as it goes to the caller."""
+        """Add a block of the response, as it is sent to the caller."""
         if self._policy == "none":
             return
         self._response = _append(self._response, data)
@@ -74,7 +75,7 @@ class SpoolRecord:
             self._spill_response()
 
     def close(self, exchange: Exchange) -> None:
-        """Ends it with one record. A second call does nothing."""
+        """Write the record that ends the exchange. A second call does nothing."""
         if self.closed:
             return
         self.closed = True
@@ -96,11 +97,11 @@ class SpoolRecord:
         if frames_end:
             self._spill(PART_OF_RESPONSE, redact(bytes(self._response[:frames_end])), include_tail=True)
             self._response = self._response[frames_end:]
-        # A body without frames is held until it is whole; looking for an end of one after each block would cost more with each.
+        # A body without frames is held until it is complete; searching it for a frame's end after each block would cost more each time.
         self._response_spill_bytes = max(self._part_bytes, 2 * len(self._response))
 
     def _spill(self, kind: int, data: bytes | bytearray, include_tail: bool = False) -> bytes:
-        """Spills parts of the usual size; what is left."""
+        """Write parts of `spool_part_bytes`; returns what is left."""
         end = len(data) if include_tail else len(data) - len(data) % self._part_bytes
         view = memoryview(data)
         for start in range(0, end, self._part_bytes):

@@ -1,4 +1,4 @@
-"""Sums: what a batch of inferences adds to the usage of each key, hour, team and model."""
+"""Usage sums: what a batch of inferences adds to the usage of each key, hour, team and model."""
 
 import datetime
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ _summed_columns = itemgetter(
 
 
 def sum_usage(inferences: Iterable[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:
-    """Of rows of inferences those of usage, in the order of its columns. A key may be there twice, in two spellings."""
+    """Rows of usage from rows of inferences, in the order of its columns. A key may appear twice, in two spellings of its UUID."""
     totals: dict[tuple[str, datetime.datetime, str, str], list[int]] = {}
     for inference in inferences:
         key_id, received_at, team_id, model = _group_columns(inference)

@@ -1,7 +1,7 @@
-"""The writer: a process of its own that takes what is in the spool into Postgres, each exchange exactly once.
+"""The writer: a process of its own that stores the spool's records in Postgres, each exchange exactly once.
 
-Rows and the position up to which their segment is read are committed together. Whatever ends in between (this process, the connection,
-Postgres) is followed by a new start from the committed positions; memory holds nothing that the spool does not.
+Rows and the position up to which their segment is read are committed together. Whatever fails in between (this process, the
+connection, Postgres), the writer starts again from the committed positions; memory holds nothing that the spool does not.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 STATUS_EVERY_S = 1.0
 MAX_RETRY_WAIT_S = 5.0
-POSTPONE_S = 2.0  # how long a segment waits for space to set a record aside
+POSTPONE_S = 2.0  # how long a segment waits for space to quarantine a record
 CLOSE_TIMEOUT_S = 2.0
 
 RETRYABLE_ERRORS = (
@@ -43,9 +43,9 @@ RETRYABLE_ERRORS = (
 
 
 async def run_spool_writer(settings: Settings, *, stop: asyncio.Event) -> None:
-    """Writes until `stop` is set and everything that was in the spool by then is in Postgres, or `drain_timeout_s` is over.
+    """Run the writer until `stop` is set and everything that was in the spool by then is in Postgres, or `drain_timeout_s` is over.
 
-    One writer for one spool: a second one waits until the first has ended.
+    There is one writer for a spool: a second one waits until the first has ended.
     """
     async with exclusive_lock(settings.home / "spool", stop) as has_lock:
         if has_lock:
@@ -53,7 +53,7 @@ async def run_spool_writer(settings: Settings, *, stop: asyncio.Event) -> None:
 
 
 class Writer:
-    """Keeps a Session at work, over one connection after the other, and says in a file how it goes."""
+    """Runs sessions, one connection after the other, and reports its status in a file."""
 
     def __init__(self, settings: Settings, stop: asyncio.Event) -> None:
         self._settings = settings
@@ -80,7 +80,7 @@ class Writer:
                 raise outcome
 
     async def _run_sessions(self) -> None:
-        """Until a session says that all is done."""
+        """Run sessions until one has stored everything."""
         wait_s = 0.0
         while True:
             try:
@@ -113,7 +113,7 @@ class Writer:
             self._state.postponed_until[error.segment] = time.monotonic() + POSTPONE_S
         text = f"{type(error).__name__}: {error}"
         if text != self._state.last_error:
-            logger.warning("Nothing can be written now, and it is tried again: %s", text)
+            logger.warning("Records cannot be stored at the moment; trying again: %s", text)
         self._state.last_error = text
 
     async def _report_status(self) -> None:
@@ -134,8 +134,8 @@ class Writer:
             connected=self._is_connected,
             rows=state.rows,
             quarantined=state.quarantined,
-            dropped_parts=state.dropped_parts,
-            torn=state.torn,
+            unfinished_parts=state.unfinished_parts,
+            torn_records=state.torn_records,
             lost_content=state.lost_content,
             spool_bytes=sum(each.size for each in segments if not each.is_reserve),
             segments=len(segments),
@@ -144,5 +144,5 @@ class Writer:
         )
         try:
             write_status(self._settings.home, status)
-        except OSError as error:  # a full disk: the work goes on
+        except OSError as error:  # such as a full disk; storing continues
             logger.warning("The writer's status could not be written: %s", error)

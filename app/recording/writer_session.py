@@ -1,4 +1,4 @@
-"""A session of the writer: its work over one connection, from the committed positions on."""
+"""A session of the writer: it stores records over one connection, from the committed positions on."""
 
 import asyncio
 import contextlib
@@ -25,21 +25,21 @@ IDLE_POLL_S = 0.05
 DRAINING_POLL_S = 0.005
 HOUSEKEEPING_EVERY_S = 3600.0
 STORE_TIMEOUT_S = 120.0
-MAX_ROWS_PER_READ = 200  # folded between two looks at the socket
-MAX_BATCH_BYTES = 16 * 1024 * 1024  # of a batch
-MAX_OPEN_SEGMENTS = 256  # read at a time, the oldest first; more may be waiting
+MAX_ROWS_PER_READ = 200  # prepared before the event loop runs again
+MAX_BATCH_BYTES = 16 * 1024 * 1024
+MAX_OPEN_SEGMENTS = 256  # read at a time, the oldest first; others wait
 
 
 class WriterState(Struct):
     """What outlives a session: counts since the writer's start, committed positions, and segments that wait (see QuarantineFailed).
 
-    `last_error`: since a batch was last stored.
+    `last_error`: the last one since a batch was stored.
     """
 
     rows: int = 0
     quarantined: int = 0
-    dropped_parts: int = 0
-    torn: int = 0
+    unfinished_parts: int = 0
+    torn_records: int = 0
     lost_content: int = 0
     last_error: str | None = None
     committed: dict[str, int] = field(default_factory=dict[str, int])
@@ -47,7 +47,7 @@ class WriterState(Struct):
 
 
 class WriterSession:
-    """work() until all is done; any error ends it, and the next session starts anew from what was committed."""
+    """run() stores until everything is done; any error ends it, and the next session starts from what was committed."""
 
     def __init__(self, settings: Settings, stop: asyncio.Event, connection: Connection, state: WriterState) -> None:
         self.has_stored = False
@@ -69,7 +69,7 @@ class WriterSession:
         self._housekeeping_due = 0.0
 
     async def run(self) -> None:
-        """Until a stop, and then until everything is written."""
+        """Store records until `stop` is set, and then until everything is stored."""
         await self._load_positions()
         while True:
             has_read = self._read_segments()
@@ -78,7 +78,7 @@ class WriterSession:
             elif self._store_task is not None and self._store_task.done():
                 await self._complete_store()
             if has_read:
-                await asyncio.sleep(0)  # the socket's turn
+                await asyncio.sleep(0)  # lets the connection work
                 continue
             await self._do_housekeeping()
             if self._stop.is_set() and not self._batch.rows and self._store_task is None:
@@ -105,7 +105,7 @@ class WriterSession:
             await asyncio.wait_for(self._stop.wait(), min(IDLE_POLL_S, self._settings.writer_batch_ms / 1000))
 
     def _read_segments(self) -> bool:
-        """Reads on in every segment; whether there was anything."""
+        """Read further in every segment; returns whether there was anything."""
         self._open_new_segments()
         has_read = False
         for reader in self._readers.values():
@@ -137,12 +137,12 @@ class WriterSession:
         return False
 
     def _read_segment(self, reader: SegmentReader, max_rows: int) -> bool:
-        position, torn, was_empty = reader.position, reader.torn_records, not self._batch.rows
+        position, torn_records, was_empty = reader.position, reader.torn_records, not self._batch.rows
         for record in reader.read(max_rows):
             row = self._fold_or_quarantine(reader, record)
             if row is not None:
                 self._batch.add(row)
-        self._state.torn += reader.torn_records - torn
+        self._state.torn_records += reader.torn_records - torn_records
         if reader.position == position:
             return False
         self._batch.positions[reader.name] = (reader, reader.position)
@@ -160,16 +160,14 @@ class WriterSession:
             self._quarantine_record(reader, record_byte_ranges(reader, record), f"{type(error).__name__}: {error}")
             return None
         if not partitions.is_plausible(row.day, self._settings.keep_inferences_days, partitions.today()):
-            self._quarantine_record(
-                reader, record_byte_ranges(reader, record), "the time in its id is not one at which it can have been recorded"
-            )
+            self._quarantine_record(reader, record_byte_ranges(reader, record), "it cannot have been recorded at the time in its id")
             return None
         return row
 
     def _quarantine_record(self, reader: SegmentReader, byte_ranges: list[tuple[int, int]], reason: str) -> None:
         if quarantine_record(self._quarantine_folder, reader, byte_ranges, reason):
             self._state.quarantined += 1
-            logger.error("A record was set aside (segment %s, offset %d): %s", reader.name, byte_ranges[-1][0], reason)
+            logger.error("A record was quarantined (segment %s, offset %d): %s", reader.name, byte_ranges[-1][0], reason)
 
     def _is_batch_due(self) -> bool:
         batch = self._batch
@@ -179,9 +177,9 @@ class WriterSession:
         return is_large or time.monotonic() >= self._batch_due or self._stop.is_set()
 
     async def _start_store(self) -> None:
-        """Hands the batch to Postgres. While it works, the next one is read."""
+        """Start storing the batch. While Postgres works, the next one is read."""
         await self._complete_store()
-        await self._do_housekeeping()  # here too, lest it wait for ever where there is always something to read
+        await self._do_housekeeping()  # here too, or it would never run where there is always something to read
         self._stored_batch, self._batch = self._batch, Batch()
         self._store_task = asyncio.create_task(self._store(self._stored_batch))
 
@@ -235,7 +233,7 @@ class WriterSession:
             self._known_days |= missing
 
     async def _do_housekeeping(self) -> None:
-        """Ends what is finished, makes and drops partitions. It waits while the connection is in use."""
+        """Remove finished segments, create and drop partitions; postponed while the connection is in use."""
         if self._store_task is not None:
             return
         for reader in list(self._readers.values()):
@@ -254,8 +252,8 @@ class WriterSession:
             await partitions.drop_expired(self._connection, "inference_content", self._settings.keep_content_days, today)
 
     def _finish_segment(self, reader: SegmentReader) -> None:
-        """Removes the file, and only then its position: should the file outlive it, it would be read as a new one."""
-        self._state.dropped_parts += reader.unfinished_parts
+        """Remove the file, and only then its position: a file that outlives its position would be read as a new one."""
+        self._state.unfinished_parts += reader.unfinished_parts
         self._batch.positions.pop(reader.name, None)
         remove_segment(self._folder, reader.name)
         reader.close()

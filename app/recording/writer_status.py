@@ -1,4 +1,4 @@
-"""The writer's status: a small file that the gateway's /metrics and `doctor` read."""
+"""The writer's status: a small file that /metrics and `narthex doctor` read."""
 
 import os
 from pathlib import Path
@@ -8,11 +8,11 @@ from msgspec import Struct
 
 
 class WriterStatus(Struct, frozen=True):
-    """`at`: when it was written, Unix time. Counts are since the writer's start; sizes and `oldest_s` were so at that moment.
+    """`at`: when it was written, Unix time. Counts are since the writer's start; sizes and `oldest_s` are of that moment.
 
-    `quarantined`: records set aside; `dropped_parts`: parts whose exchange never ended, as its worker was killed; `torn`: half records at
-    the end of a segment; `lost_content`: rows without the content that the disk had no space for; `oldest_s`: age of the oldest
-    record that is not in Postgres, 0 if there is none.
+    `quarantined`: quarantined records; `unfinished_parts`: parts whose exchange never ended, as its worker was killed; `torn_records`:
+    partial records at the end of a segment; `lost_content`: rows without the content that the disk had no space for; `oldest_s`: age of
+    the oldest record that is not in Postgres, 0 if there is none. Unknown fields, as older versions wrote, are ignored.
     """
 
     at: float
@@ -20,8 +20,8 @@ class WriterStatus(Struct, frozen=True):
     connected: bool
     rows: int = 0
     quarantined: int = 0
-    dropped_parts: int = 0
-    torn: int = 0
+    unfinished_parts: int = 0
+    torn_records: int = 0
     lost_content: int = 0
     spool_bytes: int = 0
     segments: int = 0

@@ -1,4 +1,4 @@
-"""The sandbox engine: an OpenAI-speaking server without a model, for trying a gateway or testing a client for nothing."""
+"""The sandbox engine: a server with OpenAI's API and no model, to try a gateway or test a client without cost."""
 
 from app.sandbox.server import build, serve
 

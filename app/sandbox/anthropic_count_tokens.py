@@ -1,4 +1,4 @@
-"""Counting the tokens of an ask in Anthropic's words: as many as the chat that means the same would have as its prompt."""
+"""Anthropic's count of tokens: as many as the equivalent chat has in its prompt."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, TypeVar
@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from app.sandbox import request_schema as chat
-from app.sandbox.request import count_chat_tokens, read_message
+from app.sandbox.prompt_tokens import count_chat_tokens, read_message
 from app.sandbox.request_schema import Control
 
 
@@ -28,7 +28,7 @@ class ThinkingBlock(Struct, frozen=True, tag="thinking", tag_field="type"):
 
 
 class RedactedThinkingBlock(Struct, frozen=True, tag="redacted_thinking", tag_field="type"):
-    """What nobody can read costs nothing."""
+    """Costs nothing, because nobody can read it."""
 
     data: str
 
@@ -77,11 +77,11 @@ def count_tokens(body: CountTokensBody) -> int:
     for message in body.messages:
         chat_messages += to_chat_messages(message.role, to_blocks(message.content))
     tools = [chat.Tool("function", chat.Function(tool.name, tool.description, tool.input_schema)) for tool in body.tools or ()]
-    return count_chat_tokens([read_message(each)[2] for each in chat_messages], tools)
+    return count_chat_tokens([read_message(each).tokens for each in chat_messages], tools)
 
 
 def to_chat_messages(role: Role, blocks: Sequence[Block]) -> Iterator[chat.Message]:
-    """Each tool result is a message of its own in a chat; the rest of the message comes after them."""
+    """The messages of the equivalent chat: one for each tool result, then one with the rest."""
     parts: list[chat.Part] = []
     calls: list[chat.ToolCall] = []
     reasoning = ""

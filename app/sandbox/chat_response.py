@@ -1,34 +1,11 @@
-"""Chat answers on the wire: OpenAI's chat.completion, whole and as chunks."""
+"""Chat responses on the wire: OpenAI's chat.completion, and its chunks."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
 from app.sandbox.choices import Choice, Step, TokenLogprob
-
-FINGERPRINT = "narthex-sandbox"
-
-
-@dataclass(frozen=True, slots=True)
-class ResponseHead:
-    """What every chunk of one answer repeats."""
-
-    id: str
-    created: int
-    model: str
-
-
-def write_usage(prompt_tokens: int, choices: Sequence[Choice]) -> dict[str, Any]:
-    completion = sum(choice.count_tokens() for choice in choices)
-    reasoning = sum(step.kind == "reasoning" for choice in choices for step in choice.steps)
-    return {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": completion,
-        "total_tokens": prompt_tokens + completion,
-        "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
-        "completion_tokens_details": {"reasoning_tokens": reasoning, "audio_tokens": 0},
-    }
+from app.sandbox.response_head import FINGERPRINT, ResponseHead
 
 
 def write_response(head: ResponseHead, choices: Sequence[Choice], usage: dict[str, Any] | None) -> dict[str, Any]:
@@ -62,7 +39,7 @@ def write_message(choice: Choice) -> dict[str, Any]:
 def write_chunks(
     head: ResponseHead, choices: Sequence[Choice], usage: dict[str, Any] | None, *, includes_usage: bool
 ) -> Iterator[dict[str, Any]]:
-    """The role first, then the steps of all choices in turn, why each ended, and, where it was asked for, the usage by itself."""
+    """The role first, then the steps of all choices in turn, each finish reason, and the usage in a chunk of its own if it is included."""
 
     def chunk(index: int, delta: dict[str, Any], logprobs: dict[str, Any] | None = None, reason: str | None = None) -> dict[str, Any]:
         choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}

@@ -1,4 +1,4 @@
-"""The answer: reasoning, words and tool calls of each choice, as the list of small steps that a stream tells and a whole answer sums up."""
+"""The generated choices: reasoning, text and tool calls of each as a list of steps, which a stream sends one by one."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from app.sandbox.tokens import count_tokens, split_tokens
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """A token's log probability and those of what might have stood in its place, likeliest first."""
+    """A token's log probability, and those of its alternatives, the likeliest first."""
 
     token: str
     logprob: float
@@ -24,7 +24,7 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One token of a choice, or the opening of a tool call (whose text is its name). `call` is the call's place in the answer."""
+    """One token of a choice, or the start of a tool call, whose text is the function's name. `call_index`: the call's position."""
 
     kind: Literal["reasoning", "text", "call", "arguments"]
     text: str
@@ -49,13 +49,13 @@ class Choice:
 
 
 def generate_choices(request: SandboxRequest, budget: Budget) -> list[Choice]:
-    """All choices, whole. Takes milliseconds where nothing is constrained, and at most the budget where something is."""
+    """All choices, complete. Takes milliseconds without a constraint, and at most the budget with one. Raises InvalidConstraint."""
     generator = ConstrainedGenerator(budget)
     return [generate_choice(request, request.rng_for_choice(index), generator) for index in range(request.n)]
 
 
 class ConstrainedGenerator:
-    """Each constraint of a request compiled once, when it is first needed. Choices are made here too: they need no walk."""
+    """Compiles each constraint of a request once, when it is first needed."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
@@ -88,7 +88,7 @@ def generate_choice(request: SandboxRequest, rng: Random, generator: Constrained
         steps.append(Step("call", tool.name, call_index, f"call_{rng.getrandbits(96):024x}"))
         steps += [Step("arguments", token, call_index) for token in split_tokens(generated.text)]
         is_finished = is_finished and generated.is_finished
-        # As OpenAI does: a call that the caller has chosen by name is no decision, and ends with "stop".
+        # As OpenAI does: a call that the caller has chosen by name ends with "stop".
         reason = "stop" if request.tools.is_named else "tool_calls"
     if not called_tools:
         generated = generate_text(request, rng, remaining_tokens, generator)
@@ -102,7 +102,7 @@ def generate_choice(request: SandboxRequest, rng: Random, generator: Constrained
 
 
 def generate_text(request: SandboxRequest, rng: Random, max_tokens: int | None, generator: ConstrainedGenerator) -> GeneratedText:
-    """`say` goes before any constraint: so a client can be tried against an engine that does not obey."""
+    """`say` takes precedence over a constraint, so that a client can be tested with an engine that does not obey."""
     if request.control.say is not None:
         return GeneratedText(request.control.say)
     if request.constraint is not None:
@@ -128,7 +128,7 @@ def limit_tokens(steps: Sequence[Step], max_tokens: int | None) -> Iterator[Step
 
 
 def token_logprobs(generated: GeneratedText, top: int | None) -> Iterator[tuple[str, TokenLogprob | None]]:
-    """Each token with its chance: the product of the draws that begin in it. What was not drawn was certain."""
+    """Each token with its log probability: the sum of the draws that start in it, 0 without any. None: `top` is None."""
     pending = list(reversed(generated.draws)) if top is not None else []
     end_offset = 0
     for token in split_tokens(generated.text):
@@ -141,7 +141,7 @@ def token_logprobs(generated: GeneratedText, top: int | None) -> Iterator[tuple[
             token_draws.append(pending.pop())
         logprob = sum(draw.logprob for draw in token_draws)
         alternatives = token_draws[0].alternatives if token_draws else ()
-        # The alternatives are those of the token's first draw, among which it may rank low; it is listed all the same.
+        # The alternatives are those of the token's first draw. The token itself is listed even if it ranks below them.
         ranked = sorted(
             [(token, logprob), *((text, alternative_logprob) for text, alternative_logprob in alternatives if text != token)],
             key=lambda pair: -pair[1],

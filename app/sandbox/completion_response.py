@@ -1,15 +1,15 @@
-"""Plain completions on the wire: OpenAI's text_completion, whole and as chunks."""
+"""Completions on the wire: OpenAI's text_completion, and its chunks."""
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, zip_longest
 from typing import Any
 
-from app.sandbox.chat_response import FINGERPRINT, ResponseHead
 from app.sandbox.choices import Choice, TokenLogprob
+from app.sandbox.response_head import FINGERPRINT, ResponseHead
 
 
 def write_response(head: ResponseHead, choices: Sequence[tuple[str, Choice]], usage: dict[str, Any] | None) -> dict[str, Any]:
-    """Each choice comes with what is echoed before it."""
+    """`choices`: each with the text that is echoed before it."""
     written = [
         {
             "index": index,
@@ -45,14 +45,14 @@ def write_chunks(
 
 
 def write_logprobs(token_logprobs: Sequence[TokenLogprob], offset: int) -> dict[str, Any] | None:
-    """Four lists side by side, as this older route has them."""
+    """Four parallel lists, the older form of this route."""
     if not token_logprobs:
         return None
     lengths = accumulate((len(token_logprob.token) for token_logprob in token_logprobs), initial=offset)
     return {
-        "tokens": [chance.token for chance in token_logprobs],
-        "token_logprobs": [chance.logprob for chance in token_logprobs],
-        "top_logprobs": [dict(chance.top) for chance in token_logprobs],
+        "tokens": [each.token for each in token_logprobs],
+        "token_logprobs": [each.logprob for each in token_logprobs],
+        "top_logprobs": [dict(each.top) for each in token_logprobs],
         "text_offset": list(lengths)[:-1],
     }
 

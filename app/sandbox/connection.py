@@ -1,4 +1,4 @@
-"""The line to one client: what ASGI lets us say, and the two things it does not: to hear a hang-up at once, and to cut the connection."""
+"""The connection to one client: ASGI, with two additions: noticing a disconnect at once, and cutting the connection."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -14,13 +14,13 @@ Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
 CUT_EXTENSION = "narthex.cut"
-"""The ASGI extension by which our server (see server.py) lets an app close its connection."""
+"""The ASGI extension with which our server (server.py) lets an app close its connection."""
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 
 
 class ClientConnection:
-    """`model` is the one that is spoken to, once that is known."""
+    """`model`: the requested model, for the metrics; empty until it is known."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._extensions: Mapping[str, Any] = scope.get("extensions") or {}
@@ -31,6 +31,7 @@ class ClientConnection:
         self.is_cut = False
 
     async def read_body(self) -> bytes:
+        """Raises ClientDisconnected, RequestTooLarge."""
         parts: list[bytes] = []
         size_bytes = 0
         while True:
@@ -46,7 +47,7 @@ class ClientConnection:
                 return b"".join(parts)
 
     async def wait_for_disconnect(self) -> None:
-        """Returns once the client has left (or the answer is complete, which ASGI tells in the same words)."""
+        """Returns once the client has disconnected, or the response is complete: ASGI has one message for both."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -54,7 +55,7 @@ class ClientConnection:
         await self._send({"type": "http.response.start", "status": status, "headers": [(b"content-type", CONTENT_TYPES[kind]), *headers]})
 
     async def write(self, part: bytes, *, is_last: bool = False) -> None:
-        # Set before it is sent: a server may tell of the end while the last part is still on its way.
+        # Set before sending: the server may report the end while the last part is being sent.
         self.is_complete = is_last
         await self._send({"type": "http.response.body", "body": part, "more_body": not is_last})
 
@@ -62,21 +63,21 @@ class ClientConnection:
         await self.write(b"data: " + msgspec.json.encode(event) + b"\n\n")
 
     async def send_json(self, status: int, body: object, headers: Sequence[Header] = ()) -> None:
-        """A whole answer."""
+        """Sends a complete response. `body`: encoded JSON, or what msgspec encodes."""
         raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
         await self.start_response(status, "json", [*headers, (b"content-length", str(len(raw)).encode())])
         await self.write(raw, is_last=True)
 
     def cut(self) -> None:
-        """Close the connection, after an answer, a part of one, or nothing. What was written before still arrives."""
+        """Closes the connection, after a response, a part of one, or nothing. What was written before still arrives."""
         if CUT_EXTENSION not in self._extensions:
-            raise ConnectionAbortedError("cut as told; this server cannot cut, so an exception has to do")
+            raise ConnectionAbortedError("This server cannot cut connections, so an exception ends this one.")
         self.is_cut = True
         self._extensions[CUT_EXTENSION]["close"]()
 
 
 class ClientDisconnected(Exception):
-    """The client left before its request was whole."""
+    """The client disconnected before its request was complete."""
 
 
 CONTENT_TYPES = {
@@ -87,7 +88,7 @@ CONTENT_TYPES = {
 
 
 async def sleep_until(deadline_s: float) -> None:
-    """On the event loop's clock. Never sleeps for a moment that has passed, so that nothing is paid for pace that nobody asked for."""
+    """Sleeps until a time of the event loop's clock; returns at once, without a context switch, if it has passed."""
     wait_s = deadline_s - asyncio.get_running_loop().time()
     if wait_s > 0:
         await asyncio.sleep(wait_s)

@@ -1,4 +1,4 @@
-"""Constraints: from the many words that callers have for guided decoding to one grammar that llguidance can walk."""
+"""Constraints: reads every field for structured output, and compiles it to a grammar for llguidance."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from app.sandbox.request_schema import GenerationBody, ResponseFormat, Structure
 from providers.structured_output.structural_tags import tags_to_lark
 
 MAX_SOURCE_CHARS = 262_144
-"""Characters of a schema, regex or grammar. GBNF is translated in Python, in time that grows with its length."""
+"""Maximum of a schema, regex or grammar. GBNF is translated in Python, in time that grows with its length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What an answer must obey: one of some texts, or a grammar.
+    """What a response must obey: one of `choices`, or a grammar. `field`: where the caller gave it.
 
-    `openers` and `closers` are hints for a random walk: what begins and what ends the parts that it would not stumble into or out of.
+    `openers` and `closers` are hints for a random walk: texts that start and end parts which it would hardly enter or leave by chance.
     """
 
     field: str
@@ -33,7 +33,7 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class ConstraintSource:
-    """A constraint as the caller put it, in the field that he put it in."""
+    """A constraint as the caller wrote it, and the field that it is from."""
 
     field: str
     kind: Literal["json", "regex", "choice", "grammar", "tags"]
@@ -41,7 +41,7 @@ class ConstraintSource:
     whitespace: str | None = None
 
     def compile(self) -> Constraint:
-        """Takes time, so not for the event loop. Raises Unfit; what only llguidance can tell is told when a walk begins."""
+        """Compiles it; too slow for the event loop. Raises InvalidConstraint, except for errors that llguidance finds in a walk."""
         match self.kind:
             case "json":
                 return compile_schema(self)
@@ -62,7 +62,7 @@ class ConstraintSource:
 
 
 def read_constraint(body: GenerationBody) -> ConstraintSource | None:
-    """The one constraint of a request, or None. Raises Unfit if two are given: an engine that picked one would hide the other."""
+    """The constraint of a request, or None. Raises InvalidConstraint if there are two, because only one could be obeyed."""
     nested = body.structured_outputs or StructuredOutputs()
     sources = [*read_response_format(body.response_format), *read_guided_fields(body), *read_structured_outputs(nested)]
     if len(sources) > 1:
@@ -72,8 +72,8 @@ def read_constraint(body: GenerationBody) -> ConstraintSource | None:
         ("guided_whitespace_pattern", body.guided_whitespace_pattern),
         ("structured_outputs.whitespace_pattern", nested.whitespace_pattern),
     ):
-        if pattern is not None and not any(recipe.kind == "json" for recipe in sources):
-            raise InvalidConstraint(f"{field} says how JSON may be spaced, and no JSON is asked for.", field)
+        if pattern is not None and not any(source.kind == "json" for source in sources):
+            raise InvalidConstraint(f"{field} sets the whitespace of JSON, but the request demands no JSON.", field)
     return sources[0] if sources else None
 
 
@@ -121,7 +121,7 @@ def read_structured_outputs(outputs: StructuredOutputs) -> Iterator[ConstraintSo
 
 
 def compile_schema(source: ConstraintSource) -> Constraint:
-    """A schema as an object or as its text. Without a pattern of the caller's there is no whitespace: a random walk would revel in it."""
+    """From a schema as an object or as text. Without a whitespace pattern there is none: a random walk would write too much of it."""
     schema: Any = {} if source.source is True else source.source
     text = check_source(source, schema if isinstance(schema, str) else msgspec.json.encode(schema).decode())
     try:
@@ -136,7 +136,7 @@ def compile_schema(source: ConstraintSource) -> Constraint:
 
 
 def compile_grammar(source: ConstraintSource) -> Constraint:
-    """Lark if it has a `start:` rule or says %llguidance, else GBNF."""
+    """From Lark if it has a `start:` rule or %llguidance, else from GBNF."""
     text = check_source(source, source.source)
     try:
         return Constraint(source.field, grammar=grammar_from("grammar", text), closers=quoted_strings(text))

@@ -1,4 +1,4 @@
-"""Text with the chances it was drawn by, so that log probabilities can be told."""
+"""Draft: text and the random draws that produced it, for log probabilities."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from random import Random
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """At this byte one text was drawn among others, each with the logarithm of its chance."""
+    """A text drawn at a byte offset, with its log probability and those of the alternatives."""
 
     offset: int
     chosen: str
@@ -18,7 +18,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class GeneratedText:
-    """A text, how it was drawn, and whether it is whole: a constraint that could not be met in the room given leaves it unfinished."""
+    """A text and its draws. `is_finished` False: the constraint could not be met within the maximum length."""
 
     text: str
     draws: Sequence[Draw] = ()
@@ -26,7 +26,7 @@ class GeneratedText:
 
 
 class Draft:
-    """A text that grows by fixed words and by draws."""
+    """A text that grows by fixed parts and by draws."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -48,7 +48,7 @@ class Draft:
         return "".join(self._parts)
 
     def truncate_to(self, text: str) -> None:
-        """Go on with a beginning of what was written."""
+        """Continues with `text`, a prefix of what was written."""
         self._parts = [text]
         self._size_bytes = len(text.encode())
 

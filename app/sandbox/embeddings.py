@@ -1,4 +1,4 @@
-"""Embeddings: unit vectors of hashed character trigrams and words. Equal texts are equal, similar ones near, at no cost."""
+"""Embeddings: unit vectors of hashed words and character trigrams. Equal texts have equal vectors, similar texts similar ones."""
 
 import base64
 import re
@@ -20,10 +20,10 @@ MAX_INPUT_TOKENS = 8192
 
 
 def create_embeddings(body: EmbeddingBody) -> dict[str, Any]:
-    """The whole answer. Raises Malformed or TooLong with the place of the input at fault."""
+    """The response. Raises InvalidRequest or ContextLengthExceeded with the index of the invalid input."""
     inputs = read_inputs(body.input)
     size = body.dimensions or DIMENSIONS
-    tokens = sum(check_length(place, each) for place, each in enumerate(inputs))
+    tokens = sum(check_length(index, each) for index, each in enumerate(inputs))
     vectors = [embed_item(each, size) for each in inputs]
     encode = write_base64 if body.encoding_format == "base64" else list[float]
     return {
@@ -35,7 +35,7 @@ def create_embeddings(body: EmbeddingBody) -> dict[str, Any]:
 
 
 def read_inputs(raw_input: str | Sequence[str | int | Sequence[int]]) -> list[str | Sequence[int]]:
-    """A text, texts, token ids, or lists of token ids."""
+    """Texts or lists of token ids, from any of OpenAI's four shapes: a text, texts, token ids, lists of token ids."""
     if isinstance(raw_input, str):
         return [raw_input]
     ids = [each for each in raw_input if isinstance(each, int)]
@@ -58,7 +58,7 @@ def check_length(index: int, item: str | Sequence[int]) -> int:
 
 def embed_item(item: str | Sequence[int], size: int) -> "array[float]":
     sums = array("d", bytes(8 * size))
-    # Features may cancel each other; this one no other can cancel, so no vector is zero.
+    # Features may cancel each other out, but not this one, so no vector is zero.
     sums[0] = 0.5
     for feature in hash_features(item):
         code = crc32(feature)
@@ -78,7 +78,7 @@ def hash_features(item: str | Sequence[int]) -> Iterator[bytes]:
         bounded = f"^{word}$"
         yield from (bounded[start : start + 3].encode() for start in range(len(bounded) - 2))
     yield from (f"{left} {right}".encode() for left, right in pairwise(words))
-    # Case, spaces and order of the text in full, so that texts that differ do not often coincide.
+    # The complete text, so that texts that differ only in case, spaces or order rarely have the same vector.
     yield item.encode()
 
 

@@ -1,14 +1,14 @@
-"""What the sandbox refuses, and how it says so.
+"""The sandbox's errors.
 
-Refusal                 status, type and code are the class's own; param names the field at fault
-├── Malformed           400  the body cannot be read, or a field has a wrong type or value
-├── Unfit               400  a constraint that does not compile, contradicts another, or costs too much to obey
-├── TooLong             400  a prompt longer than the context
-├── UnknownModel        404
-├── UnknownRoute        404
-├── WrongMethod         405
-├── TooLarge            413
-└── Told                any  a failure that was asked for: by the model's name or by the request
+SandboxError                status, type and code belong to the class; param names the invalid field
+├── InvalidRequest          400  the body cannot be decoded, or a field has a wrong type or value
+├── InvalidConstraint       400  a constraint that does not compile, contradicts another, or takes too long to obey
+├── ContextLengthExceeded   400  a prompt longer than the context
+├── UnknownModel            404
+├── UnknownRoute            404
+├── MethodNotAllowed        405
+├── RequestTooLarge         413
+└── RequestedFailure        any  a failure that the model's name or the request demands
 """
 
 from http.client import responses
@@ -29,7 +29,7 @@ class SandboxError(Exception):
         return []
 
     def envelope(self) -> dict[str, object]:
-        """OpenAI's error object; the same as the body of an answer and as a frame of a stream."""
+        """OpenAI's error object, as the body of a response or as a frame of a stream."""
         return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
 
 
@@ -73,7 +73,7 @@ class RequestTooLarge(SandboxError):
 
 
 class RequestedFailure(SandboxError):
-    """Fails because it was told to; 429 and 503 say when to come back."""
+    """A failure on demand; 429 and 503 have a Retry-After."""
 
     code = "sandbox_failure"
 

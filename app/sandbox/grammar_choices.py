@@ -1,4 +1,4 @@
-"""What may come next, and how much the sandbox would like it: the taste that makes random texts short and pleasant."""
+"""The bytes that a grammar allows next, and their weights, which make random texts short and readable."""
 
 from bisect import bisect
 from collections.abc import Mapping, Sequence
@@ -12,19 +12,19 @@ from llguidance import LLTokenizer
 from app.sandbox.draft import Draw
 
 BYTE_TOKENIZER = LLTokenizer("byte")
-"""The vocabulary of the walk: its tokens are the 256 bytes, some special ones that stand for no text, and one that ends it."""
+"""The vocabulary of a walk: its tokens are the 256 bytes, some special ones without text, and one that ends the text."""
 
 STOP = 256
-"""Stands where a byte stands: the wish to end."""
+"""Used in place of a byte: the decision to end."""
 
 PRESSURE_LEVELS = 8
-"""How many steps the pressure to end has."""
+"""Number of levels of the pressure to end."""
 
-# Each class of bytes has a weight, shared by those of its bytes that are allowed: ten digits must not outweigh one brace.
+# The allowed bytes of a class share its weight: ten digits must not outweigh one brace.
 BYTE_CLASSES = (
     (b"abcdefghijklmnopqrstuvwxyz", 4.0),
     (b"ABCDFGHIJKLMNOPQRSTUVWXYZ", 0.6),
-    (b"E", 0.02),  # as a rule a capital like any other, but an exponent wherever numbers are written
+    (b"E", 0.02),  # mostly a capital like the others, but an exponent in numbers
     (b"0123456789", 2.0),
     (b" ", 0.4),
     (b'"', 1.5),
@@ -41,11 +41,11 @@ BYTE_CLASSES = (
 CLASS_OF_BYTE = {byte: number for number, (members, _) in enumerate(BYTE_CLASSES) for byte in members}
 LETTERS = frozenset(b"abcdefghijklmnopqrstuvwxyz")
 
-# How much the pressure to end moves a byte: its weight is multiplied by e to the power of 0.75 × rank × level.
-# A byte that leaves the place where the walk is (see Walker.find_exits) ranks one higher.
+# The pressure to end multiplies a byte's weight by e to the power of 0.75 × rank × level.
+# A byte that leaves the present part of the grammar (see Walker.find_exits) ranks one higher.
 QUOTE, LOWERCASE_E = 34, 101
 PROSE_THRESHOLD = 100
-"""So many bytes may follow only where a text is free of nearly any constraint: in a string, between tags."""
+"""More allowed bytes than this mean nearly free text: in a string, between tags."""
 
 RANKS = {**dict.fromkeys(b"]})", 2), **dict.fromkeys(b'">', 1), **dict.fromkeys(b",", -1), **dict.fromkeys(b"[{(<\\", -2), STOP: 3}
 OPENING_BRACKETS = dict(zip(b"]})>", b"[{(<", strict=True))
@@ -55,7 +55,7 @@ PROSE_RANKS = {QUOTE: 2, STOP: 3}
 
 @dataclass(slots=True)
 class WeightTable:
-    """What may be drawn, and how likely each is."""
+    """Options to draw from, by weight."""
 
     options: Sequence[int]
     cumulative_weights: Sequence[float]
@@ -64,7 +64,7 @@ class WeightTable:
         return self.options[min(bisect(self.cumulative_weights, rng.random() * self.cumulative_weights[-1]), len(self.options) - 1)]
 
     def describe_draw(self, offset: int, byte: int) -> Draw:
-        """The draw as it is told to those who ask for log probabilities; the wish to end reads as an empty text."""
+        """The draw for log probabilities, with at most 20 alternatives; STOP becomes an empty text."""
         weights = [after - before for before, after in zip((0.0, *self.cumulative_weights), self.cumulative_weights, strict=False)]
         logprobs = {
             option: log(max(weight / self.cumulative_weights[-1], 1e-9)) for option, weight in zip(self.options, weights, strict=True)
@@ -76,7 +76,7 @@ class WeightTable:
 
 
 class GrammarChoices:
-    """One mask of llguidance's, read: which bytes, whether the text may end, whether this is free text."""
+    """One mask of llguidance: which bytes are allowed, whether the text may end, whether this is free text."""
 
     def __init__(self, mask: bytes, biases: Mapping[int, float]) -> None:
         self.allowed = tuple(byte for byte in range(256) if mask[byte])
@@ -104,17 +104,17 @@ class GrammarChoices:
         weights = {byte: BYTE_CLASSES[CLASS_OF_BYTE[byte]][1] / class_sizes[CLASS_OF_BYTE[byte]] for byte in self.allowed}
         ranks = RANKS
         if self.is_free:
-            # A bracket that could be opened here as well closes nothing: it is text, as in the name of an email address.
+            # A closing bracket closes nothing where its opening one is allowed too: it is text, as in an email address.
             ranks = {byte: rank for byte, rank in RANKS.items() if OPENING_BRACKETS.get(byte) not in self.allowed}
         elif not self.may_stop and not OPENING_BRACKETS.keys() & set(self.allowed):
-            # Where nothing closes, a comma is what ends a number; elsewhere it is what goes on.
+            # Where no bracket can be closed, a comma ends a number; elsewhere it continues a list.
             ranks = COMMA_RANKS
         if self.is_free and (self.may_stop or len(class_sizes) > 1):
-            # Words are taken whole; a single letter is what is left where no word fits and nothing else may come.
+            # Walks write complete words; a single letter is for places where no word fits and nothing else is allowed.
             weights.update({byte: weights[byte] * 0.02 for byte in self.allowed if byte in LETTERS})
         elif len(LETTERS.intersection(self.allowed)) <= 3:
-            # The first letters of true, false and null, or an exponent: as good as one digit, not as all of them.
-            # Where a capital would do as well, as for the T and Z of a time, the capital: some readers know no other.
+            # The first letters of true, false and null, or an exponent, weigh as much as one digit, not as all digits.
+            # Where the capital is allowed too, as for the T and Z of a time, it is preferred: some parsers require it.
             weights.update(
                 {
                     byte: weights[byte] * (0.01 if byte == LOWERCASE_E or byte - 32 in weights else 0.3)
@@ -123,11 +123,11 @@ class GrammarChoices:
                 }
             )
         if self.is_prose:
-            # Any text may stand here, so brackets close nothing, and a quote closes only where it cannot be text (as within JSON).
+            # Any text is allowed, so brackets close nothing, and a quote closes only where it cannot be text (as in JSON).
             weights.update({byte: weight * 0.03 for byte, weight in weights.items() if byte != QUOTE or self.has_newline})
             ranks = PROSE_RANKS
         if self.may_stop:
-            # An empty text is allowed by many grammars and pleases nobody.
+            # Many grammars allow an empty text, which is hardly ever useful.
             weights[STOP] = 0.0005 if is_start else 2.0
         exits = self.exits or frozenset()
         pressure = {byte: exp(0.75 * level * (ranks.get(byte, 0) + (byte in exits))) for byte in weights}
@@ -136,7 +136,7 @@ class GrammarChoices:
 
 
 class ByteBias:
-    """The menus of one walk. A taste with tempers likes some bytes much more than others: what one taste never finishes, another may."""
+    """The choices of one attempt. With `rng`, some bytes weigh much more than others: such an attempt may finish where others do not."""
 
     def __init__(self, rng: Random | None = None) -> None:
         self._biases = {byte: exp(2.5 * rng.gauss(0, 1)) for byte in range(257)} if rng else {}
@@ -150,7 +150,7 @@ class ByteBias:
 
 
 def byte_text(byte: int) -> str:
-    """A byte as text; one that is only part of a character has the form `bytes:\\xNN`, as OpenAI writes it."""
+    """A byte as text; one that is only part of a character becomes `bytes:\\xNN`, as in OpenAI's API."""
     if byte == STOP:
         return ""
     return chr(byte) if byte < 0x80 else f"bytes:\\x{byte:02x}"

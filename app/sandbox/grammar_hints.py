@@ -1,7 +1,7 @@
-"""Hints for a walk: what a constraint spells out at its ends, guessed from its source.
+"""Hints for a walk: literal texts with which parts of a constraint end, guessed from its source.
 
-In `(.|\\n)*</answer>` every byte is allowed at every place, so nothing that llguidance says leads a random walk to the end. A hint that
-does not fit is not taken, so a wrong guess costs nothing and half a reading of the syntax is enough.
+In `(.|\\n)*</answer>` every byte is allowed everywhere, so llguidance's masks do not lead a random walk to the end. A hint that does not
+fit is not used, so a wrong guess costs nothing, and reading the syntax approximately is enough.
 """
 
 import re
@@ -24,7 +24,7 @@ MAX_REPEATS = 16
 
 
 def example_endings(regex: str) -> tuple[str, ...]:
-    """An example of every tail of every alternative: whatever ends a match is among them, or made of them."""
+    """An example of every tail of every alternative. Each end of a match is one of them, or consists of them."""
     tails: dict[str, None] = {}
     for run in example_runs(regex):
         tail = ""
@@ -37,7 +37,7 @@ def example_endings(regex: str) -> tuple[str, ...]:
 
 
 def example_runs(regex: str) -> Iterator[list[str]]:
-    """Examples of what each alternative is made of, in order; groups are read as if their alternatives were those of the whole."""
+    """Examples of the parts of each alternative, in order; a group's alternatives count as alternatives of the complete regex."""
     run: list[str] = []
     groups: list[int] = []
     for token in REGEX_TOKEN.finditer(regex):
@@ -55,7 +55,7 @@ def example_runs(regex: str) -> Iterator[list[str]]:
 
 
 def repeat_count(quantifier: str | None) -> int:
-    """The least number that a quantifier asks for, or one that is enough to guess by."""
+    """The least number of repeats that a quantifier allows, at most MAX_REPEATS."""
     if quantifier and quantifier.startswith("{"):
         return min(int(quantifier[1:-1].partition(",")[0]), MAX_REPEATS)
     return 0 if quantifier else 1
@@ -74,6 +74,6 @@ def example_char(atom: str) -> str:
 
 
 def quoted_strings(text: str, prefix: str = "") -> tuple[str, ...]:
-    """What stands between double quotes, in the order it comes."""
+    """The distinct texts in double quotes, in order."""
     quoted = re.findall(re.escape(prefix) + QUOTED_STRING, text)
     return tuple(dict.fromkeys(each for each in quoted if each))[:MAX_HINTS]

@@ -1,7 +1,7 @@
-"""The walk: a text that obeys a grammar, drawn byte by byte from what llguidance allows next.
+"""The walk: a random text that obeys a grammar, drawn byte by byte from what llguidance allows next.
 
-Bytes that close something weigh more the longer the text gets, and where a grammar allows free text the walk takes whole words.
-A walk that does not end in the room it has is tried again with other tastes; what no try can finish is returned unfinished.
+Bytes that close something weigh more as the text grows, and where a grammar allows free text the walk writes complete words. If a text
+does not end within its maximum length, further attempts use other weights; if none ends, the text is returned unfinished.
 """
 
 import json
@@ -21,7 +21,7 @@ from app.sandbox.vocabulary import WORDS
 
 TARGET_BYTES = 500
 ATTEMPT_LIMITS_BYTES = (4_096, 4_096, 4_096, 4_096, 65_536, 16_384)
-"""How long each try may get. Most texts need one short try; the long one is for those whose constraint demands length."""
+"""Maximum length of each attempt. Most texts need one short attempt; the long one is for constraints that demand length."""
 
 MAX_TOKEN_BYTES = 28
 DEADLINE_S = 3.0
@@ -33,7 +33,7 @@ WORD_LOGPROB = -log(len(VOCABULARY))
 
 
 class Budget:
-    """What the walks of one request may cost together, and the way to call them off from another thread."""
+    """The computing time that all walks of a request may take, and a way to cancel them from another thread."""
 
     def __init__(self, seconds: float = DEADLINE_S) -> None:
         self._seconds = seconds
@@ -45,15 +45,15 @@ class Budget:
 
     def check(self, field: str) -> None:
         if self._cancelled.is_set():
-            raise InvalidConstraint(f"{field}: nobody waits for this answer any more.", field)
+            raise InvalidConstraint(f"{field}: the request was cancelled.", field)
         if time.monotonic() > self._deadline:
             raise InvalidConstraint(f"{field}: obeying this takes more than {self._seconds:g} seconds of computing.", field)
 
 
 class Walker:
-    """Compiles a grammar once; each walk() is another text that obeys it.
+    """Compiles a grammar once; each walk() gives another text that obeys it.
 
-    Raises Unfit, in llguidance's words, for a grammar that does not compile or that grows beyond the limits while it is walked.
+    Raises InvalidConstraint with llguidance's message for a grammar that does not compile, or exceeds the limits during a walk.
     """
 
     def __init__(self, constraint: Constraint, budget: Budget) -> None:
@@ -66,7 +66,7 @@ class Walker:
         self._raise_on_error()
 
     def walk(self, rng: Random, max_tokens: int | None, *, record: bool = False) -> GeneratedText:
-        """A text that obeys and has at most so many tokens, or, where no try gives one, a text that is too long or unfinished."""
+        """A text that obeys the grammar with at most `max_tokens`; if no attempt gives one, a text that is too long or unfinished."""
         max_bytes = ATTEMPT_LIMITS_BYTES[-2] if max_tokens is None else MAX_TOKEN_BYTES * max_tokens
         target_bytes = TARGET_BYTES if max_tokens is None else min(TARGET_BYTES, 2 * max_tokens)
         best: GeneratedText | None = None
@@ -100,7 +100,7 @@ class Walker:
                 self._raise_on_error()
                 return GeneratedText(decode_text(out), draws, is_finished=matcher.is_accepting())
             if choices.forced is not None:
-                # A byte without an alternative often starts a longer run of them.
+                # A byte without an alternative is often followed by more of them.
                 self._consume(out, matcher.compute_ff_bytes() or bytes((choices.forced,)))
                 continue
             level = round(PRESSURE_LEVELS * min(1.0, max(0.0, len(out) / target_bytes - 0.4)))
@@ -122,9 +122,9 @@ class Walker:
         return GeneratedText(decode_text(out), draws, is_finished=False)
 
     def _pick_word(self, rng: Random, out: bytearray, choices: GrammarChoices, level: int) -> bytes | None:
-        """A word, where one may stand: mostly at the start of free text, less often after another word, hardly ever under pressure.
+        """A word where the grammar allows one: mostly at the start of free text, less often after a word, rarely under pressure to end.
 
-        What the constraint spells out is tried too: no walk finds `</tool>` by drawing letters.
+        Literal texts of the constraint are tried too, because drawing letters never finds `</tool>`. None: draw a byte instead.
         """
         if self._closers and rng.random() < 0.15 + 0.1 * level:
             closer = rng.choice(self._closers)
@@ -142,10 +142,10 @@ class Walker:
         return next((word for word in words if self._allows(word)), None)
 
     def find_exits(self, choices: GrammarChoices, mask: bytes) -> frozenset[int]:
-        """The bytes after which other bytes are allowed than now. The rest may go round in circles: letters in a word, one more opening."""
+        """The bytes that change what is allowed next. Others may lead nowhere: letters in a word, one more opening bracket."""
         exits: set[int] = set()
         for byte in choices.allowed:
-            # Within a character or an escape other bytes are always allowed, and that leads nowhere.
+            # Inside a character or an escape sequence the allowed bytes always change, which leads nowhere.
             if byte < 0x80 and byte != BACKSLASH and self._matcher.consume_token(byte):
                 if self._matcher.compute_logit_bias() != mask:
                     exits.add(byte)
@@ -168,7 +168,7 @@ class Walker:
 
 
 def parser_limits() -> LLParserLimits:
-    """Bounds for hostile grammars: some milliseconds for a step, some tens to compile. The Budget bounds their sum."""
+    """Limits for hostile grammars: milliseconds for a step, tens of them to compile. The Budget limits their sum."""
     return LLParserLimits(
         initial_lexer_fuel=500_000,
         step_max_items=20_000,
@@ -180,12 +180,12 @@ def parser_limits() -> LLParserLimits:
 
 
 def decode_text(out: bytes | bytearray) -> str:
-    """A walk that was cut short may end inside a character, which is dropped."""
+    """The text, without a character that is incomplete at the end."""
     return out.decode(errors="ignore")
 
 
 def has_duplicate_key(text: str) -> bool:
-    """llguidance lets an object say an additional key twice; readers keep the last, and counts of properties no longer hold."""
+    """Whether an object has a key twice. llguidance allows that for additional keys, but parsers keep only the last."""
 
     def reject_duplicates(pairs: list[tuple[str, object]]) -> None:
         if len({key for key, _ in pairs}) < len(pairs):
@@ -196,6 +196,6 @@ def has_duplicate_key(text: str) -> bool:
     except LookupError:
         return True
     except (RecursionError, ValueError):
-        # Deeper than Python reads, or with longer numbers: JSON all the same.
+        # Valid JSON that is too deep, or has too long numbers, for Python's parser.
         return False
     return False

@@ -1,4 +1,4 @@
-"""The sandbox's models: one answer engine with different manners."""
+"""The sandbox's models: one generator with different behaviour."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ CREATED = 1_790_000_000
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """`lasts_s` is how long an answer takes; `is_flaky` fails one request in three; `dies` cuts every answer in its middle."""
+    """`duration_s`: how long a response takes; `is_flaky`: every third request fails; `dies`: every response is cut in the middle."""
 
     id: str
     duration_s: float = 0.0
@@ -46,7 +46,7 @@ def find_model_for(name: str, *, embeddings: bool) -> Model:
     if model.embeds and not embeddings:
         raise InvalidRequest(f"model: {name!r} only embeds; POST /v1/embeddings", "model")
     if embeddings and not model.embeds:
-        raise InvalidRequest(f"model: {name!r} does not embed; ask 'sandbox-embed'", "model")
+        raise InvalidRequest(f"model: {name!r} does not embed; use 'sandbox-embed'", "model")
     return model
 
 

@@ -1,4 +1,4 @@
-"""Telling an answer: at the pace and to the end that the model and the request ask for."""
+"""Sends a response at the pace, and cut at the point, that the model and the request demand."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,23 +13,24 @@ from app.sandbox.models import Model
 from app.sandbox.request_schema import Control
 
 STALL_S = 600.0
-"""How long a stalled answer is held if the client never leaves."""
+"""How long a stalled response stays open if the client does not disconnect."""
 
 
 @dataclass(frozen=True, slots=True)
 class PacedResponse:
-    """`started_s` is when the request came, on the event loop's clock: making the answer counts towards how long it takes."""
+    """`started_s`: when the request arrived, on the event loop's clock; generating the response counts towards its duration."""
 
     model: Model
     control: Control
     started_s: float
 
     def frame_due_s(self, frame: int, frames: int) -> float:
+        """When to send a frame (the first is 0), on the event loop's clock."""
         interval_s = self.control.chunk_delay_ms / 1000 + self.model.duration_s / max(1, frames)
         return self.started_s + self.control.delay_ms / 1000 + interval_s * (frame + 1)
 
     def cut_after(self, frames: int) -> int | None:
-        """The number of frames after which the answer ends too early, or None."""
+        """The number of frames after which the response breaks off; None: it does not."""
         if self.control.die_after is not None:
             return self.control.die_after if self.control.die_after < frames else None
         return frames // 2 if self.model.dies else None
@@ -51,7 +52,7 @@ class PacedResponse:
     async def send_response(
         self, connection: ClientConnection, body: dict[str, Any], frames: int, headers: Sequence[Header]
     ) -> Literal["finished", "died"]:
-        """Takes as long as the stream of it would; an answer that dies is cut in the middle of its body."""
+        """Takes as long as a stream of `frames` frames; a response that breaks off is cut in the middle of its body."""
         raw = msgspec.json.encode(body)
         if self.cut_after(frames) is None:
             await sleep_until(self.frame_due_s(frames - 1, frames))

@@ -1,4 +1,4 @@
-"""What the sandbox says when nothing constrains it: that it is the sandbox, what it heard, and then pleasant nonsense."""
+"""Unconstrained text: that this is the sandbox, an excerpt of the user's message, and random sentences."""
 
 from collections.abc import Sequence
 from random import Random
@@ -8,7 +8,7 @@ from app.sandbox.draft import Draft
 from app.sandbox.tokens import count_tokens, split_tokens
 
 OPENINGS = (
-    "This is the Narthex sandbox: no model was asked.",
+    "This is the Narthex sandbox: no model was used.",
     "Hello from the Narthex sandbox, where words cost nothing.",
     "The Narthex sandbox answers; nobody thought about it.",
     "You have reached the Narthex sandbox.",
@@ -21,7 +21,7 @@ THOUGHTS = (
 
 
 def write_random_text(draft: Draft, user_text: str, media_descriptions: Sequence[str], tokens: int | None) -> None:
-    """An answer in words: two to five sentences of nonsense, or exactly so many tokens in all."""
+    """Writes two to five random sentences, or exactly `tokens` tokens in all."""
     draft.choose(OPENINGS)
     if user_text:
         draft.write(f" You said: “{excerpt(user_text)}”.")
@@ -38,7 +38,7 @@ def write_random_text(draft: Draft, user_text: str, media_descriptions: Sequence
 
 
 def write_reasoning(rng: Random, user_text: str) -> str:
-    """Reasoning for those who asked for some."""
+    """Random reasoning."""
     draft = Draft(rng)
     draft.write(f"The user says “{excerpt(user_text)}”. " if user_text else "The user says nothing. ")
     draft.choose(THOUGHTS)
@@ -56,6 +56,6 @@ def write_sentence(draft: Draft) -> None:
 
 
 def excerpt(user_text: str) -> str:
-    """The first 60 characters on one line: enough to see which message was answered."""
+    """The first 60 characters on one line: enough to recognise the message."""
     line = " ".join(user_text[:400].split())
     return line if len(line) <= 60 else line[:59].rstrip() + "…"

@@ -1,4 +1,4 @@
-"""What is asked, whichever route it came by: the body's words read once into what the answer depends on."""
+"""SandboxRequest: what a response depends on, read once from the body of any route."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,30 +8,10 @@ from random import Random
 import msgspec
 
 from app.sandbox.constraint import ConstraintSource, read_constraint
-from app.sandbox.errors import ContextLengthExceeded, InvalidRequest
-from app.sandbox.request_schema import (
-    AudioPart,
-    ChatBody,
-    CompletionBody,
-    Control,
-    FilePart,
-    GenerationBody,
-    ImagePart,
-    ImageUrl,
-    Message,
-    RefusalPart,
-    TextPart,
-    Tool,
-)
-from app.sandbox.tokens import (
-    AUDIO_TOKENS,
-    CONTEXT_LENGTH,
-    FILE_TOKENS,
-    IMAGE_TOKENS,
-    LOW_DETAIL_IMAGE_TOKENS,
-    MESSAGE_TOKENS,
-    count_tokens,
-)
+from app.sandbox.errors import InvalidRequest
+from app.sandbox.prompt_tokens import check_context_length, count_chat_tokens, read_message
+from app.sandbox.request_schema import ChatBody, CompletionBody, Control, GenerationBody
+from app.sandbox.tokens import count_tokens
 from app.sandbox.tools import ToolPlan, read_tools
 
 MAX_PROMPTS = 64
@@ -40,7 +20,10 @@ MAX_CONTROLLED_TOKENS = 200_000
 
 @dataclass(frozen=True, slots=True)
 class SandboxRequest:
-    """`heard` is the last thing said to us; `material` is all that a seeded answer depends on, beside the seed."""
+    """`user_text`: the last message of the user. `seed_material`: what a seeded response depends on, apart from the seed.
+
+    None: no constraint, seed or maximum was given, no log probabilities are wanted.
+    """
 
     model: str
     user_text: str
@@ -59,7 +42,7 @@ class SandboxRequest:
     has_reasoning: bool
 
     def rng_for_choice(self, index: int) -> Random:
-        """The dice of one choice. At temperature 0 there is one answer whatever the seed, as where the likeliest token is taken."""
+        """The random numbers of one choice. At temperature 0 they do not depend on the seed, as if the likeliest token were taken."""
         if self.is_greedy:
             return Random(blake2b(self.seed_material).digest())
         if self.seed is None:
@@ -70,9 +53,9 @@ class SandboxRequest:
 def read_chat_request(body: ChatBody) -> SandboxRequest:
     if body.top_logprobs is not None and not body.logprobs:
         raise InvalidRequest("top_logprobs: needs logprobs to be true", "top_logprobs")
-    read_messages = [read_message(message) for message in body.messages]
-    texts = [text for text, _, _ in read_messages]
-    media_descriptions = [each for _, media, _ in read_messages for each in media]
+    contents = [read_message(message) for message in body.messages]
+    texts = [each.text for each in contents]
+    media_descriptions = [description for each in contents for description in each.media_descriptions]
     user_text = next((text for text, message in zip(reversed(texts), reversed(body.messages), strict=True) if message.role == "user"), "")
     constraint = read_constraint(body)
     control = read_control(body)
@@ -82,7 +65,7 @@ def read_chat_request(body: ChatBody) -> SandboxRequest:
         user_text=user_text,
         media_descriptions=tuple(media_descriptions),
         seed_material=build_seed_material(body, [*texts, *media_descriptions], constraint),
-        prompt_tokens=check_context_length(count_chat_tokens([cost for _, _, cost in read_messages], body.tools)),
+        prompt_tokens=check_context_length(count_chat_tokens([each.tokens for each in contents], body.tools)),
         constraint=constraint,
         tools=read_tools(body, user_text, is_answering_tools=body.messages[-1].role in ("tool", "function")),
         control=control,
@@ -97,7 +80,7 @@ def read_chat_request(body: ChatBody) -> SandboxRequest:
 
 
 def read_completion_requests(body: CompletionBody) -> list[tuple[str, SandboxRequest]]:
-    """One ask per prompt, each with its prompt's text. Token ids have no text here, as there is no vocabulary; they are counted."""
+    """Each prompt's text and its request. Token ids have no text, because there is no vocabulary; they are only counted."""
     constraint = read_constraint(body)
     control = read_control(body)
     requests: list[tuple[str, SandboxRequest]] = []
@@ -127,7 +110,7 @@ def read_completion_requests(body: CompletionBody) -> list[tuple[str, SandboxReq
 
 
 def read_prompts(prompt: str | Sequence[str | int | Sequence[int]]) -> list[tuple[str, int]]:
-    """The texts and their sizes in tokens, of any of OpenAI's four shapes: a text, texts, token ids, lists of token ids."""
+    """Texts and their sizes in tokens, from any of OpenAI's four shapes: a text, texts, token ids, lists of token ids."""
     if isinstance(prompt, str):
         return [(prompt, count_tokens(prompt))]
     if not prompt:
@@ -139,49 +122,6 @@ def read_prompts(prompt: str | Sequence[str | int | Sequence[int]]) -> list[tupl
         return [("", len(ids))]
     texts = [each for each in prompt if not isinstance(each, int)]
     return [(each, count_tokens(each)) if isinstance(each, str) else ("", len(each)) for each in texts]
-
-
-def read_message(message: Message) -> tuple[str, list[str], int]:
-    """A message's text, its other parts in words, and its price in tokens."""
-    parts = [TextPart(message.content)] if isinstance(message.content, str) else message.content or []
-    texts: list[str] = []
-    media_descriptions: list[str] = []
-    tokens = 0
-    for part in parts:
-        match part:
-            case TextPart():
-                texts.append(part.text)
-            case RefusalPart():
-                texts.append(part.refusal)
-            case ImagePart():
-                image = part.image_url if isinstance(part.image_url, ImageUrl) else ImageUrl(part.image_url)
-                media_descriptions.append(f"an image ({describe_url(image.url)})")
-                tokens += LOW_DETAIL_IMAGE_TOKENS if image.detail == "low" else IMAGE_TOKENS
-            case FilePart():
-                name = part.file.filename or part.file.file_id or "without a name"
-                media_descriptions.append(f"a file ({name}, {describe_url(part.file.file_data or '')})")
-                tokens += FILE_TOKENS
-            case AudioPart():
-                media_descriptions.append(f"audio ({part.input_audio.format})")
-                tokens += AUDIO_TOKENS
-    calls = "".join(call.function.name + call.function.arguments for call in message.tool_calls or ())
-    text = "".join(texts)
-    return text, media_descriptions, tokens + count_tokens(text) + count_tokens(calls) + count_tokens(message.reasoning_content or "")
-
-
-def count_chat_tokens(message_tokens: Sequence[int], tools: Sequence[Tool] | None) -> int:
-    """What a chat costs, of what each of its messages does."""
-    return sum(message_tokens) + MESSAGE_TOKENS * len(message_tokens) + (count_tokens(msgspec.json.encode(tools).decode()) if tools else 0)
-
-
-def describe_url(url: str) -> str:
-    """What a URL shows without being fetched: the type and size of a data URL, or the address."""
-    if not url.startswith("data:"):
-        return url[:80] or "not included"
-    head, _, payload = url.partition(",")
-    kind = head.removeprefix("data:").partition(";")[0] or "text/plain"
-    size_bytes = len(payload) * 3 // 4 - payload[-2:].count("=") if head.endswith(";base64") else len(payload)
-    return f"{kind}, {size_bytes} bytes"
 
 
 def read_control(body: GenerationBody) -> Control:
@@ -198,14 +138,8 @@ def read_stop(stop: str | Sequence[str] | None) -> tuple[str, ...]:
     return stops
 
 
-def check_context_length(tokens: int) -> int:
-    if tokens > CONTEXT_LENGTH:
-        raise ContextLengthExceeded(f"The prompt has {tokens} tokens; the sandbox's context has room for {CONTEXT_LENGTH}.")
-    return tokens
-
-
 def wants_reasoning(body: ChatBody, control: Control) -> bool:
-    """Our own word first, then the engine's (chat_template_kwargs), then OpenAI's."""
+    """Decided by our own field first, then the engine's (chat_template_kwargs), then OpenAI's."""
     if control.reasoning is not None:
         return control.reasoning
     template = body.chat_template_kwargs or {}
@@ -216,7 +150,7 @@ def wants_reasoning(body: ChatBody, control: Control) -> bool:
 
 
 def build_seed_material(body: ChatBody | CompletionBody, texts: Sequence[str], source: ConstraintSource | None) -> bytes:
-    """Not the body's bytes: a whole answer and a stream of it are one answer, and so are two spellings of one constraint."""
+    """Not the body's bytes: streaming or not, and two spellings of one constraint, must give the same response."""
     constraint = [source.kind, source.source, source.whitespace] if source else []
     tools = [body.tools, body.tool_choice] if isinstance(body, ChatBody) and body.tools else []
     return msgspec.json.encode([body.model, texts, constraint, tools])

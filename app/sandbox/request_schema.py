@@ -1,6 +1,6 @@
-"""What OpenAI's routes read: their request bodies with the engines' extra words, and our own `sandbox` object.
+"""The request bodies of OpenAI's routes, with the extra fields of engines and our own `sandbox` object.
 
-Only what has an effect here is named; every other key is accepted, has none, and is listed in the header `x-sandbox-ignored`.
+Only fields with an effect are declared. Other fields are accepted, ignored and listed in the header `x-sandbox-ignored`.
 """
 
 from typing import Annotated, Any, Literal, TypeVar
@@ -15,7 +15,7 @@ DelayMs = Annotated[int, Meta(ge=0, le=600_000)]
 
 
 class Control(Struct, frozen=True, forbid_unknown_fields=True):
-    """The `sandbox` object of a request: what to do beside answering. A key we do not know is an error, not a silence."""
+    """The `sandbox` object of a request, which injects faults (docs/sandbox.md). An unknown key in it is an error."""
 
     delay_ms: DelayMs = 0
     chunk_delay_ms: Annotated[int, Meta(ge=0, le=60_000)] = 0
@@ -37,7 +37,7 @@ class StreamOptions(Struct, frozen=True):
 
 
 class NamedSchema(Struct, frozen=True):
-    # `schema` is what OpenAI requires; without one, any object will do, as for json_object.
+    # OpenAI requires it. None is an error, which read_response_format() raises with the field's path.
     schema: Any = None
     name: str | None = None
 
@@ -61,7 +61,7 @@ class StructuredOutputs(Struct, frozen=True):
 
 
 class GenerationBody(Struct, frozen=True, kw_only=True):
-    """What a chat and a plain completion have in common."""
+    """What chats and completions have in common."""
 
     model: str
     stream: bool = False
@@ -188,7 +188,7 @@ B = TypeVar("B", bound=Struct)
 
 
 def read_body(raw: bytes, kind: type[B]) -> B:
-    """One typed decode. Raises Malformed with the byte (bad JSON) or the path (bad type) of the first fault."""
+    """Decodes the body. Raises InvalidRequest with the byte (bad JSON) or the path (bad type) of the first error."""
     try:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.ValidationError as fault:
@@ -196,15 +196,15 @@ def read_body(raw: bytes, kind: type[B]) -> B:
         field_path = path.removesuffix("`").removeprefix("$").removeprefix(".")
         raise InvalidRequest(f"{field_path}: {problem}" if field_path else problem, param=field_path or None) from fault
     except msgspec.DecodeError as fault:
-        raise InvalidRequest(f"The body is not JSON that can be read: {fault}") from fault
+        raise InvalidRequest(f"The body is not valid JSON: {fault}") from fault
     except RecursionError as fault:
         raise InvalidRequest("The body is nested too deeply.") from fault
 
 
 def ignored_keys(raw: bytes, kind: type[Struct], nested_in: str | None = None) -> list[str]:
-    """The keys that the caller sent, in the body or in an object `within` it, and that have no effect here.
+    """The keys without an effect that the caller sent, in the body or in the object named `nested_in` inside it.
 
-    Only for a body that read_body has accepted.
+    Only for a body that read_body() has accepted.
     """
     known = {field.encode_name for field in msgspec.structs.fields(kind)}
     sent = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])

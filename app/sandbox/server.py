@@ -1,15 +1,15 @@
-"""The sandbox as a process: uvicorn with one thing added, that an answer can be cut."""
+"""The sandbox as a process: uvicorn, and a way to cut a response."""
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from app.sandbox.chat_response import FINGERPRINT
 from app.sandbox.connection import CUT_EXTENSION
 from app.sandbox.engine import SandboxApp
+from app.sandbox.response_head import FINGERPRINT
 
 
 class CuttableProtocol(HttpToolsProtocol):
-    """Lets the app close its connection. Returning early does that only after a 500, and raising also logs an error."""
+    """Lets the app close its connection. Returning early would send a 500 first, and raising would also log an error."""
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -39,5 +39,5 @@ def server_config(host: str, port: int) -> uvicorn.Config:
 
 
 def serve(host: str, port: int) -> None:
-    """Answers until SIGTERM or SIGINT; then finishes what it can within two seconds."""
+    """Serves until SIGTERM or SIGINT; then gives requests in progress two seconds to finish."""
     uvicorn.Server(server_config(host, port)).run()

@@ -1,18 +1,18 @@
-"""Tokens as the sandbox counts them: one rule for prompts and answers, so that anyone can count along."""
+"""Tokens as the sandbox counts them: one rule for prompts and responses that clients can compute themselves."""
 
 import re
 
-# Greedy from the left, and every character belongs to exactly one piece: joining the pieces gives the text back.
+# Every character belongs to exactly one token: joining the tokens gives the text.
 TOKEN_PATTERN = re.compile(r" ?\w{1,6}|[\s\S]")
 
 CONTEXT_LENGTH = 131_072
-"""How many tokens a prompt may have."""
+"""Maximum tokens of a prompt."""
 
 MESSAGE_TOKENS = 3
-"""What a message costs beside its text: its role and its two ends."""
+"""The cost of a message beside its text: its role and its two ends."""
 
 IMAGE_TOKENS, LOW_DETAIL_IMAGE_TOKENS, FILE_TOKENS, AUDIO_TOKENS = 765, 85, 500, 250
-"""What a part that is not text costs, whatever its size: a fixed price is one that a test can state."""
+"""The cost of a media part, whatever its size, so that tests can predict it."""
 
 
 def split_tokens(text: str) -> list[str]:

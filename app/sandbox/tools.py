@@ -1,4 +1,4 @@
-"""Tools: which ones an answer calls. How their arguments come about is the walk's business."""
+"""Tools: which ones a response calls. A walk generates their arguments."""
 
 import re
 from dataclasses import dataclass
@@ -21,7 +21,10 @@ class CallableTool:
 
 @dataclass(frozen=True, slots=True)
 class ToolPlan:
-    """What may be called and how many calls there will be: `wanted` are the tools that fit the message, `at_least` what is demanded."""
+    """Which tools may be called, and how many calls there are. `matching`: the tools that fit the message.
+
+    `exact_calls`: the number that the request's `sandbox` object demands; None: no demand. `is_named`: the caller chose one by name.
+    """
 
     tools: tuple[CallableTool, ...] = ()
     matching: tuple[CallableTool, ...] = ()
@@ -31,12 +34,12 @@ class ToolPlan:
     is_named: bool = False
 
     def choose_calls(self, rng: Random) -> list[CallableTool]:
-        """The tools to call, in order. None means: answer in words."""
+        """The tools to call, in order; empty: respond with text."""
         if not self.tools:
             return []
         if self.exact_calls is not None:
-            source = self.matching or self.tools
-            return [source[at % len(source)] for at in range(self.exact_calls)]
+            candidates = self.matching or self.tools
+            return [candidates[index % len(candidates)] for index in range(self.exact_calls)]
         picked = list(self.matching[:MAX_CALLS])
         if len(picked) < self.min_calls:
             picked = [rng.choice(self.tools)]
@@ -44,9 +47,9 @@ class ToolPlan:
 
 
 def read_tools(body: ChatBody, user_text: str, *, is_answering_tools: bool) -> ToolPlan:
-    """auto calls the tools whose name shares a word with the user's last message, and answers in words once tools have answered.
+    """The plan for a chat: `auto` calls the tools whose name shares a word with the last user message, and none after a tool result.
 
-    That is dull and predictable on purpose: an agent's loop ends, and whoever needs a call whatever is said has `required`.
+    That is predictable, so that an agent's loop ends; `required` forces a call. Raises InvalidRequest.
     """
     choice = body.tool_choice or "auto"
     functions = [tool.function for tool in body.tools or ()]
@@ -55,13 +58,13 @@ def read_tools(body: ChatBody, user_text: str, *, is_answering_tools: bool) -> T
         if not functions:
             raise InvalidRequest(f"tool_choice: there is no tool named {choice.function.name!r} in tools", "tool_choice")
     elif choice == "required" and not functions:
-        raise InvalidRequest("tool_choice: tools are required, and none are given", "tool_choice")
+        raise InvalidRequest("tool_choice: tools are required, but there are none", "tool_choice")
     elif choice == "none":
         functions = []
     tools = tuple(CallableTool(function.name, ConstraintSource("tools", "json", parameters_of(function))) for function in functions)
     is_named = isinstance(choice, NamedTool)
     user_words = set(re.findall(r"[^\W_]{3,}", user_text.lower()))
-    matching = () if is_answering_tools else tuple(offer for offer in tools if user_words & set(split_name(offer.name)))
+    matching = () if is_answering_tools else tuple(tool for tool in tools if user_words & set(split_name(tool.name)))
     return ToolPlan(
         tools=tools,
         matching=tools if is_named else matching,
@@ -73,7 +76,7 @@ def read_tools(body: ChatBody, user_text: str, *, is_answering_tools: bool) -> T
 
 
 def parameters_of(function: Function) -> object:
-    """Arguments are an object, even where the schema forgets to say so or nothing is said about them."""
+    """The schema of the arguments. They are an object, even if the schema does not say so or there is none."""
     if function.parameters is None:
         return {"type": "object", "properties": {}, "additionalProperties": False}
     return {"type": "object", **function.parameters}

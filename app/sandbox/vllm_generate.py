@@ -1,4 +1,4 @@
-"""vLLM's route for tokens, on the wire: ids in, ids out. There is no vocabulary here, so a token id is a byte of the text, in UTF-8."""
+"""vLLM's generation from token ids to token ids. There is no vocabulary, so a token id is a byte of the text in UTF-8."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from app.sandbox.chat_response import ResponseHead
 from app.sandbox.choices import Choice
-from app.sandbox.request import SandboxRequest, check_context_length, read_completion_requests
+from app.sandbox.prompt_tokens import check_context_length
+from app.sandbox.request import SandboxRequest, read_completion_requests
 from app.sandbox.request_schema import CompletionBody, Control, PositiveInt, StreamOptions, StructuredOutputs
+from app.sandbox.response_head import ResponseHead
 
 
 class SamplingParams(Struct, frozen=True, kw_only=True):
@@ -35,7 +36,7 @@ class GenerateBody(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class TokenIds:
-    """One answer: the ids of each step that was taken, and why it ended."""
+    """One choice: the ids of each step, and the finish reason."""
 
     steps: Sequence[list[int]]
     finish_reason: str
@@ -63,7 +64,7 @@ def read_generate_request(body: GenerateBody) -> SandboxRequest:
 
 
 def to_token_ids(choice: Choice, request: SandboxRequest) -> TokenIds:
-    """A choice is made within so many words, of which each is at least a byte; so it may have to be cut."""
+    """The choice as bytes. It may have to be cut: `max_tokens` limits bytes here, and a step of the choice may have several."""
     remaining_tokens = request.max_tokens
     steps: list[list[int]] = []
     for step in choice.steps:
@@ -88,7 +89,7 @@ def write_response(head: ResponseHead, generated: Sequence[TokenIds], usage: dic
 def write_chunks(
     head: ResponseHead, generated: Sequence[TokenIds], usage: dict[str, Any] | None, *, includes_usage: bool
 ) -> Iterator[dict[str, Any]]:
-    """The last ids of a choice come with why it ended, as vLLM tells it."""
+    """The finish reason is in the chunk with a choice's last ids, as in vLLM."""
     for position, row in enumerate(zip_longest(*(each.steps or [[]] for each in generated))):
         for index, ids in enumerate(row):
             if ids is not None:

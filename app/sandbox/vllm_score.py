@@ -1,4 +1,4 @@
-"""vLLM's /rerank and /score: how near texts are is how near their embeddings are, from 0 to 1."""
+"""vLLM's /rerank and /score: the similarity of two texts is that of their embeddings, from 0 to 1."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -31,7 +31,7 @@ class ScoreBody(Struct, frozen=True, kw_only=True):
 def rerank(body: RerankBody) -> dict[str, Any]:
     scores, usage = score_pairs([body.query], body.documents)
     order = sorted(range(len(scores)), key=lambda index: -scores[index])[: body.top_n or None]
-    results = [{"index": at, "document": {"text": body.documents[at]}, "relevance_score": scores[at]} for at in order]
+    results = [{"index": index, "document": {"text": body.documents[index]}, "relevance_score": scores[index]} for index in order]
     return {"id": f"rerank-{uuid4().hex}", "model": body.model, "results": results, "usage": usage}
 
 
@@ -41,14 +41,14 @@ def score(body: ScoreBody) -> dict[str, Any]:
     if len(left_texts) != 1 and len(left_texts) != len(right_texts):
         raise InvalidRequest(f"text_2: has {len(right_texts)} texts, where text_1 has {len(left_texts)}", "text_2")
     scores, usage = score_pairs(left_texts, right_texts)
-    data = [{"index": at, "object": "score", "score": each} for at, each in enumerate(scores)]
+    data = [{"index": index, "object": "score", "score": each} for index, each in enumerate(scores)]
     return {"id": f"score-{uuid4().hex}", "object": "list", "model": body.model, "data": data, "usage": usage}
 
 
 def score_pairs(left_texts: Sequence[str], right_texts: Sequence[str]) -> tuple[list[float], dict[str, int]]:
-    """Each pair is read anew, as a model that compares does."""
+    """The score of each pair, and the usage; texts in several pairs are counted in each, as by a cross-encoder."""
     pairs = [(left_texts[0] if len(left_texts) == 1 else left_texts[index], text) for index, text in enumerate(right_texts)]
-    tokens = sum(check_length(at, left) + check_length(at, right) for at, (left, right) in enumerate(pairs))
+    tokens = sum(check_length(index, left) + check_length(index, right) for index, (left, right) in enumerate(pairs))
     similarities = [
         sum(a * b for a, b in zip(embed_item(left, DIMENSIONS), embed_item(right, DIMENSIONS), strict=True)) for left, right in pairs
     ]

@@ -1,4 +1,4 @@
-"""vLLM's /tokenize and /detokenize: there is no vocabulary, so a token id is a byte of the text in UTF-8, as on /inference/v1/generate."""
+"""vLLM's /tokenize and /detokenize. There is no vocabulary, so a token id is a byte of the text in UTF-8."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
@@ -6,13 +6,13 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from app.sandbox.errors import InvalidRequest
-from app.sandbox.request import read_message
+from app.sandbox.prompt_tokens import read_message
 from app.sandbox.request_schema import Control, Message
 from app.sandbox.tokens import CONTEXT_LENGTH
 
 
 class TokenizeBody(Struct, frozen=True, kw_only=True):
-    """With a prompt or with messages. There are no special tokens to be added."""
+    """Has a prompt or messages. `add_special_tokens` has no effect: there are no special tokens."""
 
     model: str
     prompt: str | None = None
@@ -46,7 +46,7 @@ def tokenize(body: TokenizeBody) -> dict[str, Any]:
 def render_chat(messages: Sequence[Message], body: TokenizeBody) -> Iterator[str]:
     """The sandbox's chat template: a line for each message."""
     for message in messages:
-        yield f"{message.role}: {read_message(message)[0]}"
+        yield f"{message.role}: {read_message(message).text}"
         if not (body.continue_final_message and message is messages[-1]):
             yield "\n"
     if body.add_generation_prompt and not body.continue_final_message:

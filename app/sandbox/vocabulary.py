@@ -1,4 +1,4 @@
-"""The vocabulary: whatever the sandbox makes up is made of these. Some are not ASCII, for the sake of those who count bytes."""
+"""The words of generated text. Some are not ASCII, to test clients that count bytes."""
 
 GARDEN = ("bamboo", "birch", "bramble", "cedar", "fennel", "fern", "hazel", "jasmine", "juniper", "linden", "lotus", "maple", "mint", "oak")
 HARBOUR = (

@@ -1,4 +1,4 @@
-"""Callers by the hash of their key, as many as may be remembered: those used least recently are forgotten first."""
+"""A cache of callers by the hash of their key; the least recently used are evicted first."""
 
 from collections.abc import Callable, Mapping
 
@@ -6,10 +6,10 @@ from app.domain import Caller
 
 
 class CallerCache:
-    """At most `most`, and one: in two halves. What is used moves into the newer one; when that is full, the older one is forgotten.
+    """At most `max_callers`, in two halves. A used entry moves to the newer half; when that is full, the older half is evicted.
 
-    So the half of them that was used last is always there, and a key that is used much costs one look into one dict. `met`: what is
-    remembered at the start, in the order of `everything`. `on_forgotten` is called when an older half has gone.
+    So the most recently used half is always there, and a key in frequent use costs one look-up in one dict. `initial`: the first
+    entries, in the order of all_callers(). `on_evicted` is called when a half was evicted.
     """
 
     def __init__(self, max_callers: int, initial: Mapping[bytes, Caller], on_evicted: Callable[[], None]) -> None:
@@ -38,13 +38,13 @@ class CallerCache:
             self._on_evicted()
 
     def peek(self, hash: bytes) -> Caller | None:
-        """Without using it."""
+        """Like get(), but does not count as use."""
         return self._newer.get(hash) or self._older.get(hash)
 
     def pop(self, hash: bytes) -> bool:
-        """Whether it was there."""
+        """Remove an entry; returns whether it was there."""
         return self._newer.pop(hash, None) is not None or self._older.pop(hash, None) is not None
 
     def all_callers(self) -> dict[bytes, Caller]:
-        """The half that was used less recently comes first."""
+        """All entries, the less recently used half first."""
         return {**self._older, **self._newer}

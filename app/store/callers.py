@@ -1,4 +1,4 @@
-"""Whom keys stand for, as workers ask Postgres: by prefix, and what has changed since they last looked."""
+"""Queries of workers about keys: callers by prefix, versions, and what has changed since a version."""
 
 import hmac
 from collections.abc import Mapping
@@ -21,19 +21,19 @@ FROM keys k JOIN teams t ON t.id = k.team_id
 WHERE k.prefix = ANY($1::text[]) AND k.revoked_at IS NULL
 """
 _VERSIONS = """
-SELECT (SELECT version FROM directory_version) AS directory,
+SELECT (SELECT version FROM snapshot_version) AS snapshot,
        (SELECT version FROM keys_version) AS keys,
-       (SELECT swept FROM keys_version) AS swept,
+       (SELECT last_removal_version FROM keys_version) AS last_removal,
        extract(epoch FROM clock_timestamp())::float8 AS now_s
 """
 
 
 class Versions(Struct, frozen=True):
-    """How far the directory and the keys have come, `swept`: the version of the keys when rows were last removed; and what time it is."""
+    """Current versions. `last_removal`: the version of the keys when rows were last removed; `now_s`: Unix time on Postgres's clock."""
 
     snapshot: int
     keys: int
-    swept: int
+    last_removal: int
     now_s: float
 
 
@@ -45,7 +45,7 @@ class ChangedKeys(Struct, frozen=True):
 
 
 async def find_callers(connection: "asyncpg.Connection[Any]", prefixes_by_hash: Mapping[bytes, str]) -> dict[bytes, Caller]:
-    """The callers of keys that are given as hash and prefix, by hash; without those that are unknown or revoked."""
+    """The callers of keys, by the keys' hashes; without those that are unknown or revoked."""
     stored = {row["prefix"]: row for row in await connection.fetch(_FIND, list(set(prefixes_by_hash.values())))}
     return {
         hash: _caller(row)
@@ -55,14 +55,14 @@ async def find_callers(connection: "asyncpg.Connection[Any]", prefixes_by_hash: 
 
 
 async def read_versions(connection: "asyncpg.Connection[Any]") -> Versions:
-    """One look-up of two rows: every worker asks it every second."""
+    """The current versions, in one query of two rows: every worker runs it every second."""
     row = await connection.fetchrow(_VERSIONS)
     assert row is not None
-    return Versions(row["directory"] or 0, row["keys"] or 0, row["swept"] or 0, row["now_s"])
+    return Versions(row["snapshot"] or 0, row["keys"] or 0, row["last_removal"] or 0, row["now_s"])
 
 
 async def read_changes(connection: "asyncpg.Connection[Any]", since: int) -> ChangedKeys | None:
-    """What has changed since that version of the keys. None: too much to be told one by one."""
+    """What has changed since a version of the keys. None: more than MAX_CHANGES."""
     keys = await connection.fetch("SELECT hash FROM keys WHERE changed > $1 LIMIT $2", since, MAX_CHANGES + 1)
     teams = await connection.fetch("SELECT id::text FROM teams WHERE changed > $1 LIMIT $2", since, MAX_CHANGES + 1)
     if max(len(keys), len(teams)) > MAX_CHANGES:

@@ -1,4 +1,4 @@
-"""What is told of changes, and the question every second how far they have come: what is told may go astray."""
+"""Changes in Postgres: notifications, and a version query beside them, as notifications may be lost."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,12 +9,12 @@ from app.store import callers
 from app.store.callers import ChangedKeys, Versions
 from app.store.pg_connection import PgConnection
 
-_RETRY_AFTER_S = 0.6  # so that a change is seen within two seconds, though the line on which it was told is dead
+_RETRY_AFTER_S = 0.6  # so that a change is seen within two seconds even if the connection is dead
 _TIMEOUT_S = 5.0
 
 
 class ChangeWatch:
-    """`heard` is called with a channel's name when somebody says something there, and with "" when the line breaks."""
+    """Calls `on_change` with the channel of each notification, and with "" when the connection breaks."""
 
     def __init__(self, database_url: str, channels: Sequence[str], on_change: Callable[[str], None]) -> None:
         self._channels = channels
@@ -23,15 +23,15 @@ class ChangeWatch:
 
     @property
     def connections_opened(self) -> int:
-        """How many there have been."""
+        """How many connections were opened so far."""
         return self._connection.times_opened
 
     async def read_versions(self) -> Versions:
-        """Raises one of AWAY."""
+        """See callers.read_versions. Raises one of DB_UNAVAILABLE_ERRORS."""
         return await self._connection.run(callers.read_versions)
 
     async def read_changes(self, since: int) -> ChangedKeys | None:
-        """See callers.read_changes. Raises one of AWAY."""
+        """See callers.read_changes. Raises one of DB_UNAVAILABLE_ERRORS."""
         return await self._connection.run(lambda connection: callers.read_changes(connection, since))
 
     def close(self) -> None:

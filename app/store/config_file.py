@@ -1,4 +1,4 @@
-"""The configuration file: TOML to the meaning of its sections, and back."""
+"""The configuration file: parses TOML into its sections, and writes them."""
 
 import datetime
 import tomllib
@@ -10,17 +10,14 @@ import tomli_w
 from msgspec import Struct
 
 from app.domain import Limit, ModelConfig, Price, ProviderConfig, Snapshot, TeamConfig
+from app.store.errors import BadConfiguration
 from app.store.snapshots import price_key
 
 T = TypeVar("T")
 
 
-class BadConfiguration(ValueError):
-    """A file that cannot be applied; the message says where, what is wrong and what would be right."""
-
-
 class _RawSections(Struct, forbid_unknown_fields=True):
-    """A file's sections, their content not looked at yet."""
+    """A file's sections before their content is checked."""
 
     teams: dict[str, Any] | None = None
     providers: dict[str, Any] | None = None
@@ -30,7 +27,7 @@ class _RawSections(Struct, forbid_unknown_fields=True):
 
 
 class ConfigFile(Struct):
-    """The sections of a file. None: the file does not have the section, so nothing in it is touched."""
+    """The sections of a file. None: the file does not have the section, so `apply` leaves it as it is."""
 
     providers: dict[str, ProviderConfig] | None = None
     models: dict[str, ModelConfig] | None = None
@@ -40,15 +37,15 @@ class ConfigFile(Struct):
 
 
 def parse_config_file(content: str) -> ConfigFile:
-    """Raises BadConfiguration for what is wrong with the file by itself."""
+    """Parse a file. Raises BadConfiguration for errors that show without the rest of the configuration."""
     try:
         document = tomllib.loads(content)
-    except (ValueError, RecursionError) as fault:  # not only of TOML: a number of 5000 digits, a thousand lists in each other
+    except (ValueError, RecursionError) as fault:  # also for a number of 5000 digits, or a thousand nested lists
         raise BadConfiguration(f"The file is not TOML: {fault}.") from None
     for section in ("limits", "prices"):
         if isinstance(document.get(section), dict):
-            empty_list_hint = f"`{section} = []`, before the first [section], says that there are none"
-            raise BadConfiguration(f"`{section}` is a list: each begins with [[{section}]]; {empty_list_hint}.")
+            empty_list_hint = f"`{section} = []`, before the first [section], is an empty list"
+            raise BadConfiguration(f"`{section}` is a list: each entry begins with [[{section}]]; {empty_list_hint}.")
     raw = _convert(document, _RawSections, "")
     return ConfigFile(
         _convert_section("providers", raw.providers, ProviderConfig),
@@ -60,7 +57,7 @@ def parse_config_file(content: str) -> ConfigFile:
 
 
 def write_file(snapshot: Snapshot, teams: Mapping[str, TeamConfig]) -> str:
-    """The TOML that says what there is. A section without anything in it is left out."""
+    """The TOML of a configuration. Empty sections are left out."""
     complete_teams = {name: {"content": team.content, **msgspec.to_builtins(team)} for name, team in teams.items()}
     sections = {"teams": complete_teams, "providers": snapshot.providers, "models": snapshot.models}
     tables = tomli_w.dumps(msgspec.to_builtins({name: section for name, section in sections.items() if section}))
@@ -68,12 +65,12 @@ def write_file(snapshot: Snapshot, teams: Mapping[str, TeamConfig]) -> str:
 
 
 def limit_path(name: str) -> str:
-    """How messages call a limit."""
+    """A limit as messages name it."""
     return f'limits["{name}"]'
 
 
 def price_path(price: Price) -> str:
-    """How messages call a price."""
+    """A price as messages name it."""
     since = f', since "{price.since}"' if price.since else ""
     return f'prices["{price.provider}", "{price.model}"{since}]'
 
@@ -98,7 +95,7 @@ def _convert_limits(values: Sequence[Any]) -> Iterator[tuple[str, Limit]]:
 
 
 def _normalize_subject(dimension: str, name: str) -> str:
-    """Keys are known by their public part with `nx-` before it, and may be written without."""
+    """The public part of a key with its `nx-`, which a file may leave out."""
     return f"nx-{name}" if dimension == "key" and name != "each" and not name.startswith("nx-") else name
 
 
@@ -107,14 +104,14 @@ def _convert_prices(values: Sequence[Any]) -> Iterator[tuple[str, Price]]:
         path = f"prices[{at}]"
         table = _require_table(each, path)
         since = table.get("since")
-        if type(since) is datetime.date:  # TOML has dates of its own
+        if type(since) is datetime.date:  # TOML has a date type
             table["since"] = since.isoformat()
         price = _convert(table, Price, path)
         yield path, msgspec.structs.replace(price, since=price.since and _normalize_day(price.since))
 
 
 def _normalize_day(text: str) -> str:
-    """In the one form that sorts; what is no date is told of when all is checked."""
+    """A date in the form that sorts; other text is left for the validation."""
     try:
         return datetime.date.fromisoformat(text).isoformat()
     except ValueError:
@@ -128,17 +125,17 @@ def _require_table(value: Any, path: str) -> dict[str, Any]:
 
 
 def _reject_duplicates(section: str, items: Iterator[tuple[str, T]], key: Callable[[T], object]) -> Iterator[T]:
-    """Two of one name would be one in the end: the second may not take the first's place unseen."""
+    """Raises BadConfiguration for two entries with one name, of which the second would silently replace the first."""
     positions: dict[object, int] = {}
     for at, (path, each) in enumerate(items):
         if key(each) in positions:
-            raise BadConfiguration(f"{path} is there twice: {section}[{positions[key(each)]}] and {section}[{at}] of the file.")
+            raise BadConfiguration(f"{path} appears twice: {section}[{positions[key(each)]}] and {section}[{at}] of the file.")
         positions[key(each)] = at
         yield each
 
 
 def _convert(value: Any, kind: type[T], section_path: str) -> T:
-    """One at a time, because msgspec does not tell under which name a fault lies."""
+    """Convert one entry, so that the message can name it: msgspec's error does not."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as fault:
@@ -150,18 +147,18 @@ def _convert(value: Any, kind: type[T], section_path: str) -> T:
 
 
 def _hint(problem: str, kind: type[Any], field: str) -> str:
-    """What msgspec does not tell: what would be right."""
+    """How to fix the error, which msgspec's message does not say."""
     if problem.startswith("Invalid enum value"):
         return f" It may be {', '.join(_allowed_values(kind, field))}."
     if "unknown field" in problem and not field:
-        return f" There are: {', '.join(get_type_hints(kind))}."
+        return f" The fields are: {', '.join(get_type_hints(kind))}."
     if kind is Limit and field == "scope":
         return ' It is a table, such as { key = "each" } or { team = "legal" }.'
     return ""
 
 
 def _allowed_values(kind: type[Any], field: str) -> Iterator[str]:
-    """The words that a field may have, which msgspec does not tell."""
+    """The values of a Literal field."""
     hint = get_type_hints(kind)[field]
     for each in (hint, *get_args(hint)):
         if get_origin(each) is Literal:
@@ -169,7 +166,7 @@ def _allowed_values(kind: type[Any], field: str) -> Iterator[str]:
 
 
 def _format_tables(section: str, records: Sequence[Struct]) -> Iterator[str]:
-    """Each as a table of its own, tables in it on one line: tomli_w would put the whole list into brackets."""
+    """Each record as a [[section]] table with inline tables: tomli_w would write the list in brackets."""
     for record in records:
         fields = msgspec.to_builtins(record)
         yield "".join([f"[[{section}]]\n", *(_format_line(name, value) for name, value in fields.items())])

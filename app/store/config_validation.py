@@ -1,4 +1,4 @@
-"""Checks: whether a configuration could be served, and what of it is probably not meant."""
+"""Validation of a configuration: errors that prevent serving it, and warnings about probable mistakes."""
 
 import re
 from typing import Any, cast
@@ -7,19 +7,19 @@ import httpx
 
 from app.domain import ModelConfig, ProviderConfig, Snapshot
 from app.store import limit_validation, price_validation
-from app.store.config_file import BadConfiguration
+from app.store.errors import BadConfiguration
 from app.store.limit_validation import KnownNames
 from app.store.price_validation import MAX_NAME_CHARACTERS
 from providers import catalogue
-from providers.adapters.lora import ADAPTER_NAMINGS
 from providers.adapters.provider import Provider
+from providers.catalogue import DIALECTS
 from providers.credentials import CredentialError
 from providers.credentials import check as check_credential
-from providers.dialects.catalogue import DIALECTS, ENGINE_DIALECTS
+from providers.dialects.catalogue import ENGINE_DIALECTS
 
 
 def validate(wanted: Snapshot) -> None:
-    """Raises BadConfiguration for the first thing that could not be served."""
+    """Raises BadConfiguration for the first error."""
     for name, provider in wanted.providers.items():
         _check_name(f"providers.{name!r}", name)
         _check_provider(name, provider)
@@ -33,14 +33,14 @@ def validate(wanted: Snapshot) -> None:
 
 
 def find_warnings(wanted: Snapshot, known: KnownNames) -> list[str]:
-    """What can be served and is probably not meant, a sentence each, with its place."""
+    """Probable mistakes, a sentence each, with their place."""
     return [*_missing_credentials(wanted), *limit_validation.find_warnings(wanted, known)]
 
 
 def _missing_credentials(wanted: Snapshot) -> list[str]:
-    """They may be stored later; until then requests are answered 502."""
+    """Warnings about credentials that are not stored yet; until they are, requests fail with 502."""
     return [
-        f"providers.{name}.credential: nothing is stored under the name {stored!r}: `narthex credentials set {stored}` stores it."
+        f"providers.{name}.credential: no credential {stored!r} is stored: `narthex credentials set {stored}` stores it."
         for name, provider in wanted.providers.items()
         for stored in (each.removeprefix("store:") for each in provider.credentials if each.startswith("store:"))
         if stored not in wanted.credentials
@@ -49,28 +49,28 @@ def _missing_credentials(wanted: Snapshot) -> list[str]:
 
 def _check_name(path: str, name: str) -> None:
     if not name or name != name.strip() or not name.isprintable() or len(name) > MAX_NAME_CHARACTERS:
-        raise BadConfiguration(f"{path:.100}: a name is printable, with at most {MAX_NAME_CHARACTERS} characters and no space at its ends.")
+        raise BadConfiguration(f"{path:.100}: a name has 1 to {MAX_NAME_CHARACTERS} printable characters and no space at its ends.")
 
 
 def _check_provider(name: str, provider: ProviderConfig) -> None:
     if provider.credential == () or len(set(provider.credentials)) < len(provider.credentials):
-        raise BadConfiguration(f"providers.{name}.credential: a list names one credential or more, each once.")
+        raise BadConfiguration(f"providers.{name}.credential: a list names one or more credentials, each once.")
     try:
         adapter = catalogue.build_provider(provider.adapter, name, provider.options)
         for reference in provider.credentials:
             check_credential(reference)
             credential_kind = reference.partition(":")[0]
             if credential_kind in ("aws", "google") and credential_kind not in adapter.credential_chains:
-                raise BadConfiguration(f"adapter {provider.adapter!r} has no use for the credential {reference!r}.")
+                raise BadConfiguration(f"adapter {provider.adapter!r} cannot use the credential {reference!r}.")
     except ValueError as fault:
         raise BadConfiguration(f"providers.{name}: {fault}") from None
     if _has_nul(provider.options):
-        raise BadConfiguration(f"providers.{name}.options: a NUL cannot be kept.")
+        raise BadConfiguration(f"providers.{name}.options: a NUL character cannot be stored.")
     if provider.base_url is not None:
         _check_url(f"providers.{name}.base_url", provider.base_url)
         _check_credential_address(f"providers.{name}.base_url", adapter, provider, provider.base_url)
     if provider.base_url is None and adapter.base_url_required_reason is not None:
-        raise BadConfiguration(f"providers.{name}.base_url is needed: {adapter.base_url_required_reason}")
+        raise BadConfiguration(f"providers.{name}.base_url is required: {adapter.base_url_required_reason}")
 
 
 def _check_model(name: str, model: ModelConfig, wanted: Snapshot) -> None:
@@ -84,7 +84,7 @@ def _check_model(name: str, model: ModelConfig, wanted: Snapshot) -> None:
             known = ", ".join(sorted(wanted.providers)) or "none yet"
             raise BadConfiguration(f"{path}.provider: there is no provider {target.provider!r}. There are: {known}.")
         if not target.model.strip() or not target.model.isprintable() or len(target.model) > MAX_NAME_CHARACTERS:
-            raise BadConfiguration(f"{path}.model must be the engine's name for its model; {target.model!r:.100} is none.")
+            raise BadConfiguration(f"{path}.model must be the engine's name of its model, not {target.model!r:.100}.")
         if target.lora is not None:
             _check_lora(path, target.lora, wanted.providers[target.provider].adapter)
         if target.weight is not None and not 0 <= target.weight < float("inf"):
@@ -106,7 +106,10 @@ def _check_model(name: str, model: ModelConfig, wanted: Snapshot) -> None:
 
 
 def _check_dialect(path: str, dialect: str, name: str, config: ProviderConfig) -> None:
-    """What has a dialect of its own is asked in no other than its adapter's; what speaks OpenAI's may speak more than that knows of."""
+    """Raises BadConfiguration for a dialect that the provider cannot speak.
+
+    A host with a dialect of its own speaks only its adapter's dialects; a server of OpenAI's API may speak more than its adapter knows.
+    """
     known = {**DIALECTS, **ENGINE_DIALECTS}
     if dialect not in known:
         raise BadConfiguration(f"{path}: there is no dialect {dialect!r:.100}. There are: {', '.join(known)}.")
@@ -119,14 +122,14 @@ def _check_dialect(path: str, dialect: str, name: str, config: ProviderConfig) -
 
 def _check_lora(path: str, lora: str, adapter: str) -> None:
     if not lora.strip() or not lora.isprintable() or len(lora) > MAX_NAME_CHARACTERS:
-        raise BadConfiguration(f"{path}.lora must be the engine's name for a LoRA adapter; {lora!r:.100} is none.")
-    if adapter not in ADAPTER_NAMINGS and adapter != "auto":
-        supporting = ", ".join(sorted(ADAPTER_NAMINGS.keys() & catalogue.ADAPTERS.keys()))
-        raise BadConfiguration(f"{path}.lora: adapter {adapter!r} cannot be asked for a LoRA adapter. These can: {supporting}.")
+        raise BadConfiguration(f"{path}.lora must be the engine's name of a LoRA adapter, not {lora!r:.100}.")
+    if adapter not in catalogue.ADAPTERS_WITH_LORA:
+        supporting = ", ".join(sorted(catalogue.ADAPTERS_WITH_LORA))
+        raise BadConfiguration(f"{path}.lora: adapter {adapter!r} does not support LoRA adapters. These do: {supporting}.")
 
 
 def _check_credential_address(path: str, adapter: Provider, config: ProviderConfig, address: str) -> None:
-    """What a machine may do at its cloud is not for whoever stands at an address of another's."""
+    """Raises BadConfiguration for a credential of the machine's cloud identity at an address outside that cloud."""
     try:
         for reference in config.credentials:
             adapter.check_credential_host(reference, httpx.URL(address))
@@ -135,7 +138,7 @@ def _check_credential_address(path: str, adapter: Provider, config: ProviderConf
 
 
 def _check_url(path: str, url: str) -> None:
-    """What every worker will build requests with must be an address to them too, and holds no secret: it is shown and recorded."""
+    """Raises BadConfiguration for an address that httpx cannot use, or that holds a secret: addresses are shown and recorded."""
     try:
         parsed = httpx.URL(url)
         has_port = parsed.port is None or 0 < parsed.port < 65536
@@ -144,9 +147,9 @@ def _check_url(path: str, url: str) -> None:
     if parsed.scheme not in ("http", "https") or not parsed.host or not has_port or any(character.isspace() for character in url):
         raise BadConfiguration(f"{path}: {_redacted_url(url)} is not an address; it should look like http://10.0.0.5:8000.")
     if parsed.userinfo:
-        raise BadConfiguration(f"{path}: an address holds no user and password; name them as `credential`.")
+        raise BadConfiguration(f"{path}: an address must not contain a user and password; use `credential` for them.")
     if parsed.query or parsed.fragment or url[-1] in "?#":
-        raise BadConfiguration(f"{path}: an address ends with its path; what follows ? or # cannot be kept.")
+        raise BadConfiguration(f"{path}: an address must not have a query or a fragment (? or #).")
 
 
 def _has_nul(value: Any) -> bool:
@@ -162,5 +165,5 @@ def _has_nul(value: Any) -> bool:
 
 
 def _redacted_url(url: str) -> str:
-    """Without what may be a password before an @."""
+    """The URL without what precedes an @, which may be a password."""
     return repr(re.sub(r"(?<=//)[^/]*@", "...@", url))

@@ -1,4 +1,4 @@
-"""Configuration from a file: `apply` makes Postgres say what the file says, `export` writes the file that says what it says."""
+"""Configuration files and Postgres: `apply` stores a file's content, `export` writes a file from what is stored."""
 
 import asyncio
 import difflib
@@ -15,10 +15,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app import uuid7
 from app.domain import Limit, Price, Snapshot, TeamConfig
 from app.store import keys, snapshots, tables
-from app.store.config_file import BadConfiguration, ConfigFile, parse_config_file, write_file
+from app.store.config_file import ConfigFile, parse_config_file, write_file
 from app.store.config_validation import find_warnings, validate
 from app.store.database import transaction
-from app.store.key_validation import InvalidKeyField, check_team
+from app.store.errors import BadConfiguration, InvalidKeyField
+from app.store.key_validation import check_team
 from app.store.limit_validation import KnownNames
 from app.store.snapshots import price_key
 
@@ -30,7 +31,7 @@ _IDENTIFYING_LINES = ("name = ", "provider = ", "model = ", "since = ")
 
 
 class State(Struct, frozen=True):
-    """All that a file can say. Teams are beside the directory: there may be many, and a caller carries theirs."""
+    """Everything that a file can set. Teams are not in the snapshot: there may be many, and a Caller carries its team's settings."""
 
     snapshot: Snapshot
     teams: Mapping[str, TeamConfig]
@@ -45,11 +46,11 @@ async def apply(
     wait_s: float = 30.0,
     output_tokens: int | None = None,
 ) -> str:
-    """Upserts what the file says, and with `prune` removes, in the sections it has, what it does not say; teams are never removed.
+    """Upsert the content of a file; with `prune` also remove what its sections lack, except teams.
 
-    `confirm` is shown the difference first, and below it warnings of what is probably not meant; for these, `output_tokens` is the
-    setting for models that do not say it themselves. Returns, in a sentence, what came of it, once every worker serves it (or `wait_s`
-    is over). Raises BadConfiguration, with nothing changed.
+    `confirm` is shown the difference first, followed by warnings about probable mistakes; these use `output_tokens`, the setting for
+    models without one of their own. Returns the result as a sentence, once every worker serves it (or `wait_s` is over). Raises
+    BadConfiguration, with nothing changed.
     """
     file = parse_config_file(content)
     _check_teams(file)
@@ -64,11 +65,11 @@ async def apply(
         _format_difference(current_state, wanted),
         *(f"Warning: {each}" for each in find_warnings(wanted.snapshot, known_names)),
     ]
-    # Asked outside of any transaction: a person may take their time, and nobody should wait for them behind a lock.
+    # Outside of any transaction: a person may take their time, and nobody should wait for them behind a lock.
     if not confirm("\n".join(message_lines)):
         return "Nothing was changed."
     async with transaction(database_url) as connection:
-        # The lock makes two applies take turns; what the first changed after our diff was shown must not be lost unseen.
+        # The lock serialises two applies; changes of the first after this one's difference was shown must not be overwritten unseen.
         await connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('narthex directory'))"))
         changed = {name: team for name, team in wanted.teams.items() if current_state.teams.get(name) != team}
         if changed:
@@ -77,19 +78,19 @@ async def apply(
         if await snapshots.read_version(connection) != current_state.snapshot.version or teams != {
             name: team for name, team in current_state.teams.items() if name in changed
         }:
-            raise BadConfiguration("The configuration was changed by somebody else in the meantime: run this again to see the difference.")
+            raise BadConfiguration("Somebody else changed the configuration in the meantime: run this again to see the new difference.")
         await _store_teams(connection, changed, current_state.teams)
         await _store_table(connection, tables.providers, current_state.snapshot.providers, wanted.snapshot.providers)
         await _store_table(connection, tables.models, current_state.snapshot.models, wanted.snapshot.models)
         await _store_limits(connection, current_state.snapshot.limits, wanted.snapshot.limits)
         await _store_prices(connection, current_state.snapshot.prices, wanted.snapshot.prices)
-        # Of teams alone too: it is what tells another apply that the difference it has shown is out of date.
+        # Also if only teams changed: by the version another apply knows that the difference it has shown is out of date.
         version = await snapshots.publish_version(connection)
     return f"Applied as version {version}; {await wait_for_workers(database_url, version, wait_s)}"
 
 
 async def read_current(database_url: str) -> Snapshot:
-    """All that is in force, stored credentials included, encrypted."""
+    """The configuration in force, with stored credentials, encrypted."""
     async with transaction(database_url) as connection:
         return (await _read(connection)).snapshot
 
@@ -105,11 +106,11 @@ async def _read(connection: AsyncConnection) -> State:
     try:
         return State(await snapshots.read_snapshot(connection), await _read_teams(connection))
     except msgspec.ValidationError as fault:
-        raise BadConfiguration(f"A newer version has written the configuration that is there, so use that one: {fault}.") from None
+        raise BadConfiguration(f"The configuration was written by a newer version of Narthex, so use that version: {fault}.") from None
 
 
 async def _read_teams(connection: AsyncConnection, names: Mapping[str, Any] | None = None) -> dict[str, TeamConfig]:
-    """All, or those of these names that there are, which nobody else changes then until the end of the transaction."""
+    """All teams, or the existing ones of `names`, which are then locked until the end of the transaction."""
     query = select(tables.teams.c.name, tables.teams.c.content)
     if names is not None:
         query = query.where(tables.teams.c.name.in_(list(names))).with_for_update()
@@ -160,7 +161,7 @@ def _by_key(prices: tuple[Price, ...]) -> dict[tuple[str, str, str], Price]:
 
 
 def _format_difference(current_state: State, wanted: State) -> str:
-    """Table by table, each whole: of two rules it is told which is which, and ten thousand of them are compared in a moment."""
+    """A unified diff, table by table: each hunk shows a complete table, and ten thousand tables are compared quickly."""
     old, new = (
         {_heading(table): table for table in write_file(each.snapshot, each.teams).split("\n\n")} for each in (current_state, wanted)
     )
@@ -173,7 +174,7 @@ def _format_difference(current_state: State, wanted: State) -> str:
 
 
 def _heading(table: str) -> tuple[str, ...]:
-    """What tells a table from others: its heading, and for those in lists their names."""
+    """What identifies a table: its heading, and for a table of a list its names."""
     lines = table.splitlines()
     return (*lines[:1], *(line for line in lines if line.startswith(_IDENTIFYING_LINES) and table.startswith("[[")))
 
@@ -194,7 +195,7 @@ async def _store_teams(connection: AsyncConnection, changed: Mapping[str, TeamCo
         row = insert(tables.teams).values(id=uuid7.mint(), name=name, content=team.content)
         await connection.execute(row.on_conflict_do_update(index_elements=["name"], set_={"content": row.excluded.content}))
     if changed.keys() & existing.keys():
-        await keys.notify_workers(connection)  # what is kept of a team's asks is part of what workers remember of every key of it
+        await keys.notify_workers(connection)  # workers cache a team's settings with every key of it
 
 
 async def _store_limits(connection: AsyncConnection, old: tuple[Limit, ...], new: tuple[Limit, ...]) -> None:
@@ -231,7 +232,10 @@ async def _store_prices(connection: AsyncConnection, old: tuple[Price, ...], new
 
 
 async def wait_for_workers(database_url: str, version: int, wait_s: float) -> str:
-    """How many serve a version, once all do or `wait_s` is over: the end of a sentence. Who was not seen for a minute counts as gone."""
+    """How many workers serve a version, once all do or `wait_s` is over, as the end of a sentence.
+
+    A worker that was not seen for a minute counts as gone.
+    """
     workers = tables.workers
     alive = workers.c.seen_at > func.now() - text("interval '60 seconds'")
     deadline = time.monotonic() + wait_s
@@ -242,5 +246,5 @@ async def wait_for_workers(database_url: str, version: int, wait_s: float) -> st
         if not behind:
             return f"{serving} worker{'s serve' if serving != 1 else ' serves'} it."
         if time.monotonic() > deadline:
-            return f"{behind} worker(s) have not taken it up within {wait_s:.0f} s: see their logs."
+            return f"{behind} worker(s) do not serve it after {wait_s:.0f} s: see their logs."
         await asyncio.sleep(0.05)

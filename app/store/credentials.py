@@ -1,4 +1,4 @@
-"""Stored credentials: set, deleted, listed, and encrypted anew. What they hold goes in, and never comes out of here."""
+"""Stored credentials: set, delete, list and re-encrypt them. Their values are write-only here."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,36 +17,36 @@ _credentials = tables.credentials
 
 
 class CredentialRow(Struct, frozen=True):
-    """`key`: the id of the key that encrypts it, None: nothing is stored under the name, though `providers` name it.
+    """`key`: the id of the encryption key; None: nothing is stored under the name, though `providers` name it.
 
-    `opens`: whether a vault has that key, and it is whole. `updated_at` as ISO 8601.
+    `decryptable`: whether the vault has that key and the value is undamaged. `updated_at` as ISO 8601.
     """
 
     name: str
     key: str | None
     updated_at: str | None
-    opens: bool
+    decryptable: bool
     providers: Sequence[str]
 
 
 class Reencrypted(Struct, frozen=True):
-    """`sealed`: names that the newest key encrypts now. `unopened`: those that no key opens, left as they were."""
+    """`reencrypted`: names that are now encrypted with the newest key. `undecryptable`: names that no key decrypts, left unchanged."""
 
-    sealed: Sequence[str]
-    unopened: Sequence[str]
+    reencrypted: Sequence[str]
+    undecryptable: Sequence[str]
     version: int | None
 
 
 async def list_credentials(database: str | AsyncEngine, vault: Vault) -> list[CredentialRow]:
-    """By name; those too that a provider names and nobody has stored."""
+    """Credentials by name, including those that a provider names and nobody has stored."""
     async with transaction(database) as connection:
         users = await _provider_names(connection)
         rows = {
             row.name: CredentialRow(
                 row.name,
-                encryption_key_id(row.sealed),
+                encryption_key_id(row.encrypted),
                 row.updated_at.isoformat(),
-                vault.can_decrypt(row.name, row.sealed),
+                vault.can_decrypt(row.name, row.encrypted),
                 users.get(row.name, ()),
             )
             for row in await connection.execute(select(_credentials))
@@ -56,42 +56,45 @@ async def list_credentials(database: str | AsyncEngine, vault: Vault) -> list[Cr
 
 
 async def set_credential(database: str | AsyncEngine, vault: Vault, name: str, secret: str) -> int:
-    """The version of the configuration that has it. Raises NoCredential for a name or a secret that can be none, NoKeys."""
+    """Store a credential; returns the version of the configuration that has it.
+
+    Raises CredentialError for an invalid name or secret, NoEncryptionKey.
+    """
     encrypted = vault.encrypt(check_stored_name(name), check_usable(secret, "what was given"))
     async with transaction(database) as connection:
-        row = insert(_credentials).values(name=name, sealed=encrypted)
-        changed = {"sealed": row.excluded.sealed, "updated_at": func.now()}
+        row = insert(_credentials).values(name=name, encrypted=encrypted)
+        changed = {"encrypted": row.excluded.encrypted, "updated_at": func.now()}
         await connection.execute(row.on_conflict_do_update(index_elements=["name"], set_=changed))
         return await snapshots.publish_version(connection)
 
 
 async def delete_credential(database: str | AsyncEngine, name: str) -> int | None:
-    """The version of the configuration that lacks it; None: there was none."""
+    """Delete a credential; returns the version of the configuration without it. None: there was none."""
     async with transaction(database) as connection:
         deleted = await connection.execute(delete(_credentials).where(_credentials.c.name == name.replace("\0", "")))
         return await snapshots.publish_version(connection) if deleted.rowcount else None
 
 
 async def reencrypt(database: str | AsyncEngine, vault: Vault) -> Reencrypted:
-    """All that older keys encrypt and `vault` opens, with its newest. Raises NoKeys."""
+    """Encrypt with the newest key of `vault` what older keys encrypted. Raises NoEncryptionKey."""
     reencrypted: list[str] = []
     undecryptable: list[str] = []
     async with transaction(database) as connection:
-        # Locked: what is set meanwhile waits, and is not overwritten by what was there before.
-        rows = await connection.execute(select(_credentials.c.name, _credentials.c.sealed).order_by(_credentials.c.name).with_for_update())
-        for row in rows.all():
-            if not vault.can_decrypt(row.name, row.sealed):
+        # Locked: a credential that is set meanwhile waits, and is not overwritten with its old value.
+        query = select(_credentials.c.name, _credentials.c.encrypted).order_by(_credentials.c.name).with_for_update()
+        for row in (await connection.execute(query)).all():
+            if not vault.can_decrypt(row.name, row.encrypted):
                 undecryptable.append(row.name)
-            elif encryption_key_id(row.sealed) != vault.newest_key_id:
-                encrypted = vault.encrypt(row.name, vault.decrypt(row.name, row.sealed))
-                await connection.execute(update(_credentials).where(_credentials.c.name == row.name).values(sealed=encrypted))
+            elif encryption_key_id(row.encrypted) != vault.newest_key_id:
+                encrypted = vault.encrypt(row.name, vault.decrypt(row.name, row.encrypted))
+                await connection.execute(update(_credentials).where(_credentials.c.name == row.name).values(encrypted=encrypted))
                 reencrypted.append(row.name)
         version = await snapshots.publish_version(connection) if reencrypted else None
     return Reencrypted(reencrypted, undecryptable, version)
 
 
 async def _provider_names(connection: AsyncConnection) -> Mapping[str, list[str]]:
-    """Which providers name which."""
+    """The providers that name each credential."""
     users: dict[str, list[str]] = {}
     for name, config in sorted((await snapshots.read_providers(connection)).items()):
         for each in dict.fromkeys(_stored_names(config)):

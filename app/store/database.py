@@ -1,4 +1,4 @@
-"""The database's address, in the words of each library that takes it."""
+"""Connections to Postgres: the address for each library, an engine for SQLAlchemy, transactions."""
 
 import contextlib
 from collections.abc import AsyncGenerator
@@ -13,15 +13,15 @@ _CLOSE_TIMEOUT_S = 0.5
 
 
 class _FastCloseConnection(asyncpg.Connection):  # pyright: ignore[reportMissingTypeArgument]
-    """Says farewell, and goes in any case: where a line is dead without a word, nobody answers that either."""
+    """A connection whose close() takes half a second at most: on a dead connection nobody answers the goodbye."""
 
     async def close(self, *, timeout: float | None = None) -> None:
-        with contextlib.suppress(TimeoutError):  # asyncpg has let go of it by then
+        with contextlib.suppress(TimeoutError):  # asyncpg has terminated it by then
             await super().close(timeout=min(timeout or _CLOSE_TIMEOUT_S, _CLOSE_TIMEOUT_S))
 
 
 def dsn(database_url: str) -> str:
-    """For asyncpg, libpq's form: postgresql://user:password@host:port/name?host=/folder/of/the/socket&sslmode=require."""
+    """The address for asyncpg, in libpq's form: postgresql://user:password@host:port/name?host=/socket/folder&sslmode=require."""
     scheme, separator, remainder = database_url.partition("://")
     if not separator or scheme.partition("+")[0] not in ("postgresql", "postgres"):
         raise ValueError("DATABASE_URL must be the address of a PostgreSQL server: postgresql://user:password@host:port/name")
@@ -29,15 +29,15 @@ def dsn(database_url: str) -> str:
 
 
 def sqlalchemy_url(database_url: str) -> str:
-    """For SQLAlchemy, whose asyncpg takes no `sslmode` and the like: engine() understands all that dsn() does."""
+    """The address for SQLAlchemy, which does not take `sslmode` and the like; create_database_engine() takes everything."""
     return dsn(database_url).replace("postgresql://", "postgresql+asyncpg://", 1)
 
 
 def create_database_engine(database_url: str, *, command_timeout_s: float | None = COMMAND_TIMEOUT_S, **options: Any) -> AsyncEngine:
-    """An engine whose connections are asyncpg's own; `options` are create_async_engine's.
+    """An engine whose connections are opened by connect(); `options` are create_async_engine's.
 
-    `patience_s`: the longest any command may take, a pool's own rollback too; None is for migrations alone. For an asyncio.timeout()
-    around a question does not end what the pool does with its connection afterwards, which on a dead line would be never.
+    `command_timeout_s`: the longest any command may take, the pool's own rollback included; None is for migrations only. An
+    asyncio.timeout() around a query does not end the rollback that follows, which on a dead connection would last for ever.
     """
 
     async def open_connection() -> "asyncpg.Connection[Any]":
@@ -47,7 +47,10 @@ def create_database_engine(database_url: str, *, command_timeout_s: float | None
 
 
 async def connect(database_url: str, command_timeout_s: float | None = None) -> "asyncpg.Connection[Any]":
-    """One connection; no command may take longer than `patience_s`. Raises OSError, TimeoutError or asyncpg.PostgresError."""
+    """Open one connection; no command may take longer than `command_timeout_s`.
+
+    Raises OSError, TimeoutError or asyncpg.PostgresError.
+    """
     return await asyncpg.connect(
         dsn(database_url), timeout=CONNECT_TIMEOUT_S, command_timeout=command_timeout_s, connection_class=_FastCloseConnection
     )
@@ -55,7 +58,7 @@ async def connect(database_url: str, command_timeout_s: float | None = None) -> 
 
 @contextlib.asynccontextmanager
 async def transaction(database: str | AsyncEngine) -> AsyncGenerator[AsyncConnection, None]:
-    """A transaction. Of an address: on a connection of its own, for commands that run once and end."""
+    """A transaction. With an address it opens a connection of its own, for commands that run once and exit."""
     opened = create_database_engine(database) if isinstance(database, str) else database
     try:
         async with opened.begin() as connection:

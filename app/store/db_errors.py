@@ -1,9 +1,14 @@
-"""What a lost, refused, silent or not yet started Postgres raises, through SQLAlchemy and asyncpg."""
+"""Errors of Postgres: those that mean it is unavailable, through SQLAlchemy and asyncpg."""
 
 import asyncpg
 from sqlalchemy.exc import SQLAlchemyError
 
+# What is raised while Postgres is lost, refusing connections, silent or not yet started.
 DB_UNAVAILABLE_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, SQLAlchemyError, TimeoutError)
 
-# A server that was stopped, or behind a broken line, refuses nothing: it is silent. Longer than any question of ours takes.
+# A stopped server, or one behind a broken connection, refuses nothing: it is silent. No query of ours takes longer.
 QUERY_TIMEOUT_S = 10.0
+
+
+class RecordsUnavailable(Exception):
+    """Recorded inferences cannot be read, as Postgres is unavailable."""

@@ -1,18 +1,18 @@
-"""Answers kept for retries: who has claimed an Idempotency-Key, and what was answered, in Redis.
+"""Responses kept for retries, in Redis: who has claimed an Idempotency-Key, and what the response was.
 
-One hash for each key, under `nx:i:`, for as long as `idempotency_keep_s` says:
+There is one hash for each key, under `nx:i:`, which lives for `idempotency_keep_s`:
 
     digest      of the request that the key stands for
-    state       running: somebody answers it; answered: `answer` is there; unkept: answered, and cannot be told again
-    inference   whose inference it is (or was, while somebody finds out what became of it)
-    owner       a nonce of the one request that may answer it; every change compares it
-    lease       until when the owner is counted as alive, in milliseconds of Redis's clock; only an owner renews it
-    seen        when a retry first saw the lease expired: a live owner has had time to renew it since, as Redis answers again
-    spool       where the owner records, so what to wait for before it is said that it recorded nothing
-    taken       when the owner before was given up, while it is not known yet what it recorded
+    state       running: a request is in progress; answered: `answer` has the response; unkept: it ended, and is not kept
+    inference   the id of the inference (or of the earlier one, until it is known what became of it)
+    owner       a nonce of the one request that may complete it; every change compares it
+    lease       until when the owner counts as alive, in milliseconds of Redis's clock; only the owner renews it
+    seen        when a retry first saw the lease expired: a live owner has had time to renew it since, as Redis is back
+    spool       where the owner records: this spool must be stored before it is known that nothing was recorded
+    taken       when the previous owner was given up, while it is not known yet what it recorded
 
-`nx:i:spool:NAME` tells up to when all that was recorded in a spool is in Postgres. All times are Redis's own: no clocks are compared.
-Each script may be sent twice, as a client does that lost a connection: it then says the same again.
+`nx:i:spool:NAME` holds the time up to which all records of a spool are in Postgres. All times are Redis's own: no clocks are compared.
+Each script may be sent twice, as by a client that lost its connection: it then returns the same again.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ from app.store.content_packing import pack, unpack
 from app.store.redis_client import create_redis
 
 _PREFIX = "nx:i:"
-_THREAD_PACK_BYTES = 64 * 1024  # packed and unpacked on a thread
-_MAX_RENEWALS_PER_PIPELINE = 500  # renewals in one pipeline
+_THREAD_PACK_BYTES = 64 * 1024  # larger ones are packed and unpacked on a thread
+_MAX_RENEWALS_PER_PIPELINE = 500
 
 _NOW = "local time = redis.call('TIME') local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
 
@@ -65,7 +65,7 @@ return {'taken', found[3], found[7], taken}
 """
 )
 
-# Also what makes it the owner's own after it took it; also what makes it anew after Redis lost its memory.
+# Also completes a takeover, and restores the claim after Redis lost its memory.
 _RENEW = (
     _NOW
     + """
@@ -93,7 +93,7 @@ redis.call('PEXPIRE', at, keep_ms)
 return 1
 """
 
-# Who has not found out yet what became of the inference before leaves it to the next one, who need not wait.
+# An owner that took over and does not know yet what became of the earlier inference leaves the claim to the next one, without a wait.
 _RELEASE = """
 local owner, inference = unpack(ARGV)
 local at = KEYS[1]
@@ -107,11 +107,11 @@ _MARK_STORED = _NOW + "redis.call('SET', KEYS[1], now - ARGV[1], 'PX', ARGV[2])\
 
 
 class IdempotencyStoreUnavailable(Exception):
-    """Redis cannot be asked, or does not do as it is asked; whether it has done it is not known."""
+    """Redis is unavailable or failed; whether it ran the command is not known."""
 
 
 class StoredResponse(Struct, frozen=True, array_like=True):
-    """What a caller was told in full, and may be told again. Fields are only ever appended, with defaults."""
+    """A complete response, which may be sent again. Fields are only ever appended, with defaults."""
 
     inference_id: str
     episode_id: str
@@ -121,11 +121,11 @@ class StoredResponse(Struct, frozen=True, array_like=True):
     served_model: str | None = None
     dropped: tuple[str, ...] = ()
     status: int = 200
-    guided: str | None = None
+    structured_output: str | None = None
 
 
 class ClaimRequest(Struct):
-    """Who claims what. `inference_id` and `spool` are of the one whose answer is owed: the owner's own, unless it took over."""
+    """A claim. `inference_id` and `spool` belong to the inference whose response is wanted: the owner's own, unless it took over."""
 
     key: str
     owner: str
@@ -135,7 +135,7 @@ class ClaimRequest(Struct):
 
 
 class ClaimResult(Struct, frozen=True):
-    """What became of a claim. `taken`: its owner is silent, we are in its place, and have to find out about `inference_id` first."""
+    """The result of a claim. `taken`: its owner is silent; the caller takes over, and must find out about `inference_id` first."""
 
     state: Literal["claimed", "running", "answered", "unkept", "reused", "taken"]
     inference_id: str
@@ -145,7 +145,7 @@ class ClaimResult(Struct, frozen=True):
 
 
 class IdempotencyStore:
-    """Claims and answers. Everything raises AnswersAway."""
+    """Claims and responses. Every method raises IdempotencyStoreUnavailable."""
 
     def __init__(self, redis_url: str, *, keep_s: float, lease_s: float, grace_s: float, timeout_s: float) -> None:
         self._redis = create_redis(redis_url, timeout_s)
@@ -158,7 +158,7 @@ class IdempotencyStore:
         await self._redis.aclose()
 
     async def claim(self, claim_request: ClaimRequest) -> ClaimResult:
-        """Claims it, if nobody has, or whoever has is silent for longer than lease and grace."""
+        """Claim a key, if nobody has, or if its owner is silent for longer than lease and grace."""
         reply = await _run(
             self._claim,
             claim_request.key,
@@ -183,7 +183,7 @@ class IdempotencyStore:
                 return result
 
     async def renew(self, claims: Sequence[ClaimRequest]) -> list[bool]:
-        """Which of them are still ours, now for another lease."""
+        """Renew claims for another lease; returns for each whether it is still held."""
         renewed: list[bool] = []
         for start in range(0, len(claims), _MAX_RENEWALS_PER_PIPELINE):
             renewed += await self._renew_some(claims[start : start + _MAX_RENEWALS_PER_PIPELINE])
@@ -200,22 +200,22 @@ class IdempotencyStore:
             raise IdempotencyStoreUnavailable(repr(fault)) from fault
 
     async def finish(self, claim_request: ClaimRequest, stored_response: StoredResponse | None) -> bool:
-        """Keeps the answer; None: there is one that cannot be told again. False: the claim is another's by now."""
+        """Keep the response; None: it ended and is not kept. Returns False if the claim is another's by now."""
         packed = b"" if stored_response is None else await _pack_response(stored_response)
         state = "unkept" if stored_response is None else "answered"
         arguments = [claim_request.owner, claim_request.digest, claim_request.inference_id, self._keep_ms, state, packed]
         return await _run(self._finish, claim_request.key, arguments) == 1
 
     async def release(self, claim_request: ClaimRequest, inference_id: str) -> None:
-        """Lets the next one have it. `inference_id`: the owner's own; if another's is there yet, that is still to be found out about."""
+        """Give up a claim. `inference_id`: the owner's own; if an earlier one is stored, the next owner must find out about that."""
         await _run(self._release, claim_request.key, [claim_request.owner, inference_id])
 
     async def mark_stored(self, spool: str, age_s: float) -> None:
-        """All that was recorded in this spool before `age_s` ago is in Postgres."""
+        """Note that all records of this spool from before `age_s` ago are in Postgres."""
         await _run(self._mark_stored, f"{_PREFIX}spool:{spool}", [round(age_s * 1000), self._keep_ms])
 
     async def stored_until_ms(self, spool: str) -> int:
-        """Up to when all that was recorded in a spool is in Postgres, by Redis's clock; 0: nobody has told."""
+        """The time up to which all records of a spool are in Postgres, by Redis's clock; 0: unknown."""
         try:
             reply = cast("bytes | None", await self._redis.get(f"{_PREFIX}spool:{spool}"))
         except (RedisError, OSError) as fault:
@@ -224,7 +224,7 @@ class IdempotencyStore:
 
 
 def claim_key(digest: str) -> str:
-    """Where the claim and the answer lie of what has this digest."""
+    """The Redis key of the claim with this digest."""
     return _PREFIX + digest
 
 

@@ -1,4 +1,4 @@
-"""What is recorded of inferences, read back."""
+"""Queries for recorded inferences: lists, one with its content, and episodes."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -13,13 +13,13 @@ from app import uuid7
 from app.store import tables
 from app.store.content_packing import unpack
 
-# A caller may send an episode that was born up to a minute from now, so its inferences may be that much older than it.
+# A caller may send an episode id from up to a minute in the future, so its inferences may be that much older.
 _EPISODE_TOLERANCE_MS = 60_000
-_QUERY_TIMEOUT_S = 30.0  # enough for a wide question
+_QUERY_TIMEOUT_S = 30.0  # enough for a query without filters
 
 
 class InferenceFilter(Struct, frozen=True):
-    """Which inferences; None = any. `since_ms` and `until_ms`: times of receipt, Unix time."""
+    """Filters of a list; None: any. `since_ms` and `until_ms`: when the request was received, Unix time."""
 
     model: str | None = None
     team_id: str | None = None
@@ -30,13 +30,13 @@ class InferenceFilter(Struct, frozen=True):
 
 @asynccontextmanager
 async def timed_connection(database: AsyncEngine) -> AsyncGenerator[AsyncConnection, None]:
-    """A connection for a while. Raises TimeoutError over it: a Postgres that says nothing for so long is away."""
+    """A connection for at most _QUERY_TIMEOUT_S; then it raises TimeoutError: such a Postgres counts as unavailable."""
     async with asyncio.timeout(_QUERY_TIMEOUT_S), database.connect() as connection:
         yield connection
 
 
 async def list_inferences(connection: AsyncConnection, filters: InferenceFilter, *, before: str | None, limit: int) -> list[dict[str, Any]]:
-    """Newest first; `before`: the id that the last page ended with."""
+    """A page of inferences, newest first. `before`: the last id of the previous page."""
     columns = tables.inferences.c
     query = select(tables.inferences).order_by(columns.id.desc()).limit(limit)
     if before is not None:
@@ -55,7 +55,7 @@ async def list_inferences(connection: AsyncConnection, filters: InferenceFilter,
 
 
 async def show_inference(connection: AsyncConnection, id: str) -> dict[str, Any] | None:
-    """One, with what was asked and answered, as text of the wire; None if there is none (yet: records arrive within moments)."""
+    """One inference with its request and response as text; None if there is none (a new one is stored within moments)."""
     row = (await connection.execute(select(tables.inferences).where(tables.inferences.c.id == id))).first()
     if row is None:
         return None
@@ -65,13 +65,13 @@ async def show_inference(connection: AsyncConnection, id: str) -> dict[str, Any]
     fields["content"] = (
         None
         if content_row is None
-        else {"policy": content_row.policy, "ask": _unpack_text(content_row.ask), "reply": _unpack_text(content_row.reply)}
+        else {"policy": content_row.policy, "request": _unpack_text(content_row.request), "response": _unpack_text(content_row.response)}
     )
     return fields
 
 
 async def list_episode(connection: AsyncConnection, episode_id: str, *, after: str | None, limit: int) -> list[dict[str, Any]]:
-    """Inferences of an episode, oldest first; `after`: the id that the last page ended with."""
+    """A page of an episode's inferences, oldest first. `after`: the last id of the previous page."""
     columns = tables.inferences.c
     earliest = uuid7.lowest_at(uuid7.created_ms(episode_id) - _EPISODE_TOLERANCE_MS)
     query: Select[Any] = (

@@ -1,4 +1,4 @@
-"""What the writer stores: rows of inferences and their content, and the positions that make it exactly once."""
+"""Writes of inferences: their rows, their content, sums of usage, and the positions that make storing exactly once."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import asyncpg
 from app.store.partitions import Connection
 from app.store.tables import inference_content, inferences, usage
 
-# What no other attempt would change: the fault is in a row. Some are found by asyncpg, while it writes the row down.
+# Errors in a row, which no retry would change. Some are raised by asyncpg while it encodes the row.
 ROW_ERRORS = (
     asyncpg.DataError,
     asyncpg.IntegrityConstraintViolationError,
@@ -24,7 +24,7 @@ USAGE_COLUMNS = [column.name for column in usage.columns]
 
 _USAGE_TYPES = {"key_id": "uuid", "hour": "timestamptz", "team_id": "uuid", "model": "text"}
 _GROUP_COLUMNS, _SUM_COLUMNS = ", ".join(_USAGE_TYPES), [name for name in USAGE_COLUMNS if name not in _USAGE_TYPES]
-# In a fixed order, so that writers of several machines that add to the same rows wait for each other, and not in a circle.
+# In a fixed order, so that writers of several machines that add to the same rows do not deadlock.
 _ADD_USAGE = f"""
     INSERT INTO usage ({", ".join(USAGE_COLUMNS)})
     SELECT {_GROUP_COLUMNS}, {", ".join(f"sum({name})" for name in _SUM_COLUMNS)}
@@ -36,18 +36,20 @@ _ADD_USAGE = f"""
 
 
 class PositionTaken(Exception):
-    """Somebody else has moved a segment's position: what we hold of it may be stored already."""
+    """Somebody else has moved a segment's position: the records in hand may be stored already."""
 
 
 async def load_positions(connection: Connection, spool: str, segments: Collection[str]) -> dict[str, int]:
-    """Of the segments that this spool had or has."""
+    """The positions of the segments that this spool had or has."""
     rows = await connection.fetch("SELECT segment, read_to FROM spool_positions WHERE spool = $1 OR segment = any($2)", spool, segments)
     return {row["segment"]: row["read_to"] for row in rows}
 
 
 async def move_position(connection: Connection, spool: str, segment: str, before: int | None, position: int) -> None:
-    """Raises PositionTaken where it is not at `before` (None: new). The first thing in a transaction: were an earlier one of ours, whose
-    connection we lost, still being committed, this waits for it and then sees what it did.
+    """Move a segment's position. Raises PositionTaken if it is not at `before` (None: it is new).
+
+    It must come first in a transaction: if an earlier one, whose connection was lost, is still being committed, this waits for it and
+    then sees its result.
     """
     if before is None:
         moved = await connection.execute(
@@ -62,19 +64,20 @@ async def move_position(connection: Connection, spool: str, segment: str, before
 
 
 async def forget_positions(connection: Connection, segments: Collection[str]) -> None:
-    """For segments whose files are gone for good."""
+    """Delete the positions of segments whose files were removed."""
     await connection.execute("DELETE FROM spool_positions WHERE segment = any($1)", segments)
 
 
 async def copy_rows(connection: Connection, rows: Iterable[Sequence[Any]], contents: Iterable[Sequence[Any]]) -> None:
-    """By INFERENCE_COLUMNS and CONTENT_COLUMNS, inside a transaction. Raises one of FAULTS_OF_A_ROW if there is one in any of them."""
+    """Insert rows of INFERENCE_COLUMNS and CONTENT_COLUMNS, inside a transaction. Raises one of ROW_ERRORS for an invalid row."""
     await connection.copy_records_to_table("inferences", records=rows, columns=INFERENCE_COLUMNS)
     await connection.copy_records_to_table("inference_content", records=contents, columns=CONTENT_COLUMNS)
 
 
 async def add_usage(connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
-    """Adds rows by USAGE_COLUMNS to those there are. At the end of the transaction that copies what they are sums of, and once in it:
-    others wait for these rows until its end.
+    """Add rows of USAGE_COLUMNS to the stored sums.
+
+    Once, and at the end of the transaction that inserts the inferences: others wait for these rows until its end.
     """
     if rows:
         await connection.execute(_ADD_USAGE, *([row[at] for row in rows] for at in range(len(USAGE_COLUMNS))))

@@ -1,4 +1,4 @@
-"""The keys that a worker has met: whom they stand for, from memory; kept on disk too, for the time when Postgres is away."""
+"""The keys that a worker knows: their callers in memory, and on disk for when Postgres is unavailable."""
 
 import asyncio
 import contextlib
@@ -17,23 +17,24 @@ from app.store.pg_connection import PgConnection
 _UNKNOWN_FOR_S = 10.0
 _MAX_UNKNOWN = 10_000
 _LOOKUP_TIMEOUT_S = 3.0  # a caller waits for it
-_RETRY_AFTER_S = 1.0  # so that a caller may wait for it on another line, where one was dead
-_MAX_KEYS_PER_QUERY = 500  # keys in one question
+_RETRY_AFTER_S = 1.0  # leaves time for a second connection if the first was dead
+_MAX_KEYS_PER_QUERY = 500
 _MAX_WAITING = 10_000
 _READ_OTHER_LOGS_EVERY_S = 1.0
 
 
 class TooManyLookups(Exception):
-    """More keys that nobody here has met are waiting to be looked up than may wait."""
+    """Too many unknown keys are waiting to be looked up."""
 
 
 class KeyIndex:
-    """Callers by the hash of their key. A miss is looked up once, together with all that were missed meanwhile: however many unknown
-    keys come at once, one question is under way, and a good one waits for two at most. What is unknown is remembered for a while.
+    """Callers by the hash of their key.
 
-    At most about `most` are remembered; `known` tells whom a key stands for that is, by its hash.
+    Misses are looked up together: however many unknown keys come at once, one query runs at a time, and a valid key waits for two at
+    most. Unknown keys are remembered for a while. At most about `max_keys` callers are cached; `get_cached` finds them by hash.
 
-    Each worker keeps a log of its own in `folder`. While Postgres is away, a key that another worker of this machine has met is good too.
+    Each worker keeps a log of its own in `folder`. While Postgres is unavailable, keys in the logs of this machine's other workers are
+    valid too.
     """
 
     def __init__(self, database_url: str, folder: Path, worker: str, max_keys: int = 50_000) -> None:
@@ -49,7 +50,7 @@ class KeyIndex:
         self._other_logs_read_s = 0.0
         self._other_logs_lock = asyncio.Lock()
         self._log = KeyLog(self._path, lambda: LoggedKeys(self._callers.all_callers(), self.version))
-        # What is forgotten must leave the log as well: nobody would take it out if it were revoked.
+        # An evicted key must leave the log as well: nobody would remove it if it were revoked.
         self._callers = CallerCache(max_keys, logged.callers, on_evicted=self._log.request_rewrite)
         self.get_cached = self._callers.get
 
@@ -57,9 +58,9 @@ class KeyIndex:
         return len(self._callers)
 
     async def find(self, key: str) -> Caller | None:
-        """The caller of a key that is not known yet. What does not look like a key is never looked up.
+        """The caller of a key that is not cached; None: the key is unknown. Text that does not look like a key is never looked up.
 
-        Raises Crowded; one of AWAY if Postgres cannot be asked, and nobody here has met it.
+        Raises TooManyLookups; one of DB_UNAVAILABLE_ERRORS if Postgres is unavailable and no worker of this machine knows the key.
         """
         prefix = key_prefix(key)
         if prefix is None:
@@ -86,9 +87,9 @@ class KeyIndex:
             return caller
 
     def invalidate(self, hash: bytes) -> None:
-        """The key has changed: the next request looks it up."""
+        """Forget a key that has changed: the next request looks it up."""
         self._unknown.pop(hash, None)
-        # One that is being looked up may be as it was: good for the requests that wait for it, and not to be remembered.
+        # A look-up in progress may return the old state: good enough for the requests that wait for it, but not to be cached.
         if hash not in self._queue:
             self._pending.pop(hash, None)
         if self._callers.pop(hash):
@@ -100,13 +101,13 @@ class KeyIndex:
             self.invalidate(hash)
 
     def set_version(self, version: int) -> None:
-        """What is remembered is true up to this version of the keys."""
+        """The cache is true up to this version of the keys."""
         if version != self.version:
             self.version = version
             self._log.add_version(version)
 
     async def revalidate_all(self) -> None:
-        """Looks every known key up again, where what has changed cannot be told. Raises one of AWAY."""
+        """Look up every cached key again, when it is unknown what has changed. Raises one of DB_UNAVAILABLE_ERRORS."""
         self._unknown.clear()
         self._detach_pending()
         prefixes_by_hash = {hash: caller.prefix.removeprefix("nx-") for hash, caller in self._callers.all_callers().items()}
@@ -117,7 +118,7 @@ class KeyIndex:
             }
             found = await self._query_callers({hash: prefixes_by_hash[hash] for hash in before})
             for hash, caller in before.items():
-                # Forgotten, or met anew, while we asked: what we were told is older than that.
+                # A caller that was evicted or looked up again meanwhile is newer than this result.
                 if self._callers.peek(hash) is caller and found.get(hash) != caller:
                     self.invalidate(hash)
 
@@ -146,7 +147,7 @@ class KeyIndex:
         return await self._connection.run(lambda connection: callers.find_callers(connection, prefixes_by_hash))
 
     def _detach_pending(self) -> None:
-        """See forget(); what is not asked yet will be answered as it is."""
+        """Do not cache the results of look-ups in progress (see invalidate); queued ones will see the new state."""
         self._pending = {hash: future for hash, future in self._pending.items() if hash in self._queue}
 
     def _complete_lookup(self, hash: bytes, future: asyncio.Future[Caller | None], result: Caller | Exception | None) -> None:
@@ -160,7 +161,7 @@ class KeyIndex:
                 self._unknown[hash] = time.monotonic() + _UNKNOWN_FOR_S
         if isinstance(result, Exception):
             future.set_exception(result)
-            future.exception()  # whoever waited may have left
+            future.exception()  # marks it as retrieved: the caller may have disconnected
         else:
             future.set_result(result)
 
@@ -169,12 +170,12 @@ class KeyIndex:
         self._callers.put(hash, caller)
 
     async def _find_in_other_logs(self, hash: bytes) -> Caller | None:
-        async with self._other_logs_lock:  # who comes meanwhile waits for what is read, or it would be refused for nothing
+        async with self._other_logs_lock:  # requests that come meanwhile wait, or they would be refused for nothing
             if time.monotonic() - self._other_logs_read_s > _READ_OTHER_LOGS_EVERY_S:
                 self._other_logs = await asyncio.to_thread(_read_other_logs, self._path, self._other_logs)
                 self._other_logs_read_s = time.monotonic()
         for _, logged in self._other_logs.values():
-            # Who is behind us may not have heard of a revocation that we have heard of.
+            # A worker with an older version may not know of a revocation that this one knows.
             if (logged.version or 0) >= (self.version or 0) and (caller := logged.callers.get(hash)) is not None:
                 return caller
         return None

@@ -1,4 +1,4 @@
-"""What a worker remembers of keys, on disk for the time when Postgres is away: a log that is appended to, and now and then written anew."""
+"""A worker's cached keys on disk, for when Postgres is unavailable: a log that is appended to, and rewritten now and then."""
 
 import asyncio
 import contextlib
@@ -15,37 +15,37 @@ log = logging.getLogger(__name__)
 
 _SAVE_AFTER_S = 0.2
 _AFTER_FAILURE_S = 5.0
-_MIN_REWRITE_LINES = 1000  # so many lines more than when it was last written anew, besides as many again
+_MIN_REWRITE_LINES = 1000  # it is rewritten once it has twice the lines of the last rewrite, and this many more
 
-# A line: a key's hash with its caller, or with null once it is forgotten; or the version of the keys up to which all above is true.
+# A line: a key's hash with its caller, or with null once it was invalidated; or the version of the keys up to which the log is true.
 _line_decoder: msgspec.json.Decoder[tuple[str, Caller | None] | int] = msgspec.json.Decoder(tuple[str, Caller | None] | int)
 
 
 class LoggedKeys(Struct, frozen=True):
-    """What a log says. `version` None: nobody knows up to when it is true."""
+    """The content of a log. `version` None: it is unknown up to which version of the keys it is true."""
 
     callers: Mapping[bytes, Caller]
     version: int | None
 
 
 class KeyLog:
-    """Written a moment after each change, in their order. `everything` gives what is remembered now, for when the log is written anew.
+    """Writes changes to disk a moment after they happen, in order. `current_keys` returns the cached keys, for a rewrite.
 
-    A process that is killed loses the last moment of it, and with it the version, so it asks again for what changed in that moment.
+    A killed process loses the last changes, and the version with them, so it queries what changed since the version before.
     """
 
     def __init__(self, path: Path, current_keys: Callable[[], LoggedKeys]) -> None:
         self._path = path
         self._current_keys = current_keys
         self._lines: list[bytes] = []
-        self._rewritten_lines = 0  # lines when it was last written anew
+        self._rewritten_lines = 0  # lines of the last rewrite
         self._appended_lines = 0
-        self._rewrite_requested = True  # the first time: an earlier process may have been killed within a line
+        self._rewrite_requested = True  # at first: an earlier process may have been killed within a line
         self._saving: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
 
     def add(self, hash: bytes, caller: Caller | None) -> None:
-        """None: forgotten."""
+        """Log a key's caller. None: the key was invalidated."""
         self._lines.append(msgspec.json.encode((hash.hex(), caller)))
         self._save_soon()
 
@@ -58,7 +58,7 @@ class KeyLog:
         self._save_soon()
 
     async def close(self) -> None:
-        """Writes what is not written yet."""
+        """Write what is not written yet."""
         self._closing.set()
         if self._saving is not None:
             await self._saving
@@ -88,7 +88,7 @@ class KeyLog:
         return self._current_keys()
 
     def _write(self, pending: list[bytes] | LoggedKeys) -> bool:
-        """On a thread."""
+        """Write to disk, on a thread; returns False if that failed."""
         try:
             if isinstance(pending, LoggedKeys):
                 self._rewrite(pending)
@@ -96,8 +96,8 @@ class KeyLog:
                 with self._path.open("ab") as file:
                     file.write(b"".join(line + b"\n" for line in pending))
                 self._appended_lines += len(pending)
-        except OSError as fault:  # a full disk is no reason to refuse a key that is good
-            log.warning("the keys that were met could not be kept on disk", extra={"fault": repr(fault)})
+        except OSError as fault:  # a full disk is no reason to refuse a valid key
+            log.warning("the cached keys could not be written to disk", extra={"fault": repr(fault)})
             return False
         return True
 
@@ -114,7 +114,7 @@ class KeyLog:
 
 
 def read_log(path: Path) -> LoggedKeys:
-    """Nothing, if there is none that can be read."""
+    """The content of a log; empty if there is none that can be read."""
     callers: dict[bytes, Caller] = {}
     version: int | None = None
     try:
@@ -129,8 +129,8 @@ def read_log(path: Path) -> LoggedKeys:
                     callers[bytes.fromhex(hash)] = caller
     except FileNotFoundError:
         return LoggedKeys({}, None)
-    except (OSError, ValueError) as fault:  # a line that cannot be read may have been one that forgot a key
-        log.warning("the kept keys cannot be read, so they are left aside", extra={"path": str(path), "fault": str(fault)})
+    except (OSError, ValueError) as fault:  # an unreadable line may have been one that invalidated a key
+        log.warning("the keys on disk cannot be read, so they are ignored", extra={"path": str(path), "fault": str(fault)})
         return LoggedKeys({}, None)
     return LoggedKeys(callers, version)
 
@@ -140,9 +140,9 @@ def log_path(folder: Path, worker: str) -> Path:
 
 
 def remove_stale_logs(folder: Path, workers: int) -> None:
-    """Removes what workers have kept that are no more, as there are fewer now: nobody would take a revoked key out of it."""
+    """Remove the logs of workers beyond the configured number: nobody would remove a revoked key from them."""
     for path in folder.glob("keys-gateway-*"):
         number = path.stem.rpartition("-")[2]
-        # .json: as an earlier version kept them
+        # .json: the format of an earlier version
         if path.suffix == ".json" or (number.isdigit() and int(number) >= workers):
             path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Keys: made, listed, changed, rotated and revoked. A key itself is shown once and stored nowhere."""
+"""Keys: create, list, change, rotate and revoke them. A key itself is shown once and stored nowhere."""
 
 import secrets
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ _keys, _teams = tables.keys, tables.teams
 
 
 class KeyRow(Struct, frozen=True):
-    """What may be shown of a key. Times as ISO 8601; None in what it may do: everything."""
+    """What may be shown of a key. Times are ISO 8601; None in a restriction: there is none."""
 
     prefix: str
     team: str
@@ -50,7 +50,7 @@ class KeyRow(Struct, frozen=True):
 
 
 class KeyChanges(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is to be different. UNSET: as it was. None: no restriction any more."""
+    """Changes to a key. UNSET: unchanged. None: the restriction is removed."""
 
     name: str | UnsetType = UNSET
     models: Sequence[str] | UnsetType | None = UNSET
@@ -71,9 +71,9 @@ async def create_key(
     networks: Sequence[str] | None = None,
     expires_at: datetime | None = None,
 ) -> str:
-    """A new key, to be shown once. The team is made if it is new; `content` sets what is kept of its asks and replies, None leaves it.
+    """Create a key, which is returned to be shown once, and its team if that is new. Raises InvalidKeyField.
 
-    Raises BadKey.
+    `content` sets how much of the team's requests and responses is recorded; None leaves it unchanged.
     """
     terms = {
         "name": check_name(name),
@@ -99,7 +99,7 @@ async def create_key(
 async def list_keys(
     database: str | AsyncEngine, *, team: str | None = None, after: str | None = None, limit: int | None = None, valid_only: bool = False
 ) -> list[KeyRow]:
-    """Oldest first; those after the key whose prefix is `after`. `good`: only those that are neither revoked nor expired."""
+    """Keys, oldest first, after the one with the prefix `after`. `valid_only`: without those revoked or expired."""
     query = select(_keys, _teams.c.name.label("team")).join(_teams, _teams.c.id == _keys.c.team_id).order_by(_keys.c.id).limit(limit)
     if team is not None:
         team_id = select(_teams.c.id).where(_teams.c.name == team.replace("\0", "")).scalar_subquery()
@@ -121,12 +121,12 @@ async def show_key(database: str | AsyncEngine, prefix: str) -> KeyRow | None:
 
 
 async def revoke_key(database: str | AsyncEngine, prefix: str) -> bool:
-    """Whether there was such a key to revoke. `prefix`: the public part, with or without what stands around it."""
+    """Revoke a key; returns whether there was one to revoke. `prefix`: as parse_prefix() takes it."""
     return await _update_key(database, prefix, {"revoked_at": func.now()})
 
 
 async def change_key(database: str | AsyncEngine, prefix: str, changes: KeyChanges) -> bool:
-    """Whether there was such a key, and it was not revoked. Raises BadKey."""
+    """Change a key; returns False if it is unknown or revoked. Raises InvalidKeyField."""
     checks = {
         "name": check_name,
         "models": check_models,
@@ -139,9 +139,9 @@ async def change_key(database: str | AsyncEngine, prefix: str, changes: KeyChang
 
 
 async def rotate_key(database: str | AsyncEngine, prefix: str, *, overlap_s: float) -> str | None:
-    """A new key that may do what the old one may, until when that one might; the old one ends after the overlap, if not before.
+    """Create a key with the old one's restrictions and expiry; the old one expires after the overlap, if not before.
 
-    None: there is no such key that is still good. Raises BadKey.
+    Returns the new key; None: there is no valid key with this prefix. Raises InvalidKeyField.
     """
     overlap = check_overlap(overlap_s)
     async with transaction(database) as connection:
@@ -152,7 +152,7 @@ async def rotate_key(database: str | AsyncEngine, prefix: str, *, overlap_s: flo
             return None
         copied_fields = ("name", "admin", "models", "routes", "networks", "expires_at", "team_id")
         key = await _store(connection, {field: old[field] for field in copied_fields})
-        expires_at = func.least(_keys.c.expires_at, func.now() + overlap)  # least() passes over a null
+        expires_at = func.least(_keys.c.expires_at, func.now() + overlap)  # least() ignores null
         await connection.execute(update(_keys).where(_keys.c.id == old["id"]).values(expires_at=expires_at, replaced_by=parse_prefix(key)))
         await notify_workers(connection)
     return key
@@ -164,12 +164,12 @@ def valid_key_conditions() -> tuple[Any, ...]:
 
 
 async def lock_changes(connection: AsyncConnection) -> None:
-    """Whoever changes keys or teams locks this row first, so that nobody waits for the other's team with it in hand."""
+    """Lock the row that every change to keys or teams must lock first, so that two changes cannot deadlock."""
     await connection.execute(select(tables.keys_version.c.version).with_for_update())
 
 
 async def notify_workers(connection: AsyncConnection, payload: str = "") -> None:
-    """Has every worker look, at the commit, which keys and teams have changed; without it they do so within a second."""
+    """Notify every worker, at the commit, that keys or teams have changed; without it they notice within a second."""
     await connection.execute(text("SELECT pg_notify(:channel, :payload)"), {"channel": CHANNEL, "payload": payload})
 
 
@@ -184,7 +184,7 @@ async def _update_key(database: str | AsyncEngine, prefix: str, values: dict[str
     async with transaction(database) as connection:
         await lock_changes(connection)
         statement = update(_keys).where(_keys.c.prefix == parse_prefix(prefix), _keys.c.revoked_at.is_(None))
-        # With nothing to change, whether there is such a key is still to be told.
+        # Without changes, the statement still finds out whether there is such a key.
         changed_id = await connection.scalar(statement.values(values or {"name": _keys.c.name}).returning(_keys.c.id))
         await notify_workers(connection)
     return changed_id is not None

@@ -1,4 +1,4 @@
-"""What a limit may say, which limits contradict each other, and what of them is probably not meant."""
+"""Validation of limits: invalid ones, contradictions between them, and warnings about probable mistakes."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -7,19 +7,20 @@ from datetime import UTC, date, datetime
 from msgspec import Struct
 
 from app.domain import Limit, ModelConfig, Price, Snapshot
-from app.store.config_file import BadConfiguration, limit_path
+from app.store.config_file import limit_path
+from app.store.errors import BadConfiguration
 from app.store.time_zones import UnknownTimeZone, find_time_zone
 
 _KEY = re.compile(r"nx-[0-9a-f]{12}")
 _CALENDAR = ("day", "month")
-# What is counted, tokens and millionths of a dollar, stays a whole number in Redis's doubles.
+# Tokens and millionths of a dollar stay integers in Redis's doubles.
 _MAX_AMOUNT = 2**53
 _MICROUSD = 1_000_000
 _MAX_NAMES_SHOWN = 3
 
 
 class KnownNames(Struct, frozen=True):
-    """What lies beside the directory. `output_tokens`: what is reserved for models that do not say it themselves; None: not known here."""
+    """Names that are not in the snapshot. `output_tokens`: the setting for models without one of their own; None: unknown here."""
 
     teams: Collection[str] = ()
     keys: Collection[str] = ()
@@ -27,12 +28,12 @@ class KnownNames(Struct, frozen=True):
 
 
 def validate(wanted: Snapshot) -> None:
-    """Raises BadConfiguration for the first rule that could not be kept, or that contradicts another."""
+    """Raises BadConfiguration for the first rule that is invalid, or that contradicts another."""
     limits_by_target: dict[object, Limit] = {}
     names: set[str] = set()
     for limit in wanted.limits:
         if limit.name in names:
-            raise BadConfiguration(f"{limit_path(limit.name)} is there twice.")
+            raise BadConfiguration(f"{limit_path(limit.name)} appears twice.")
         names.add(limit.name)
         _check_scope(limit, wanted.models)
         _check_period(limit)
@@ -41,13 +42,13 @@ def validate(wanted: Snapshot) -> None:
             other = limits_by_target.setdefault(_limited_subject(limit), limit)
             if other.amount != limit.amount:
                 raise BadConfiguration(
-                    f"{limit_path(limit.name)} contradicts {limit_path(other.name)}: of the same scope, resource and period, "
-                    f"one allows {limit.amount:g} and the other {other.amount:g}. Remove one, or let it be a `dry_run`."
+                    f"{limit_path(limit.name)} contradicts {limit_path(other.name)}: for the same scope, resource and period, "
+                    f"one allows {limit.amount:g} and the other {other.amount:g}. Remove one, or make it a `dry_run`."
                 )
 
 
 def find_warnings(wanted: Snapshot, known_names: KnownNames, today: date | None = None) -> list[str]:
-    """In sentences, each with its place. `today`: in UTC; None: it is looked up. A price that begins later is none yet."""
+    """Probable mistakes, a sentence each, with their place. `today`: in UTC; None: the clock's. Later prices do not count yet."""
     day = (today or datetime.now(UTC).date()).isoformat()
     prices: dict[tuple[str, str], list[Price]] = {}
     for price in wanted.prices:
@@ -61,12 +62,12 @@ def find_warnings(wanted: Snapshot, known_names: KnownNames, today: date | None 
         messages += [f"{path}{each}" for each in _limit_warnings(limit, wanted.models, prices, known_names)]
         other = limits_by_effect.setdefault((_limited_subject(limit), limit.amount, limit.dry_run), limit)
         if other is not limit:
-            messages.append(f"{path} says the same as {limit_path(other.name)}: one of them is enough.")
+            messages.append(f"{path} does the same as {limit_path(other.name)}: one of them is enough.")
     return messages
 
 
 def _limited_subject(limit: Limit) -> object:
-    """Two rules that agree in this take from the same."""
+    """What a rule limits: two rules that are equal in this count the same."""
     zone = limit.time_zone if limit.per in _CALENDAR else None
     return frozenset(limit.scope.items()), limit.resource, limit.per, zone
 
@@ -74,14 +75,14 @@ def _limited_subject(limit: Limit) -> object:
 def _check_scope(limit: Limit, models: Mapping[str, ModelConfig]) -> None:
     path = f"{limit_path(limit.name)}.scope"
     if not limit.scope:
-        raise BadConfiguration(f'{path} is empty. For everything together, say {{ all = "each" }}.')
+        raise BadConfiguration(f'{path} is empty. For everything together, use {{ all = "each" }}.')
     for dimension, subject in limit.scope.items():
         if dimension == "tag" or (dimension.startswith("tag:") and not _is_name(dimension[4:])):
-            raise BadConfiguration(f'{path}: {dimension!r} names no tag. Say which, such as "tag:tenant".')
+            raise BadConfiguration(f'{path}: {dimension!r} names no tag. Name one, such as "tag:tenant".')
         if dimension not in ("key", "team", "model", "all") and not dimension.startswith("tag:"):
             raise BadConfiguration(f"{path}: there is no dimension {dimension!r}. There are: key, team, model, tag:NAME, all.")
         if not _is_name(subject):
-            raise BadConfiguration(f'{path}.{dimension} must be "each" or one name; {subject!r} is none.')
+            raise BadConfiguration(f'{path}.{dimension} must be "each" or one name, not {subject!r}.')
         if dimension == "key" and subject != "each" and not _KEY.fullmatch(subject):
             raise BadConfiguration(
                 f'{path}.key must be "each" or a key\'s public part, nx- and 12 hex digits (`narthex keys list` shows it).'
@@ -90,7 +91,7 @@ def _check_scope(limit: Limit, models: Mapping[str, ModelConfig]) -> None:
             model_names = ", ".join(sorted(models)) or "none yet"
             raise BadConfiguration(f"{path}.model: there is no model {subject!r}. There are: {model_names}.")
     if "all" in limit.scope and (len(limit.scope) > 1 or limit.scope["all"] != "each"):
-        raise BadConfiguration(f'{path}: `all` is everything together, and stands alone: {{ all = "each" }}.')
+        raise BadConfiguration(f'{path}: `all` means everything together, and must stand alone: {{ all = "each" }}.')
 
 
 def _is_name(text: str) -> bool:
@@ -100,11 +101,11 @@ def _is_name(text: str) -> bool:
 def _check_period(limit: Limit) -> None:
     path = limit_path(limit.name)
     if limit.resource == "concurrency" and limit.per is not None:
-        raise BadConfiguration(f"{path}.per: concurrency is what is under way at once, and has no period.")
+        raise BadConfiguration(f"{path}.per: concurrency counts requests in progress, and has no period.")
     if limit.resource != "concurrency" and limit.per is None:
-        raise BadConfiguration(f"{path}.per is needed: second, minute, hour, day or month.")
+        raise BadConfiguration(f"{path}.per is required: second, minute, hour, day or month.")
     if limit.time_zone != "UTC" and limit.per not in _CALENDAR:
-        raise BadConfiguration(f"{path}.time_zone is for days and months; any {limit.per or 'moment'} is as long everywhere.")
+        raise BadConfiguration(f"{path}.time_zone is for days and months; a {limit.per or 'moment'} is the same everywhere.")
     try:
         find_time_zone(limit.time_zone)
     except UnknownTimeZone as fault:
@@ -115,12 +116,12 @@ def _check_amount(limit: Limit) -> None:
     path, amount = f"{limit_path(limit.name)}.amount", limit.amount
     max_amount = _MAX_AMOUNT / _MICROUSD if limit.resource == "cost_usd" else _MAX_AMOUNT
     if not 0 < amount <= max_amount:
-        raise BadConfiguration(f"{path} must be more than 0, and at most {max_amount:,.0f}; {amount:g} is not.")
+        raise BadConfiguration(f"{path} must be more than 0 and at most {max_amount:,.0f}, not {amount:g}.")
     if limit.resource == "cost_usd":
         if amount * _MICROUSD < 1:
-            raise BadConfiguration(f"{path} must be a millionth of a dollar or more; {amount:g} is less.")
+            raise BadConfiguration(f"{path} must be at least a millionth of a dollar, not {amount:g}.")
     elif amount % 1:
-        raise BadConfiguration(f"{path} must be a whole number of {limit.resource}; {amount:g} is none.")
+        raise BadConfiguration(f"{path} must be a whole number of {limit.resource}, not {amount:g}.")
 
 
 def _limit_warnings(
@@ -137,18 +138,18 @@ def _limit_warnings(
             name for name, each in affected_models.items() if any((target.provider, target.model) not in prices for target in each.targets)
         ]
         if unpriced:
-            yield f": requests for {_join_names(unpriced)} will be refused, for want of a price of every target."
+            yield f": requests for {_join_names(unpriced)} will be refused, as not every target has a price."
     exceeding = [name for name, each in affected_models.items() if _reserved_amount(limit, each, prices, known_names) > limit.amount]
     if exceeding:
         whose = "its" if len(exceeding) == 1 else "their"
         yield (
-            f".amount {limit.amount:g} is less than one request for {_join_names(exceeding)} reserves, unless its caller bounds the answer:"
+            f".amount {limit.amount:g} is less than a request for {_join_names(exceeding)} reserves, unless its caller bounds the response:"
             f" see {whose} `output_tokens`."
         )
 
 
 def _reserved_amount(limit: Limit, model: ModelConfig, prices: Mapping[tuple[str, str], list[Price]], known_names: KnownNames) -> float:
-    """What is reserved of the resource for an answer whose length the caller does not bound."""
+    """What a request reserves of the limit's resource if the caller does not bound the response."""
     output_tokens = model.output_tokens or known_names.output_tokens or 0
     match limit.resource:
         case "output_tokens" | "tokens":

@@ -1,19 +1,20 @@
-"""Migrations: the tables as this version needs them."""
+"""Migrations: bring the tables to the revision that this version needs."""
 
+import importlib.util
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-import migrations
 from app.store.database import create_database_engine
 
-LOCK = 0x6E617274_6D696772  # for pg_advisory_lock: two machines that start at once
+LOCK = 0x6E617274_6D696772  # for pg_advisory_lock: two machines may start at once
 
 
 async def migrate(database_url: str) -> None:
-    """Brings the database to the newest version; what is there already is left alone. Safe to be called by several at once."""
+    """Bring the database to the newest revision; does nothing if it is there already. Safe to be called concurrently."""
     database = create_database_engine(database_url, command_timeout_s=None)
     try:
         async with database.connect() as connection:
@@ -26,12 +27,25 @@ async def migrate(database_url: str) -> None:
         await database.dispose()
 
 
+def newest_revision() -> str:
+    """The revision of the tables that this version needs."""
+    return ScriptDirectory.from_config(alembic_config()).get_current_head() or ""
+
+
 def alembic_config() -> Config:
-    """What alembic.ini says, for use from Python and wherever the package lies."""
+    """The configuration of alembic.ini, for use from Python and wherever the package is installed."""
     config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent).replace("%", "%%"))
+    config.set_main_option("script_location", str(_migrations_folder()).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     return config
+
+
+def _migrations_folder() -> Path:
+    # Found without importing it: migrations import the store.
+    spec = importlib.util.find_spec("migrations")
+    if spec is None or spec.origin is None:
+        raise FileNotFoundError("The package `migrations` is not installed beside `app`.")
+    return Path(spec.origin).parent
 
 
 def _upgrade(connection: Connection) -> None:

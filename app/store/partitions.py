@@ -1,4 +1,4 @@
-"""Partitions: one a day (UTC) of each recorded table, by the time in the UUIDv7 of its rows."""
+"""Partitions: one for each day (UTC) of each recorded table, by the time in the UUIDv7 of its rows."""
 
 import datetime
 import logging
@@ -15,12 +15,12 @@ Connection: TypeAlias = "asyncpg.Connection[Any]"  # generic for the type checke
 
 TABLES = ("inferences", "inference_content")
 DAY_MS = 86_400_000
-LOCK = 0x6E617274_70617274  # for pg_advisory_xact_lock: writers of several machines make the same partitions
-OLDEST_DAYS = 400  # Postgres may have been away for a while; what is older than this, and than anything kept, comes from a broken clock
+LOCK = 0x6E617274_70617274  # for pg_advisory_xact_lock: writers of several machines create the same partitions
+OLDEST_DAYS = 400  # Postgres may have been unavailable for a while; records older than this, and than anything kept, have a wrong clock
 
 
 def day_of(id: str) -> int:
-    """The day since 1970 on which this UUIDv7 was minted. Raises ValueError if it is none."""
+    """The day since 1970 on which this UUIDv7 was created. Raises ValueError if it is not a UUIDv7."""
     if not is_uuid7(id):
         raise ValueError(f"{id!r} is not a UUIDv7")
     return created_ms(id) // DAY_MS
@@ -31,12 +31,12 @@ def today() -> int:
 
 
 def is_plausible(day: int, keep_days: int, now: int) -> bool:
-    """Whether anything can have been recorded on that day. A clock may be ahead by some hours."""
+    """Whether a record of that day is plausible. A clock may be some hours ahead."""
     return now - max(keep_days, OLDEST_DAYS) <= day <= now + 1
 
 
 async def create_partitions(connection: Connection, days: Collection[int]) -> None:
-    """Makes the partitions of these days that are missing."""
+    """Create the missing partitions of these days."""
     partitions = [(table, day) for table in TABLES for day in sorted(days)]
     names = [_partition_name(table, day) for table, day in partitions]
     missing = {
@@ -48,9 +48,9 @@ async def create_partitions(connection: Connection, days: Collection[int]) -> No
 
 
 async def drop_expired(connection: Connection, table: str, keep_days: int, now: int) -> int:
-    """Drops the partitions of which every row is older than `keep_days`; how many. 0 days: keeps all.
+    """Drop the partitions whose rows are all older than `keep_days`; returns how many. 0 days keeps everything.
 
-    One that somebody is reading is left for the next time: waiting for its lock would make everybody wait behind us.
+    A partition that is being read is left for the next time: waiting for its lock would block everybody else.
     """
     if not keep_days:
         return 0
@@ -72,7 +72,7 @@ async def drop_expired(connection: Connection, table: str, keep_days: int, now: 
 
 
 async def _create_partition(connection: Connection, table: str, name: str, day: int) -> None:
-    # Made beside and attached: CREATE TABLE ... PARTITION OF would lock out everybody who reads the table, and wait for them.
+    # Created separately and attached: CREATE TABLE ... PARTITION OF would wait for every reader of the table, and block new ones.
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
         if await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", name):

@@ -1,4 +1,4 @@
-"""A line to Postgres for short questions: where one is not answered in time the line is dead, and the question goes to another."""
+"""A connection to Postgres for short queries: if one is not answered in time, it is repeated on a new connection."""
 
 import asyncio
 import contextlib
@@ -19,11 +19,11 @@ async def _do_nothing(_: "Connection[Any]") -> None:
 
 
 class PgConnection:
-    """One connection, opened at the first question and kept. Questions wait for each other.
+    """One connection, opened at the first query and kept. Queries wait for each other.
 
-    A line may be dead without a word: nothing that is sent arrives, and nobody tells. A pool's connection would then hold its question,
-    its rollback and its farewell without a bound. Here `doubt_s` after a question the line is let go of without a farewell, and a new
-    one is opened; that, with the answer, may take `patience_s`. `greet` is called with each new one.
+    A connection may die unnoticed: nothing that is sent arrives, and no error comes back. A pool's connection would then hold its query,
+    its rollback and its goodbye without a bound. Here the connection is terminated `retry_after_s` after a query without a result, and
+    a new one is opened; that, with the result, may take `timeout_s`. `on_connect` is called with each new one.
     """
 
     def __init__(
@@ -40,10 +40,10 @@ class PgConnection:
         self._on_connect = on_connect
         self._connection: Connection[Any] | None = None
         self._lock = asyncio.Lock()
-        self.times_opened = 0  # how often
+        self.times_opened = 0
 
     async def run(self, query: Callable[["Connection[Any]"], Awaitable[T]]) -> T:
-        """Raises one of AWAY. `question` may be asked twice."""
+        """Run a query, which may run twice. Raises one of DB_UNAVAILABLE_ERRORS."""
         async with self._lock:
             if self._connection is not None and not self._connection.is_closed():
                 with contextlib.suppress(*DB_UNAVAILABLE_ERRORS):

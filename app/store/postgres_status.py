@@ -1,4 +1,4 @@
-"""What Postgres tells of its own condition: for `doctor`, `status` and `migrate`."""
+"""The status of Postgres and of its tables, for `doctor`, `status` and `migrate`."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,6 @@ import time
 from typing import Any
 
 import asyncpg
-from alembic.script import ScriptDirectory
 from msgspec import Struct
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -16,24 +15,24 @@ from app.domain import Snapshot
 from app.store import snapshots
 from app.store.database import connect, create_database_engine
 from app.store.limit_validation import KnownNames
-from app.store.migrate import alembic_config
+from app.store.migrate import newest_revision
 
 _NOTIFY_TIMEOUT_S = 2.0
 
 
 class WorkerRow(Struct, frozen=True):
-    """A gateway process that was heard of within a minute: the configuration's version that it serves, and how long ago it said so."""
+    """A gateway process that reported within a minute: the version of the configuration that it serves, and how long ago it reported."""
 
     id: str
     version: int
-    seen_s: float
+    last_seen_s: float
 
 
 class PostgresStatus(Struct, frozen=True):
-    """`revision`: of the tables that are there; None: there are none of ours. `newest`: the one that this Narthex needs.
+    """`revision`: of the existing tables; None: there are none. `newest_revision`: the one that this Narthex needs.
 
-    `skew_s`: how far its clock is ahead of ours. `hears`: whether a notification arrives. `directory`, `known` (what limits may name
-    beside it) and `workers` None: the tables are not of our version.
+    `skew_s`: how far Postgres's clock is ahead of this machine's. `snapshot`, `known_names` (the names that limits may use) and
+    `workers` None: the tables are of another revision.
     """
 
     version: str
@@ -51,12 +50,8 @@ class PostgresStatus(Struct, frozen=True):
     workers: tuple[WorkerRow, ...] | None
 
 
-def newest_revision() -> str:
-    return ScriptDirectory.from_config(alembic_config()).get_current_head() or ""
-
-
 async def revisions(database_url: str) -> tuple[str | None, str]:
-    """The revision of the tables there (None: none of ours), and the newest one."""
+    """The revision of the existing tables (None: there are none), and the newest one."""
     database = create_database_engine(database_url)
     try:
         async with database.connect() as connection:
@@ -66,7 +61,7 @@ async def revisions(database_url: str) -> tuple[str | None, str]:
 
 
 async def read_postgres_status(database_url: str) -> PostgresStatus:
-    """Raises one of AWAY if it cannot be asked."""
+    """Read the status. Raises one of DB_UNAVAILABLE_ERRORS."""
     database = create_database_engine(database_url)
     try:
         async with database.connect() as connection:
@@ -135,7 +130,7 @@ async def _read_workers(connection: AsyncConnection) -> tuple[WorkerRow, ...]:
 
 
 async def _receives_notifications(database_url: str) -> bool:
-    """A proxy that lends connections by the transaction loses LISTEN without a word, so it is tried."""
+    """Whether a notification arrives, by trying: a proxy that pools connections by transaction silently drops LISTEN."""
     channel = f"narthex_doctor_{secrets.token_hex(4)}"
     received = asyncio.Event()
 

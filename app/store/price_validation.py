@@ -1,12 +1,13 @@
-"""What a price may say."""
+"""Validation of prices."""
 
 import datetime
 
 from app.domain import Price, Snapshot
-from app.store.config_file import BadConfiguration, price_path
+from app.store.config_file import price_path
+from app.store.errors import BadConfiguration
 from app.store.snapshots import price_key
 
-# Of US dollars for a million tokens: more is a price in another unit.
+# US dollars for a million tokens: a higher price is probably in another unit.
 _MAX_PRICE = 1_000_000.0
 _PRICE_FIELDS = (
     *("input", "output", "cached_input", "cache_write", "cache_write_hour"),
@@ -15,32 +16,32 @@ _PRICE_FIELDS = (
 _TIERS = ("batch", "flex", "priority")
 _MAX_FACTOR = 100.0
 
-# Of characters, four bytes each at most: two names and more must fit into one entry of an index of Postgres's (2704 bytes).
+# At most four bytes a character: two names and more must fit into one entry of a Postgres index (2704 bytes).
 MAX_NAME_CHARACTERS = 200
 
 
 def validate(wanted: Snapshot) -> None:
-    """Raises BadConfiguration for the first that could not be counted with."""
+    """Raises BadConfiguration for the first invalid price."""
     seen_keys: set[tuple[str, str, str]] = set()
     for price in wanted.prices:
         path = price_path(price)
         if price_key(price) in seen_keys:
-            raise BadConfiguration(f"{path} is there twice.")
+            raise BadConfiguration(f"{path} appears twice.")
         seen_keys.add(price_key(price))
         if price.provider not in wanted.providers:
             known = ", ".join(sorted(wanted.providers)) or "none yet"
             raise BadConfiguration(f"{path}.provider: there is no provider {price.provider!r}. There are: {known}.")
         if not price.model.strip() or not price.model.isprintable() or len(price.model) > MAX_NAME_CHARACTERS:
-            raise BadConfiguration(f"{path:.100}.model must be the provider's own name for its model; {price.model!r:.100} is none.")
+            raise BadConfiguration(f"{path:.100}.model must be the provider's own name of its model, not {price.model!r:.100}.")
         if price.source is not None and "\0" in price.source:
-            raise BadConfiguration(f"{path}.source: a NUL cannot be kept.")
+            raise BadConfiguration(f"{path}.source: a NUL character cannot be stored.")
         for field in _PRICE_FIELDS:
             _check_amount(price, path, field)
         for tier, factor in price.tiers.items():
             if tier not in _TIERS:
-                raise BadConfiguration(f"{path}.tiers may name {', '.join(_TIERS)}; {tier!r:.60} is none.")
+                raise BadConfiguration(f"{path}.tiers may name {', '.join(_TIERS)}, not {tier!r:.60}.")
             if not 0 <= factor <= _MAX_FACTOR:
-                raise BadConfiguration(f"{path}.tiers.{tier} must be a factor from 0 to {_MAX_FACTOR:g}; {factor:g} is not.")
+                raise BadConfiguration(f"{path}.tiers.{tier} must be a factor from 0 to {_MAX_FACTOR:g}, not {factor:g}.")
         if price.since is not None:
             _check_day(price.since, path)
 
@@ -48,7 +49,7 @@ def validate(wanted: Snapshot) -> None:
 def _check_amount(price: Price, path: str, field: str) -> None:
     amount: float | None = getattr(price, field)
     if amount is not None and not 0 <= amount <= _MAX_PRICE:
-        raise BadConfiguration(f"{path}.{field} must be from 0 to {_MAX_PRICE:,.0f} US dollars for a million tokens; {amount:g} is not.")
+        raise BadConfiguration(f"{path}.{field} must be from 0 to {_MAX_PRICE:,.0f} US dollars for a million tokens, not {amount:g}.")
 
 
 def _check_day(since: str, path: str) -> None:
@@ -57,4 +58,4 @@ def _check_day(since: str, path: str) -> None:
     except ValueError:
         is_day = False
     if not is_day:
-        raise BadConfiguration(f"{path}.since must be a day, such as 2026-11-01; {since!r} is none.")
+        raise BadConfiguration(f"{path}.since must be a day such as 2026-11-01, not {since!r}.")

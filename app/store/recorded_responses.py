@@ -1,4 +1,4 @@
-"""What the records know of an answer that a caller wants to see again, or to go on from, or to have deleted."""
+"""Recorded responses of /v1/responses, which callers read again, continue or delete."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -11,20 +11,19 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app import uuid7
-from app.store.content_packing import UNCOMPRESSED_PREFIX
-from app.store.db_errors import DB_UNAVAILABLE_ERRORS
-from app.store.recorded_outcomes import RecordsUnavailable, unpack_within
+from app.store.content_packing import UNCOMPRESSED_PREFIX, unpack_within
+from app.store.db_errors import DB_UNAVAILABLE_ERRORS, RecordsUnavailable
+from app.store.partitions import DAY_MS
 from app.store.tables import deleted_responses, inference_content, inferences
 
 _QUERY_TIMEOUT_S = 5.0
-_DAY_MS = 86_400_000
 _LATE_DROP_DAYS = 7  # an expired partition that was in use is dropped later
 
 
 class RecordedResponse(Struct, frozen=True):
-    """`is_answer`: of that team, on that route, and answered in full. `policy` None: nothing of its content is kept any more.
+    """`is_visible`: it is the team's, of the route, and complete. `policy` None: its content is not kept any more.
 
-    `asked` and `reply` as they passed; None: see `policy`, or they are longer than was wanted.
+    `request` and `response` as they were sent; None: see `policy`, or they are longer than was wanted.
     """
 
     is_visible: bool
@@ -35,18 +34,18 @@ class RecordedResponse(Struct, frozen=True):
 
 
 async def find_recorded_response(database: AsyncEngine, id: str, team_id: str, route: str, max_bytes: int) -> RecordedResponse | None:
-    """None: no record of it is there. Raises RecordsAway. `most_bytes`: of the ask, and of the reply."""
+    """A response, if it is at most `max_bytes`, as its request. None: it is not recorded. Raises RecordsUnavailable."""
     inference, content, deleted = inferences.c, inference_content.c, deleted_responses.c
     is_visible = (inference.team_id == team_id) & (inference.route == route) & (inference.outcome == "answered")
     max_packed_bytes = max_bytes + len(UNCOMPRESSED_PREFIX)
-    fits = (func.length(content.ask) <= max_packed_bytes) & (func.length(content.reply) <= max_packed_bytes)
+    fits = (func.length(content.request) <= max_packed_bytes) & (func.length(content.response) <= max_packed_bytes)
     is_readable = is_visible & deleted.id.is_(None) & (content.policy == "full") & fits
     columns = (
-        is_visible.label("is_answer"),
+        is_visible.label("is_visible"),
         deleted.id.isnot(None).label("is_deleted"),
         content.policy,
-        case((is_readable, content.ask)).label("ask"),  # what is not wanted is not even loaded
-        case((is_readable, content.reply)).label("reply"),
+        case((is_readable, content.request)).label("request"),  # unwanted content is not even loaded
+        case((is_readable, content.response)).label("response"),
     )
     joined = inferences.outerjoin(inference_content, content.id == inference.id).outerjoin(deleted_responses, deleted.id == inference.id)
     async with _timed_connection(database) as connection:
@@ -55,12 +54,12 @@ async def find_recorded_response(database: AsyncEngine, id: str, team_id: str, r
 
 
 async def delete_response(database: AsyncEngine, id: str, team_id: str, keep_content_days: int) -> None:
-    """From now on it is deleted, for every reader. Raises RecordsAway."""
+    """Mark a response as deleted for every reader, from now on. Raises RecordsUnavailable."""
     statement = insert(deleted_responses).values(id=id, team_id=team_id).on_conflict_do_nothing()
     async with _timed_connection(database) as connection:
         await connection.execute(statement)
-        if keep_content_days:  # what was deleted so long ago is not there any more anyway
-            oldest_ms = uuid7.created_ms(uuid7.mint()) - (keep_content_days + _LATE_DROP_DAYS) * _DAY_MS
+        if keep_content_days:  # the content of older ones has expired
+            oldest_ms = uuid7.created_ms(uuid7.mint()) - (keep_content_days + _LATE_DROP_DAYS) * DAY_MS
             await connection.execute(delete(deleted_responses).where(deleted_responses.c.id < uuid7.lowest_at(oldest_ms)))
         await connection.commit()
 
@@ -75,6 +74,6 @@ async def _timed_connection(database: AsyncEngine) -> AsyncGenerator[AsyncConnec
 
 
 def _to_recorded_response(row: Row[*tuple[Any, ...]], max_bytes: int) -> RecordedResponse:
-    request = None if row.ask is None else unpack_within(row.ask, max_bytes)
-    response = None if row.reply is None else unpack_within(row.reply, max_bytes)
-    return RecordedResponse(bool(row.is_answer), row.is_deleted, row.policy, request, response)
+    request = None if row.request is None else unpack_within(row.request, max_bytes)
+    response = None if row.response is None else unpack_within(row.response, max_bytes)
+    return RecordedResponse(bool(row.is_visible), row.is_deleted, row.policy, request, response)

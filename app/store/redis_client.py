@@ -1,4 +1,4 @@
-"""Connections to Redis for what the road stores in it, and no longer patience than is told."""
+"""Redis clients for stored responses and claims, with a bound on every wait."""
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
@@ -8,7 +8,7 @@ _MAX_CONNECTIONS = 32
 
 
 def create_redis(redis_url: str, timeout_s: float) -> Redis:
-    # Once more, and at once: after a restart of Redis every pooled connection fails at its first use.
+    # One immediate retry: after a restart of Redis every pooled connection fails at its first use.
     retry = Retry(NoBackoff(), 1)
     pool = BlockingConnectionPool.from_url(  # pyright: ignore[reportUnknownMemberType]
         redis_url,

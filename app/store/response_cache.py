@@ -1,8 +1,8 @@
-"""Responses that a caller may go on from, in Redis from before their last byte goes out: the records in Postgres come a moment later.
+"""Responses that callers may continue, in Redis before their last byte is sent: their records in Postgres come a moment later.
 
-One string for each, under `nx:r:`, for as long as `responses_keep_s` says: what was asked and answered, packed, or that it was deleted.
-Under `nx:ri:TEAM:ID`, for as long, the answer that an item is part of whose id an engine minted; empty if engines gave it to several.
-Whose Redis was found away is not asked again for a second: no request may be slow for what Postgres will know too.
+One string for each, under `nx:r:`, lives for `responses_keep_s`: the packed request and response, or a mark that it was deleted.
+Under `nx:ri:TEAM:ID` is the response that contains an item with this id of an engine; empty if several do. After Redis was
+unavailable it is not tried again for a second: no request may become slow for something that Postgres will know too.
 """
 
 import asyncio
@@ -20,19 +20,19 @@ from app.store.redis_client import create_redis
 _PREFIX = "nx:r:"
 _ITEM_PREFIX = "nx:ri:"
 _MAX_ITEM_ID_CHARACTERS = 256
-_DELETED = b"deleted"  # what is packed begins with a zero byte or an x
-_THREAD_PACK_BYTES = 64 * 1024  # packed and unpacked on a thread
+_DELETED = b"deleted"  # packed content begins with a zero byte or an x
+_THREAD_PACK_BYTES = 64 * 1024  # larger ones are packed and unpacked on a thread
 _COOLDOWN_S = 1.0
 
 T = TypeVar("T")
 
 
 class ResponseCacheUnavailable(Exception):
-    """Redis cannot be asked, or does not do as it is asked."""
+    """Redis is unavailable or failed."""
 
 
 class CachedResponse(Struct, frozen=True, array_like=True):
-    """An ask as it came and the Response object that answered it. Fields are only ever appended, with defaults."""
+    """A request as it came, and its Response object. Fields are only ever appended, with defaults."""
 
     team_id: str
     request: bytes
@@ -40,7 +40,7 @@ class CachedResponse(Struct, frozen=True, array_like=True):
 
 
 class ResponseCache:
-    """Everything raises ResponsesAway. Ids are those of the inferences."""
+    """Stored responses by inference id. Every method raises ResponseCacheUnavailable."""
 
     def __init__(self, redis_url: str, *, keep_s: float, timeout_s: float) -> None:
         self._redis = create_redis(redis_url, timeout_s)
@@ -58,11 +58,11 @@ class ResponseCache:
         await self._run(self._redis.exists(_PREFIX))
 
     async def put(self, id: str, cached: CachedResponse, item_ids: Sequence[str] = ()) -> None:
-        """`item_ids`: of items by which this answer is to be found."""
+        """Store a response. `item_ids`: ids of its items, by which find_by_item_ids() finds it."""
         self._check_available()
         encoded = msgspec.msgpack.encode(cached)
         packed = pack(encoded) if len(encoded) < _THREAD_PACK_BYTES else await asyncio.to_thread(pack, encoded)
-        # What is there already was deleted, before its last byte.
+        # nx: an existing entry is the mark of a response that was deleted before its last byte.
         keys = [_item_key(cached.team_id, item_id) for item_id in item_ids if len(item_id) <= _MAX_ITEM_ID_CHARACTERS]
         if not keys:
             await self._run(self._redis.set(_PREFIX + id, packed, px=self._keep_ms, nx=True))
@@ -77,7 +77,7 @@ class ResponseCache:
             await self._mark_ambiguous(id, ambiguous_keys)
 
     async def _mark_ambiguous(self, id: str, keys: Sequence[str]) -> None:
-        """Engines that begin their counting anew give ids twice. What two answers could mean must not be taken for one of them."""
+        """Mark item ids that several responses have, as engines that restart their counters reuse ids: they must not find one of them."""
         owners = cast("list[bytes | None]", await self._run(self._redis.mget(keys)))
         pipeline = self._redis.pipeline(transaction=False)
         for key, owner in zip(keys, owners, strict=True):
@@ -86,7 +86,7 @@ class ResponseCache:
         await self._run(pipeline.execute())
 
     async def find_by_item_ids(self, team_id: str, item_ids: Sequence[str]) -> list[str | Literal["several"] | None]:
-        """The answer that each of these items is part of."""
+        """The id of the response that contains each item; "several" if it is ambiguous."""
         self._check_available()
         keys = [_item_key(team_id, item_id[: _MAX_ITEM_ID_CHARACTERS + 1]) for item_id in item_ids]
         owners = cast("list[bytes | None]", await self._run(self._redis.mget(keys)))
@@ -101,16 +101,16 @@ class ResponseCache:
         return msgspec.msgpack.decode(encoded, type=CachedResponse)
 
     async def delete(self, id: str) -> None:
-        """For as long as it might have been there: by then Postgres is asked, which knows it too."""
+        """Mark a response as deleted for as long as it might be stored; after that Postgres, which knows it too, is queried."""
         await self._run(self._redis.set(_PREFIX + id, _DELETED, px=self._keep_ms))
 
     def _check_available(self) -> None:
         if time.monotonic() < self._unavailable_until:
-            raise ResponseCacheUnavailable("It was away a moment ago")
+            raise ResponseCacheUnavailable("It was unavailable a moment ago")
 
     async def _run(self, operation: Awaitable[T]) -> T:
-        # A caller who leaves ends the waiting, not the question: redis-py 8.1 may swallow a cancellation, and an engine would be asked
-        # for nobody.
+        # A disconnect cancels the wait, not the command: redis-py 8.1 may swallow a cancellation, and an engine would be called for
+        # nobody.
         future = asyncio.ensure_future(operation)
         self._pending.add(future)
         future.add_done_callback(self._on_done)
@@ -123,7 +123,7 @@ class ResponseCache:
     def _on_done(self, future: asyncio.Future[Any]) -> None:
         self._pending.discard(future)
         if not future.cancelled():
-            future.exception()  # noted: nobody may be waiting for it any more
+            future.exception()  # marks it as retrieved: nobody may be waiting any more
 
 
 def _item_key(team_id: str, item_id: str) -> str:

@@ -1,4 +1,4 @@
-"""What a worker knows without asking: the directory's snapshot and the keys it has met, kept true by NOTIFY and a slow poll."""
+"""A worker's cache of configuration and keys, kept current by NOTIFY and a slow poll."""
 
 import asyncio
 import contextlib
@@ -20,17 +20,17 @@ from app.store.key_log import remove_stale_logs
 
 log = logging.getLogger(__name__)
 
-# A worker that has said nothing for a minute is counted as gone (see configuration.apply): it looks more often than that, whatever is set.
+# A worker that has not reported for a minute counts as gone (see configuration.apply): it polls more often, whatever the setting.
 _MAX_POLL_S = 20.0
 _CHECK_EVERY_S = 1.0
 _MAX_CLOCK_ROUND_TRIP_S = 0.2
 
 
 class SnapshotCache:
-    """`directory` is the snapshot in force. start() returns once there is one to serve by, and from then on it and the keys are kept true.
+    """The snapshot in force and the known keys. start() returns once there is a snapshot to serve by, and keeps both current.
 
-    `on_swap` is called with each new snapshot, before it is reported as served. `connected`: whether Postgres answered when last asked.
-    `workers_alive`: how many workers, on all machines, were seen in the minute before the last look.
+    `on_swap` is called with each new snapshot, before it is reported as served. `connected`: whether Postgres answered the last query.
+    `workers_alive`: how many workers, on all machines, reported in the minute before the last check.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class SnapshotCache:
         self.snapshot = snapshots.EMPTY
         self.keys = KeyIndex(settings.database_url, self._folder, worker, settings.keys_remembered)
         self.connected = False
-        self.workers_alive = max(settings.workers, 1)  # of this machine, until Postgres tells of all
+        self.workers_alive = max(settings.workers, 1)  # of this machine, until the first check
         self.trusted_proxies = settings.trusted_proxies.parsed
         self._settings = settings
         self._database = database
@@ -53,11 +53,11 @@ class SnapshotCache:
         self._change_watch = ChangeWatch(settings.database_url, (snapshots.CHANNEL, keys.CHANNEL), self._on_change)
         self._revalidated_connections = 0
         self._clock_offset_s = 0.0
-        self._last_read_version: int | None = None  # of the directory, when it was last read, whether or not it could be served
+        self._last_read_version: int | None = None  # of the configuration last read, whether or not it could be served
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Raises if Postgres cannot be asked, or says what this version does not understand, and no earlier run has kept a snapshot."""
+        """Raises if Postgres is unavailable, or its configuration cannot be served, and no earlier run has saved a snapshot."""
         try:
             await self._check_versions()
             await self._refresh()
@@ -68,15 +68,15 @@ class SnapshotCache:
                 raise
             if isinstance(fault, DB_UNAVAILABLE_ERRORS):
                 self._last_read_version = None
-            reason = "Postgres is away" if isinstance(fault, DB_UNAVAILABLE_ERRORS) else "the configuration in Postgres cannot be served"
-            log.warning("%s: serving by the configuration of the last run", reason, extra={"fault": repr(fault)})
+            reason = "Postgres is unavailable" if isinstance(fault, DB_UNAVAILABLE_ERRORS) else "the stored configuration cannot be served"
+            log.warning("%s: serving the configuration of the last run", reason, extra={"fault": repr(fault)})
             self._apply(saved)
         self._tasks = [
             asyncio.create_task(each) for each in (self._keep_checking_versions(), self._keep_refreshing(), self._keep_revalidating())
         ]
 
     def now_s(self) -> float:
-        """By Postgres's clock, by which keys end, as far as it is known: machines' clocks differ, and a key ends on all at once."""
+        """Unix time by Postgres's clock, as far as it is known: machines' clocks differ, and a key must expire on all at once."""
         return time.time() + self._clock_offset_s
 
     async def stop(self) -> None:
@@ -95,7 +95,7 @@ class SnapshotCache:
         else:
             self._check_requested.set()
 
-    # How far the keys and the directory have come: every second, and whenever there is news of keys
+    # Versions of keys and configuration: every second, and at each notification about keys
 
     async def _keep_checking_versions(self) -> None:
         while True:
@@ -104,11 +104,11 @@ class SnapshotCache:
                 await self._check_versions()
             except DB_UNAVAILABLE_ERRORS as fault:
                 if self.connected:
-                    log.warning("Postgres is away: serving on by what is known", extra={"fault": repr(fault)})
+                    log.warning("Postgres is unavailable: serving from the cached snapshot", extra={"fault": repr(fault)})
                 self.connected = False
 
     async def _check_versions(self) -> None:
-        """Forgets the keys that have changed. Raises one of AWAY."""
+        """Invalidate the keys that have changed. Raises one of DB_UNAVAILABLE_ERRORS."""
         started_s = time.monotonic()
         versions = await self._change_watch.read_versions()
         took_s = time.monotonic() - started_s
@@ -116,10 +116,10 @@ class SnapshotCache:
             self._clock_offset_s = versions.now_s - (time.time() - took_s / 2)
         known_version = self.keys.version
         if versions.keys != known_version:
-            # Their versions go back where an older backup was restored; and nothing is told of rows that are gone.
+            # Versions go back when an older backup is restored; and removed rows are not among the changes.
             changes = (
                 None
-                if known_version is None or versions.keys < known_version or versions.swept > known_version
+                if known_version is None or versions.keys < known_version or versions.last_removal > known_version
                 else await self._change_watch.read_changes(known_version)
             )
             if changes is None:
@@ -131,13 +131,13 @@ class SnapshotCache:
                     self.keys.invalidate_teams(set(changes.teams))
             self.keys.set_version(versions.keys)
         if not self.connected:
-            self._last_read_version = None  # it may be another server, of other content under the same version
+            self._last_read_version = None  # it may be another server, with other content under the same version
         if versions.snapshot != self._last_read_version:
             self._refresh_requested.set()
         self.connected = True
 
     async def _keep_revalidating(self) -> None:
-        """After a new line all keys are looked up again, at leisure: it may lead to a server that lacks the last of what was known."""
+        """Look up all keys again after each new connection: it may lead to a server that lacks the newest changes."""
         while True:
             if self._revalidated_connections != self._change_watch.connections_opened:
                 connections_opened = self._change_watch.connections_opened
@@ -146,7 +146,7 @@ class SnapshotCache:
                     self._revalidated_connections = connections_opened
             await asyncio.sleep(_MAX_POLL_S / 2)
 
-    # The directory: whenever it has changed, and now and then in any case, to tell that this worker lives
+    # The snapshot: whenever the configuration has changed, and regularly, to report that this worker is alive
 
     async def _keep_refreshing(self) -> None:
         while True:
@@ -154,15 +154,15 @@ class SnapshotCache:
             try:
                 await self._refresh()
             except DB_UNAVAILABLE_ERRORS as fault:
-                self._last_read_version = None  # to be tried again when Postgres answers
+                self._last_read_version = None  # try again when Postgres answers
                 log.info("the configuration could not be read", extra={"fault": repr(fault)})
-                if isinstance(fault, TimeoutError):  # other lines of the pool may be as dead, and each would be waited for
+                if isinstance(fault, TimeoutError):  # other connections of the pool may be dead too, and each would cost a timeout
                     await self._database.dispose()
-            except Exception:  # such as a configuration of a newer version's; it must not end this task
-                log.exception("the configuration in Postgres cannot be served: serving on by the one before")
+            except Exception:  # such as a configuration of a newer version; it must not end this task
+                log.exception("the configuration in Postgres cannot be served: serving the previous one")
 
     async def _refresh(self) -> None:
-        """Raises one of AWAY, or whatever a configuration raises that cannot be served."""
+        """Read and apply the newest configuration. Raises one of DB_UNAVAILABLE_ERRORS, or any error of one that cannot be served."""
         async with asyncio.timeout(QUERY_TIMEOUT_S):
             async with self._database.connect() as connection:
                 await connection.execution_options(isolation_level="REPEATABLE READ")
@@ -176,8 +176,8 @@ class SnapshotCache:
                 self._apply(newest)
                 try:
                     snapshots.save_to_disk(newest, self._path)
-                except OSError as fault:  # a full disk is no reason to serve by the old one
-                    log.warning("the configuration could not be kept on disk", extra={"fault": repr(fault)})
+                except OSError as fault:  # a full disk is no reason to serve the old one
+                    log.warning("the configuration could not be saved to disk", extra={"fault": repr(fault)})
             async with self._database.begin() as connection:
                 await snapshots.store_snapshot(connection, self.snapshot)
                 await snapshots.report_worker(connection, self._worker, self.snapshot.version)
@@ -190,7 +190,7 @@ class SnapshotCache:
 
 
 async def _wait_at_most(event: asyncio.Event, timeout_s: float) -> None:
-    """Until the event, or for so long; the event is spent."""
+    """Wait for the event, or for `timeout_s`; clears the event."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             await event.wait()

@@ -1,4 +1,4 @@
-"""The directory: what Postgres holds of configuration, as ONE immutable snapshot in memory, and on disk for a start without Postgres."""
+"""Snapshots: the configuration in Postgres as one immutable record in memory, and on disk for a start without Postgres."""
 
 import hashlib
 import logging
@@ -22,12 +22,12 @@ _NO_CREDENTIALS: Mapping[str, str] = {}
 
 
 async def read_version(connection: AsyncConnection) -> int:
-    """The version that a snapshot taken now would carry; cheap enough to ask often. 0: nothing was ever configured."""
-    return await connection.scalar(select(tables.directory_version.c.version)) or 0
+    """The current version of the configuration; cheap enough to query often. 0: nothing was ever configured."""
+    return await connection.scalar(select(tables.snapshot_version.c.version)) or 0
 
 
 async def read_snapshot(connection: AsyncConnection) -> Snapshot:
-    """The configuration as it is now. The connection must be in a REPEATABLE READ transaction for its parts to fit together."""
+    """The current configuration. The connection must be in a REPEATABLE READ transaction for its parts to be consistent."""
     version = await read_version(connection)
     providers = await read_providers(connection)
     models = {
@@ -39,7 +39,8 @@ async def read_snapshot(connection: AsyncConnection) -> Snapshot:
         for config in await connection.scalars(select(tables.limits.c.config).order_by(tables.limits.c.position, tables.limits.c.name))
     ]
     prices = [msgspec.convert(config, Price) for config in await connection.scalars(select(tables.prices.c.config))]
-    credentials = {row.name: row.sealed for row in await connection.execute(select(tables.credentials.c.name, tables.credentials.c.sealed))}
+    stored = select(tables.credentials.c.name, tables.credentials.c.encrypted)
+    credentials = {row.name: row.encrypted for row in await connection.execute(stored)}
     return build_snapshot(version, providers, models, limits, prices, credentials)
 
 
@@ -61,14 +62,14 @@ def build_snapshot(
 
 
 def price_key(price: Price) -> tuple[str, str, str]:
-    """What tells prices apart; they are sorted by it."""
+    """The identity of a price, by which prices are sorted."""
     return price.provider, price.model, price.since or ""
 
 
 def _hashed_content(snapshot: Snapshot) -> bytes:
-    """What the hash is of: all but stored credentials, which change no answer.
+    """The content that the hash covers: everything but stored credentials, which change no response.
 
-    A section that came with a later version is in it where it says something: earlier hashes stay true.
+    Sections that came with later versions are included only if they are not empty, so that earlier hashes stay true.
     """
     later_sections = {"limits": snapshot.limits, "prices": snapshot.prices}
     content = {"providers": snapshot.providers, "models": snapshot.models, **{name: each for name, each in later_sections.items() if each}}
@@ -76,22 +77,22 @@ def _hashed_content(snapshot: Snapshot) -> bytes:
 
 
 async def publish_version(connection: AsyncConnection) -> int:
-    """Raises the version, in the transaction that changed something, and tells the workers once that is committed."""
-    counter = insert(tables.directory_version).values(id=1, version=1)
-    incremented = counter.on_conflict_do_update(index_elements=["id"], set_={"version": tables.directory_version.c.version + 1})
-    version = (await connection.execute(incremented.returning(tables.directory_version.c.version))).scalar_one()
+    """Increment the version, in the transaction of a change, and notify the workers at its commit."""
+    counter = insert(tables.snapshot_version).values(id=1, version=1)
+    incremented = counter.on_conflict_do_update(index_elements=["id"], set_={"version": tables.snapshot_version.c.version + 1})
+    version = (await connection.execute(incremented.returning(tables.snapshot_version.c.version))).scalar_one()
     await connection.execute(text("SELECT pg_notify(:channel, '')"), {"channel": CHANNEL})
     return version
 
 
 async def store_snapshot(connection: AsyncConnection, snapshot: Snapshot) -> None:
-    """Keeps the configuration under the hash that inferences carry."""
+    """Store the configuration in Postgres under its hash, which inferences carry."""
     document = msgspec.json.decode(_hashed_content(snapshot))
     await connection.execute(insert(tables.snapshots).values(hash=snapshot.hash, document=document).on_conflict_do_nothing())
 
 
 async def report_worker(connection: AsyncConnection, worker: str, version: int) -> None:
-    """Tells that a worker serves a version, for `apply` to wait for."""
+    """Report that a worker serves a version; `apply` waits for these reports."""
     seen = insert(tables.workers).values(id=worker, version=version)
     await connection.execute(
         seen.on_conflict_do_update(index_elements=["id"], set_={"version": seen.excluded.version, "seen_at": func.now()})
@@ -103,7 +104,7 @@ async def remove_worker(connection: AsyncConnection, worker: str) -> None:
 
 
 def save_to_disk(snapshot: Snapshot, path: Path) -> None:
-    """Keeps the snapshot on disk: replaced whole, never half written."""
+    """Save the snapshot to disk, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = path.with_suffix(f".{os.getpid()}.new")
     draft.write_bytes(msgspec.json.encode(snapshot))
@@ -112,11 +113,11 @@ def save_to_disk(snapshot: Snapshot, path: Path) -> None:
 
 
 def load_from_disk(path: Path) -> Snapshot | None:
-    """The snapshot that an earlier run kept; None if there is none that can be read."""
+    """The snapshot that an earlier run saved; None if there is none that can be read."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Snapshot)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as fault:
-        log.warning("the kept configuration cannot be read, so it is left aside", extra={"path": str(path), "fault": str(fault)})
+        log.warning("the saved configuration cannot be read, so it is ignored", extra={"path": str(path), "fault": str(fault)})
         return None

@@ -1,4 +1,4 @@
-"""The tables, as SQLAlchemy knows them. The migrations make them; the two are compared in a test."""
+"""The tables, for SQLAlchemy. The migrations create them; a test compares the two."""
 
 from sqlalchemy import (
     BigInteger,
@@ -33,7 +33,7 @@ teams = Table(
     metadata,
     Column("id", UUID(as_uuid=False), primary_key=True),
     Column("name", Text, nullable=False, unique=True),
-    Column("content", Text, nullable=False, server_default="full"),  # full | redacted | none: what is kept of asks and replies
+    Column("content", Text, nullable=False, server_default="full"),  # full | redacted | none: how much of the content is recorded
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
     Column("changed", BigInteger, nullable=False, server_default="0"),  # as in keys
     Index(None, "changed"),
@@ -44,29 +44,29 @@ keys = Table(
     metadata,
     Column("id", UUID(as_uuid=False), primary_key=True),
     Column("prefix", Text, nullable=False, unique=True),  # the public part, safe to show
-    Column("hash", LargeBinary, nullable=False, unique=True),  # SHA-256 of the whole key, which has 256 random bits: no salt is needed
+    Column("hash", LargeBinary, nullable=False, unique=True),  # SHA-256 of the complete key, whose 256 random bits need no salt
     Column("team_id", UUID(as_uuid=False), ForeignKey("teams.id"), nullable=False),
     Column("name", Text, nullable=False, server_default=""),
     Column("admin", Boolean, nullable=False, server_default="false"),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
     Column("revoked_at", DateTime(timezone=True)),
     Column("expires_at", DateTime(timezone=True)),
-    Column("models", ARRAY(Text)),  # what it may do, each with null for all: models and routes may end in *, networks in CIDR notation
+    Column("models", ARRAY(Text)),  # restrictions, null for none: models and routes may end in *, networks are in CIDR notation
     Column("routes", ARRAY(Text)),
     Column("networks", ARRAY(Text)),
     Column("replaced_by", Text),  # the prefix of the key that it was rotated to
-    Column("changed", BigInteger, nullable=False, server_default="0"),  # the keys_version of its last change; triggers set it
+    Column("changed", BigInteger, nullable=False, server_default="0"),  # the keys_version of its last change; set by triggers
     Index(None, "changed"),
     Index(None, "team_id"),
 )
 
-# One row. `version` is raised by every change to keys and teams, in its transaction; `swept` is the version of the last removal of rows.
+# One row. Every change to keys and teams increments `version` in its transaction; `last_removal_version` is the one of the last removal.
 keys_version = Table(
     "keys_version",
     metadata,
     Column("id", SmallInteger, primary_key=True, autoincrement=False),
     Column("version", BigInteger, nullable=False),
-    Column("swept", BigInteger, nullable=False),
+    Column("last_removal_version", BigInteger, nullable=False),
 )
 
 providers = Table(
@@ -89,7 +89,7 @@ limits = Table(
     "limits",
     metadata,
     Column("name", Text, primary_key=True),
-    Column("position", Integer, nullable=False),  # as the file has them
+    Column("position", Integer, nullable=False),  # their order in the file
     Column("config", JSONB, nullable=False),
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
 )
@@ -99,21 +99,21 @@ prices = Table(
     metadata,
     Column("provider", Text, primary_key=True),
     Column("model", Text, primary_key=True),
-    Column("since", Text, primary_key=True),  # ISO 8601; empty: ever
+    Column("since", Text, primary_key=True),  # ISO 8601; empty: always
     Column("config", JSONB, nullable=False),
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
 )
 
-# Secrets for providers, as app/store/vault.py encrypts them: neither the key nor what it opens is ever here.
+# Secrets for providers, encrypted by app/store/vault.py: neither the key nor the plain text is ever stored here.
 credentials = Table(
     "credentials",
     metadata,
     Column("name", Text, primary_key=True),
-    Column("sealed", Text, nullable=False),
+    Column("encrypted", Text, nullable=False),
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
 )
 
-# Lives of the memory in which limits are counted: one that Redis does not know, while it stands here, was lost.
+# Epochs of the memory in which Redis counts limits: if Redis knows none while one is stored here, its memory was lost.
 limit_epochs = Table(
     "limit_epochs",
     metadata,
@@ -121,9 +121,9 @@ limit_epochs = Table(
     Column("began_at", DateTime(timezone=True), nullable=False, server_default=_now),
 )
 
-# One row: the version that the next snapshot carries. Whoever changes configuration adds one to it in the same transaction.
-directory_version = Table(
-    "directory_version",
+# One row: the version of the configuration. Every change to the configuration increments it in the same transaction.
+snapshot_version = Table(
+    "snapshot_version",
     metadata,
     Column("id", SmallInteger, primary_key=True, autoincrement=False),
     Column("version", BigInteger, nullable=False),
@@ -138,7 +138,7 @@ snapshots = Table(
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
 )
 
-# Which worker serves which version: `apply` waits for all of them.
+# The version that each worker serves: `apply` waits for all of them.
 workers = Table(
     "workers",
     metadata,
@@ -180,27 +180,27 @@ inferences = Table(
     Column("tags", JSONB),
     Column("end_user", Text),
     Column("snapshot", Text, nullable=False),
-    Column("charged_input", Integer),  # what limits counted in the end; None: of before there were any
+    Column("charged_input", Integer),  # what limits counted in the end; None: recorded before there were limits
     Column("charged_output", Integer),
     Column("cost_microusd", BigInteger),  # None: unknown
-    Column("guided", Text),  # enforced, converted or validated; None: nothing constrained the answer
-    Column("usage_more", JSONB),  # what was counted beside the tokens above: cache writes, audio, images, the tier; None: nothing was
+    Column("structured_output", Text),  # how the constraint was met: enforced, converted or validated; None: there was none
+    Column("usage_details", JSONB),  # usage beside the tokens above: cache writes, audio, images, the tier; None: none was reported
     Index(None, "episode_id"),
     postgresql_partition_by="RANGE (id)",
 )
 
-# What was said, apart from the numbers: it is larger, more private, and kept for less time.
+# The content of inferences, apart from their metadata: it is larger, more private, and kept for less time.
 inference_content = Table(
     "inference_content",
     metadata,
     Column("id", UUID(as_uuid=False), primary_key=True),
     Column("policy", Text, nullable=False),  # full | redacted | none | lost
-    Column("ask", LargeBinary),  # zlib
-    Column("reply", LargeBinary),  # zlib
+    Column("request", LargeBinary),  # packed: see content_packing
+    Column("response", LargeBinary),
     postgresql_partition_by="RANGE (id)",
 )
 
-# Answers that their callers deleted (OpenAI's DELETE /v1/responses/ID): they are told to no caller any more.
+# Responses that their callers deleted (OpenAI's DELETE /v1/responses/ID): no caller gets them any more.
 deleted_responses = Table(
     "deleted_responses",
     metadata,
@@ -209,7 +209,7 @@ deleted_responses = Table(
     Column("deleted_at", DateTime(timezone=True), nullable=False, server_default=_now),
 )
 
-# What inferences add up to, kept by the writer in the transaction that stores them: the truth for money.
+# Sums over inferences, kept by the writer in the transaction that stores them: the source of truth for costs.
 usage = Table(
     "usage",
     metadata,
@@ -226,14 +226,14 @@ usage = Table(
     Column("charged_input", BigInteger, nullable=False),
     Column("charged_output", BigInteger, nullable=False),
     Column("cost_microusd", BigInteger, nullable=False),
-    Column("unpriced", BigInteger, nullable=False),  # requests whose cost is unknown, and not in the sum
+    Column("unpriced", BigInteger, nullable=False),  # requests whose cost is unknown, and so not in the sum
     Index(None, "team_id", "hour"),
     Index(None, "hour"),
-    # Room beside each row: the row of a busy key is written anew with every batch, and stays on its page.
+    # Free space on each page: the row of a busy key is updated with every batch, and stays on its page.
     postgresql_with={"fillfactor": 70},
 )
 
-# How far the writer has read each spool segment; moved in the transaction that stores the rows: exactly once.
+# How far the writer has read each spool segment; moved in the transaction that stores the rows, which makes storing exactly once.
 spool_positions = Table(
     "spool_positions",
     metadata,

@@ -1,4 +1,4 @@
-"""Teams: listed with how many of their keys work, and what is kept of what they ask."""
+"""Teams: list them with their number of valid keys; set how much of their content is recorded."""
 
 from typing import get_args
 
@@ -11,14 +11,15 @@ from app import uuid7
 from app.domain import ContentPolicy
 from app.store import tables
 from app.store.database import transaction
-from app.store.key_validation import InvalidKeyField, check_team
+from app.store.errors import InvalidKeyField
+from app.store.key_validation import check_team
 from app.store.keys import lock_changes, notify_workers, valid_key_conditions
 
 _keys, _teams = tables.keys, tables.teams
 
 
 class TeamRow(Struct, frozen=True):
-    """`keys`: how many of its keys are good. `created_at` as ISO 8601."""
+    """`keys`: how many of its keys are valid. `created_at` as ISO 8601."""
 
     name: str
     content: ContentPolicy
@@ -27,7 +28,7 @@ class TeamRow(Struct, frozen=True):
 
 
 async def list_teams(database: str | AsyncEngine, *, after: str | None = None, limit: int | None = None) -> list[TeamRow]:
-    """By name; those after the team `after`."""
+    """Teams by name, after the team `after`."""
     valid_keys = select(func.count()).where(_keys.c.team_id == _teams.c.id, *valid_key_conditions()).scalar_subquery()
     query = select(_teams.c.name, _teams.c.content, _teams.c.created_at, valid_keys.label("keys")).order_by(_teams.c.name).limit(limit)
     if after is not None:
@@ -37,12 +38,10 @@ async def list_teams(database: str | AsyncEngine, *, after: str | None = None, l
 
 
 async def set_team(database: str | AsyncEngine, name: str, content: ContentPolicy) -> None:
-    """The team is made if it is new. Raises BadKey."""
+    """Create or change a team. Raises InvalidKeyField."""
     check_team(name)
     if content not in get_args(ContentPolicy):
-        raise InvalidKeyField(
-            "content", f"What is kept of a team's asks may be {', '.join(get_args(ContentPolicy))}; {content!r:.60} is none of them."
-        )
+        raise InvalidKeyField("content", f"A team's `content` may be {', '.join(get_args(ContentPolicy))}, not {content!r:.60}.")
     async with transaction(database) as connection:
         await lock_changes(connection)
         team_insert = insert(_teams).values(id=uuid7.mint(), name=name, content=content)

@@ -1,4 +1,4 @@
-"""Usage: what was used, by whom and when, read from the sums that the writer keeps."""
+"""Queries of usage, by key, team, model and time, from the sums that the writer keeps."""
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,12 +27,12 @@ SUMS = (
 )
 
 _HOUR = datetime.timedelta(hours=1)
-# What is recorded is the name that the caller said, with what may stand before it.
+# Recorded is the name that the caller sent, with its prefixes.
 _MODEL_PREFIX_PATTERN = f"^{''.join(f'({prefix})?' for prefix in MODEL_PREFIXES)}"
 
 
 class UsedAmounts(Struct, frozen=True):
-    """What limits count of requests that have ended: tokens as charged, and what they cost as far as that is known."""
+    """What limits count of ended requests: tokens as charged, and the cost as far as it is known."""
 
     requests: int = 0
     input: int = 0
@@ -41,14 +41,14 @@ class UsedAmounts(Struct, frozen=True):
 
 
 async def read_used(connection: AsyncConnection, scope: Mapping[str, str], since: datetime.datetime) -> UsedAmounts:
-    """What a subject has used since a moment (with its zone), as far as it is in Postgres: what spools still hold is not.
+    """What a subject has used since a moment (with its zone), as far as it is stored in Postgres; spools may hold more.
 
-    `scope`: values of the dimensions key (its public part, with nx-), team (its name), model, tag:NAME; or all. Cheap, but for a tag: no
-    sums are kept by tags, so all inferences since then are read, which are some seconds for each million of them.
+    `scope`: values of the dimensions key (its public part, with nx-), team (its name), model, tag:NAME; or all. Cheap, except for a tag:
+    no sums are kept by tags, so all inferences since then are read, which takes some seconds for each million of them.
     """
     if any(dimension.startswith("tag:") for dimension in scope):
         return await _read_from_inferences(connection, scope, since, None)
-    # The sums are of whole hours of UTC, and a day may begin within one: in India, half past six in the evening.
+    # The sums are by full hours of UTC, and a day may begin within one: in India, at 18:30 UTC.
     first_full_hour = _first_full_hour(since)
     usage_table = tables.usage
     hourly_sums = select(
@@ -70,7 +70,7 @@ async def read_used(connection: AsyncConnection, scope: Mapping[str, str], since
 
 
 class UsageQuery(Struct, frozen=True):
-    """A question after usage: of one key or team (their ids), from one full hour until before another, days and months in a time zone."""
+    """A query of usage of one key or team (by id), from `begin` until before `end`, both full hours; days and months are of a time zone."""
 
     key_id: str | None
     team_id: str | None
@@ -81,7 +81,7 @@ class UsageQuery(Struct, frozen=True):
 
 
 async def list_usage(connection: AsyncConnection, usage_query: UsageQuery, limit: int) -> list[dict[str, Any]]:
-    """A row for each group in which there was anything, in order of time and name, with SUMS; at most so many."""
+    """A row with SUMS for each group with usage, ordered by time and name; at most `limit`."""
     columns = tables.usage.c
     groups = [_group_column(name, usage_query.time_zone).label(f"by_{name}") for name in usage_query.group_by]
     query = select(*groups, *(func.coalesce(func.sum(columns[name]), 0).label(name) for name in SUMS)).where(
@@ -93,7 +93,7 @@ async def list_usage(connection: AsyncConnection, usage_query: UsageQuery, limit
         query = query.where(columns.team_id == usage_query.team_id)
     if "key" in usage_query.group_by:
         query = query.join(tables.keys, tables.keys.c.id == columns.key_id)
-    names = [group.name for group in groups]  # by their names, as the time zone in them is a parameter, which is another each time
+    names = [group.name for group in groups]  # by name: the time zone in the expressions is a new parameter each time
     rows = await connection.execute(query.group_by(*names).order_by(*names).limit(limit))
     return [_row_to_dict(row._mapping, usage_query.group_by) for row in rows]  # pyright: ignore[reportPrivateUsage]
 
@@ -135,7 +135,7 @@ async def _read_sums(connection: AsyncConnection, query: Select[*tuple[Any, ...]
 
 
 def _conditions(table: FromClause, scope: Mapping[str, str]) -> Iterator[ColumnElement[bool]]:
-    """Of a table with the columns of who asked for what; of inferences also by tags."""
+    """Conditions of a scope on a table with key_id, team_id and model; tags are a column of inferences only."""
     keys, teams = tables.keys.c, tables.teams.c
     for dimension, subject in scope.items():
         match dimension:
@@ -154,7 +154,7 @@ def _conditions(table: FromClause, scope: Mapping[str, str]) -> Iterator[ColumnE
 
 
 def _caller_names(model: str) -> list[str]:
-    """The names by which callers mean it."""
+    """The names that callers may send for a model."""
     names = [model]
     for prefix in reversed(MODEL_PREFIXES):
         names += [prefix + name for name in names]
@@ -162,7 +162,7 @@ def _caller_names(model: str) -> list[str]:
 
 
 def _first_full_hour(moment: datetime.datetime) -> datetime.datetime:
-    """The first full hour at or after it."""
+    """The first full hour of UTC at or after a moment."""
     utc = moment.astimezone(datetime.UTC)
     hour_start = utc.replace(minute=0, second=0, microsecond=0)
     return hour_start if hour_start == utc else hour_start + _HOUR

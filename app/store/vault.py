@@ -1,7 +1,7 @@
-"""Vault: stored credentials, encrypted with a key that Postgres never sees.
+"""The vault: encrypts stored credentials with a key that Postgres never sees.
 
-AES-256-GCM, a fresh nonce each, and the name bound in: what is moved to another name's row opens no more. Several keys may open;
-the first seals, so that keys are rotated by putting a new one first and sealing anew.
+AES-256-GCM with a fresh nonce each, and the name as associated data: a value that is moved to another name's row cannot be
+decrypted. Every key decrypts and the first encrypts: rotate keys by putting a new one first and re-encrypting.
 """
 
 import base64
@@ -16,20 +16,20 @@ from providers.credentials import CredentialError
 
 _NONCE_BYTES = 12
 _MIN_KEY_CHARACTERS = 32
-# Of 32 random hex digits, fewer different ones than these are seen once in a hundred million times.
+# 32 random hex digits have fewer distinct ones than this once in a hundred million times.
 _MIN_DISTINCT_CHARACTERS = 7
 
 
 class WeakEncryptionKey(ValueError):
-    """A key that protects nothing."""
+    """A key that is too short or not random."""
 
 
 class NoEncryptionKey(CredentialError):
-    """Nothing can be encrypted: no key was given."""
+    """Nothing can be encrypted, as no key is set."""
 
 
 class Vault:
-    """`keys`: as NARTHEX_SECRET_KEY has them, each a random text; none: nothing can be sealed or opened. Raises BadKey."""
+    """`keys`: random texts, as in NARTHEX_SECRET_KEY; without any, nothing can be encrypted or decrypted. Raises WeakEncryptionKey."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         if any(len(key) < _MIN_KEY_CHARACTERS or len(set(key)) < _MIN_DISTINCT_CHARACTERS for key in keys):
@@ -48,19 +48,19 @@ class Vault:
 
     @property
     def newest_key_id(self) -> str | None:
-        """The id of the key that seals; ids say nothing of keys."""
+        """The id of the key that encrypts; ids reveal nothing about keys."""
         return next(iter(self._keys), None)
 
     def encrypt(self, name: str, secret: str) -> str:
-        """Raises NoKeys."""
+        """Raises NoEncryptionKey."""
         if self.newest_key_id is None:
-            raise NoEncryptionKey("Credentials can be stored where NARTHEX_SECRET_KEY is set: a random text that encrypts them.")
+            raise NoEncryptionKey("Credentials can only be stored where NARTHEX_SECRET_KEY is set: a random text that encrypts them.")
         nonce = os.urandom(_NONCE_BYTES)
         encrypted = nonce + self._keys[self.newest_key_id].encrypt(nonce, secret.encode(), name.encode())
         return f"{self.newest_key_id}.{base64.b64encode(encrypted).decode()}"
 
     def decrypt(self, name: str, encrypted: str) -> str:
-        """Raises NoCredential if none of the keys opens it."""
+        """Raises CredentialError if no key decrypts it."""
         id, _, data = encrypted.partition(".")
         cipher = self._keys.get(id)
         if cipher is None:
@@ -69,11 +69,11 @@ class Vault:
             raw = base64.b64decode(data, validate=True)
             return cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], name.encode()).decode()
         except (InvalidTag, ValueError):
-            raise CredentialError(f"The credential store:{name} cannot be decrypted: it is damaged, or another's.") from None
+            raise CredentialError(f"The credential store:{name} cannot be decrypted: it is damaged, or of another name.") from None
 
 
 def encryption_key_id(encrypted: str) -> str:
-    """The id of the key that something was sealed with."""
+    """The id of the key that encrypted a value."""
     return encrypted.partition(".")[0]
 
 

@@ -1,4 +1,4 @@
-"""What a new home begins with: a caller's key, an administrator's key, and the sandbox engine's models."""
+"""What a new home starts with: a caller's key, an administrator's key, and the sandbox engine's models."""
 
 import datetime
 from collections.abc import Mapping
@@ -21,20 +21,23 @@ _MODEL_NAMES = ("sandbox", "sandbox-slow", "sandbox-flaky", "sandbox-dies", "san
 
 
 def ensure_first_keys(home: Path, database_url: str) -> str:
-    """The first caller's key. HOME/first-key and HOME/admin-key are made unless they hold keys that this database knows."""
+    """Returns the first caller's key. Makes HOME/first-key and HOME/admin-key unless they hold valid keys of this database."""
     caller_key = _ensure_key(home / "first-key", database_url, name="first key", admin=False)
     _ensure_key(home / "admin-key", database_url, name="admin key", admin=True)
     return caller_key
 
 
 async def sandbox_port(database_url: str) -> int | None:
-    """The port on which the configuration says that the sandbox engine listens; None if it says nothing of the kind."""
+    """The sandbox engine's port in the configuration; None if no provider is named "sandbox"."""
     sandbox = (await _read_providers(database_url)).get("sandbox")
     return None if sandbox is None else _provider_address(sandbox)[1]
 
 
 async def configure_sandbox(database_url: str, port: int) -> None:
-    """Its provider and models, if there is no such provider yet; else only its address. What an operator took out or changed stays so."""
+    """Adds the sandbox's provider and models if the provider is new, else updates only its address.
+
+    What an operator removed or changed stays so.
+    """
     sandbox = (await _read_providers(database_url)).get("sandbox")
     if sandbox is None:
         content = _PROVIDER_TOML.format(port=port) + "".join(_model_toml(name) for name in _MODEL_NAMES)
@@ -46,7 +49,7 @@ async def configure_sandbox(database_url: str, port: int) -> None:
 
 
 async def provider_addresses(database_url: str) -> set[tuple[str | None, int | None]]:
-    """Host and port of every provider that is configured."""
+    """Host and port of every configured provider."""
     return {_provider_address(each) for each in (await _read_providers(database_url)).values()}
 
 

@@ -1,4 +1,4 @@
-"""Child: one process of this home, with a log, a pid file and a way to end."""
+"""ChildProcess: one process of this home, with a log, a pid file and a way to end it."""
 
 import os
 import signal
@@ -14,7 +14,10 @@ from app.supervisor.paths import OsUser
 
 
 class ChildProcess:
-    """Started with start(), ended with ask_to_end() and end(). Its log is HOME/logs/NAME.log, its pid file HOME/run/NAME.pid."""
+    """Started with start(), ended with stop(). Its log is HOME/logs/NAME.log, its pid file HOME/run/NAME.pid.
+
+    `environment` None: ours. `os_user` None: the current user. `files`: descriptors that it inherits.
+    """
 
     def __init__(
         self,
@@ -41,19 +44,19 @@ class ChildProcess:
 
     @property
     def pid(self) -> int | None:
-        """None before start() and after the end."""
+        """None before start() and after the process has ended."""
         return None if self._process is None or self._process.poll() is not None else self._process.pid
 
     @property
     def status(self) -> int | None:
-        """How it ended, as subprocess tells it (below 0: by that signal). None while it runs or has not been started."""
+        """The exit status as subprocess reports it (below 0: ended by that signal). None before start() and while it runs."""
         return None if self._process is None else self._process.poll()
 
     def start(self) -> None:
         """Returns at once; the program may not be ready yet."""
         self.log_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.pid_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # The kernel sends the signal when the *thread* that forked ends, so only the main thread can leave it to the kernel.
+        # The kernel sends the parent-death signal when the *thread* that forked ends, so only the main thread can use it.
         parent_death_signal = self._end_signal if threading.current_thread() is threading.main_thread() else 0
         uid, gid = self._os_user or (-1, -1)
         launcher = [sys.executable, "-I", "-S", launch.__file__, str(os.getpid()), str(int(parent_death_signal)), str(uid), str(gid)]
@@ -66,17 +69,17 @@ class ChildProcess:
                 cwd=self._working_folder,
                 env=self._environment,
                 pass_fds=self._files,
-                start_new_session=True,  # Ctrl-C in the terminal reaches the supervisor alone, which ends its children in order
+                start_new_session=True,  # Ctrl-C in the terminal reaches only the supervisor, which ends its children in order
             )
         self.pid_file.write_text(f"{self._process.pid}\n")
 
     def terminate(self) -> None:
-        """Returns at once."""
+        """Sends the end signal and returns at once."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(self._end_signal)
 
     def stop(self, timeout_s: float) -> bool:
-        """Asks, waits, then kills. True if it ended by itself."""
+        """Sends the end signal, waits, then kills. Returns whether it ended in time."""
         if self._process is None:
             return True
         self.terminate()
@@ -86,6 +89,7 @@ class ChildProcess:
         return ended_in_time
 
     def wait_for_end(self, timeout_s: float) -> bool:
+        """Returns whether it ended in time."""
         deadline = time.monotonic() + timeout_s
         while self.pid is not None:
             if time.monotonic() > deadline:
@@ -101,7 +105,7 @@ class ChildProcess:
             self._process.wait()
 
     def log_tail(self, lines: int = 8) -> str:
-        """The end of its log, for the operator."""
+        """The last lines of its log, for the operator; empty if there is no log."""
         try:
             with self.log_path.open("rb") as log:
                 log.seek(max(0, self.log_path.stat().st_size - 8192))

@@ -1,4 +1,4 @@
-"""Asking the database from a command that runs once: trouble with it is told as a sentence."""
+"""Database queries from a command that runs once: a failure becomes a sentence for the operator."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def query_database(database_url: str, query: Callable[[str], Awaitable[T]]) -> T:
-    """The answer of `question(database_url)`. Raises Trouble if the database cannot be reached or is not ours."""
+    """Returns the result of `query(database_url)`. Raises OperatorError if the database cannot be reached or has unknown tables."""
 
     async def run_query() -> T:
         return await query(database_url)
@@ -28,10 +28,10 @@ def query_database(database_url: str, query: Callable[[str], Awaitable[T]]) -> T
     except DB_UNAVAILABLE_ERRORS as fault:
         raise OperatorError(
             f"The database could not be used: {str(fault).strip() or type(fault).__name__}\n"
-            "Is it running, is DATABASE_URL right, and has `narthex migrate` made its tables?"
+            "Is it running, is DATABASE_URL right, and has `narthex migrate` created its tables?"
         ) from fault
     except CommandError as fault:
         raise OperatorError(
             f"The database's tables are of a version that this Narthex does not know ({fault})."
-            " Start the Narthex that made them, or a newer one."
+            " Start the Narthex that created them, or a newer one."
         ) from fault

@@ -1,5 +1,5 @@
-"""Trouble: what keeps this machine from running Narthex, told as a sentence that says what to do."""
+"""OperatorError: something on this machine keeps Narthex from running, in a sentence that says what to do."""
 
 
 class OperatorError(Exception):
-    """Shown to the operator as it is, without a traceback; so the message names the thing and the way out."""
+    """Shown to the operator as it is, without a traceback: the message names the problem and the way out."""

@@ -1,4 +1,4 @@
-"""Gateway and sandbox engine as members: ready once they answer on their port."""
+"""The gateway and the sandbox engine as supervised processes: ready once they answer on their port."""
 
 from pathlib import Path
 
@@ -7,11 +7,12 @@ from prometheus_client import multiprocess
 
 from app.settings import Settings
 from app.supervisor.child_process import ChildProcess
+from app.supervisor.gateway_url import reachable_url
 from app.supervisor.process import SupervisedProcess
 
 
 class GatewayProcess(SupervisedProcess):
-    """One of the processes behind the shared port; whichever of them answers there speaks for all."""
+    """One of the processes behind the shared port. It counts as ready as soon as any of them answers there."""
 
     def __init__(self, child: ChildProcess, settings: Settings, metrics_folder: Path) -> None:
         super().__init__(child)
@@ -20,7 +21,7 @@ class GatewayProcess(SupervisedProcess):
         self._last_pid: int | None = None
 
     def launch(self) -> None:
-        if self._last_pid is not None:  # else a killed gateway's requests would count as in flight for ever
+        if self._last_pid is not None:  # otherwise a killed gateway's requests count as in flight for ever
             multiprocess.mark_process_dead(self._last_pid, str(self._metrics_folder))  # pyright: ignore[reportUnknownMemberType]
         super().launch()
         self._last_pid = self.pid
@@ -30,12 +31,14 @@ class GatewayProcess(SupervisedProcess):
 
 
 class SandboxProcess(SupervisedProcess):
+    """The sandbox engine on a port of loopback."""
+
     def __init__(self, child: ChildProcess, port: int) -> None:
         super().__init__(child)
         self._port = port
 
     def ready(self) -> bool:
-        # Not a bare connection: to a port of the range for outgoing ones, on which nobody listens yet, a socket can connect to itself.
+        # A request rather than a bare connection: on an ephemeral port that nobody listens on yet, a socket can connect to itself.
         return self.pid is not None and _is_ready(f"http://127.0.0.1:{self._port}/health")
 
 
@@ -44,9 +47,3 @@ def _is_ready(url: str) -> bool:
         return httpx.get(url, timeout=2.0, trust_env=False).status_code == 200
     except httpx.TransportError:
         return False
-
-
-def reachable_url(settings: Settings) -> str:
-    """Where this machine's own processes reach the gateway; one that listens on every address is reached on loopback."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(settings.host, settings.host)
-    return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"

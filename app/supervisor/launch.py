@@ -1,6 +1,6 @@
 """Becomes another program that does not outlive its parent. Run as a script: launch.py PARENT SIGNAL UID GID PROGRAM [ARGUMENT ...].
 
-A script of its own, because what it does must happen between fork and exec, where a program with threads may not run Python.
+It is a script of its own because its work belongs between fork and exec, where a program with threads must not run Python.
 """
 
 import ctypes
@@ -11,7 +11,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """UID and GID of -1 keep those of the parent; SIGNAL 0 lets the program live on without its parent."""
+    """Reads the command line. UID and GID of -1 keep the parent's; with SIGNAL 0 the program outlives its parent."""
     parent, signal, uid, gid = (int(text) for text in sys.argv[1:5])
     libc = ctypes.CDLL(None, use_errno=True)
     os.umask(0o077)
@@ -23,7 +23,7 @@ def main() -> None:
     if signal and libc.prctl(PR_SET_PDEATHSIG, signal, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if signal and os.getppid() != parent:
-        sys.exit("The parent ended before its child began.")
+        sys.exit("The parent ended before its child started.")
     os.execv(sys.argv[5], sys.argv[5:])
 
 

@@ -1,4 +1,4 @@
-"""Engines that already run on this machine, on their usual ports: offered, not taken."""
+"""Engines that already run on this machine, on their usual ports: suggested, never added without the operator."""
 
 import json
 import time
@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 
-from app.supervisor.banner import narthex_command
-from providers.adapters import probing
-from providers.adapters.probing import ProbeResponse
+from app.supervisor.narthex_command import narthex_command
+from providers import probing
+from providers.adapters.probe import ProbeResponse
 from providers.catalogue import ADAPTERS
 
-# By adapter.
+# The engines' own spelling of their names, by adapter.
 _TITLES: Mapping[str, str] = {
     "vllm": "vLLM",
     "sglang": "SGLang",
@@ -33,10 +33,10 @@ _MAX_MODELS = 3
 
 
 def find_engines(ports: Collection[int], *, own_ports: Collection[int], configured: Collection[tuple[str | None, int | None]]) -> list[str]:
-    """A sentence and a command for each engine found that is not configured yet. `besides`: ports that are our own."""
+    """A sentence and a command for each engine found that is not configured yet. `own_ports` are ours and not probed."""
     candidates = [port for port in ports if port not in own_ports and not {("127.0.0.1", port), ("localhost", port)} & set(configured)]
     with ThreadPoolExecutor(max(1, len(candidates))) as pool:
-        return [offer for offer in pool.map(_suggest_provider, candidates) if offer]
+        return [suggestion for suggestion in pool.map(_suggest_provider, candidates) if suggestion]
 
 
 def _suggest_provider(port: int) -> str | None:
@@ -45,10 +45,10 @@ def _suggest_provider(port: int) -> str | None:
     title = _TITLES.get(engine.engine or "")
     if title is None:
         return None
-    # What another program says is pasted into a shell later: only what cannot end the document there.
+    # The operator pastes this into a shell: names from another program must not be able to end the here-document.
     models = [model.id for model in engine.models or () if model.id.isprintable() and model.parent is None][:_MAX_MODELS]
     if not models:
-        return f"{title} answers on {address}, without a model to serve."
+        return f"{title} answers on {address}, but serves no model."
     sections = "".join(
         f'[models.{json.dumps(model)}]\ntargets = [{{ provider = "{engine.engine}", model = {json.dumps(model)} }}]\n' for model in models
     )
@@ -61,7 +61,7 @@ def _suggest_provider(port: int) -> str | None:
 
 
 def _probe(address: str) -> Mapping[str, ProbeResponse]:
-    """All that recognise() wants to know; nothing of what does not list its models at once."""
+    """The responses that identify_engine() needs; empty if the first request for a list of models fails."""
     responses: dict[str, ProbeResponse] = {}
     deadline = time.monotonic() + _TOTAL_TIMEOUT_S
     with httpx.Client(timeout=_REQUEST_TIMEOUT_S, trust_env=False) as client:
@@ -79,7 +79,7 @@ def _probe(address: str) -> Mapping[str, ProbeResponse]:
 
 
 def _fetch(client: httpx.Client, url: str, deadline: float) -> ProbeResponse:
-    """Of an answer that has no end, or comes too late, nothing: any program may listen on these ports."""
+    """The response; with an empty body if it is too long or too late, because any program may listen on these ports."""
     body = b""
     with client.stream("GET", url) as response:
         for block in response.iter_bytes():

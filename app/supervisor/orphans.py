@@ -1,4 +1,4 @@
-"""Leftovers: processes of this home that outlived their supervisor, found by what the kernel says of them and ended."""
+"""Orphans: processes of this home that outlived their supervisor, found in /proc and ended."""
 
 import os
 import signal
@@ -8,17 +8,17 @@ from pathlib import Path
 
 
 def pids_with_working_folder(folder: Path) -> set[int]:
-    """Processes whose working folder this is: a database server works in its data folder, and so do its helpers."""
+    """Processes with this working folder, such as a database server and its helpers in their data folder."""
     return {pid for pid in _processes() if _read_link(pid, "cwd") == str(folder)}
 
 
 def pids_with_variable(variable: bytes) -> set[int]:
-    """Processes that were started with this line in their environment."""
+    """Processes started with this NAME=value in their environment."""
     return {pid for pid in _processes() if variable in _read(pid, "environ").split(b"\0")}
 
 
 def end_processes(pids: Iterable[int], *, signals: Iterable[signal.Signals], timeout_s: float) -> None:
-    """Sends each signal in turn to those still there, waiting after each; SIGKILL comes last in any case."""
+    """Sends each signal in turn to the processes still alive, and SIGKILL last; waits up to `timeout_s` after each."""
     remaining = set(pids)
     for next_signal in (*signals, signal.SIGKILL):
         for pid in remaining:
@@ -39,7 +39,7 @@ def _processes() -> Iterator[int]:
 def _read_link(pid: int, name: str) -> str:
     try:
         return os.readlink(f"/proc/{pid}/{name}")
-    except OSError:  # it has ended, or it is another user's and so not ours
+    except OSError:  # it has ended, or belongs to another user and so is not ours
         return ""
 
 
@@ -51,7 +51,7 @@ def _read(pid: int, name: str) -> bytes:
 
 
 def _is_alive(pid: int) -> bool:
-    # A zombie has ended; whoever is its parent now will collect it.
+    # A zombie has ended; its parent has yet to collect it.
     stat = _read(pid, "stat")
     return bool(stat) and not stat.rpartition(b")")[2].startswith(b" Z")
 

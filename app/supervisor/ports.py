@@ -1,4 +1,7 @@
-"""The listening socket that all gateways share: bound once, here, so that a gateway's death never makes the port refuse."""
+"""Ports: the listening socket that all gateway processes share, and the search for a free port.
+
+The supervisor binds the socket once, so the port accepts connections even while a gateway process restarts.
+"""
 
 import errno
 import os
@@ -11,11 +14,11 @@ _BACKLOG = 2048
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """Raises Trouble if the address cannot be had, naming who holds it where the kernel tells us."""
+    """A bound, listening, non-blocking socket. Raises OperatorError if the address is not free, with its holder where that is visible."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except OSError as error:
-        raise OperatorError(f"NARTHEX_HOST={host!r} is not an address that can be listened on: {error.strerror}.") from None
+        raise OperatorError(f"NARTHEX_HOST={host!r} is not an address to listen on: {error.strerror}.") from None
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -29,7 +32,7 @@ def open_listener(host: str, port: int) -> socket.socket:
 
 
 def find_free_port(preferred: int) -> int:
-    """A port of loopback that nobody listens on: the preferred one, if it is free."""
+    """A loopback port that nobody listens on: the preferred one if it is free. Raises OperatorError if there is none."""
     for port in (preferred, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -45,7 +48,7 @@ def _listen_error(host: str, port: int, error: OSError | OverflowError) -> str:
     error_number = error.errno if isinstance(error, OSError) else None
     if error_number == errno.EADDRINUSE:
         holder = _port_holder(port)
-        holder_text = f" by {holder}" if holder else ", by a process of another user, or one that hides"
+        holder_text = f" by {holder}" if holder else " by a process that this user cannot see"
         return f"Port {port} of {host} is taken{holder_text}. End it, or choose another port: NARTHEX_PORT={find_free_port(8787)}"
     if error_number == errno.EACCES:
         return f"Port {port} may not be opened by this user. Choose one above 1023: NARTHEX_PORT=8787"
@@ -55,7 +58,7 @@ def _listen_error(host: str, port: int, error: OSError | OverflowError) -> str:
 
 
 def _port_holder(port: int) -> str:
-    """ "name (process N)" of whoever listens there, if we may know."""
+    """The process that listens there, as "name (process N)"; empty if this user may not see it."""
     inodes = {f"socket:[{inode}]" for table in ("tcp", "tcp6") for inode in _listening_inodes(Path("/proc/net") / table, port)}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:

@@ -1,4 +1,4 @@
-"""Member: one process of this machine that is started, waited for, and kept alive until it is told to end."""
+"""SupervisedProcess: a child process that the supervisor starts, waits for and keeps alive."""
 
 import time
 
@@ -7,7 +7,7 @@ from app.supervisor.errors import OperatorError
 
 
 class SupervisedProcess:
-    """A process that is ready as soon as it lives. Those with more to say for themselves override launch() and ready()."""
+    """Counts as ready as soon as it runs. Subclasses that can tell more precisely override ready(), and launch() to prepare."""
 
     def __init__(self, child: ChildProcess) -> None:
         self.child = child
@@ -21,14 +21,15 @@ class SupervisedProcess:
         return self.child.pid
 
     def launch(self) -> None:
-        """Starts it and returns at once; ready() tells when it answers. Raises Trouble where starting would be in vain."""
+        """Starts the process and returns at once. Raises OperatorError if it cannot start."""
         self.child.start()
 
     def ready(self) -> bool:
+        """Whether it answers."""
         return self.pid is not None
 
     def wait_until_ready(self, timeout_s: float = 60.0) -> None:
-        """Until it answers. Raises Trouble with its last words if it does not come up."""
+        """Returns once it answers. Raises OperatorError with the end of its log if it ends instead, or takes too long."""
         deadline = time.monotonic() + timeout_s
         while not self.ready():
             if self.child.status is not None:
@@ -39,8 +40,9 @@ class SupervisedProcess:
             time.sleep(0.02)
 
     def stop(self, timeout_s: float = 30.0) -> None:
-        """Asks it to end, and kills it if it has not after this long."""
+        """Sends its end signal, and kills it if it still runs after `timeout_s`."""
         self.child.stop(timeout_s)
 
     def failure_message(self) -> str:
-        return f"{self.name} could not start. Its last words, from {self.child.log_path}:\n{self.child.log_tail()}"
+        """Why it ended before it was ready, for the operator."""
+        return f"{self.name} could not start. The end of its log, {self.child.log_path}:\n{self.child.log_tail()}"

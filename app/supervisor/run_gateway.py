@@ -1,4 +1,4 @@
-"""One gateway process, as the supervisor starts it: python -m app.supervisor.run_gateway NAME DESCRIPTOR, the latter a listening socket."""
+"""One gateway process, as the supervisor starts it: python -m app.supervisor.run_gateway NAME DESCRIPTOR (of a listening socket)."""
 
 import socket
 import sys

@@ -7,7 +7,7 @@ from app.sandbox import serve
 
 
 def main(host: str, port: str) -> None:
-    with contextlib.suppress(KeyboardInterrupt):  # uvicorn has ended it in order, and says so again
+    with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it again after an orderly shutdown
         serve(host, int(port))
 
 

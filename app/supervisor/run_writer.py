@@ -1,4 +1,4 @@
-"""The writer process: python -m app.supervisor.run_writer, or `narthex writer`. It ends on SIGTERM, with the spool emptied if it can be."""
+"""The writer process: python -m app.supervisor.run_writer, or `narthex writer`. On SIGTERM it empties the spool if it can, and ends."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""The secret key of a home: made once by `narthex up`, read by its gateways and by the commands that are typed beside them."""
+"""The secret key of a home: made once by `narthex up`, read by its gateway processes and by the commands that use the same home."""
 
 import secrets
 from dataclasses import replace
@@ -12,7 +12,7 @@ _RANDOM_BYTES = 32
 
 
 def resolve(settings: Settings) -> Settings:
-    """These settings with what HOME/secret-key holds, where the environment names no key. Raises OSError for one that may not be read."""
+    """These settings, with the key of HOME/secret-key if the environment has none. Raises OSError if the file is not readable."""
     if settings.secret_key.parsed:
         return settings
     try:
@@ -22,17 +22,18 @@ def resolve(settings: Settings) -> Settings:
 
 
 def create_if_missing(settings: Settings) -> None:
-    """Unless there is one. Raises BadSetting for one that protects nothing."""
+    """Writes a new HOME/secret-key unless there is a key. Raises BadSetting if the existing key is too weak."""
     if not open_vault(resolve(settings)).newest_key_id:
         write_private_file(key_path(settings), generate() + "\n")
 
 
 def generate() -> str:
+    """A new random key."""
     return secrets.token_urlsafe(_RANDOM_BYTES)
 
 
 def open_vault(settings: Settings) -> Vault:
-    """Raises BadSetting."""
+    """The vault that these settings' keys decrypt; without a key it decrypts nothing. Raises BadSetting if a key is too weak."""
     try:
         return Vault(settings.secret_key.parsed)
     except WeakEncryptionKey as fault:

@@ -1,4 +1,4 @@
-"""Where the servers of a running `narthex up` are: a file in its home, for the commands that are typed beside it."""
+"""The addresses of a running `narthex up`'s servers: a file in its home, for commands that use the same home."""
 
 import os
 from dataclasses import replace
@@ -9,17 +9,19 @@ from app.supervisor.errors import OperatorError
 
 
 def publish(settings: Settings) -> None:
+    """Writes the addresses to HOME/run/servers."""
     write_private_file(_path(settings.home), f"DATABASE_URL={settings.database_url}\nREDIS_URL={settings.redis_url}\n")
 
 
 def withdraw(home: Path) -> None:
+    """Removes the file: the servers are about to end."""
     _path(home).unlink(missing_ok=True)
 
 
 def resolve(settings: Settings) -> Settings:
-    """These settings with the addresses of the running servers where the environment names none.
+    """These settings, with the addresses of the running servers where the environment has none.
 
-    Raises Trouble if there is neither.
+    Raises OperatorError if there is neither.
     """
     if settings.database_url:
         return settings
@@ -32,14 +34,14 @@ def resolve(settings: Settings) -> Settings:
         ) from None
     except PermissionError:
         raise OperatorError(
-            f"{_path(settings.home)} may be read by the user alone who runs `narthex up`. Be that user, or set DATABASE_URL."
+            f"Only the user who runs `narthex up` may read {_path(settings.home)}. Run as that user, or set DATABASE_URL."
         ) from None
     addresses = dict(line.split("=", 1) for line in text.splitlines())
     return replace(settings, database_url=addresses["DATABASE_URL"], redis_url=settings.redis_url or addresses["REDIS_URL"])
 
 
 def write_private_file(path: Path, text: str) -> None:
-    """A file that its owner alone may read, whole from the first moment that it is there."""
+    """Writes a file that only its owner may read. It is complete as soon as it exists."""
     partial = path.with_name(path.name + ".half")
     partial.unlink(missing_ok=True)
     with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

@@ -7,7 +7,7 @@ from app.settings import Settings, environment_name
 
 
 def settings_table() -> str:
-    """Markdown. docs/settings.md holds it; a test compares the two."""
+    """The table as Markdown. docs/settings.md holds a copy; a test compares the two."""
     rows = [f"| `{environment_name(each)}` | {_default(each.default)} | {each.metadata['meaning']} |" for each in fields(Settings)]
     return "\n".join(["| Variable | Default | Meaning |", "|---|---|---|", *rows])
 

@@ -1,4 +1,4 @@
-"""The supervisor: keeps this machine's processes alive, and ends them in order when it is told to."""
+"""The supervisor: keeps this machine's processes alive, and ends them in order on a signal."""
 
 import signal
 import time
@@ -11,14 +11,14 @@ from app.supervisor.log_file import LogFile
 from app.supervisor.process import SupervisedProcess
 
 _POLL_S = 0.1
-_STABLE_S = 2.0  # a process that lived this long and died is started again at once
+_STABLE_S = 2.0  # a process that ran this long is restarted at once
 _MAX_RESTART_DELAY_S = 5.0
 _HURRIED_TIMEOUT_S = 1.0
 
 
 @dataclass(slots=True)
 class _Supervised:
-    """One member and how it has fared."""
+    """One process, its log and the state of its restarts. `restart_at` None: no restart is due."""
 
     process: SupervisedProcess
     log_file: LogFile
@@ -29,9 +29,9 @@ class _Supervised:
 
 
 class Supervisor:
-    """Used in order: start() and wait() for each group of members, run(), stop().
+    """Used in this order: start() and wait_until_ready() for each group of processes, then run(), then stop().
 
-    Until run() is called, SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt, so that a start can be broken off anywhere.
+    Until run() is called, SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt, so that a start can be interrupted anywhere.
     """
 
     def __init__(self, report: Callable[[str], None]) -> None:
@@ -41,11 +41,11 @@ class Supervisor:
         self._stop_signals = 0
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, self._on_stop_signal)
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup wants this to outlive its terminal
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # under nohup this outlives its terminal
             signal.signal(signal.SIGHUP, self._on_stop_signal)
 
     def start(self, processes: Sequence[SupervisedProcess], *, stop_timeout_s: float) -> None:
-        """Starts a group and returns at once. `patience_s`: how long each may take to end, later."""
+        """Starts a group of processes and returns at once. `stop_timeout_s`: how long they may take to end, in stop()."""
         group = [_Supervised(process, LogFile(process.child.log_path), stop_timeout_s) for process in processes]
         self._groups.append(group)
         for supervised in group:
@@ -54,13 +54,13 @@ class Supervisor:
             supervised.process.launch()
 
     def wait_until_ready(self) -> None:
-        """Until every member that was started answers. Raises Trouble if one does not come up."""
+        """Returns once every started process answers. Raises OperatorError if one does not."""
         for group in self._groups:
             for supervised in group:
                 supervised.process.wait_until_ready()
 
     def run(self) -> None:
-        """Returns once it was told to end (Ctrl-C, SIGTERM, a closed terminal); stop() is to be called then."""
+        """Restarts processes that end, until a signal (Ctrl-C, SIGTERM, a closed terminal); the caller then calls stop()."""
         self._running = True
         while not self._stop_signals:
             for group in self._groups:
@@ -69,20 +69,20 @@ class Supervisor:
             time.sleep(_POLL_S)
 
     def stop(self) -> None:
-        """Ends every member, the group started last first. Told once more meanwhile, it waits for nobody any longer."""
+        """Ends every process, the group started last first. A second signal cuts the waiting short."""
         self._running = True
         signals_before = self._stop_signals
         for group in reversed(self._groups):
             for supervised in group:
                 supervised.process.child.terminate()
-            deadline = time.monotonic() + max(watch.stop_timeout_s for watch in group)
-            while any(watch.process.pid is not None for watch in group) and time.monotonic() < deadline:
+            deadline = time.monotonic() + max(each.stop_timeout_s for each in group)
+            while any(each.process.pid is not None for each in group) and time.monotonic() < deadline:
                 if self._stop_signals > signals_before:
                     deadline = min(deadline, time.monotonic() + _HURRIED_TIMEOUT_S)
                 time.sleep(0.02)
             for supervised in group:
                 if supervised.process.pid is not None:
-                    self._report(f"{supervised.process.name} has not ended in time; it is killed.")
+                    self._report(f"{supervised.process.name} did not end in time; killing it.")
                 supervised.process.stop(0.0)
         self._groups.clear()
 
@@ -98,15 +98,14 @@ class Supervisor:
                 0.0 if lived_s >= _STABLE_S else min(max(0.25, supervised.restart_delay_s * 2), _MAX_RESTART_DELAY_S)
             )
             supervised.restart_at = now + supervised.restart_delay_s
-            self._report(
-                f"{supervised.process.name} {_describe_end(supervised.process)}; it is started again{f' in {supervised.restart_delay_s:g} s' if supervised.restart_delay_s > 1 else ''}."
-            )
+            delay_text = f" in {supervised.restart_delay_s:g} s" if supervised.restart_delay_s > 1 else ""
+            self._report(f"{supervised.process.name} {_describe_end(supervised.process)}; restarting it{delay_text}.")
         if now >= supervised.restart_at:
             supervised.restart_at = None
             supervised.launched_at = time.monotonic()
             try:
                 supervised.process.launch()
-            except (OperatorError, OSError) as error:  # a full disk is no reason to let go of the others
+            except (OperatorError, OSError) as error:  # such as a full disk: the other processes keep running
                 self._report(str(error))
 
     def _on_stop_signal(self, number: int, frame: FrameType | None) -> None:
@@ -122,4 +121,4 @@ def _describe_end(process: SupervisedProcess) -> str:
     if status < 0:
         return f"was ended by {signal.Signals(-status).name}"
     log_tail = process.child.log_tail(3)
-    return f"ended with status {status}" + (f" (its last words: {log_tail})" if log_tail else "")
+    return f"ended with status {status}" + (f" (the end of its log: {log_tail})" if log_tail else "")

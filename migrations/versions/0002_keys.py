@@ -1,4 +1,4 @@
-"""Keys: restrictions, expiry, rotation; and a version that every change to keys and teams raises, whoever makes it."""
+"""Keys: restrictions, expiry, rotation; and a version that every change to keys and teams increments, whoever makes it."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,8 +9,8 @@ down_revision = "0001"
 branch_labels = None
 depends_on = None
 
-# The row of keys_version is locked until the change commits, so versions become visible in their order: whoever has seen one has seen
-# all before it. As triggers, because a change made by hand must reach the workers too.
+# The row of keys_version is locked until the change commits, so versions become visible in order: whoever has seen one has seen all
+# before it. These are triggers because a change made by hand must reach the workers too.
 _RAISE = """
 CREATE FUNCTION narthex_raise_keys_version() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,4 +1,4 @@
-"""What inferences are charged, and what they add up to."""
+"""Charged tokens and cost of inferences, and sums of usage."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -24,8 +24,9 @@ SUMS = (
 
 
 def upgrade() -> None:
-    # A writer of before keeps no sums, so it may store nothing any more: under another name it does not find its positions, tries again
-    # and again, and its spool waits for the new one. First of all, as it is what a writer touches first: none is in between while we sum.
+    # A writer of the previous version keeps no sums, so it must store nothing more: it does not find its positions under another name and
+    # keeps retrying, and its spool waits for the new writer. This comes first, as it is what a writer touches first: no writer is in the
+    # middle of a transaction while the sums are made.
     op.alter_column("spool_positions", "position", new_column_name="read_to")
     op.create_table(
         "usage",
@@ -37,7 +38,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("key_id", "hour", "team_id", "model", name="usage_pkey"),
         postgresql_with={"fillfactor": 70},
     )
-    # What was recorded before: nothing was charged then, so what was used stands for it, and no cost is known.
+    # Earlier records have no charged tokens, so their used tokens stand in for these, and their cost is unknown.
     op.execute("""
         INSERT INTO usage
         SELECT key_id, date_trunc('hour', received_at, 'UTC') AS hour, team_id, model, count(*), count(*) FILTER (WHERE outcome = 'failed'),
@@ -48,7 +49,7 @@ def upgrade() -> None:
     """)
     op.create_index("usage_team_id_hour_idx", "usage", ["team_id", "hour"])
     op.create_index("usage_hour_idx", "usage", ["hour"])
-    # Last: from here on nobody can even read inferences until this is committed, and the sums of many take minutes.
+    # Last: from here on nobody can even read inferences until the commit, and summing up many of them takes minutes.
     op.add_column("inferences", sa.Column("charged_input", sa.Integer()))
     op.add_column("inferences", sa.Column("charged_output", sa.Integer()))
     op.add_column("inferences", sa.Column("cost_microusd", sa.BigInteger()))

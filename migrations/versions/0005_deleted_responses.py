@@ -1,4 +1,4 @@
-"""Answers that their callers deleted."""
+"""Responses that their callers deleted."""
 
 import sqlalchemy as sa
 from alembic import op

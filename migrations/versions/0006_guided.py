@@ -1,4 +1,4 @@
-"""How what constrained an answer was obeyed."""
+"""How the constraint on a response was met."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What engines count beside the tokens that have columns of their own."""
+"""Usage that engines report beside the tokens that have columns of their own."""
 
 import sqlalchemy as sa
 from alembic import op

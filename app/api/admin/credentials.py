@@ -1,4 +1,4 @@
-"""Stored credentials over HTTP, for admin keys: /admin/v1/credentials and /admin/v1/credentials/{name}. Values go in, and never out."""
+"""Stored credentials over HTTP, for admin keys: /admin/v1/credentials and /admin/v1/credentials/{name}. Values are write-only."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from litestar import Request, Response, Router, delete, get, put
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api.admin.request_parsing import parse_body, reject_unknown_parameters
+from app.api.admin.request_parsing import parse_admin_body, reject_unknown_parameters
 from app.store import credentials
 from app.store.credentials import CredentialRow
 from app.store.vault import NoEncryptionKey, Vault
@@ -31,7 +31,7 @@ def routes(database: AsyncEngine, vault: Vault) -> Router:
     async def list_credentials(request: Request[Any, Any, Any]) -> dict[str, Any]:
         reject_unknown_parameters(request, ())
         rows = await credentials.list_credentials(database, vault)
-        return {"data": [msgspec.structs.asdict(row) for row in rows], "newest_key": vault.newest_key_id}
+        return {"data": [msgspec.structs.asdict(row) for row in rows], "newest_key_id": vault.newest_key_id}
 
     @get("/credentials/{name:str}")
     async def show_credential(name: str) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def routes(database: AsyncEngine, vault: Vault) -> Router:
 
     @put("/credentials/{name:str}")
     async def set_credential(request: Request[Any, Any, Any], name: str) -> Response[dict[str, Any]]:
-        body = parse_body(await request.body(), Secret)
+        body = parse_admin_body(await request.body(), Secret)
         try:
             version = await credentials.set_credential(database, vault, name, body.value)
         except NoEncryptionKey as fault:
@@ -66,5 +66,5 @@ def routes(database: AsyncEngine, vault: Vault) -> Router:
 
 
 def _not_found() -> UnknownRoute:
-    # The name is not repeated: somebody may have put the secret there.
-    return UnknownRoute("No credential is stored under that name. GET /admin/v1/credentials lists those there are.")
+    # The name is not repeated: the caller may have put the secret there.
+    return UnknownRoute("No credential is stored under that name. GET /admin/v1/credentials lists the stored ones.")

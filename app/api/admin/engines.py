@@ -1,4 +1,4 @@
-"""Engines over HTTP, for admin keys: what each endpoint is, and what it can be told to do.
+"""Engines over HTTP, for admin keys: what each endpoint is, and operations on it.
 
 /admin/v1/endpoints, /admin/v1/endpoints/metrics and /admin/v1/models/{model}/engine/{operation}.
 """
@@ -11,13 +11,12 @@ from typing import Any
 import msgspec
 from litestar import HttpMethod, Request, Response, Router, get, route
 
-from app import uuid7
-from app.api.admin.request_parsing import parse_body, reject_unknown_parameters
+from app.api.admin.request_parsing import parse_admin_body, reject_unknown_parameters
 from app.api.authentication import authenticate_scope
-from app.api.response_sink import request_headers
+from app.api.response_headers import new_request_headers
 from app.domain import Snapshot
 from app.gateway.credentials.client import CredentialClient
-from app.gateway.fleet.fleet import Endpoint
+from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.operations import OperationResult, Operations, supported_operations, worst_status
 from app.gateway.serve import Gateway
 from providers.canonical.errors import InvalidRequest, UnknownRoute
@@ -44,28 +43,28 @@ def routes(gateway: Gateway) -> Router:
         outcome = await operations.metrics(endpoint)
         if outcome.error is not None:
             return _respond("metrics", [outcome])
-        return Response(str(outcome.answer or ""), media_type=_PROMETHEUS)
+        return Response(str(outcome.response or ""), media_type=_PROMETHEUS)
 
-    # The name of a model may hold slashes.
-    @route("/models/{place:path}", http_method=[HttpMethod.GET, HttpMethod.POST], status_code=200)
-    async def operate(request: Request[Any, Any, Any], place: str) -> Response[Any]:
-        model, separator, name = place.removeprefix("/").rpartition("/engine/")
+    # The name of a model may contain slashes.
+    @route("/models/{path:path}", http_method=[HttpMethod.GET, HttpMethod.POST], status_code=200)
+    async def operate(request: Request[Any, Any, Any], path: str) -> Response[Any]:
+        model, separator, name = path.removeprefix("/").rpartition("/engine/")
         if not separator or not model or not name:
-            raise UnknownRoute(f"There is nothing at {request.method} {request.url.path}. The routes are told at /docs.")
+            raise UnknownRoute(f"There is nothing at {request.method} {request.url.path}. /docs lists the routes.")
         is_read = request.method == "GET"
         arguments = dict(request.query_params) if is_read else _parse_arguments(await request.body())
         outcomes = await operations.run(gateway.snapshot_cache.snapshot, model, name, arguments, read_only=is_read)
         if not is_read:
             caller = await authenticate_scope(gateway.snapshot_cache, request.scope)
             caller_fields = {"key": f"nx-{caller.prefix.removeprefix('nx-')}", "team": caller.team}
-            # What was said is not told: it may hold secrets, or gigabytes of weights.
+            # Names of arguments only: their values may hold secrets, or gigabytes of weights.
             operation_fields = {
                 "operation": name,
                 "model": model,
                 "arguments": sorted(arguments),
                 "statuses": {each.endpoint: each.status for each in outcomes},
             }
-            log.info("an engine was told to do something", extra={**caller_fields, **operation_fields})
+            log.info("an operation was run on an engine", extra={**caller_fields, **operation_fields})
         return _respond(name, outcomes)
 
     return Router("/", route_handlers=[list_endpoints, pass_metrics, operate])
@@ -74,14 +73,14 @@ def routes(gateway: Gateway) -> Router:
 def _parse_arguments(raw: bytes) -> dict[str, Any]:
     if not raw.strip():
         return {}
-    arguments = parse_body(raw, dict[str, Any])
+    arguments = parse_admin_body(raw, dict[str, Any])
     if not isinstance(arguments.get("endpoint", ""), str):
         raise InvalidRequest("`endpoint` must be an address, as GET /admin/v1/endpoints lists it.", param="endpoint")
     return arguments
 
 
 def _respond(name: str, outcomes: list[OperationResult]) -> Response[Any]:
-    """One answer for all endpoints: with the worst status, and an error as our other routes tell it, if any failed."""
+    """One response for all endpoints, with the worst status, and an error in the usual shape if any failed."""
     status = worst_status(outcomes)
     body: dict[str, Any] = {"operation": name, "data": [_outcome_to_json(outcome) for outcome in outcomes]}
     if status != 200:
@@ -90,13 +89,12 @@ def _respond(name: str, outcomes: list[OperationResult]) -> Response[Any]:
         failed_share = f"{len(failed)} of {len(outcomes)} endpoints failed. " if len(outcomes) > 1 else ""
         kind = "unsupported" if status == 501 else "invalid_request_error" if status < 500 else "backend_error"
         body["error"] = {"message": f"{failed_share}{worst_outcome.error}", "type": kind, "code": status, "param": None}
-    headers = {key.decode(): value.decode() for key, value in request_headers(uuid7.mint())}
-    return Response(body, status_code=status, headers={**headers, "cache-control": "no-store"})
+    return Response(body, status_code=status, headers={**new_request_headers(), "cache-control": "no-store"})
 
 
 def _outcome_to_json(outcome: OperationResult) -> dict[str, Any]:
     fields = msgspec.structs.asdict(outcome)
-    return {key: value for key, value in fields.items() if key != ("answer" if outcome.error is not None else "error")}
+    return {key: value for key, value in fields.items() if key != ("response" if outcome.error is not None else "error")}
 
 
 def _served_models(gateway: Gateway, snapshot: Snapshot) -> dict[int, list[str]]:
@@ -112,7 +110,7 @@ def _served_models(gateway: Gateway, snapshot: Snapshot) -> dict[int, list[str]]
 
 def _endpoint_to_json(endpoint: Endpoint, serves: list[str]) -> dict[str, Any]:
     probe_result = endpoint.probe_result
-    open_for_s = endpoint.open_until - time.monotonic()
+    open_for_s = endpoint.breaker.open_until - time.monotonic()
     configured = endpoint.config.adapter
     is_other = endpoint.provider.name != configured and configured != "auto"
     return {
@@ -123,14 +121,14 @@ def _endpoint_to_json(endpoint: Endpoint, serves: list[str]) -> dict[str, Any]:
         "version": probe_result and probe_result.version,
         "router": probe_result and probe_result.router,
         "served_as": endpoint.provider.name,
-        "warning": f"configured as {configured}, and served as the {endpoint.provider.name} that it is" if is_other else None,
+        "warning": f"configured as {configured}, but served as the {endpoint.provider.name} that it is" if is_other else None,
         "models": None
         if probe_result is None or probe_result.models is None
         else [msgspec.structs.asdict(model) for model in probe_result.models],
         "health": endpoint.health,
-        "answered_at": None if endpoint.answered_s is None else datetime.fromtimestamp(endpoint.answered_s, UTC).isoformat(),
+        "last_response_at": None if endpoint.answered_s is None else datetime.fromtimestamp(endpoint.answered_s, UTC).isoformat(),
         "breaker": "open" if open_for_s > 0 else "closed",
-        "faults": endpoint.consecutive_failures,
+        "failures": endpoint.breaker.consecutive_failures,
         "in_flight": endpoint.in_flight,
         "credentials": [_credential_to_json(each) for each in endpoint.credential_pool.gateway_clients],
         "serves": serves,
@@ -138,18 +136,18 @@ def _endpoint_to_json(endpoint: Endpoint, serves: list[str]) -> dict[str, Any]:
     }
 
 
-def _credential_to_json(identity: CredentialClient) -> dict[str, Any]:
+def _credential_to_json(client: CredentialClient) -> dict[str, Any]:
     now = time.monotonic()
     return {
-        "reference": identity.reference,
-        "rests_s": _remaining_s(identity.cooldown.until, now),
-        "refused": identity.cooldown.refused,
+        "reference": client.reference,
+        "cooldown_s": _remaining_s(client.cooldown.until, now),
+        "refused": client.cooldown.refused,
         "models": {
             model: {
-                "rests_s": _remaining_s(until, now),
-                "allowance": None if allowance is None else [_rate_limit_to_json(each, now) for each in allowance.limits],
+                "cooldown_s": _remaining_s(until, now),
+                "rate_limits": None if rate_limits is None else [_rate_limit_to_json(each, now) for each in rate_limits.limits],
             }
-            for model, (until, allowance) in identity.cooldown.models.items()
+            for model, (until, rate_limits) in client.cooldown.models.items()
         },
     }
 
@@ -158,6 +156,6 @@ def _remaining_s(until: float, now: float) -> float:
     return round(max(0.0, until - now), 1)
 
 
-def _rate_limit_to_json(room: RateLimit, now: float) -> dict[str, Any]:
-    resets_s = None if room.resets_at is None else _remaining_s(room.resets_at, now)
-    return {"resource": room.resource, "limit": room.limit, "remaining": room.remaining, "resets_s": resets_s}
+def _rate_limit_to_json(rate_limit: RateLimit, now: float) -> dict[str, Any]:
+    resets_s = None if rate_limit.resets_at is None else _remaining_s(rate_limit.resets_at, now)
+    return {"resource": rate_limit.resource, "limit": rate_limit.limit, "remaining": rate_limit.remaining, "resets_s": resets_s}

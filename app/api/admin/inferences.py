@@ -1,4 +1,4 @@
-"""What was recorded: GET /admin/v1/inferences, /admin/v1/inferences/{id} and /admin/v1/episodes/{id}, for admin keys."""
+"""Recorded inferences, for admin keys: GET /admin/v1/inferences, /admin/v1/inferences/{id} and /admin/v1/episodes/{id}."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any, get_args
@@ -8,9 +8,10 @@ from litestar.params import Parameter
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app import uuid7
+from app.api.admin.request_parsing import reject_unknown_parameters
 from app.domain import Outcome
 from app.store import inference_queries
-from providers.canonical.errors import InvalidRequest, UnknownRoute
+from providers.canonical.errors import InvalidRequest, UnknownRecord
 
 _Limit = Annotated[int, Parameter(ge=1, le=1000)]
 _PARAMETERS = ("limit", "before", "model", "team_id", "outcome", "since", "until")
@@ -28,9 +29,9 @@ def routes(database: AsyncEngine) -> Router:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> dict[str, Any]:
-        _reject_unknown_parameters(request, _PARAMETERS)
+        reject_unknown_parameters(request, _PARAMETERS)
         if model is not None and "\0" in model:
-            raise InvalidRequest("`model` holds a NUL character, which no name does.", param="model")
+            raise InvalidRequest("`model` must not contain a NUL character.", param="model")
         if outcome is not None and outcome not in get_args(Outcome):
             raise InvalidRequest(f"`outcome` may be {', '.join(get_args(Outcome))}.", param="outcome")
         filters = inference_queries.InferenceFilter(model, team_id and _parse_id(team_id, "team_id"), outcome, _to_ms(since), _to_ms(until))
@@ -45,17 +46,17 @@ def routes(database: AsyncEngine) -> Router:
         async with inference_queries.timed_connection(database) as connection:
             inference = await inference_queries.show_inference(connection, inference_id)
         if inference is None:
-            raise UnknownRoute(f"There is no inference {id}. One that was just answered takes a moment to arrive here.")
+            raise UnknownRecord(f"There is no inference {id}. A new one appears here a moment after its response.")
         return inference
 
     @get("/episodes/{id:str}")
     async def show_episode(request: Request[Any, Any, Any], id: str, limit: _Limit = 1000, after: str | None = None) -> dict[str, Any]:
-        _reject_unknown_parameters(request, ("limit", "after"))
+        reject_unknown_parameters(request, ("limit", "after"))
         episode_id, after_id = _parse_id(id, "id"), after and _parse_id(after, "after")
         async with inference_queries.timed_connection(database) as connection:
             inferences = await inference_queries.list_episode(connection, episode_id, after=after_id, limit=limit)
         if not inferences and after_id is None:
-            raise UnknownRoute(f"There is no episode {id} with an inference in it.")
+            raise UnknownRecord(f"There is no inference of an episode {id}.")
         return {"id": episode_id, "inferences": inferences, "next": inferences[-1]["id"] if len(inferences) == limit else None}
 
     return Router("/", route_handlers=[list_inferences, show_inference, show_episode])
@@ -63,17 +64,10 @@ def routes(database: AsyncEngine) -> Router:
 
 def _parse_id(text: str, name: str) -> str:
     if not uuid7.is_uuid7(text):
-        raise InvalidRequest(f"`{name}` must be a UUIDv7; {text!r:.60} is none.", param=name)
+        raise InvalidRequest(f"`{name}` must be a UUIDv7, not {text!r:.60}.", param=name)
     return text.lower()
 
 
-def _reject_unknown_parameters(request: Request[Any, Any, Any], known: tuple[str, ...]) -> None:
-    """A filter with a slip in its name must not show everything."""
-    for name in request.query_params:
-        if name not in known:
-            raise InvalidRequest(f"There is no parameter {name!r:.60}: {', '.join(known)} are known.", param=name[:60])
-
-
 def _to_ms(moment: datetime | None) -> int | None:
-    """Without a zone: UTC."""
+    """Unix time in milliseconds. A time without a zone is UTC."""
     return None if moment is None else int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -10,16 +10,17 @@ from litestar.params import Parameter
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api.admin.request_parsing import parse_body, reject_unknown_parameters
+from app.api.admin.request_parsing import parse_admin_body, reject_unknown_parameters
 from app.domain import ContentPolicy
 from app.store import keys
-from app.store.key_validation import InvalidKeyField, parse_prefix
+from app.store.errors import InvalidKeyField
+from app.store.key_validation import parse_prefix
 from app.store.keys import KeyChanges, KeyRow
 from providers.canonical.errors import InvalidRequest, UnknownRoute
 
 
 class NewKey(Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of POST /admin/v1/keys. `content` also sets what is kept of the team's asks."""
+    """The body of POST /admin/v1/keys. `content` also sets how much of the team's requests and responses is recorded."""
 
     team: str
     name: str = ""
@@ -32,7 +33,7 @@ class NewKey(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rotation(Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of POST /admin/v1/keys/{prefix}/rotate: how long the old key goes on working."""
+    """The body of POST /admin/v1/keys/{prefix}/rotate: how long the old key keeps working."""
 
     overlap_s: float
 
@@ -47,13 +48,13 @@ def routes(database: AsyncEngine) -> Router:
     ) -> dict[str, Any]:
         reject_unknown_parameters(request, ("team", "limit", "after"))
         if after is not None and parse_prefix(after) is None:
-            raise InvalidRequest(f"`after` must be the public part of a key; {after!r:.60} is none.", param="after")
+            raise InvalidRequest(f"`after` must be the public part of a key, not {after!r:.60}.", param="after")
         rows = await keys.list_keys(database, team=team, after=after, limit=limit)
         return {"data": [_row_to_json(row) for row in rows], "next": f"nx-{rows[-1].prefix}" if len(rows) == limit else None}
 
     @post("/keys")
     async def create_key(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
-        body = parse_body(await request.body(), NewKey)
+        body = parse_admin_body(await request.body(), NewKey)
         try:
             key = await keys.create_key(
                 database,
@@ -76,7 +77,7 @@ def routes(database: AsyncEngine) -> Router:
 
     @patch("/keys/{prefix:str}")
     async def change_key(request: Request[Any, Any, Any], prefix: str) -> dict[str, Any]:
-        changes = parse_body(await request.body(), KeyChanges)
+        changes = parse_admin_body(await request.body(), KeyChanges)
         try:
             changed = await keys.change_key(database, prefix, changes)
         except InvalidKeyField as fault:
@@ -93,7 +94,7 @@ def routes(database: AsyncEngine) -> Router:
 
     @post("/keys/{prefix:str}/rotate")
     async def rotate_key(request: Request[Any, Any, Any], prefix: str) -> Response[dict[str, Any]]:
-        rotation = parse_body(await request.body(), Rotation)
+        rotation = parse_admin_body(await request.body(), Rotation)
         try:
             key = await keys.rotate_key(database, prefix, overlap_s=rotation.overlap_s)
         except InvalidKeyField as fault:
@@ -108,18 +109,18 @@ def routes(database: AsyncEngine) -> Router:
     async def _find_row(prefix: str) -> dict[str, Any]:
         row = await keys.show_key(database, prefix)
         if row is None:
-            raise UnknownRoute(f"There is no key {_printable_prefix(prefix)}. GET /admin/v1/keys lists those there are.")
+            raise UnknownRoute(f"There is no key {_printable_prefix(prefix)}. GET /admin/v1/keys lists the keys.")
         return _row_to_json(row)
 
     return Router("/", route_handlers=[list_keys, create_key, show_key, change_key, revoke_key, rotate_key])
 
 
 def _not_found(prefix: str) -> UnknownRoute:
-    return UnknownRoute(f"There is no valid key {_printable_prefix(prefix)}: it is unknown, or was revoked, or has expired.")
+    return UnknownRoute(f"There is no valid key {_printable_prefix(prefix)}: it is unknown, revoked or expired.")
 
 
 def _printable_prefix(prefix: str) -> str:
-    """What may be repeated: a whole key may have been sent for its public part."""
+    """The public part, for a message: the caller may have sent the complete key, which must not be repeated."""
     part = parse_prefix(prefix)
     return f"nx-{part}" if part else "of that name"
 

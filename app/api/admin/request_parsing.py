@@ -1,4 +1,4 @@
-"""What admin routes are sent: bodies and parameters, where a slip in a name is an error that names it."""
+"""Bodies and query parameters of admin routes; an unknown name is an error that names it."""
 
 from typing import Any, TypeVar
 
@@ -10,10 +10,10 @@ from providers.canonical.errors import InvalidRequest
 T = TypeVar("T")
 
 
-def parse_body(raw: bytes, kind: type[T]) -> T:
-    """The body, in JSON. Raises Malformed with the place of the fault."""
+def parse_admin_body(raw: bytes, body_type: type[T]) -> T:
+    """Decode a JSON body. Raises InvalidRequest, which names the field at fault."""
     try:
-        return msgspec.json.decode(raw, type=kind)
+        return msgspec.json.decode(raw, type=body_type)
     except msgspec.ValidationError as fault:
         problem, _, path = str(fault).partition(" - at `$")
         field_path = path.rstrip("`").removeprefix(".")
@@ -23,6 +23,8 @@ def parse_body(raw: bytes, kind: type[T]) -> T:
 
 
 def reject_unknown_parameters(request: Request[Any, Any, Any], known: tuple[str, ...]) -> None:
+    """Raises InvalidRequest: a filter with a mistyped name must not show everything."""
     for name in request.query_params:
         if name not in known:
-            raise InvalidRequest(f"There is no parameter {name!r:.60}: {', '.join(known) or 'none'} are known.", param=name[:60])
+            names = f"The parameters are: {', '.join(known)}." if known else "There are no parameters here."
+            raise InvalidRequest(f"Unknown parameter {name!r:.60}. {names}", param=name[:60])

@@ -8,15 +8,15 @@ from litestar.params import Parameter
 from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from app.api.admin.request_parsing import parse_body, reject_unknown_parameters
+from app.api.admin.request_parsing import parse_admin_body, reject_unknown_parameters
 from app.domain import ContentPolicy
 from app.store import teams
-from app.store.key_validation import InvalidKeyField
+from app.store.errors import InvalidKeyField
 from providers.canonical.errors import InvalidRequest
 
 
 class TeamBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of PUT: what is kept of the team's asks and replies."""
+    """The body of PUT: how much of the team's requests and responses is recorded."""
 
     content: ContentPolicy
 
@@ -34,9 +34,9 @@ def routes(database: AsyncEngine) -> Router:
 
     @put("/teams/{name:path}")
     async def set_team(request: Request[Any, Any, Any], name: str) -> dict[str, Any]:
-        """A name may hold a slash."""
+        """Create or change a team. Its name may contain slashes."""
         team = name.removeprefix("/")
-        body = parse_body(await request.body(), TeamBody)
+        body = parse_admin_body(await request.body(), TeamBody)
         try:
             await teams.set_team(database, team, body.content)
         except InvalidKeyField as fault:

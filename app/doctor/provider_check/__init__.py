@@ -1,1 +1,1 @@
-"""Trying a provider: one cheap request, made as the gateway makes it, and what came of it in words."""
+"""Checking a provider: one cheap request, sent as the gateway sends it, and its result explained."""

@@ -1,4 +1,4 @@
-"""Trying: each address of a provider with each of its credentials is sent one cheap request."""
+"""The check: one cheap request to each address of a provider, with each of its credentials."""
 
 import os
 import time
@@ -6,35 +6,34 @@ from collections.abc import Mapping
 
 import httpx
 import msgspec
-from msgspec import Struct
 
 from app import uuid7
-from app.doctor.model_listing import AUTHENTICATED_LISTINGS
+from app.doctor.model_listing import AUTHENTICATED_LISTINGS, read_body, read_model_ids
 from app.doctor.provider_check.explain import explain_connection_error, explain_upstream_error
 from app.doctor.provider_check.result import CheckResult, Explanation, RemainingRateLimit
 from app.domain import ModelConfig, Snapshot, Target
-from app.gateway.attempts import translate_request
-from app.gateway.credentials.client import CredentialClient, RequestTemplateKey
-from app.gateway.fleet.fleet import Endpoint, Fleet
+from app.gateway.credentials.client import CredentialClient
+from app.gateway.credentials.request_template import RequestTemplateKey
+from app.gateway.fleet.endpoint import Endpoint
+from app.gateway.fleet.fleet import Fleet
 from app.gateway.media.fetcher import MediaFetcher
+from app.gateway.request_translation.choose_dialect import translate_request
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.response_translation import translate
 from app.settings import Settings
 from app.store.vault import Vault
-from providers.adapters.probing import MODELS_PATH
-from providers.adapters.provider import with_version_segment
+from providers.adapters.probe import MODELS_PATH
+from providers.adapters.urls import with_version_segment
 from providers.canonical.errors import OperationNotSupported, Unsupported, UpstreamError
 from providers.canonical.rate_limit_headers import RateLimits, read_rate_limits
-from providers.canonical.raw_json import DECODE_ERRORS
+from providers.catalogue import DIALECTS
 from providers.credentials import CredentialError
 from providers.dialect import ResponseMeta
-from providers.dialects.catalogue import DIALECTS
 from providers.transport.transport import Transport
 
 _TIMEOUTS_S = {"connect": 10.0, "write": 30.0, "pool": 10.0, "first": 60.0, "read": 60.0, "total": 90.0}
-_MAX_BODY_BYTES = 4 * 1024 * 1024
-_MAX_OUTPUT_TOKENS = 16  # the fewest that OpenAI's Responses let one ask for
-# What is asked for, in the order in which it is tried to say it to a provider.
+_MAX_OUTPUT_TOKENS = 16  # the lowest maximum that OpenAI's Responses API accepts
+# By the caller's dialect, what is requested, in the order in which translations for the provider are tried.
 _CHECK_REQUESTS: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "openai_chat": ("a short answer", {"messages": [{"role": "user", "content": "Say hi."}], "max_completion_tokens": _MAX_OUTPUT_TOKENS}),
     "openai_completions": ("a short completion", {"prompt": "Hi", "max_tokens": 1}),
@@ -42,20 +41,13 @@ _CHECK_REQUESTS: Mapping[str, tuple[str, Mapping[str, object]]] = {
 }
 
 
-class _ModelEntry(Struct):
-    id: str
-
-
-class _ModelList(Struct):
-    data: list[_ModelEntry]
-
-
 async def check_provider(
     snapshot: Snapshot, name: str, settings: Settings, vault: Vault, *, model: str | None = None, caller_credential: str | None = None
 ) -> list[CheckResult]:
-    """`model`: one of the provider's, which is asked for an answer; None: as little as tells something. `brought`: the credential that a
+    """One result for each address and credential of the provider, which must be configured.
 
-    caller would bring in a header. The provider must be configured.
+    `model`: one of the provider's, sent a short request; None: the cheapest request that shows whether the credential works.
+    `caller_credential`: the credential that a caller would send in a header.
     """
     transport = Transport(proxy=settings.proxy, ca_bundle=settings.ca_bundle or None)
     fleet = Fleet(settings, transport, vault)
@@ -91,12 +83,9 @@ async def _check_endpoint(
         return [CheckResult(endpoint.base_url, None, "nothing", "credential_unreadable", str(fault))]
     if not usable:
         header_names = " or ".join(credential_pool.caller_header_names)
-        message = f"Callers bring a credential of their own, in the header {header_names}."
-        return [
-            CheckResult(
-                endpoint.base_url, f"header:{header_names}", "nothing", "not_brought", message, "--as-caller tries one that you give."
-            )
-        ]
+        message = f"Callers send a credential of their own, in the header {header_names}."
+        advice = "--as-caller checks one that you enter."
+        return [CheckResult(endpoint.base_url, f"header:{header_names}", "nothing", "caller_credential_missing", message, advice)]
     return [await _CredentialCheck(endpoint, transport, media, target, each).run(list_models) for each in usable]
 
 
@@ -128,7 +117,7 @@ class _CredentialCheck:
             explanation = Explanation(
                 "credential_unreadable",
                 self._credential_client.secret_mask.mask(str(fault)),
-                "env: is looked for in the environment of this command." if _is_unset(self._credential_client.reference) else None,
+                "env: is read from the environment of this command." if _is_unset(self._credential_client.reference) else None,
             )
         except httpx.TransportError as fault:
             explanation = explain_connection_error(fault, self._endpoint.base_url)
@@ -157,22 +146,22 @@ class _CredentialCheck:
         endpoint = self._endpoint
         url = httpx.URL(with_version_segment(endpoint.base_url) + MODELS_PATH.removeprefix("/v1"))
         body, _ = await self._send(endpoint.build_request(url, b"", "GET", _TIMEOUTS_S, self._credential_client))
-        try:
-            self._models = sorted(card.id for card in msgspec.json.decode(body, type=_ModelList).data)
-        except DECODE_ERRORS:
-            return Explanation("not_understood", "It answered, and not with a list of models.", "Are adapter and base_url right?")
+        model_ids = read_model_ids(body)
+        if model_ids is None:
+            return Explanation("invalid_response", "It answered, but not with a list of models.", "Are adapter and base_url right?")
+        self._models = sorted(model_ids)
         if self._target.model and self._target.model not in self._models:
             return Explanation(
                 "works",
-                f"It works, and does not list {self._target.model!r}, which a target names.",
-                f"`narthex providers test {self._target.provider} --model {self._target.model}` asks it for an answer.",
+                f"It works, but does not list {self._target.model!r}, which a target names.",
+                f"`narthex providers test {self._target.provider} --model {self._target.model}` checks that model.",
             )
         return Explanation("works", "It works.")
 
     async def _request_inference(self) -> tuple[str, Explanation]:
-        """What was asked for, and what came of it."""
+        """What was requested, and the result. Raises as _send() does."""
         if not self._target.model:
-            return "nothing", Explanation("no_model", "No target names a model of it, and one must be asked.", "Name one with --model.")
+            return "nothing", Explanation("no_model", "No target names a model of it, and the check needs one.", "Name one with --model.")
         first_error: Exception | None = None
         for dialect, (requested, payload) in _CHECK_REQUESTS.items():
             try:
@@ -188,7 +177,7 @@ class _CredentialCheck:
             if not translated.stream:
                 translate.translate_response(body, DIALECTS[dialect], translated.dialect, _response_meta(self._target.model), headers)
             return requested, Explanation("works", f"It works: {self._target.model} gave {requested}.")
-        return "nothing", Explanation("refused", f"Neither chats nor embeddings can be asked of it: {first_error}")
+        return "nothing", Explanation("refused", f"It can be sent neither chats nor embeddings: {first_error}")
 
     def _build_translator(self, dialect: str, payload: Mapping[str, object]) -> RequestTranslator:
         raw = msgspec.json.encode({"model": self._target.model, **payload})
@@ -196,19 +185,11 @@ class _CredentialCheck:
         return RequestTranslator(request, raw, DIALECTS[dialect], self._media, lambda field: True)
 
     async def _send(self, request: httpx.Request) -> tuple[bytes, httpx.Headers]:
-        """Raises UpstreamError for what the host refuses, httpx.TransportError."""
-        began = time.monotonic()
+        """The response's body and headers. Raises UpstreamError for an error status, httpx.TransportError."""
+        started_at = time.monotonic()
         response = await self._transport.handle_async_request(request)
-        try:
-            assert isinstance(response.stream, httpx.AsyncByteStream)
-            body = b""
-            async for block in response.stream:
-                body += block
-                if len(body) > _MAX_BODY_BYTES:
-                    break
-        finally:
-            await response.aclose()
-        self._latency_ms = round((time.monotonic() - began) * 1000)
+        body = await read_body(response)
+        self._latency_ms = round((time.monotonic() - started_at) * 1000)
         self._status = response.status_code
         mask = self._credential_client.secret_mask
         self._request_id = next((mask.mask(value)[:200] for name, value in response.headers.items() if name.endswith("request-id")), None)

@@ -1,4 +1,4 @@
-"""What went wrong with a request, as an outcome and a sentence: from the fault of a connection, or from what the host said."""
+"""Why a request failed, as an outcome and a sentence: from a connection error, or from the host's error response."""
 
 import re
 import socket
@@ -15,7 +15,7 @@ _EXPIRED = re.compile(r"expire|no longer valid|revoked|invalid_grant", re.IGNORE
 _MISSING = re.compile(r"(no|missing|without|provide|include).{0,40}(api.?key|credential|authentication|authorization|token)", re.IGNORECASE)
 # X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL's x509_vfy.h.
 _NAME_MISMATCH_CODES = (62, 64)
-# Not the `locations/` of Google's resource names, which stand in whatever it says.
+# Not the `locations/` of Google's resource names, which any of its messages may contain.
 _REGION = re.compile(r"\bregions?\b|\blocations?\b(?!/)", re.IGNORECASE)
 _MODEL = re.compile(
     r"model.{0,80}(not.?found|not exist|unknown|not.?supported|not available|invalid)|unknown model|no such model", re.IGNORECASE
@@ -23,48 +23,56 @@ _MODEL = re.compile(
 
 
 def explain_connection_error(fault: httpx.TransportError, address: str) -> Explanation:
-    """Why there was no answer."""
+    """Why there was no response."""
     url = httpx.URL(address)
     causes = list(_exception_chain(fault))
     for each in causes:
         if isinstance(each, ProxyConnectError):
             return Explanation(
-                "proxy", f"{url.host} is not reached by the proxy: {each}.", "See HTTPS_PROXY and NO_PROXY, and what the proxy allows."
+                "proxy",
+                f"The proxy could not reach {url.host}: {each}.",
+                "Check HTTPS_PROXY and NO_PROXY, and what the proxy allows.",
             )
         if isinstance(each, ssl.SSLError):
             return Explanation(
                 "tls",
                 f"No trusted connection to {url.host} could be made: {getattr(each, 'verify_message', '') or each.reason or each}.",
-                "Is base_url right? The certificate is another name's."
+                "Is base_url right? The certificate is for another name."
                 if getattr(each, "verify_code", 0) in _NAME_MISMATCH_CODES
-                else "If a company's proxy or a private authority signs its certificate, name that in NARTHEX_CA_BUNDLE.",
+                else "If a company's proxy or a private authority signs its certificate, name that authority in NARTHEX_CA_BUNDLE.",
             )
         if isinstance(each, socket.gaierror):
             return Explanation(
                 "name_not_resolved",
-                f"There is no host {url.host}: its name is not resolved.",
-                "Is the address right (base_url, or the options that it is made of), and DNS?",
+                f"The name {url.host} could not be resolved.",
+                "Is the address right (base_url, or the options that it is made of), and does DNS work?",
             )
         if isinstance(each, ConnectionRefusedError):
             return Explanation(
-                "connection_refused", f"Nobody listens on {address}: the connection is refused.", "Is it running, and is the port right?"
+                "connection_refused",
+                f"Nothing listens on {address}: the connection is refused.",
+                "Is it running, and is the port right?",
             )
     if isinstance(fault, httpx.TimeoutException):
         return Explanation(
-            "timed_out", f"{address} did not answer in time.", "Is it up, and may this machine reach it? A firewall says no by silence."
+            "timed_out",
+            f"{address} did not answer in time.",
+            "Is it running, and can this machine reach it? A firewall may drop connections silently.",
         )
-    return Explanation("broke_off", f"The connection to {address} broke, or it did not speak HTTP: {fault}.", "Is this an HTTP server?")
+    return Explanation(
+        "connection_broken", f"The connection to {address} broke, or it did not speak HTTP: {fault}.", "Is this an HTTP server?"
+    )
 
 
 def explain_upstream_error(error: UpstreamError, *, credential: str | None, model: str | None) -> Explanation:
-    """What the host's own words mean. `credential`: where it is; `model`: of which it was asked."""
-    provider_message = f"It said: {error.message}" if not isinstance(error, CredentialRefused) else f"It said: {error.reason}"
+    """What the host's error means. `credential`: its reference, None without one; `model`: the requested one, None for a listing."""
+    provider_message = f"Its message: {error.reason if isinstance(error, CredentialRefused) else error.message}"
     searched_text = f"{error.upstream_code or ''} {provider_message}"
     match error:
         case CredentialRefused() if credential is None or (credential.startswith("header:") and _MISSING.search(searched_text)):
             return Explanation(
                 "credential_missing",
-                f"It wants a credential, and none is configured. {provider_message}",
+                f"It requires a credential, and none is configured. {provider_message}",
                 "Name one as the provider's `credential`.",
             )
         case CredentialRefused() if _EXPIRED.search(searched_text):
@@ -76,24 +84,24 @@ def explain_upstream_error(error: UpstreamError, *, credential: str | None, mode
         case CredentialRefused() if _REGION.search(searched_text):
             return Explanation(
                 "wrong_region",
-                f"The credential {credential} does not go with this region. {provider_message}",
-                "See the provider's region or location.",
+                f"The credential {credential} is not valid in this region. {provider_message}",
+                "Check the provider's region or location.",
             )
         case CredentialRefused():
             return Explanation(
-                "credential_refused", f"The credential {credential} was refused. {provider_message}", f"Put a good one in {credential}."
+                "credential_refused", f"The credential {credential} was refused. {provider_message}", f"Put a valid one in {credential}."
             )
         case QuotaExhausted():
             return Explanation(
-                "nothing_left",
-                f"The account has nothing left. {provider_message}",
-                "See the account's balance, budget and bills at the provider.",
+                "quota_exhausted",
+                f"The account's quota or balance is exhausted. {provider_message}",
+                "Check the account's balance, budget and bills at the provider.",
             )
         case Overloaded():
-            wait = f" It lets more through in {error.retry_after_s:.0f} s." if error.retry_after_s else ""
+            wait = f" More are allowed in {error.retry_after_s:.0f} s." if error.retry_after_s else ""
             return Explanation(
                 "rate_limited",
-                f"The credential works, and has no room now.{wait} {provider_message}",
+                f"The credential works, but has reached a rate limit.{wait} {provider_message}",
                 "Try again later, or raise its limits.",
             )
         case TimedOut():
@@ -103,18 +111,18 @@ def explain_upstream_error(error: UpstreamError, *, credential: str | None, mode
         ):
             return Explanation(
                 "wrong_region",
-                f"This is not there in the region that was asked. {provider_message}",
-                "See the provider's region or location.",
+                f"This is not available in the region. {provider_message}",
+                "Check the provider's region or location.",
             )
         case _ if model is not None and (isinstance(error, UpstreamNotFound) or _MODEL.search(searched_text)):
             return Explanation(
                 "model_missing",
-                f"The credential is not at fault: there is no model {model!r} for it. {provider_message}",
+                f"The credential works, but has no model {model!r}. {provider_message}",
                 "Name a model that the provider has.",
             )
         case UpstreamNotFound():
             return Explanation(
-                "not_understood", f"There is no such API at this address. {provider_message}", "Are adapter and base_url right?"
+                "invalid_response", f"There is no such API at this address. {provider_message}", "Are adapter and base_url right?"
             )
         case _ if error.upstream_status is not None and error.upstream_status < 500:
             return Explanation("refused", f"It refused the request. {provider_message}", "Are the adapter and its options right?")
@@ -123,7 +131,7 @@ def explain_upstream_error(error: UpstreamError, *, credential: str | None, mode
 
 
 def _exception_chain(fault: BaseException) -> Iterator[BaseException]:
-    """What led to it, and what led to that."""
+    """The exception and its causes, the outermost first."""
     seen: set[int] = set()
     each: BaseException | None = fault
     while each is not None and id(each) not in seen:

@@ -1,4 +1,4 @@
-"""What came of trying a provider: an outcome for a program, a sentence and a way out for people."""
+"""The result of a provider check: an outcome for programs, a sentence and advice for people."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -14,24 +14,24 @@ Outcome = Literal[
     "timed_out",
     "tls",
     "proxy",
-    "broke_off",
+    "connection_broken",
     "credential_unreadable",
     "credential_missing",
     "credential_refused",
     "credential_expired",
-    "not_brought",
+    "caller_credential_missing",
     "model_missing",
     "rate_limited",
-    "nothing_left",
+    "quota_exhausted",
     "wrong_region",
     "refused",
     "failed",
-    "not_understood",
+    "invalid_response",
 ]
 
 
 class RemainingRateLimit(Struct, frozen=True):
-    """How much more of a resource the host says that it lets through; None: not told."""
+    """A rate limit and what remains of it, as the host reports them; None: not reported."""
 
     resource: str
     limit: float | None
@@ -39,7 +39,7 @@ class RemainingRateLimit(Struct, frozen=True):
 
 
 class Explanation(Struct, frozen=True):
-    """`advice`: what may be done about it."""
+    """An outcome in words. `advice`: what to do about it."""
 
     outcome: Outcome
     message: str
@@ -47,9 +47,9 @@ class Explanation(Struct, frozen=True):
 
 
 class CheckResult(Struct, frozen=True):
-    """At one address with one credential. `credential`: where it is; None: there is none. `asked`: what for.
+    """The result at one address with one credential. `credential`: a reference to it; None: there is none. `requested`: in words.
 
-    `models`: those that it lists; None: it was not asked, or does not.
+    `models`: those that it lists; None: the list was not requested, or there is none.
     """
 
     address: str

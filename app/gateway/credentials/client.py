@@ -1,57 +1,37 @@
-"""Identity: as whom an endpoint is spoken to, and the requests that go as it."""
+"""CredentialClient: one credential at one endpoint: its secret, and the requests that carry it."""
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Mapping
 
 import httpx
-from msgspec import Struct
 
 from app.gateway.credentials.cooldown import Cooldown
+from app.gateway.credentials.request_template import RequestTemplate, RequestTemplateKey
 from providers import credentials
 from providers.adapters.provider import Provider
 from providers.canonical.errors import CredentialRefused, UpstreamError
 from providers.credentials import CredentialError, Fetch, Header, Signer, UnsignedRequest
 from providers.credentials.masking import SecretMask
 from providers.credentials.references import SecretLookup
-from providers.transport.http1 import SharedHead
 
-# Requests like the last are made from it; of headers that callers choose, and of models, there may be as many as callers please.
+# Callers choose headers and models, so the number of templates needs a bound.
 _MAX_TEMPLATES = 64
-# Of those that it was exchanged for, the last.
+# Tokens that the credential was exchanged for and that are masked: the most recent ones.
 _MAX_REMEMBERED_TOKENS = 4
-# Of a token that is fetched: more than that no caller waits.
+# The longest that a caller waits for a token.
 _MAX_FETCH_S = 30.0
 _TOKEN_HEADERS = (b"authorization", b"x-amz-security-token")
-# Not a token, but made of one, and another for each request.
+# AWS signatures differ for each request and are no secrets.
 _SIGNATURE_PREFIX = b"AWS4-"
 
 _DEFAULT_HEADERS = {"content-type": "application/json", "accept": "application/json, text/event-stream", "user-agent": "narthex"}
 
 
-class RequestTemplateKey(Struct, frozen=True):
-    """What an address is made of. `model` is empty where no address names it; `stream` where it makes no difference."""
-
-    dialect: str
-    model: str = ""
-    stream: bool = False
-    betas: bytes = b""
-
-
-class _RequestTemplate:
-    """Where one dialect is spoken at an endpoint, as whom, and a request of that kind to copy."""
-
-    def __init__(self, url: httpx.URL, headers: list[Header]) -> None:
-        self.url = url
-        self.headers = headers
-        self.standing = SharedHead(url, headers)
-        self.request_attributes = vars(httpx.Request("POST", url, headers=headers, stream=httpx.ByteStream(b"")))
-
-
 class CredentialClient:
-    """One credential at one endpoint, or none. `reference`: where it is; None: there is none. `secret`: of the caller's own, which has no
+    """One credential at one endpoint, or the absence of one. `reference`: where it is stored; None: the endpoint needs none.
 
-    other place. `turn`: grows with each other credential that is found where it is kept.
+    `secret`: the caller's own credential, which comes with the request. `generation`: grows whenever a new secret is loaded.
     """
 
     def __init__(self, reference: str | None, stored: SecretLookup, fetch: Fetch, secret: str | None = None) -> None:
@@ -63,20 +43,27 @@ class CredentialClient:
         self._fetch = fetch
         self._caller_secret = secret
         self._secret: str | None = None
-        # What is under way still went with those.
+        # Requests in flight still carry these.
         self._previous_secrets: deque[str] = deque(maxlen=2)
         self._is_loaded = False
-        self._templates: dict[RequestTemplateKey, _RequestTemplate] = {}
+        self._templates: dict[RequestTemplateKey, RequestTemplate] = {}
         self._signer: Signer | None = None
 
     @property
     def is_callers_own(self) -> bool:
         return self._caller_secret is not None
 
+    # Requests
+
+    def try_build_request(self, template_key: RequestTemplateKey, body: bytes, timeout: Mapping[str, float]) -> httpx.Request | None:
+        """The request, for the usual case that needs no coroutine; None: await build_request(), as it has no template or must be signed."""
+        template = self._templates.get(template_key)
+        return None if template is None or self._signer is not None else template.build_request(body, timeout)
+
     async def build_request(
         self, provider: Provider, base_url: str, template_key: RequestTemplateKey, body: bytes, timeout: Mapping[str, float]
     ) -> httpx.Request:
-        """A request with this body. Raises NoCredential if the credential is not there, httpx.TransportError if it cannot be fetched."""
+        """The request. Raises CredentialError if the credential cannot be read, httpx.TransportError if its token cannot be fetched."""
         template = self._templates.get(template_key) or self._make_template(provider, base_url, template_key)
         if self._signer is not None:
             signature_headers = await _with_timeout(
@@ -86,15 +73,10 @@ class CredentialClient:
             return httpx.Request(
                 "POST", template.url, headers=[*template.headers, *signature_headers], content=body, extensions={"timeout": timeout}
             )
-        return _copy_template(template, body, timeout)
-
-    def try_build_request(self, template_key: RequestTemplateKey, body: bytes, timeout: Mapping[str, float]) -> httpx.Request | None:
-        """See request(); None: what it takes is not known yet, or it is to be signed. Most wait for nobody."""
-        template = self._templates.get(template_key)
-        return None if template is None or self._signer is not None else _copy_template(template, body, timeout)
+        return template.build_request(body, timeout)
 
     def headers(self, provider: Provider, dialect: str = "") -> list[Header]:
-        """Those of every request. Raises NoCredential."""
+        """The headers of every request with this credential. Raises CredentialError."""
         secret = self._caller_secret if self._caller_secret is not None else self._load_secret()
         merged = {**_DEFAULT_HEADERS, **{name.lower(): value for name, value in provider.headers(secret, dialect)}}
         if not all(value.isascii() and value.isprintable() for value in merged.values()):
@@ -103,13 +85,35 @@ class CredentialClient:
             )
         return [(name.encode("ascii"), value.encode("ascii")) for name, value in merged.items()]
 
+    def discard_templates(self) -> None:
+        """Forgets prepared requests and the signer: the engine or the secret changed."""
+        self._templates.clear()
+        self._signer = None
+
+    def _make_template(self, provider: Provider, base_url: str, template_key: RequestTemplateKey) -> RequestTemplate:
+        if len(self._templates) >= _MAX_TEMPLATES:
+            self._templates.clear()
+        headers = self.headers(provider, template_key.dialect)
+        secret = self._caller_secret if self._caller_secret is not None else self._load_secret()
+        if self._signer is None:
+            self._signer = provider.signer(secret, self._fetch)
+        if template_key.betas:
+            provider_betas = {name: value for name, value in headers if name == b"anthropic-beta"}
+            headers = [each for each in headers if each[0] not in provider_betas]
+            headers.append((b"anthropic-beta", b",".join([*provider_betas.values(), template_key.betas])))
+        url = provider.url(base_url, template_key.dialect, template_key.model, template_key.stream)
+        template = self._templates[template_key] = RequestTemplate(provider.complete_url(url, secret), headers)
+        return template
+
+    # Masking
+
     @property
     def secret_mask(self) -> SecretMask:
-        """Of all that went with requests as it: its secret, and tokens that it was exchanged for."""
+        """Masks every secret that requests of this client carried: its secrets, and the tokens they were exchanged for."""
         return SecretMask(each for each in (self._caller_secret, self._secret, *self._previous_secrets, *self._tokens) if each)
 
     def mask_error(self, error: UpstreamError) -> None:
-        """What a host said, without any secret that it was sent."""
+        """Masks secrets in an error: hosts repeat what they were sent."""
         mask = self.secret_mask.mask
         error.message = mask(error.message)
         error.args = (error.message,)
@@ -118,10 +122,21 @@ class CredentialClient:
         if isinstance(error, CredentialRefused):
             error.reason = mask(error.reason)
 
-    def reload(self) -> bool:
-        """After a refusal: whether another credential lies now where it is kept, with which the next request goes.
+    def _remember_tokens(self, signature_headers: list[Header]) -> None:
+        """Keeps the tokens of a signed request for secret_mask."""
+        for name, value in signature_headers:
+            if name.lower() not in _TOKEN_HEADERS or value.startswith(_SIGNATURE_PREFIX):
+                continue
+            token = value.decode("latin-1").rpartition(" ")[2]
+            if token not in self._tokens:
+                self._tokens.append(token)
 
-        If none does, what is under way can still be stopped with the one that it went with.
+    # The secret
+
+    def reload(self) -> bool:
+        """Reads the credential again after it was refused. True: the next request carries another secret or token.
+
+        If none is found, requests in flight can still be aborted with the old one.
         """
         if self._caller_secret is not None:
             return False
@@ -137,15 +152,10 @@ class CredentialClient:
         return True
 
     def invalidate(self) -> None:
-        """What was read is used no more: it may be gone from where it is kept, or be another."""
+        """Stops using the secret that was read: it was deleted or replaced where it is stored."""
         if self._is_loaded:
             self._replace_secret(None)
             self._is_loaded = False
-
-    def discard_templates(self) -> None:
-        """Whatever was made of how the endpoint was spoken to."""
-        self._templates.clear()
-        self._signer = None
 
     def _replace_secret(self, secret: str | None) -> None:
         if self._secret is not None:
@@ -155,44 +165,10 @@ class CredentialClient:
         self.generation += 1
         self.cooldown.reset()
 
-    def _remember_tokens(self, signature_headers: list[Header]) -> None:
-        """Tokens that a signer was given, so that no host says them back to anybody."""
-        for name, value in signature_headers:
-            if name.lower() not in _TOKEN_HEADERS or value.startswith(_SIGNATURE_PREFIX):
-                continue
-            token = value.decode("latin-1").rpartition(" ")[2]
-            if token not in self._tokens:
-                self._tokens.append(token)
-
     def _load_secret(self) -> str | None:
         if not self._is_loaded:
             self._secret, self._is_loaded = credentials.read(self.reference, self._stored), True
         return self._secret
-
-    def _make_template(self, provider: Provider, base_url: str, template_key: RequestTemplateKey) -> _RequestTemplate:
-        if len(self._templates) >= _MAX_TEMPLATES:
-            self._templates.clear()
-        headers = self.headers(provider, template_key.dialect)
-        if self._signer is None:
-            self._signer = provider.signer(self._caller_secret if self._caller_secret is not None else self._load_secret(), self._fetch)
-        if template_key.betas:
-            provider_betas = {name: value for name, value in headers if name == b"anthropic-beta"}
-            headers = [each for each in headers if each[0] not in provider_betas]
-            headers.append((b"anthropic-beta", b",".join([*provider_betas.values(), template_key.betas])))
-        url = provider.url(base_url, template_key.dialect, template_key.model, template_key.stream)
-        template = self._templates[template_key] = _RequestTemplate(
-            provider.complete_url(url, self._caller_secret if self._caller_secret is not None else self._load_secret()), headers
-        )
-        return template
-
-
-def _copy_template(template: _RequestTemplate, body: bytes, timeout: Mapping[str, float]) -> httpx.Request:
-    """As one that was made already, but for the body: to make it anew, its URL and headers parsed again, would take three times as long."""
-    request = object.__new__(httpx.Request)
-    request.__dict__.update(template.request_attributes)
-    request.stream = httpx.ByteStream(body)
-    request.extensions = {"shared_head": template.standing, "timeout": timeout}
-    return request
 
 
 async def _with_timeout(signing: Awaitable[list[Header]], timeout: Mapping[str, float]) -> list[Header]:

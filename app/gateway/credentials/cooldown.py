@@ -1,7 +1,7 @@
-"""Cooldown: for how long a credential is left for last. Of one model, where the host has no room for that; of all, where it was refused.
+"""Cooldown: how long a credential is tried last: for one model where the host has no capacity for it, for all where it was refused.
 
 Hosts limit each model by itself: https://platform.openai.com/docs/guides/rate-limits and https://docs.claude.com/en/api/rate-limits,
-read 2026-11. So what is said of one says nothing of another.
+read 2026-11. So a limit on one model says nothing about another.
 """
 
 import time
@@ -10,18 +10,18 @@ import httpx
 
 from providers.canonical.rate_limit_headers import RateLimits, read_rate_limits
 
-# For a refused one: an operator may have mended it meanwhile.
+# After a refusal; an operator may replace the credential meanwhile.
 _REFUSED_S = 60.0
-# For one of which no token could be had.
+# After a token could not be fetched.
 _TOKEN_UNAVAILABLE_S = 10.0
-# For one that was told to come later, and not when.
+# After a 429 without Retry-After.
 _OVERLOADED_S = 1.0
 _MAX_COOLDOWN_S = 3600.0
 _MAX_MODELS = 256
 
 
 class _ModelCooldown:
-    """Of one model. `told`: the headers of the host's last answer, and when they came; read when somebody wants to know."""
+    """The cooldown for one model. `unread_headers`: of the host's last response, with the time it came; parsed only when needed."""
 
     def __init__(self) -> None:
         self.until = 0.0
@@ -43,7 +43,7 @@ class _ModelCooldown:
 
 
 class Cooldown:
-    """Of one credential. Moments are by the monotonic clock. `refused`: it was not accepted, when last asked with."""
+    """The cooldown of one credential. Times are by the monotonic clock. `refused`: the host refused it when it was last used."""
 
     def __init__(self) -> None:
         self.refused = False
@@ -57,34 +57,34 @@ class Cooldown:
 
     @property
     def models(self) -> dict[str, tuple[float, RateLimits | None]]:
-        """Of those that something was heard of: until when it rests, and what the host said last of how much it lets through."""
+        """By model: until when it is in cooldown, and the rate limits that the host reported last (None: none)."""
         return {model: (model_cooldown.until, model_cooldown.rate_limits) for model, model_cooldown in self._model_cooldowns.items()}
 
     def record_headers(self, model: str, headers: httpx.Headers) -> None:
-        """An answer's headers, which may tell how much more the host lets through."""
+        """Keeps a response's headers, which may report the rate limits that are left."""
         self._model_cooldown(model).unread_headers = headers, time.monotonic()
 
     def record_model_overload(self, model: str, retry_after_s: float | None) -> None:
-        """It was told that there is no room for this model now."""
+        """The host has no capacity for this model now (429)."""
         model_cooldown = self._model_cooldown(model)
         model_cooldown.decided_at = time.monotonic()
         model_cooldown.until = model_cooldown.decided_at + min(_OVERLOADED_S if retry_after_s is None else retry_after_s, _MAX_COOLDOWN_S)
 
     def record_quota_exhausted(self, retry_after_s: float | None) -> None:
-        """Nothing is left of what was paid for."""
+        """The account has no credit or quota left."""
         self._cool_down(_REFUSED_S if retry_after_s is None else retry_after_s)
 
     def record_token_unavailable(self) -> None:
-        """No token could be had for it."""
+        """No token could be fetched for it."""
         self._cool_down(_TOKEN_UNAVAILABLE_S)
 
     def record_refusal(self) -> None:
-        """It was not accepted."""
+        """The host refused it (401, 403)."""
         self.refused = True
         self._cool_down(_REFUSED_S)
 
     def record_success(self, model: str, requested_at: float) -> None:
-        """It served a request of that moment, which says nothing of what another was told later."""
+        """It served a request sent at `requested_at`; a failure that was recorded later stands."""
         if requested_at >= self._decided_at:
             self.refused, self.until = False, 0.0
         model_cooldown = self._model_cooldowns.get(model)
@@ -92,7 +92,7 @@ class Cooldown:
             model_cooldown.until = 0.0
 
     def reset(self) -> None:
-        """It is another credential."""
+        """Forgets everything: the secret was replaced."""
         self.refused, self.until = False, 0.0
         self._model_cooldowns.clear()
 

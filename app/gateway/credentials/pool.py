@@ -1,4 +1,4 @@
-"""Identities: the credentials of one endpoint, which take turns: one that is refused, or has no more room, rests."""
+"""CredentialPool: the credentials of one endpoint. One that is refused or has no capacity left is tried last."""
 
 import time
 from collections.abc import Collection, Mapping
@@ -10,7 +10,7 @@ from providers.credentials.references import SecretLookup, read_caller_credentia
 
 
 class CredentialPool:
-    """Those of one endpoint, in the order in which the configuration names them."""
+    """The credentials of one endpoint, in the order of the configuration. A reference may also name a header of the caller's."""
 
     def __init__(self, references: tuple[str, ...], stored: SecretLookup, fetch: Fetch) -> None:
         self._stored = stored
@@ -23,13 +23,14 @@ class CredentialPool:
 
     @property
     def caller_header_names(self) -> list[str]:
-        """The headers in which callers may bring their own."""
+        """The headers in which callers may send a credential of their own."""
         return [header for header in self._caller_headers.values() if header is not None]
 
     def candidates(self, headers: Mapping[bytes, bytes], model: str) -> list[CredentialClient]:
-        """Those to try for a request with these headers for a host's model, best first: as configured, and who rests last.
+        """The credentials to try, best first: in the configured order, those in cooldown last.
 
-        Empty: a caller has to bring one. Raises NoCredential for one that can be none.
+        `headers`: the caller's. `model`: as the host names it. Empty: the caller has to send a credential and did not.
+        Raises CredentialError for a caller's credential that cannot be one.
         """
         if len(self.gateway_clients) == 1 and len(self._order) < 2:
             return self.gateway_clients
@@ -46,13 +47,13 @@ class CredentialPool:
         return sorted(clients, key=lambda each: each.cooldown.in_cooldown(now, model))
 
     def in_cooldown(self, now: float, model: str) -> bool:
-        """Whether all do of those that are the gateway's own."""
+        """Whether all of the gateway's own credentials are in cooldown for a model; False if it has none."""
         return bool(self.gateway_clients) and all(each.cooldown.in_cooldown(now, model) for each in self.gateway_clients)
 
     def reload_stored(self, names: Collection[str], removed: Collection[str]) -> None:
-        """After others were stored under these names, and none is any more under those that are gone.
+        """Reads the credentials stored under `names` again, and forgets those under `removed`.
 
-        One that cannot be opened here leaves what was read before: whoever rotates keys may have been too quick.
+        One that cannot be decrypted leaves the secret read before: during a rotation of keys this worker may not have the new key yet.
         """
         for each in self.gateway_clients:
             kind, _, name = (each.reference or "").partition(":")

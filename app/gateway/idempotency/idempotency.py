@@ -1,27 +1,28 @@
-"""Idempotency keys: a retry of a request that was answered is told the same again; nothing is run or billed twice.
+"""Idempotency keys: a retry of a request that was answered gets the same response; nothing is run or billed twice.
 
-A request with the header claims its key in Redis, runs, and when it ends, its record (app.recording) tells how: an answer is stored for
-retries, anything else lets the claim go. In which order is what counts when a process is killed in between:
+A request with the header claims its key in Redis, runs, and its record (app.recording) decides what follows: a response is stored for
+retries, anything else releases the claim. The order matters when a process is killed in between:
 
-    claim -> run -> confirm -> record in the spool -> answer in Redis -> last byte to the caller -> over
+    claim -> run -> confirm -> record in the spool -> response in Redis -> last byte to the caller -> done
 
-    killed                  left behind                       a retry finds
+    killed                  what is left                      what a retry finds
     before the claim        nothing                           nothing, and runs
-    claimed, or running     a claim that nobody renews        its lease expires; nothing is recorded as answered; the retry runs
-    recorded                the same, and a record            its lease expires; the record is there: the answer is told from it, or, where
-                                                              the team's content is not kept, 409 with the inference's id
-    answer in Redis         everything                        the answer, also if the last byte never left
-    while a claim is let go a claim, and a record of failure  its lease expires; what is recorded is no answer; the retry runs
-    while finding out       the claim taken over, still with  its lease expires; the next one finds out
-                            the inference of the first
+    claimed, or running     a claim that is not renewed       its lease expires; no response is recorded; the retry runs
+    recorded                the same, and a record            its lease expires; the record is found: the response is replayed from it or,
+                                                              where the team's content is not kept, 409 with the inference's id
+    response in Redis       everything                        the response, also if the last byte was never sent
+    releasing the claim     a claim, and a record of failure  its lease expires; the record holds no response; the retry runs
+    resolving a dead claim  a claim with the first            its lease expires; the next retry resolves it
+                            request's inference
 
-"Nothing is recorded" is only said once all that was in the dead one's spool when it was given up is in Postgres: until then 503. Were the
-answer stored before the record, one killed in between would leave an answer that is told and never billed.
+"No response is recorded" is certain only once everything in the dead owner's spool, as of the time its claim was taken over, is in
+Postgres: until then 503. If the response were stored before the record, a kill in between would leave a response that is replayed and
+never billed.
 
-An owner may be alive and silent: stopped, or cut off from Redis. A claim is given up only after a retry has seen the lease expired for a
-while in which a live owner would have renewed it, and an owner whose lease may have lapsed asks whether the claim is still its own before
-it records an answer (confirm). If not, its caller gets 409, and the record says failed. Redis away just then: the answer is given and
-recorded, and retries find that record as if its owner were dead.
+An owner may be alive and silent: suspended, or cut off from Redis. A claim is taken over only after a retry has seen the lease expired
+for a time in which a live owner would have renewed it, and an owner whose lease may have expired checks that the claim is still its own
+before it records a response (confirm). If it is not, its caller gets 409, and the record says failed. If Redis is away just then, the
+response is sent and recorded, and retries find that record as if its owner were dead.
 """
 
 import asyncio
@@ -35,10 +36,11 @@ from weakref import WeakValueDictionary
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.domain import Caller
-from app.gateway.idempotency.claims import Claim, Claims, with_error_code
+from app.gateway.idempotency.claim import Claim, with_error_code
+from app.gateway.idempotency.claims import Claims
 from app.recording.spool_progress import wait_until_stored
 from app.settings import Settings
-from app.store.db_errors import DB_UNAVAILABLE_ERRORS
+from app.store.db_errors import DB_UNAVAILABLE_ERRORS, RecordsUnavailable
 from app.store.idempotent_responses import (
     ClaimRequest,
     ClaimResult,
@@ -47,7 +49,7 @@ from app.store.idempotent_responses import (
     StoredResponse,
     claim_key,
 )
-from app.store.recorded_outcomes import RecordsUnavailable, find_recorded_outcome
+from app.store.recorded_outcomes import find_recorded_outcome
 from providers.canonical.errors import Conflict, IdempotencyKeyReused, InvalidRequest, RequestError, Unavailable, Unsupported
 
 KEY_HEADER = b"idempotency-key"
@@ -56,15 +58,15 @@ _NARTHEX_PREFIX = b"x-narthex-"
 
 _MAX_KEY_CHARS = 255
 _FIRST_WAIT_S, _MAX_WAIT_S = 0.02, 0.25
-_RESOLVE_TIMEOUT_S = 15.0  # longer than the writer's status and what is told of it take, with Postgres back from a restart
+_RESOLVE_TIMEOUT_S = 15.0  # longer than the writer's status takes to reach Redis, with Postgres back from a restart
 _SPOOL_CHECK_TIMEOUT_S = 5.0
-_LARGE_BYTES = 256 * 1024  # hashed on a thread
+_LARGE_BYTES = 256 * 1024  # from here on, hashed on a thread
 
 
 class Idempotency:
-    """begin() before a request is run: what it gives is the answer to tell again, or a Claim to run under.
+    """begin() before a request runs gives a stored response to replay, or a Claim to run under.
 
-    start() and stop() with the worker. `draining`: nobody waits here any longer for what another request does.
+    start() and stop() with the worker. `draining`: requests no longer wait here for another request with the same key.
     """
 
     def __init__(self, settings: Settings, database: AsyncEngine) -> None:
@@ -100,16 +102,16 @@ class Idempotency:
     async def begin(
         self, key: bytes, headers: Mapping[bytes, bytes], caller: Caller, route: str, raw: bytes, inference_id: str
     ) -> Claim | StoredResponse:
-        """`said`: the header's value. Waits while another request is answering the same one.
+        """Waits while another request with the same key is in flight. `key`: the header's value. `raw`: the body.
 
-        Raises Malformed for a header that is none, KeyReused if the key stands for another request, Conflict if the answer is there and
-        cannot be told again, or is under way and the caller would not wait, Unavailable if nothing can be promised now, Unsupported if
-        it is switched off.
+        Raises InvalidRequest for an invalid header, IdempotencyKeyReused if the key stands for another request, Conflict if there is a
+        response that cannot be replayed, or the first request is in flight and the caller refuses to wait, Unavailable if nothing can be
+        guaranteed now, Unsupported if idempotency keys are switched off.
         """
         claims = self._claims
         if claims is None:
             raise Unsupported(
-                f"This gateway keeps no answers for retries ({self._disabled_reason}): send no Idempotency-Key.", param="Idempotency-Key"
+                f"This gateway stores no responses for retries ({self._disabled_reason}): send no Idempotency-Key.", param="Idempotency-Key"
             )
         if not 1 <= len(key) <= _MAX_KEY_CHARS or any(not 0x20 <= byte <= 0x7E for byte in key):
             raise InvalidRequest(f"An Idempotency-Key has 1 to {_MAX_KEY_CHARS} printable ASCII characters.", param="Idempotency-Key")
@@ -121,12 +123,10 @@ class Idempotency:
             return await self._begin(claim, claims, refuse_if_running)
         except IdempotencyStoreUnavailable:
             claim.start_completion()
-            message = (
-                "The store of answers is away: nothing would keep a retry from being run twice. Try again, or without Idempotency-Key."
-            )
+            message = "The store of responses (Redis) is unavailable, so a retry could run twice. Try again, or send no Idempotency-Key."
             raise Unavailable(message, retry_after_s=5) from None
         except BaseException:
-            claim.start_completion()  # it may be ours; where it is not, this changes nothing
+            claim.start_completion()  # releases the claim if it was acquired
             raise
 
     async def _begin(self, claim: Claim, claims: Claims, refuse_if_running: bool) -> Claim | StoredResponse:
@@ -140,25 +140,26 @@ class Idempotency:
             case "taken":
                 return await self._resolve_dead_owner(claim, claims, found)
             case "unkept":
-                raise _response_not_kept(found.inference_id)
+                raise _response_not_stored(found.inference_id)
             case "reused":
                 message = "This Idempotency-Key stands for a request with another body, or other x-narthex headers."
                 raise with_error_code(IdempotencyKeyReused(message, param="Idempotency-Key"), "idempotency_key_reused", found.inference_id)
             case "running":
                 raise with_error_code(
-                    Conflict("A request with this Idempotency-Key is being answered."), "idempotency_in_flight", found.inference_id
+                    Conflict("A request with this Idempotency-Key is in flight."), "idempotency_in_flight", found.inference_id
                 )
 
     async def _acquire_in_order(self, claim: Claim) -> ClaimResult:
-        """Asks until the claim is no longer another's, or there was no more time. Of those here who wait for the same, one at a time
-        asks, so that a thousand of them cost Redis, and the connections to it, what one costs.
+        """Tries until the claim is no longer another's, or time is up. Of the requests that wait for the same claim, one at a time tries.
+
+        So a thousand of them cost Redis, and the connections to it, as much as one.
         """
         started_at = time.monotonic()
-        # One with another body has nothing to wait for.
+        # A request with another body is refused at once: it must not queue.
         lock = self._locks.setdefault((claim.claim_request.key, claim.claim_request.digest), asyncio.Lock())
         async with lock:
-            if self._redis_away_at > started_at:  # who was before us has found out, which takes its time
-                raise IdempotencyStoreUnavailable("It was away a moment ago")
+            if self._redis_away_at > started_at:  # a request before this one waited for the timeout already
+                raise IdempotencyStoreUnavailable("It was unavailable a moment ago")
             wait_s = _FIRST_WAIT_S
             while True:
                 try:
@@ -174,23 +175,23 @@ class Idempotency:
                 wait_s = min(wait_s * 1.5, _MAX_WAIT_S)
 
     async def _resolve_dead_owner(self, claim: Claim, claims: Claims, found: ClaimResult) -> Claim | StoredResponse:
-        """What became of the inference of an owner who is dead: it was answered, or the request is ours to run."""
+        """Finds out what became of a dead owner's inference: gives its response, or the claim if there is none and the request may run."""
         claim_request, spool = claim.claim_request, claim.claim_request.spool
-        # Theirs until that is known: so would whoever takes over from us find it.
+        # The claim keeps the dead owner's inference until that is known, for the next request that may have to take over from us.
         claim_request.inference_id, claim_request.spool = found.inference_id, found.spool
         deadline = time.monotonic() + min(_RESOLVE_TIMEOUT_S, self._total_s)
         while time.monotonic() < deadline and not self.draining:
-            is_written = await self._is_fully_written(claims, found)  # before the look, which then finds all that was recorded
+            is_written = await self._is_fully_written(claims, found)  # checked first: then the look-up below finds everything recorded
             with contextlib.suppress(RecordsUnavailable):
                 recorded_response = await find_recorded_outcome(self._database, found.inference_id, self._max_bytes)
                 if recorded_response is not None and recorded_response.succeeded:
-                    await claims.release(claim)
+                    await claims.untrack(claim)
                     try:
                         await claims.run_to_completion(claims.idempotent_responses.finish(claim_request, recorded_response.stored_response))
-                    except IdempotencyStoreUnavailable:  # for the next one to find out; this one can be told
+                    except IdempotencyStoreUnavailable:  # this retry has its response; the next one looks it up again
                         claim.start_completion()
                     if recorded_response.stored_response is None:
-                        raise _response_not_kept(found.inference_id)
+                        raise _response_not_stored(found.inference_id)
                     return recorded_response.stored_response
                 if recorded_response is not None or is_written:
                     claim_request.inference_id, claim_request.spool = claim.inference_id, spool
@@ -200,12 +201,12 @@ class Idempotency:
             await asyncio.sleep(_MAX_WAIT_S)
         message = (
             f"The gateway that was answering a request with this Idempotency-Key ended (inference {found.inference_id}), "
-            "and it is not known yet whether it was answered. Try again."
+            "and it is not known yet whether there is a response. Try again."
         )
-        raise with_error_code(Unavailable(message, retry_after_s=5), "idempotency_not_known_yet", found.inference_id)
+        raise with_error_code(Unavailable(message, retry_after_s=5), "idempotency_outcome_unknown", found.inference_id)
 
     async def _is_fully_written(self, claims: Claims, found: ClaimResult) -> bool:
-        """Whether all that the dead owner can have recorded is in Postgres."""
+        """Whether everything that the dead owner can have recorded is in Postgres."""
         if found.spool != claims.spool:
             return await claims.run_to_completion(claims.idempotent_responses.stored_until_ms(found.spool)) >= found.taken_over_ms
         try:
@@ -227,14 +228,14 @@ def _refuses_to_wait(headers: Mapping[bytes, bytes]) -> bool:
 
 
 def _digest(raw: bytes, headers: Mapping[bytes, bytes]) -> str:
-    """Of all that the answer may depend on: the body, and what headers of ours (episode, tags, what may be dropped) say beside it."""
+    """Digest of what the response may depend on: the body, and our own headers (episode, tags, what may be dropped)."""
     digest = hashlib.sha256(raw)
     for name in sorted(headers):
         if name.startswith(_NARTHEX_PREFIX) and name != BEHAVIOUR_HEADER:
-            digest.update(b"\0%b: %b" % (name, headers[name]))  # no JSON that can be read has a NUL in it
+            digest.update(b"\0%b: %b" % (name, headers[name]))  # valid JSON contains no NUL
     return digest.hexdigest()
 
 
-def _response_not_kept(inference_id: str) -> RequestError:
-    message = f"This request was answered (inference {inference_id}), and the answer is not there to be told again."
-    return with_error_code(Conflict(message), "idempotency_answer_not_kept", inference_id)
+def _response_not_stored(inference_id: str) -> RequestError:
+    message = f"This request was answered (inference {inference_id}), but its response was not stored, so it cannot be replayed."
+    return with_error_code(Conflict(message), "idempotency_response_not_stored", inference_id)

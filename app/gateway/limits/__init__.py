@@ -1,1 +1,1 @@
-"""Limits: reserve before a request, settle after. limits.py is the way in."""
+"""Limits: reserve before a request, settle after it. limits.py is the way in."""

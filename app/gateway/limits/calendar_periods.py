@@ -1,10 +1,10 @@
-"""Calendar days and months of a time zone, as moments: the present one and the one after it."""
+"""Calendar days and months of a time zone, as moments."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Literal
 from zoneinfo import ZoneInfo
 
-# Beginning of the present period, of the next, and of the one after that; Unix time in ms.
+# The start of this period, of the next, and of the one after that; Unix time in ms.
 Period = tuple[int, int, int]
 
 
@@ -22,5 +22,5 @@ def _next_start(per: Literal["day", "month"], first: date) -> date:
 
 
 def _start_ms(day: date, zone: ZoneInfo) -> int:
-    """Its first moment: where clocks are put forward at midnight, the one to which they are put."""
+    """The first moment of a day. Where clocks go forward at midnight, that is the time to which they go."""
     return round(datetime(day.year, day.month, day.day, tzinfo=zone).timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""Limits: reserve before a request, settle after. What all rules that are about a request allow is taken in one call, or not at all."""
+"""Limits: reserve an estimate before a request, settle its actual usage after. One Redis call takes from all rules that apply, or none."""
 
 import asyncio
 import contextlib
@@ -14,9 +14,10 @@ from app.gateway.limits import refusal
 from app.gateway.limits import rule_states as states
 from app.gateway.limits.local_limiter import LocalLimiter
 from app.gateway.limits.outbox import Outbox
+from app.gateway.limits.rate_limit_headers import LOCAL_HEADER
 from app.gateway.limits.recovery import Recovery
 from app.gateway.limits.redis_epoch import RedisEpoch
-from app.gateway.limits.reservation import LOCAL_HEADER, Reservation
+from app.gateway.limits.reservation import Reservation
 from app.gateway.limits.rule_matcher import RuleMatch, RuleMatcher
 from app.gateway.limits.rule_states import Preview, RuleState
 from app.gateway.limits.rules import RuleTable
@@ -33,14 +34,14 @@ from providers.canonical.errors import LimitExceeded, Unavailable
 
 log = logging.getLogger(__name__)
 
-# How often one reserve() may be answered with something to be done first: an epoch, a seed, another period.
+# How many replies of one reserve() may demand something first: an epoch, a seed, the periods of Redis's clock.
 _MAX_TRIES = 6
 
 
 class Limits:
-    """One for each worker. reserve() each request, settle() each ticket; swap() when the rules change.
+    """One for each worker. reserve() for each request, then settle() or cancel() its reservation; apply_snapshot() when rules change.
 
-    `workers_alive`: how many workers there are, all machines together, that share a rule while Redis is away.
+    `workers_alive`: the number of workers, on all machines together, that share a rule while Redis is away.
     """
 
     def __init__(
@@ -76,27 +77,26 @@ class Limits:
 
     @property
     def is_redis_up(self) -> bool:
-        """Whether Redis answers."""
         return self._counters.is_ready
 
     @property
     def pending_count(self) -> int:
-        """How much Redis has yet to confirm."""
+        """How many commands Redis has yet to confirm."""
         return len(self._outbox) + len(self._recovery)
 
     def apply_snapshot(self, snapshot: Snapshot) -> None:
-        """The rules of a new snapshot. Tickets keep those they were taken by."""
+        """Takes the rules of a new snapshot. Reservations keep the rules they were made by."""
         if snapshot.limits != self._configured_limits:
             self._configured_limits = snapshot.limits
             self._matcher = RuleMatcher(RuleTable(snapshot.limits), self._counters.scripts, self._lease_ms, self._now_ms)
 
     async def start(self) -> None:
-        """Also without Redis, after a moment."""
+        """Connects to Redis. Returns after a moment also while Redis is away."""
         await self._counters.start()
         self._recovery.start()
 
     async def stop(self, timeout_s: float = 2.0) -> None:
-        """Waits a moment for what was settled last."""
+        """Waits up to `timeout_s` for Redis to confirm the last settlements, then disconnects."""
         for _ in range(int(timeout_s * 100)):
             if not self._outbox or not self._counters.is_ready:
                 break
@@ -106,9 +106,9 @@ class Limits:
         await self._counters.stop()
 
     async def reserve(self, id: str, caller: Caller, model: str, tags: Mapping[str, str], estimate: UsageEstimate) -> Reservation | None:
-        """None: no rule is about it, so there is nothing to settle. Whoever is cancelled in here holds nothing.
+        """Reserves the estimate; None: no rule applies, so there is nothing to settle. A cancelled call holds nothing.
 
-        Raises LimitReached (NeverFits where waiting does not help), Unavailable.
+        Raises LimitExceeded (LimitUnsatisfiable where waiting does not help), Unavailable.
         """
         match = self._matcher.match_for(caller, model, tags)
         if match is None:
@@ -123,7 +123,7 @@ class Limits:
     async def extend_reservation(
         self, reservation: Reservation | None, id: str, caller: Caller, model: str, tags: Mapping[str, str], estimate: UsageEstimate
     ) -> Reservation | None:
-        """What a fallback's model asks for, beyond what the ticket holds. Where it raises, the ticket is as it was: try another."""
+        """Reserves what the rules of a fallback's model need beyond the reservation. Where it raises, the reservation is unchanged."""
         if reservation is None:
             return await self.reserve(id, caller, model, tags, estimate)
         match = self._matcher.match_for(caller, model, tags)
@@ -136,7 +136,7 @@ class Limits:
         new_buckets = [bucket for bucket in match.buckets if bucket.key not in keys]
         if new_buckets:
             match = self._matcher.match_buckets(new_buckets)
-            reservation.extensions.append((match, []))  # first: whatever becomes of this, its buckets are settled with the others
+            reservation.extensions.append((match, []))  # before the call: however it ends, these buckets are settled with the others
             try:
                 reply = await self._take(reservation, match, estimate.amounts(), len(held_buckets))
             except (LimitExceeded, Unavailable):
@@ -147,31 +147,34 @@ class Limits:
         return reservation
 
     def settle(self, reservation: Reservation, spent: ActualUsage) -> None:
-        """What was spent in truth; places are free. Told to Redis with this turn's writes, and again until it is known. Once is enough."""
+        """Replaces the estimate with the actual usage and frees the places. A second call does nothing.
+
+        Sent to Redis with this turn's writes, and again with each new connection until it is confirmed.
+        """
         self._finish(reservation, spent.amounts())
 
     def cancel(self, reservation: Reservation) -> None:
-        """As if it had never been: for a request that no engine was asked."""
+        """Releases the whole reservation: no engine received the request."""
         self._finish(reservation, NO_AMOUNTS)
 
     async def rule_states(self, caller: Caller, model: str | None, tags: Mapping[str, str]) -> list[RuleState]:
-        """The rules about a caller and how much of each is left. Raises Unavailable."""
+        """The rules that apply to a caller, and how much of each is left. Raises Unavailable."""
         match = self._matcher.match_for(caller, model, tags)
         if match is None:
             return []
         return states.read_rule_states(match, await self._peek(match, NO_AMOUNTS), NO_AMOUNTS)
 
     async def preview(self, caller: Caller, model: str, tags: Mapping[str, str], estimate: UsageEstimate) -> Preview:
-        """What would become of a request that came now. Changes nothing. Raises LimitReached (no price), Unavailable."""
+        """What would happen to a request now. Reserves nothing. Raises LimitUnsatisfiable (the model has no price), Unavailable."""
         match = self._matcher.match_for(caller, model, tags)
         if match is None:
             return Preview((), None, None)
         if estimate.cost_microusd is None and match.cost_rule is not None:
             raise refusal.no_price(match.cost_rule, model)
         amounts = estimate.amounts()
-        return states.preview(match, await self._peek(match, amounts), amounts)
+        return states.read_preview(match, await self._peek(match, amounts), amounts)
 
-    # --- taking
+    # --- reserving
 
     async def _take(self, reservation: Reservation, match: RuleMatch, need: Amounts, bucket_offset: int) -> list[Any]:
         counters = self._counters
@@ -193,22 +196,22 @@ class Limits:
                     self._telemetry.count_limit_refusal(match.rule(reply[3]).name)
                     raise refusal.limit_exceeded(match, reply, need)
                 mode = await self._resolve_reply(match, reply, mode)
-            except RedisUnavailable as away:
-                reservation.maybe_taken = reservation.maybe_taken or not away.unsent
+            except RedisUnavailable as fault:
+                reservation.maybe_taken = reservation.maybe_taken or not fault.unsent
                 break
             except RedisReplyError as error:
-                log.error("Redis refuses what limits ask of it", extra={"said": str(error)})
+                log.error("Redis refused a command of the limits", extra={"reply": str(error)})
                 break
             except asyncio.CancelledError:
                 if bucket_offset == 0:
                     self._undo(reservation)
                 raise
-        if counters.is_ready:  # it answers, and does not do as it is told: what is taken here is told to the next connection
+        if counters.is_ready:  # Redis replies, but does not execute: a new connection will report what is taken locally now
             counters.reconnect()
         return self._take_locally(reservation, match, need, bucket_offset)
 
     def _take_locally(self, reservation: Reservation, match: RuleMatch, need: Amounts, bucket_offset: int) -> list[Any]:
-        """Without Redis: this worker's share, if the rules will do with that."""
+        """Takes from this worker's share without Redis. Raises Unavailable if a rule has on_outage = "refuse"."""
         try:
             if match.outage_refusing_rule is not None:
                 raise refusal.rule_unavailable(match.outage_refusing_rule)
@@ -217,7 +220,7 @@ class Limits:
                 self._telemetry.count_limit_refusal(match.rule(reply[3]).name)
                 refused = refusal.limit_exceeded(match, reply, need)
                 refused.headers = [*refused.headers, LOCAL_HEADER]
-                refused.message += " Redis is away: until it is back, this is of one worker's share."
+                refused.message += " Redis is unavailable: until it is back, each worker enforces its share of the limit."
                 raise refused
         except (LimitExceeded, Unavailable):
             if reservation.maybe_taken and bucket_offset == 0:
@@ -227,7 +230,10 @@ class Limits:
         return reply
 
     async def _resolve_reply(self, match: RuleMatch, reply: list[Any], mode: int) -> int:
-        """Does what the script asks for before it can answer, and says in which mode to ask again. Raises Unavailable, Away, Says."""
+        """Does what take.lua needs before it can decide; gives the mode of the next call.
+
+        Raises Unavailable, RedisUnavailable, RedisReplyError.
+        """
         if reply[0] == FORGOTTEN:
             await self._redis_epoch.create()
         elif reply[0] == WRONG_TIME:
@@ -239,13 +245,13 @@ class Limits:
             try:
                 await asyncio.gather(*(self._seeder.seed(bucket, reply[2], reply[1]) for bucket in buckets))
             except DB_UNAVAILABLE_ERRORS as fault:
-                log.warning("the ledger cannot say what was spent before Redis lost its memory", extra={"fault": repr(fault)})
+                log.warning("usage from before Redis lost its memory cannot be read from the ledger", extra={"fault": repr(fault)})
                 for bucket in buckets:
                     if bucket.rule.limit.on_outage == "refuse" and not bucket.rule.limit.dry_run:
                         raise refusal.rule_unavailable(bucket.rule) from None
                 return mode | ALLOW_UNSEEDED
         else:
-            raise RedisReplyError(f"answer {reply[0]}")
+            raise RedisReplyError(f"unexpected reply {reply[0]}")
         return mode
 
     async def _peek(self, match: RuleMatch, need: Amounts) -> list[Any]:
@@ -275,7 +281,7 @@ class Limits:
         if reservation.local_amounts is not None:
             self._local_limiter.settle(reservation, spent)
             if reservation.epoch_ms is None:
-                if reservation.maybe_taken:  # it was counted here: what Redis may have counted is to be undone
+                if reservation.maybe_taken:  # it was counted locally, so what Redis may have counted is undone
                     self._undo(reservation)
                 return
         elif not self._counters.is_ready:
@@ -289,5 +295,5 @@ class Limits:
         return self._matcher.match_buckets(reservation.buckets).row if reservation.extensions else reservation.match.row
 
     def _now_ms(self) -> float:
-        """By Redis's clock, as far as it is known."""
+        """The time by Redis's clock, as far as it is known."""
         return time.time() * 1000 + self._skew_ms

@@ -1,4 +1,4 @@
-"""While Redis is away: this worker's share of each rule, counted here with the arithmetic of the scripts."""
+"""Local limiter: while Redis is away, this worker enforces its share of each rule, with the arithmetic of the Lua scripts."""
 
 import math
 import secrets
@@ -16,12 +16,12 @@ from app.store.counters.scripts import REFUSED, TAKEN
 
 _SLOTS = 17
 _MAX_COUNTS = 50_000
-# How long requests run is not known here; whoever finds all places taken may ask again soon.
+# How long requests run is not known locally, so a caller who finds all places taken may retry soon.
 _LEASE_WAIT_MS = 1000
 
 
 class Charge(Struct):
-    """What Redis is to be told of a bucket; `id` makes sure that it is counted once, though it may be told twice."""
+    """Local usage of a bucket that Redis is to count. `id` makes Redis count it once even if it is sent twice."""
 
     bucket: Bucket
     id: bytes
@@ -29,7 +29,11 @@ class Charge(Struct):
 
 
 class _LocalCount:
-    """A bucket here. `told`: how much of it Redis knows. `until_ms`: as long as less than the share may be taken, and `less`: how much."""
+    """One bucket's local count. `slots`: amounts by slot of time. `running`: reservations that hold a place.
+
+    `reported`: how much Redis has counted already. `charge`: a report whose outcome is not known; None: there is none.
+    `reduced_share`: until `reduced_until_ms` only so much may be taken, less than the share, as Redis had counted usage before.
+    """
 
     __slots__ = ("bucket", "charge", "newest", "reduced_share", "reduced_until_ms", "reported", "running", "slots")
 
@@ -44,7 +48,7 @@ class _LocalCount:
         self.reduced_until_ms = 0.0
 
     def total(self, slot: int) -> int:
-        """As of a place, of which the oldest are forgotten."""
+        """The sum as of a slot. Slots that no longer count are dropped."""
         self.newest = max(self.newest, slot)
         oldest = self.newest - (_SLOTS - 1 if self.bucket.rule.kind == WINDOW else 0)
         if self.slots and min(self.slots) < oldest:
@@ -54,7 +58,7 @@ class _LocalCount:
 
 
 class LocalLimiter:
-    """take() answers as the script does. `holders`: tickets that hold a place of a bucket already, whoever counted them."""
+    """take() replies as take.lua does. `holders`: the reservations that hold a place of a bucket already, in Redis or locally."""
 
     def __init__(self, clock_ms: Callable[[], float], holders: Callable[[bytes], Collection[bytes]]) -> None:
         self._clock_ms = clock_ms
@@ -62,7 +66,7 @@ class LocalLimiter:
         self._counts: dict[bytes, _LocalCount] = {}
 
     def take(self, reservation: Reservation, match: RuleMatch, need: Amounts, workers: int) -> list[Any]:
-        """Takes from all buckets or from none. Changes the ticket only if it is taken."""
+        """Takes from all buckets or from none. The reservation changes only if it is taken."""
         now_ms = self._clock_ms()
         taken: list[Any] = [TAKEN, int(now_ms), 0]
         refused: list[Any] = [REFUSED, int(now_ms), 0, -1]
@@ -103,7 +107,10 @@ class LocalLimiter:
         return taken
 
     def settle(self, reservation: Reservation, spent: Amounts) -> None:
-        """Brings what take() took to what was spent: less where it was taken, more now. The ticket is this worker's no longer."""
+        """Replaces what take() took with what was spent; the reservation then holds nothing locally.
+
+        Less is returned to the slot it was taken from; more is added to the present one.
+        """
         now_ms = self._clock_ms()
         for bucket, slot, needed in reservation.local_amounts or ():
             count = self._counts.get(bucket.key)
@@ -122,14 +129,14 @@ class LocalLimiter:
         reservation.local_amounts = None
 
     def release_leases(self, reservation: Reservation) -> None:
-        """A ticket that Redis counted is over: its places are free here too."""
+        """Frees the local places of a reservation that Redis counted."""
         for bucket in reservation.buckets:
             count = self._counts.get(bucket.key)
             if count is not None:
                 count.running.discard(reservation.id)
 
     def pending_charges(self) -> Iterator[Charge]:
-        """What Redis does not know yet. A charge whose fate is unknown comes first, as it was."""
+        """Local usage that Redis has not counted yet. A charge whose outcome is not known is repeated unchanged, before any new one."""
         now_ms = self._clock_ms()
         for count in self._counts.values():
             if count.bucket.rule.kind == LEASES:
@@ -149,7 +156,7 @@ class LocalLimiter:
             count.charge = None
 
     def discard_reported(self) -> None:
-        """Redis knows it all, but for charges whose fate is unknown."""
+        """Forgets everything that Redis has counted; charges whose outcome is not known stay."""
         self._counts = {key: count for key, count in self._counts.items() if count.charge is not None}
 
     def _count(self, match: RuleMatch, index: int, bucket: Bucket, workers: int, now_ms: float) -> _LocalCount:
@@ -162,7 +169,7 @@ class LocalLimiter:
             if rule.kind == LEASES:
                 count.running.update(self._holders(bucket.key))
             elif match.last_reply is not None:
-                # What Redis last said is left is all that is left, until the time it spoke of has passed; each worker takes its share.
+                # What Redis last reported as left is all that is left until that window or period ends; each worker takes its share of it.
                 _, finish_ms = _slot_for(bucket, now_ms)
                 last_ms = match.last_reply[1]
                 if rule.kind == WINDOW and now_ms < last_ms + rule.window_ms * _SLOTS / 16:
@@ -181,7 +188,7 @@ class LocalLimiter:
 
 
 def _slot_for(bucket: Bucket, now_ms: float) -> tuple[int, float]:
-    """Where an amount taken now is counted, and when it is free again."""
+    """The slot in which an amount taken now is counted, and when it is free again (by Redis's clock, in ms)."""
     rule = bucket.rule
     if rule.kind == WINDOW:
         width = rule.window_ms / 16
@@ -194,7 +201,7 @@ def _slot_for(bucket: Bucket, now_ms: float) -> tuple[int, float]:
 
 
 def _free_at_ms(count: _LocalCount, excess: int, finish_ms: float) -> float:
-    """When so much more will be free, if nothing else comes."""
+    """When `excess` more will be free, if no other request comes."""
     if count.bucket.rule.kind != WINDOW:
         return finish_ms
     width = count.bucket.rule.window_ms / 16

@@ -1,4 +1,4 @@
-"""Outbox: what Redis must be told sooner or later. Sent at once, and again with each connection until it is confirmed."""
+"""Outbox: commands that Redis must get sooner or later. Sent at once, and again with each new connection until confirmed."""
 
 import asyncio
 import contextlib
@@ -10,18 +10,18 @@ from app.store.counters.counters import RedisCounters
 
 log = logging.getLogger(__name__)
 
-_MAX_TRIES = 3  # of those that the server answers with an error
+_MAX_TRIES = 3  # of a command to which the server replies with an error
 
 
 class _PendingCommand:
-    """It waits for its reply as a future would, but nobody waits for it."""
+    """Receives its reply as a future does, but nothing awaits it."""
 
     __slots__ = ("_outbox", "command", "error_count")
 
     def __init__(self, outbox: "Outbox", command: bytes) -> None:
         self._outbox = outbox
         self.command = command
-        self.error_count = 0  # how many errors the server answered
+        self.error_count = 0
 
     def done(self) -> bool:
         return False
@@ -30,12 +30,12 @@ class _PendingCommand:
         self._outbox.on_confirmed(self)
 
     def set_exception(self, exception: Exception, /) -> None:
-        if isinstance(exception, RedisReplyError):  # else it goes with the next connection
+        if isinstance(exception, RedisReplyError):  # any other: it is sent again with the next connection
             self._outbox.on_refused(self, exception)
 
 
 class Outbox:
-    """For commands that change nothing the second time. len() is how many are not confirmed."""
+    """For idempotent commands. len() is how many are not confirmed."""
 
     def __init__(self, counters: RedisCounters) -> None:
         self._counters = counters
@@ -53,7 +53,7 @@ class Outbox:
                 self._counters.send(command, pending)
 
     def resend(self) -> None:
-        """Everything that is not confirmed, in the order in which it was posted. Raises Away."""
+        """Sends everything that is not confirmed, in the order in which it was posted. Raises RedisUnavailable."""
         for pending in list(self._pending):
             self._counters.send(pending.command, pending)
 
@@ -66,7 +66,7 @@ class Outbox:
             if self._loading is None or self._loading.done():
                 self._loading = asyncio.create_task(self._load())
         else:
-            log.error("Redis refuses what limits tell it", extra={"said": str(why)})
+            log.error("Redis refused a command of the limits", extra={"reply": str(why)})
             self._pending.pop(pending, None)
 
     async def _load(self) -> None:

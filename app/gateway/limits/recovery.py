@@ -1,4 +1,4 @@
-"""Recovery: what runs stays counted, through lost connections and lost memories: Redis is told what it missed, and leases are renewed."""
+"""Recovery: requests in flight stay counted when a connection or Redis's memory is lost. Reports what Redis missed, renews leases."""
 
 import asyncio
 import contextlib
@@ -27,9 +27,9 @@ _RENEW_BATCH_SIZE = 500
 
 
 class Recovery:
-    """begin() each ticket, end() it when its request is over; met() with each answer that tells of another memory than `born`.
+    """track() each reservation, untrack() it when its request is over; observe_epoch() when a reply shows another epoch than `epoch_ms`.
 
-    `made_of`: the Match of these buckets. `has_rules`: without them and without tickets, Redis is left alone.
+    `match_buckets`: builds the match of given buckets. `has_rules`: without rules and reservations, Redis gets no commands.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Recovery:
         self._match_buckets = match_buckets
         self._has_rules = has_rules
         self._active: dict[bytes, Reservation] = {}
-        # Taken here while Redis was away, and to be taken there.
+        # Taken locally while Redis was away, and yet to be counted there.
         self._unreported: dict[bytes, Reservation] = {}
         self._down_since_s: float | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -62,7 +62,7 @@ class Recovery:
         counters.on_lost = self._on_down
 
     def __len__(self) -> int:
-        """How much is being made up for."""
+        """How many reports to Redis are outstanding."""
         return len(self._unreported) + len(self._tasks)
 
     def start(self) -> None:
@@ -83,11 +83,11 @@ class Recovery:
         self._active.pop(reservation.id, None)
 
     def holders(self, key: bytes) -> Collection[bytes]:
-        """Tickets that hold a place of a bucket."""
+        """Reservations that hold a place of a bucket."""
         return [reservation.id for reservation in self._active.values() if any(key in match.lease_keys for match in reservation.matches)]
 
     def observe_epoch(self, epoch_ms: int) -> None:
-        """The memory that answers is not the one we knew, or the first that we meet."""
+        """Redis has another epoch than before (it lost its memory), or this is the first one seen."""
         previous_ms, self.epoch_ms = self.epoch_ms, epoch_ms
         self._redis_epoch.record()
         if previous_ms is None:
@@ -95,30 +95,30 @@ class Recovery:
         for reservation in self._active.values():
             if reservation.epoch_ms is not None and reservation.epoch_ms != epoch_ms:
                 self._unreported[reservation.id] = reservation
-        with contextlib.suppress(RedisUnavailable):  # the next connection will find them owed
-            reports = [self._report_reservation(ticket) for ticket in self._unreported.values()]
+        with contextlib.suppress(RedisUnavailable):  # the next connection reports them
+            reports = [self._report_reservation(reservation) for reservation in self._unreported.values()]
             self._spawn(self._await_reports(reports))
 
     # --- a new connection
 
     async def _catch_up(self) -> None:
-        """What Redis has missed is told before anything new is asked. Raises Away or Says."""
+        """Reports what Redis missed, before any new command is sent. Raises RedisUnavailable or RedisReplyError."""
         if (await self._renew_leases())[0] == FORGOTTEN and (self._has_rules() or self._active or self._outbox):
             await self._redis_epoch.create()
             await self._renew_leases()
         if self._down_since_s is not None and (time.monotonic() - self._down_since_s) * 1000 > self._lease_ms / 2:
-            # Leases may have ended of requests that run on. Nobody takes their places until every worker was able to renew its own.
+            # Leases of requests in flight may have expired. No place is taken until every worker has had time to renew its own.
             await asyncio.sleep(MAX_RETRY_PAUSE_S + 0.5)
             await self._renew_leases()
-        # From here on nothing is awaited: what is sent now is done before what requests send next.
+        # Nothing is awaited from here on, so what is sent now is executed before what requests send next.
         for reservation in self._active.values():
             if reservation.local_amounts is not None:
                 if reservation.epoch_ms is None:
                     self._local_limiter.settle(reservation, NO_AMOUNTS)
                     self._unreported[reservation.id] = reservation
                 else:
-                    reservation.local_amounts = None  # its later part stays charged as it was estimated
-        reports = [self._report_reservation(ticket) for ticket in self._unreported.values()]
+                    reservation.local_amounts = None  # the part taken locally stays charged as it was estimated
+        reports = [self._report_reservation(reservation) for reservation in self._unreported.values()]
         reports += [self._report_charge(charge) for charge in self._local_limiter.pending_charges()]
         self._outbox.resend()
         if reports:
@@ -164,13 +164,13 @@ class Recovery:
             return
         if all(each is True for each in results):
             self._local_limiter.discard_reported()
-        else:  # a server that answers and cannot write, say
+        else:  # for instance a server that replies but cannot write
             self._counters.reconnect()
 
     # --- leases
 
     async def _renew_leases(self) -> list[Any]:
-        """All leases that Redis counts; from the answer, which memory it has. Raises Away or Says."""
+        """Renews all leases that Redis counts, and gives the last reply. Raises RedisUnavailable or RedisReplyError."""
         leases = self._leases()
         reply: list[Any] = []
         for start in range(0, max(1, len(leases)), _RENEW_BATCH_SIZE):
@@ -193,11 +193,11 @@ class Recovery:
                     await self._renew_leases()
             except (RedisUnavailable, RedisReplyError):
                 pass
-            except Exception:  # what runs must stay counted, whatever went wrong once
+            except Exception:  # one failure must not end the renewals, or requests in flight would no longer be counted
                 log.exception("leases could not be renewed")
 
     def _leases(self) -> list[tuple[bytes, bytes]]:
-        """Bucket and ticket of each that Redis counts."""
+        """Bucket key and reservation id of each place that Redis counts."""
         return [
             (bucket.key, reservation.id)
             for reservation in self._active.values()

@@ -1,4 +1,4 @@
-"""Redis's memory: when it began, whether it is the one we know, and what Postgres is told of it."""
+"""Redis's epoch: marks when its memory began, so that a loss of memory is noticed; recorded in Postgres."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ _RETRY_S = 5.0
 
 
 class RedisEpoch:
-    """begin() makes an epoch where there is none; remember() sees to it that Postgres knows of the present one."""
+    """create() makes an epoch where Redis has none; record() writes the present one to Postgres."""
 
     def __init__(self, counters: RedisCounters, database: AsyncEngine) -> None:
         self._counters = counters
@@ -28,13 +28,13 @@ class RedisEpoch:
         self._recording: asyncio.Task[None] | None = None
 
     async def create(self) -> None:
-        """At once for all who ask. Raises Away or Says."""
+        """Creates the epoch, once for all concurrent callers. Raises RedisUnavailable or RedisReplyError."""
         if self._creating is None or self._creating.done():
             self._creating = asyncio.create_task(self._create())
         await asyncio.shield(self._creating)
 
     def record(self) -> None:
-        """In the background, until it is done."""
+        """Writes the epoch to Postgres in the background, retrying until that succeeds."""
         if self._recording is not None:
             self._recording.cancel()
         self._recording = asyncio.create_task(self._record())
@@ -49,22 +49,24 @@ class RedisEpoch:
             async with asyncio.timeout(_POSTGRES_TIMEOUT_S):
                 lost = await epochs.has_any_epoch(self._database)
         except DB_UNAVAILABLE_ERRORS as fault:
-            log.warning("Postgres cannot say whether Redis has lost its memory: taken as a loss", extra={"fault": repr(fault)})
+            log.warning(
+                "Postgres is unavailable, so it is not known whether Redis lost its memory: treated as a loss", extra={"fault": repr(fault)}
+            )
             lost = True
         seconds, micros = await self._counters.call(command((b"TIME",)))
         born_ms = int(seconds) * 1000 + int(micros) // 1000 if lost else 0
         epoch = f"{born_ms}:{secrets.token_hex(8)}".encode()
         if await self._counters.call(command((b"SET", EPOCH, epoch, b"NX"))) is not None and lost:
-            log.warning("Redis has lost its memory: windows count as full until they have passed", extra={"born_ms": born_ms})
+            log.warning("Redis lost its memory: windows count as full until they have passed", extra={"born_ms": born_ms})
 
     async def _record(self) -> None:
         while True:
             try:
                 epoch: bytes | None = await self._counters.call(command((b"GET", EPOCH)))
-                if epoch is None:  # whoever misses it begins another
+                if epoch is None:  # lost again: whichever worker notices creates another, and records that
                     return
                 await epochs.record_epoch(self._database, epoch.decode(), int(epoch.partition(b":")[0]))
                 return
-            except Exception as fault:  # Away and Says are for the next connection, and Postgres may be away for long
-                log.info("the epoch could not be written down yet", extra={"fault": repr(fault)})
+            except Exception as fault:  # Redis may be away until the next connection, and Postgres for long
+                log.info("the epoch could not be recorded yet", extra={"fault": repr(fault)})
             await asyncio.sleep(_RETRY_S)

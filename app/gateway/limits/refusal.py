@@ -1,4 +1,4 @@
-"""Refusals: which rule has no room, what is left of it, and when to come back. In words, and for programs.
+"""Refusals: which rule refuses a request, what is left of it, and when to retry; as a message and as fields for programs.
 
 code                            status
 requests_limit_reached          429
@@ -6,15 +6,15 @@ input_tokens_limit_reached      429
 output_tokens_limit_reached     429
 tokens_limit_reached            429
 cost_limit_reached              429
-concurrency_limit_reached       429   retry_after_s is an estimate: it is for the others to end
-limit_exceeds_amount            400   it needs more than the whole amount: waiting does not help, so nobody is told to
-no_price                        400   a rule about cost, and a model without a price
-limits_unavailable              503   Redis is away, and the rule will not do without it
+concurrency_limit_reached       429   retry_after_s is an estimate: running requests end when they end
+limit_exceeds_amount            400   it needs more than the full amount: waiting does not help, so there is no retry_after_s
+no_price                        400   a rule about cost applies, and the model has no price
+limits_unavailable              503   Redis is away, and the rule has on_outage = "refuse"
 """
 
 from typing import Any
 
-from app.gateway.limits.reservation import Header, rate_limit_headers
+from app.gateway.limits.rate_limit_headers import Header, rate_limit_headers
 from app.gateway.limits.rule_matcher import RuleMatch
 from app.gateway.limits.rules import RESOURCES, Rule
 from app.store.counters.commands import Amounts
@@ -26,11 +26,11 @@ _RETRY_AFTER_S = 1.0
 
 
 def limit_exceeded(match: RuleMatch, reply: list[Any], need: Amounts) -> LimitExceeded:
-    """From take.lua's answer 1, or one like it."""
+    """From a reply REFUSED of take.lua, or of LocalLimiter.take."""
     index: int = reply[3]
     rule = match.rule(index)
     remaining, wait_ms = reply[4 + 3 * index], reply[6 + 3 * index]
-    limit_headers = rate_limit_headers(((match, reply),), 3)
+    limit_headers = rate_limit_headers(((match.header_rules, reply),), 3)
     needed = need[rule.resource - 1]
     if wait_ms < 0:
         return never_fits(rule, needed, limit_headers)
@@ -38,13 +38,13 @@ def limit_exceeded(match: RuleMatch, reply: list[Any], need: Amounts) -> LimitEx
     estimate = rule.limit.resource == "concurrency"
     return LimitExceeded(
         f"{describe_rule(rule)} {_describe_remaining(rule, remaining)}; this request needs {_describe_amount(rule, needed)}. "
-        f"{'It may pass' if estimate else 'It passes'} in {wait_s:.3f} s if nothing else comes{' (an estimate)' if estimate else ''}.",
+        f"{'It may pass' if estimate else 'It passes'} in {wait_s:.3f} s if no other request comes{' (an estimate)' if estimate else ''}.",
         code=_CODES[rule.limit.resource],
         details={
             **_error_details(rule, needed),
             "remaining": in_units(rule, remaining),
             "retry_after_s": wait_s,
-            "retry_after_is": "estimate" if estimate else "exact",
+            "retry_after_kind": "estimate" if estimate else "exact",
         },
         retry_after_s=wait_s,
         headers=[*limit_headers, (b"retry-after-ms", b"%d" % wait_ms)],
@@ -63,7 +63,7 @@ def never_fits(rule: Rule, needed: int, limit_headers: list[Header]) -> LimitUns
 
 def no_price(rule: Rule, model: str) -> LimitUnsatisfiable:
     return LimitUnsatisfiable(
-        f"{describe_rule(rule)} The model {model!r} has no price, so what it costs cannot be counted: it needs one in [[prices]].",
+        f"{describe_rule(rule)} The model {model!r} has no price, so its cost cannot be counted. Add one to [[prices]].",
         code="no_price",
         details={**_error_details(rule, None), "remaining": None, "retry_after_s": None},
         headers=[],
@@ -72,7 +72,7 @@ def no_price(rule: Rule, model: str) -> LimitUnsatisfiable:
 
 def rule_unavailable(rule: Rule) -> Unavailable:
     error = Unavailable(
-        f"The rule {rule.name!r} cannot be checked at the moment, and it admits nothing unchecked: try again.", retry_after_s=_RETRY_AFTER_S
+        f"The rule {rule.name!r} cannot be checked at the moment, and it admits nothing unchecked. Try again.", retry_after_s=_RETRY_AFTER_S
     )
     error.code = "limits_unavailable"
     error.details = {"rule": rule.name, "resource": rule.limit.resource, "retry_after_s": _RETRY_AFTER_S}
@@ -81,7 +81,8 @@ def rule_unavailable(rule: Rule) -> Unavailable:
 
 def limits_unavailable() -> Unavailable:
     error = Unavailable(
-        "What is left of the limits cannot be told at the moment: the server that counts is away.", retry_after_s=_RETRY_AFTER_S
+        "What is left of the limits is not known at the moment: the server that counts is unavailable.",
+        retry_after_s=_RETRY_AFTER_S,
     )
     error.code = "limits_unavailable"
     return error
@@ -95,7 +96,7 @@ def describe_rule(rule: Rule) -> str:
 
 
 def in_units(rule: Rule, count: int) -> float:
-    """As the rule's amount is written."""
+    """A count in the unit in which the rule's amount is configured: US dollars of a cost."""
     return count / 1_000_000 if rule.resource == _COST else count
 
 

@@ -1,20 +1,21 @@
-"""Ticket: what a request holds of its limits, and what its answer's headers say of them."""
+"""Reservation: what a request holds of its limits until it is settled."""
 
 from collections.abc import Sequence
 from typing import Any
 
+from app.gateway.limits.rate_limit_headers import LOCAL_HEADER, Header, rate_limit_headers
 from app.gateway.limits.rule_matcher import Bucket, RuleMatch
 from app.store.counters.commands import Amounts
 
-Header = tuple[bytes, bytes]
-LOCAL_HEADER: Header = (b"x-narthex-limits", b"local")
-
 
 class Reservation:
-    """`replies`: a Match and what was answered for it, one for the plan's model and one for each fallback with rules of its own.
+    """Held from Limits.reserve() to Limits.settle() or cancel(). `id`: the inference's.
 
-    `born`: the memory in which it was taken. `at`: while Redis was away it was taken here, from these places, and is held there still;
-    `local`: some of it was, at any time. `unsure`: Redis may have taken it, and could not say so. `settled`: it is over.
+    `match`, `need`, `reply`: the rules of the plan's model, what was reserved, and the reply of take.lua.
+    `extensions`: matches of fallbacks that have rules of their own, each with its reply.
+    `epoch_ms`: the epoch of Redis in which it was reserved; None: Redis does not count it.
+    `local_amounts`: (bucket, slot, amount) that it holds of this worker's share, taken while Redis was away; None: nothing.
+    `used_local_share`: part of it came from that share at some time. `maybe_taken`: Redis may have counted it, and could not say so.
     """
 
     __slots__ = ("epoch_ms", "extensions", "id", "local_amounts", "match", "maybe_taken", "need", "reply", "settled", "used_local_share")
@@ -33,49 +34,17 @@ class Reservation:
 
     @property
     def matches(self) -> Sequence[RuleMatch]:
-        """In the order in which they were taken."""
+        """In the order in which they were reserved."""
         return (self.match, *(match for match, _ in self.extensions)) if self.extensions else (self.match,)
 
     @property
     def buckets(self) -> Sequence[Bucket]:
-        """In the order in which they were taken."""
+        """In the order in which they were reserved, which settle.lua relies on."""
         return [bucket for match in self.matches for bucket in match.buckets] if self.extensions else self.match.buckets
 
     @property
     def headers(self) -> list[Header]:
-        """x-ratelimit-*: of each resource, the rule of which the least is left."""
-        fields = rate_limit_headers([(self.match, self.reply), *self.extensions] if self.extensions else ((self.match, self.reply),), 2)
+        """The x-ratelimit-* headers, and x-narthex-limits where part of it was counted by this worker alone."""
+        replies = [(self.match.header_rules, self.reply), *((match.header_rules, reply) for match, reply in self.extensions)]
+        fields = rate_limit_headers(replies, 2)
         return [*fields, LOCAL_HEADER] if self.used_local_share else fields
-
-
-def rate_limit_headers(replies: Sequence[tuple[RuleMatch, list[Any]]], stride: int) -> list[Header]:
-    """`stride`: how many numbers a reply has for each bucket; the first two are what is left and how long until all of it is free."""
-    tightest: dict[str, tuple[float, int, int, int]] = {}
-    for match, reply in replies:
-        if not reply:
-            continue
-        for index, amount, name in match.header_rules:
-            offset = 3 + stride * index + (stride == 3)
-            remaining = reply[offset]
-            share = remaining / amount if amount else 0.0
-            current = tightest.get(name)
-            if current is None or share < current[0]:
-                tightest[name] = (share, amount, remaining if remaining > 0 else 0, reply[offset + 1])
-    fields: list[Header] = []
-    for name, (_, amount, remaining, reset_ms) in tightest.items():
-        fields.append((b"x-ratelimit-limit-" + name.encode(), b"%d" % amount))
-        fields.append((b"x-ratelimit-remaining-" + name.encode(), b"%d" % remaining))
-        fields.append((b"x-ratelimit-reset-" + name.encode(), format_duration(reset_ms)))
-    return fields
-
-
-def format_duration(ms: int) -> bytes:
-    """As OpenAI writes it: 120ms, 1s, 8.64s, 6m0s, 1h0m0s."""
-    if ms < 1000:
-        return b"%dms" % ms
-    minutes, remainder_ms = divmod(ms, 60_000)
-    seconds = f"{remainder_ms / 1000:.3f}".rstrip("0").rstrip(".").encode() + b"s"
-    if not minutes:
-        return seconds
-    hours, minutes = divmod(minutes, 60)
-    return b"%dh%dm%b" % (hours, minutes, seconds) if hours else b"%dm%b" % (minutes, seconds)

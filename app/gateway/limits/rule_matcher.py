@@ -1,10 +1,11 @@
-"""Match: the rules that are about a request, and what is said to Redis for all requests alike. Made once, kept while it is in use."""
+"""Rule matching: which rules apply to a request, and the part of the Redis command that all such requests share."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.domain import Caller
 from app.gateway.limits.calendar_periods import calendar_period
+from app.gateway.limits.rate_limit_headers import header_rules
 from app.gateway.limits.rules import CALENDAR, LEASES, RESOURCES, WINDOW, Rule, RuleTable, request_dimensions
 from app.store.counters.commands import BucketSet
 from app.store.counters.scripts import Scripts
@@ -15,7 +16,7 @@ FOREVER = float("inf")
 
 
 class Bucket:
-    """One rule's count for one subject. `who`: its scope with the subject's names, as the ledger is asked."""
+    """One rule's count for one subject. `dimensions`: the rule's scope with the subject's names, for the ledger."""
 
     __slots__ = ("dimensions", "key", "rule")
 
@@ -26,10 +27,12 @@ class Bucket:
 
 
 class RuleMatch:
-    """`last`: the latest reply for these buckets, for when there are no more. `until_ms`: when its row's periods end.
+    """The buckets that a request takes from, built once and kept for all requests that match the same.
 
-    `refusing`, `priced`: a rule that will not do without Redis; one about cost. `leased`, `tried`: keys of those that count who runs,
-    indexes of dry runs. `shown`: what headers tell of.
+    `last_reply`: the latest reply of take.lua for them, by which a worker estimates its share once Redis is away.
+    `row`: what all commands about them share; `valid_until_ms`: when its calendar periods end, by Redis's clock.
+    `outage_refusing_rule`, `cost_rule`: a rule that admits nothing without Redis, and one about cost; None: there is none.
+    `lease_keys`: keys of the buckets that count running requests. `dry_run_rules`: indexes. `header_rules`: see rate_limit_headers.
     """
 
     __slots__ = (
@@ -53,13 +56,14 @@ class RuleMatch:
         self.cost_rule = next((rule for rule in strict if rule.resource == _COST), None)
         self.lease_keys = tuple(bucket.key for bucket in buckets if bucket.rule.kind == LEASES)
         self.dry_run_rules = tuple(index for index, rule in enumerate(rules) if rule.limit.dry_run)
-        self.header_rules = tuple(_header_rules(rules))
+        self.header_rules = tuple(header_rules(rules))
         self.renew_periods(scripts, lease_ms, now_ms)
 
     def rule(self, index: int) -> Rule:
         return self.buckets[index].rule
 
     def renew_periods(self, scripts: Scripts, lease_ms: int, now_ms: float) -> None:
+        """Builds `row` anew for the calendar periods of `now_ms`."""
         self.valid_until_ms = FOREVER
         numbers: list[int] = []
         for bucket in self.buckets:
@@ -77,7 +81,7 @@ class RuleMatch:
 
 
 class RuleMatcher:
-    """Finds what a request matches. The few answers in use are remembered."""
+    """Finds the rules that apply to a request. The results in use are cached; there are few."""
 
     def __init__(self, table: RuleTable, scripts: Scripts, lease_ms: int, clock_ms: Callable[[], float]) -> None:
         self._table = table
@@ -87,11 +91,11 @@ class RuleMatcher:
         self._cache: dict[Any, RuleMatch | None] = {}
 
     def __len__(self) -> int:
-        """How many are remembered."""
+        """How many results are cached."""
         return len(self._cache)
 
     def match_for(self, caller: Caller, model: str | None, tags: Mapping[str, str]) -> RuleMatch | None:
-        """None: no rule is about it."""
+        """None: no rule applies."""
         cache_key: Any = (caller.prefix, caller.team, model)
         if self._table.tags and tags:
             tags = {name: value for name, value in tags.items() if name in self._table.tags}
@@ -111,7 +115,7 @@ class RuleMatcher:
         match.renew_periods(self._scripts, self._lease_ms, self._clock_ms())
 
     def match_buckets(self, buckets: Sequence[Bucket]) -> RuleMatch:
-        """One for buckets chosen by other means."""
+        """A match of given buckets, not cached."""
         return RuleMatch(buckets, self._scripts, self._lease_ms, self._clock_ms())
 
     def _find(self, dimensions: Mapping[str, str]) -> RuleMatch | None:
@@ -124,20 +128,3 @@ def _iter_buckets(table: RuleTable, dimensions: Mapping[str, str]) -> Iterator[B
         subject = rule.subject(dimensions)
         if subject is not None:
             yield Bucket(rule, rule.key(subject), {**dict(rule.fixed_dimensions), **dict(zip(rule.each_dimensions, subject, strict=True))})
-
-
-# Which rules a header may tell of: those of their own resource, or for `tokens` those of either kind.
-_HEADERS = {"requests": ("requests",), "tokens": ("tokens",), "input_tokens": ("input-tokens",), "output_tokens": ("output-tokens",)}
-
-
-def _header_rules(rules: Sequence[Rule]) -> Iterator[tuple[int, int, str]]:
-    """Index, amount and name in the headers. Dry runs are not shown: nobody need heed them."""
-    has_total_rule = any(rule.limit.resource == "tokens" and not rule.limit.dry_run for rule in rules)
-    for index, rule in enumerate(rules):
-        if rule.limit.dry_run:
-            continue
-        resource = rule.limit.resource
-        for name in _HEADERS.get(resource, ()):
-            yield index, rule.amount, name
-        if resource in ("input_tokens", "output_tokens") and not has_total_rule:
-            yield index, rule.amount, "tokens"

@@ -1,4 +1,4 @@
-"""What a caller is shown of the rules about it."""
+"""What a caller sees of the rules that apply to it: GET /v1/limits and POST /v1/limits/preview."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,11 @@ from app.store.counters.commands import Amounts
 
 
 class RuleState(Struct, frozen=True):
-    """A rule as its subject finds it. `needs`: of a request that was asked about. `wait_s`: until that passes; None: it never does."""
+    """One rule as a caller meets it. Amounts are in the rule's own units.
+
+    `reset_s`: until all of `amount` is free if nothing else comes; None: not known, the rule is about concurrency.
+    `needed`: what a previewed request needs. `wait_s`: until that passes this rule; None: it never does.
+    """
 
     rule: str
     scope: Mapping[str, str]
@@ -23,14 +27,14 @@ class RuleState(Struct, frozen=True):
     reset_s: float | None
     dry_run: bool
     on_outage: str
-    needs: float = 0.0
+    needed: float = 0.0
     wait_s: float | None = 0.0
 
 
 class Preview(Struct, frozen=True):
-    """What a request would reserve. `refused_by`: the rule that would refuse it; None: it would pass.
+    """What would happen to a request. `refused_by`: the rule that would refuse it; None: it would pass.
 
-    `retry_after_s`: how long it would refuse; None: for ever, or not at all.
+    `retry_after_s`: when it would pass; None: it never would, or it would now.
     """
 
     rules: tuple[RuleState, ...]
@@ -39,7 +43,7 @@ class Preview(Struct, frozen=True):
 
 
 def read_rule_states(match: RuleMatch, reply: list[Any], need: Amounts) -> list[RuleState]:
-    """From an answer of take.lua to one who only looks."""
+    """From a reply of take.lua in PREVIEW mode."""
     rule_states: list[RuleState] = []
     for index, bucket in enumerate(match.buckets):
         rule, limit = bucket.rule, bucket.rule.limit
@@ -55,14 +59,15 @@ def read_rule_states(match: RuleMatch, reply: list[Any], need: Amounts) -> list[
                 reset_s=None if rule.kind == LEASES else reset_ms / 1000,
                 dry_run=limit.dry_run,
                 on_outage=limit.on_outage,
-                needs=in_units(rule, need[rule.resource - 1]),
+                needed=in_units(rule, need[rule.resource - 1]),
                 wait_s=None if wait_ms < 0 else wait_ms / 1000,
             )
         )
     return rule_states
 
 
-def preview(match: RuleMatch, reply: list[Any], need: Amounts) -> Preview:
+def read_preview(match: RuleMatch, reply: list[Any], need: Amounts) -> Preview:
+    """From a reply of take.lua in PREVIEW mode."""
     index: int = reply[3]
     rules = tuple(read_rule_states(match, reply, need))
     return Preview(rules, None, None) if index < 0 else Preview(rules, match.rule(index).name, rules[index].wait_s)

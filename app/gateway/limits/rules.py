@@ -1,4 +1,4 @@
-"""Rules: the limits of a snapshot in the form in which requests meet them. Pure."""
+"""Rules: the limits of a snapshot, indexed so that the few that apply to a request are found fast. Pure."""
 
 import hashlib
 from collections import Counter
@@ -18,9 +18,10 @@ EACH = "each"
 
 
 class Rule(Struct, frozen=True, eq=False):
-    """`id`: the same as long as it counts the same, whatever its amount. `resource`: 1 for the first of RESOURCES.
+    """A limit as it is counted. `id`: the same as long as it counts the same things, whatever its amount.
 
-    `amount`: in whole units, of cost in millionths of a dollar. `fixed`, `each`: dimensions with a name, and those without.
+    `kind`: WINDOW, CALENDAR or LEASES. `resource`: index in RESOURCES, from 1. `amount`: an integer; cost in millionths of a US dollar.
+    `fixed_dimensions`: those of its scope with one value. `each_dimensions`: those with a bucket for each value.
     """
 
     id: str
@@ -39,11 +40,11 @@ class Rule(Struct, frozen=True, eq=False):
 
     @property
     def requirements(self) -> list[tuple[str, str | None]]:
-        """What not every request has: names, and tags of whatever value (None)."""
+        """What not every request has: (dimension, value), with None for a tag of any value."""
         return [*self.fixed_dimensions, *((dimension, None) for dimension in self.each_dimensions if dimension.startswith("tag:"))]
 
     def subject(self, dimensions: Mapping[str, str]) -> tuple[str, ...] | None:
-        """Whose bucket it is; None: it is not about them. `who`: a value for each dimension that the request has."""
+        """The values that name the bucket; None: the rule does not apply. `dimensions`: see request_dimensions()."""
         for dimension, value in self.fixed_dimensions:
             if dimensions.get(dimension) != value:
                 return None
@@ -56,13 +57,16 @@ class Rule(Struct, frozen=True, eq=False):
         return tuple(values)
 
     def key(self, subject: tuple[str, ...]) -> bytes:
-        """In Redis. Names and tags may hold anything, so they go in as a digest."""
+        """The bucket's key in Redis. Names and tags may hold any character, so their digest is used."""
         digest = hashlib.blake2b(msgspec.msgpack.encode(subject), digest_size=12).hexdigest()
         return f"nx:l:{self.id}:{digest}".encode()
 
 
 class RuleTable:
-    """All rules. candidates() are few however many there are: each is filed under the rarest name in its scope, or the tag it needs."""
+    """All rules of a snapshot. candidates() stay few however many rules there are.
+
+    Each rule is filed under its rarest requirement (the name or tag in its scope that the fewest rules have).
+    """
 
     def __init__(self, limits: Sequence[Limit]) -> None:
         rules = list(_build_rules(limits))
@@ -84,7 +88,7 @@ class RuleTable:
                 self._unconditional.append((position, rule))
 
     def candidates(self, dimensions: Mapping[str, str]) -> list[Rule]:
-        """Those that may be about them, in the order of the configuration."""
+        """Rules that may apply, in the order of the configuration; Rule.subject() decides."""
         found = list(self._unconditional)
         for dimension, value in dimensions.items():
             found += self._by_requirement.get((dimension, value), ())
@@ -94,7 +98,7 @@ class RuleTable:
 
 
 def request_dimensions(caller: Caller, model: str | None, tags: Mapping[str, str]) -> dict[str, str]:
-    """A value for each dimension that a request has."""
+    """The value of each dimension that a request has: key, team, model, tag:NAME."""
     dimensions = {"key": public_part(caller.prefix), "team": caller.team}
     if model is not None:
         dimensions["model"] = model
@@ -104,7 +108,7 @@ def request_dimensions(caller: Caller, model: str | None, tags: Mapping[str, str
 
 
 def public_part(key: str) -> str:
-    """Of a key, or of its public part, however much of it was written down: the twelve digits."""
+    """The twelve digits of an API key, given all of it or any part that contains them."""
     return key.removeprefix("nx-").partition("-")[0]
 
 
@@ -122,7 +126,7 @@ def _build_rules(limits: Sequence[Limit]) -> Iterator[Rule]:
         identifying_fields = (limit.name, each_dimensions, fixed_dimensions, limit.resource, limit.per, limit.time_zone)
         id = hashlib.blake2b(msgspec.msgpack.encode(identifying_fields), digest_size=8).hexdigest()
         seen[id] += 1
-        if seen[id] > 1:  # two of a name: they must not count in one bucket
+        if seen[id] > 1:  # two rules that are the same but for the amount must not share a bucket
             id += f".{seen[id]}"
         amount = int(limit.amount * 1_000_000 + 0.5) if limit.resource == "cost_usd" else int(limit.amount)
         kind = LEASES if limit.resource == "concurrency" else WINDOW if limit.per in _WINDOW_MS else CALENDAR

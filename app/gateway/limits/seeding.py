@@ -1,4 +1,4 @@
-"""Seeding: what the ledger in Postgres says of a calendar period that began before Redis's memory did."""
+"""Seeding: fill a calendar bucket from the ledger in Postgres when its period began before Redis's epoch did."""
 
 import asyncio
 from collections.abc import Mapping
@@ -28,15 +28,15 @@ class LedgerUsage(Protocol):
 
 
 class Ledger(Protocol):
-    """Postgres, and what this machine has yet to write to it."""
+    """Recorded usage: what Postgres holds, and what this machine's spool has yet to write to it."""
 
     async def used(self, scope: Mapping[str, str], since: datetime) -> LedgerUsage:
-        """All that was recorded, including what had ended before this was asked. Raises one of app.store.db_errors.AWAY."""
+        """Usage since a moment, including every request that ended before this call. Raises one of db_errors.DB_UNAVAILABLE_ERRORS."""
         ...
 
 
 class LedgerSeeder:
-    """One question for each bucket at a time."""
+    """Seeds buckets: one query at a time for each, which concurrent requests share."""
 
     def __init__(self, counters: RedisCounters, ledger: Ledger) -> None:
         self._counters = counters
@@ -44,7 +44,7 @@ class LedgerSeeder:
         self._tasks: dict[bytes, asyncio.Task[None]] = {}
 
     async def seed(self, bucket: Bucket, epoch_ms: int, now_ms: int) -> None:
-        """Raises one of app.store.db_errors.AWAY if the ledger cannot be asked, or Away or Says."""
+        """Raises one of db_errors.DB_UNAVAILABLE_ERRORS if the ledger cannot be read, RedisUnavailable or RedisReplyError."""
         task = self._tasks.get(bucket.key)
         if task is None:
             task = self._tasks[bucket.key] = asyncio.create_task(self._seed(bucket, epoch_ms, now_ms))
@@ -54,7 +54,7 @@ class LedgerSeeder:
     def _task_done(self, key: bytes, task: asyncio.Task[None]) -> None:
         del self._tasks[key]
         if not task.cancelled():
-            task.exception()  # looked at, should all who asked have gone
+            task.exception()  # retrieved, or asyncio warns when every waiter was cancelled
 
     async def _seed(self, bucket: Bucket, epoch_ms: int, now_ms: int) -> None:
         limit = bucket.rule.limit

@@ -1,4 +1,4 @@
-"""What a request takes from limits: an estimate before it, what was spent after it."""
+"""What a request takes from limits: an estimate before it, the actual usage after it."""
 
 from msgspec import Struct
 
@@ -7,21 +7,26 @@ from app.store.counters.commands import Amounts
 # More than the amount of any rule, and exact in a double.
 _MAX_AMOUNT = 2**54
 
+NO_AMOUNTS: Amounts = (0, 0, 0, 0, 0, 0)
 
-class UsageEstimate(Struct, frozen=True):
-    """Besides the request itself and its place among those that run. `cost_microusd` None: the model has no price."""
 
+class _Usage(Struct, frozen=True):
     input_tokens: int = 0
     output_tokens: int = 0
     cost_microusd: int | None = 0
 
     def amounts(self) -> Amounts:
-        """As they are counted. What a caller says may be any number; the scripts' are doubles, and signed when they arrive there."""
+        """One number for each of rules.RESOURCES: one request, its tokens and cost, one place.
+
+        Capped, as a caller may claim any number, and the scripts count in doubles and read signed integers.
+        """
         input, output = min(self.input_tokens, _MAX_AMOUNT), min(self.output_tokens, _MAX_AMOUNT)
         return (1, input, output, min(input + output, _MAX_AMOUNT), min(self.cost_microusd or 0, _MAX_AMOUNT), 1)
 
 
-# The same words after the fact.
-ActualUsage = UsageEstimate
+class UsageEstimate(_Usage, frozen=True):
+    """What a request may use at most, as far as it can be known before. `cost_microusd` None: the model has no price."""
 
-NO_AMOUNTS: Amounts = (0, 0, 0, 0, 0, 0)
+
+class ActualUsage(_Usage, frozen=True):
+    """What a request used. `cost_microusd` None: the model has no price, so a rule about cost counts nothing."""

@@ -1,0 +1,1 @@
+"""Media by URL: fetched for targets that need the bytes. fetcher.py is the way in."""

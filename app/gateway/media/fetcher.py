@@ -1,8 +1,8 @@
-"""Media by URL, fetched for targets that need the bytes: within limits, and from nowhere that its caller could not reach as well.
+"""Fetches media by URL for targets that need the bytes: within limits, and only from public addresses (no SSRF).
 
-A name is looked up once per hop, every address it has must be public (app/gateway/media/public_addresses.py), and the connection goes to an address
-so checked, while Host and TLS are the name's: what the name means a moment later plays no part. No proxy is used, whatever the
-environment says: behind one, addresses could not be checked.
+A name is resolved once per hop, every address it has must be public (public_addresses.py), and the connection goes to an address that
+was checked, with the name in Host and TLS: a later change of the DNS record (DNS rebinding) has no effect. Proxies configured in the
+environment are not used: behind one, addresses could not be checked.
 """
 
 import asyncio
@@ -17,30 +17,32 @@ from app.gateway.media.media_type import detect_media_type
 from app.gateway.media.public_addresses import public_address
 from app.settings import Settings
 from providers.canonical.chat import Inline
+from providers.canonical.credential_masking import mask_credentials
 from providers.canonical.errors import InvalidRequest, Unsupported
-from providers.canonical.upstream_errors import mask_credentials
+from providers.transport.read_body import limit_blocks
 from providers.transport.resolver import Resolver
+from providers.transport.response_stream import ResponseTooLarge
 from providers.transport.transport import Transport
 
-MAX_URLS = 100  # of one request: it must not make the gateway a way to flood others
-TOTAL_BYTES_FACTOR = 2  # all media of a request may have this many times the bytes that one may have
+MAX_URLS = 100  # of one request, so that the gateway cannot be used to flood others
+TOTAL_BYTES_FACTOR = 2  # the limit for all media of a request, as a multiple of the limit for one
 
 _MAX_CONCURRENT_FETCHES = 8
 _MAX_CONCURRENT_LOOKUPS = 8
 _MAX_ADDRESSES = 3
-# Encoded piecewise: all 20 MiB at once would hold up every other request. Divisible by 3: no piece but the last is padded.
+# Encoded in pieces, as all 20 MiB at once would block the event loop. Divisible by 3, so that only the last piece is padded.
 _CHUNK_BYTES = 192 * 1024
 _MAX_URL_CHARS = 200
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-# One sentence for a forbidden address and for a name without any: it must not tell what an internal network has.
+# The same message for a forbidden address and for a name without one, so that it reveals nothing about internal networks.
 _NO_PUBLIC_ADDRESS = "its host has no public address"
 
 ResolveHost = Callable[[str, int], Awaitable[Collection[str]]]
 
 
 class MediaFetcher:
-    """Fetches for one worker. `look_up`: the addresses of a host; it raises OSError or UnicodeError where there is none."""
+    """Fetches media for one worker. `resolve_host`: the addresses of a host; raises OSError or UnicodeError if it has none."""
 
     def __init__(
         self, settings: Settings, transport: httpx.AsyncBaseTransport | None = None, resolve_host: ResolveHost | None = None
@@ -51,9 +53,9 @@ class MediaFetcher:
         self._resolve_host = self._names.resolve if resolve_host is None else resolve_host
 
     async def fetch(self, urls: Collection[str]) -> Mapping[str, Inline]:
-        """What is at each address, by address; each is asked for once. All or nothing: the rest is given up when one fails.
+        """The media at each URL, fetched once each. If one fails, the others are cancelled.
 
-        Raises Malformed naming the address and why, Unsupported where fetching is switched off.
+        Raises InvalidRequest naming the URL and the reason, Unsupported where fetching is switched off.
         """
         unique_urls = [*dict.fromkeys(urls)]
         if not unique_urls:
@@ -61,7 +63,7 @@ class MediaFetcher:
         if self._settings.media_fetch == "off":
             raise Unsupported("The model's target needs the bytes of media, and this gateway fetches none: send them as data: URLs.")
         if len(unique_urls) > MAX_URLS:
-            raise InvalidRequest(f"A request names media at {len(unique_urls)} addresses: at most {MAX_URLS} are fetched. Send data: URLs.")
+            raise InvalidRequest(f"The request names media at {len(unique_urls)} URLs: at most {MAX_URLS} are fetched. Send data: URLs.")
         deadline = asyncio.get_running_loop().time() + self._settings.media_timeout_s
         budget = _FetchBudget(deadline, TOTAL_BYTES_FACTOR * self._settings.media_max_bytes, asyncio.Semaphore(_MAX_CONCURRENT_FETCHES))
         try:
@@ -72,7 +74,7 @@ class MediaFetcher:
         return {url: task.result() for url, task in tasks.items()}
 
     async def aclose(self) -> None:
-        """Closes the transport too, even one that was given."""
+        """Closes the transport too, even one passed to the constructor."""
         self._names.close()
         await self._transport.aclose()
 
@@ -85,7 +87,7 @@ class MediaFetcher:
         except _FetchError as refused:
             why = str(refused)
         except httpx.TransportError:
-            why = "the answer broke off, or is none"
+            why = "the response ended early, or is not HTTP"
         raise InvalidRequest(f"The media at {_printable_url(url)} cannot be fetched: {why}.")
 
     async def _follow_redirects(self, text: str, budget: "_FetchBudget") -> Inline:
@@ -101,7 +103,7 @@ class MediaFetcher:
         raise _FetchError(f"it redirects more than {self._settings.media_redirects} times")
 
     async def _get(self, url: httpx.URL) -> httpx.Response:
-        """One hop. The transport is given the address, never the name."""
+        """The response of one hop. The transport connects to the checked address, never to the name."""
         host = url.raw_host.decode("ascii")
         headers = [
             (b"Host", url.netloc),
@@ -110,7 +112,7 @@ class MediaFetcher:
             (b"Accept-Encoding", b"identity"),
             (b"Connection", b"close"),
         ]
-        # A certificate and SNI have no dot at the end, be the name written with one or not.
+        # Certificates and SNI hold names without a trailing dot.
         extensions = {"sni_hostname": host.removesuffix("."), "timeout": {"connect": self._settings.connect_timeout_s}}
         for address in (await self._addresses(host, url.port or _DEFAULT_PORTS[url.scheme]))[:_MAX_ADDRESSES]:
             address_url = url.copy_with(host=address)
@@ -119,7 +121,7 @@ class MediaFetcher:
                 return await self._transport.handle_async_request(request)
             except (httpx.ConnectError, httpx.ConnectTimeout):
                 continue
-        raise _FetchError("nobody answers there, or nobody whose TLS certificate can be trusted")
+        raise _FetchError("no server responds there, or its TLS certificate is not trusted")
 
     async def _addresses(self, host: str, port: int) -> list[str]:
         try:
@@ -135,33 +137,32 @@ class MediaFetcher:
         max_bytes = self._settings.media_max_bytes
         too_large = f"it is larger than {max_bytes} bytes"
         if response.status_code != 200:
-            raise _FetchError(f"it was answered with status {response.status_code}")
+            raise _FetchError(f"the response has status {response.status_code}")
         if response.headers.get("content-encoding", "identity").lower() != "identity":
-            raise _FetchError("it comes compressed, which was not asked for")
+            raise _FetchError("the response is compressed, which was not requested")
         declared = response.headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > max_bytes:
             raise _FetchError(too_large)
         encoded: list[bytes] = []
-        size_bytes = 0
-        async for block in response.aiter_raw(_CHUNK_BYTES):
-            size_bytes += len(block)
-            if size_bytes > max_bytes:
-                raise _FetchError(too_large)
-            budget.consume(len(block))
-            encoded.append(b64encode(block))
+        try:
+            async for block in limit_blocks(response.aiter_raw(_CHUNK_BYTES), max_bytes):
+                budget.consume(len(block))
+                encoded.append(b64encode(block))
+        except ResponseTooLarge:
+            raise _FetchError(too_large) from None
         data = b"".join(encoded).decode("ascii")
         if not data:
             raise _FetchError("it is empty")
         content_type = response.headers.get("content-type", "")
         media_kind = detect_media_type(content_type, b64decode(data[:32]))
         if media_kind is None:
-            raise _FetchError(f"it is no image, document or audio that can be used (its type: {content_type[:80]!r})")
+            raise _FetchError(f"it is not an image, document or audio that can be used (its type: {content_type[:80]!r})")
         return Inline(media_kind, data)
 
 
 @dataclass(slots=True)
 class _FetchBudget:
-    """What all media of one request may take together. `ends_at`: of the loop's clock."""
+    """What all media of one request may take together. `deadline`: by the loop's clock."""
 
     deadline: float
     remaining_bytes: int
@@ -174,15 +175,15 @@ class _FetchBudget:
 
 
 class _FetchError(Exception):
-    """Why, in words for whoever sent the URL."""
+    """Why a URL cannot be fetched, as the caller reads it."""
 
 
 def _parse_url(text: str) -> httpx.URL:
-    """Only to ports where the web is served, or where anybody may serve: below 1024 is mail, and other things that obey lines of text."""
+    """Raises _FetchError for URLs that are not fetched. Ports below 1024 other than 80 and 443 serve mail and other line protocols."""
     try:
         url = httpx.URL(text)
     except (httpx.InvalidURL, ValueError):
-        raise _FetchError("it is no URL") from None
+        raise _FetchError("it is not a valid URL") from None
     if url.scheme not in _DEFAULT_PORTS:
         raise _FetchError("only http and https can be fetched")
     if not url.host:
@@ -195,21 +196,21 @@ def _parse_url(text: str) -> httpx.URL:
 
 
 def _redirect_target(url: httpx.URL, response: httpx.Response) -> httpx.URL:
-    """Where a redirect leads; it is checked as the first address was."""
+    """The URL to which a response redirects, checked like the first one."""
     location = response.headers.get("location")
     if not location:
-        raise _FetchError("it redirects without saying where to")
+        raise _FetchError("it redirects without a location")
     try:
         target = _parse_url(str(url.join(location)))
     except (httpx.InvalidURL, ValueError):
-        raise _FetchError("it redirects to what is no URL") from None
+        raise _FetchError("it redirects to an invalid URL") from None
     if url.scheme == "https" and target.scheme == "http":
         raise _FetchError("it redirects from https to http")
     return target
 
 
 def _printable_url(text: str) -> str:
-    """The address without what may be secret in it."""
+    """The URL without what may be secret in it: user, query, fragment, credentials."""
     try:
         shown = str(httpx.URL(text).copy_with(userinfo=b"", query=None, fragment=None))
     except (httpx.InvalidURL, ValueError):

@@ -1,11 +1,11 @@
-"""What kind of media bytes are: as their server says, where it says it and can be believed."""
+"""The media type of fetched bytes: the Content-Type, corrected by the first bytes."""
 
 import re
 
-# What says nothing: "some bytes".
+# Content types that only mean "some bytes".
 _UNSPECIFIC_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/binary", "application/force-download"})
 _TYPE_PATTERN = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}/[a-z0-9][a-z0-9.+-]{0,126}")
-# Office documents are application/vnd.*; a page of HTML is how sites say "log in first", or "not here".
+# Office documents are application/vnd.*; HTML is usually a login page or an error page.
 _USABLE_TYPES = re.compile(r"(?:image|audio|video)/.+|text/(?!html$).+|application/(?:pdf|json|xml|rtf|msword|epub\+zip|vnd\..+)")
 
 _MAGIC_BYTES = (
@@ -20,9 +20,9 @@ _MAGIC_BYTES = (
 
 
 def detect_media_type(content_type: str, first_bytes: bytes) -> str | None:
-    """From a Content-Type and the first bytes; None if it cannot be known, or is nothing that a model can be shown.
+    """The type by the Content-Type header and the first bytes; None if it is not known, or not one that models accept.
 
-    Bytes that can be recognised correct a name within its family: hosts refuse a JPEG that is called image/png, or image/jpg.
+    Recognised bytes override a declared type of the same family: hosts refuse a JPEG labelled image/png or image/jpg.
     """
     declared = content_type.partition(";")[0].strip().lower()
     detected = next((kind for signature, kind in _MAGIC_BYTES if signature.match(first_bytes)), None)

@@ -1,4 +1,4 @@
-"""Which addresses are public: a stranger may have the gateway speak to these, and to no other."""
+"""Public addresses: the only ones that a caller may make the gateway connect to."""
 
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -17,18 +17,18 @@ _NOT_PUBLIC = tuple(
         ),
     )
 )
-# Of IPv6 only what is given out as global unicast is public; these parts of it are not. 2001::/23 has Teredo in it, 2002::/16 is 6to4:
-# both carry an IPv4 address, to which somebody on the way would turn.
+# Of IPv6 only global unicast is public, but for these parts of it. 2001::/23 contains Teredo, 2002::/16 is 6to4: both embed an IPv4
+# address, to which a relay on the way would connect.
 _GLOBAL = IPv6Network("2000::/3")
 _NOT_GLOBAL = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
-# Where there is nothing but IPv6, all of IPv4 is reached through addresses of this network.
+# In networks with IPv6 only, all of IPv4 is reached through addresses of this network.
 _NAT64 = ip_network("64:ff9b::/96")
 
 
 def public_address(text: str, allowed: Sequence[IPv4Network | IPv6Network] = ()) -> str | None:
-    """The address to connect to, in its plainest form; None if it is neither public nor in a network that is `allowed`.
+    """The address to connect to, normalised; None if it is neither public nor in an `allowed` network.
 
-    An IPv4 address within an IPv6 one is judged as what it is.
+    An IPv4-mapped IPv6 address counts as the IPv4 address.
     """
     address = ip_address(text)
     if isinstance(address, IPv6Address):

@@ -1,88 +1,65 @@
-"""A caller's ask made an engine's. The same dialect: an edit of the bytes. Another: its meaning is read, and written anew."""
+"""Translates a caller's request for a target. Same dialect: the bytes are edited. Another: through the canonical chat."""
 
 import asyncio
 import functools
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from app.domain import Target
 from app.gateway.media.fetcher import MediaFetcher
-from app.gateway.response_translation.translate import AnyDialect, TargetDialect, chat_dialects
+from app.gateway.request_translation.caller_fields import (
+    apply_constraint_fields,
+    caller_field_names,
+    has_carrier,
+    limit_paths,
+    wants_non_text_output,
+)
+from app.gateway.request_translation.translated_request import TranslatedRequest
+from app.gateway.response_translation.dialect_pair import AnyDialect, chat_dialects
 from providers import structured_output
 from providers.adapters.provider import Provider
 from providers.canonical import media
-from providers.canonical.carrier import find_carrier
 from providers.canonical.chat import ChatRequest, Message, Text
 from providers.canonical.errors import ConstraintViolation, InvalidRequest, OperationNotSupported, Unsupported
 from providers.canonical.field_names import field_name_translator, rename_field_in_error
+from providers.canonical.output_format import JsonObject, JsonSchema
 from providers.canonical.raw_json import DECODE_ERRORS, Body
-from providers.dialect import ChatDialect, Dialect, DropPolicy, InboundRequest
+from providers.dialect import ChatDialect, Dialect, InboundRequest
 from providers.dialects.catalogue import CHAT_DIALECTS, ENGINE_DIALECTS, RAW_PROMPT_DIALECTS
+from providers.drop_policy import DropPolicy
 from providers.engine_routes.route import Route
 from providers.host_operation import HostOperation
-from providers.structured_output import Constraint, ConstraintPlan
+from providers.structured_output import Constraint
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_MAX_DROPPED_PATHS = 32
-# For places in a body, which is read anew for each: so many, and of so many bytes together.
+# Naming the place of a dropped field reads the body anew each time: at most so often, and so many bytes together.
 _MAX_PATH_LOOKUPS = 8
 _PATH_LOOKUP_BYTES = 4_000_000
-_INDEX = re.compile(r"\[\d+\]")
-
-
-# OpenAI's first words for tools, by which a caller who says them is told what cannot be.
-_LEGACY_TOOL_FIELDS: Mapping[str, str] = {"functions": "tools", "function_call": "tool_choice"}
 
 _NO_HEADERS: Mapping[bytes, bytes] = {}
 _NO_FIELD_NAMES: Mapping[str, str] = {}
 
 
-class TranslatedRequest(Struct, frozen=True):
-    """What goes to the engine, in which dialect, whether it will be asked to stream, and which of the caller's fields do not go.
-
-    `betas`: the caller's `anthropic-beta`, for an engine that speaks the same. `guiding`: how what constrains the answer is asked for.
-    `id`: that by which the engine knows the request, if it is one that takes it. `model`: where the address names it.
-    """
-
-    raw: bytes
-    dialect: TargetDialect
-    stream: bool
-    dropped: list[str]
-    betas: bytes
-    constraint_plan: ConstraintPlan | None
-    id: str | None = None
-    model: str = ""
-
-
 class RequestTranslator:
-    """A caller's ask, and its meaning once somebody wants it. `fetching` gets what a target must have in bytes, once.
+    """Translates one request, for as many targets as are tried. The canonical chat is read once, when a target first needs it.
 
-    `id`: the inference's. `headers`: the caller's, of which a target's credential may be one.
-    `repairs`: how often an answer that does not obey `constraint` may be asked for again.
+    edit_request(), translate_chat(), translate_route() and translate_host_operation() give what is sent to a target;
+    choose_dialect.translate_request() chooses among them.
+
+    `may_drop`: whether the caller allows a field to be dropped. `betas`: the caller's `anthropic-beta`. `constraint`: on the output.
+    `max_repairs`: how often a response that violates the constraint may be requested again.
+    `headers`: the caller's, of which a target's credential may be one.
     """
 
     __slots__ = (
-        *(
-            "_betas",
-            "_has_carrier",
-            "_chat",
-            "_media_fetcher",
-            "_has_foreign_constraint",
-            "_inference_id",
-            "_id_count",
-            "_repaired",
-            "_may_drop",
-            "_max_path_lookups",
-            "_chat_dialect",
-        ),
-        *("_field_names", "request", "constraint", "caller_dialect", "headers", "max_repairs"),
+        *("_betas", "_chat", "_chat_dialect", "_field_names", "_has_carrier", "_has_engine_constraint_fields", "_id_count"),
+        *("_inference_id", "_is_repaired", "_max_path_lookups", "_may_drop", "_media_fetcher"),
+        *("caller_dialect", "constraint", "headers", "max_repairs", "request"),
     )
 
     def __init__(
@@ -106,15 +83,15 @@ class RequestTranslator:
         self._max_path_lookups = min(_MAX_PATH_LOOKUPS, 1 + _PATH_LOOKUP_BYTES // (len(raw) + 1))
         self._media_fetcher = media_fetcher
         self._chat_dialect = CHAT_DIALECTS.get(dialect.name)
-        # What another dialect's engine sealed must be given back to it as its own, or left out: no engine reads our carriers.
-        self._has_carrier = self._chat_dialect is not None and _has_carrier(request, raw)
+        # Opaque state must go back to the kind of engine that signed it, or be left out: no engine reads our carriers.
+        self._has_carrier = self._chat_dialect is not None and has_carrier(request, raw)
         self.constraint = constraint
         self.max_repairs = max_repairs
         self._inference_id = inference_id
         self._id_count = 0
-        self._repaired = False
-        # Engines' words for guided decoding, in a dialect in which no engine reads them.
-        self._has_foreign_constraint = dialect.name in (
+        self._is_repaired = False
+        # Engines' constraint fields, in a dialect in which no engine reads them.
+        self._has_engine_constraint_fields = dialect.name in (
             "openai_responses",
             "anthropic_messages",
         ) and not structured_output.CONSTRAINT_FIELDS.isdisjoint(request.body)
@@ -122,7 +99,7 @@ class RequestTranslator:
         self._field_names: Mapping[str, str] = {}
 
     def candidate_dialects(self, provider: Provider, dialect_names: Sequence[str]) -> Sequence[AnyDialect]:
-        """Of those spoken there, in which this may be asked, best first. Raises NotOffered if in none."""
+        """Those of a target's dialects in which this request can be sent, best first. Raises OperationNotSupported if there is none."""
         caller_dialect_name = self.caller_dialect.name
         has_output_constraint = self.constraint is not None and self.constraint.output is not None
         if self.request.raw_prompt:
@@ -134,7 +111,7 @@ class RequestTranslator:
         elif caller_dialect_name in dialect_names and (
             not has_output_constraint
             or caller_dialect_name == "openai_completions"
-            or self._is_enforced_in(caller_dialect_name, provider, dialect_names)
+            or self._is_best_enforced_in(caller_dialect_name, provider, dialect_names)
         ):
             return (self.caller_dialect,)
         elif self._chat_dialect is None:
@@ -153,26 +130,26 @@ class RequestTranslator:
             )
         return [ENGINE_DIALECTS[name] for name in dialect_names]
 
-    def _is_enforced_in(self, caller_dialect_name: str, provider: Provider, dialect_names: Sequence[str]) -> bool:
-        """Or as well as in any other."""
+    def _is_best_enforced_in(self, caller_dialect_name: str, provider: Provider, dialect_names: Sequence[str]) -> bool:
+        """Whether the constraint is enforced in the caller's dialect, or in no dialect at all."""
         return provider.constrained_dialects.isdisjoint(dialect_names) or (
-            caller_dialect_name in provider.constrained_dialects and not self._has_foreign_constraint
+            caller_dialect_name in provider.constrained_dialects and not self._has_engine_constraint_fields
         )
 
     def edit_request(self, provider: Provider, target: Target) -> TranslatedRequest | None:
-        """An edit of the caller's bytes, for an engine that speaks the caller's dialect; None where that is not enough.
+        """The caller's bytes, edited, for a target that speaks the caller's dialect; None where an edit is not enough.
 
-        Raises Unsupported for what cannot be honoured there, Malformed for what shows to be wrong.
+        Raises Unsupported for what the target cannot honour, InvalidRequest for what turns out to be wrong.
         """
-        holds_media = self._chat_dialect is not None and self.caller_dialect.name != "openai_completions"
-        if self._has_carrier or self._has_foreign_constraint or self._repaired:
+        if self._has_carrier or self._has_engine_constraint_fields or self._is_repaired:
             return None
-        if holds_media and (kinds := provider.inline_media_kinds_in(self.caller_dialect.name)) and self._has_media_urls(kinds):
+        may_hold_media = self._chat_dialect is not None and self.caller_dialect.name != "openai_completions"
+        if may_hold_media and (kinds := provider.inline_media_kinds_in(self.caller_dialect.name)) and self._has_media_urls(kinds):
             return None
         return self._finish_request(self.caller_dialect, Body(self.request.body), provider, target, [], self.constraint, None)
 
     def _has_media_urls(self, kinds: frozenset[media.MediaKind]) -> bool:
-        """Whether the body names by its address what must go in bytes. What cannot be read is the host's to refuse."""
+        """Whether the body names media by URL that must be sent as bytes. False for a body that cannot be read: the host refuses it."""
         if not any(b"url" in bytes(value) for value in self.request.body.values() if isinstance(value, msgspec.Raw)):
             return False
         try:
@@ -181,58 +158,53 @@ class RequestTranslator:
             return False
 
     def translate_route(self, route: Route, provider: Provider, target: Target) -> TranslatedRequest:
-        """For a route that each engine has in its own way. Raises NotOffered and Unsupported."""
+        """The request for a route that each engine has in its own form. Raises OperationNotSupported and Unsupported."""
         if target.dialect is not None:
             raise OperationNotSupported(
-                f"{provider.configured_as}, which serves {self.request.model!r:.100}, is asked in {target.dialect} alone.", param="model"
+                f"{provider.configured_as}, which serves {self.request.model!r:.100}, is configured to be used in {target.dialect} only.",
+                param="model",
             )
         body = Body(self.request.body)
         binding, dropped = route.translate_request(body, provider, self.request.model, target.model, self._may_drop)
         if target.lora is not None and not route.is_free_of_charge:
             if not binding.sends_model:
-                raise provider.unsupported_error("model", f"its {binding.name} cannot be asked for a LoRA adapter.")
+                raise provider.unsupported_error("model", f"its {binding.name} cannot use a LoRA adapter.")
             body["model"] = provider.select_lora_adapter(target.model, target.lora, body)
         return TranslatedRequest(body.write(), binding, False, dropped, b"", None)
 
     def translate_host_operation(self, host_operation: HostOperation, provider: Provider, target: Target) -> TranslatedRequest:
-        """For what a host is asked in a shape of its own. Raises Unsupported and Malformed."""
+        """The request for an operation that a host has in a form of its own. Raises Unsupported and InvalidRequest."""
         body, dropped = host_operation.write_request(Body(self.request.body), target.model, self._may_drop)
         provider.set_model(body, host_operation.name, target.model, False)
         url_model = target.model if provider.model_in_url else ""
         return TranslatedRequest(body.write(), host_operation, False, dropped, b"", None, None, url_model)
 
     async def translate_chat(self, dialect: AnyDialect, provider: Provider, target: Target) -> TranslatedRequest:
-        """Raises as edited() does, and for media that cannot be fetched."""
+        """The request, read into the canonical chat and written in `dialect`.
+
+        Raises as edit_request() does, and InvalidRequest for media that cannot be fetched.
+        """
         caller_dialect, target_dialect = chat_dialects(self.caller_dialect, dialect)
-        if self._chat is None:
-            self._chat = apply_constraint_fields(caller_dialect.read_request(self.request.body))
-            self._field_names = caller_field_names(caller_dialect, self.request.body)
-        inline_media_kinds = provider.inline_media_kinds_in(target_dialect.name) | target_dialect.inline_media_kinds
-        chat = self._chat
-        media_urls = {
-            each for each in media.media_urls(chat, inline_media_kinds) if not provider.accepts_media_url(each, target_dialect.name)
-        }
-        if media_urls:
-            chat = self._chat = media.inline_media(chat, inline_media_kinds, await self._media_fetcher.fetch(media_urls))
+        chat = await self._inline_media(self._read_chat(caller_dialect), provider, target_dialect.name, target_dialect.inline_media_kinds)
         caller_path = functools.partial(caller_dialect.caller_path, self.request.body)
         provider_label = f"{provider.configured_as} ({provider.name})"
         drop_policy = DropPolicy(self._may_drop, self._field_names, provider_label, caller_path, max_paths=self._max_path_lookups)
         try:
-            # Some hosts' rules differ by model: it is named as they know it.
+            # Some hosts' rules differ by model, which they know by its own name.
             body = target_dialect.write_request(
                 provider.adapt_chat(replace(chat, model=target.model), target_dialect.name, drop_policy), drop_policy
             )
         except DECODE_ERRORS as fault:
-            # What came in a carrier, or beside what is checked, and is not what it says.
-            raise InvalidRequest(f"Something in the request cannot be said to {provider_label}: {fault}.") from None
+            # A carrier, or a field that is not validated, does not hold what it should.
+            raise InvalidRequest(f"Something in the request cannot be written for {provider_label}: {fault}.") from None
         if chat.prompt is not None and chat.max_tokens is None and caller_dialect.name != target_dialect.name == "openai_completions":
             if provider.no_limit_fields is None:
-                drop_policy.drop_or_refuse("max_tokens", "its completions need one: it writes 16 tokens where nobody says how many.")
+                drop_policy.drop_or_refuse("max_tokens", "its completions need one: without it they stop after 16 tokens.")
             else:
                 body.update(provider.no_limit_fields)
         constraint = self.constraint
-        if constraint is not None and isinstance(constraint.output, structured_output.JsonSchema | structured_output.JsonObject):
-            constraint = replace(constraint, is_openai_format=True)  # as it was written just now
+        if constraint is not None and isinstance(constraint.output, JsonSchema | JsonObject):
+            constraint = replace(constraint, is_openai_format=True)  # write_request() has just written it in that format
         target_chat_dialect = CHAT_DIALECTS.get(target_dialect.name)
         caller_field_name = field_name_translator(
             caller_dialect.name,
@@ -242,31 +214,44 @@ class RequestTranslator:
         )
         try:
             return await self.run_in_thread_if_slow(
-                self._finish_request, dialect, body, provider, target, _limit_paths(drop_policy.dropped), constraint, caller_field_name
+                self._finish_request, dialect, body, provider, target, limit_paths(drop_policy.dropped), constraint, caller_field_name
             )
         except Unsupported as fault:
             raise rename_field_in_error(fault, caller_field_name) from None
 
+    def _read_chat(self, caller_dialect: ChatDialect) -> ChatRequest:
+        if self._chat is None:
+            self._chat = apply_constraint_fields(caller_dialect.read_request(self.request.body))
+            self._field_names = caller_field_names(caller_dialect, self.request.body)
+        return self._chat
+
+    async def _inline_media(
+        self, chat: ChatRequest, provider: Provider, dialect_name: str, dialect_kinds: frozenset[media.MediaKind]
+    ) -> ChatRequest:
+        """The chat with the bytes of all media that the target does not accept by URL, fetched once for all targets."""
+        kinds = provider.inline_media_kinds_in(dialect_name) | dialect_kinds
+        urls = {url for url in media.media_urls(chat, kinds) if not provider.accepts_media_url(url, dialect_name)}
+        if urls:
+            chat = self._chat = media.inline_media(chat, kinds, await self._media_fetcher.fetch(urls))
+        return chat
+
     async def run_in_thread_if_slow(self, prepare: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """On a thread where the constraint is one whose conversion takes long: others are to be served meanwhile."""
+        """Runs prepare(), on a thread if the constraint is slow to convert, so that other requests are served meanwhile."""
         if self.constraint is None or not self.constraint.is_slow_to_convert:
             return prepare(*args, **kwargs)
         return await asyncio.to_thread(prepare, *args, **kwargs)
 
     def add_repair_messages(self, violation: ConstraintViolation) -> None:
-        """From now on the ask goes on from an answer that did not obey, with a word about that."""
-        if self._chat is None:
-            caller_dialect = CHAT_DIALECTS[self.caller_dialect.name]
-            self._chat = apply_constraint_fields(caller_dialect.read_request(self.request.body))
-            self._field_names = caller_field_names(caller_dialect, self.request.body)
-        if self._chat.prompt is not None:
+        """Continues the chat with the response that violated the constraint and a message that says so. Raw prompts stay as they are."""
+        chat = self._read_chat(CHAT_DIALECTS[self.caller_dialect.name])
+        if chat.prompt is not None:
             return
         repair_messages = (
             Message("assistant", (Text(violation.response_text),)),
             Message("user", (Text(f"This answer does not obey what constrains it: {violation.reason} Answer again, and obey it."),)),
         )
-        self._chat = replace(self._chat, messages=(*self._chat.messages, *repair_messages))
-        self._repaired = True
+        self._chat = replace(chat, messages=(*chat.messages, *repair_messages))
+        self._is_repaired = True
 
     def _finish_request(
         self,
@@ -278,8 +263,8 @@ class RequestTranslator:
         constraint: Constraint | None,
         caller_field_name: Callable[[str], str] | None,
     ) -> TranslatedRequest:
-        """`name`: what the caller calls a field of the body, where that is another word."""
-        body["model"] = target.model  # hosts' rules are of their models, by their names
+        """`caller_field_name`: the caller's name of a field of the body; None: the body is in the caller's dialect."""
+        body["model"] = target.model  # hosts' rules about their models go by this name
         if caller_field_name is None:
             adapted = provider.adapt_request(body, dialect.name, self._may_drop, constraint)
             dropped += adapted.dropped
@@ -295,11 +280,11 @@ class RequestTranslator:
         stream = self.request.stream
         if provider.streams != "both" and dialect.name in ENGINE_DIALECTS:
             stream = provider.streams == "only"
-        if stream != self.request.stream and _wants_non_text_output(body):
+        if stream != self.request.stream and wants_non_text_output(body):
             raise provider.unsupported_error(
-                "modalities", "such an answer reaches its caller only as the host tells it: streamed, or whole."
+                "modalities", "a response that is more than text cannot be converted between streaming and non-streaming."
             )
-        dialect.prepare_upstream_body(body, stream, tell_usage=provider.stream_usage)
+        dialect.prepare_upstream_body(body, stream, include_usage=provider.stream_usage)
         provider.set_model(body, dialect.name, model, stream)
         betas = self._betas
         if betas and dialect is not self.caller_dialect:
@@ -312,50 +297,9 @@ class RequestTranslator:
         )
 
     def _next_upstream_id(self) -> str:
-        """Another for each attempt, of which none begins with another: SGLang refuses one that it still works on, and aborts by prefix.
+        """A new id for each attempt; none is a prefix of another: SGLang refuses an id that is still running, and aborts by prefix.
 
         Source: managers/tokenizer_manager.py and scheduler.py of SGLang 0.5.23, read 2026-11.
         """
         self._id_count += 1
         return self._inference_id if self._id_count == 1 else f"{self._id_count}-{self._inference_id}"
-
-
-def _wants_non_text_output(body: Body) -> bool:
-    """Whether the answer is to be more than text, which nothing but OpenAI's chat itself has a place for."""
-    modalities: Any = body.value("modalities")
-    return isinstance(modalities, list) and modalities != ["text"] and modalities != []
-
-
-def _has_carrier(request: InboundRequest, raw: bytes) -> bool:
-    """What was said before an answer that the ask goes on from, or refers to, is in the ask alone."""
-    return find_carrier(raw) is not None or (
-        (request.previous_response_id is not None or request.references_items) and find_carrier(request.body.write()) is not None
-    )
-
-
-def _limit_paths(dropped: list[str]) -> list[str]:
-    """Of a long conversation, not each place by itself: clients bound the headers that they take."""
-    return dropped if len(dropped) <= _MAX_DROPPED_PATHS else sorted({_INDEX.sub("[]", each) for each in dropped})[:_MAX_DROPPED_PATHS]
-
-
-def caller_field_names(caller_dialect: ChatDialect, body: Body) -> Mapping[str, str]:
-    """What the caller calls the meaning's fields: a constraint, by the word of those that it sent; tools, by the one of old if it did."""
-    constraint = min(structured_output.CONSTRAINT_FIELDS & body.keys(), default=None)
-    if constraint is None and _LEGACY_TOOL_FIELDS.keys().isdisjoint(body):
-        return caller_dialect.field_names
-    legacy_names = {
-        current: legacy for legacy, current in _LEGACY_TOOL_FIELDS.items() if body.has_value(legacy) and not body.has_value(current)
-    }
-    return {**caller_dialect.field_names, **legacy_names, **({} if constraint is None else {"output": constraint})}
-
-
-def apply_constraint_fields(chat: ChatRequest) -> ChatRequest:
-    """Engines' words for guided decoding, which callers of any dialect may send, as the output that they ask for."""
-    constraint_fields = structured_output.CONSTRAINT_FIELDS & chat.extra.keys()
-    if not constraint_fields:
-        return chat
-    output = structured_output.read_output_format(Body(chat.extra))
-    if output is not None and chat.output is not None:
-        raise InvalidRequest("Two fields constrain the answer: send one of them.", param=min(constraint_fields))
-    remaining = {key: value for key, value in chat.extra.items() if key not in constraint_fields}
-    return replace(chat, output=output or chat.output, extra=remaining)

@@ -1,12 +1,12 @@
-"""What OpenAI's Responses API remembers: answers that can be read again and gone on from. The gateway keeps it, whoever answered.
+"""Stored responses of OpenAI's Responses API: they can be retrieved, continued and deleted. The gateway stores them for every engine.
 
-What was asked and answered is recorded in Postgres anyway, where the team's content is kept in full; the record arrives a moment after
-the answer. So each answer also goes to Redis before its last byte goes out, and is there for a while. An answer is looked for in Redis,
-then in Postgres; one that may have been given just now is waited for, in case only the record tells of it.
+Requests and responses are recorded in Postgres anyway, where the team's content is kept in full; but the record arrives a moment after
+the response. So each response also goes to Redis before its last byte is sent, and stays there for a while. A look-up reads Redis, then
+Postgres, and waits for the writer if the response may be so recent that it is not in Postgres yet.
 
-    Redis away       the record tells, once the writer has stored it
-    Postgres away    Redis tells, for `responses_keep_s`
-    deleted          noted in Postgres, and in place of the answer in Redis, before it is said to be: no reader needs to ask both
+    Redis unavailable       read from the record, once the writer has stored it
+    Postgres unavailable    read from Redis, for `responses_keep_s`
+    deleted                 marked in Postgres, and in place of the response in Redis, before the caller gets its 200: each alone suffices
 """
 
 import asyncio
@@ -24,34 +24,35 @@ from app.domain import Caller
 from app.gateway.responses_state.history import ConversationTurn, InputItem, conversation_input_items, load_history, walk_back
 from app.gateway.responses_state.item_references import RESPONSE_ID_PREFIX, resolve_references, unresolved_references
 from app.settings import Settings
-from app.store.recorded_outcomes import RecordsUnavailable
+from app.store.db_errors import RecordsUnavailable
 from app.store.recorded_responses import RecordedResponse, delete_response, find_recorded_response
 from app.store.response_cache import CachedResponse, ResponseCache, ResponseCacheUnavailable
 from providers.canonical.errors import InvalidRequest, Unavailable, UnknownResponse
 from providers.canonical.raw_json import Body
 from providers.canonical.token_estimate import text_tokens
 from providers.dialect import InboundRequest
-from providers.dialects.openai_responses.conversation_items import final_response, list_input_items, output_item_ids, prepend_items
-from providers.dialects.openai_responses.response_items import response_uuid_of
+from providers.dialects.openai_responses.input_items import list_input_items, prepend_items
+from providers.dialects.openai_responses.item_ids import response_uuid_of
+from providers.dialects.openai_responses.stored_responses import final_response, output_item_ids
 
 _ROUTE = "openai_responses"
-_MAX_RESPONSE_BYTES = 64 * 1024 * 1024  # of a recorded stream: a megabyte and more of text, at fifty bytes for each
+_MAX_RESPONSE_BYTES = 64 * 1024 * 1024  # of a recorded stream: more than a megabyte of text, at fifty bytes a character
 _WRITER_WAIT_S = 5.0
 _FIRST_WAIT_S, _MAX_WAIT_S = 0.05, 0.5
-_RECORDING_DELAY_S = 60.0  # after the longest that an attempt takes, an answer is recorded or was none
+_RECORDING_DELAY_S = 60.0  # so long after the longest possible attempt, a response is recorded if there is one
 _NOT_KEPT_REASONS = {
-    "redacted": "What your team asks and is answered is recorded without its content, so there is nothing to read again or to go on from: "
-    "send the whole conversation as `input`.",
-    "none": "What your team asks and is answered is not kept, so there is nothing to read again or to go on from: "
-    "send the whole conversation as `input`.",
-    "lost": "Its content was lost: there was no room to record it.",
+    "redacted": "Your team's requests and responses are recorded without their content, so there is nothing to retrieve or to continue: "
+    "send the full conversation as `input`.",
+    "none": "Your team's requests and responses are not stored, so there is nothing to retrieve or to continue: "
+    "send the full conversation as `input`.",
+    "lost": "Its content was lost: there was no disk space to record it.",
 }
 
 
 class ConversationStore:
-    """keep() before the last byte of an answer, resume() before an ask is planned; find(), inputs() and delete() as callers wish.
+    """expand_request() before a request is planned, store_response() before its last byte; the rest serves the routes of responses.
 
-    start() and stop() with the worker: Redis is asked in between.
+    start() and stop() with the worker.
     """
 
     def __init__(self, settings: Settings, database: AsyncEngine) -> None:
@@ -73,9 +74,9 @@ class ConversationStore:
             await self._responses.close()
 
     async def store_response(self, id: str, caller: Caller, request_body: bytes, response_body: bytes) -> None:
-        """Of an ask that `stores`, once it is recorded. Never fails: what Redis does not take, the record tells.
+        """Stores a response in Redis, once it is recorded. Never fails: without Redis it is read from the record.
 
-        `id`: the inference's. `answer`: whole, or what ended its stream.
+        `id`: the inference's. `response_body`: a non-streaming body, or the last frames of a stream.
         """
         if self._responses is None or caller.content != "full" or len(request_body) + len(response_body) > self._max_kept_bytes:
             return
@@ -86,10 +87,10 @@ class ConversationStore:
                 await self._responses.put(id, CachedResponse(caller.team_id, request_body, response), engine_item_ids)
 
     async def expand_request(self, request: InboundRequest, caller: Caller) -> None:
-        """Puts what was said before in front of an ask that goes on from an answer, and what it names by ids in its place.
+        """Adds the history before the input of a request that continues a response, and replaces item references.
 
-        Instructions of earlier asks are not carried over.
-        Raises Malformed if it cannot be gone on from, Unavailable if that is not known at the moment.
+        Instructions of earlier requests are not carried over.
+        Raises InvalidRequest if the response cannot be continued, Unavailable if that is not known at the moment.
         """
         find = functools.partial(self.find_response, caller=caller)
         earlier: list[Raw] = []
@@ -107,11 +108,11 @@ class ConversationStore:
         unresolved_ids = unresolved_references(items)
         if unresolved_ids:
             await resolve_references(items, unresolved_ids, find, functools.partial(self._responses_with_items, caller), self._max_bytes)
-            # What of an earlier ask was named, its engine has counted.
+            # References in the history are counted already, in the usage that the engine reported.
             request.input_tokens += text_tokens(sum(len(memoryview(items[index])) for index in unresolved_ids if index >= len(earlier)))
 
     async def _responses_with_items(self, caller: Caller, item_ids: Sequence[str]) -> Sequence[str | Literal["several"] | None]:
-        """Of ids that engines minted Redis alone tells."""
+        """See ItemIndex. The index of ids that engines created is in Redis only."""
         if self._responses is None:
             return [None] * len(item_ids)
         try:
@@ -120,7 +121,7 @@ class ConversationStore:
             raise Unavailable("It is not known at the moment which items are named in `input`: try again.", retry_after_s=2) from None
 
     async def find_response(self, id: str, caller: Caller) -> ConversationTurn:
-        """Raises UnknownResponse, also for what is another team's; Unavailable if it is not known at the moment."""
+        """Raises UnknownResponse, also for another team's; Unavailable if it is not known at the moment whether there is one."""
         inference_id = _inference_id(id)
         if inference_id is None:
             raise UnknownResponse(id)
@@ -143,8 +144,9 @@ class ConversationStore:
         raise UnknownResponse(id)
 
     async def list_inputs(self, id: str, caller: Caller) -> list[InputItem]:
-        """The items that an answer was made of, oldest first, those of the conversation that it went on from included, as far as that is
-        still there. Raises as find() does.
+        """The input items of a response, oldest first, with those of the conversation that it continues, as far as that is still stored.
+
+        Raises as find_response() does.
         """
         turns: list[ConversationTurn] = []
         try:
@@ -157,7 +159,7 @@ class ConversationStore:
             items = list_input_items(turn.request)
             unresolved_ids = unresolved_references(items)
             if unresolved_ids:
-                with contextlib.suppress(InvalidRequest):  # those that are not there any more are told as they were
+                with contextlib.suppress(InvalidRequest):  # references to items that are gone are listed as references
                     find = functools.partial(self.find_response, caller=caller)
                     await resolve_references(
                         items, unresolved_ids, find, functools.partial(self._responses_with_items, caller), self._max_bytes
@@ -166,20 +168,20 @@ class ConversationStore:
         return conversation_input_items(turns[::-1])
 
     async def delete_stored(self, id: str, caller: Caller) -> None:
-        """It is told to nobody any more. The platform's own record stays for as long as it keeps records. Raises as find() does."""
+        """Hides a response from callers. The platform's record of it expires as all records do. Raises as find_response() does."""
         try:
             if self._responses is not None:
-                await self._responses.ping()  # what could come back with Redis must not be said to be deleted
+                await self._responses.ping()  # a response that would reappear with Redis must not be reported as deleted
             stored = await self.find_response(id, caller)
             inference_id = stored.id.removeprefix(RESPONSE_ID_PREFIX)
             await delete_response(self._database, inference_id, caller.team_id, self._keep_content_days)
             if self._responses is not None:
                 await self._responses.delete(inference_id)
         except (RecordsUnavailable, ResponseCacheUnavailable):
-            raise Unavailable("The stores of responses are away: it cannot be deleted at the moment.", retry_after_s=2) from None
+            raise Unavailable("The stores of responses are unavailable, so it cannot be deleted at the moment.", retry_after_s=2) from None
 
     async def _find_recorded(self, id: str, caller: Caller) -> RecordedResponse | None:
-        """Waits for the writer, if it may be about to store it."""
+        """Reads the record. Waits for the writer if the response is recent."""
         deadline = time.monotonic() + (_WRITER_WAIT_S if self._is_recent(id) else 0)
         wait_s = _FIRST_WAIT_S
         max_bytes = max(self._max_bytes, _MAX_RESPONSE_BYTES)
@@ -187,14 +189,14 @@ class ConversationStore:
             try:
                 row = await find_recorded_response(self._database, id, caller.team_id, _ROUTE, max_bytes)
             except RecordsUnavailable:
-                raise Unavailable("Responses cannot be looked up at the moment: the database is away.", retry_after_s=2) from None
+                raise Unavailable("Responses cannot be looked up at the moment: the database is unavailable.", retry_after_s=2) from None
             if row is not None or time.monotonic() >= deadline:
                 return row
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 1.5, _MAX_WAIT_S)
 
     def _is_recent(self, id: str) -> bool:
-        """Whether it may have been answered just now. The clocks of machines differ a little."""
+        """Whether the writer may not have stored it yet. The clocks of machines differ a little."""
         return -_RECORDING_DELAY_S * 1000 < time.time() * 1000 - uuid7.created_ms(id) < self._recent_ms
 
 
@@ -210,7 +212,7 @@ def _read_recorded(id: str, row: RecordedResponse) -> ConversationTurn:
 
 
 def _response_object(response_body: bytes) -> bytes | None:
-    """None: a stream that did not end with one, but with an error."""
+    """The Response object in a recorded body; None: a stream that ended with an error."""
     return response_body if response_body[:1] == b"{" else final_response(response_body)
 
 

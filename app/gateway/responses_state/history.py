@@ -1,4 +1,4 @@
-"""Turns of a conversation: an answer names the one that its ask went on from, and so on back to the first."""
+"""Conversation history: a response names the previous one, and so on back to the first."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any
@@ -9,26 +9,23 @@ from msgspec import Raw, Struct
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import DECODE_ERRORS, Body
 from providers.canonical.token_estimate import text_tokens
-from providers.dialects.openai_responses.conversation_items import (
-    input_item_id,
-    item_id_of,
-    list_input_items,
-    output_items,
-    write_input_items,
-)
+from providers.dialects.openai_responses.input_item_listing import input_item_id, write_input_items
+from providers.dialects.openai_responses.input_items import list_input_items
+from providers.dialects.openai_responses.item_ids import item_id_of
+from providers.dialects.openai_responses.stored_responses import output_items
 
 MAX_TURNS = 1_000
 
 
 class ConversationTurn(Struct, frozen=True):
-    """One answer and what it was asked for. `response`: the Response object, as JSON."""
+    """A request and its response. `id`: the response's. `response`: the Response object, as JSON."""
 
     id: str
     request: Body
     response: bytes
 
     @property
-    def previous(self) -> str | None:
+    def previous_id(self) -> str | None:
         return self.request.value("previous_response_id")
 
 
@@ -36,18 +33,18 @@ FindTurn = Callable[[str], Awaitable[ConversationTurn]]
 
 
 class History(Struct, frozen=True):
-    """What was said in a conversation, oldest first. `tokens`: an estimate."""
+    """The items of a conversation, oldest first. `tokens`: an estimate."""
 
     items: list[Raw]
     tokens: int
 
 
-async def load_history(last: str, find: FindTurn, max_bytes: int) -> History:
-    """Up to an answer, and with it. Raises Malformed if it is too long to go on from."""
+async def load_history(last_id: str, find: FindTurn, max_bytes: int) -> History:
+    """The conversation up to and including a response. Raises InvalidRequest if it is too long, UnknownResponse if a turn is missing."""
     turns: list[ConversationTurn] = []
     items_by_turn: list[list[Raw]] = []
     size_bytes = 0
-    async for turn in walk_back(last, find):
+    async for turn in walk_back(last_id, find):
         if len(turns) == MAX_TURNS:
             raise _too_long(f"more than {MAX_TURNS} turns")
         turns.append(turn)
@@ -56,23 +53,23 @@ async def load_history(last: str, find: FindTurn, max_bytes: int) -> History:
         if size_bytes > max_bytes:
             raise _too_long(f"more than {max_bytes} bytes")
     items = [item for items in reversed(items_by_turn) for item in items]
-    # What the last engine counted, if it did: of images and documents the bytes tell nothing.
+    # The last engine's own count if it reported one: bytes say nothing about the tokens of images and documents.
     return History(items, _reported_tokens(turns[0].response) or text_tokens(size_bytes))
 
 
-async def walk_back(last: str, find: FindTurn) -> AsyncGenerator[ConversationTurn]:
-    """Has an end: an ask can only name what was answered before it."""
-    response_id: str | None = last
+async def walk_back(last_id: str, find: FindTurn) -> AsyncGenerator[ConversationTurn]:
+    """The turns from a response back to the first. It ends, as a request can only name an earlier response."""
+    response_id: str | None = last_id
     while response_id is not None:
         turn = await find(response_id)
         yield turn
-        response_id = turn.previous
+        response_id = turn.previous_id
 
 
 class InputItem(Struct, frozen=True):
-    """An item that an answer was made of. `at`: its place among those of the ask of `turn`; None: it was answered there.
+    """An input item of a response. `index`: its position in the request of turn `turn_id`; None: it is an output item of that turn.
 
-    Of a long conversation a page is told at a time, and only that is decoded.
+    Kept raw: long conversations are listed in pages, and only one page is decoded.
     """
 
     raw: Raw
@@ -84,12 +81,12 @@ class InputItem(Struct, frozen=True):
         return item_id_of(self.raw) if self.index is None else input_item_id(self.raw, self.turn_id, self.index)
 
     def to_openai(self) -> dict[str, Any]:
-        """As OpenAI lists it."""
+        """As OpenAI's list of input items has it."""
         return msgspec.json.decode(self.raw) if self.index is None else write_input_items([self.raw], self.turn_id, self.index)[0]
 
 
 def conversation_input_items(turns: Sequence[ConversationTurn]) -> list[InputItem]:
-    """What the last of these answers, oldest first, was made of."""
+    """The input items of the last of these turns. `turns`: the full conversation, oldest first."""
     *earlier, last = turns
     items: list[InputItem] = []
     for turn in earlier:
@@ -116,7 +113,7 @@ _response_decoder = msgspec.json.Decoder(_Response)
 def _reported_tokens(response: bytes) -> int:
     try:
         usage = _response_decoder.decode(response).usage
-    except DECODE_ERRORS:  # told in another way
+    except DECODE_ERRORS:  # usage of another shape
         return 0
     return max(0, (usage and usage.total_tokens) or 0)
 

@@ -1,6 +1,6 @@
-"""Items that an ask names by their ids in place of saying them: looked up in the answers that they were part of.
+"""Item references: items that a request names by id instead of sending them, looked up in the responses that hold them.
 
-Ids that we minted tell the answer. Those of an engine that speaks the caller's own API are the engine's, and are found by an index.
+Ids that the gateway created contain the id of the response. Ids that an engine created are found through an index.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,28 +10,29 @@ from msgspec import Raw
 
 from app.gateway.responses_state.history import MAX_TURNS, FindTurn
 from providers.canonical.errors import InvalidRequest, Unavailable, UnknownResponse
-from providers.dialects.openai_responses.conversation_items import item_id_of, list_input_items, output_items, referenced_item_id
-from providers.dialects.openai_responses.response_items import response_uuid_of
+from providers.dialects.openai_responses.input_items import list_input_items
+from providers.dialects.openai_responses.item_ids import item_id_of, referenced_item_id, response_uuid_of
+from providers.dialects.openai_responses.stored_responses import output_items
 
 RESPONSE_ID_PREFIX = "resp_"
-# The answer (its inference's id) that each of these items is known to be part of.
+# Item ids -> the inference whose response holds each; "several": more than one does; None: not known.
 ItemIndex = Callable[[Sequence[str]], Awaitable[Sequence[str | Literal["several"] | None]]]
 
-_HINT = "Send the item itself, or set `store` to false in your client, so that it sends items whole."
+_HINT = "Send the item itself, or set `store` to false in your client, so that it sends full items."
 
 
 def unresolved_references(items: Sequence[Raw]) -> dict[int, str]:
-    """By their places, the ids of items that are only named."""
+    """Position -> id of the items that are references."""
     return {index: id for index, item in enumerate(items) if (id := referenced_item_id(item)) is not None}
 
 
 async def resolve_references(
     items: list[Raw], unresolved_ids: dict[int, str], find: FindTurn, item_index: ItemIndex, max_bytes: int
 ) -> None:
-    """Puts what is named in its place. Raises Malformed for what is not there, or is too much."""
+    """Replaces references in `items` by what they name. Raises InvalidRequest if an item is not found or they are too large together."""
     inference_ids = await _inference_ids(sorted(set(unresolved_ids.values())), item_index)
     if len(set(inference_ids.values())) > MAX_TURNS:
-        raise InvalidRequest(f"These items are of more than {MAX_TURNS} answers: send them whole.", param="input")
+        raise InvalidRequest(f"These items come from more than {MAX_TURNS} responses: send the items themselves.", param="input")
     found: dict[str, Raw] = {}
     for inference_id in sorted(set(inference_ids.values())):
         item_ids = {id for id, owner in inference_ids.items() if owner == inference_id}
@@ -53,7 +54,7 @@ async def resolve_references(
 
 
 async def _inference_ids(ids: Sequence[str], item_index: ItemIndex) -> dict[str, str]:
-    """The index is asked of all: an engine may be a gateway like this one, that mints its ids alike."""
+    """Item id -> inference. All ids are looked up in the index: an engine may be another Narthex, whose ids look like ours."""
     inference_ids = {id: inference_id for id in ids if (inference_id := response_uuid_of(id)) is not None}
     try:
         indexed = await item_index(ids)
@@ -67,7 +68,7 @@ async def _inference_ids(ids: Sequence[str], item_index: ItemIndex) -> dict[str,
         if inference_id is None:
             raise _not_found(id)
         if inference_id == "several":
-            raise _not_found(id, "The engine gave several items this id, so that none can be told by it.")
+            raise _not_found(id, "The engine gave several items this id, so it names none of them.")
         inference_ids[id] = inference_id
     return inference_ids
 

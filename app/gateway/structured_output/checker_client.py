@@ -1,4 +1,4 @@
-"""A worker's hold of the process that checks: started in the background, started anew when it dies, one order at a time."""
+"""A worker's client of the checking process: starts it in the background, restarts it when it dies, sends one order at a time."""
 
 import asyncio
 import contextlib
@@ -15,19 +15,19 @@ log = logging.getLogger(__name__)
 
 _MAX_WAITING = 64
 _STOP_TIMEOUT_S = 1.0
-# What a hostile source could reach is not to hold what the worker holds: of the environment only where Python is.
+# A hostile constraint might take over the process, so it inherits no secrets: only the variables that locate Python.
 _INHERITED_ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LANG")
 
 
 class CheckerUnavailable(Exception):
-    """The order could not be looked at: too many wait, or the process is not to be had."""
+    """The order could not be checked: too many wait, or the process cannot run."""
 
 
 class CheckerClient:
-    """start() begins the process without waiting for it; judge() starts it if it does not run."""
+    """start() starts the process without waiting for it; check() starts it if it does not run."""
 
     def __init__(self, deadline_s: float) -> None:
-        """`deadline_s`: of an order, after it has come to its turn and a process runs."""
+        """`deadline_s`: for one order, once it is sent to the process."""
         self._deadline_s = deadline_s
         self._process: Process | None = None
         self._lock = asyncio.Lock()
@@ -39,7 +39,7 @@ class CheckerClient:
         self._starting = asyncio.create_task(self._prestart())
 
     async def stop(self) -> None:
-        """After the order that is looked at. Those that wait get no answer."""
+        """Stops the process after the order in progress. Orders that wait raise CheckerUnavailable."""
         self._stopped = True
         if self._starting is not None:
             self._starting.cancel()
@@ -53,14 +53,14 @@ class CheckerClient:
         return None if self._process is None or self._process.returncode is not None else self._process.pid
 
     async def check(self, check_order: CheckOrder) -> Verdict:
-        """Raises NoAnswer. Not to be cancelled: a verdict that nobody reads would be taken for the next order's."""
+        """Raises CheckerUnavailable. Must not be cancelled: the next order would read this order's verdict."""
         if self._waiting >= _MAX_WAITING:
             raise CheckerUnavailable(f"{_MAX_WAITING} others wait")
         self._waiting += 1
         try:
             async with self._lock:
                 if self._stopped:
-                    raise CheckerUnavailable("no more is looked at")
+                    raise CheckerUnavailable("the worker is stopping")
                 return await self._check(check_order)
         finally:
             self._waiting -= 1
@@ -76,7 +76,7 @@ class CheckerClient:
                     head = await process.stdout.readexactly(LENGTH_PREFIX_BYTES)
                     return msgspec.msgpack.decode(await process.stdout.readexactly(int.from_bytes(head, "big")), type=Verdict)
             except (OSError, asyncio.IncompleteReadError, TimeoutError, msgspec.DecodeError) as fault:
-                log.warning("the process that checks constraints failed", extra={"fault": repr(fault)})
+                log.warning("the checking process of constraints failed", extra={"fault": repr(fault)})
                 await self._release(0)
                 if is_last_try or isinstance(fault, TimeoutError):
                     raise CheckerUnavailable(repr(fault)) from None

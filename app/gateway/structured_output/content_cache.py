@@ -1,16 +1,18 @@
-"""What was found of contents, by the contents themselves: bounded in number and in bytes, the longest unused given up first."""
+"""A cache by content: bounded in entries and bytes, the least recently used evicted first."""
 
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-# To hash 100 kB takes longer than the whole look-up may; to compare them does not.
+# Hashing 100 kB takes longer than a look-up may; comparing them does not. So long contents are found by a sample of their bytes.
 _SAMPLED_FROM_BYTES = 8_192
 _SAMPLES = 64
 _MAX_BUCKET_ENTRIES = 8
 
 
 class ContentCache(Generic[T]):
+    """get() and put() by content. len() is the number of entries; `size_bytes` counts their contents."""
+
     def __init__(self, max_entries: int, max_bytes: int) -> None:
         self._max_entries = max_entries
         self._max_bytes = max_bytes
@@ -22,18 +24,19 @@ class ContentCache(Generic[T]):
         return self._count
 
     def get(self, content: bytes) -> T | None:
-        """None: not known."""
+        """None: not cached."""
         sample = _sample(content)
         bucket = self._buckets.pop(sample, None)
         if bucket is None:
             return None
-        self._buckets[sample] = bucket  # at the end: used last
+        self._buckets[sample] = bucket  # at the end: most recently used
         for cached_content, value in bucket:
             if cached_content == content:
                 return value
         return None
 
     def put(self, content: bytes, value: T) -> None:
+        """Evicts older entries as needed. A content larger than the cache is not kept."""
         if len(content) > self._max_bytes:
             return
         sample = _sample(content)
@@ -57,7 +60,7 @@ class ContentCache(Generic[T]):
 
 
 def _sample(content: bytes) -> bytes:
-    """What finds a content among others: all of a short one, of a long one its length, its ends and some bytes in between."""
+    """The key of a content's bucket: a short content itself; of a long one its length, its ends and some bytes in between."""
     size = len(content)
     if size < _SAMPLED_FROM_BYTES:
         return content

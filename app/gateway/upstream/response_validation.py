@@ -1,4 +1,7 @@
-"""Replies that are held back until they are known to obey: of engines that do not promise it, or that say the answer as a JSON string."""
+"""Response validation: check a response against the constraint on its output, and decode one that an engine wrote as a JSON string.
+
+Used where the engine does not guarantee the constraint: the response is held back until it is checked.
+"""
 
 from typing import assert_never
 
@@ -11,16 +14,16 @@ from providers.canonical.errors import ConstraintViolation
 from providers.canonical.raw_json import DECODE_ERRORS
 from providers.structured_output import Constraint, ConstraintPlan
 
-# Of a pair of escapes, as characters beyond the first 65536 are written, all but the last sign.
+# A character beyond the first 65536 is written as a pair of escapes; all of it but the last digit may be there.
 _MAX_PARTIAL_ESCAPE_CHARS = 11
 
 
 async def validate_response(
     response: ChatResponse, constraint_plan: ConstraintPlan, constraint: Constraint, checks: ConstraintChecks
 ) -> ChatResponse:
-    """The answer, out of its quotes if it came in some. Raises NotObeyed if one of its choices does not obey.
+    """The response, decoded if it came as a JSON string. Raises ConstraintViolation if one of its choices violates the constraint.
 
-    A call, or a refusal, is another answer than the one that was constrained, as it is to OpenAI.
+    Tool calls and refusals are not constrained, as with OpenAI.
     """
     if constraint_plan.is_json_string:
         response = replace(response, choices=tuple(_unquote_choice(choice) for choice in response.choices))
@@ -43,7 +46,7 @@ async def validate_response(
 
 
 def _choice_text(choice: Choice) -> str | None:
-    """Its text; None if it says something else."""
+    """The text; None for a tool call or a refusal."""
     texts: list[str] = []
     for part in choice.parts:
         match part:
@@ -68,7 +71,7 @@ def _unquote_choice(choice: Choice) -> Choice:
 
 
 def _decode_json_string(text: str) -> str:
-    """What a JSON string says; of one that was cut off, as much as came whole: its last escape may be half."""
+    """The content of a JSON string. One that was cut off gives what came before its last, possibly incomplete escape."""
     for candidate in (text, *(text[: len(text) - cut_chars] + '"' for cut_chars in range(min(_MAX_PARTIAL_ESCAPE_CHARS, len(text)) + 1))):
         try:
             return msgspec.json.decode(candidate, type=str)

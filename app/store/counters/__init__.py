@@ -1,1 +1,1 @@
-"""Counters in Redis or Valkey: one connection for each worker, and the scripts that count."""
+"""Counters of limits in Redis or Valkey: one connection for each worker, and the Lua scripts that count."""

@@ -1,4 +1,4 @@
-"""The address in REDIS_URL, in the words of redis-py: redis://, rediss://, unix://, with user, password and number of the database."""
+"""The address in REDIS_URL, as redis-py reads it: redis://, rediss:// or unix://, with user, password and database number."""
 
 import asyncio
 import ssl
@@ -10,7 +10,7 @@ from redis.connection import SSLConnection, parse_url  # pyright: ignore[reportU
 
 
 class Address(Struct, frozen=True):
-    """Where the server is and what is said first: `greeting` are commands that must all succeed."""
+    """Where the server is. `handshake_commands` are sent first, and must all succeed."""
 
     host: str
     port: int
@@ -28,7 +28,7 @@ class Address(Struct, frozen=True):
 
 
 def parse_address(url: str) -> Address:
-    """Raises ValueError with what is wrong with it."""
+    """Raises ValueError for an invalid address."""
     options = cast(dict[str, Any], parse_url(url))
     handshake: list[tuple[bytes, ...]] = []
     if password := options.get("password"):

@@ -1,3 +1,3 @@
--- The server's clock, in ms: the only one that counts. Tests put another in its place.
+-- The server's clock in ms, by which everything is counted. Tests replace this file.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

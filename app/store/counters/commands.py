@@ -1,4 +1,4 @@
-"""What a request says to the scripts, put together from parts that were written once for all requests alike."""
+"""Commands that call the scripts, assembled from parts that are encoded once for all requests."""
 
 from collections.abc import Sequence
 
@@ -9,14 +9,14 @@ from app.store.counters.scripts import EPOCH, RESERVATION_PREFIX, Scripts
 
 TAKE, FORCE, PREVIEW, ALLOW_UNSEEDED = 0, 1, 2, 4
 
-# What is needed or was spent of each resource: requests, input, output and total tokens, cost, leases.
+# Amounts of each resource, needed or spent: requests, input, output and total tokens, cost, leases.
 Amounts = tuple[int, int, int, int, int, int]
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class BucketSet:
-    """Buckets that are taken together. `rules`: seven numbers for each; see take.lua."""
+    """Buckets that are taken from together. `rules`: seven numbers for each; see take.lua."""
 
     __slots__ = ("_after_settle", "_after_take", "_before_settle", "_before_take", "_lease_ms")
 
@@ -30,7 +30,7 @@ class BucketSet:
         self._after_settle = buckets
 
     def take(self, reservation_id: bytes, need: Amounts, mode: int = TAKE, base: int = 0) -> bytes:
-        """`base`: how many buckets the ticket has already."""
+        """Take `need` from every bucket, or from none. `base`: how many buckets the reservation has already."""
         arguments = _encode((mode, base, self._lease_ms, *need))
         return b"%b$%d\r\n%b%b\r\n%b$%d\r\n%b\r\n" % (
             self._before_take,
@@ -43,7 +43,7 @@ class BucketSet:
         )
 
     def settle(self, reservation_id: bytes, spent: Amounts) -> bytes:
-        """Of all that the ticket has: see settle.lua."""
+        """Settle a reservation in all its buckets: see settle.lua."""
         arguments = _encode(spent)
         return b"%b$%d\r\n%b%b\r\n%b$%d\r\n%b\r\n" % (
             self._before_settle,
@@ -57,7 +57,7 @@ class BucketSet:
 
 
 def encode_renew(scripts: Scripts, lease_ms: int, leases: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """`leases`: bucket and ticket of each."""
+    """Renew leases: see renew.lua. `leases`: bucket and reservation of each."""
     keys = [key for key, _ in leases]
     reservation_ids = [reservation_id for _, reservation_id in leases]
     return command((b"EVALSHA", scripts.renew.sha, b"%d" % (len(keys) + 1), EPOCH, *keys, b"%d" % lease_ms, *reservation_ids))

@@ -1,4 +1,4 @@
-"""One connection to Redis or Valkey: commands go out with the turn of the event loop, replies come back in order."""
+"""One connection to Redis or Valkey: commands are sent together at the end of the event loop's iteration, replies come in order."""
 
 import asyncio
 import logging
@@ -12,15 +12,15 @@ from providers.transport.write_batcher import WriteBatcher
 
 log = logging.getLogger(__name__)
 
-# Errors after which nothing better is to be expected of this connection: a replica, a server that is loading, cannot write, or is full.
-# They come before anything is done, also from within a script.
+# Errors that make this connection useless: a replica, or a server that is loading, cannot write, or is full.
+# They are returned before anything is done, also from within a script.
 _FATAL_ERROR_PREFIXES = ("LOADING", "READONLY", "MASTERDOWN", "NOAUTH", "MISCONF", "TRYAGAIN", "CLUSTERDOWN", "OOM", "BUSY ")
-# A loop that was held up finds the timer first and the replies, which have long been there, second.
+# An event loop that was blocked runs the timer before it reads the replies that have already arrived.
 _RECHECK_S = 0.01
 
 
 class RedisUnavailable(Exception):
-    """The server cannot be asked, or has not answered. Whether it did what it was told is not known, unless `unsent`."""
+    """The server is unreachable or has not replied. Whether it ran the command is unknown, unless `unsent`."""
 
     def __init__(self, reason: str, *, unsent: bool = False) -> None:
         super().__init__(reason)
@@ -28,11 +28,11 @@ class RedisUnavailable(Exception):
 
 
 class RedisReplyError(Exception):
-    """The server answered with an error."""
+    """The server replied with an error."""
 
 
 class ReplyWaiter(Protocol):
-    """Who waits for a reply; a Future is one."""
+    """Receives a reply; a Future is one."""
 
     def done(self) -> bool: ...
 
@@ -42,7 +42,7 @@ class ReplyWaiter(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """send() and wait. A reply that does not come within `timeout_s` ends the connection, and all who wait are told Away."""
+    """A pipelined connection. A reply that takes longer than `timeout_s` ends it, and every waiter gets RedisUnavailable."""
 
     def __init__(self, write_batcher: WriteBatcher, timeout_s: float, on_lost: Callable[[], None]) -> None:
         self._write_batcher = write_batcher
@@ -60,13 +60,14 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def send(self, command: bytes, waiter: ReplyWaiter) -> None:
-        """Raises Away, unsent, if the connection has ended."""
+        """Send a command. Raises RedisUnavailable, unsent, if the connection has ended."""
         if self._transport is None:
             raise RedisUnavailable("The connection has ended.", unsent=True)
         self._waiting.append((waiter, self._loop.time()))
         if self._timer is None:
             self._timer = self._loop.call_later(self._timeout_s, self._check_timeout)
-        # Before the turn's answers: who has read one may ask again at once, of another worker, and must find his place free.
+        # Before this iteration's responses: a caller who has read one may send the next request to another worker at once, and must find
+        # the reservation settled.
         if not self._unsent:
             self._write_batcher.call_before_flush(self._write)
         self._unsent.append(command)
@@ -83,12 +84,12 @@ class Connection(asyncio.Protocol):
                     if not waiter.done():
                         waiter.set_exception(RedisUnavailable(message, unsent=True) if is_fatal else RedisReplyError(message))
                     if is_fatal:
-                        log.warning("Redis cannot do what it is asked for: it counts as away", extra={"said": message})
+                        log.warning("Redis cannot run commands, so it counts as unavailable", extra={"reply": message})
                         self.abort()
                         return
                 elif not waiter.done():
                     waiter.set_result(reply)
-        except (hiredis.ProtocolError, IndexError):  # it speaks something else, or speaks unasked
+        except (hiredis.ProtocolError, IndexError):  # another protocol, or a reply without a command
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -1,4 +1,4 @@
-"""Counters: the connection of this worker, made again whenever it is lost, and how scripts are called through it."""
+"""Counters: this worker's connection to Redis, which is reopened whenever it is lost, and calls of scripts over it."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 _CONNECT_TIMEOUT_S = 5.0
 _MIN_RETRY_PAUSE_S = 0.05
 MAX_RETRY_PAUSE_S = 1.0  # until the next try
-_STABLE_S = 1.0  # a connection that lasted for less was none to rely on: the pauses go on growing
+_STABLE_S = 1.0  # after a connection that lasted for less, the pauses keep growing
 
 
 async def _do_nothing() -> None:
@@ -26,13 +26,14 @@ async def _do_nothing() -> None:
 
 
 class RedisCounters:
-    """`up`: the server answered, and what had to be made up for (`on_up`) is done. While it is False, nobody need try.
+    """`is_ready`: the server replied, and on_ready() is done. While it is False, commands need not be tried.
 
-    on_up() is called on each new connection, before `up`: it may call(); an Away or Says of its ends that connection.
+    on_ready() is called on each new connection, before `is_ready`: it may call(); if it raises RedisUnavailable or RedisReplyError, that
+    connection ends.
     """
 
     def __init__(self, url: str, timeout_s: float, write_batcher: WriteBatcher, scripts: Scripts | None = None) -> None:
-        """Raises ValueError for an address that is none. Without one the server is away for good."""
+        """Raises ValueError for an invalid address. Without an address the server is always unavailable."""
         self.scripts = scripts or read_scripts()
         self.is_ready = False
         self.on_ready: Callable[[], Awaitable[None]] = _do_nothing
@@ -47,7 +48,7 @@ class RedisCounters:
         self._loop = asyncio.get_running_loop()
 
     async def start(self, timeout_s: float = 1.0) -> None:
-        """Waits for the server for a moment, then goes on without it."""
+        """Connect, waiting at most `timeout_s`; after that the connection is tried in the background."""
         if self._address is None:
             return
         self._task = asyncio.create_task(self._run(self._address))
@@ -64,18 +65,21 @@ class RedisCounters:
             self._connection.abort()
 
     def reconnect(self) -> None:
-        """Ends the connection, as if the server had gone: a new one is made, and what was missed is made up for."""
+        """End the connection, as if the server had gone: a new one is opened, and on_ready() is called."""
         if self._connection is not None:
             self._connection.abort()
 
     def send(self, payload: bytes, waiter: ReplyWaiter) -> None:
-        """Raises Away, unsent, where there is no connection."""
+        """Send a command. Raises RedisUnavailable, unsent, if there is no connection."""
         if self._connection is None:
             raise RedisUnavailable("There is no connection.", unsent=True)
         self._connection.send(payload, waiter)
 
     async def call(self, payload: bytes) -> Any:
-        """A command's reply. Raises Away or Says. A script that the server has lost is told to it once more."""
+        """Send a command and return its reply; scripts that the server has lost are loaded again.
+
+        Raises RedisUnavailable or RedisReplyError.
+        """
         try:
             return await self.send_command(payload)
         except RedisReplyError as error:
@@ -85,12 +89,15 @@ class RedisCounters:
         return await self.send_command(payload)
 
     async def load_scripts(self) -> None:
-        """Makes the scripts known to the server. Raises Away or Says."""
+        """Load the scripts into the server. Raises RedisUnavailable or RedisReplyError."""
         for script in (self.scripts.take, self.scripts.settle, self.scripts.renew, self.scripts.seed):
             await self.send_command(command((b"SCRIPT", b"LOAD", script.text)))
 
     def send_command(self, payload: bytes) -> asyncio.Future[Any]:
-        """Sent at once, before whatever is sent next. Raises Away, unsent; its reply may be an Away or Says."""
+        """Send a command, in order; returns its reply as a future, which may raise RedisUnavailable or RedisReplyError.
+
+        Raises RedisUnavailable, unsent.
+        """
         waiter: asyncio.Future[Any] = self._loop.create_future()
         self.send(payload, waiter)
         return waiter
@@ -109,7 +116,7 @@ class RedisCounters:
             except (OSError, TimeoutError, RedisUnavailable, RedisReplyError) as fault:
                 log.info("no connection to Redis", extra={"fault": repr(fault)})
             except Exception:
-                log.exception("what was to be made up for in Redis could not be")
+                log.exception("the connection to Redis could not be prepared")
             finally:
                 self.is_ready = False
                 self._attempted.set()
@@ -135,7 +142,7 @@ class RedisCounters:
             raise RedisUnavailable("The connection broke.")
 
     async def _check_eviction_policy(self) -> None:
-        """A server that forgets what it has no memory for would forget what was counted, and so admit too much."""
+        """Warn about a server that may evict counters, as it would then admit too much."""
         with contextlib.suppress(RedisReplyError):  # INFO may be denied to us
             reply: bytes = await self.send_command(command((b"INFO", b"memory")))
             policy = next((line[17:] for line in reply.decode().splitlines() if line.startswith("maxmemory_policy:")), "noeviction")

@@ -1,8 +1,8 @@
--- Renews leases, also those that were lost: their requests are running.
+-- Renews leases, and creates those that were lost: their requests are still running.
 --
--- KEYS  1 the epoch, then a bucket for each lease. ARGV  1 a lease's length, then the ticket of each.
+-- KEYS  1 the epoch, then a bucket for each lease. ARGV  1 the length of a lease, then the reservation of each.
 --
--- Answers {0, now, born}, or {2, now} if there is no epoch.
+-- Replies {0, now, start of the epoch}, or {2, now} if there is no epoch.
 local epoch = redis.call('GET', KEYS[1])
 if not epoch then
   return {2, now}

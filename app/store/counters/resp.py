@@ -1,4 +1,4 @@
-"""Commands as the server reads them. Those sent for each request are put together from parts that were written once."""
+"""Encoding of commands in RESP, Redis's protocol."""
 
 from collections.abc import Iterable
 

@@ -1,8 +1,8 @@
--- A sliding window is a ring of the last 17 sixteenths of it. Any window that ends now touches no others, so a sum over all of them
--- that stays within the amount lets no window of that length hold more. Stored as {newest slot, one number for each slot modulo 17}.
+-- A sliding window is a ring of its last 17 sixteenths. A window that ends now overlaps no other slots, so if the sum of all slots stays
+-- within the amount, no window of that length holds more. Stored as {newest slot, one number for each slot modulo 17}.
 local SLOTS = 17
 
--- The ring as it is at `slot`. A clock that went back changes nothing: what is newest stays so.
+-- The ring as it is at `slot`. If the clock goes back, the newest slot stays the newest.
 local function ring_at(raw, slot)
   local ring = raw and cmsgpack.unpack(raw)
   if not ring then
@@ -20,7 +20,7 @@ local function ring_at(raw, slot)
   return ring
 end
 
--- Kept for longer than it counts: the clock may go back.
+-- Kept for longer than it counts, as the clock may go back.
 local function keep_ring(key, ring, window)
   redis.call('SET', key, cmsgpack.pack(ring), 'PX', 2 * window + 60000)
 end

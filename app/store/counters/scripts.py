@@ -1,4 +1,4 @@
-"""The scripts, and the names under which the server keeps them."""
+"""The Lua scripts, and their hashes, by which the server knows them."""
 
 import hashlib
 from importlib import resources
@@ -8,7 +8,7 @@ from msgspec import Struct
 EPOCH = b"nx:epoch"
 RESERVATION_PREFIX = b"nx:t:"
 
-# What a reply of take begins with; see take.lua.
+# The first number of a reply of take; see take.lua.
 TAKEN, REFUSED, FORGOTTEN, UNSEEDED, WRONG_TIME, NOT_TAKEN = range(6)
 
 
@@ -25,7 +25,7 @@ class Scripts(Struct, frozen=True):
 
 
 def read_scripts(clock: str | None = None) -> Scripts:
-    """`clock`: what defines `now` in place of clock.lua, for tests."""
+    """Read the scripts. `clock`: Lua that defines `now` in place of clock.lua, for tests."""
     prelude = (clock or _text("clock")) + _text("rings")
 
     def script(name: str) -> Script:

@@ -1,8 +1,8 @@
--- Tells a calendar bucket what the ledger says was spent before this memory began. Once in each memory.
+-- Adds to a calendar bucket what the ledger says was spent before this epoch began. Once in each epoch.
 --
--- KEYS  1 the epoch, 2 the bucket. ARGV  1 {when this memory began, the period's beginning, its end, what was spent}.
+-- KEYS  1 the epoch, 2 the bucket. ARGV  1 {start of the epoch, start of the period, its end, what was spent}.
 --
--- Answers 1, or 0 if it was told already, or belongs to another memory or period.
+-- Replies 1, or 0 if the bucket was seeded already, or the seed belongs to another epoch or period.
 local epoch = redis.call('GET', KEYS[1])
 local told = cmsgpack.unpack(ARGV[1])
 if not epoch or tonumber(string.match(epoch, '^%d+')) ~= told[1] or now >= told[3] then

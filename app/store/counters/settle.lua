@@ -1,10 +1,10 @@
--- Brings what a ticket took to what was spent, and ends the ticket. Once: a second time changes nothing.
+-- Replaces what a reservation took with what was spent, and ends the reservation. A second call changes nothing.
 --
--- KEYS  1 the ticket, then all its buckets, in the order in which they were taken.
--- ARGV  1 what was spent of each resource. No request (0 of the first): the ticket is cancelled, as if it had never been; one that is
---         not known stays cancelled for a while, should its taking be on the way yet.
+-- KEYS  1 the reservation, then all its buckets, in the order in which they were reserved.
+-- ARGV  1 what was spent of each resource. 0 requests (the first) cancel the reservation: it gives everything back. A reservation that
+--         is not known stays cancelled for a while, in case the command that takes it is still on the way.
 --
--- Answers 1, or 0 if there was no such ticket.
+-- Replies 1, or 0 if there was no such reservation.
 local held = redis.call('GET', KEYS[1])
 local spent = cmsgpack.unpack(ARGV[1])
 local cancelled = spent[1] == 0
@@ -15,14 +15,14 @@ if not held or held == 'x' then
   return 0
 end
 redis.call('DEL', KEYS[1])
-local ticket, member = cmsgpack.unpack(held), string.sub(KEYS[1], 6)
-for at = 2, #ticket, 7 do
-  local key, kind, resource, place = KEYS[ticket[at] + 1], ticket[at + 1], ticket[at + 2], ticket[at + 4]
-  local x, y = ticket[at + 5], ticket[at + 6]
-  local more = spent[resource] - ticket[at + 3]
+local reservation, member = cmsgpack.unpack(held), string.sub(KEYS[1], 6)
+for at = 2, #reservation, 7 do
+  local key, kind, resource, place = KEYS[reservation[at] + 1], reservation[at + 1], reservation[at + 2], reservation[at + 4]
+  local x, y = reservation[at + 5], reservation[at + 6]
+  local more = spent[resource] - reservation[at + 3]
   if kind == 3 then
     if redis.call('ZREM', key, member) == 1 and not cancelled then
-      local last, lasted = redis.call('ZSCORE', key, '~'), math.max(1, now - ticket[1])
+      local last, lasted = redis.call('ZSCORE', key, '~'), math.max(1, now - reservation[1])
       redis.call('ZADD', key, -(last and 0.9 * -tonumber(last) + 0.1 * lasted or lasted), '~')
       redis.call('PEXPIRE', key, DAY)
     end
@@ -37,7 +37,7 @@ for at = 2, #ticket, 7 do
       keep_ring(key, ring, x)
     end
   elseif kind == 2 and more ~= 0 then
-    -- x: the end of the period in which it was taken, y: that of the next.
+    -- x: the end of the period in which it was taken, y: the end of the next.
     local raw = redis.call('GET', key)
     local bucket = raw and cmsgpack.unpack(raw)
     local finish = x

@@ -1,19 +1,20 @@
--- Takes what a request needs from all its buckets, or nothing from any.
+-- Takes what a request needs from all its buckets, or from none.
 --
--- KEYS  1 the epoch, 2 the ticket, then the buckets.
+-- KEYS  1 the epoch, 2 the reservation, then the buckets.
 -- ARGV  1 seven numbers for each bucket: kind, resource, amount, 1 if it is a dry run, then
---           of a window (kind 1): its length; of a calendar (2): the beginnings of this period, the next and the one after;
+--           of a window (kind 1): its length; of a calendar (2): the starts of this period, the next and the one after;
 --           of leases (3): nothing
---       2 mode, how many buckets the ticket has already, the length of a lease, then the need of each resource
--- Modes 0 take or refuse; 1 take in any case, once for each ticket; 2 only look; 4 more: do so though a calendar bucket is unseeded.
+--       2 mode, how many buckets the reservation has already, the length of a lease, then the need of each resource
+-- Modes 0 take or refuse; 1 take in any case, once for each reservation; 2 preview; + 4: although a calendar bucket is unseeded.
 --
--- Answers (times in ms, those in the future from now on):
---   0 taken       {0, now, born, then of each bucket: left (below 0: a dry run would have refused), until all of it is free}
---   1 refused     {1, now, born, index of the bucket that takes longest or -1, then of each: left, until free, wait (-1: never)}
---   2 forgotten   {2, now}: there is no epoch, so whatever was counted is lost
---   3 unseeded    {3, now, born, indexes of calendar buckets of which this memory may not know all}
+-- Replies (times in ms; future times are counted from now):
+--   0 taken       {0, now, start of the epoch, then of each bucket: left (below 0: a dry run would have refused), until all of it is free}
+--   1 refused     {1, now, start of the epoch, index of the bucket with the longest wait or -1, then of each: left, until free,
+--                  wait (-1: never)}
+--   2 forgotten   {2, now}: there is no epoch, so everything counted is lost
+--   3 unseeded    {3, now, start of the epoch, indexes of calendar buckets whose period began before the epoch}
 --   4 wrong time  {4, now}: the periods are not those of this server's clock
---   5 no          {5, now}: the ticket was cancelled, or exists
+--   5 no          {5, now}: the reservation was cancelled, or exists
 local found = redis.call('MGET', unpack(KEYS))
 local epoch = found[1]
 if not epoch then
@@ -70,7 +71,7 @@ for index = 1, count do
       end
     end
     if born > 0 and now <= born + window then
-      -- What had been admitted before the memory was lost is not known: the window counts as full.
+      -- What was admitted before the memory was lost is not known, so the window counts as full.
       left, reset = 0, math.max(reset, born + window + 1 - now)
       if need > 0 and wait >= 0 then
         wait = math.max(wait, born + window + 1 - now)
@@ -91,7 +92,7 @@ for index = 1, count do
     elseif bucket[1] > start then  -- the clock went back
       start, finish = bucket[1], rules[at + 7]
     end
-    -- What was under way when the memory was lost is in no ledger: its workers take it again within a lease.
+    -- Requests in flight when the memory was lost are in no ledger: their workers take them again within the length of a lease.
     local recovering = start < born and now <= born + lease
     if bucket[3] ~= 1 and mode ~= 1 and not lax and not recovering then
       unseeded = unseeded or {3, now, born}
@@ -143,7 +144,7 @@ if mode == 2 or (mode == 0 and worst >= 0) then
 end
 
 local told = {0, now, born}
-local ticket = held and cmsgpack.unpack(held) or {now}
+local reservation = held and cmsgpack.unpack(held) or {now}
 local member = string.sub(KEYS[2], 6)
 for index = 1, count do
   local at, key = (index - 1) * 7, KEYS[index + 2]
@@ -167,12 +168,12 @@ for index = 1, count do
     redis.call('ZADD', key, now + lease, member)
     redis.call('PEXPIRE', key, DAY)
   end
-  local entry = #ticket
-  ticket[entry + 1], ticket[entry + 2], ticket[entry + 3], ticket[entry + 4] = base + index, kind, resource, need
-  ticket[entry + 5], ticket[entry + 6], ticket[entry + 7] = place, x, y
+  local entry = #reservation
+  reservation[entry + 1], reservation[entry + 2], reservation[entry + 3], reservation[entry + 4] = base + index, kind, resource, need
+  reservation[entry + 5], reservation[entry + 6], reservation[entry + 7] = place, x, y
   local left = lefts[index] - need
   told[index * 2 + 2] = left
   told[index * 2 + 3] = need > 0 and finishes[index] or resets[index]
 end
-redis.call('SET', KEYS[2], cmsgpack.pack(ticket), 'PX', 7200000)
+redis.call('SET', KEYS[2], cmsgpack.pack(reservation), 'PX', 7200000)
 return told

@@ -1,0 +1,1 @@
+"""The checking process. Its modules import nothing that holds secrets (tests/test_architecture.py)."""

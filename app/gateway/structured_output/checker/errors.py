@@ -1,8 +1,8 @@
-"""What looking at a constraint, or at a reply, may find."""
+"""Errors of checking a constraint or a response."""
 
 
 class CheckFailed(Exception):
-    """What is wrong, without a full stop, and where within the source."""
+    """`message`: what is wrong, without a full stop. `path`: where in the source."""
 
     def __init__(self, message: str, path: tuple[str | int, ...] = ()) -> None:
         super().__init__(message)
@@ -11,4 +11,4 @@ class CheckFailed(Exception):
 
 
 class CheckTooExpensive(Exception):
-    """It is more than may be looked at."""
+    """Checking would take more time, memory or depth than allowed."""

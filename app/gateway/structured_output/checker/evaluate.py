@@ -1,4 +1,4 @@
-"""Looking at a constraint, or at a reply to one. Takes time and memory, for hostile sources without bound: run where both are bounded."""
+"""Evaluates check orders. A hostile source can take unbounded time and memory, so this runs only where both are limited (process.py)."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -20,35 +20,41 @@ from app.gateway.structured_output.checker.grammar_checks import (
 )
 from app.gateway.structured_output.checker.protocol import CheckOrder, CheckTask, Verdict
 from app.gateway.structured_output.checker.schema_checks import build_validator, check_schema, read_schema
-from providers.structured_output import OutputKind
+from app.gateway.structured_output.checker.whitespace_regex import write_whitespace_regex
+from providers.canonical.output_format import OutputKind
 from providers.structured_output.grammar_coverage import is_schema_covered
 
 _MAX_MESSAGE_CHARS = 400
 
 
 def evaluate(check_order: CheckOrder) -> Verdict:
+    """The verdict on all tasks: the first failure, else valid."""
     unenforced: list[int] = []
+    whitespace_regexes: dict[int, str] = {}
     for task_index, task in enumerate(check_order.tasks):
         try:
             if task.response_text is None:
                 check_constraint(task)
                 if _is_unenforced(task):
                     unenforced.append(task_index)
+                regex = None if task.whitespace is None else write_whitespace_regex(task.source, task.whitespace)
+                if regex is not None:
+                    whitespace_regexes[task_index] = regex
             else:
                 check_response(task, task.response_text)
         except CheckFailed as fault:
-            return Verdict("faulty", _shorten(fault.message), task_index, fault.path)
+            return Verdict("invalid", _shorten(fault.message), task_index, fault.path)
         except CheckTooExpensive as fault:
-            return Verdict("heavy", _shorten(str(fault)), task_index)
+            return Verdict("too_expensive", _shorten(str(fault)), task_index)
         except MemoryError:
-            return Verdict("heavy", "memory", task_index)
+            return Verdict("too_expensive", "memory", task_index)
         except RecursionError:
-            return Verdict("heavy", "depth", task_index)
-    return Verdict("fits", unenforced=tuple(unenforced))
+            return Verdict("too_expensive", "depth", task_index)
+    return Verdict("valid", unenforced=tuple(unenforced), whitespace_regexes=whitespace_regexes)
 
 
 def check_constraint(task: CheckTask) -> None:
-    """Raises Fault for what nothing could obey, Heavy for what is too much to look at."""
+    """Raises CheckFailed for what nothing can satisfy, CheckTooExpensive for what exceeds the limits of engines."""
     match task.kind:
         case "json_schema":
             check_schema(task.source)
@@ -83,7 +89,7 @@ _CHECKS: Mapping[str, Callable[[str], None]] = {"json_schema": check_schema, "re
 
 
 def _nested_constraints(tag: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str, str]]:
-    """The schemas and the regexes of a structural tag, each with its place."""
+    """(path, kind, source) of each schema and regex in a structural tag."""
     if isinstance(tag, list):
         for index, each in enumerate(tag):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
             yield from _nested_constraints(each, (*path, index))
@@ -104,18 +110,18 @@ def _nested_constraints(tag: Any, path: tuple[str | int, ...] = ()) -> Iterator[
 
 
 def check_response(task: CheckTask, text: str) -> None:
-    """Raises Fault for a reply that does not obey, or of which that cannot be told."""
+    """Raises CheckFailed for a response that violates the constraint, or for which that cannot be decided."""
     match task.kind:
         case "json_object" | "json_schema":
             _check_json(task, text)
         case "choice":
             options = msgspec.json.decode(task.source, type=list[str])
             if not (text in options if task.is_complete else any(option.startswith(text) for option in options)):
-                raise CheckFailed("it is none of the choices")
+                raise CheckFailed("it is not one of the choices")
         case _:
             grammar = _grammar_for(task.kind, task.source)
             if grammar is None:
-                raise CheckFailed("what it says cannot be told here: this kind of tag is not known")
+                raise CheckFailed("it cannot be checked: this kind of structural tag is not known")
             _match_grammar(grammar, text, is_complete=task.is_complete)
 
 
@@ -130,11 +136,11 @@ def _grammar_for(kind: OutputKind, source: str) -> str | None:
 
 
 def _check_json(task: CheckTask, text: str) -> None:
-    """A reply that was cut off is to be the beginning of some JSON: properties may come in any order, which no grammar follows."""
+    """A response that was cut off only has to begin some JSON: properties may come in any order, which no grammar expresses."""
     try:
         value = msgspec.json.decode(text)
     except RecursionError:
-        raise CheckFailed("it is nested too deeply to be looked at") from None
+        raise CheckFailed("it is nested too deeply to be checked") from None
     except msgspec.DecodeError as fault:
         if task.is_complete:
             raise CheckFailed(f"it is not JSON: {fault}") from None
@@ -142,10 +148,10 @@ def _check_json(task: CheckTask, text: str) -> None:
         _match_grammar(LLMatcher.grammar_from_json_schema(anything), text.lstrip(" \t\r\n"), is_complete=False)
         return
     if not task.is_complete and isinstance(value, int | float):
-        return  # of which more digits may have followed
+        return  # more digits may have followed
     if task.kind == "json_object":
         if not isinstance(value, dict):
-            raise CheckFailed("it is JSON, but no object")
+            raise CheckFailed("it is JSON, but not an object")
         return
     try:
         build_validator(read_schema(task.source)).validate(value)
@@ -159,7 +165,7 @@ def _match_grammar(grammar: str, text: str, *, is_complete: bool) -> None:
     encoded = text.encode()
     consumed = matcher.try_consume_tokens(list(encoded)) if not matcher.is_error() else 0
     if matcher.is_error():
-        raise CheckFailed(f"whether it does cannot be told here: {_shorten(matcher.get_error())}")
+        raise CheckFailed(f"it cannot be checked: {_shorten(matcher.get_error())}")
     if consumed < len(encoded):
         raise CheckFailed(f"it leaves the constraint at byte {consumed}: {encoded[consumed : consumed + 20].decode(errors='replace')!r}")
     if is_complete and not matcher.is_accepting():

@@ -1,4 +1,4 @@
-"""Whether regexes, grammars and structural tags compile: in the words of llguidance, which several engines obey them with."""
+"""Checks of regexes, grammars and structural tags: whether llguidance, by which several engines enforce them, compiles them."""
 
 import re
 from typing import Any, NoReturn
@@ -16,7 +16,7 @@ from providers.structured_output.structural_tags import tags_to_lark
 BYTE_TOKENIZER = LLTokenizer("byte")
 
 _REGEX_ERROR = re.compile(r"^error: (.*)$", re.MULTILINE)
-# What llguidance 1.9.1 says of bounds; its other messages quote the source, which may say anything.
+# Messages of llguidance 1.9.1 about limits. Its other messages quote the source, which may hold any text.
 _TOO_LARGE = re.compile(
     r"(schema|class) too large|too big \(limit|too many (expressions|states|items)|fuel (exhausted|exceeded)|regex exceeds size limit"
     r"|exceed the maximum number of nested",
@@ -39,17 +39,17 @@ def parser_limits() -> LLParserLimits:
 
 
 def grammar_error(grammar: str) -> str:
-    """What llguidance has against it; empty: nothing."""
+    """llguidance's error message; "" if there is no error."""
     return LLMatcher.validate_grammar(grammar, BYTE_TOKENIZER, limits=parser_limits())
 
 
 def check_first_character(grammar: str) -> None:
-    """Raises Fault for what no answer can begin with, as a rule that is itself: engines look for its end in vain."""
+    """Raises CheckFailed if no text can begin to match, as with a rule that is only itself: engines would loop on it."""
     matcher = LLMatcher(BYTE_TOKENIZER, grammar, log_level=0, limits=parser_limits())
     if not matcher.is_error():
         matcher.compute_bitmask()
         if matcher.is_error() and _NO_FIRST_TOKEN in matcher.get_error():
-            raise CheckFailed("no answer can obey it: it has no first character")
+            raise CheckFailed("no text can match it: it has no first character")
 
 
 def is_too_large(error_text: str) -> bool:
@@ -57,10 +57,10 @@ def is_too_large(error_text: str) -> bool:
 
 
 def check_repetition(pattern: str) -> None:
-    """llguidance counts; engines that write repetitions out, as automata or rules, are filled by them. Raises Fault."""
+    """Raises CheckFailed for huge repetitions: llguidance counts them, but other engines expand them into automata or rules."""
     size = unrolled_size(pattern) if "{" in pattern else 0
     if size > len(pattern) + _MAX_REPETITIONS:
-        raise CheckFailed(f"with its repetitions written out it has {size} parts, and {_MAX_REPETITIONS} are what engines can hold")
+        raise CheckFailed(f"with its repetitions expanded it has {size} parts, and engines can hold {_MAX_REPETITIONS}")
 
 
 def regex_grammar(pattern: str) -> str:
@@ -68,7 +68,7 @@ def regex_grammar(pattern: str) -> str:
 
 
 def check_regex(pattern: str) -> None:
-    """What llguidance refuses here (look-around, back-references, word boundaries) no engine of those that obey regexes can do."""
+    """What llguidance refuses here (look-around, back-references, word boundaries) no engine that enforces regexes supports."""
     check_repetition(pattern)
     grammar = regex_grammar(pattern)
     error_text = grammar_error(grammar)
@@ -96,7 +96,7 @@ def check_grammar(text: str) -> None:
 
 
 def tag_grammar(source: str) -> str | None:
-    """None: a tag of a kind that is not known here. Raises Fault for one that is wrong."""
+    """The tag as a Lark grammar; None: a kind of tag that is not known here. Raises CheckFailed for an invalid tag."""
     try:
         tag = msgspec.json.decode(source)
     except msgspec.DecodeError as fault:
@@ -117,14 +117,14 @@ def tag_grammar(source: str) -> str | None:
     except RecursionError:
         raise CheckFailed("it is nested too deeply") from None
     except ValueError as fault:
-        # Of text that cannot be told from what follows our grammar knows nothing; an engine's may.
+        # Free text that is ambiguous with what follows it: our grammar cannot express that, an engine's may.
         if "trigger begins" in str(fault):
             raise CheckFailed(str(fault)) from None
         return None
 
 
 def check_tag(source: str) -> None:
-    """As a whole; its schemas and regexes are looked at one by one before."""
+    """Checks the tag itself; its schemas and regexes are checked one by one before."""
     grammar = tag_grammar(source)
     error_text = grammar_error(grammar) if grammar is not None else ""
     if is_too_large(error_text):

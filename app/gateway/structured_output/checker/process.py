@@ -1,7 +1,6 @@
-"""The process that checks: reads orders from its standard input, answers on its standard output, and ends when its worker does.
+"""The checking process: reads orders from standard input, writes verdicts to standard output, and ends when its worker does.
 
-Each order is looked at in a fork, which the kernel ends when it takes more than it may: what an order breaks is gone with the fork, and
-the next begins afresh.
+Each order is evaluated in a fork, which the kernel kills when it exceeds its limits: whatever an order breaks is gone with the fork.
 """
 
 import contextlib
@@ -19,9 +18,9 @@ from app.gateway.structured_output.checker.evaluate import evaluate
 from app.gateway.structured_output.checker.protocol import LENGTH_PREFIX_BYTES, CheckOrder, Verdict, encode_frame
 
 MEMORY_BYTES = 100_000_000
-"""Beyond what the process itself has."""
+"""Beyond the size of the process itself."""
 
-# Of the clock. The worker has given up by then: this ends a fork that hangs without computing, which nothing else would.
+# By the clock, for a fork that hangs without using the processor, which no other limit would end. The worker has given up by then.
 _WALL_CLOCK_LIMIT_S = 5.0
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -29,7 +28,7 @@ _SIGNAL_REASONS: Mapping[int, str] = {signal.SIGPROF: "time", signal.SIGABRT: "m
 
 
 def main() -> None:
-    # The end of its input ends it, and nothing else: what is sent to a terminal's whole group is for the worker.
+    # It ends at the end of its input only. Signals that a terminal sends to the process group are for the worker.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
@@ -45,13 +44,15 @@ def main() -> None:
             _run_in_fork(check_order, output_fd)
         _, status = os.waitpid(child_pid, 0)
         if status != 0:
-            _write_frame(output_fd, Verdict("heavy", _SIGNAL_REASONS.get(os.WTERMSIG(status), "") if os.WIFSIGNALED(status) else ""))
+            _write_frame(
+                output_fd, Verdict("too_expensive", _SIGNAL_REASONS.get(os.WTERMSIG(status), "") if os.WIFSIGNALED(status) else "")
+            )
 
 
 def _run_in_fork(raw: bytes, output_fd: int) -> None:
-    """In the fork. Its verdict is written only when all is done, so that there is never a second."""
+    """Runs in the fork. The verdict is written last, so that the parent never adds a second one."""
     status = 1
-    with contextlib.suppress(BaseException):  # whatever a library raises: the parent says that there was no verdict
+    with contextlib.suppress(BaseException):  # whatever a library raises: the parent writes the verdict for a fork that failed
         check_order = msgspec.msgpack.decode(raw, type=CheckOrder)
         limit_bytes = _size_bytes() + MEMORY_BYTES
         resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))

@@ -1,50 +1,54 @@
-"""What is asked of the process that checks, and what it answers. Frames: four bytes of length, then MessagePack."""
+"""The protocol of the checking process: orders and verdicts. A frame is four bytes of length, then MessagePack."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
-from providers.structured_output import OutputKind
+from providers.canonical.output_format import OutputKind
 
 LENGTH_PREFIX_BYTES = 4
 
-# Of what an error names: a hostile source has paths as long as itself.
+# Limits for a path in an error: a hostile source can have paths as long as itself.
 _MAX_STEP_CHARS = 80
 _MAX_STEPS = 30
 
 
 class CheckTask(Struct, frozen=True, array_like=True):
-    """`source`: a schema's JSON, a pattern, a grammar, a tag's JSON. `reply` None: the constraint itself is to be looked at.
+    """One constraint, or a response to check against it. `source`: a schema's JSON, a pattern, a grammar, or a structural tag's JSON.
 
-    `whole` False: the reply was cut off, and may be a beginning.
+    `response_text` None: check the constraint itself. `is_complete` False: the response was cut off. `whitespace`: of a schema whose regex
+    is requested too, the regex of the white space in its JSON.
     """
 
     kind: OutputKind
     source: str
     response_text: str | None = None
     is_complete: bool = True
+    whitespace: str | None = None
 
 
 class CheckOrder(Struct, frozen=True, array_like=True):
-    """Tasks that together may take so much of the processor."""
+    """Tasks, and the processor time that they may take together."""
 
     tasks: tuple[CheckTask, ...]
     processor_s: float
 
 
 class Verdict(Struct, frozen=True, array_like=True):
-    """fits: no task shows a fault. faulty: the task `at` does, at `path` within its source. heavy: looking took more than it may.
+    """valid: all tasks passed. invalid: task `task_index` failed, at `path` in its source. too_expensive: it exceeded the limits.
 
-    `loose`: the tasks with a schema to which engines' grammars are not known to hold in full.
+    `unenforced`: tasks with a schema that engines' grammars are not known to enforce in full. `whitespace_regexes`: by task, for those
+    with `whitespace` whose schemas outlines-core is known to convert faithfully.
     """
 
-    outcome: Literal["fits", "faulty", "heavy"]
+    outcome: Literal["valid", "invalid", "too_expensive"]
     message: str = ""
     task_index: int = 0
     path: tuple[str | int, ...] = ()
     unenforced: tuple[int, ...] = ()
+    whitespace_regexes: Mapping[int, str] = {}
 
 
 def encode_frame(message: CheckOrder | Verdict) -> bytes:
@@ -53,5 +57,5 @@ def encode_frame(message: CheckOrder | Verdict) -> bytes:
 
 
 def dotted_path(field: str, path: Sequence[str | int]) -> str:
-    """A path within a caller's field, as errors name it."""
+    """A path in a caller's field as errors show it, for example tools[0].function.parameters."""
     return field + "".join(f"[{step}]" if isinstance(step, int) else f".{step:.{_MAX_STEP_CHARS}}" for step in path[:_MAX_STEPS])

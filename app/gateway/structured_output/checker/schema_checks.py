@@ -1,9 +1,9 @@
-"""Whether a JSON schema is one: by its meta-schema, with references that lead somewhere within it, and small enough to be obeyed.
+"""Checks of JSON schemas: valid by their meta-schema, with references that resolve within the schema, and small enough for engines.
 
-What llguidance merely cannot do (not, if/then, uniqueItems ...) is no fault: another engine may, and replies are looked at elsewhere.
+Keywords that llguidance does not support (not, if/then, uniqueItems ...) pass: another engine may support them, and responses are
+checked against the full schema.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
@@ -15,6 +15,7 @@ from llguidance import LLMatcher
 
 from app.gateway.structured_output.checker.errors import CheckFailed, CheckTooExpensive
 from app.gateway.structured_output.checker.grammar_checks import check_repetition, grammar_error, is_too_large
+from app.gateway.structured_output.checker.meta_schemas import explain_violation
 
 _DRAFTS: Mapping[str, Any] = {
     "json-schema.org/draft-04/schema": jsonschema_rs.Draft4Validator,
@@ -22,19 +23,19 @@ _DRAFTS: Mapping[str, Any] = {
     "json-schema.org/draft-07/schema": jsonschema_rs.Draft7Validator,
     "json-schema.org/draft/2019-09/schema": jsonschema_rs.Draft201909Validator,
     "json-schema.org/draft/2020-12/schema": jsonschema_rs.Draft202012Validator,
-    "json-schema.org/schema": jsonschema_rs.Draft202012Validator,
 }
+_NEWEST_DRAFT = "json-schema.org/draft/2020-12/schema"
+_DRAFT_NAMES: Mapping[str, str] = {**{name: name for name in _DRAFTS}, "json-schema.org/schema": _NEWEST_DRAFT}
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-# Under these stands what is no schema, and under those what has names of the schema's own.
+# Keywords whose values are not schemas, and those whose values are objects of schemas by name.
 _VALUE_KEYWORDS = frozenset({"const", "enum", "default", "examples", "example"})
 _NAMED_SUBSCHEMAS = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
-# What is said by these is said of the same value.
+# Keywords whose subschemas apply to the same value.
 _IN_PLACE_APPLICATORS = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")
 _COUNT_KEYWORDS = frozenset(
     {"minLength", "maxLength", "minItems", "maxItems", "minContains", "maxContains", "minProperties", "maxProperties"},
 )
 _PATTERN_KEYWORDS = frozenset({"pattern", "patternProperties"})
-_TYPE_HINT = "a type is one of array, boolean, integer, null, number, object and string, or a list of some of them"
 _MAX_COUNT = 100_000
 _UNSATISFIABLE = re.compile(r"Unsatisfiable schema: ([^\n]*)")
 
@@ -47,7 +48,7 @@ class Validator(Protocol):
 
 
 def check_schema(source: str) -> None:
-    """Raises Fault, or Heavy."""
+    """Raises CheckFailed or CheckTooExpensive."""
     schema = read_schema(source)
     if isinstance(schema, dict):
         _check_structure(schema, source)  # pyright: ignore[reportUnknownArgumentType]
@@ -71,37 +72,35 @@ def read_schema(source: str) -> Any:
 
 
 def build_validator(schema: Any) -> Validator:
-    """By the draft that `$schema` names, else 2020-12. `format` is an assertion: callers who write it mean it, and engines enforce it.
+    """A validator for the draft that `$schema` names, else 2020-12. `format` is asserted, as callers mean it and engines enforce it.
 
-    Nothing is fetched. Raises Fault.
+    Nothing is fetched. Raises CheckFailed.
     """
     draft = _draft_of(schema)
     try:
-        return draft(schema, validate_formats=True, ignore_unknown_formats=True, retriever=_refuse_fetch)
+        return _DRAFTS[draft](schema, validate_formats=True, ignore_unknown_formats=True, retriever=_refuse_fetch)
     except jsonschema_rs.ValidationError as fault:
-        instance_path = tuple(fault.instance_path)
-        is_type = instance_path[-1:] == ("type",) and instance_path[-2:-1] != ("properties",)
-        raise CheckFailed(f"{json.dumps(fault.instance):.60} is none: {_TYPE_HINT}" if is_type else fault.message, instance_path) from None
+        raise explain_violation(draft, schema, fault) from None
     except RecursionError:
         raise CheckFailed("it is nested too deeply") from None
     except (ValueError, jsonschema_rs.ReferencingError) as fault:
         raise CheckFailed("it is nested too deeply" if "ecursion" in str(fault) else str(fault)) from None
 
 
-def _draft_of(schema: Any) -> Any:
+def _draft_of(schema: Any) -> str:
     declared = schema.get("$schema") if isinstance(schema, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     if declared is None:
-        return jsonschema_rs.Draft202012Validator
-    draft = _DRAFTS.get(re.sub(r"^https?://", "", declared).rstrip("#")) if isinstance(declared, str) else None
+        return _NEWEST_DRAFT
+    draft = _DRAFT_NAMES.get(re.sub(r"^https?://", "", declared).rstrip("#")) if isinstance(declared, str) else None
     if draft is None:
         raise CheckFailed(
-            f"{declared!r:.100} is no draft of JSON Schema that is known here: https://{', https://'.join(_DRAFTS)}", ("$schema",)
+            f"{declared!r:.100} is not a known draft of JSON Schema. Known: https://{', https://'.join(_DRAFT_NAMES)}", ("$schema",)
         )
     return draft
 
 
 def _check_structure(schema: Mapping[str, Any], source: str) -> None:
-    """What the meta-schema does not tell: where references lead, and how much is counted to."""
+    """Checks what the meta-schema does not: where references lead, and how large counts are."""
     objects = list(_iter_objects(schema))
     _check_sizes(objects)
     if 'ef"' not in source and "\\u" not in source:
@@ -121,12 +120,12 @@ def _check_references(schema: Mapping[str, Any], objects: Objects) -> None:
             reference = each.get(keyword)
             if isinstance(reference, str) and not reference.startswith("#") and not _is_known(reference, base, known_ids):
                 raise CheckFailed(
-                    f"{reference!r:.200} lies outside of the schema, and nothing is fetched: put it into $defs", (*path, keyword)
+                    f"{reference!r:.200} is outside of the schema, and nothing is fetched: put it into $defs", (*path, keyword)
                 )
 
 
 def _check_cycles(schema: Mapping[str, Any], objects: Objects) -> None:
-    """References that lead back to where they stand, with no step into an object or a list between: engines follow them without end."""
+    """Raises CheckFailed for references that lead back to themselves without a step into an object or array: engines would loop."""
     paths = {id(each): path for path, each in objects}
     anchors = {str(each["$anchor"]): each for _, each in objects if "$anchor" in each}
     seen: set[int] = set()
@@ -141,7 +140,7 @@ def _check_cycles(schema: Mapping[str, Any], objects: Objects) -> None:
         if isinstance(reference, str) and reference.startswith("#"):
             for referenced in _subschemas(_resolve_pointer(schema, reference, anchors)):
                 if id(referenced) in in_progress:
-                    raise CheckFailed("it refers to itself: what it says is never said", (*paths.get(id(each), ()), "$ref"))
+                    raise CheckFailed("it refers to itself without end", (*paths.get(id(each), ()), "$ref"))
                 follow(referenced)
         for keyword in _IN_PLACE_APPLICATORS:
             for inside in _subschemas(each.get(keyword)):
@@ -153,7 +152,7 @@ def _check_cycles(schema: Mapping[str, Any], objects: Objects) -> None:
 
 
 def _subschemas(value: Any) -> Iterator[Mapping[str, Any]]:
-    """An object, or those of a list."""
+    """The value if it is an object, else the objects of a list."""
     match value:
         case {}:
             inside: Mapping[str, Any] = value
@@ -171,8 +170,8 @@ def _check_sizes(objects: Objects) -> None:
         for keyword in _COUNT_KEYWORDS & each.keys():
             count = each[keyword]
             if isinstance(count, int | float) and count > _MAX_COUNT:
-                hint = "leave it out if it is to be no bound"
-                raise CheckFailed(f"{count} is more than engines can count to: {_MAX_COUNT} is the most, and {hint}", (*path, keyword))
+                hint = "leave it out if there is no limit"
+                raise CheckFailed(f"{count} is more than engines can count: the maximum is {_MAX_COUNT}; {hint}", (*path, keyword))
         if _PATTERN_KEYWORDS.isdisjoint(each):
             continue
         inside = each.get("patternProperties")
@@ -185,7 +184,7 @@ def _check_sizes(objects: Objects) -> None:
 
 
 def _resolve_pointer(schema: Any, pointer: str, anchors: Mapping[str, Any]) -> Any:
-    """None: nothing is there."""
+    """The value at a JSON pointer or anchor; None: there is none."""
     if pointer != "#" and not pointer.startswith("#/"):
         return anchors.get(pointer[1:])
     value: Any = schema
@@ -234,4 +233,4 @@ def _mapping_items(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _refuse_fetch(address: str) -> NoReturn:
-    raise ValueError(f"{address!r:.200} lies outside of the schema, and nothing is fetched")
+    raise ValueError(f"{address!r:.200} is outside of the schema, and nothing is fetched")

@@ -1,0 +1,18 @@
+"""Queries of the database that a command works on."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from app.settings import Settings
+from app.supervisor import server_addresses
+from app.supervisor.database_query import query_database
+
+T = TypeVar("T")
+
+
+def query_store(query: Callable[[str], Awaitable[T]]) -> T:
+    """Returns the result of `query(database_url)`, with DATABASE_URL or the database of the running `narthex up`.
+
+    Raises OperatorError if there is neither, or the database cannot be used.
+    """
+    return query_database(server_addresses.resolve(Settings.read()).database_url, query)

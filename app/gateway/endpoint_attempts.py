@@ -1,0 +1,172 @@
+"""Attempts at one endpoint: with one credential after the other, where the first are refused or rate limited."""
+
+import asyncio
+import time
+
+import httpx
+from msgspec import Struct
+
+from app.domain import Attempt, Target
+from app.gateway.context import RequestContext
+from app.gateway.credentials.client import CredentialClient
+from app.gateway.fleet.endpoint import Endpoint
+from app.gateway.request_translation.translated_request import TranslatedRequest
+from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.stages import Attempted
+from app.gateway.structured_output.constraint_checks import ConstraintChecks
+from app.gateway.upstream.abort import AbortSender
+from app.gateway.upstream.call import UpstreamCall
+from app.gateway.upstream.client import OutboundStream, UpstreamClient
+from app.settings import Settings
+from providers.canonical.errors import (
+    CallerCredentialRequired,
+    CredentialRefused,
+    Overloaded,
+    QuotaExhausted,
+    TokenUnavailable,
+    UpstreamError,
+)
+from providers.credentials import CredentialError
+from providers.dialect import OutboundResponse, ResponseMeta
+
+MAX_ATTEMPTS = 8
+# Statuses with which a host reports that it is overloaded for everyone: another credential has no more room there.
+_HOST_BUSY_STATUSES = (503, 529)
+_DISCONNECTED = "ClientDisconnected"
+_ABORTED = "Aborted"
+
+
+class AttemptInput(Struct, frozen=True):
+    """What every attempt at one endpoint needs, whichever credential it sends."""
+
+    endpoint: Endpoint
+    target: Target
+    translated: TranslatedRequest
+    translator: RequestTranslator
+    meta: ResponseMeta
+    context: RequestContext
+    attempted: Attempted
+
+
+class EndpointAttempts:
+    """`transport` sends to engines; `checks` validate responses of engines that do not enforce a constraint."""
+
+    def __init__(self, settings: Settings, checks: ConstraintChecks, transport: httpx.AsyncBaseTransport) -> None:
+        self._client = UpstreamClient(settings, checks, transport)
+        self._abort_sender = AbortSender(transport)
+
+    async def try_credentials(
+        self,
+        endpoint: Endpoint,
+        target: Target,
+        translated: TranslatedRequest,
+        translator: RequestTranslator,
+        meta: ResponseMeta,
+        context: RequestContext,
+        attempted: Attempted,
+    ) -> OutboundResponse | OutboundStream:
+        """The response to the first credential that the endpoint accepts and does not rate limit.
+
+        Raises UpstreamError; CallerCredentialRequired where callers send their own credential and this one did not, or it was refused.
+        """
+        attempt_input = AttemptInput(endpoint, target, translated, translator, meta, context, attempted)
+        failed: UpstreamError | None = None
+        for client in _candidate_clients(endpoint, target, translator):
+            if failed is not None and len(attempted.attempts) >= MAX_ATTEMPTS:
+                break
+            generation, requested_at = client.generation, time.monotonic()
+            try:
+                try:
+                    response = await self._send_with_credential(client, attempt_input)
+                except CredentialRefused:
+                    # It may have been replaced in its store, or reloaded by another request: a rotation must not cost a request.
+                    if client.generation == generation and not client.reload():
+                        raise
+                    response = await self._send_with_credential(client, attempt_input)
+            except CredentialRefused as error:
+                if client.is_callers_own:
+                    raise _caller_credential_refused(endpoint, error) from None
+                client.cooldown.record_refusal()
+                failed = failed or error
+            except TokenUnavailable as error:
+                client.cooldown.record_token_unavailable()
+                failed = failed or error
+            except Overloaded as error:
+                failed = _prefer_shorter_wait(failed, error)
+                if error.upstream_status in _HOST_BUSY_STATUSES:
+                    break
+                if isinstance(error, QuotaExhausted):
+                    client.cooldown.record_quota_exhausted(error.retry_after_s)
+                else:
+                    client.cooldown.record_model_overload(target.model, error.retry_after_s)
+            else:
+                client.cooldown.record_success(target.model, requested_at)
+                return response
+        assert failed is not None
+        raise failed
+
+    async def _send_with_credential(self, client: CredentialClient, attempt_input: AttemptInput) -> OutboundResponse | OutboundStream:
+        endpoint, target, translated = attempt_input.endpoint, attempt_input.target, attempt_input.translated
+        context, attempted = attempt_input.context, attempt_input.attempted
+        progress = attempted.progress
+        started_us = progress.elapsed_us()
+        progress.restart()
+        call = attempted.call = UpstreamCall(endpoint, client, target.model, translated.id, self._abort_sender)
+        context.stage = attempted
+        error: str | None = None
+        message: str | None = None
+        code: str | None = None
+        try:
+            return await self._client.send(call, translated, attempt_input.translator, attempt_input.meta, progress)
+        except UpstreamError as fault:
+            call.explain(fault)
+            error, message, code = type(fault).__name__, fault.message, fault.upstream_code
+            await call.release()
+            raise
+        except asyncio.CancelledError:
+            error = _DISCONNECTED if context.disconnected else _ABORTED
+            raise
+        finally:
+            attempt = Attempt(
+                provider=target.provider,
+                model=target.model,
+                endpoint=endpoint.base_url,
+                started_us=started_us,
+                duration_us=progress.elapsed_us() - started_us,
+                status=call.response.status_code if call.response is not None else None,
+                error=error,
+                message=message,
+                code=code,
+                request_id=call.request_id if error else None,
+            )
+            attempted.attempts.append(attempt)
+            if error is None or (error in (_DISCONNECTED, _ABORTED) and call.was_sent):
+                attempted.served = attempt
+
+
+def _candidate_clients(endpoint: Endpoint, target: Target, translator: RequestTranslator) -> list[CredentialClient]:
+    """At least one. Raises CallerCredentialRequired."""
+    try:
+        clients = endpoint.credential_pool.candidates(translator.headers, target.model)
+    except CredentialError as fault:
+        raise CallerCredentialRequired(str(fault)) from None
+    if not clients:
+        header_names = " or ".join(endpoint.credential_pool.caller_header_names)
+        raise CallerCredentialRequired(
+            f"{endpoint.provider.configured_as} needs a credential of your own: send it in the header {header_names}."
+        )
+    return clients
+
+
+def _caller_credential_refused(endpoint: Endpoint, error: CredentialRefused) -> CallerCredentialRequired:
+    refused = CallerCredentialRequired(f"{endpoint.provider.configured_as} refused the credential that you sent: {error.reason}")
+    refused.details = error.details
+    return refused
+
+
+def _prefer_shorter_wait(failed: UpstreamError | None, error: Overloaded) -> UpstreamError:
+    """What the caller is told of several credentials: overloaded rather than refused; of two waits, the shorter."""
+    if not isinstance(failed, Overloaded):
+        return error
+    waits = (failed.retry_after_s, error.retry_after_s)
+    return failed if waits[1] is None or (waits[0] is not None and waits[0] <= waits[1]) else error

@@ -1,0 +1,91 @@
+"""The exchange: what is recorded of a request that has a plan, however it ended."""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.domain import Attempt, Exchange, Outcome
+from app.gateway.charges import cost_of
+from app.gateway.stages import Attempted, Planned
+from providers.canonical.chat import Usage
+
+# The end user is indexed and listed; what the caller sent in full is in the recorded request.
+_MAX_END_USER_CHARS = 512
+
+
+class Ending(Struct, frozen=True):
+    """How a request ended. `status`: 499 if no response was begun. `error`: the class of the error, with its `message`."""
+
+    id: str
+    route: str
+    received_us: int
+    duration_us: int
+    status: int
+    outcome: Outcome
+    error: str | None
+    message: str | None
+
+
+def build_exchange(stage: Planned | Attempted, ending: Ending) -> Exchange:
+    """A Planned stage is a request that reached no engine: it is charged nothing."""
+    planned, attempted = (stage.planned, stage) if isinstance(stage, Attempted) else (stage, None)
+    admitted = planned.admitted
+    request, caller = admitted.request, admitted.caller
+    progress = None if attempted is None else attempted.progress
+    served = None if attempted is None else attempted.served
+    used, cost = (Usage(0, 0), 0) if attempted is None else _charge(attempted, ending.received_us / 1e6)
+    keeps_content = caller.content == "full"
+    return Exchange(
+        id=ending.id,
+        episode_id=admitted.episode_id,
+        route=ending.route,
+        model=request.model,
+        key_id=caller.key_id,
+        team_id=caller.team_id,
+        snapshot=planned.plan.snapshot.hash,
+        received_us=ending.received_us,
+        duration_us=ending.duration_us,
+        streamed=request.stream,
+        status=ending.status,
+        outcome=ending.outcome,
+        content=caller.content,
+        first_token_us=None if progress is None else progress.first_token_us,
+        finish_reason=None if progress is None else progress.finish_reason,
+        usage=Usage() if progress is None or progress.usage is None else progress.usage,
+        served_provider=None if served is None else served.provider,
+        served_model=None if served is None else served.model,
+        endpoint=None if served is None else served.endpoint,
+        error=ending.error,
+        message=ending.message if keeps_content else None,
+        attempts=() if attempted is None else _recorded_attempts(attempted.attempts, ending.outcome, keeps_content),
+        dropped=() if attempted is None else tuple(attempted.dropped),
+        tags=admitted.tags,
+        end_user=request.end_user and request.end_user[:_MAX_END_USER_CHARS],
+        charged_input=used.input or 0,
+        charged_output=used.output or 0,
+        cost_microusd=cost,
+        structured_output=None if attempted is None else attempted.structured_output,
+    )
+
+
+def _charge(attempted: Attempted, at_s: float) -> tuple[Usage, int | None]:
+    """The usage that is charged and its cost in millionths of a US dollar; None: a price is missing.
+
+    Responses that violated their constraint were paid for too, at the price of the target that wrote each.
+    """
+    plan, served = attempted.planned.plan, attempted.served
+    used, cost = Usage(0, 0), 0
+    if served is not None:
+        used = attempted.progress.charged_usage(attempted.planned.admitted.request.input_tokens)
+        cost = cost_of(plan, served.provider, served.model, used, at_s)
+    for attempt, discarded in attempted.discarded:
+        used = replace(used, input=(used.input or 0) + (discarded.input or 0), output=(used.output or 0) + (discarded.output or 0))
+        discarded_cost = cost_of(plan, attempt.provider, attempt.model, discarded, at_s)
+        cost = None if cost is None or discarded_cost is None else cost + discarded_cost
+    return used, cost
+
+
+def _recorded_attempts(attempts: list[Attempt], outcome: Outcome, keeps_content: bool) -> tuple[Attempt, ...]:
+    """Empty if the only attempt answered. Error messages count as content: an engine may repeat the prompt."""
+    if len(attempts) == 1 and outcome == "answered":
+        return ()
+    return tuple(attempts) if keeps_content else tuple(replace(attempt, message=None) for attempt in attempts)

@@ -1,0 +1,38 @@
+"""Circuit breaker: takes an endpoint out of rotation for a while after failures in a row."""
+
+import time
+
+from providers.canonical.errors import UpstreamError
+
+
+class Breaker:
+    """One endpoint's breaker, as one worker sees it. While it is open, the endpoint is tried last, not never.
+
+    `open_until`: by the monotonic clock; 0.0 = closed.
+    """
+
+    def __init__(self) -> None:
+        self.consecutive_failures = 0
+        self.open_until = 0.0
+
+    def is_open(self, now: float) -> bool:
+        return self.open_until > now
+
+    def record_success(self) -> None:
+        self.consecutive_failures = 0
+
+    def record_failure(self, error: UpstreamError, max_failures: int, open_s: float) -> None:
+        """Counts the error if it is the endpoint's fault; any other error shows that the endpoint works, and resets the count."""
+        if not error.counts_as_failure:
+            self.consecutive_failures = 0
+            return
+        self.consecutive_failures += 1
+        if self.consecutive_failures >= max_failures:
+            self.open_for(open_s)
+
+    def open_for(self, seconds: float) -> None:
+        self.open_until = time.monotonic() + seconds
+
+    def close(self) -> None:
+        """Puts the endpoint back into rotation. Failures in a row stay counted until a request succeeds."""
+        self.open_until = 0.0

@@ -1,0 +1,45 @@
+"""CapturingRecord: a spool record that also keeps the response, to be stored for retries."""
+
+from app.domain import Exchange
+from app.recording.spool_record import SpoolRecord
+from app.store.idempotent_responses import StoredResponse
+
+
+class CapturingRecord:
+    """Forwards to a spool record; keeps what the caller gets, up to `max_bytes`, and the exchange as it was recorded."""
+
+    def __init__(self, spool_record: SpoolRecord, max_bytes: int) -> None:
+        self.closed = spool_record.closed
+        self.recorded_exchange: Exchange | None = None
+        self._spool_record = spool_record
+        self._bytes_left = max_bytes
+        self._blocks: list[bytes] = []
+
+    def append_response(self, data: bytes) -> None:
+        self._spool_record.append_response(data)
+        self._bytes_left -= len(data)
+        if self._bytes_left >= 0:
+            self._blocks.append(data)
+        else:
+            self._blocks.clear()
+
+    def close(self, exchange: Exchange) -> None:
+        self._spool_record.close(exchange)
+        self.closed = True
+        self.recorded_exchange = self.recorded_exchange or exchange
+
+    def stored_response(self, exchange: Exchange) -> StoredResponse | None:
+        """The response as it is stored for retries; None: it is larger than `max_bytes`."""
+        if self._bytes_left < 0:
+            return None
+        return StoredResponse(
+            inference_id=exchange.id,
+            episode_id=exchange.episode_id,
+            streamed=exchange.streamed,
+            body=b"".join(self._blocks),
+            served_provider=exchange.served_provider,
+            served_model=exchange.served_model,
+            dropped=exchange.dropped,
+            status=exchange.status,
+            structured_output=exchange.structured_output,
+        )

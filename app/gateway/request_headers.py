@@ -1,0 +1,64 @@
+"""What a caller tells the gateway in headers: the episode, tags, fields that may be dropped, retries of invalid responses."""
+
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from app import uuid7
+from app.gateway.plan import check_episode
+from providers.canonical.errors import InvalidRequest
+from providers.dialect import InboundRequest
+
+_MAX_TAGS = 64
+_MAX_TAG_CHARS = 512
+
+
+def resolve_episode_id(request: InboundRequest, headers: Mapping[bytes, bytes], received_us: int) -> str:
+    """The episode that the body or the header names, else a new one. Raises InvalidRequest if they name two."""
+    header_value = headers.get(b"x-narthex-episode-id")
+    header_episode_id = None if header_value is None else header_value.decode("latin-1")
+    if header_episode_id is not None and request.episode_id and header_episode_id.lower() != request.episode_id.lower():
+        raise InvalidRequest("The body's `episode_id` and the header x-narthex-episode-id name two episodes.", param="episode_id")
+    episode_id = request.episode_id or header_episode_id
+    return uuid7.mint(received_us) if episode_id is None else check_episode(episode_id, time.time() * 1000)
+
+
+def request_tags(request: InboundRequest | None, headers: Mapping[bytes, bytes]) -> Mapping[str, str]:
+    """The header's tags, else the body's. Bounded, because they are looked up, counted and stored. Raises InvalidRequest."""
+    header_value = headers.get(b"x-narthex-tags")
+    if header_value is None:
+        tags: Mapping[str, str] = {} if request is None else request.tags
+    else:
+        try:
+            tags = msgspec.json.decode(header_value, type=dict[str, str])
+        except (msgspec.DecodeError, UnicodeDecodeError) as fault:
+            raise InvalidRequest(f"The header x-narthex-tags must be a JSON object of strings: {fault}.") from None
+    if tags and (len(tags) > _MAX_TAGS or any(len(key) > _MAX_TAG_CHARS or len(value) > _MAX_TAG_CHARS for key, value in tags.items())):
+        raise InvalidRequest(
+            f"At most {_MAX_TAGS} tags (or metadata) of at most {_MAX_TAG_CHARS} characters each can be kept.", param="metadata"
+        )
+    return tags
+
+
+def droppable_fields(headers: Mapping[bytes, bytes]) -> Callable[[str], bool]:
+    """Whether the caller lets a field be dropped that a target cannot honour: `x-narthex-drop: all`, or names of fields."""
+    header_value = headers.get(b"x-narthex-drop")
+    if header_value is None:
+        return _drop_nothing
+    named = {name.strip() for name in header_value.decode("latin-1").split(",")}
+    return lambda field: "all" in named or field in named
+
+
+def max_repairs(headers: Mapping[bytes, bytes]) -> int:
+    """How often a response that violates its constraint may be requested again: `x-narthex-guided-retries`. Raises InvalidRequest."""
+    header_value = headers.get(b"x-narthex-guided-retries")
+    if header_value is None:
+        return 0
+    if header_value not in (b"0", b"1", b"2", b"3"):
+        raise InvalidRequest("The header x-narthex-guided-retries may be 0, 1, 2 or 3.")
+    return int(header_value)
+
+
+def _drop_nothing(field: str) -> bool:
+    return False

@@ -1,0 +1,34 @@
+"""Choose the dialect in which a target gets a request, and translate the request into it."""
+
+from app.domain import Target
+from app.gateway.fleet.endpoint import Endpoint
+from app.gateway.request_translation.translated_request import TranslatedRequest
+from app.gateway.request_translation.translator import RequestTranslator
+from providers.canonical.errors import Unsupported
+from providers.engine_routes.route import Route
+
+
+async def translate_request(translator: RequestTranslator, endpoint: Endpoint, target: Target) -> TranslatedRequest:
+    """The request in the endpoint's best dialect that can express it.
+
+    Raises Unsupported for what its best dialect cannot express, if none can; OperationNotSupported if it has no such API at all.
+    """
+    provider, caller_dialect = endpoint.provider, translator.caller_dialect
+    if isinstance(caller_dialect, Route):
+        return translator.translate_route(caller_dialect, provider, target)
+    dialect_names = endpoint.dialects_for(target.model)
+    host_operation = provider.host_operations.get(caller_dialect.name) if provider.host_operations else None
+    if host_operation is not None and caller_dialect.name not in dialect_names:
+        return translator.translate_host_operation(host_operation, provider, target)
+    unsupported: Unsupported | None = None
+    for dialect in translator.candidate_dialects(provider, dialect_names if target.dialect is None else (target.dialect,)):
+        try:
+            if dialect is caller_dialect:
+                edited = await translator.run_in_thread_if_slow(translator.edit_request, provider, target)
+                if edited is not None:
+                    return edited
+            return await translator.translate_chat(dialect, provider, target)
+        except Unsupported as reason:
+            unsupported = unsupported or reason
+    assert unsupported is not None
+    raise unsupported

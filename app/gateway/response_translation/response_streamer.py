@@ -1,0 +1,33 @@
+"""ResponseStreamer: a stream for the caller out of an engine's non-streaming response."""
+
+from app.gateway.response_translation.write_response import check_finished
+from app.gateway.response_translation.written_tokens import BYTES_PER_TOKEN
+from providers.canonical.chat import ChatResponse, Usage
+from providers.canonical.errors import UpstreamError
+from providers.canonical.events import response_events
+from providers.dialect import ChatDialect, EngineDialect, ResponseMeta
+
+
+class ResponseStreamer:
+    """A providers.dialect.StreamEditor whose one block is the engine's response."""
+
+    def __init__(self, caller_dialect: ChatDialect, engine_dialect: EngineDialect, meta: ResponseMeta) -> None:
+        self.usage: Usage | None = None
+        self.finish_reason: str | None = None
+        self.failure: UpstreamError | None = None
+        self.done = False
+        self.written_tokens = 0
+        self._engine_dialect = engine_dialect
+        self._writer = caller_dialect.stream_writer(meta)
+
+    def feed(self, block: bytes) -> bytes:
+        self.written_tokens = len(block) // BYTES_PER_TOKEN
+        return self.stream_response(check_finished(self._engine_dialect.read_response(block)))
+
+    def stream_response(self, response: ChatResponse) -> bytes:
+        """All frames of a response that has been read already."""
+        self.usage, self.finish_reason, self.done = response.usage, response.choices[0].finish_reason, True
+        return b"".join([self._writer.feed(event) for event in response_events(response)])
+
+    def finish(self) -> bytes:
+        return self._writer.finish()

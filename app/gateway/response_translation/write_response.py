@@ -1,0 +1,18 @@
+"""Write a canonical response in the caller's dialect."""
+
+from providers.canonical.chat import ChatResponse
+from providers.canonical.errors import InvalidUpstreamResponse
+from providers.dialect import ChatDialect, OutboundResponse, ResponseMeta
+
+
+def write_response(response: ChatResponse, caller_dialect: ChatDialect, meta: ResponseMeta) -> OutboundResponse:
+    return OutboundResponse(
+        caller_dialect.write_response(response, meta), response.usage, response.choices[0].finish_reason if response.choices else None
+    )
+
+
+def check_finished(response: ChatResponse) -> ChatResponse:
+    """The response itself. Raises InvalidUpstreamResponse if it has no choices, or one without a finish reason."""
+    if not response.choices or not all(choice.finish_reason for choice in response.choices):
+        raise InvalidUpstreamResponse("The engine's response has no choices, or an unfinished one.")
+    return response

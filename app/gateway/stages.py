@@ -1,0 +1,109 @@
+"""Stages of a request: what is known of it, and what it holds, each stage holding the one before.
+
+    Received       nothing but that it came
+    Authenticated  the caller; a claim, if the request has an Idempotency-Key
+    Admitted       the parsed request, its episode and its tags
+    Planned        the targets in order, the reservation against limits, the record in the spool
+    Attempted      what was sent to engines, and what came back
+    Replayed       the response to an earlier request with the same Idempotency-Key
+
+`RequestContext.stage` is the newest of them. It is set before the next await after something was acquired, so that whatever
+ends the request (a response, an error, a disconnect, a shutdown) finds all that is to be recorded, settled and released.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol, TypeAlias
+
+from msgspec import Struct
+
+from app.domain import Attempt, Caller, Exchange, Plan
+from app.gateway.idempotency.claim import Claim
+from app.gateway.limits.reservation import Reservation
+from app.gateway.upstream.call import UpstreamCall
+from app.gateway.upstream.progress import ResponseProgress
+from app.store.idempotent_responses import StoredResponse
+from providers.canonical.chat import Usage
+from providers.dialect import InboundRequest
+
+
+class ExchangeRecord(Protocol):
+    """The record of one exchange while it grows: a SpoolRecord, or the copy of one that a claim keeps beside it."""
+
+    closed: bool
+
+    def append_response(self, data: bytes) -> None: ...
+
+    def close(self, exchange: Exchange) -> None: ...
+
+
+class Received(Struct):
+    """A request whose caller is not known yet."""
+
+
+class Authenticated(Struct):
+    """`claim`: None without an Idempotency-Key."""
+
+    caller: Caller
+    claim: Claim | None = None
+
+
+class Admitted(Struct):
+    """`tags`: the header's, else the body's."""
+
+    authenticated: Authenticated
+    request: InboundRequest
+    episode_id: str
+    tags: Mapping[str, str]
+
+    @property
+    def caller(self) -> Caller:
+        return self.authenticated.caller
+
+
+class Planned(Struct):
+    """`reservation`: None if no rule applies. A fallback with rules of its own extends it."""
+
+    admitted: Admitted
+    plan: Plan
+    reservation: Reservation | None
+    spool_record: ExchangeRecord
+
+
+class Attempted(Struct):
+    """`call`: the newest. `served`: the attempt that answered, or that was stopped after it was sent; None: no engine worked for it.
+
+    `dropped`: fields that the response was made without. `structured_output`: how its constraint was kept (enforced, converted,
+    validated); None without one. `discarded`: responses that violated the constraint, with the usage that is charged for each.
+    """
+
+    planned: Planned
+    progress: ResponseProgress
+    attempts: list[Attempt] = []
+    call: UpstreamCall | None = None
+    served: Attempt | None = None
+    dropped: list[str] = []
+    structured_output: str | None = None
+    discarded: list[tuple[Attempt, Usage]] = []
+
+
+class Replayed(Struct):
+    """It stands for the earlier inference, and is no exchange of its own."""
+
+    authenticated: Authenticated
+    response: StoredResponse
+
+
+Stage: TypeAlias = Received | Authenticated | Admitted | Planned | Attempted | Replayed
+
+
+def claim_of(stage: Stage) -> Claim | None:
+    """The claim of an Idempotency-Key, which is to be completed however the request ends."""
+    match stage:
+        case Attempted(planned=Planned(admitted=Admitted(authenticated=authenticated))):
+            return authenticated.claim
+        case Planned(admitted=Admitted(authenticated=authenticated)):
+            return authenticated.claim
+        case Admitted(authenticated=authenticated) | (Authenticated() as authenticated):
+            return authenticated.claim
+        case Received() | Replayed():
+            return None

@@ -1,0 +1,61 @@
+"""ResponseProgress: how far a response has come, for whoever records and charges a request that may end at any moment."""
+
+import time
+
+from msgspec.structs import replace
+
+from providers.canonical.chat import Usage
+from providers.dialect import StreamEditor
+
+
+class ResponseProgress:
+    """`usage` and `finish_reason` as the engine reported them; None: not reported. `written_tokens`: an estimate of what came.
+
+    `editor`: of a stream that has begun; it knows better than these. `first_token_us`: microseconds after the request; None: none came.
+    """
+
+    __slots__ = ("_started_ns", "editor", "finish_reason", "first_token_us", "usage", "written_tokens")
+
+    def __init__(self, started_ns: int) -> None:
+        self._started_ns = started_ns
+        self.usage: Usage | None = None
+        self.finish_reason: str | None = None
+        self.written_tokens = 0
+        self.first_token_us: int | None = None
+        self.editor: StreamEditor | None = None
+
+    def elapsed_us(self) -> int:
+        """Microseconds since the request came."""
+        return (time.perf_counter_ns() - self._started_ns) // 1000
+
+    def restart(self) -> None:
+        """Another attempt begins: what came of the one before is not part of the response."""
+        self.usage, self.written_tokens, self.first_token_us = None, 0, None
+
+    def mark_first_token(self) -> None:
+        """Notes the time of the first byte; later calls change nothing."""
+        if self.first_token_us is None:
+            self.first_token_us = self.elapsed_us()
+
+    def charged_usage(self, estimated_input: int) -> Usage:
+        """What is charged for the response as far as it came. An engine that was stopped has read the input."""
+        usage, written_tokens = self.usage, self.written_tokens
+        if self.editor is not None:
+            usage, written_tokens = self.editor.usage, self.editor.written_tokens
+            if usage is not None and self.editor.finish_reason is None and (usage.output or 0) < written_tokens:
+                # What is reported before the end is not all (Anthropic begins with 1), and after a disconnect no more comes.
+                usage = replace(usage, output=None)
+        return charged_usage(usage, estimated_input, written_tokens)
+
+
+def charged_usage(usage: Usage | None, estimated_input: int, written_tokens: int) -> Usage:
+    """Counts that the engine did not report (None) are estimated: the input as it was parsed, the output as it was relayed."""
+    if usage is None:
+        return Usage(estimated_input, written_tokens)
+    if usage.input is not None and usage.output is not None:
+        return usage
+    return replace(
+        usage,
+        input=estimated_input if usage.input is None else usage.input,
+        output=written_tokens if usage.output is None else usage.output,
+    )

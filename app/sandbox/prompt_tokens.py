@@ -1,0 +1,77 @@
+"""The tokens of a prompt: what each message and the tools cost, and whether they fit into the context."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from app.sandbox.errors import ContextLengthExceeded
+from app.sandbox.request_schema import AudioPart, FilePart, ImagePart, ImageUrl, Message, RefusalPart, TextPart, Tool
+from app.sandbox.tokens import (
+    AUDIO_TOKENS,
+    CONTEXT_LENGTH,
+    FILE_TOKENS,
+    IMAGE_TOKENS,
+    LOW_DETAIL_IMAGE_TOKENS,
+    MESSAGE_TOKENS,
+    count_tokens,
+)
+
+
+class MessageContent(NamedTuple):
+    """A message's text, descriptions of its other parts, and its cost in tokens."""
+
+    text: str
+    media_descriptions: Sequence[str]
+    tokens: int
+
+
+def read_message(message: Message) -> MessageContent:
+    """Reads all parts of a message; media is described, never fetched."""
+    parts = [TextPart(message.content)] if isinstance(message.content, str) else message.content or []
+    texts: list[str] = []
+    media_descriptions: list[str] = []
+    tokens = 0
+    for part in parts:
+        match part:
+            case TextPart():
+                texts.append(part.text)
+            case RefusalPart():
+                texts.append(part.refusal)
+            case ImagePart():
+                image = part.image_url if isinstance(part.image_url, ImageUrl) else ImageUrl(part.image_url)
+                media_descriptions.append(f"an image ({describe_url(image.url)})")
+                tokens += LOW_DETAIL_IMAGE_TOKENS if image.detail == "low" else IMAGE_TOKENS
+            case FilePart():
+                name = part.file.filename or part.file.file_id or "without a name"
+                media_descriptions.append(f"a file ({name}, {describe_url(part.file.file_data or '')})")
+                tokens += FILE_TOKENS
+            case AudioPart():
+                media_descriptions.append(f"audio ({part.input_audio.format})")
+                tokens += AUDIO_TOKENS
+    calls = "".join(call.function.name + call.function.arguments for call in message.tool_calls or ())
+    text = "".join(texts)
+    tokens += count_tokens(text) + count_tokens(calls) + count_tokens(message.reasoning_content or "")
+    return MessageContent(text, media_descriptions, tokens)
+
+
+def count_chat_tokens(message_tokens: Sequence[int], tools: Sequence[Tool] | None) -> int:
+    """The cost of a chat, from the cost of each message."""
+    return sum(message_tokens) + MESSAGE_TOKENS * len(message_tokens) + (count_tokens(msgspec.json.encode(tools).decode()) if tools else 0)
+
+
+def check_context_length(tokens: int) -> int:
+    """Returns the number. Raises ContextLengthExceeded if the prompt does not fit."""
+    if tokens > CONTEXT_LENGTH:
+        raise ContextLengthExceeded(f"The prompt has {tokens} tokens; the sandbox's context has room for {CONTEXT_LENGTH}.")
+    return tokens
+
+
+def describe_url(url: str) -> str:
+    """What a URL shows without being fetched: the type and size of a data URL, or the address."""
+    if not url.startswith("data:"):
+        return url[:80] or "not included"
+    head, _, payload = url.partition(",")
+    kind = head.removeprefix("data:").partition(";")[0] or "text/plain"
+    size_bytes = len(payload) * 3 // 4 - payload[-2:].count("=") if head.endswith(";base64") else len(payload)
+    return f"{kind}, {size_bytes} bytes"

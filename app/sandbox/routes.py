@@ -1,0 +1,186 @@
+"""The sandbox's POST routes: for each, the body that it reads and the function that makes a response of it.
+
+Most are OpenAI's. Anthropic's is counting tokens; vLLM's are generation from token ids, tokenize and detokenize, rerank and score.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+from uuid import uuid4
+
+from msgspec import Struct
+
+from app.sandbox import chat_response, completion_response, vllm_generate
+from app.sandbox.anthropic_count_tokens import CountTokensBody, count_tokens
+from app.sandbox.choices import Choice, generate_choices
+from app.sandbox.embeddings import create_embeddings
+from app.sandbox.grammar_walk import Budget
+from app.sandbox.request import SandboxRequest, read_chat_request, read_completion_requests
+from app.sandbox.request_schema import ChatBody, CompletionBody, Control, EmbeddingBody, GenerationBody
+from app.sandbox.response_head import ResponseHead, write_usage
+from app.sandbox.vllm_generate import GenerateBody, SamplingParams
+from app.sandbox.vllm_score import RerankBody, ScoreBody, rerank, score
+from app.sandbox.vllm_tokenize import DetokenizeBody, TokenizeBody, detokenize, tokenize
+
+
+class SandboxBody(Protocol):
+    """What every request body has."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def sandbox(self) -> Control | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedResponse:
+    """`content`: the frames of a stream, or a document that takes as long as a stream of `frame_count` frames."""
+
+    content: Sequence[dict[str, Any]] | dict[str, Any]
+    frame_count: int = 1
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+Generate = Callable[[], Awaitable[GeneratedResponse]]
+B = TypeVar("B", bound=Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class Route(Generic[B]):
+    """`prepare` validates the body and returns the function that generates the response.
+
+    `embeds`: for the embedding model instead of the others. `nested`: objects in the body whose ignored fields are reported too.
+    """
+
+    body: type[B]
+    prepare: Callable[[B], Generate]
+    embeds: bool = False
+    nested: Mapping[str, type[Struct]] = field(default_factory=dict[str, type[Struct]])
+
+
+def prepare_chat(body: ChatBody) -> Generate:
+    request = read_chat_request(body)
+
+    async def generate() -> GeneratedResponse:
+        choices = await generate_all_choices([request])
+        usage = write_usage(request.prompt_tokens, choices)
+        head = ResponseHead(f"chatcmpl-{uuid4().hex}", int(time.time()), body.model)
+        reported_usage = usage if request.control.usage else None
+        content = (
+            list(chat_response.write_chunks(head, choices, reported_usage, includes_usage=includes_usage(body)))
+            if body.stream
+            else chat_response.write_response(head, choices, reported_usage)
+        )
+        return GeneratedResponse(content, count_frames(choices), usage["prompt_tokens"], usage["completion_tokens"])
+
+    return generate
+
+
+def prepare_completion(body: CompletionBody) -> Generate:
+    requests = read_completion_requests(body)
+
+    async def generate() -> GeneratedResponse:
+        choices = await generate_all_choices([request for _, request in requests])
+        echoes = [prompt if body.echo else "" for prompt, request in requests for _ in range(request.n)]
+        pairs = list(zip(echoes, choices, strict=True))
+        usage = write_usage(sum(request.prompt_tokens for _, request in requests), choices)
+        head = ResponseHead(f"cmpl-{uuid4().hex}", int(time.time()), body.model)
+        reported_usage = usage if body.sandbox is None or body.sandbox.usage else None
+        content = (
+            list(completion_response.write_chunks(head, pairs, reported_usage, includes_usage=includes_usage(body)))
+            if body.stream
+            else completion_response.write_response(head, pairs, reported_usage)
+        )
+        return GeneratedResponse(content, count_frames(choices), usage["prompt_tokens"], usage["completion_tokens"])
+
+    return generate
+
+
+def prepare_generate(body: GenerateBody) -> Generate:
+    request = vllm_generate.read_generate_request(body)
+
+    async def generate() -> GeneratedResponse:
+        generated = [vllm_generate.to_token_ids(choice, request) for choice in await generate_all_choices([request])]
+        usage = vllm_generate.write_usage(request, generated)
+        head = ResponseHead(body.request_id or f"generate-tokens-{uuid4().hex}", int(time.time()), body.model)
+        reported_usage = usage if request.control.usage else None
+        content = (
+            list(vllm_generate.write_chunks(head, generated, reported_usage, includes_usage=includes_usage(body)))
+            if body.stream
+            else vllm_generate.write_response(head, generated, reported_usage)
+        )
+        frame_count = sum(len(each.steps) for each in generated)
+        return GeneratedResponse(content, frame_count, usage["prompt_tokens"], usage["completion_tokens"])
+
+    return generate
+
+
+def prepare_comparison(create: Callable[[B], dict[str, Any]]) -> Callable[[B], Generate]:
+    """For embeddings and what compares them: computed on a thread, with the prompt's tokens in `usage`."""
+
+    def prepare(body: B) -> Generate:
+        async def generate() -> GeneratedResponse:
+            document = await asyncio.to_thread(create, body)
+            return GeneratedResponse(document, prompt_tokens=document["usage"]["prompt_tokens"])
+
+        return generate
+
+    return prepare
+
+
+def prepare_document(create: Callable[[B], dict[str, Any]]) -> Callable[[B], Generate]:
+    """For routes that answer at once and use no tokens."""
+
+    def prepare(body: B) -> Generate:
+        async def generate() -> GeneratedResponse:
+            return GeneratedResponse(create(body))
+
+        return generate
+
+    return prepare
+
+
+async def generate_all_choices(requests: Sequence[SandboxRequest]) -> list[Choice]:
+    """All choices of all requests. Slow work runs on a thread, and stops there if this task is cancelled."""
+    budget = Budget()
+
+    def generate() -> list[Choice]:
+        return [choice for request in requests for choice in generate_choices(request, budget)]
+
+    if not any(request.constraint or request.tools.tools or request.control.tokens for request in requests):
+        return generate()
+    try:
+        return await asyncio.to_thread(generate)
+    finally:
+        budget.cancel()
+
+
+def includes_usage(body: GenerationBody | GenerateBody) -> bool:
+    options = body.stream_options
+    return options is not None and options.include_usage and (body.sandbox is None or body.sandbox.usage)
+
+
+def count_frames(choices: Sequence[Choice]) -> int:
+    """The number of frames of a stream of these choices."""
+    return sum(len(choice.steps) + 2 for choice in choices)
+
+
+RERANK = Route(RerankBody, prepare_comparison(rerank), embeds=True)
+SCORE = Route(ScoreBody, prepare_comparison(score), embeds=True)
+
+ROUTES: Mapping[str, Route[Any]] = {
+    "/v1/chat/completions": Route(ChatBody, prepare_chat),
+    "/v1/completions": Route(CompletionBody, prepare_completion),
+    "/v1/embeddings": Route(EmbeddingBody, prepare_comparison(create_embeddings), embeds=True),
+    "/v1/messages/count_tokens": Route(CountTokensBody, prepare_document(lambda body: {"input_tokens": count_tokens(body)})),
+    "/inference/v1/generate": Route(GenerateBody, prepare_generate, nested={"sampling_params": SamplingParams}),
+    "/tokenize": Route(TokenizeBody, prepare_document(tokenize)),
+    "/detokenize": Route(DetokenizeBody, prepare_document(detokenize)),
+    "/rerank": RERANK,
+    "/v1/rerank": RERANK,
+    "/score": SCORE,
+    "/v1/score": SCORE,
+}

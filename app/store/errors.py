@@ -1,0 +1,13 @@
+"""Errors of configuration and keys: what an administrator entered cannot be stored. A module without other imports, for the CLI."""
+
+
+class BadConfiguration(ValueError):
+    """A configuration that cannot be applied; the message says where, what is wrong and how to fix it."""
+
+
+class InvalidKeyField(ValueError):
+    """An invalid field of a key or a team; `field` names it, the message is a sentence."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
