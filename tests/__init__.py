@@ -1,1 +1,0 @@
-"""Laws, exchanges, stories, engines, and the house."""

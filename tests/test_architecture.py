@@ -1,9 +1,12 @@
-"""The house: who may import whom, and what no file may do. Read as a description of the architecture, it is one."""
+"""The architecture: which package may import which, and what no file may do. Each test is a wall, and says why it stands.
+
+A failure names the file and what it imports. docs/architecture.md draws the same picture.
+"""
 
 import ast
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -14,19 +17,52 @@ from app.supervisor.settings_manual import settings_table
 ROOT = Path(__file__).parent.parent
 TOP_PACKAGES = ("app", "providers", "migrations")
 
-# Each room may import those below it, and itself.
+# Each layer may import those below it, and itself.
 LAYERS = (
-    {"app.main", "app.cli", "app.supervisor"},
+    {"app.main", "app.cli", "app.supervisor", "app.doctor", "app.sandbox"},
     {"app.api"},
     {"app.gateway"},
     {"app.billing"},
-    {"app.recording", "app.store", "migrations"},
+    {"app.recording"},
+    {"migrations"},
+    {"app.store"},
     {"app.domain", "app.settings", "app.telemetry", "app.logs", "app.uuid7"},
     {"providers"},
 )
 
+# The same within providers: wire formats know no engine and no host, and both of these know no catalogue.
+PROVIDER_LAYERS = (
+    {"providers.catalogue", "providers.probing"},
+    {"providers.hosted"},
+    {"providers.engines"},
+    {"providers.operations", "providers.engine_routes"},
+    {"providers.adapters"},
+    {"providers.dialects"},
+    {"providers.profiles"},
+    {"providers.structured_output"},
+    {
+        "providers.host_operation",
+        "providers.dialect",
+        "providers.drop_policy",
+        "providers.fields",
+        "providers.stream_editor",
+        "providers.unsupported",
+    },
+    {"providers.credentials"},
+    {"providers.canonical"},
+    {"providers.transport"},
+)
+
+# The files of a dialect that read and write its wire format. Extras beside them are named after what they hold.
+DIALECT_FILES = {
+    *("request_schema", "read_request", "write_request", "read_response", "write_response"),
+    *("stream_reader", "stream_writer", "edit", "errors", "usage"),
+}
+# Shared by dialects of one maker: no dialects themselves.
+SHARED_DIALECT_PACKAGES = {"openai", "anthropic", "aws"}
+
 SQL_LIBRARIES = {"sqlalchemy", "asyncpg", "alembic"}
-# Ways to open a connection by oneself. providers/transport/transport.py and the modules that only it imports may use them.
+# Ways to open a connection without the transport. Only providers/transport may use them.
 SOCKET_LIBRARIES = {"socket", "httpcore", "requests", "aiohttp", "urllib.request", "http.client"}
 INDENTED_IMPORT = re.compile(r"^[ \t]+(?:import|from)\s|[;:][ \t]*(?:import|from)\s", re.MULTILINE)
 CONNECTION_CALL = re.compile(
@@ -35,9 +71,9 @@ CONNECTION_CALL = re.compile(
 
 
 @cache
-def python_files(*rooms: str) -> tuple[Path, ...]:
-    """The Python files of these rooms, as paths from the house's root."""
-    return tuple(sorted(path.relative_to(ROOT) for room in rooms for path in _python_files(ROOT / room)))
+def python_files(*packages: str) -> tuple[Path, ...]:
+    """The Python files of these packages, as paths from the repository's root."""
+    return tuple(sorted(path.relative_to(ROOT) for package in packages for path in _python_files(ROOT / package)))
 
 
 def _python_files(folder: Path) -> Iterator[Path]:
@@ -61,7 +97,7 @@ def module_name(path: Path) -> str:
 @cache
 def module_names() -> frozenset[str]:
     """Empty package files included: they are modules too."""
-    return frozenset(module_name(path.relative_to(ROOT)) for room in TOP_PACKAGES for path in (ROOT / room).rglob("*.py"))
+    return frozenset(module_name(path.relative_to(ROOT)) for package in TOP_PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
 @cache
@@ -72,16 +108,16 @@ def imports(path: Path) -> frozenset[str]:
         if isinstance(node, ast.Import):
             found |= {each.name for each in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{path} imports relatively; names are written in full here"
+            assert not node.level, f"{path} imports relatively; write names in full"
             for each in node.names:
                 full = f"{node.module}.{each.name}"
                 found.add(full if full in module_names() else str(node.module))
     return frozenset(found)
 
 
-def imports_from(*rooms: str) -> set[str]:
-    """The first and the full names of all that these rooms import."""
-    named = {name for path in python_files(*rooms) for name in imports(path)}
+def imports_from(*packages: str) -> set[str]:
+    """The full names, and their first parts, of all that these packages import."""
+    named = {name for path in python_files(*packages) for name in imports(path)}
     return named | {name.partition(".")[0] for name in named}
 
 
@@ -89,23 +125,139 @@ def is_under(name: str, packages: set[str]) -> bool:
     return any(name == package or name.startswith(package + ".") for package in packages)
 
 
-def layer_of(name: str) -> int | None:
-    """How deep a module lies: 0 is the top. None: not of this house, or a package of nothing but rooms."""
-    return next((depth for depth, rooms in enumerate(LAYERS) if is_under(name, rooms)), None)
+def layer_of(name: str, layers: tuple[set[str], ...]) -> int | None:
+    """0 is the top. None: the module is in no layer."""
+    return next((depth for depth, packages in enumerate(layers) if is_under(name, packages)), None)
+
+
+def upward_imports(layers: tuple[set[str], ...], *packages: str) -> list[str]:
+    return [
+        f"{path} imports {name}"
+        for path in python_files(*packages)
+        for name in imports(path)
+        if (layer := layer_of(module_name(path), layers)) is not None
+        and (imported_layer := layer_of(name, layers)) is not None
+        and imported_layer < layer
+    ]
 
 
 def test_every_module_belongs_to_a_layer() -> None:
-    assert [str(path) for path in python_files(*TOP_PACKAGES) if layer_of(module_name(path)) is None and module_name(path) != "app"] == []
+    outside = [
+        str(path)
+        for path in python_files(*TOP_PACKAGES)
+        if (layer_of(module_name(path), LAYERS) is None and module_name(path) != "app")
+        or (is_under(module_name(path), {"providers"}) and layer_of(module_name(path), PROVIDER_LAYERS) is None)
+    ]
+    assert outside == [], "a module outside the layers could import anything"
 
 
 def test_no_layer_imports_from_a_layer_above_it() -> None:
-    upward = [
-        f"{module_name(path)} imports {name}"
-        for path in python_files(*TOP_PACKAGES)
-        for name in imports(path)
-        if (layer := layer_of(module_name(path))) is not None and (imported_layer := layer_of(name)) is not None and imported_layer < layer
+    assert upward_imports(LAYERS, *TOP_PACKAGES) == [], "a change above must not be able to break what is below"
+
+
+def test_no_layer_of_providers_imports_from_a_layer_above_it() -> None:
+    assert upward_imports(PROVIDER_LAYERS, "providers") == [], "a wire format must not know who speaks it"
+
+
+def package_of(name: str) -> str:
+    """The package that holds a module. Modules at the root of app and providers count as packages of their own."""
+    parent = name.rpartition(".")[0]
+    return name if parent in ("", "app", "providers") or (ROOT / name.replace(".", "/")).is_dir() else parent
+
+
+def _reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
+    """The packages that `start` imports, directly or through others."""
+    found: set[str] = set()
+    pending = [start]
+    while pending:
+        new = graph.get(pending.pop(), set()) - found
+        found |= new
+        pending.extend(new)
+    return found
+
+
+def test_packages_import_each_other_without_a_circle() -> None:
+    """Of two packages in a circle neither can be understood, tested or replaced alone."""
+    graph: dict[str, set[str]] = {}
+    for path in python_files(*TOP_PACKAGES):
+        own = package_of(module_name(path))
+        imported = {package_of(name) for name in imports(path) if name in module_names()}
+        graph.setdefault(own, set()).update(imported - {own})
+    reachable = {package: _reachable(graph, package) for package in graph}
+    in_circle = {
+        package: sorted(other for other in graph[package] if package in reachable.get(other, set()))
+        for package in graph
+        if package in reachable[package]
+    }
+    assert in_circle == {}, f"these packages import each other: {in_circle}"
+
+
+def test_dialects_have_the_same_files() -> None:
+    """Whoever knows one dialect finds the same things in the next: reading and writing are in the files of the scheme."""
+    misnamed = [
+        f"{path} defines {node.name}"
+        for path in python_files("providers/dialects")
+        if len(path.parts) == 4 and path.parts[2] not in SHARED_DIALECT_PACKAGES and path.stem not in DIALECT_FILES | {"__init__"}
+        for node in syntax_tree(path).body
+        if isinstance(node, ast.FunctionDef) and node.name in DIALECT_FILES
     ]
-    assert upward == []
+    assert misnamed == []
+    one_way: Mapping[str, str] = {"read_": "write_", "write_": "read_"}
+    both_ways = [
+        f"{path} defines {node.name}"
+        for path in python_files("providers/dialects")
+        if len(path.parts) == 4 and path.stem in DIALECT_FILES
+        for prefix, other in one_way.items()
+        if path.stem.startswith(prefix)
+        for node in syntax_tree(path).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith(other)
+    ]
+    assert both_ways == [], "a file reads or writes, not both"
+
+
+# Words of the private dialect that the code once spoke; docs/glossary.md says what to write instead.
+RETIRED_WORDS = frozenset(
+    {
+        *("told", "telling", "said", "ask", "asked", "asking", "bend", "bends", "bent", "concede", "concession", "concessions"),
+        *("underway", "stamp", "door", "doors", "doorway", "praise", "blame", "farewell", "trouble", "ticket", "tickets", "seal", "seals"),
+        *(
+            "sealed",
+            "stray",
+            "strays",
+            "mend",
+            "mends",
+            "mending",
+            "tidings",
+            "babble",
+            "heed",
+            "heeded",
+            "vouch",
+            "vouched",
+            "hear",
+            "heard",
+        ),
+        *("crossed", "crossing", "crossings", "leftovers", "beginnings", "greeting", "laws", "stories", "tidying"),
+    }
+)
+
+
+def words_of(name: str) -> set[str]:
+    return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+
+
+def test_no_module_class_or_function_is_named_with_a_retired_word() -> None:
+    retired = [
+        f"{path}: {name}"
+        for path in python_files(*TOP_PACKAGES, "tests", "bench")
+        if path.parts[:2] != ("migrations", "versions")
+        for name in (
+            path.stem,
+            *path.parts[:-1],
+            *(node.name for node in ast.walk(syntax_tree(path)) if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)),
+        )
+        if words_of(name) & RETIRED_WORDS
+    ]
+    assert retired == [], "docs/glossary.md has the standard terms"
 
 
 def test_providers_import_nothing_of_the_service() -> None:
@@ -116,14 +268,15 @@ def test_gateway_does_not_import_the_http_api() -> None:
     assert not [name for name in imports_from("app/gateway") if is_under(name, {"app.api", "litestar"})]
 
 
-def test_dialects_import_no_engine_no_host_and_no_other_dialect() -> None:
+def test_dialects_import_no_other_dialect() -> None:
+    """But what dialects of one maker share."""
+    shared = {f"providers.dialects.{package}" for package in SHARED_DIALECT_PACKAGES}
     for path in python_files("providers/dialects"):
         if path.name == "catalogue.py":
             continue
         own = ".".join(module_name(path).split(".")[:3])
         for name in imports(path):
-            assert not is_under(name, {"providers.engines", "providers.hosted"}), f"{path} imports {name}"
-            assert not is_under(name, {"providers.dialects"}) or is_under(name, {own}), f"{path} imports {name}"
+            assert not is_under(name, {"providers.dialects"}) or is_under(name, {own, *shared}), f"{path} imports {name}"
 
 
 def test_only_sagemaker_of_the_hosts_imports_engines() -> None:
@@ -135,7 +288,9 @@ def test_only_sagemaker_of_the_hosts_imports_engines() -> None:
 
 def test_engines_and_the_service_import_no_host() -> None:
     assert not [name for name in imports_from("providers/engines") if is_under(name, {"providers.hosted"})]
-    assert not [name for name in imports_from("app/gateway", "app/api", "app/store", "app/record") if is_under(name, {"providers.hosted"})]
+    assert not [
+        name for name in imports_from("app/gateway", "app/api", "app/store", "app/recording") if is_under(name, {"providers.hosted"})
+    ]
 
 
 def test_cloud_sdks_are_imported_only_by_the_credential_modules() -> None:
@@ -154,34 +309,17 @@ def test_only_the_vault_imports_cryptography() -> None:
 
 
 def test_constraint_checker_process_imports_no_settings_credentials_or_store() -> None:
-    """Neither settings, credentials, the store nor anything that speaks to somebody: of us only how constraints are read."""
-    known = {"app.gateway.checking", "providers.structured_output", "providers.canonical.errors"}
-    for path in python_files("app/gateway/checking"):
-        if module_name(path) == "app.gateway.structured_output.checker_client":  # the worker's side of it
-            continue
+    """It evaluates what callers wrote, so it must know nothing worth stealing: of our code only how constraints are read."""
+    known = {"app.gateway.structured_output.checker", "providers.structured_output", "providers.canonical"}
+    for path in python_files("app/gateway/structured_output/checker"):
         imported = {name for name in imports(path) if is_under(name, set(TOP_PACKAGES))}
         assert all(is_under(name, known) for name in imported), f"{path} imports {sorted(imported)}"
 
 
-@cache
-def transport_files() -> frozenset[str]:
-    """providers/transport*.py, and the modules of providers that nothing but these imports."""
-    named = {module_name(path) for path in python_files("providers") if path.stem.startswith("transport")}
-    while more := {
-        name
-        for name in module_names()
-        if name.startswith("providers.")
-        and name not in named
-        and (users := {module_name(path) for path in python_files(*TOP_PACKAGES) if name in imports(path)})
-        and users <= named
-    }:
-        named |= more
-    return frozenset(named)
-
-
 def test_only_the_transport_opens_upstream_connections() -> None:
+    """It alone has the timeouts, the proxy and the certificates that every connection to an engine needs."""
     for path in python_files("providers", "app/gateway", "app/api"):
-        if module_name(path) in transport_files():
+        if is_under(module_name(path), {"providers.transport"}):
             continue
         assert imports(path).isdisjoint(SOCKET_LIBRARIES), f"{path} imports {sorted(imports(path) & SOCKET_LIBRARIES)}"
         opened = [
@@ -193,7 +331,7 @@ def test_only_the_transport_opens_upstream_connections() -> None:
 
 
 def imports_sql(path: Path) -> bool:
-    """Whether a file imports what SQL is asked with. AsyncEngine alone is a handle, which may be passed along."""
+    """Whether a file imports a library that runs SQL. AsyncEngine alone is a handle, which may be passed along."""
     return any(
         name.partition(".")[0] in SQL_LIBRARIES
         for node in ast.walk(syntax_tree(path))
@@ -213,12 +351,12 @@ def test_only_the_store_and_recording_import_sql() -> None:
         for path in python_files(*TOP_PACKAGES)
         if imports_sql(path) and not is_under(module_name(path), {"app.store", "app.recording", "migrations"})
     }
-    # It only catches Alembic's error, to say in a sentence that a database is of another version.
+    # It only catches Alembic's error, to report that a database is of another version.
     assert importers <= {"app/supervisor/database_query.py"}
 
 
 def test_only_the_store_and_the_doctor_import_redis() -> None:
-    """And the doctor, who has to see what is wrong with it."""
+    """The doctor diagnoses it."""
     importers = {
         module_name(path)
         for path in python_files(*TOP_PACKAGES)
@@ -231,7 +369,7 @@ def test_nothing_is_imported_inside_a_function() -> None:
     inside = [
         f"{path}:{node.lineno}"
         for path in python_files(*TOP_PACKAGES, "tests", "bench")
-        if INDENTED_IMPORT.search((ROOT / path).read_text())  # to parse a file takes a hundred times as long
+        if INDENTED_IMPORT.search((ROOT / path).read_text())  # parsing a file takes a hundred times as long
         for function in ast.walk(syntax_tree(path))
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for node in ast.walk(function)
@@ -242,7 +380,7 @@ def test_nothing_is_imported_inside_a_function() -> None:
 
 def test_imports_have_no_cycle() -> None:
     graph = {module_name(path): {name for name in imports(path) if name in module_names()} for path in python_files(*TOP_PACKAGES)}
-    # What a package's file takes from its own parts is no circle, unless a part takes from the package.
+    # A package's __init__ may import its own modules, unless one of them imports the package.
     ordered: set[str] = set()
     while ready := {name for name, needs in graph.items() if name not in ordered and needs <= ordered | {name}}:
         ordered |= ready
@@ -255,7 +393,7 @@ def test_every_module_has_a_docstring() -> None:
 
 
 def tracked_files() -> list[Path]:
-    """Every text file that belongs to the project. Those not yet added count: they are about to be."""
+    """Every text file of the project, including those that are not added yet."""
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, capture_output=True, check=False)
     if listed.returncode != 0:
@@ -264,7 +402,7 @@ def tracked_files() -> list[Path]:
 
 
 def test_no_file_names_a_package_registry() -> None:
-    """Which index packages come from is the installing machine's business."""
+    """The installing machine chooses the index that packages come from."""
     hosts = re.compile(rb"(?:%s)" % b"|".join(re.escape(host) for host in REGISTRIES), re.IGNORECASE)
     assert [str(path.relative_to(ROOT)) for path in tracked_files() if hosts.search(path.read_bytes())] == []
 
@@ -287,7 +425,7 @@ TEST_KEYS = {"tests/support/tls/engine.key"}
 
 
 def test_no_file_holds_a_secret() -> None:
-    """Also what pre-commit asks before anything is committed."""
+    """pre-commit runs this before each commit."""
     secret = re.compile(rb"(?<![A-Za-z0-9_-])(?:" + b"|".join(SECRETS) + rb")")
     assert {str(path.relative_to(ROOT)) for path in tracked_files() if secret.search(path.read_bytes())} <= TEST_KEYS
 
@@ -332,3 +470,16 @@ def test_make_help_lists_the_tasks_with_a_description() -> None:
     listed = {line.split()[0] for line in output.splitlines()}
     assert listed >= {"help", "up", "test", "check", "bench", "migrate", "serve", "clean"}
     assert all(len(line.split()) > 2 for line in output.splitlines())
+
+
+def test_only_the_constraint_checker_and_the_sandbox_import_outlines_core() -> None:
+    """It converts what callers wrote, and only there time and memory are limited. outlines itself opens a disk cache (decision 010)."""
+    importers = {module_name(path) for path in python_files(*TOP_PACKAGES) if "outlines_core" in imports(path)}
+    assert importers and all(is_under(name, {"app.gateway.structured_output.checker", "app.sandbox"}) for name in importers), importers
+    assert imports_from(*TOP_PACKAGES, "tests", "bench").isdisjoint({"outlines", "diskcache"})
+
+
+def test_only_the_constraint_checker_imports_jsonschema() -> None:
+    """It is slow: the checker gives it only the part of a schema that is wrong (decision 010)."""
+    importers = {module_name(path) for path in python_files(*TOP_PACKAGES) if "jsonschema" in imports(path)}
+    assert importers == {"app.gateway.structured_output.checker.meta_schemas"}

@@ -1,4 +1,4 @@
-"""Which clients there are: a script of each, the API that it speaks, and what it checks there."""
+"""The clients: the script of each, the API that it uses, and the checks that it makes."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ BASIC_CHECKS = frozenset({"text", "stream", "image"})
 TOOL_CHECKS = frozenset({"tools", "tools_streamed", "parallel", "parallel_streamed"})
 STRUCTURED_CHECKS = frozenset({"structured", "structured_streamed"})
 REASONING_CHECKS = frozenset({"reasoning", "reasoning_streamed", "reasoning_over_tools", "reasoning_over_tools_streamed"})
-# These say nothing of the engine's dialect, so they are asked of one model only.
+# These do not depend on the engine's dialect, so they run for one model only.
 CHECKS_FOR_ONE_MODEL = frozenset(
     {"errors", "stream_error", "abort", "embeddings", "models", "completions", "count_tokens", "stored", "responses"}
 )
@@ -21,9 +21,10 @@ _LITELLM = (str(LITELLM / "bin" / "python"),)
 
 @dataclass(frozen=True)
 class Client:
-    """`surface`: what the script is told to speak. `sees_reasoning`: whether it shows its users what engines reason on that API.
+    """A client library with one of its APIs.
 
-    `keeps_seals`: whether it sends back what sealed that reasoning, which it got in a field that it may not know.
+    `surface`: the API or provider that the script uses. `shows_reasoning`: whether it shows its users the reasoning of that API.
+    `returns_signatures`: whether it sends the reasoning's signature back, which comes in a field that it may not know.
     """
 
     interpreter: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What coding agents of the Claude Code kind send to /v1/messages?beta=true, written from what its API's reference allows."""
+"""Requests as coding agents like Claude Code send them to /v1/messages?beta=true, written from the API's reference."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ TOOLS[2]["input_schema"]["$defs"] = {
 
 
 def messages_body(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """The body of one turn."""
+    """The request body of one turn."""
     return {
         "model": "sandbox",
         "max_tokens": 32000,

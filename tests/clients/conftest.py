@@ -1,4 +1,4 @@
-"""What the clients are run against: the whole service, its sandbox, and engines that say what a table says, in every dialect."""
+"""What the clients run against: the complete service, its sandbox, and scripted engines of every dialect."""
 
 import re
 import tomllib
@@ -19,7 +19,7 @@ _ABORTED = re.compile(r'^sandbox_requests_total\{model="sandbox-slow",outcome="a
 
 @pytest.fixture(scope="session")
 async def runs(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> ClientRuns:
-    """Every client, each run once for a model."""
+    """The reports of every client, which runs once for each model."""
     missing = [folder.name for folder in (PYTHON_CLIENTS, LITELLM, NODE_MODULES) if not is_installed(folder)]
     assert not missing, f"Not installed, or out of date: {', '.join(missing)}. `python -m tests.clients.install` makes them."
     exported = service.run("export")
@@ -27,7 +27,7 @@ async def runs(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine])
     sandbox = tomllib.loads(exported.stdout)["providers"]["sandbox"]["base_url"].removesuffix("/v1")
 
     async def aborted() -> float:
-        async with httpx.AsyncClient(timeout=10) as client:
+        async with httpx.AsyncClient(timeout=60) as client:
             found = _ABORTED.search((await client.get(f"{sandbox}/metrics")).text)
         return float(found[1]) if found else 0.0
 

@@ -1,6 +1,6 @@
-"""Installs the clients that tests/clients drives: `python -m tests.clients.install`. Takes a minute or two once, then no time.
+"""Installs the clients of tests/clients: `python -m tests.clients.install`. The first time takes a minute or two.
 
-Each lives in a folder of its own, because its pins would drag ours along. Whatever is half done or out of date is made anew.
+They have folders of their own, because their pins conflict with ours. Incomplete or outdated ones are made again.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ NODE_MODULES = HERE / "node_modules"
 
 
 def main() -> None:
-    """Make every client what its lock says; ends with a sentence and status 1 where that cannot be."""
+    """Install every client as its lock file says; ends with a sentence and status 1 if that fails."""
     for venv, requirements in REQUIREMENTS.items():
         if not is_installed(venv):
             click.echo(f"Installing clients into {venv.name}: a minute, once.")
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def is_installed(folder: Path) -> bool:
-    """Whether a folder was completed with today's lock."""
+    """Whether a folder was completed with the current lock file."""
     return _marker_file(folder).is_file() and _marker_file(folder).read_text() == _expected_marker(folder)
 
 
@@ -43,7 +43,7 @@ def _install_python(venv: Path, requirements: Path) -> None:
     _run([sys.executable, "-m", "venv", str(venv)], "Python could not make a virtual environment; Debian keeps that in python3-venv.")
     _run(
         [str(venv / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-deps", "-r", str(requirements)],
-        f"pip could not install {requirements.name}; what it says is above.",
+        f"pip could not install {requirements.name}; its output is above.",
     )
 
 

@@ -1,4 +1,4 @@
-"""An engine that answers the scripts' questions as a model would, in the dialect it is asked in, and watches what it gets back."""
+"""A scripted engine that answers the clients' prompts as a model would, in the dialect of the request, and checks returned signatures."""
 
 import base64
 import json
@@ -19,7 +19,7 @@ PERSON_JSON = '{"name": "Ada", "age": 36}'
 GREETING = "Hello there, nice to meet you."
 REASONING = "They greet me. I greet them."
 WEATHER_TEXT = "It is sunny in Paris."
-# As long as real ones are, and with what a client might mistake for the end of a word.
+# As long as real signatures, with characters that a client might take for the end of a word.
 SIGNATURE = base64.b64encode(bytes(range(256)) * 4).decode()
 
 _ITEM_ID = re.compile(rb'"(msg|rs|fc)_(\d+)"')
@@ -29,7 +29,7 @@ _REASONING_FIELDS = {CHAT: "reasoning_effort", RESPONSES: "reasoning", ANTHROPIC
 
 @dataclass
 class _ResponsesRequest(ReceivedRequest):
-    """Says as real engines do what clients of Responses look for: ids that no other answer has, and the shape that was asked for."""
+    """A request to which the response has unique item ids and repeats the requested text format, as clients of Responses require."""
 
     number: int = 0
 
@@ -47,18 +47,18 @@ class _ResponsesRequest(ReceivedRequest):
 
 
 class ScriptedModel:
-    """`returned`: for each turn that followed reasoning of its own, whether what sealed it came back."""
+    """`signatures_returned`: for each turn after reasoning of its own, whether the signature was sent back."""
 
     def __init__(self) -> None:
         self.signatures_returned: list[bool] = []
         self._answered = count()
 
     async def script(self, request: ReceivedRequest) -> None:
-        if not request.body:  # the gateway asks now and then who it is
+        if not request.body:  # a probe of the gateway
             await request.respond_completion()
             return
         dialect = next(
-            name for end, name in (("/messages", ANTHROPIC), ("/responses", RESPONSES), ("", CHAT)) if request.path.endswith(end)
+            name for suffix, name in (("/messages", ANTHROPIC), ("/responses", RESPONSES), ("", CHAT)) if request.path.endswith(suffix)
         )
         turns = request.body.get("messages") or request.body["input"]
         last = turns if isinstance(turns, str) else json.dumps(turns[-1])

@@ -1,4 +1,4 @@
-"""Clients of application teams, unmodified, do through the gateway what their own documentation promises, whatever the engine speaks."""
+"""Unmodified client libraries work through the gateway as their own documentation says, with engines of every dialect."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from tests.clients.client_runs import ClientRuns
 from tests.clients.clients import CLIENTS, Client
 
-# Those whose engine speaks chat, chat, Responses and Anthropic Messages alone.
+# Their engines speak chat, chat, only Responses, and only Anthropic Messages.
 MODELS = ("sandbox", "scripted", "responses", "claude")
 _ERROR_STATUSES = {"unknown": 404, "bad_key": 401, "bad_request": 400}
 
@@ -29,7 +29,7 @@ async def test_client_gets_a_response(runs: ClientRuns, client: Client, model: s
     assert result["text"]
     assert result["finish"] in ("stop", "completed", "end_turn")
     assert has_usage(result["usage"])
-    assert result.get("id", "told") is not None
+    assert result.get("id", "not reported") is not None
 
 
 @each_client_with("stream")
@@ -51,7 +51,7 @@ async def test_client_runs_a_tool_and_returns_its_result(runs: ClientRuns, clien
 @each_client_with("parallel", "parallel_streamed")
 async def test_client_runs_parallel_tool_calls(runs: ClientRuns, client: Client, model: str, check: str):
     result = await runs.result_of(client, model, check)
-    # Some run them at the same time.
+    # Some clients run the tools concurrently, so their order varies.
     assert sorted(call["name"] for call in result["called"]) == ["get_time", "get_weather"]
     assert result["text"]
 
@@ -81,7 +81,7 @@ async def test_client_returns_reasoning_with_a_tool_result(runs: ClientRuns, cli
 @each_client_with("image")
 async def test_client_sends_an_image(runs: ClientRuns, client: Client, model: str, check: str):
     result = await runs.result_of(client, model, check)
-    # The sandbox says what came with the words, where the answer's shape leaves room for words.
+    # The sandbox describes the image it received, unless the response is structured.
     assert "image/png, 70 bytes" in result["text"] if "text" in result else result["name"] is not None
 
 
@@ -92,7 +92,7 @@ async def test_client_error_has_the_status_and_message_of_the_gateway(runs: Clie
     assert "no-such-model" in result["unknown"]["message"]
     assert "key" in result["bad_key"]["message"]
     assert any(field in result["bad_request"]["message"] for field in ("temperature", "strange", "metadata")), result
-    assert result["unknown"].get("id", "told") is not None
+    assert result["unknown"].get("id", "not reported") is not None
 
 
 @each_client_with("stream_error", models=("sandbox",))
@@ -138,5 +138,5 @@ async def test_client_disconnect_stops_the_engine(runs: ClientRuns, client: Clie
 @pytest.mark.parametrize("model", ["responses", "claude"])
 @pytest.mark.parametrize("client", [client for client in CLIENTS if "reasoning" in client.checks], ids=str)
 async def test_reasoning_signatures_return_to_their_engine(runs: ClientRuns, client: Client, model: str):
-    signatures_returned = await runs.result_of(client, model, "seals")
+    signatures_returned = await runs.result_of(client, model, "signatures")
     assert signatures_returned == [client.returns_signatures] * 4

@@ -1,4 +1,4 @@
-"""Requests as a coding agent sends them to /v1/messages work against every engine: what only bears on cost and caching is let go."""
+"""Requests as a coding agent sends them to /v1/messages work with every engine: fields that affect only cost and caching are dropped."""
 
 import json
 from typing import Any
@@ -18,7 +18,7 @@ _READ_CALL = ToolCall("toolu_read", "Read", '{"file_path": "/a.txt"}')
 
 
 async def post_message(client: httpx.AsyncClient, body: dict[str, Any]) -> tuple[httpx.Response, list[dict[str, Any]]]:
-    """The answer and its content blocks, put together from its events as clients do."""
+    """The response and its content blocks, assembled from its events as clients do."""
     answer = await client.post("/v1/messages?beta=true", json=body, headers=HEADERS)
     assert answer.status_code == 200, answer.text
     blocks: list[dict[str, Any]] = []
@@ -48,7 +48,7 @@ def _grow(block: dict[str, Any], delta: dict[str, Any]) -> None:
 
 
 def assistant_message(blocks: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the agent sends of an answer with its next turn."""
+    """The response as the agent sends it with its next turn."""
     content: list[dict[str, Any]] = []
     for block in blocks:
         arguments = json.loads(block.pop("json", "") or "{}")
@@ -105,7 +105,7 @@ async def test_dropped_fields_are_reported_by_their_path_in_the_agents_request(c
 
 
 async def test_dropped_header_stays_short_for_a_long_history(client: httpx.AsyncClient):
-    """Node refuses more than 16 kB of them."""
+    """Node refuses more than 16 kB of headers."""
     answer, _ = await post_message(client, messages_body(*[user_message(f"Hello, {number}.") for number in range(400)]))
     assert len(answer.headers["x-narthex-dropped"]) < 4000
 
@@ -123,7 +123,7 @@ async def test_agent_turns_work_with_engines_of_other_dialects(client: httpx.Asy
         client, messages_body(question, assistant_message(blocks), tool_result_message(blocks[-1], "one line"), model=model)
     )
     assert [block["type"] for block in last] == ["thinking", "text"]
-    second = [asked.raw for asked in engine.requests if asked.body][1]
+    second = [request.raw for request in engine.requests if request.body][1]
     assert b"one line" in second
     assert signature is None or SIGNATURE.encode() in second
 
@@ -152,7 +152,7 @@ async def test_agent_counts_tokens_and_sends_its_quota_request(client: httpx.Asy
 
 
 async def test_thread_is_refused_with_the_error_its_sdk_expects(client: httpx.AsyncClient):
-    """Which then goes on without: conversations are not kept for this API."""
+    """The SDK then continues without threads, which the gateway does not store for this API."""
     answer = await client.post(
         "/v1/messages?beta=true", json=messages_body(user_message("Hello."), thread={"type": "create"}), headers=HEADERS
     )

@@ -1,4 +1,4 @@
-"""A caller of OpenAI chat: the official SDK, and what its API promises of a stream."""
+"""A caller of OpenAI chat with the official SDK, which also checks the stream against the API's contract."""
 
 import json
 from typing import Any, ClassVar
@@ -24,14 +24,19 @@ _HELLO: Any = [{"role": "user", "content": "Hello"}]
 
 class ChatCaller:
     name = CHAT
-    ask: ClassVar[dict[str, Any]] = {"model": "a name", "messages": _HELLO, "logprobs": True, "stream_options": {"include_usage": True}}
+    request_body: ClassVar[dict[str, Any]] = {
+        "model": "a name",
+        "messages": _HELLO,
+        "logprobs": True,
+        "stream_options": {"include_usage": True},
+    }
 
     def __init__(self) -> None:
         self._transport = FixedStreamTransport()
         client = httpx2.Client(transport=self._transport)
         self._sdk = openai.OpenAI(api_key="key", base_url="http://narthex/v1", http_client=client, max_retries=0)
 
-    def take(self, body: bytes, *, streamed: bool) -> ChatCompletion:
+    def parse(self, body: bytes, *, streamed: bool) -> ChatCompletion:
         if not streamed:
             return _valid(json.loads(body))
         self._transport.set_stream(body)
@@ -45,13 +50,13 @@ class ChatCaller:
             dumped = chunk.model_dump(mode="json", exclude_unset=True)
             state.handle_chunk(ChatCompletionChunk.model_validate({**dumped, "service_tier": dumped.get("service_tier") or None}))
             usage = chunk.usage or usage
-        # Not get_final_completion(), which raises for an answer that was cut off.
+        # Not get_final_completion(), which raises for a truncated response.
         dumped = state.current_completion_snapshot.model_dump(mode="json", exclude_unset=True)
         return _valid({**dumped, "usage": None if usage is None else usage.model_dump(mode="json")})
 
-    def hear(self, answer: ChatCompletion) -> SdkResponse:
-        choice = answer.choices[0]
-        usage = answer.usage
+    def summarize(self, response: ChatCompletion) -> SdkResponse:
+        choice = response.choices[0]
+        usage = response.usage
         cached = cache_written = reasoning = None
         if usage is not None and usage.prompt_tokens_details is not None:
             cached, cache_written = usage.prompt_tokens_details.cached_tokens, usage.prompt_tokens_details.cache_write_tokens
@@ -65,12 +70,12 @@ class ChatCaller:
             else (usage.prompt_tokens, usage.completion_tokens, cached or 0, reasoning or 0, cache_written or 0),
             cited_urls=tuple(each.url_citation.url for each in choice.message.annotations or ()),
             logprob_tokens=tuple(each.token for each in (choice.logprobs.content if choice.logprobs else None) or ()),
-            other_choices=tuple(each.message.content or "" for each in answer.choices[1:]),
+            other_choices=tuple(each.message.content or "" for each in response.choices[1:]),
         )
 
-    def next_ask(self, answer: ChatCompletion) -> dict[str, Any]:
-        """What the same caller asks next: the answer appended as it is, each call with a result."""
-        message = answer.choices[0].message
+    def next_request_body(self, response: ChatCompletion) -> dict[str, Any]:
+        """The body of the same caller's next request: the message appended unchanged, each call with a result."""
+        message = response.choices[0].message
         results = [{"role": "tool", "tool_call_id": call.id, "content": "done"} for call in message.tool_calls or ()]
         assistant = {"role": "assistant", **dump_for_next_request(message)}
         return {"model": "a name", "messages": [*_HELLO, assistant, *(results or [{"role": "user", "content": "Go on."}])]}
@@ -93,7 +98,7 @@ def _calls(chunk: ChatCompletionChunk) -> list[Any]:
 
 
 def _assemble_custom_calls(chunks: list[ChatCompletionChunk]) -> ChatCompletion:
-    """The SDK does not know calls of custom tools in streams (3.52); its users put them together as they do functions'."""
+    """The SDK (3.52) does not assemble streamed calls of custom tools; its users do it as for functions."""
     calls: dict[int, dict[str, Any]] = {}
     for call in [call for chunk in chunks for call in _calls(chunk)]:
         assembled = calls.setdefault(call.index, {"id": call.id, "type": "custom", "custom": {"name": "", "input": ""}})
@@ -107,13 +112,13 @@ def _assemble_custom_calls(chunks: list[ChatCompletionChunk]) -> ChatCompletion:
     return _valid({**head, "choices": [choice], "usage": usage})
 
 
-def _valid(answer: dict[str, Any]) -> ChatCompletion:
-    """By the SDK's own types, but for an empty service_tier: the hosted gateway whose callers ours are tells none so."""
-    return ChatCompletion.model_validate({**answer, "service_tier": answer.get("service_tier") or None})
+def _valid(response: dict[str, Any]) -> ChatCompletion:
+    """Parsed by the SDK's own types, except for an empty service_tier, which the gateway sends to callers of chat where there is none."""
+    return ChatCompletion.model_validate({**response, "service_tier": response.get("service_tier") or None})
 
 
 def _assert_stream_contract(body: bytes) -> None:
-    """One id, [DONE] at the end and only there, each choice finished once and silent after, usage once, calls numbered as they come."""
+    """One id, [DONE] only at the end, each choice finished once and without content after, usage at most once, calls numbered in order."""
     chunks = event_payloads(body)
     assert body.endswith(b"data: [DONE]\n\n") and body.count(b"[DONE]") == 1
     assert len({chunk["id"] for chunk in chunks}) == 1

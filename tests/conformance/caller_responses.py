@@ -1,4 +1,4 @@
-"""A caller of OpenAI Responses: the official SDK, and what its API promises of a stream."""
+"""A caller of OpenAI Responses with the official SDK, which also checks the stream against the API's contract."""
 
 from typing import Any, ClassVar, get_args
 
@@ -27,14 +27,14 @@ _INCLUDE: Any = ["message.output_text.logprobs", "reasoning.encrypted_content"]
 
 class ResponsesCaller:
     name = RESPONSES
-    ask: ClassVar[dict[str, Any]] = {"model": "a name", "input": "Hello", "include": _INCLUDE, "store": False}
+    request_body: ClassVar[dict[str, Any]] = {"model": "a name", "input": "Hello", "include": _INCLUDE, "store": False}
 
     def __init__(self) -> None:
         self._transport = FixedStreamTransport()
         client = httpx2.Client(transport=self._transport)
         self._sdk = openai.OpenAI(api_key="key", base_url="http://narthex/v1", http_client=client, max_retries=0)
 
-    def take(self, body: bytes, *, streamed: bool) -> Response:
+    def parse(self, body: bytes, *, streamed: bool) -> Response:
         if not streamed:
             return Response.model_validate_json(body)
         self._transport.set_stream(body)
@@ -44,11 +44,11 @@ class ResponsesCaller:
         assert last.type in ("response.completed", "response.incomplete")
         return Response.model_validate(last.response.model_dump(mode="json", exclude_unset=True, by_alias=True))
 
-    def hear(self, answer: Response) -> SdkResponse:
+    def summarize(self, response: Response) -> SdkResponse:
         parts: list[SdkPart] = []
         urls: list[str] = []
         tokens: list[str] = []
-        for item in answer.output:
+        for item in response.output:
             match item.type:
                 case "message":
                     for part in item.content:
@@ -67,12 +67,12 @@ class ResponsesCaller:
                 case "web_search_call":
                     pass
                 case _:
-                    raise AssertionError(f"nobody said a {item.type}")
-        usage = answer.usage
-        details = answer.incomplete_details
+                    raise AssertionError(f"unexpected item: {item.type}")
+        usage = response.usage
+        details = response.incomplete_details
         return SdkResponse(
             parts=merge_adjacent(parts),
-            finish=(answer.status or "") + (f": {details.reason}" if details is not None else ""),
+            finish=(response.status or "") + (f": {details.reason}" if details is not None else ""),
             usage=None
             if usage is None
             else (
@@ -86,20 +86,20 @@ class ResponsesCaller:
             logprob_tokens=tuple(tokens),
         )
 
-    def next_ask(self, answer: Response) -> dict[str, Any]:
-        """What the same caller asks next: the output's items as they are, each call with a result."""
+    def next_request_body(self, response: Response) -> dict[str, Any]:
+        """The body of the same caller's next request: the output items unchanged, each call with a result."""
         kinds = {"function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output"}
         results = [
             {"type": kinds[item.type], "call_id": item.call_id, "output": "done"}
-            for item in answer.output
+            for item in response.output
             if item.type == "function_call" or item.type == "custom_tool_call"
         ]
-        output_items = [dump_for_next_request(item) for item in answer.output]
-        return {**self.ask, "input": [*_HELLO, *output_items, *(results or [{"role": "user", "content": "Go on."}])]}
+        output_items = [dump_for_next_request(item) for item in response.output]
+        return {**self.request_body, "input": [*_HELLO, *output_items, *(results or [{"role": "user", "content": "Go on."}])]}
 
 
 def _assert_stream_contract(body: bytes) -> None:
-    """Numbered from 0 without a gap; created, in_progress, items, an end. What deltas add up to is what is called done, and answered."""
+    """Numbered from 0 without gaps: created, in_progress, items, an end. Deltas add up to the done events and to the final response."""
     events = event_payloads(body)
     assert [each["sequence_number"] for each in events] == list(range(len(events)))
     assert event_names(body) == [each["type"] for each in events]

@@ -1,4 +1,7 @@
-"""The tables of docs/dialects.md, made from what is tested (python -m tests.conformance.dialect_tables); a test compares the two."""
+"""The tables of docs/dialects.md, generated from the test cases: `python -m tests.conformance.dialect_tables` prints them.
+
+test_dialect_tables.py compares them with the page.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -10,12 +13,16 @@ from tests.conformance.request_cases import REQUEST_CASES
 from tests.conformance.situations import ALL, ANTHROPIC, CHAT, RESPONSES, SITUATIONS
 from tests.conformance.stream_quirks import STREAM_QUIRKS
 
+NOT_IN_CALLERS_API = "not in the caller's API"
+NOT_IN_ENGINES_API = "not in the engine's API"
+UNCHANGED = "unchanged"
+
 API_NAMES = {CHAT: "Chat", RESPONSES: "Responses", ANTHROPIC: "Messages"}
 TRANSLATIONS = [(caller, target) for caller in ALL for target in ALL if caller != target]
 
 
 class Feature(Struct, frozen=True):
-    """Something that answers may hold. `shown_by`: the situations that test it. `told`: what callers get who cannot be told it so."""
+    """A row of the table of responses. `situations`: those that test it. `translated_as`: what callers get whose API lacks it."""
 
     name: str
     situations: tuple[str, ...]
@@ -23,90 +30,90 @@ class Feature(Struct, frozen=True):
 
 
 FEATURES = (
-    Feature("text, whole and streamed", ("text", "text in one piece", "text in many pieces", "empty answer")),
+    Feature("text, streamed or not", ("text", "text in one piece", "text in many pieces", "empty response")),
     Feature("one call", ("one call", "one call in one piece", "one call in many pieces", "arguments beyond ASCII", "huge arguments")),
     Feature("arguments cut anywhere", ("arguments cut within an escape", "arguments cut within a surrogate pair")),
     Feature("parallel calls", ("parallel calls", "two calls of one name with equal arguments")),
-    Feature("parallel calls written in turns", ("parallel calls written in turns",), {ANTHROPIC: "carried, one after the other"}),
-    Feature(
-        "calls without arguments", ("call without arguments", "call with nothing for arguments", "first of two calls without arguments")
-    ),
+    Feature("interleaved parallel calls", ("interleaved parallel calls",), {ANTHROPIC: "carried, one after the other"}),
+    Feature("calls without arguments", ("call without arguments", "call with empty arguments", "first of two calls without arguments")),
     Feature(
         "order of texts, calls and reasoning",
         ("call after text", "text after call", "text between calls", "reasoning between texts and calls"),
-        {CHAT: "converted: by kind, as chat tells it; the order comes back with a seal"},
+        {CHAT: "converted: sorted by kind, as Chat has no order; the order returns with signed parts"},
     ),
     Feature("forced call that finishes with `stop`", ("forced call that finishes with stop",), {ANTHROPIC: "converted: `tool_use`"}),
     Feature(
-        "call cut off by length",
-        ("call cut off by length",),
-        {ANTHROPIC: "carried in a stream; whole, as `_unparsed`, for input must be an object"},
+        "call truncated by length",
+        ("call truncated by length",),
+        {ANTHROPIC: "carried in a stream; else as `_unparsed`, because `input` must be an object"},
     ),
     Feature("calls of custom tools", ("custom tool",)),
-    Feature("cut off by length", ("cut off by length", "context full"), {RESPONSES: "carried: `incomplete`"}),
+    Feature("truncated by length", ("truncated by length", "context window exceeded"), {RESPONSES: "carried: `incomplete`"}),
     Feature("content filter", ("content filter",), {RESPONSES: "carried: `incomplete`", ANTHROPIC: "converted: stop reason `refusal`"}),
     Feature("refusal in its own part", ("refusal",), {ANTHROPIC: "converted: text, stop reason `refusal`"}),
     Feature(
         "refusal as a stop reason",
-        ("refused by Anthropic's words", "refused before a word"),
+        ("refusal as a stop reason", "refusal before any text"),
         {CHAT: "converted: `content_filter`", RESPONSES: "converted: `incomplete`, `content_filter`"},
     ),
     Feature(
-        "stop sequence, and which", ("stop sequence",), {CHAT: "carried: `stop_reason` beside `stop`", RESPONSES: "converted: `completed`"}
+        "which stop sequence matched",
+        ("stop sequence",),
+        {CHAT: "carried: `stop_reason` beside `stop`", RESPONSES: "converted: `completed`"},
     ),
-    Feature("a pause", ("paused",), {CHAT: "converted: `stop`", RESPONSES: "converted: `completed`"}),
+    Feature("pause (`pause_turn`)", ("pause",), {CHAT: "converted: `stop`", RESPONSES: "converted: `completed`"}),
     Feature(
-        "reasoning in words",
+        "reasoning as text",
         ("reasoning, then text", "reasoning, then text, then calls"),
-        {ANTHROPIC: "carried, with a signature of ours", RESPONSES: "carried: `reasoning_text`"},
+        {ANTHROPIC: "carried, with a placeholder signature", RESPONSES: "carried: `reasoning_text`"},
     ),
     Feature(
         "signed thinking (Anthropic's)",
-        ("sealed reasoning", "sealed reasoning before a call", "sealed reasoning without words"),
+        ("signed thinking", "signed thinking before a call", "signed thinking without text"),
         {CHAT: "carried: `reasoning_details`", RESPONSES: "carried: `encrypted_content`"},
     ),
     Feature(
         "redacted thinking (Anthropic's)",
-        ("redacted reasoning", "redacted reasoning before a call"),
+        ("redacted thinking", "redacted thinking before a call"),
         {CHAT: "carried: `reasoning_details`", RESPONSES: "carried: `encrypted_content`"},
     ),
     Feature(
         "encrypted reasoning (OpenAI's)",
-        ("encrypted reasoning", "encrypted reasoning without words"),
+        ("encrypted reasoning", "encrypted reasoning without text"),
         {CHAT: "carried: `reasoning_details`", ANTHROPIC: "carried: the signature"},
     ),
     Feature(
         "signed call (Gemini's, over chat)",
         ("signed call",),
-        {RESPONSES: "carried: a reasoning item beside it", ANTHROPIC: "carried: a `redacted_thinking` block before it"},
+        {RESPONSES: "carried: a reasoning item next to it", ANTHROPIC: "carried: a `redacted_thinking` block before it"},
     ),
     Feature(
-        "a tool that the host ran, and its result",
-        ("a tool that Anthropic ran", "a tool that OpenAI ran"),
+        "a tool run by the host, and its result",
+        ("a tool run by Anthropic", "a tool run by OpenAI"),
         {CHAT: "carried: `reasoning_details`", RESPONSES: "carried: `encrypted_content`", ANTHROPIC: "carried: `redacted_thinking`"},
     ),
-    Feature("web page cited", tuple(f"a web page cited by {target}" for target in ALL)),
+    Feature("citation of a web page", tuple(f"a web page cited by {target}" for target in ALL)),
     Feature(
-        "place in a document cited",
+        "citation of a document",
         ("a document cited",),
-        {CHAT: "left out: it has no word for it", RESPONSES: "left out: it has no word for it"},
+        {CHAT: "dropped: the API has no field for it", RESPONSES: "dropped: the API has no field for it"},
     ),
-    Feature("logprobs", ("logprobs",), {ANTHROPIC: "never asked"}),
+    Feature("logprobs", ("logprobs",), {ANTHROPIC: NOT_IN_CALLERS_API}),
     Feature("usage, cached and reasoning tokens", ("usage with cached and reasoning tokens", "usage with tokens written to a cache")),
-    Feature("usage that was not told", ("no usage",), {ANTHROPIC: "converted: zeros"}),
+    Feature("usage not reported", ("no usage",), {ANTHROPIC: "converted: zeros"}),
     Feature("several choices", ("several choices",)),
 )
 
 
 def tables() -> str:
-    """Markdown."""
+    """All tables, as Markdown."""
     return "\n\n".join(
         [
-            "### Answers",
+            "### Responses",
             *_response_tables(),
             "### Requests",
             *_request_tables(),
-            "### What engines send although nobody documents it",
+            "### Undocumented streams of engines",
             _quirks_table(),
         ]
     )
@@ -120,31 +127,30 @@ def _response_tables() -> Iterator[str]:
         row = [feature.name]
         for caller, target in TRANSLATIONS:
             if not any(target in each.targets for each in situations):
-                row.append("never said")
+                row.append(NOT_IN_ENGINES_API)
             elif not any(caller in each.callers for each in situations):
-                row.append("never asked")
+                row.append(NOT_IN_CALLERS_API)
             else:
                 row.append(feature.translated_as.get(caller, "carried"))
         rows.append(row)
-    yield _table("Answer", [[name, "as it came", *cells] for name, *cells in rows])
+    yield _table("Response", [[name, UNCHANGED, *cells] for name, *cells in rows])
 
 
 def _request_tables() -> Iterator[str]:
     groups: dict[str, list[RequestCase]] = {}
     for request_case in REQUEST_CASES:
         groups.setdefault(request_case.group, []).append(request_case)
-    for group, cases_of_group in groups.items():
+    for group, group_cases in groups.items():
         rows = [
-            [each.feature, _same_api_cell(each), *(_cell(each, caller, target) for caller, target in TRANSLATIONS)]
-            for each in cases_of_group
+            [each.feature, _same_api_cell(each), *(_cell(each, caller, target) for caller, target in TRANSLATIONS)] for each in group_cases
         ]
         yield _table(f"Request: {group}", rows)
 
 
 def _same_api_cell(request_case: RequestCase) -> str:
-    """Of a caller and an engine that speak the same API."""
+    """The cell of a caller and an engine that speak the same API."""
     (cell,) = {
-        "as it came" if isinstance(request_case.outcome(each, each), Translated) else _cell(request_case, each, each)
+        UNCHANGED if isinstance(request_case.outcome(each, each), Translated) else _cell(request_case, each, each)
         for each in request_case.request_fields
     }
     return cell
@@ -153,7 +159,7 @@ def _same_api_cell(request_case: RequestCase) -> str:
 def _cell(request_case: RequestCase, caller: str, target: str) -> str:
     match request_case.outcome(caller, target):
         case None:
-            return "never asked"
+            return NOT_IN_CALLERS_API
         case Refused(param):
             return f"refused (422): `{param}`"
         case DropReported(dropped):
@@ -165,9 +171,9 @@ def _cell(request_case: RequestCase, caller: str, target: str) -> str:
 
 def _quirks_table() -> str:
     lines = ["| Engine's API | What it sends | Callers of other APIs | Callers of the same API |", "|---|---|---|---|"]
-    for odd in STREAM_QUIRKS:
-        same = "the same" if odd.repaired else "as it came"
-        lines.append(f"| {API_NAMES[odd.target]} | {odd.situation.name} | as documented | {same} |")
+    for quirk in STREAM_QUIRKS:
+        same = "as documented" if quirk.repaired else UNCHANGED
+        lines.append(f"| {API_NAMES[quirk.target]} | {quirk.situation.name} | as documented | {same} |")
     return "\n".join(lines)
 
 

@@ -1,4 +1,6 @@
-"""An engine that speaks Anthropic Messages, as its API documents it. Written apart from the dialect, which is tried with it.
+"""Writes the responses of an engine that speaks Anthropic Messages, as its API documents it.
+
+Independent of the dialect in providers/, which the tests check against it.
 
 Source: https://docs.anthropic.com/en/docs/build-with-claude/streaming, read 2026-11.
 """
@@ -14,8 +16,10 @@ Event = dict[str, Any]
 
 
 def wire_response(situation: Situation) -> WireResponse:
-    says_whole = "anthropic_messages" in situation.whole
-    return WireResponse(encode_events(stream_events(situation)), json.dumps(response_body(situation)).encode() if says_whole else None)
+    has_unstreamed_form = "anthropic_messages" in situation.unstreamed_targets
+    return WireResponse(
+        encode_events(stream_events(situation)), json.dumps(response_body(situation)).encode() if has_unstreamed_form else None
+    )
 
 
 def encode_events(event_bodies: list[Event]) -> bytes:
@@ -36,12 +40,12 @@ def message(**more: Any) -> dict[str, Any]:
 
 
 def stream_events(situation: Situation) -> list[Event]:
-    counted = usage(situation)
-    bodies: list[Event] = [{"type": "message_start", "message": message(usage={**counted, "output_tokens": 1})}, {"type": "ping"}]
+    usage_body = usage(situation)
+    bodies: list[Event] = [{"type": "message_start", "message": message(usage={**usage_body, "output_tokens": 1})}, {"type": "ping"}]
     for step in stream_steps(situation):
         bodies += _step_events(situation, step)
     delta = {"stop_reason": stop_reason(situation), "stop_sequence": situation.stop_sequence}
-    return [*bodies, {"type": "message_delta", "delta": delta, "usage": counted}, {"type": "message_stop"}]
+    return [*bodies, {"type": "message_delta", "delta": delta, "usage": usage_body}, {"type": "message_stop"}]
 
 
 def _step_events(situation: Situation, step: StreamStep) -> list[Event]:
@@ -78,7 +82,7 @@ def _block_start_deltas_and_last(part: object, step: StreamStep) -> tuple[dict[s
             block: dict[str, Any] = json.loads(bytes(part.raw))
             if "input" not in block:
                 return block, [], []
-            # A tool that the host runs is called as others are.
+            # The call of a tool that the host runs is streamed like any other call.
             return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}], []
         case _:
             raise AssertionError("Anthropic has no such part")
@@ -115,7 +119,7 @@ def stop_reason(situation: Situation) -> str:
 
 def usage(situation: Situation) -> dict[str, Any]:
     counts = situation.usage
-    assert counts is not None and counts.input is not None, "Anthropic always counts"
+    assert counts is not None and counts.input is not None, "Anthropic always reports usage"
     cached, cache_written = counts.cached or 0, counts.cache_written or 0
     return {
         "input_tokens": counts.input - cached - cache_written,

@@ -1,4 +1,6 @@
-"""An engine that speaks OpenAI chat, as its API documents it. Written apart from the dialect, which is tried with it.
+"""Writes the responses of an engine that speaks OpenAI chat, as its API documents it.
+
+Independent of the dialect in providers/, which the tests check against it.
 
 Source: https://platform.openai.com/docs/api-reference/chat-streaming, read 2026-11.
 """
@@ -40,7 +42,7 @@ def stream_chunks(situation: Situation) -> list[dict[str, Any]]:
             more: dict[str, Any] = {} if logprobs is None else {"logprobs": {"content": _decoded(logprobs), "refusal": None}}
             logprobs = None
             chunks.append(chunk(delta, **more))
-    for at, text in enumerate(situation.more_choices, 1):
+    for at, text in enumerate(situation.other_choices, 1):
         chunks += [chunk({"role": "assistant", "content": text}, at=at), chunk({}, "stop", at=at)]
     return [*chunks, chunk({}, situation.finish), *usage_chunks(usage(situation))]
 
@@ -94,7 +96,7 @@ def response_body(situation: Situation) -> dict[str, Any]:
         message["tool_calls"] = calls
     logprobs = None if situation.logprobs is None else {"content": _decoded(situation.logprobs), "refusal": None}
     choices: list[dict[str, Any]] = [{"index": 0, "message": message, "logprobs": logprobs, "finish_reason": situation.finish}]
-    for at, text in enumerate(situation.more_choices, 1):
+    for at, text in enumerate(situation.other_choices, 1):
         message_of_choice = {"role": "assistant", "content": text, "refusal": None}
         choices.append({"index": at, "message": message_of_choice, "logprobs": None, "finish_reason": "stop"})
     body: dict[str, Any] = {**HEAD, "object": "chat.completion", "choices": choices, "usage": usage(situation)}

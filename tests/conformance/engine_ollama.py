@@ -1,6 +1,7 @@
-"""An engine that speaks Ollama's own chat, as its API documents it. Written apart from the dialect, which is tried with it.
+"""Writes the responses of an engine that speaks Ollama's own chat API, as it is documented.
 
-Source: docs/api.md and api/types.go of ollama 0.33, by /reference/engines.md 1.6, read 2026-11.
+Independent of the dialect in providers/, which the tests check against it. Source: docs/api.md and api/types.go of ollama 0.33
+(docs/sources.md#ollama), read 2026-11.
 """
 
 import json
@@ -13,7 +14,7 @@ HEAD = {"model": "engine-model", "created_at": "2026-09-21T14:13:20.123456789Z"}
 
 
 def can_express(situation: Situation) -> bool:
-    """Texts, thinking and calls, each call whole and with an object for its arguments; one answer, and no cached tokens."""
+    """Whether Ollama has fields for it: texts, thinking, and calls whose arguments are an object; one choice, no cached tokens."""
     for part in situation.parts:
         match part:
             case Text():
@@ -31,11 +32,11 @@ def can_express(situation: Situation) -> bool:
     plain = usage is None or (usage.cached is None and usage.reasoning is None and usage.cache_written is None)
     called = any(isinstance(part, ToolCall) for part in situation.parts)
     finish_fits = situation.native_finish_reason is None and situation.finish in (("tool_calls",) if called else ("stop", "length"))
-    return plain and finish_fits and not situation.more_choices
+    return plain and finish_fits and not situation.other_choices
 
 
 def can_express_in_one_body(situation: Situation) -> bool:
-    """A whole message tells its thinking, then its text, then its calls."""
+    """Whether the unstreamed message keeps the order: it has thinking, then text, then calls."""
     kinds = [("Reasoning", "Text", "ToolCall").index(type(part).__name__) for part in situation.parts]
     return kinds == sorted(kinds)
 
@@ -90,7 +91,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def _final_fields(situation: Situation) -> dict[str, Any]:
-    """An answer with calls ends with `stop`, as any other does."""
+    """The fields of the last line. A response with calls ends with `stop`, like any other."""
     usage = situation.usage
     counts = {} if usage is None else {"prompt_eval_count": usage.input, "eval_count": usage.output}
     reason = "length" if situation.finish == "length" else "stop"

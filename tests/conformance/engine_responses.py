@@ -1,4 +1,6 @@
-"""An engine that speaks OpenAI Responses, as its API documents it. Written apart from the dialect, which is tried with it.
+"""Writes the responses of an engine that speaks OpenAI Responses, as its API documents it.
+
+Independent of the dialect in providers/, which the tests check against it.
 
 Source: https://platform.openai.com/docs/api-reference/responses-streaming, read 2026-11.
 """
@@ -96,7 +98,7 @@ def _delta_event(part: Part, at: int, piece: str, situation: Situation) -> Event
         case ToolCall():
             return {"type": "response.function_call_arguments.delta", **position}
         case Opaque():
-            raise AssertionError("not said by this engine")
+            raise AssertionError("this engine streams no deltas of opaque parts")
 
 
 def _done_events(part: Part, at: int, situation: Situation) -> list[Event]:

@@ -1,4 +1,4 @@
-"""What each engine is asked for the tables of docs/engines.md, and which engines there are."""
+"""The engines and the requests of the tables in docs/engines.md."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,10 @@ from msgspec import Struct
 
 
 class Engine(Struct, frozen=True):
-    """An adapter, as it is configured and found. `proved`: the tests that hold it to what the tables say, real engines' first."""
+    """A column of the tables: an adapter, its options, and the detected version of the engine.
+
+    `evidence_tests`: the tests that check what the tables claim, those with real engines first.
+    """
 
     title: str
     adapter: str
@@ -17,7 +20,7 @@ class Engine(Struct, frozen=True):
 
 
 class EngineRequest(Struct, frozen=True):
-    """One ask: `body` without a model."""
+    """A row of the tables: a request of a caller who speaks `dialect`; `body` lacks the model."""
 
     name: str
     body: Mapping[str, Any]
@@ -85,21 +88,21 @@ ENGINE_REQUESTS: Mapping[str, tuple[EngineRequest, ...]] = {
         _chat("JSON object", response_format={"type": "json_object"}),
         _chat("regex", guided_regex="[0-9]+"),
         _chat("choice", guided_choice=["yes", "no"]),
-        _chat("grammar in GBNF (or EBNF)", guided_grammar=_GBNF),
+        _chat("grammar in GBNF or EBNF", guided_grammar=_GBNF),
         _chat("grammar in Lark", guided_grammar=_LARK),
         _chat("structural tag", response_format=_TAG),
-        _chat("schema and whitespace", guided_json=_SCHEMA, guided_whitespace_pattern="[ ]?"),
+        _chat("schema and whitespace pattern", guided_json=_SCHEMA, guided_whitespace_pattern="[ ]?"),
         EngineRequest(
-            "schema, said in Responses",
+            "schema, in Responses",
             {"input": "hi", "text": {"format": {"type": "json_schema", "name": "x", "schema": _SCHEMA}}},
             "openai_responses",
         ),
         EngineRequest(
-            "schema, said in Messages",
+            "schema, in Messages",
             {**_HI, "max_tokens": 9, "output_config": {"format": {"type": "json_schema", "schema": _SCHEMA}}},
             "anthropic_messages",
         ),
-        EngineRequest("regex, said in completions", {"prompt": "hi", "guided_regex": "[0-9]+"}, "openai_completions"),
+        EngineRequest("regex, in Completions", {"prompt": "hi", "guided_regex": "[0-9]+"}, "openai_completions"),
     ),
     "Tools": (
         _chat("tools", tools=[_tool()]),
@@ -112,7 +115,7 @@ ENGINE_REQUESTS: Mapping[str, tuple[EngineRequest, ...]] = {
             "tools and a schema", tools=[_tool()], response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": _SCHEMA}}
         ),
         EngineRequest(
-            "results of calls",
+            "tool results",
             {
                 "messages": [
                     {"role": "user", "content": "hi"},
@@ -123,16 +126,16 @@ ENGINE_REQUESTS: Mapping[str, tuple[EngineRequest, ...]] = {
             },
         ),
     ),
-    "What is said": (
+    "Messages and media": (
         EngineRequest("system message", {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]}),
         EngineRequest(
             "developer message", {"messages": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "hi"}]}
         ),
-        _chat_with_parts("texts in parts", {"type": "text", "text": "a"}, {"type": "text", "text": "b"}),
-        _chat_with_parts("image in bytes", {"type": "image_url", "image_url": {"url": _PIXEL}}),
-        _chat_with_parts("audio in bytes", {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}),
+        _chat_with_parts("text parts", {"type": "text", "text": "a"}, {"type": "text", "text": "b"}),
+        _chat_with_parts("image as data", {"type": "image_url", "image_url": {"url": _PIXEL}}),
+        _chat_with_parts("audio as data", {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}),
         _chat_with_parts(
-            "file in bytes", {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}}
+            "file as data", {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}}
         ),
         EngineRequest(
             "reasoning of earlier turns",
@@ -146,7 +149,7 @@ ENGINE_REQUESTS: Mapping[str, tuple[EngineRequest, ...]] = {
         ),
         EngineRequest("raw prompt in a chat", {"prompt": "Once upon"}),
     ),
-    "How it is answered": (
+    "Sampling and output": (
         _chat("`max_completion_tokens`", max_completion_tokens=9),
         _chat("`stop`", stop=["x"]),
         _chat("`seed`", seed=1),

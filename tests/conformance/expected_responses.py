@@ -1,4 +1,4 @@
-"""What each caller must hear of a situation, in its API's own words; and what an answer sent back must still mean."""
+"""The response that each caller must get for a situation, and the history that the caller's next request must contain."""
 
 import json
 import re
@@ -13,12 +13,12 @@ from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES, Situation
 
 _MINTED = re.compile("call_[0-9a-f]{24}")
 
-# Chat tells an answer's parts by kind, and has no other order.
+# A chat message has one field for each kind of part, so it keeps no other order.
 _CHAT_ORDER = ("reasoning", "text", "refusal", "call", "custom")
 
 
 def expected_response(situation: Situation, caller: str, *, streamed: bool) -> SdkResponse:
-    """`streamed`: to the caller. A stream shows a call that was cut off as far as it came; a whole tool_use has to be JSON."""
+    """What the caller's SDK must return. `streamed`: to the caller; only a stream can hold the truncated arguments of a call."""
     parts = [_expected_part(part, caller, streamed=streamed) for part in situation.parts if not isinstance(part, Opaque)]
     if caller == CHAT:
         parts.sort(key=lambda part: _CHAT_ORDER.index(part[0]))
@@ -29,12 +29,12 @@ def expected_response(situation: Situation, caller: str, *, streamed: bool) -> S
         usage=_usage(situation.usage, caller),
         cited_urls=tuple(each.url for part in situation.parts if isinstance(part, Text) for each in part.citations if each.url),
         logprob_tokens=() if caller == ANTHROPIC else tuple(json.loads(bytes(raw))["token"] for raw in situation.logprobs or ()),
-        other_choices=situation.more_choices,
+        other_choices=situation.other_choices,
     )
 
 
 def comparable(response: SdkResponse) -> SdkResponse:
-    """Arguments of calls as JSON: an Anthropic wire keeps their meaning, not their spelling. Ids that we mint are any."""
+    """With the arguments of calls as canonical JSON, as Anthropic's format keeps no spelling, and without ids that the gateway mints."""
     return SdkResponse(
         parts=tuple(
             ("call", _blank_if_minted(part[1]), part[2], canonical_json(part[3])) if part[0] == "call" else part for part in response.parts
@@ -70,11 +70,11 @@ def _expected_part(part: Part, caller: str, *, streamed: bool) -> SdkPart:
                 _anthropic_input(part.arguments, streamed=streamed) if caller == ANTHROPIC else part.arguments,
             )
         case Opaque():
-            raise AssertionError("nobody but its minter shows it")
+            raise AssertionError("only the engine that wrote an opaque part can read it")
 
 
 def _anthropic_input(arguments: str, *, streamed: bool) -> str:
-    """As Anthropic's SDK has it: the fragments of a stream as far as they are JSON; whole, what is no object under a key that says so."""
+    """As Anthropic's SDK returns it: of a stream, as much as is JSON; unstreamed, what is not JSON under `_unparsed`."""
     if streamed:
         return json.dumps(from_json(arguments.encode() or b"{}", partial_mode=True))
     try:
@@ -106,14 +106,14 @@ _FINISHES = {CHAT: _chat_finish, RESPONSES: _responses_finish, ANTHROPIC: _anthr
 
 
 def _usage(usage: Usage | None, caller: str) -> tuple[int, int, int, int, int] | None:
-    """Anthropic's SDK cannot live without counts: an engine that did not count is told as zeros."""
+    """Usage that the engine does not report is None; zeros for Anthropic, whose SDK requires numbers."""
     if usage is None:
         return (0, 0, 0, 0, 0) if caller == ANTHROPIC else None
     return (usage.input or 0, usage.output or 0, usage.cached or 0, usage.reasoning or 0, usage.cache_written or 0)
 
 
 def expected_history(situation: Situation, caller: str, *, streamed: bool) -> list[Any]:
-    """The parts of the assistant's message that a caller sends back, as summary() tells them."""
+    """The parts of the assistant's message that a caller sends back, as summary() returns them."""
     parts: Sequence[Part] = situation.parts
     if caller == ANTHROPIC:
         parts = [_as_anthropic_part(part, streamed=streamed) for part in parts]
@@ -132,7 +132,7 @@ def _as_anthropic_part(part: Part, *, streamed: bool) -> Part:
 
 
 def summary(message: Message, caller: str) -> list[Any]:
-    """The parts of a message so that they compare: by kind where the caller's dialect keeps no other order."""
+    """The parts of a message in comparable form, sorted by kind where the caller's dialect keeps no other order."""
     parts = [each for part in message.parts if (each := _summarize_part(part)) is not None]
     if caller == CHAT:
         order = ["reasoning", "opaque", "text", "refusal", "call"]
@@ -168,4 +168,4 @@ def _summarize_part(part: Content) -> tuple[Any, ...] | None:
         case Opaque():
             return ("opaque", part.origin, json.loads(bytes(part.raw)))
         case _:
-            raise AssertionError(f"an assistant does not say {part}")
+            raise AssertionError(f"not a part of an assistant's message: {part}")

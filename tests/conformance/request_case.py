@@ -1,4 +1,4 @@
-"""What a situation of a request is made of, and what may come of it."""
+"""A case of request translation: the request of each caller, and the outcome at each target."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -11,9 +11,9 @@ Body = Mapping[str, Any]
 
 
 class Translated(Struct, frozen=True):
-    """The target is asked for the same: these keys, beside those of a plain hello; None: without that key.
+    """The target receives the same: these fields in addition to those of a plain hello; None: without that field.
 
-    `converted`: in words that are not its own counterpart of the caller's; says how. `dropped`: hints that are reported beside it.
+    `converted`: how the target's form differs, where it is not the direct counterpart. `dropped`: hints that are reported as dropped.
     """
 
     fields: Body = {}
@@ -22,25 +22,27 @@ class Translated(Struct, frozen=True):
 
 
 class Refused(Struct, frozen=True):
-    """422, naming this field of the caller's. Let go by `x-narthex-drop`, it is dropped and reported."""
+    """A 422 that names this field of the caller's body. If `x-narthex-drop` names it, it is dropped and reported instead."""
 
     param: str
 
 
 class DropReported(Struct, frozen=True):
-    """A mere hint, which goes without and is reported; `reads` as of Carried."""
+    """A hint is dropped and reported. `fields`: as in Translated."""
 
     dropped: tuple[str, ...]
     fields: Body = {}
 
 
 Outcome = Translated | Refused | DropReported
-FeatureGroup = Literal["messages", "media", "tools", "output", "sampling", "reasoning", "history", "hints", "the rest"]
+FeatureGroup = Literal["messages", "media", "tools", "output", "sampling", "reasoning", "history", "hints", "other fields"]
 
 
 class RequestCase(Struct, frozen=True):
-    """`says`: what callers of each dialect add to a plain hello; one that is not here has no word for it. `on`: what comes of it at each
-    target, for all callers, or for one (`caller>target`). The caller's own dialect always carries it as it was said.
+    """A row of the tables of requests.
+
+    `request_fields`: what callers of each dialect add to a plain hello; a dialect that is missing cannot express it. `outcomes`: by target
+    for all callers, or by `caller>target` for one. To a target of the caller's own dialect it passes unchanged unless an outcome is given.
     """
 
     group: FeatureGroup
@@ -49,7 +51,7 @@ class RequestCase(Struct, frozen=True):
     outcomes: Mapping[str, Outcome]
 
     def outcome(self, caller: str, target: str) -> Outcome | None:
-        """None: the caller has no word for it."""
+        """None: the caller's API cannot express it."""
         if caller not in self.request_fields:
             return None
         return self.outcomes.get(f"{caller}>{target}") or (Translated() if caller == target else self.outcomes[target])

@@ -1,4 +1,4 @@
-"""What callers ask, each situation once: how a caller of each dialect says it, and what every target makes of it. All cells are written."""
+"""All cases of request translation: each request as callers of each dialect write it, and its outcome at every target."""
 
 from tests.conformance.request_cases_hints import HINTS, OTHER_FIELDS
 from tests.conformance.request_cases_history import HISTORY

@@ -1,4 +1,4 @@
-"""Requests: what changes no answer, and what one API alone can be asked for."""
+"""Cases of requests: hints, which change no response, and fields of one API alone."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from tests.conformance.situations import ALL, ANTHROPIC, CHAT, RESPONSES
 
 
 def hint(feature: str, field: str, value: Any, *, callers: tuple[str, ...], carried: tuple[str, ...] = ()) -> RequestCase:
-    """`carried`: the targets that have the same word for it."""
+    """A hint. `carried`: the targets that have the same field."""
     return RequestCase(
         "hints",
         feature,
@@ -31,7 +31,7 @@ HINTS = (
         {CHAT: Translated({"user": "u1"}), RESPONSES: Translated({"user": "u1"}), ANTHROPIC: Translated({"metadata": {"user_id": "u1"}})},
     ),
     hint("metadata", "metadata", {"tenant": "a"}, callers=OPENAI_DIALECTS, carried=OPENAI_DIALECTS),
-    hint("storing", "store", True, callers=(CHAT,)),
+    hint("storage", "store", True, callers=(CHAT,)),
     hint("service tier", "service_tier", "auto", callers=OPENAI_DIALECTS, carried=(CHAT, RESPONSES, ANTHROPIC)),
     hint("cache key", "prompt_cache_key", "k", callers=OPENAI_DIALECTS, carried=OPENAI_DIALECTS),
     hint("safety identifier", "safety_identifier", "s", callers=OPENAI_DIALECTS, carried=OPENAI_DIALECTS),
@@ -60,38 +60,38 @@ HINTS = (
 
 
 def one_api_only(feature: str, caller: str, fields: Body, param: str) -> RequestCase:
-    """What one API alone can be asked for."""
+    """A field that only one API has."""
     return RequestCase(
-        "the rest", feature, {caller: fields}, {target: Refused(param) for target in (CHAT, RESPONSES, ANTHROPIC) if target != caller}
+        "other fields", feature, {caller: fields}, {target: Refused(param) for target in (CHAT, RESPONSES, ANTHROPIC) if target != caller}
     )
 
 
 def refused_everywhere(feature: str, caller: str, fields: dict[str, Any], param: str) -> RequestCase:
-    """What this gateway serves nobody with."""
+    """A field that the gateway refuses whatever the target."""
     return RequestCase(
-        "the rest", feature, {caller: fields}, {f"{caller}>{caller}": Refused(param), **{each: Refused(param) for each in ALL}}
+        "other fields", feature, {caller: fields}, {f"{caller}>{caller}": Refused(param), **{each: Refused(param) for each in ALL}}
     )
 
 
 OTHER_FIELDS = (
     refused_everywhere("stored prompt", RESPONSES, {"prompt": {"id": "pmpt_1"}}, "prompt"),
     refused_everywhere("background", RESPONSES, {"background": True}, "background"),
-    one_api_only("a field that nobody knows (chat)", CHAT, {"frobnicate": 1}, "frobnicate"),
-    one_api_only("a field that nobody knows (Responses)", RESPONSES, {"frobnicate": 1}, "frobnicate"),
-    one_api_only("a field that nobody knows (Messages)", ANTHROPIC, {"frobnicate": 1}, "frobnicate"),
+    one_api_only("an unknown field (chat)", CHAT, {"frobnicate": 1}, "frobnicate"),
+    one_api_only("an unknown field (Responses)", RESPONSES, {"frobnicate": 1}, "frobnicate"),
+    one_api_only("an unknown field (Messages)", ANTHROPIC, {"frobnicate": 1}, "frobnicate"),
     one_api_only("predicted output", CHAT, {"prediction": {"type": "content", "content": "x"}}, "prediction"),
     one_api_only("truncation", RESPONSES, {"truncation": "auto"}, "truncation"),
-    one_api_only("most calls of host tools", RESPONSES, {"max_tool_calls": 3}, "max_tool_calls"),
+    one_api_only("limit of host tool calls", RESPONSES, {"max_tool_calls": 3}, "max_tool_calls"),
     one_api_only("containers", ANTHROPIC, {"container": "c1"}, "container"),
     one_api_only("MCP servers", ANTHROPIC, {"mcp_servers": [{"type": "url", "url": "https://example.org", "name": "x"}]}, "mcp_servers"),
     RequestCase(
-        "the rest",
+        "other fields",
         "context management",
         {ANTHROPIC: {"context_management": {"edits": []}}},
         {target: DropReported(("context_management",)) for target in (CHAT, RESPONSES)},
     ),
     one_api_only(
-        "documents that are to be cited",
+        "citations of documents",
         ANTHROPIC,
         anthropic(user([{**anthropic_data("document", "application/pdf", PDF), "citations": {"enabled": True}}])),
         "messages[0].content[0].citations",

@@ -1,4 +1,4 @@
-"""Requests: what earlier answers left in a conversation."""
+"""Cases of requests: what earlier responses leave in the history of a conversation."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ PLAIN_HISTORY = {
 HISTORY = (
     RequestCase(
         "history",
-        "reasoning in words",
+        "reasoning as text",
         {CHAT: chat(user("Hello"), assistant("Hi.", reasoning_content="Hm."), user("So?"))},
         {
             RESPONSES: DropReported(("reasoning_content",), PLAIN_HISTORY[RESPONSES]),
@@ -37,18 +37,18 @@ HISTORY = (
     ),
     RequestCase(
         "history",
-        "signed thinking of Anthropic's",
+        "signed thinking (Anthropic's)",
         {ANTHROPIC: anthropic(user("Hello"), assistant([SIGNED_THINKING, text("Hi.")]), user("So?"))},
         {
             CHAT: Translated(
-                chat(user("Hello"), assistant("Hi.", reasoning_content="Hm."), user("So?")), "reasoning in words", ("thinking.signature",)
+                chat(user("Hello"), assistant("Hi.", reasoning_content="Hm."), user("So?")), "reasoning as text", ("thinking.signature",)
             ),
             RESPONSES: DropReported(("thinking", "thinking.signature"), PLAIN_HISTORY[RESPONSES]),
         },
     ),
     RequestCase(
         "history",
-        "redacted thinking of Anthropic's",
+        "redacted thinking (Anthropic's)",
         {ANTHROPIC: anthropic(user("Hello"), assistant([{"type": "redacted_thinking", "data": "Em"}, text("Hi.")]), user("So?"))},
         {
             CHAT: DropReported(("thinking.signature",), PLAIN_HISTORY[CHAT]),
@@ -57,12 +57,12 @@ HISTORY = (
     ),
     RequestCase(
         "history",
-        "encrypted reasoning of OpenAI's",
+        "encrypted reasoning (OpenAI's)",
         {RESPONSES: responses(user("Hello"), ENCRYPTED_REASONING, assistant("Hi."), user("So?"))},
         {
             CHAT: Translated(
                 chat(user("Hello"), assistant("Hi.", reasoning_content="Hm."), user("So?")),
-                "reasoning in words",
+                "reasoning as text",
                 ("reasoning.encrypted_content",),
             ),
             ANTHROPIC: DropReported(("reasoning", "reasoning.encrypted_content"), PLAIN_HISTORY[ANTHROPIC]),
@@ -70,7 +70,7 @@ HISTORY = (
     ),
     RequestCase(
         "history",
-        "a refusal",
+        "refusal",
         {
             CHAT: chat(user("Hello"), {"role": "assistant", "content": None, "refusal": "No."}, user("So?")),
             RESPONSES: responses(user("Hello"), assistant([{"type": "refusal", "refusal": "No."}]), user("So?")),
@@ -87,12 +87,12 @@ HISTORY = (
         {ANTHROPIC: anthropic(user("Hello"), assistant([CITED_TEXT]), user("So?"))},
         {
             CHAT: DropReported(("messages[1].content[0].citations",), chat(user("Hello"), assistant("It is so."), user("So?"))),
-            RESPONSES: Translated(responses(user("Hello"), assistant([ANNOTATED_TEXT]), user("So?")), "an annotation with the address"),
+            RESPONSES: Translated(responses(user("Hello"), assistant([ANNOTATED_TEXT]), user("So?")), "an annotation with the URL"),
         },
     ),
     RequestCase(
         "history",
-        "a tool that the host ran",
+        "a tool run by the host",
         {
             RESPONSES: responses(
                 user("Hello"), {"type": "web_search_call", "id": "ws_1", "status": "completed"}, assistant("Hi."), user("So?")

@@ -1,4 +1,4 @@
-"""Requests: images, documents and audio."""
+"""Cases of requests: images, documents and audio."""
 
 from tests.conformance.request_case import DropReported, Refused, RequestCase, Translated, anthropic, chat, responses, user
 from tests.conformance.request_samples import (
@@ -21,7 +21,7 @@ AUDIO_PART = {"type": "input_audio", "input_audio": {"data": WAV, "format": "wav
 MEDIA = (
     translated_everywhere(
         "media",
-        "image by address",
+        "image by URL",
         {
             CHAT: chat(user([text("What?"), image(IMAGE_URL)])),
             RESPONSES: responses(user([input_text("What?"), {"type": "input_image", "image_url": IMAGE_URL, "detail": "auto"}])),
@@ -39,7 +39,7 @@ MEDIA = (
     ),
     RequestCase(
         "media",
-        "image's detail",
+        "image detail",
         {
             CHAT: chat(user([{"type": "image_url", "image_url": {"url": IMAGE_URL, "detail": "low"}}])),
             RESPONSES: responses(user([{"type": "input_image", "image_url": IMAGE_URL, "detail": "low"}])),
@@ -55,7 +55,7 @@ MEDIA = (
     ),
     RequestCase(
         "media",
-        "PDF by address",
+        "PDF by URL",
         {
             RESPONSES: responses(user([input_text("Sum up."), {"type": "input_file", "file_url": PDF_URL}])),
             ANTHROPIC: anthropic(user([text("Sum up."), anthropic_url("document", PDF_URL)])),
@@ -80,7 +80,7 @@ MEDIA = (
     ),
     RequestCase(
         "media",
-        "file that the host keeps",
+        "file stored at the host",
         {
             CHAT: chat(user([{"type": "file", "file": {"file_id": "file-1"}}])),
             RESPONSES: responses(user([{"type": "input_file", "file_id": "file-1"}])),

@@ -1,4 +1,4 @@
-"""Requests: who says what."""
+"""Cases of requests: roles and messages."""
 
 from tests.conformance.request_case import DropReported, Refused, RequestCase, Translated, anthropic, assistant, chat, responses, user
 from tests.conformance.request_samples import translated_everywhere
@@ -11,7 +11,7 @@ CONVERSATION = {
 }
 
 MESSAGES = (
-    translated_everywhere("messages", "a conversation", CONVERSATION),
+    translated_everywhere("messages", "conversation", CONVERSATION),
     RequestCase(
         "messages",
         "system prompt",
@@ -41,7 +41,7 @@ MESSAGES = (
     ),
     RequestCase(
         "messages",
-        "system message in mid-conversation",
+        "system message in the middle",
         {
             CHAT: chat(user("Hello"), assistant("Hi."), {"role": "system", "content": "Be brief."}, user("Go on.")),
             RESPONSES: responses(user("Hello"), assistant("Hi."), {"role": "system", "content": "Be brief."}, user("Go on.")),
@@ -61,7 +61,7 @@ MESSAGES = (
     ),
     RequestCase(
         "messages",
-        "the answer's beginning given",
+        "prefill of the response",
         {CHAT: chat(user("Hello"), assistant("Dear")), ANTHROPIC: anthropic(user("Hello"), assistant("Dear"))},
         {
             f"{CHAT}>{RESPONSES}": Translated(responses(user("Hello"), assistant("Dear"))),

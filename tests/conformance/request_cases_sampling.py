@@ -1,4 +1,4 @@
-"""Requests: in what form and how an answer is to be sampled and thought about."""
+"""Cases of requests: output formats, sampling and reasoning."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ ANTHROPIC_FORMAT = {"output_config": {"format": {"type": "json_schema", "schema"
 OUTPUTS = (
     RequestCase(
         "output",
-        "JSON by a schema",
+        "JSON schema",
         {CHAT: CHAT_FORMAT, RESPONSES: RESPONSES_FORMAT, ANTHROPIC: ANTHROPIC_FORMAT},
         {
             f"{ANTHROPIC}>{CHAT}": Translated(
@@ -29,7 +29,7 @@ OUTPUTS = (
     ),
     RequestCase(
         "output",
-        "any JSON object",
+        "JSON object",
         {CHAT: {"response_format": {"type": "json_object"}}, RESPONSES: {"text": {"format": {"type": "json_object"}}}},
         {
             CHAT: Translated({"response_format": {"type": "json_object"}}),
@@ -38,16 +38,16 @@ OUTPUTS = (
             f"{RESPONSES}>{ANTHROPIC}": Refused("text.format"),
         },
     ),
-    # The same API is asked in vLLM's words of today, which providers bend to what their engines obey.
+    # For a target of the same API it is written in vLLM's current field, which adapters convert to what their engines obey.
     RequestCase(
         "output",
-        "a regular expression",
+        "regex",
         {CHAT: {"structured_outputs": {"regex": "[a-z]+"}}},
         {target: Refused("structured_outputs") for target in (RESPONSES, ANTHROPIC)},
     ),
     RequestCase(
         "output",
-        "length of an answer",
+        "verbosity",
         {CHAT: {"verbosity": "low"}, RESPONSES: {"text": {"verbosity": "low"}}},
         {
             CHAT: Translated({"verbosity": "low"}),
@@ -58,7 +58,7 @@ OUTPUTS = (
     ),
     RequestCase(
         "output",
-        "an answer spoken aloud",
+        "audio output",
         {CHAT: {"modalities": ["text", "audio"], "audio": {"voice": "alloy", "format": "wav"}}},
         {RESPONSES: Refused("modalities"), ANTHROPIC: Refused("modalities")},
     ),
@@ -66,14 +66,14 @@ OUTPUTS = (
 
 
 def openai_only(feature: str, field: str, value: Any) -> RequestCase:
-    """A field of OpenAI chat that no other of the three has."""
+    """A field of OpenAI chat that neither of the other APIs has."""
     return RequestCase("sampling", feature, {CHAT: {field: value}}, {RESPONSES: Refused(field), ANTHROPIC: Refused(field)})
 
 
 SAMPLING = (
     translated_everywhere(
         "sampling",
-        "most tokens",
+        "token limit",
         {CHAT: {"max_completion_tokens": 50}, RESPONSES: {"max_output_tokens": 50}, ANTHROPIC: {"max_tokens": 50}},
     ),
     translated_everywhere("sampling", "temperature", {dialect: {"temperature": 0.5} for dialect in (CHAT, RESPONSES, ANTHROPIC)}),
@@ -102,14 +102,14 @@ SAMPLING = (
         },
     ),
     openai_only("seed", "seed", 7),
-    openai_only("several answers", "n", 2),
+    openai_only("several choices", "n", 2),
     openai_only("frequency penalty", "frequency_penalty", 0.5),
     openai_only("presence penalty", "presence_penalty", 0.5),
     openai_only("logit bias", "logit_bias", {"50256": -100}),
-    openai_only("min_p, as engines know it", "min_p", 0.1),
+    openai_only("min_p (of engines)", "min_p", 0.1),
     RequestCase(
         "sampling",
-        "penalties of 0, one answer, no logprobs",
+        "penalties of 0, one choice, no logprobs",
         {CHAT: {"n": 1, "frequency_penalty": 0, "presence_penalty": 0, "logprobs": False}},
         {RESPONSES: Translated(), ANTHROPIC: Translated()},
     ),
@@ -156,7 +156,7 @@ REASONING = (
     ),
     RequestCase(
         "reasoning",
-        "a budget of tokens",
+        "thinking budget",
         {ANTHROPIC: {"max_tokens": 9000, "thinking": {"type": "enabled", "budget_tokens": 5000}}},
         {
             CHAT: Translated({"max_completion_tokens": 9000, "reasoning_effort": "medium"}, "effort", ("thinking.budget_tokens",)),

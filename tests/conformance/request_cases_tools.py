@@ -1,4 +1,4 @@
-"""Requests: tools, calls and their results."""
+"""Cases of requests: tools, calls and their results."""
 
 from typing import Any
 
@@ -29,12 +29,12 @@ from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES
 
 
 def with_tools(feature: str, choice: dict[str, Any], others: dict[str, Any] | None = None) -> RequestCase:
-    """A tool and these words about it, by dialect."""
+    """A tool together with these fields, by dialect; `others`: by `caller>target`, where the target's fields differ."""
     request_fields = {dialect: {**TOOLS[dialect], **fields} for dialect, fields in choice.items()}
     expected_fields = {
-        dialect: {**NON_STRICT_TOOLS[dialect.rpartition(">")[2]], **said} for dialect, said in {**choice, **(others or {})}.items()
+        dialect: {**NON_STRICT_TOOLS[dialect.rpartition(">")[2]], **fields} for dialect, fields in {**choice, **(others or {})}.items()
     }
-    return RequestCase("tools", feature, request_fields, {target: Translated(said) for target, said in expected_fields.items()})
+    return RequestCase("tools", feature, request_fields, {target: Translated(fields) for target, fields in expected_fields.items()})
 
 
 CALL_AND_RESULT = {
@@ -67,7 +67,7 @@ TOOL_REQUESTS = (
         },
     ),
     with_tools(
-        "tool choice: automatic",
+        "tool choice: auto",
         {CHAT: {"tool_choice": "auto"}, RESPONSES: {"tool_choice": "auto"}, ANTHROPIC: {"tool_choice": {"type": "auto"}}},
     ),
     with_tools(
@@ -75,11 +75,11 @@ TOOL_REQUESTS = (
         {CHAT: {"tool_choice": "none"}, RESPONSES: {"tool_choice": "none"}, ANTHROPIC: {"tool_choice": {"type": "none"}}},
     ),
     with_tools(
-        "tool choice: any",
+        "tool choice: required",
         {CHAT: {"tool_choice": "required"}, RESPONSES: {"tool_choice": "required"}, ANTHROPIC: {"tool_choice": {"type": "any"}}},
     ),
     with_tools(
-        "tool choice: this one",
+        "tool choice: by name",
         {
             CHAT: {"tool_choice": {"type": "function", "function": {"name": "get_weather"}}},
             RESPONSES: {"tool_choice": {"type": "function", "name": "get_weather"}},
@@ -88,7 +88,7 @@ TOOL_REQUESTS = (
     ),
     RequestCase(
         "tools",
-        "tool choice: these alone",
+        "tool choice: allowed tools",
         {
             CHAT: {**TWO_TOOLS_CHAT, "tool_choice": {"type": "allowed_tools", "allowed_tools": ALLOWED_TOOLS_CHAT}},
             RESPONSES: {**TWO_TOOLS_RESPONSES, "tool_choice": ALLOWED_TOOLS_RESPONSES},
@@ -102,7 +102,7 @@ TOOL_REQUESTS = (
         },
     ),
     with_tools(
-        "one call at a time",
+        "no parallel calls",
         {
             CHAT: {"parallel_tool_calls": False},
             RESPONSES: {"parallel_tool_calls": False},
@@ -136,10 +136,10 @@ TOOL_REQUESTS = (
             ANTHROPIC: Refused("tools[0]"),
         },
     ),
-    translated_everywhere("tools", "a call and its result", CALL_AND_RESULT),
+    translated_everywhere("tools", "call and result", CALL_AND_RESULT),
     translated_everywhere(
         "tools",
-        "parallel calls and their results",
+        "parallel calls and results",
         {
             CHAT: chat(
                 user("Hello"),
@@ -172,7 +172,7 @@ TOOL_REQUESTS = (
     ),
     RequestCase(
         "tools",
-        "ids of calls that Anthropic refuses",
+        "call ids that Anthropic refuses",
         {
             CHAT: chat(
                 user("Hello"),
@@ -200,13 +200,13 @@ TOOL_REQUESTS = (
                     assistant([{**ANTHROPIC_CALL, "id": ID_ANTHROPIC_TAKES}]),
                     user([{"type": "tool_result", "tool_use_id": ID_ANTHROPIC_TAKES, "content": "18"}]),
                 ),
-                "an id that it takes, the same in call and result",
+                "an id that Anthropic accepts, the same in call and result",
             ),
         },
     ),
     RequestCase(
         "tools",
-        "a result that is an error",
+        "result with `is_error`",
         {ANTHROPIC: anthropic(user("Hello"), assistant([ANTHROPIC_CALL]), anthropic_result("no such city", is_error=True))},
         {
             CHAT: DropReported(
@@ -220,7 +220,7 @@ TOOL_REQUESTS = (
     ),
     RequestCase(
         "tools",
-        "a result with an image",
+        "result with an image",
         {
             RESPONSES: responses(
                 user("Hello"),
@@ -241,7 +241,7 @@ TOOL_REQUESTS = (
                     chat_result("Here:"),
                     user([text("From the result of tool call call_1:"), image(f"data:image/png;base64,{PNG}")]),
                 ),
-                "the image follows in a message of the user's",
+                "the image follows in a user message",
             ),
             RESPONSES: Translated(
                 responses(
@@ -261,7 +261,7 @@ TOOL_REQUESTS = (
     ),
     RequestCase(
         "tools",
-        "tools that the host runs",
+        "tools run by the host",
         {
             CHAT: {"web_search_options": {}},
             RESPONSES: {"tools": [{"type": "web_search"}]},

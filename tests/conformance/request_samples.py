@@ -1,4 +1,4 @@
-"""The same things in each dialect's words, of which the requests are made."""
+"""Tools, calls, results and media in each dialect, of which the request cases are made."""
 
 from typing import Any
 
@@ -68,9 +68,9 @@ def input_text(content: str) -> dict[str, Any]:
 
 
 def translated_everywhere(group: Any, feature: str, request_fields: dict[str, Any]) -> RequestCase:
-    """Each dialect has its own word for it, and every crossing carries it from one to the other."""
+    """Every dialect has its own field for it, and every translation carries it."""
     return RequestCase(group, feature, request_fields, {target: Translated(fields) for target, fields in request_fields.items()})
 
 
-# Responses takes a tool for strict that does not say otherwise; the others do not.
+# In Responses a tool is strict by default; in the other APIs it is not.
 NON_STRICT_TOOLS = {**TOOLS, RESPONSES: {"tools": [responses_tool(strict=False)]}}

@@ -1,4 +1,4 @@
-"""What a caller hears of an answer through its SDK, in its own API's words; and an SDK's transport that recites one answer."""
+"""Responses as the official SDKs return them, in one comparable form; and a transport that gives an SDK one fixed stream."""
 
 import json
 from typing import Any, TypeVar
@@ -7,15 +7,17 @@ import httpx2
 from msgspec import Struct
 from pydantic import BaseModel
 
-from providers.canonical.raw_json import SSEDecoder
+from providers.canonical.sse import SSEDecoder
 
 Model = TypeVar("Model", bound=BaseModel)
 SdkPart = tuple[str, ...]
 
 
 class SdkResponse(Struct, frozen=True):
-    """`parts`: kind and words of each, calls with id, name and arguments. `usage`: input, output, cached, reasoning, written to a cache;
-    None: not told. `urls`: what is cited. `tokens`: those with logprobs. `others`: the texts of further choices.
+    """A response as a caller sees it.
+
+    `parts`: the kind and text of each; of calls the id, name and arguments. `usage`: tokens of input, output, cached, reasoning, written to
+    a cache; None if not reported. `logprob_tokens`: the tokens that have logprobs. `other_choices`: the texts of further choices.
     """
 
     parts: tuple[SdkPart, ...]
@@ -28,7 +30,7 @@ class SdkResponse(Struct, frozen=True):
 
 
 class FixedStreamTransport(httpx2.BaseTransport):
-    """Gives every request the same stream."""
+    """Answers every request with the same stream."""
 
     def __init__(self) -> None:
         self._body = b""
@@ -41,7 +43,7 @@ class FixedStreamTransport(httpx2.BaseTransport):
 
 
 def canonical_json(text: str) -> str:
-    """Arguments as JSON that compares; a call that needs none may say so with nothing. What is no JSON stays as it is."""
+    """Arguments as sorted JSON; empty arguments as `{}`, and invalid JSON unchanged."""
     try:
         return json.dumps(json.loads(text or "{}"), sort_keys=True)
     except ValueError:
@@ -49,7 +51,7 @@ def canonical_json(text: str) -> str:
 
 
 def merge_adjacent(parts: list[SdkPart]) -> tuple[SdkPart, ...]:
-    """Texts side by side as one: where one ends and the next begins has no meaning."""
+    """Join neighbouring texts of one kind, and leave out empty ones: where a text is split has no meaning."""
     out: list[SdkPart] = []
     for part in parts:
         if len(part) == 2 and out and out[-1][0] == part[0]:
@@ -60,7 +62,7 @@ def merge_adjacent(parts: list[SdkPart]) -> tuple[SdkPart, ...]:
 
 
 def event_payloads(stream: bytes) -> list[Any]:
-    """The JSON of each event, [DONE] left out."""
+    """The JSON of each event but [DONE]."""
     frames = SSEDecoder()
     return [json.loads(data) for data in [*frames.feed(stream), *frames.finish()] if data != b"[DONE]"]
 
@@ -71,5 +73,5 @@ def event_names(stream: bytes) -> list[str]:
 
 
 def dump_for_next_request(model: BaseModel) -> Any:
-    """What an SDK sends when its user puts an answer, or a part of one, into the next request."""
+    """What an SDK sends when its user puts a response, or a part of one, into the next request."""
     return model.model_dump(mode="json", exclude_unset=True, exclude=getattr(model, "__api_exclude__", None))

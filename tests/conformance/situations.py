@@ -1,7 +1,7 @@
-"""What engines answer, each situation once: its meaning, who can say it, and how it is cut in a stream.
+"""The responses of the conformance tests, each once: its canonical parts, which APIs can express it, and how a stream cuts it.
 
-engine_chat, engine_responses and engine_anthropic put a situation on the wire as those APIs document it; `odd` holds what real engines
-send instead, where they stray from it (tests/conformance/stream_quirks.py).
+engine_chat, engine_responses and engine_anthropic write a situation as those APIs document it; stream_quirks.py holds what real engines
+send instead.
 """
 
 import json
@@ -18,16 +18,19 @@ ALL = (CHAT, RESPONSES, ANTHROPIC)
 
 
 class WireResponse(Struct, frozen=True):
-    """An answer as an engine sends it: as a stream, and whole where its API has a word for it in a whole answer."""
+    """A response as an engine sends it: its stream, and its unstreamed body; None where only a stream can express it."""
 
     stream: bytes
-    whole: bytes | None
+    body: bytes | None
 
 
 class Situation(Struct, frozen=True, kw_only=True):
-    """`whole`: the targets whose whole answers can say it too; streams alone keep some orders. `pieces`: how many each text is cut into.
+    """One response, and how it may be sent and requested.
 
-    `cut`: the pieces of the last part, where their places matter. `in_turns`: calls are written in turns, a fragment of each at a time.
+    `targets`: the dialects of engines that can send it. `callers`: the dialects whose callers can request it. `unstreamed_targets`: the
+    targets whose unstreamed body can express it too; only streams keep some orders. `pieces`: how many pieces each text is cut into.
+    `last_part_pieces`: the pieces of the last part, where it matters where they are cut. `interleaved`: calls are streamed in turns, a
+    fragment of each at a time.
     """
 
     name: str
@@ -37,17 +40,17 @@ class Situation(Struct, frozen=True, kw_only=True):
     stop_sequence: str | None = None
     usage: Usage | None = Usage(input=20, output=9)
     logprobs: tuple[Raw, ...] | None = None
-    more_choices: tuple[str, ...] = ()
+    other_choices: tuple[str, ...] = ()
     targets: tuple[str, ...] = ALL
     callers: tuple[str, ...] = ALL
-    whole: tuple[str, ...] = ALL
+    unstreamed_targets: tuple[str, ...] = ALL
     pieces: int = 3
     last_part_pieces: tuple[str, ...] = ()
     interleaved: bool = False
 
 
 class StreamStep(Struct, frozen=True):
-    """One step of a stream: part `at` begins, grows by `piece`, or both; `last`: it is whole with this."""
+    """One step of a stream: part `at` begins (`first`), grows by `piece`, or both; with `last` it is complete."""
 
     at: int
     piece: str
@@ -56,7 +59,7 @@ class StreamStep(Struct, frozen=True):
 
 
 def stream_steps(situation: Situation) -> Iterator[StreamStep]:
-    """The steps in which the parts are streamed, one after the other, or calls in turns."""
+    """The steps in which the parts are streamed: one part after the other, or interleaved."""
     queues = [_cut(situation, at) for at in range(len(situation.parts))]
     steps = [
         [StreamStep(at, piece, number == 0, number == len(queue) - 1) for number, piece in enumerate(queue)]
@@ -133,7 +136,7 @@ LOGPROBS = tuple(
 
 
 def text_citing_a_web_page(target: str) -> Text:
-    """A text with a web page as its source, as an engine of that dialect says so."""
+    """A text that cites a web page, with the citation as an engine of that dialect writes it."""
     end = len(WEB_CITED_TEXT.text)
     annotation = {"type": "url_citation", "url": CITED_URL, "title": "Narthex", "start_index": 0, "end_index": end}
     raw = {
@@ -151,7 +154,7 @@ def text_citing_a_web_page(target: str) -> Text:
 
 
 def text_citing_a_document() -> Text:
-    """A text with a place in a document of the caller's as its source: only Anthropic has such."""
+    """A text that cites a passage of the caller's document: only Anthropic has such citations."""
     raw = {
         "type": "char_location",
         "cited_text": "Sales fell by 3%.",
@@ -170,24 +173,28 @@ SITUATIONS = (
     Situation(name="text", parts=(HELLO,)),
     Situation(name="text in one piece", parts=(HELLO,), pieces=1),
     Situation(name="text in many pieces", parts=(Text("Grüße, 日本! 😀 " * 10),), pieces=40),
-    Situation(name="empty answer"),
-    Situation(name="cut off by length", parts=(Text("Once upon a"),), finish="length"),
+    Situation(name="empty response"),
+    Situation(name="truncated by length", parts=(Text("Once upon a"),), finish="length"),
     Situation(name="content filter", parts=(Text("How to"),), finish="content_filter", targets=(CHAT, RESPONSES)),
     Situation(
-        name="refused by Anthropic's words",
+        name="refusal as a stop reason",
         parts=(Text("I"),),
         finish="content_filter",
         native_finish_reason="refusal",
         targets=(ANTHROPIC,),
     ),
-    Situation(name="refused before a word", finish="content_filter", native_finish_reason="refusal", targets=(ANTHROPIC,)),
+    Situation(name="refusal before any text", finish="content_filter", native_finish_reason="refusal", targets=(ANTHROPIC,)),
     Situation(name="refusal", parts=(Refusal("I cannot help with that."),), targets=(CHAT, RESPONSES)),
     Situation(
         name="stop sequence", parts=(Text("One, two, "),), native_finish_reason="stop_sequence", stop_sequence="three", targets=(ANTHROPIC,)
     ),
-    Situation(name="paused", parts=(Text("Searching on"),), native_finish_reason="pause_turn", targets=(ANTHROPIC,)),
+    Situation(name="pause", parts=(Text("Searching on"),), native_finish_reason="pause_turn", targets=(ANTHROPIC,)),
     Situation(
-        name="context full", parts=(HELLO,), finish="length", native_finish_reason="model_context_window_exceeded", targets=(ANTHROPIC,)
+        name="context window exceeded",
+        parts=(HELLO,),
+        finish="length",
+        native_finish_reason="model_context_window_exceeded",
+        targets=(ANTHROPIC,),
     ),
     Situation(name="reasoning, then text", parts=(THOUGHT, HELLO), targets=(CHAT, RESPONSES)),
     Situation(name="reasoning, then text, then calls", parts=(THOUGHT, HELLO, PARIS, ROME), finish="tool_calls", targets=(CHAT, RESPONSES)),
@@ -196,14 +203,14 @@ SITUATIONS = (
     Situation(name="one call in many pieces", parts=(PARIS,), finish="tool_calls", pieces=40),
     Situation(name="parallel calls", parts=(PARIS, ROME, OSLO), finish="tool_calls"),
     Situation(
-        name="parallel calls written in turns", parts=(PARIS, ROME, OSLO), finish="tool_calls", interleaved=True, targets=(CHAT, RESPONSES)
+        name="interleaved parallel calls", parts=(PARIS, ROME, OSLO), finish="tool_calls", interleaved=True, targets=(CHAT, RESPONSES)
     ),
     Situation(name="two calls of one name with equal arguments", parts=(PARIS, weather_call("call_again", "Paris")), finish="tool_calls"),
     Situation(name="call after text", parts=(HELLO, PARIS), finish="tool_calls"),
-    Situation(name="text after call", parts=(PARIS, Text("I have asked.")), finish="tool_calls", whole=(RESPONSES, ANTHROPIC)),
-    Situation(name="text between calls", parts=(PARIS, HELLO, ROME), finish="tool_calls", whole=(RESPONSES, ANTHROPIC)),
+    Situation(name="text after call", parts=(PARIS, Text("I have asked.")), finish="tool_calls", unstreamed_targets=(RESPONSES, ANTHROPIC)),
+    Situation(name="text between calls", parts=(PARIS, HELLO, ROME), finish="tool_calls", unstreamed_targets=(RESPONSES, ANTHROPIC)),
     Situation(name="call without arguments", parts=(ToolCall("call_1", "now", "{}"),), finish="tool_calls"),
-    Situation(name="call with nothing for arguments", parts=(ToolCall("call_1", "now", ""),), finish="tool_calls"),
+    Situation(name="call with empty arguments", parts=(ToolCall("call_1", "now", ""),), finish="tool_calls"),
     Situation(name="first of two calls without arguments", parts=(ToolCall("call_1", "now", ""), PARIS), finish="tool_calls"),
     Situation(
         name="arguments cut within an escape",
@@ -221,27 +228,28 @@ SITUATIONS = (
     Situation(name="huge arguments", parts=(HUGE_CALL,), finish="tool_calls", pieces=20),
     Situation(name="forced call that finishes with stop", parts=(PARIS,), finish="stop", targets=(CHAT,)),
     Situation(
-        name="call cut off by length", parts=(ToolCall("call_1", "get_weather", '{"city": "Par'),), finish="length", whole=(CHAT, RESPONSES)
+        name="call truncated by length",
+        parts=(ToolCall("call_1", "get_weather", '{"city": "Par'),),
+        finish="length",
+        unstreamed_targets=(CHAT, RESPONSES),
     ),
     Situation(name="custom tool", parts=(CUSTOM_CALL,), finish="tool_calls", targets=(CHAT, RESPONSES), callers=(CHAT, RESPONSES)),
-    Situation(name="sealed reasoning", parts=(ANTHROPIC_SIGNED, HELLO), targets=(ANTHROPIC,)),
-    Situation(name="sealed reasoning before a call", parts=(ANTHROPIC_SIGNED, HELLO, PARIS), finish="tool_calls", targets=(ANTHROPIC,)),
+    Situation(name="signed thinking", parts=(ANTHROPIC_SIGNED, HELLO), targets=(ANTHROPIC,)),
+    Situation(name="signed thinking before a call", parts=(ANTHROPIC_SIGNED, HELLO, PARIS), finish="tool_calls", targets=(ANTHROPIC,)),
     Situation(
         name="reasoning between texts and calls",
         parts=(ANTHROPIC_SIGNED, HELLO, ANTHROPIC_SIGNED_SECOND, Text("Then this."), PARIS),
         finish="tool_calls",
         targets=(ANTHROPIC,),
     ),
-    Situation(name="sealed reasoning without words", parts=(ANTHROPIC_SIGNATURE_ALONE, PARIS), finish="tool_calls", targets=(ANTHROPIC,)),
-    Situation(name="redacted reasoning", parts=(REDACTED, HELLO), targets=(ANTHROPIC,)),
-    Situation(
-        name="redacted reasoning before a call", parts=(ANTHROPIC_SIGNED, REDACTED, PARIS), finish="tool_calls", targets=(ANTHROPIC,)
-    ),
-    Situation(name="a tool that Anthropic ran", parts=(HELLO, *ANTHROPIC_SEARCH, Text("Found it.")), targets=(ANTHROPIC,)),
-    Situation(name="a tool that OpenAI ran", parts=(RESPONSES_SEARCH, Text("Found it.")), targets=(RESPONSES,)),
+    Situation(name="signed thinking without text", parts=(ANTHROPIC_SIGNATURE_ALONE, PARIS), finish="tool_calls", targets=(ANTHROPIC,)),
+    Situation(name="redacted thinking", parts=(REDACTED, HELLO), targets=(ANTHROPIC,)),
+    Situation(name="redacted thinking before a call", parts=(ANTHROPIC_SIGNED, REDACTED, PARIS), finish="tool_calls", targets=(ANTHROPIC,)),
+    Situation(name="a tool run by Anthropic", parts=(HELLO, *ANTHROPIC_SEARCH, Text("Found it.")), targets=(ANTHROPIC,)),
+    Situation(name="a tool run by OpenAI", parts=(RESPONSES_SEARCH, Text("Found it.")), targets=(RESPONSES,)),
     Situation(name="encrypted reasoning", parts=(RESPONSES_ENCRYPTED, HELLO), targets=(RESPONSES,)),
     Situation(
-        name="encrypted reasoning without words", parts=(RESPONSES_ENCRYPTED_ALONE, PARIS, ROME), finish="tool_calls", targets=(RESPONSES,)
+        name="encrypted reasoning without text", parts=(RESPONSES_ENCRYPTED_ALONE, PARIS, ROME), finish="tool_calls", targets=(RESPONSES,)
     ),
     Situation(name="signed call", parts=(SIGNED_CALL,), finish="tool_calls", targets=(CHAT,)),
     *(Situation(name=f"a web page cited by {target}", parts=(text_citing_a_web_page(target),), targets=(target,)) for target in ALL),
@@ -250,5 +258,5 @@ SITUATIONS = (
     Situation(name="usage with cached and reasoning tokens", parts=(HELLO,), usage=Usage(100, 50, 64, 30, 0)),
     Situation(name="usage with tokens written to a cache", parts=(HELLO,), usage=Usage(100, 50, 0, 0, 80), targets=(RESPONSES, ANTHROPIC)),
     Situation(name="no usage", parts=(HELLO,), usage=None, targets=(CHAT, RESPONSES)),
-    Situation(name="several choices", parts=(HELLO,), more_choices=("Good day.", "Hi."), targets=(CHAT,), callers=(CHAT,)),
+    Situation(name="several choices", parts=(HELLO,), other_choices=("Good day.", "Hi."), targets=(CHAT,), callers=(CHAT,)),
 )

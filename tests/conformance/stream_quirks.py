@@ -1,6 +1,6 @@
-"""What real engines send although their APIs do not document it so, and what it means all the same.
+"""Streams as real engines send them against their API's documentation, and the response that callers get all the same.
 
-Sources: ../shared/reference/providers.md part 4 and engines.md part 3.5 of the project's references, read 2026-11.
+Sources: docs/sources.md#host-streams and docs/sources.md#engine-streams, read 2026-11.
 """
 
 import json
@@ -16,7 +16,10 @@ from tests.conformance.situations import ALL, ANTHROPIC, CHAT, HELLO, PARIS, RES
 
 
 class StreamQuirk(Struct, frozen=True):
-    """`mended`: callers of the engine's own dialect are spared it too. Else it passes as it came: their SDKs live with it."""
+    """A response and the undocumented stream that an engine of `target` sends for it.
+
+    `repaired`: callers of the engine's own dialect get the documented stream too. Else it passes unchanged: their SDKs accept it.
+    """
 
     situation: Situation
     target: str
@@ -48,9 +51,9 @@ _FIRST_HALF, _SECOND_HALF = PARIS.arguments[:7], PARIS.arguments[7:]
 
 
 def _chat(name: str, chunks: list[dict[str, Any]], situation: Situation = TWO_CALLS, *, wire: bytes | None = None) -> StreamQuirk:
-    """An oddity of streams alone."""
+    """A quirk of streams; the unstreamed response does not have it."""
     stream = engine_chat.encode_chunks(chunks) if wire is None else wire
-    return StreamQuirk(replace(situation, name=name, whole=()), CHAT, WireResponse(stream, None))
+    return StreamQuirk(replace(situation, name=name, unstreamed_targets=()), CHAT, WireResponse(stream, None))
 
 
 ONE_CALL = replace(TWO_CALLS, parts=(PARIS,))
@@ -62,7 +65,7 @@ CHAT_QUIRKS = (
     _chat("no index", [_FIRST_CHUNK, *_calls(_function(PARIS), _function(ROME)), *_LAST_CHUNKS]),
     _chat("no index, both calls at once", [_FIRST_CHUNK, chunk({"tool_calls": [_function(PARIS), _function(ROME)]}), *_LAST_CHUNKS]),
     _chat(
-        "every call at index 0, told apart by ids",
+        "every call at index 0, with its own id",
         [_FIRST_CHUNK, *_calls(_function(PARIS, index=0), _function(ROME, index=0)), *_LAST_CHUNKS],
     ),
     _chat(
@@ -74,7 +77,7 @@ CHAT_QUIRKS = (
         "an empty id", [_FIRST_CHUNK, *_calls(_function_without_id(PARIS.name, PARIS.arguments, id="")), *_LAST_CHUNKS], ONE_CALL_WITHOUT_ID
     ),
     _chat(
-        "the name again, empty",
+        "the name repeated, empty",
         [
             _FIRST_CHUNK,
             *_calls(_function_without_id(PARIS.name, _FIRST_HALF, id=PARIS.id), _function_without_id("", _SECOND_HALF, id="")),
@@ -83,7 +86,7 @@ CHAT_QUIRKS = (
         ONE_CALL,
     ),
     _chat(
-        "id and name again in every fragment",
+        "id and name repeated in every fragment",
         [
             _FIRST_CHUNK,
             *_calls(
@@ -101,9 +104,9 @@ CHAT_QUIRKS = (
     ),
     _chat("usage on every chunk", [{**each, "usage": USAGE} for each in engine_chat.stream_chunks(PLAIN_TEXT)], PLAIN_TEXT),
     _chat("no [DONE]", [], PLAIN_TEXT, wire=_TEXT_STREAM.removesuffix(b"data: [DONE]\n\n")),
-    _chat("comments and line ends of two characters", [], PLAIN_TEXT, wire=b": waiting\r\n\r\n" + _TEXT_STREAM.replace(b"\n", b"\r\n")),
+    _chat("comments and CRLF line ends", [], PLAIN_TEXT, wire=b": waiting\r\n\r\n" + _TEXT_STREAM.replace(b"\n", b"\r\n")),
     _chat(
-        "reasoning under its other name",
+        "`reasoning` instead of `reasoning_content`",
         [
             _FIRST_CHUNK,
             chunk({"reasoning": "Hm, "}),
@@ -130,7 +133,7 @@ CHAT_QUIRKS = (
         replace(TWO_CALLS, parts=(ToolCall("call_1", "now", ""),)),
     ),
     _chat(
-        "a character cut in two",
+        "a surrogate pair cut in two",
         [chunk({"role": "assistant", "content": "a\ud83d"}), chunk({"content": "\ude00b"}), chunk({}, "stop"), *usage_chunks(USAGE)],
         Situation(name="", parts=(Text("a\ufffd\ufffdb"),)),
     ),
@@ -141,7 +144,7 @@ def _anthropic(
     name: str, event_bodies: list[dict[str, Any]], situation: Situation, *, repaired: bool = True, wire: bytes | None = None
 ) -> StreamQuirk:
     stream = engine_anthropic.encode_events(event_bodies) if wire is None else wire
-    return StreamQuirk(replace(situation, name=name, whole=()), ANTHROPIC, WireResponse(stream, None), repaired)
+    return StreamQuirk(replace(situation, name=name, unstreamed_targets=()), ANTHROPIC, WireResponse(stream, None), repaired)
 
 
 def _with_input_in_block_start(situation: Situation) -> list[dict[str, Any]]:
@@ -165,15 +168,15 @@ _UNSIGNED = [
 ]
 
 ANTHROPIC_QUIRKS = (
-    _anthropic("input at once in the start of a block", _with_input_in_block_start(TWO_CALLS), TWO_CALLS),
+    _anthropic("the whole input in the start of a block", _with_input_in_block_start(TWO_CALLS), TWO_CALLS),
     _anthropic(
-        "padded JSON and no names of events",
+        "padded JSON and no event names",
         [],
         TWO_CALLS,
         wire=b"".join(b"data: " + json.dumps(each).encode()[:-1] + b"      }\n\n" for each in engine_anthropic.stream_events(TWO_CALLS)),
     ),
     _anthropic(
-        "counts only at the end",
+        "usage only at the end",
         [
             {**each, "message": {**each["message"], "usage": {"input_tokens": 0, "output_tokens": 0}}} if "message" in each else each
             for each in engine_anthropic.stream_events(PLAIN_TEXT)
@@ -181,7 +184,7 @@ ANTHROPIC_QUIRKS = (
         ],
         PLAIN_TEXT,
     ),
-    _anthropic("thinking that nobody signed", _UNSIGNED, Situation(name="", parts=(Reasoning("Hm."), HELLO))),
+    _anthropic("thinking without a signature", _UNSIGNED, Situation(name="", parts=(Reasoning("Hm."), HELLO))),
 )
 
 
@@ -189,7 +192,7 @@ def _responses(
     name: str, event_bodies: list[dict[str, Any]], situation: Situation, *, repaired: bool = True, wire: bytes | None = None
 ) -> StreamQuirk:
     stream = engine_responses.encode_events(event_bodies) if wire is None else wire
-    return StreamQuirk(replace(situation, name=name, whole=()), RESPONSES, WireResponse(stream, None), repaired)
+    return StreamQuirk(replace(situation, name=name, unstreamed_targets=()), RESPONSES, WireResponse(stream, None), repaired)
 
 
 def _without_event_kinds(situation: Situation, *kinds: str) -> list[dict[str, Any]]:
@@ -201,7 +204,7 @@ _THOUGHT = Situation(name="", parts=(Reasoning("Hm."), HELLO))
 
 
 def _with_reasoning_as_content() -> list[dict[str, Any]]:
-    """Engines of open weights tell reasoning as content, not as a summary."""
+    """Engines of open models send reasoning as content, not as a summary."""
     item: dict[str, Any] = {"id": "rs_0", "type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
     position = {"output_index": 0, "item_id": "rs_0", "content_index": 0}
     usual = engine_responses.stream_events(_THOUGHT)
@@ -220,27 +223,29 @@ def _with_reasoning_as_content() -> list[dict[str, Any]]:
 
 
 RESPONSES_QUIRKS = (
-    _responses("arguments only when they are done", _without_event_kinds(TWO_CALLS, "arguments.delta"), TWO_CALLS),
+    _responses("arguments only in the done event", _without_event_kinds(TWO_CALLS, "arguments.delta"), TWO_CALLS),
     _responses(
-        "items only when they are done",
+        "items only in the done event",
         _without_event_kinds(TEXT_AND_CALLS, ".delta", ".added", "text.done", "part.done", "arguments.done"),
         TEXT_AND_CALLS,
     ),
-    _responses("no events for parts of content", _without_event_kinds(TEXT_AND_CALLS, "part.added", "part.done"), TEXT_AND_CALLS),
+    _responses("no content_part events", _without_event_kinds(TEXT_AND_CALLS, "part.added", "part.done"), TEXT_AND_CALLS),
     _responses(
         "an event of an unknown kind",
-        [*(told := engine_responses.stream_events(TEXT_AND_CALLS))[:3], {"type": "keepalive"}, *told[3:]],
+        [*(usual_events := engine_responses.stream_events(TEXT_AND_CALLS))[:3], {"type": "keepalive"}, *usual_events[3:]],
         TEXT_AND_CALLS,
         repaired=False,
     ),
     _responses(
-        "the answer in the last event alone", [(each := engine_responses.stream_events(TEXT_AND_CALLS))[0], each[-1]], TEXT_AND_CALLS
+        "the response in the last event alone", [(each := engine_responses.stream_events(TEXT_AND_CALLS))[0], each[-1]], TEXT_AND_CALLS
     ),
-    _responses("no beginning", engine_responses.stream_events(TEXT_AND_CALLS)[1:], TEXT_AND_CALLS),
-    _responses("an item that begins twice", [*(begun := engine_responses.stream_events(TEXT_AND_CALLS))[:3], *begun[2:]], TEXT_AND_CALLS),
+    _responses("no response.created", engine_responses.stream_events(TEXT_AND_CALLS)[1:], TEXT_AND_CALLS),
+    _responses(
+        "an item added twice", [*(all_events := engine_responses.stream_events(TEXT_AND_CALLS))[:3], *all_events[2:]], TEXT_AND_CALLS
+    ),
     _responses("reasoning as content", _with_reasoning_as_content(), _THOUGHT),
     _responses(
-        "no names of events, no numbers, and [DONE]",
+        "no event names, no sequence numbers, and [DONE]",
         [],
         TEXT_AND_CALLS,
         wire=b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in engine_responses.stream_events(TEXT_AND_CALLS))
@@ -249,6 +254,6 @@ RESPONSES_QUIRKS = (
 )
 
 STREAM_QUIRKS = tuple(
-    replace(odd, situation=replace(odd.situation, callers=tuple(each for each in ALL if odd.repaired or each != odd.target)))
-    for odd in (*CHAT_QUIRKS, *ANTHROPIC_QUIRKS, *RESPONSES_QUIRKS)
+    replace(quirk, situation=replace(quirk.situation, callers=tuple(each for each in ALL if quirk.repaired or each != quirk.target)))
+    for quirk in (*CHAT_QUIRKS, *ANTHROPIC_QUIRKS, *RESPONSES_QUIRKS)
 )

@@ -1,4 +1,4 @@
-"""The page of dialects tells what the tests show: no more, no less."""
+"""docs/dialects.md holds the tables that are generated from the conformance tests."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "dialects.md"
 
 
 def test_dialects_page_holds_the_generated_tables():
-    assert tables() in PAGE.read_text("utf-8"), "write docs/dialects.md anew: python -m tests.conformance.dialect_tables tells its tables"
+    assert tables() in PAGE.read_text("utf-8"), "update docs/dialects.md: python -m tests.conformance.dialect_tables prints its tables"
 
 
 def test_dialect_tables_have_no_blank_cell():

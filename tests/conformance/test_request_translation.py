@@ -1,40 +1,54 @@
-"""The conformance suite of requests: every situation, for every caller and target: carried, refused by its name, or reported."""
+"""Requests of every case, from every caller to every target: translated, refused by field, or the dropped hints reported."""
 
 import functools
 import json
 from typing import Any, cast
 
 import pytest
+from msgspec import Struct
 
-from app.gateway.request_translation.translator import apply_constraint_fields, caller_field_names
+from app.gateway.request_translation.caller_fields import apply_constraint_fields, caller_field_names
 from providers.canonical.chat import Inline
 from providers.canonical.errors import Unsupported
 from providers.canonical.media import inline_media, media_urls
 from providers.canonical.raw_json import Body
-from providers.dialect import DropPolicy
 from providers.dialects.catalogue import CHAT_DIALECTS
+from providers.drop_policy import DropPolicy
 from tests.conformance.request_case import HELLO, DropReported, Refused, RequestCase, Translated
 from tests.conformance.request_cases import REQUEST_CASES
 from tests.conformance.request_samples import PDF
 from tests.conformance.situations import ALL, ANTHROPIC
+from tests.conformance.whole_table import one_test_per_group
 
-CELLS = [
-    pytest.param(asking, caller, target, id=f"{caller}->{target}: {asking.feature}")
-    for asking in REQUEST_CASES
-    for caller in asking.request_fields
-    for target in ALL
-]
+
+class Cell(Struct, frozen=True):
+    """A request, who sends it, and the API of the engine that it is translated for."""
+
+    case: RequestCase
+    caller: str
+    target: str
+
+
+CELLS = [Cell(case, caller, target) for case in REQUEST_CASES for caller in case.request_fields for target in ALL]
+
+
+def caller_and_target(cell: Cell) -> str:
+    return f"{cell.caller}->{cell.target}"
+
+
+def group_and_feature(cell: Cell) -> str:
+    return f"{cell.case.group}, {cell.case.feature}"
 
 
 def translate_request(body: Any, caller: str, target: str, *, drops: bool = False) -> tuple[Any, list[str]]:
-    """What the target is asked when a caller sends this body, and what is reported as dropped."""
+    """The body that the target receives when a caller sends this one, and the fields that are reported as dropped."""
     caller_dialect, target_dialect = CHAT_DIALECTS[caller], CHAT_DIALECTS[target]
     request_body = caller_dialect.parse_request(json.dumps(body).encode()).body
     chat = caller_dialect.read_request(request_body)
     if caller != target:
         chat = apply_constraint_fields(chat)
-        wanted = media_urls(chat, target_dialect.inline_media_kinds)
-        chat = inline_media(chat, target_dialect.inline_media_kinds, {each: Inline("application/pdf", PDF) for each in wanted})
+        urls = media_urls(chat, target_dialect.inline_media_kinds)
+        chat = inline_media(chat, target_dialect.inline_media_kinds, {each: Inline("application/pdf", PDF) for each in urls})
     drop_policy = DropPolicy(
         lambda _: drops,
         caller_field_names(caller_dialect, request_body),
@@ -44,26 +58,27 @@ def translate_request(body: Any, caller: str, target: str, *, drops: bool = Fals
     return json.loads(Body(target_dialect.write_request(chat, drop_policy)).write()), drop_policy.dropped
 
 
-@pytest.mark.parametrize(("asking", "caller", "target"), CELLS)
-def test_request_is_translated_refused_by_field_or_its_drops_reported(asking: RequestCase, caller: str, target: str):
-    body = {**hello_request(caller), **asking.request_fields[caller]}
-    match asking.outcome(caller, target):
+@one_test_per_group(CELLS, group=caller_and_target, name=group_and_feature)
+def test_request_is_translated_refused_by_field_or_its_drops_reported(cell: Cell) -> None:
+    case, caller, target = cell.case, cell.caller, cell.target
+    body = {**hello_request(caller), **case.request_fields[caller]}
+    match case.outcome(caller, target):
         case Refused(param):
             with pytest.raises(Unsupported) as refused:
                 translate_request(body, caller, target)
             assert refused.value.param == param and f"`{param}" in refused.value.message
-            if not isinstance(asking.outcome(caller, caller), Refused):
+            if not isinstance(case.outcome(caller, caller), Refused):
                 assert param in translate_request(body, caller, target, drops=True)[1]
         case Translated() if caller == target:
             same_dialect_body, reported = translate_request(body, caller, caller)
             assert (normalize(same_dialect_body), reported) == (
-                normalize({**body, **translated_hello(caller, caller), **asking.request_fields[caller]}),
+                normalize({**body, **translated_hello(caller, caller), **case.request_fields[caller]}),
                 [],
             )
-        case Translated(reads, _, dropped) | DropReported(dropped, reads):
+        case Translated(fields, _, dropped) | DropReported(dropped, fields):
             upstream_body, reported = translate_request(body, caller, target)
             assert sorted(reported) == sorted(dropped)
-            assert normalize(upstream_body) == normalize({**translated_hello(caller, target), **reads})
+            assert normalize(upstream_body) == normalize({**translated_hello(caller, target), **fields})
         case None:
             raise AssertionError("a cell without an outcome")
 
@@ -73,12 +88,12 @@ def hello_request(caller: str) -> dict[str, Any]:
 
 
 def translated_hello(caller: str, target: str) -> dict[str, Any]:
-    """A plain hello of this caller's on the target's wire: what crosses with every request."""
+    """A plain hello of this caller as the target receives it: the fields that every translated request has."""
     return translate_request(hello_request(caller), caller, target)[0]
 
 
 def normalize(body: Any) -> Any:
-    """The ways in which a dialect lets one say the same made one: a single text for a list of it, and what is told by default left out."""
+    """One form for equal bodies: a single text instead of a list of one, and no fields with their default value."""
     if isinstance(body, list):
         return [normalize(each) for each in cast("list[Any]", body)]
     if not isinstance(body, dict):

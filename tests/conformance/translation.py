@@ -1,23 +1,37 @@
-"""An engine's answer made a caller's, by the same functions as on the road, in each way in which either side may stream."""
+"""An engine's response translated for a caller by the gateway's own functions, streamed or not on either side."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
 from app.gateway.response_translation import translate
 from providers.canonical.raw_json import Body
+from providers.catalogue import DIALECTS
 from providers.dialect import ResponseMeta
-from providers.dialects.catalogue import DIALECTS, ENGINE_DIALECTS
+from providers.dialects.catalogue import ENGINE_DIALECTS
 from tests.conformance import engine_anthropic, engine_chat, engine_responses
 from tests.conformance.caller_anthropic import AnthropicCaller
 from tests.conformance.caller_chat import ChatCaller
 from tests.conformance.caller_responses import ResponsesCaller
+from tests.conformance.sdk_responses import SdkResponse
 from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES
 
+
+class Caller(Protocol):
+    """A caller with an official SDK. What `parse` returns is an object of that SDK; the other methods take the same object."""
+
+    request_body: ClassVar[dict[str, Any]]
+
+    def parse(self, body: bytes, *, streamed: bool) -> Any: ...
+
+    def summarize(self, response: Any) -> SdkResponse: ...
+
+    def next_request_body(self, response: Any) -> dict[str, Any]: ...
+
+
 ENGINES = {CHAT: engine_chat.wire_response, RESPONSES: engine_responses.wire_response, ANTHROPIC: engine_anthropic.wire_response}
-# Each hears what it took itself: an object of its own SDK.
-CALLERS: Mapping[str, Any] = {each.name: each for each in (ChatCaller(), ResponsesCaller(), AnthropicCaller())}
+CALLERS: Mapping[str, Caller] = {CHAT: ChatCaller(), RESPONSES: ResponsesCaller(), ANTHROPIC: AnthropicCaller()}
 
 
 def response_meta(request_body: Any) -> ResponseMeta:
@@ -27,13 +41,13 @@ def response_meta(request_body: Any) -> ResponseMeta:
     )
 
 
-def translate_response(answer: bytes, target: str, caller: str, *, arrives_streamed: bool, streamed: bool) -> bytes:
-    """What the caller is sent for what the engine sent."""
-    return translate_response_blocks([answer], target, caller, arrives_streamed=arrives_streamed, streamed=streamed)
+def translate_response(response: bytes, target: str, caller: str, *, arrives_streamed: bool, streamed: bool) -> bytes:
+    """What the caller receives for what the engine sends."""
+    return translate_response_blocks([response], target, caller, arrives_streamed=arrives_streamed, streamed=streamed)
 
 
 def translate_response_blocks(blocks: Iterable[bytes], target: str, caller: str, *, arrives_streamed: bool, streamed: bool) -> bytes:
-    caller_dialect, target_dialect, meta = DIALECTS[caller], ENGINE_DIALECTS[target], response_meta(CALLERS[caller].ask)
+    caller_dialect, target_dialect, meta = DIALECTS[caller], ENGINE_DIALECTS[target], response_meta(CALLERS[caller].request_body)
     if streamed:
         editor = translate.make_stream_editor(caller_dialect, target_dialect, meta, streamed=arrives_streamed)
         out = b"".join([editor.feed(block) for block in blocks])

@@ -1,4 +1,4 @@
-"""One real vLLM, and one gateway before it, for the whole run of the engine tests, which are asked for by `-m engines`."""
+"""One real vLLM and one gateway in front of it, for all engine tests, which run with `-m engines`."""
 
 from collections.abc import Iterator
 
@@ -24,6 +24,6 @@ def vllm() -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def narthex(vllm: Engine) -> Iterator[Gateway]:
-    """A whole gateway, everything embedded, whose model `tiny` is that vLLM."""
+    """A complete gateway with embedded stores, whose model `tiny` is served by that vLLM."""
     with running_narthex(engine_configuration("vllm", vllm)) as gateway:
         yield gateway

@@ -1,6 +1,6 @@
-"""Outputs that a random model can finish in a few hundred tokens of one byte each, and what is asked of them.
+"""Constraints whose outputs a random model finishes in a few hundred tokens of one byte each.
 
-No string with minLength or maxLength, and no free string: see test_a_string_of_bounded_length_may_hold_control_characters.
+No free strings, and none with minLength or maxLength: see test_bounded_string_may_contain_control_characters.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ CHOICE = ["yes", "no", "it depends"]
 EBNF = 'root ::= "room " [1-9] [0-9]{2}'
 LARK = 'start: "room " /[1-9][0-9]{2}/'
 ROOM_REGEX = "room [1-9][0-9]{2}"
-# A schema that vLLM's xgrammar says it cannot do; others it ignores without a word.
+# A schema that vLLM's xgrammar refuses; other unsupported keywords it ignores silently.
 REFUSED_BY_XGRAMMAR: dict[str, Any] = {"type": "integer", "multipleOf": 7}
 
 SUFFICIENT_TOKENS = 400
@@ -36,5 +36,5 @@ def booking_tool(name: str, strict: bool) -> dict[str, Any]:
 
 
 def assert_booking(value: object) -> None:
-    """Raises if the value is no BOOKING."""
+    """Raise if the value is not valid for BOOKING."""
     jsonschema.validate(value, BOOKING)

@@ -1,4 +1,4 @@
-"""Asking an engine in its own words, with nothing between."""
+"""Chat requests to an engine directly, without the gateway."""
 
 import json
 from collections.abc import Generator
@@ -11,32 +11,32 @@ from tests.engines.running_vllm import Engine
 
 
 def post_chat(engine: Engine, *, timeout_s: float = 120, **fields: Any) -> httpx.Response:
-    """Its answer to a short chat with these fields added; 16 tokens unless they say otherwise."""
+    """The response to a short chat with these fields added; 16 tokens by default."""
     return httpx.post(_url(engine), json=_request_body(engine, fields), timeout=timeout_s)
 
 
 def chat_choice(engine: Engine, **fields: Any) -> Any:
-    """The only choice of a whole answer, which must be a 200."""
-    answer = post_chat(engine, **fields)
-    assert answer.status_code == 200, answer.text
-    [choice] = answer.json()["choices"]
+    """The only choice of an unstreamed response, which must be a 200."""
+    response = post_chat(engine, **fields)
+    assert response.status_code == 200, response.text
+    [choice] = response.json()["choices"]
     return choice
 
 
 def stream_chunks(engine: Engine, **fields: Any) -> list[Any]:
-    """Every frame of a streamed answer, decoded; the last one, [DONE], must be there and is left out."""
-    answer = post_chat(engine, stream=True, **fields)
-    assert answer.status_code == 200, answer.text
-    *data, done = [line.removeprefix("data: ") for line in answer.text.split("\n\n") if line]
+    """Every decoded chunk of a streamed response; the final [DONE] is required and left out."""
+    response = post_chat(engine, stream=True, **fields)
+    assert response.status_code == 200, response.text
+    *data, done = [line.removeprefix("data: ") for line in response.text.split("\n\n") if line]
     assert done == "[DONE]"
     return [json.loads(each) for each in data]
 
 
 @contextmanager
 def open_stream(engine: Engine, **fields: Any) -> Generator[httpx.Response]:
-    """A streamed answer that is still being written; leaving the block hangs up."""
-    with httpx.stream("POST", _url(engine), json=_request_body(engine, fields | {"stream": True}), timeout=120) as answer:
-        yield answer
+    """A streamed response in progress; leaving the block disconnects."""
+    with httpx.stream("POST", _url(engine), json=_request_body(engine, fields | {"stream": True}), timeout=120) as response:
+        yield response
 
 
 def _url(engine: Engine) -> str:

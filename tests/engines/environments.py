@@ -1,4 +1,4 @@
-"""Environments of real engines: one each, for their pins agree with nobody's. Made once; whatever is half done or out of date, anew."""
+"""One virtual environment for each real engine, because their pins conflict. Incomplete or outdated ones are made again."""
 
 import hashlib
 import shutil
@@ -14,7 +14,7 @@ _ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """`engine`: as people call it. `proof`: Python that fails where it does not work. `takes`: how long, and how much."""
+    """An environment. `engine`: its common name. `import_check`: Python code that fails unless it works. `install_cost`: time and space."""
 
     engine: str
     venv: Path
@@ -27,18 +27,18 @@ class Environment:
         return self.venv / "bin" / "python"
 
     def is_installed(self) -> bool:
-        """Whether it was completed with today's requirements and this Python."""
+        """Whether it was completed with the current requirements and this Python."""
         return self._marker_file.is_file() and self._marker_file.read_text() == self._expected_marker()
 
     def install(self) -> str | None:
-        """Make it hold exactly its requirements. What went wrong, as a sentence; None if nothing."""
+        """Install exactly its requirements. Returns what went wrong, as a sentence; None if nothing."""
         if self.is_installed():
             click.echo(f"{self.engine} is installed in {self.venv.name}.")
             return None
         click.echo(f"Installing {self.engine} into {self.venv.name}: {self.install_cost}, once.")
         shutil.rmtree(self.venv, ignore_errors=True)
         pip = [str(self.python), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-deps", "-r", str(self.requirements)]
-        for command, fault in (
+        for command, problem in (
             (
                 [sys.executable, "-m", "venv", str(self.venv)],
                 "Python could not make a virtual environment; Debian keeps that in python3-venv.",
@@ -47,7 +47,7 @@ class Environment:
             ([str(self.python), "-c", self.import_check], f"{self.engine} is installed but does not start."),
         ):
             if subprocess.run(command, check=False).returncode:
-                return fault
+                return problem
         self._marker_file.write_text(self._expected_marker())
         return None
 
@@ -59,8 +59,8 @@ class Environment:
         return f"{hashlib.sha256(self.requirements.read_bytes()).hexdigest()} Python {sys.version}\n"
 
 
-def _environment(name: str, engine: str, proof: str, takes: str) -> Environment:
-    return Environment(engine, _ROOT / f".venv-{name}", Path(__file__).with_name(f"requirements-{name}.txt"), proof, takes)
+def _environment(name: str, engine: str, import_check: str, install_cost: str) -> Environment:
+    return Environment(engine, _ROOT / f".venv-{name}", Path(__file__).with_name(f"requirements-{name}.txt"), import_check, install_cost)
 
 
 LLAMACPP = _environment("llamacpp", "llama.cpp's server", "import xllamacpp", "half a minute and 60 MB")
@@ -71,8 +71,8 @@ TRANSFORMERS = _environment("transformers", "transformers serve", "import fastap
 
 
 def install_all() -> None:
-    """Each that can be: one that cannot is told of, and its tests are skipped."""
+    """Install each engine; one that fails is reported, and its tests are skipped."""
     for each in (LLAMACPP, LLAMACPP_PYTHON, TRANSFORMERS):
-        fault = each.install()
-        if fault is not None:
-            click.echo(f"{fault} Its tests will be skipped.", err=True)
+        problem = each.install()
+        if problem is not None:
+            click.echo(f"{problem} Its tests will be skipped.", err=True)

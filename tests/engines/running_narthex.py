@@ -1,4 +1,4 @@
-"""`narthex up` with everything embedded, configured as a test says, for as long as a `with` block lasts."""
+"""`narthex up` with embedded stores and a configuration, running for the duration of a `with` block."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from app.supervisor.paths import erase_home
+from app.supervisor.home import erase_home
 from tests.engines.running_vllm import Engine, free_port
 
 MODEL = "tiny"
@@ -37,7 +37,7 @@ targets = [{{ provider = "{model}", model = "{served}" }}]
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """Where callers find a running gateway, the key it gave them, and the administrator's."""
+    """A running gateway: its URL for callers, a caller's key, and the admin key."""
 
     base_url: str
     key: str
@@ -45,19 +45,19 @@ class Gateway:
 
 
 def engine_configuration(adapter: str, engine: Engine, model: str = MODEL, options: Mapping[str, Any] | None = None) -> str:
-    """The configuration of one engine as one model; such texts may stand one after another."""
+    """The configuration of one engine as one model; several of these texts can be concatenated."""
     options_text = ", ".join(f"{key} = {json.dumps(value)}" for key, value in (options or {}).items())
     return CONFIGURATION.format(adapter=adapter, base_url=engine.base_url, served=engine.model, model=model, options=options_text)
 
 
 @contextmanager
 def running_narthex(configuration: str, models: Sequence[str] = (MODEL,)) -> Generator[Gateway]:
-    """Start a gateway with a home of its own, and wait until it offers `models`; afterwards end it and remove the home.
+    """Start a gateway with its inherited home directory, and wait until it lists `models`; afterwards stop it and delete the home.
 
-    `configuration`: as `narthex apply` takes it; serving() writes the usual one.
+    `configuration`: as `narthex apply` takes it; engine_configuration() writes the usual one.
     """
     with tempfile.TemporaryDirectory(prefix="narthex-engines-") as folder:
-        # Under root the embedded servers run as another user, who must get to their data.
+        # As root, the embedded servers run as another user, who must be able to reach their data.
         Path(folder).chmod(0o711)
         home = Path(folder) / "home"
         try:
@@ -70,8 +70,8 @@ def running_narthex(configuration: str, models: Sequence[str] = (MODEL,)) -> Gen
 @contextmanager
 def _running_gateway(home: Path, configuration: str, models: Sequence[str]) -> Generator[Gateway]:
     port = free_port()
-    own = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL")}
-    environment = own | {"NARTHEX_HOME": str(home), "NARTHEX_PORT": str(port)}
+    inherited = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL")}
+    environment = inherited | {"NARTHEX_HOME": str(home), "NARTHEX_PORT": str(port)}
     log = home.with_name("narthex.log")
     with (
         log.open("wb") as output,
@@ -92,7 +92,7 @@ def _running_gateway(home: Path, configuration: str, models: Sequence[str]) -> G
 def _apply(home: Path, configuration: str, environment: dict[str, str]) -> None:
     file = home.with_name("configuration.toml")
     file.write_text(configuration)
-    done = subprocess.run(
+    completed = subprocess.run(
         [str(NARTHEX), "apply", str(file), "--yes"],
         env=environment,
         stdout=subprocess.PIPE,
@@ -101,8 +101,8 @@ def _apply(home: Path, configuration: str, environment: dict[str, str]) -> None:
         timeout=APPLY_WITHIN_S,
         check=False,
     )
-    if done.returncode:
-        raise RuntimeError(f"narthex apply ended with status {done.returncode}:\n{done.stdout}")
+    if completed.returncode:
+        raise RuntimeError(f"narthex apply ended with status {completed.returncode}:\n{completed.stdout}")
 
 
 def _wait_until_ready(address: str, process: subprocess.Popen[bytes], log: Path) -> None:
@@ -111,7 +111,7 @@ def _wait_until_ready(address: str, process: subprocess.Popen[bytes], log: Path)
         if process.poll() is not None:
             raise RuntimeError(f"narthex up ended with status {process.returncode}:\n{log.read_text(errors='replace')}")
         with suppress(httpx.TransportError):
-            if httpx.get(f"{address}/health/ready", timeout=5).status_code == 200:
+            if httpx.get(f"{address}/health/ready", timeout=30).status_code == 200:
                 return
         time.sleep(0.2)
     raise RuntimeError(f"narthex up was not ready within {START_WITHIN_S:.0f} s:\n{log.read_text(errors='replace')}")
@@ -119,18 +119,18 @@ def _wait_until_ready(address: str, process: subprocess.Popen[bytes], log: Path)
 
 def _wait_until_models_listed(gateway: Gateway, models: Sequence[str]) -> None:
     deadline = time.monotonic() + APPLY_WITHIN_S
-    offered: set[str] = set()
+    listed: set[str] = set()
     while time.monotonic() < deadline:
-        answer = httpx.get(f"{gateway.base_url}/models", headers={"authorization": f"Bearer {gateway.key}"}, timeout=5)
-        offered = {card["id"] for card in answer.raise_for_status().json()["data"]}
-        if offered.issuperset(models):
+        answer = httpx.get(f"{gateway.base_url}/models", headers={"authorization": f"Bearer {gateway.key}"}, timeout=30)
+        listed = {card["id"] for card in answer.raise_for_status().json()["data"]}
+        if listed.issuperset(models):
             return
         time.sleep(0.2)
-    raise RuntimeError(f"The gateway offers {sorted(offered)}, and not all of {sorted(models)}.")
+    raise RuntimeError(f"The gateway lists {sorted(listed)}, not all of {sorted(models)}.")
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask it to end, as Ctrl-C does: it ends what it started. Only if it does not, kill it; then its children are on their own."""
+    """Interrupt it as Ctrl-C does, so that it stops its children too; kill it only if it does not end."""
     process.send_signal(signal.SIGINT)
     try:
         process.wait(STOP_WITHIN_S)

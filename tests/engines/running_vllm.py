@@ -1,4 +1,4 @@
-"""A real `vllm serve` for as long as a `with` block lasts."""
+"""A real `vllm serve`, running for the duration of a `with` block."""
 
 import json
 import os
@@ -29,9 +29,9 @@ FLAGS = {
     "--max-num-seqs": "16",
     "--distributed-executor-backend": "uni",  # see VLLM_ENABLE_V1_MULTIPROCESSING
     "--tool-call-parser": "hermes",
-    # This one thinks only when asked to (chat_template_kwargs.thinking); with others a random model never stops thinking.
+    # It thinks only on request (chat_template_kwargs.thinking); with other parsers a random model never stops thinking.
     "--reasoning-parser": "deepseek_v3",
-    # xgrammar is what `auto` takes first; free whitespace between tokens is what a random model fills its budget with.
+    # xgrammar is the first choice of `auto`; with free whitespace between tokens a random model would write nothing else.
     "--structured-outputs-config": json.dumps({"backend": "xgrammar", "disable_any_whitespace": True}),
 }
 # Without --enable-scale-out, /inference/v1/generate is a 403.
@@ -40,21 +40,21 @@ SWITCHES = ("--enforce-eager", "--enable-auto-tool-choice", "--enable-scale-out"
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Where a running engine listens, and what its model is called there."""
+    """The base URL of a running engine, and the name of its model there."""
 
     base_url: str
     model: str
 
     def running_requests(self) -> float:
-        """How many requests it is computing now."""
+        """The number of requests that it is computing now."""
         return self._metric("vllm:num_requests_running")
 
     def generated_tokens(self) -> float:
-        """How many tokens it has computed since it was started."""
+        """The number of tokens generated since it was started."""
         return self._metric("vllm:generation_tokens_total")
 
     def becomes_idle(self, within_s: float) -> bool:
-        """Whether it stops computing in that time."""
+        """Whether it stops computing within that time."""
         deadline = time.monotonic() + within_s
         while self.running_requests():
             if time.monotonic() > deadline:
@@ -63,7 +63,7 @@ class Engine:
         return True
 
     def _metric(self, name: str) -> float:
-        lines = httpx.get(f"{self.base_url}/metrics", timeout=10).text.splitlines()
+        lines = httpx.get(f"{self.base_url}/metrics", timeout=60).text.splitlines()
         [value] = [float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"{name}{{")]
         return value
 
@@ -75,9 +75,9 @@ def running_vllm(
     switches: Sequence[str] = (),
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Generator[Engine]:
-    """Start the vLLM of this environment with a tiny random model, and end it and its children afterwards.
+    """Start the vLLM of this environment with a tiny random model; afterwards stop it and its children.
 
-    `runner`: one that writes, or one that embeds; a process is either. `switches` and `environment`: what else it is started with.
+    `runner`: a process either generates or embeds. `switches` and `environment`: further flags and environment variables.
     """
     write_tiny_model(venv / "models" / "tiny", CONTEXT)
     port = free_port()
@@ -88,15 +88,15 @@ def running_vllm(
         str(venv / "models" / "tiny"),
         *address,
         *SWITCHES,
-        *(w for f in FLAGS.items() for w in f),
+        *(argument for flag in FLAGS.items() for argument in flag),
         *("--runner", runner),
         *switches,
     ]
     log = venv / f"{runner}.log"
-    own = {**_environment(venv), **environment}
+    process_environment = {**_environment(venv), **environment}
     with (
         log.open("wb") as output,
-        subprocess.Popen(command, env=own, stdout=output, stderr=output, start_new_session=True) as process,
+        subprocess.Popen(command, env=process_environment, stdout=output, stderr=output, start_new_session=True) as process,
     ):
         try:
             engine = Engine(f"http://127.0.0.1:{port}", SERVED_NAME)
@@ -113,8 +113,8 @@ def _environment(venv: Path) -> dict[str, str]:
         "VLLM_CACHE_ROOT": str(venv / "cache"),
         "VLLM_CONFIG_ROOT": str(venv / "config"),
         "VLLM_CPU_KVCACHE_SPACE": "1",
-        # Its engine and workers in one process and one thread: as several they wait for each other in loops of sched_yield, beside
-        # which the HTTP server, and its clients, were seen to stand still for seconds on two cores (hang-ups included).
+        # Its engine and workers in one process and one thread: several wait for each other in loops of sched_yield, and on two
+        # cores the HTTP server and its clients then stall for seconds, disconnects included.
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
         "OMP_NUM_THREADS": "1",
     }
@@ -126,7 +126,7 @@ def _wait_until_healthy(engine: Engine, process: subprocess.Popen[bytes], log: P
         if process.poll() is not None:
             raise RuntimeError(f"vLLM ended with status {process.returncode}:\n{_tail(log)}")
         with suppress(httpx.TransportError):
-            if httpx.get(f"{engine.base_url}/health", timeout=5).status_code == 200:
+            if httpx.get(f"{engine.base_url}/health", timeout=30).status_code == 200:
                 return
         time.sleep(0.2)
     raise RuntimeError(f"vLLM was not healthy within {START_WITHIN_S:.0f} s:\n{_tail(log)}")
@@ -136,7 +136,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     with suppress(subprocess.TimeoutExpired):
         process.wait(STOP_WITHIN_S)
-    # Its engine core and workers share its group; they outlive a parent that was killed rather than asked.
+    # Its engine core and workers share its process group, and survive a parent that was killed.
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 

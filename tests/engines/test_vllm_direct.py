@@ -1,4 +1,4 @@
-"""What our vLLM adapter relies on, seen on a real vLLM: who it is, whole answers, streams, hanging up."""
+"""What the vLLM adapter relies on, checked at a real vLLM: version, responses, streams, disconnects."""
 
 from typing import Any
 
@@ -13,7 +13,8 @@ pytestmark = pytest.mark.engines
 
 THINKING = {"chat_template_kwargs": {"thinking": True}}
 LONG_RUNNING: dict[str, Any] = {"max_tokens": CONTEXT - 100, "ignore_eos": True}
-ABORT_WITHIN_S = 5.0
+# The claim is the number of tokens that are not generated; the time is only a limit for a busy machine.
+ABORT_WITHIN_S = 60.0
 
 
 def test_vllm_reports_the_installed_version(vllm: Engine):
@@ -64,8 +65,8 @@ def test_streamed_reasoning_is_in_reasoning_and_not_in_reasoning_content(vllm: E
 def test_stream_has_the_text_and_finish_of_the_unstreamed_response(vllm: Engine):
     streamed = stream_chunks(vllm)
     text = "".join(frame["choices"][0]["delta"].get("content", "") for frame in streamed)
-    whole = chat_choice(vllm)
-    assert (text, streamed[-1]["choices"][0]["finish_reason"]) == (whole["message"]["content"], whole["finish_reason"])
+    unstreamed = chat_choice(vllm)
+    assert (text, streamed[-1]["choices"][0]["finish_reason"]) == (unstreamed["message"]["content"], unstreamed["finish_reason"])
 
 
 def test_streamed_usage_follows_the_finish_in_a_chunk_without_choices(vllm: Engine):

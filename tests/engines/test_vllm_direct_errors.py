@@ -1,4 +1,4 @@
-"""What our vLLM adapter relies on, seen on a real vLLM: what it refuses, in what words, and what it lets pass."""
+"""What the vLLM adapter relies on, checked at a real vLLM: what it refuses, with which errors, and what it accepts."""
 
 from typing import Any
 
@@ -40,10 +40,10 @@ INVALID_REQUESTS: dict[str, tuple[dict[str, Any], str | None]] = {
     "five stop strings": ({"stop": list("abcde")}, "body.stop"),
     "no messages": ({"messages": None}, None),
     "an empty conversation": ({"messages": []}, None),
-    "a template of the caller's": ({"chat_template": "{{ messages }}"}, None),
+    "a chat template": ({"chat_template": "{{ messages }}"}, None),
     "processor arguments": ({"mm_processor_kwargs": {"a": 1}}, "mm_processor_kwargs"),
     "a file": ({"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_data": "data:,x"}}]}]}, "type"),
-    "an image for a model of text": (
+    "an image for a text model": (
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]}]},
         None,
     ),
@@ -64,8 +64,8 @@ def test_validation_errors_of_a_streamed_request_are_an_http_status(vllm: Engine
 
 
 def test_sampler_errors_of_a_streamed_request_are_an_error_frame(vllm: Engine):
-    unfit: list[dict[str, Any]] = [{"logprobs": True, "top_logprobs": 99}, {"logit_bias": {"99999": 1}}]
-    for fields in unfit:
+    invalid: list[dict[str, Any]] = [{"logprobs": True, "top_logprobs": 99}, {"logit_bias": {"99999": 1}}]
+    for fields in invalid:
         assert post_chat(vllm, **fields).status_code == 400
         [frame] = stream_chunks(vllm, **fields)
         assert frame["error"]["code"] == 400
@@ -77,8 +77,10 @@ def test_unknown_fields_and_hints_are_ignored(vllm: Engine):
 
 
 def test_null_fields_are_ignored(vllm: Engine):
-    unsaid = dict.fromkeys(("response_format", "structured_outputs", "tools", "tool_choice", "stop", "user", "stream_options", "logprobs"))
-    assert chat_choice(vllm, **unsaid)["message"] == chat_choice(vllm)["message"]
+    null_fields = dict.fromkeys(
+        ("response_format", "structured_outputs", "tools", "tool_choice", "stop", "user", "stream_options", "logprobs")
+    )
+    assert chat_choice(vllm, **null_fields)["message"] == chat_choice(vllm)["message"]
 
 
 def test_history_with_reasoning_and_tool_calls_is_accepted(vllm: Engine):

@@ -1,4 +1,4 @@
-"""What our vLLM adapter relies on, seen on a real vLLM: which fields it reads in each of its dialects, by its own /openapi.json."""
+"""What the vLLM adapter relies on, checked at a real vLLM: which fields it reads in each dialect, by its own /openapi.json."""
 
 import json
 import re
@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from providers.canonical.chat import ENGINE_FIELDS
 from providers.engines.vllm.fields import IGNORED_FIELDS, IGNORED_FIELDS_BY_DIALECT, IGNORED_HINT_FIELDS
+from providers.fields import ENGINE_FIELDS
 from tests.engines.constraint_samples import BOOKING, CHOICE, EBNF, SUFFICIENT_TOKENS, assert_booking, booking_tool
 from tests.engines.direct_requests import chat_choice, post_chat
 from tests.engines.running_vllm import CONTEXT, Engine
@@ -22,13 +22,13 @@ REQUEST_SCHEMAS = {
     "openai_responses": "ResponsesRequest",
     "anthropic_messages": "AnthropicMessagesRequest",
 }
-# What the adapter says otherwise (chat_template_kwargs), and hints.
+# Fields that the adapter translates (to chat_template_kwargs), and hints.
 TRANSLATED_OR_HINTS = {"enable_thinking"} | IGNORED_HINT_FIELDS
 DIGIT_GRAMMAR = "root ::= [0-9]"
 NAMED_TOOL_CHOICE = {"type": "function", "function": {"name": "book"}}
 STRICT_TOOLS = [booking_tool("book", strict=True)]
 INTEGER_FORMAT = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "integer"}}}
-# Thinks, and stops thinking at once.
+# Thinks, and ends the thinking at once.
 ENDS_THINKING_AT_ONCE: dict[str, Any] = {"chat_template_kwargs": {"thinking": True}, "logit_bias": {str(token_id("</think>")): 100}}
 
 
@@ -46,14 +46,14 @@ def test_refused_fields_are_not_in_vllms_schema(read_fields: dict[str, set[str]]
 
 @pytest.mark.parametrize("dialect", REQUEST_SCHEMAS)
 def test_engine_fields_missing_from_vllms_schema_are_refused_or_translated(read_fields: dict[str, set[str]], dialect: str):
-    passed_over = ENGINE_FIELDS - read_fields[dialect] - IGNORED_FIELDS - IGNORED_FIELDS_BY_DIALECT[dialect] - TRANSLATED_OR_HINTS
-    # Where the request is routed: no answer is another without it.
-    assert passed_over <= {"session_id"}
+    unhandled = ENGINE_FIELDS - read_fields[dialect] - IGNORED_FIELDS - IGNORED_FIELDS_BY_DIALECT[dialect] - TRANSLATED_OR_HINTS
+    # session_id only selects a worker: responses do not depend on it.
+    assert unhandled <= {"session_id"}
 
 
 @pytest.mark.parametrize("field", sorted(IGNORED_FIELDS | IGNORED_FIELDS_BY_DIALECT["openai_chat"]))
 def test_field_that_vllm_does_not_read_is_accepted(vllm: Engine, field: str):
-    fields: dict[str, Any] = {field: "asked"}
+    fields: dict[str, Any] = {field: "a value"}
     assert post_chat(vllm, **fields).status_code == 200
 
 
@@ -61,8 +61,8 @@ def test_field_that_vllm_does_not_read_is_accepted(vllm: Engine, field: str):
     "constraint", [{"response_format": INTEGER_FORMAT}, {"structured_outputs": {"choice": ["1", "2"]}}], ids=lambda each: next(iter(each))
 )
 def test_constraint_beside_tools_rules_out_free_calls_and_is_dropped_by_required_ones(vllm: Engine, constraint: dict[str, Any]):
-    inclined = {"logit_bias": {str(token_id("<tool_call>")): 30}}
-    free = chat_choice(vllm, tools=[booking_tool("book", strict=False)], **constraint, **inclined)
+    call_bias = {"logit_bias": {str(token_id("<tool_call>")): 30}}
+    free = chat_choice(vllm, tools=[booking_tool("book", strict=False)], **constraint, **call_bias)
     assert isinstance(json.loads(free["message"]["content"]), int)
     called = chat_choice(
         vllm, tools=STRICT_TOOLS, tool_choice="required", parallel_tool_calls=False, max_tokens=SUFFICIENT_TOKENS, **constraint
@@ -84,8 +84,8 @@ def test_constraint_beside_a_strict_tool_allows_a_call_or_a_conforming_answer(vl
     answers = [text for text in texts if not text.startswith("<tool_call>")]
     assert answers
     assert all(re.fullmatch("-?[0-9]+", text) for text in answers)
-    inclined = chat_choice(vllm, **fields | {"n": 1, "logit_bias": {str(token_id("<tool_call>")): 30}})
-    assert inclined["message"]["content"].startswith("<tool_call>")
+    call_bias = chat_choice(vllm, **fields | {"n": 1, "logit_bias": {str(token_id("<tool_call>")): 30}})
+    assert call_bias["message"]["content"].startswith("<tool_call>")
 
 
 def test_named_tool_choice_overrides_a_grammar(vllm: Engine):
@@ -120,7 +120,7 @@ def post_messages(vllm: Engine, **fields: Any) -> Any:
 
 @pytest.mark.parametrize("more", [{}, ENDS_THINKING_AT_ONCE], ids=["plain", "after thinking"])
 def test_responses_text_format_schema_is_enforced(vllm: Engine, more: dict[str, Any]):
-    """Not so in vllm-project/vllm#44012, beside a reasoning parser."""
+    """Also with a reasoning parser, where vllm-project/vllm#44012 reported that it is not."""
     [item] = post_responses(vllm, text={"format": {"type": "json_schema", "name": "booking", "schema": BOOKING}}, **more)["output"][-1:]
     assert_booking(json.loads(item["content"][0]["text"]))
 

@@ -1,4 +1,4 @@
-"""What our vLLM adapter relies on, seen on a real vLLM: which words constrain its output, and which it hears without obeying."""
+"""What the vLLM adapter relies on, checked at a real vLLM: which fields constrain its output, and which it accepts and ignores."""
 
 import json
 import re
@@ -30,7 +30,7 @@ SAMPLES = 8
 
 
 def completed_text(vllm: Engine, **fields: Any) -> str:
-    """The text of an answer that came to its own end."""
+    """The text of a complete response."""
     choice = chat_choice(vllm, max_tokens=SUFFICIENT_TOKENS, **fields)
     assert choice["finish_reason"] == "stop", choice
     return choice["message"]["content"]
@@ -126,15 +126,15 @@ INVALID_CONSTRAINTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("unfit", INVALID_CONSTRAINTS.values(), ids=INVALID_CONSTRAINTS)
-def test_constraint_that_does_not_compile_is_a_400(vllm: Engine, unfit: dict[str, Any]):
-    answer = post_chat(vllm, structured_outputs=unfit)
+@pytest.mark.parametrize("constraint", INVALID_CONSTRAINTS.values(), ids=INVALID_CONSTRAINTS)
+def test_constraint_that_does_not_compile_is_a_400(vllm: Engine, constraint: dict[str, Any]):
+    answer = post_chat(vllm, structured_outputs=constraint)
     assert (answer.status_code, answer.json()["error"]["type"]) == (400, "BadRequestError")
 
 
-@pytest.mark.parametrize("unfit", INVALID_CONSTRAINTS.values(), ids=INVALID_CONSTRAINTS)
-def test_constraint_that_does_not_compile_is_an_error_frame_in_a_stream(vllm: Engine, unfit: dict[str, Any]):
-    [frame] = stream_chunks(vllm, structured_outputs=unfit)
+@pytest.mark.parametrize("constraint", INVALID_CONSTRAINTS.values(), ids=INVALID_CONSTRAINTS)
+def test_constraint_that_does_not_compile_is_an_error_frame_in_a_stream(vllm: Engine, constraint: dict[str, Any]):
+    [frame] = stream_chunks(vllm, structured_outputs=constraint)
     assert (frame["error"]["type"], frame["error"]["code"]) == ("BadRequestError", 400)
 
 
@@ -151,7 +151,7 @@ def test_bounded_string_may_contain_control_characters(vllm: Engine):
         for choice in post_chat(vllm, n=SAMPLES, max_tokens=SUFFICIENT_TOKENS, structured_outputs={"json": short}).json()["choices"]
     ]
     assert any(re.search("[\x00-\x1f]", text) for text in texts)
-    # Shorter where the random model wrote special tokens, which count for the grammar and are left out of the text.
+    # Shorter where the random model writes special tokens, which the grammar counts and the text does not contain.
     assert all(len(json.loads(text, strict=False)) <= 20 for text in texts)
 
 

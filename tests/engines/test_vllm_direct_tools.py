@@ -1,4 +1,4 @@
-"""What our vLLM adapter relies on, seen on a real vLLM: when a tool call is held to its schema, and how calls are told."""
+"""What the vLLM adapter relies on, checked at a real vLLM: when a tool call obeys its schema, and how calls are returned."""
 
 import json
 from typing import Any
@@ -67,10 +67,10 @@ def test_tool_call_with_control_characters_is_text_unstreamed_and_a_call_streame
         "parallel_tool_calls": False,
         "max_tokens": SUFFICIENT_TOKENS,
     }
-    whole = chat_choice(vllm, **fields)
-    assert whole["message"]["content"].startswith("<tool_call>")
-    assert "tool_calls" not in whole["message"]
-    assert whole["finish_reason"] == "tool_calls"
+    unstreamed = chat_choice(vllm, **fields)
+    assert unstreamed["message"]["content"].startswith("<tool_call>")
+    assert "tool_calls" not in unstreamed["message"]
+    assert unstreamed["finish_reason"] == "tool_calls"
     assert any("tool_calls" in frame["choices"][0]["delta"] for frame in stream_chunks(vllm, **fields))
 
 

@@ -1,4 +1,4 @@
-"""What a real vLLM can be told to do through the gateway, and LoRA adapters as models: loaded, asked for, and let go."""
+"""Operations of a real vLLM through the gateway, and LoRA adapters as models: loaded, used and unloaded."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,13 +14,13 @@ from tests.engines.tiny_lora import RANK, write_tiny_lora
 
 pytestmark = pytest.mark.engines
 
-# With a slash, as adapters are named that come from a hub.
+# With a slash, like the names of adapters from a hub.
 ADAPTER = "acme/sql"
 SHORT_CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 12, "temperature": 0, "ignore_eos": True}
 
 
 class GatewayClients(NamedTuple):
-    """Callers' and administrators' sides of one gateway."""
+    """HTTP clients of one gateway: a caller's and an administrator's."""
 
     caller: httpx.Client
     admin: httpx.Client
@@ -34,12 +34,12 @@ class GatewayClients(NamedTuple):
     def operation_answer(self, operation: str, **arguments: Any) -> Any:
         answer = self.post_operation(operation, **arguments)
         assert answer.status_code == 200, answer.text
-        return answer.json()["data"][0]["answer"]
+        return answer.json()["data"][0]["response"]
 
 
 @pytest.fixture(scope="module")
 def lora_vllm(narthex: Gateway) -> Iterator[Engine]:
-    """A vLLM that may be told everything; `narthex` is asked for so that the other one was found able to start."""
+    """A vLLM with all operations enabled; depends on `narthex` so that it starts after the other engine has."""
     with running_vllm(
         VENV,
         switches=("--enable-lora", "--max-lora-rank", str(RANK)),
@@ -50,7 +50,7 @@ def lora_vllm(narthex: Gateway) -> Iterator[Engine]:
 
 @pytest.fixture(scope="module")
 def gateway(lora_vllm: Engine) -> Iterator[GatewayClients]:
-    """Models: tiny, and `sql`, which is it with the adapter."""
+    """With the models `tiny`, and `sql`, which is `tiny` with the LoRA adapter."""
     lora = f'[models.sql]\ntargets = [{{ provider = "{MODEL}", model = "{lora_vllm.model}", lora = "{ADAPTER}" }}]\n'
     with running_narthex(engine_configuration("vllm", lora_vllm) + lora, (MODEL, "sql")) as running:
         root = running.base_url.removesuffix("/v1")

@@ -1,6 +1,6 @@
-"""The vLLM adapter against a real vLLM, as callers see it: the official SDK, the old guided_* words and the new, whole and streamed.
+"""The vLLM adapter with a real vLLM, through the official SDK: old and new constraint fields, streamed and not.
 
-The model is random, so what parses and validates here does so because the engine was told in its own words what to write.
+The model is random, so its output is valid only because the engine receives the constraint in a field that it enforces.
 """
 
 import json
@@ -34,7 +34,8 @@ HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
 NAMED_TOOL_CHOICE = {"type": "function", "function": {"name": "book"}}
 SCHEMA_FORMAT = {"type": "json_schema", "json_schema": {"name": "booking", "schema": BOOKING, "strict": True}}
 LONG_RUNNING: dict[str, Any] = {"max_tokens": CONTEXT - 100, "ignore_eos": True}
-ABORT_WITHIN_S = 5.0
+# The claim is the number of tokens that are not generated; the time is only a limit for a busy machine.
+ABORT_WITHIN_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +45,14 @@ def caller(narthex: Gateway) -> Iterator[openai.OpenAI]:
 
 
 def unstreamed_choice(caller: openai.OpenAI, **fields: Any) -> Any:
-    """The only choice of a whole answer."""
+    """The only choice of an unstreamed response."""
     extra = {"max_tokens": SUFFICIENT_TOKENS, "seed": 1} | fields
     [choice] = caller.chat.completions.create(model=MODEL, messages=HI, extra_body=extra).choices
     return choice
 
 
 def streamed_chunks(caller: openai.OpenAI, **fields: Any) -> list[Any]:
-    """Every chunk of a streamed answer."""
+    """Every chunk of a streamed response."""
     extra = {"max_tokens": SUFFICIENT_TOKENS, "seed": 1} | fields
     with caller.chat.completions.create(model=MODEL, messages=HI, stream=True, extra_body=extra) as chunks:
         return list(chunks)
@@ -95,11 +96,11 @@ CONSTRAINTS: dict[str, tuple[dict[str, Any], Callable[[str], None]]] = {
     "structured_outputs": ({"structured_outputs": {"json": BOOKING}}, assert_booking_text),
 }
 EACH_CONSTRAINT = pytest.mark.parametrize(("fields", "check"), CONSTRAINTS.values(), ids=CONSTRAINTS)
-WHOLE_AND_STREAMED = pytest.mark.parametrize("text_of", [unstreamed_text, streamed_text], ids=["whole", "streamed"])
+UNSTREAMED_AND_STREAMED = pytest.mark.parametrize("text_of", [unstreamed_text, streamed_text], ids=["unstreamed", "streamed"])
 
 
 @EACH_CONSTRAINT
-@WHOLE_AND_STREAMED
+@UNSTREAMED_AND_STREAMED
 def test_constraint_is_enforced(caller: openai.OpenAI, text_of: Callable[..., str], fields: dict[str, Any], check: Callable[[str], None]):
     check(text_of(caller, **fields))
 
@@ -172,10 +173,10 @@ def test_reasoning_is_returned_as_reasoning_content(caller: openai.OpenAI):
     assert "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas) == message.reasoning_content
 
 
-@pytest.mark.parametrize("ask", [unstreamed_choice, streamed_chunks])
-def test_constraint_the_engine_refuses_is_a_400_with_its_reason(caller: openai.OpenAI, ask: Callable[..., Any]):
+@pytest.mark.parametrize("send", [unstreamed_choice, streamed_chunks])
+def test_constraint_the_engine_refuses_is_a_400_with_its_reason(caller: openai.OpenAI, send: Callable[..., Any]):
     with pytest.raises(openai.BadRequestError, match="xgrammar"):
-        ask(caller, guided_json=REFUSED_BY_XGRAMMAR)
+        send(caller, guided_json=REFUSED_BY_XGRAMMAR)
 
 
 def test_prompt_longer_than_the_context_is_a_400(caller: openai.OpenAI):

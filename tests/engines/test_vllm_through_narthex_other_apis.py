@@ -1,6 +1,6 @@
-"""The APIs of a real vLLM beside chat, as callers see them through the gateway: the official SDKs, whole and streamed.
+"""The other APIs of a real vLLM through the gateway, with the official SDKs, streamed and not.
 
-Its model babbles, so what is looked at is what the APIs promise of any answer: that a stream says what the whole says, ids, counts, ends.
+The model is random, so the tests check what holds for any output: streams equal unstreamed responses, ids, usage, finish reasons.
 """
 
 import json
@@ -20,7 +20,7 @@ from tests.engines.running_vllm import Engine, running_vllm
 pytestmark = pytest.mark.engines
 
 HI: Any = [{"role": "user", "content": "hi"}]
-# Greedy: the whole answer and the stream of it are one answer.
+# Greedy sampling: streamed and unstreamed responses are equal.
 GREEDY = {"temperature": 0}
 GREEDY_WITHOUT_EOS = {**GREEDY, "ignore_eos": True}
 
@@ -50,14 +50,14 @@ def has_uuid7(text: str, prefix: str) -> bool:
 
 
 def test_streamed_completion_equals_the_unstreamed_one(caller: openai.OpenAI):
-    whole = caller.completions.create(model=MODEL, prompt="Once", max_tokens=12, extra_body=GREEDY_WITHOUT_EOS)
-    assert has_uuid7(whole.id, "cmpl-")
-    assert (whole.model, whole.choices[0].finish_reason) == (MODEL, "length")
-    assert whole.usage
-    assert whole.usage.completion_tokens == 12
-    telling = {**GREEDY_WITHOUT_EOS, "stream_options": {"include_usage": True}}
-    chunks = list(caller.completions.create(model=MODEL, prompt="Once", max_tokens=12, stream=True, extra_body=telling))
-    assert "".join(choice.text for chunk in chunks for choice in chunk.choices) == whole.choices[0].text
+    unstreamed = caller.completions.create(model=MODEL, prompt="Once", max_tokens=12, extra_body=GREEDY_WITHOUT_EOS)
+    assert has_uuid7(unstreamed.id, "cmpl-")
+    assert (unstreamed.model, unstreamed.choices[0].finish_reason) == (MODEL, "length")
+    assert unstreamed.usage
+    assert unstreamed.usage.completion_tokens == 12
+    with_usage = {**GREEDY_WITHOUT_EOS, "stream_options": {"include_usage": True}}
+    chunks = list(caller.completions.create(model=MODEL, prompt="Once", max_tokens=12, stream=True, extra_body=with_usage))
+    assert "".join(choice.text for chunk in chunks for choice in chunk.choices) == unstreamed.choices[0].text
     assert len({chunk.id for chunk in chunks}) == 1
     assert [chunk.usage.completion_tokens for chunk in chunks if chunk.usage] == [12]
 
@@ -75,17 +75,17 @@ def test_completion_accepts_several_prompts_and_token_ids(caller: openai.OpenAI)
 def test_streamed_response_equals_the_unstreamed_one(caller: openai.OpenAI):
     fields: dict[str, Any] = {"model": MODEL, "input": "hi", "max_output_tokens": 16, "temperature": 0}
     create: Any = caller.responses.create
-    whole = create(**fields)
-    assert has_uuid7(whole.id, "resp_")
-    assert (whole.model, whole.object) == (MODEL, "response")
-    assert whole.usage
-    assert whole.usage.output_tokens
+    unstreamed = create(**fields)
+    assert has_uuid7(unstreamed.id, "resp_")
+    assert (unstreamed.model, unstreamed.object) == (MODEL, "response")
+    assert unstreamed.usage
+    assert unstreamed.usage.output_tokens
     with caller.responses.stream(**fields) as stream:
         events: list[Any] = list(stream)
     last = events[-1].response
-    # vLLM ends a cut answer's stream with response.completed, in which the status is incomplete; its whole answer is right (seen on 0.32).
-    assert (events[0].type, events[-1].type) == ("response.created", f"response.{whole.status}")
-    assert (last.status, last.output_text) == (whole.status, whole.output_text)
+    # vLLM 0.32 ends the stream of a truncated response with response.completed, though its status is incomplete.
+    assert (events[0].type, events[-1].type) == ("response.created", f"response.{unstreamed.status}")
+    assert (last.status, last.output_text) == (unstreamed.status, unstreamed.output_text)
     assert [event.sequence_number for event in events] == list(range(len(events)))
     assert has_uuid7(last.id, "resp_")
 
@@ -93,35 +93,35 @@ def test_streamed_response_equals_the_unstreamed_one(caller: openai.OpenAI):
 def test_streamed_message_equals_the_unstreamed_one(anthropic_client: anthropic.Anthropic):
     fields: dict[str, Any] = {"model": MODEL, "messages": HI, "max_tokens": 16, "extra_body": GREEDY}
     create: Any = anthropic_client.messages.create
-    whole = create(**fields)
-    assert has_uuid7(whole.id, "msg_")
-    assert (whole.model, whole.role, whole.type) == (MODEL, "assistant", "message")
-    assert whole.usage.output_tokens
+    unstreamed = create(**fields)
+    assert has_uuid7(unstreamed.id, "msg_")
+    assert (unstreamed.model, unstreamed.role, unstreamed.type) == (MODEL, "assistant", "message")
+    assert unstreamed.usage.output_tokens
     with anthropic_client.messages.stream(**fields) as stream:
         events = [event.type for event in stream]
         streamed = stream.get_final_message()
     assert (events[0], events[-1]) == ("message_start", "message_stop")
-    assert [block.to_dict() for block in streamed.content] == [block.to_dict() for block in whole.content]
-    assert streamed.stop_reason == whole.stop_reason
+    assert [block.to_dict() for block in streamed.content] == [block.to_dict() for block in unstreamed.content]
+    assert streamed.stop_reason == unstreamed.stop_reason
     assert has_uuid7(streamed.id, "msg_")
 
 
 def test_count_tokens_equals_the_input_tokens_of_the_message(anthropic_client: anthropic.Anthropic):
     counted = anthropic_client.messages.count_tokens(model=MODEL, messages=HI)
-    whole = anthropic_client.messages.create(model=MODEL, messages=HI, max_tokens=1)
-    assert counted.input_tokens == whole.usage.input_tokens > 2
+    unstreamed = anthropic_client.messages.create(model=MODEL, messages=HI, max_tokens=1)
+    assert counted.input_tokens == unstreamed.usage.input_tokens > 2
 
 
 def test_streamed_generate_returns_the_token_ids_of_the_unstreamed_one(http_client: httpx.Client):
     fields = {"model": MODEL, "token_ids": [40, 41, 42], "sampling_params": {"max_tokens": 12, "temperature": 0, "ignore_eos": True}}
     answer = http_client.post("/inference/v1/generate", json={**fields, "request_id": "mine"})
     assert answer.status_code == 200, answer.text
-    whole = answer.json()
-    assert UUID(whole["request_id"]).version == 7
-    assert whole["request_id"] == answer.headers["x-narthex-inference-id"]
-    [choice] = whole["choices"]
-    assert (len(choice["token_ids"]), choice["finish_reason"], whole["model"]) == (12, "length", MODEL)
-    assert (whole["usage"]["prompt_tokens"], whole["usage"]["completion_tokens"]) == (3, 12)
+    unstreamed = answer.json()
+    assert UUID(unstreamed["request_id"]).version == 7
+    assert unstreamed["request_id"] == answer.headers["x-narthex-inference-id"]
+    [choice] = unstreamed["choices"]
+    assert (len(choice["token_ids"]), choice["finish_reason"], unstreamed["model"]) == (12, "length", MODEL)
+    assert (unstreamed["usage"]["prompt_tokens"], unstreamed["usage"]["completion_tokens"]) == (3, 12)
     streamed = http_client.post("/inference/v1/generate", json={**fields, "stream": True, "stream_options": {"include_usage": True}})
     *data, done = [line.removeprefix("data: ") for line in streamed.text.split("\n\n") if line]
     chunks = [json.loads(each) for each in data]
@@ -147,7 +147,7 @@ def embedder() -> Iterator[Engine]:
 
 @pytest.fixture(scope="module")
 def embedding_client(narthex: Gateway, embedder: Engine) -> Iterator[openai.OpenAI]:
-    """A gateway of its own before the engine that embeds; `narthex` is asked for so that the other one was found able to start."""
+    """A client of a gateway in front of the embedding engine; depends on `narthex` so that it starts after the other engine has."""
     with (
         running_narthex(engine_configuration("vllm", embedder)) as gateway,
         openai.OpenAI(base_url=gateway.base_url, api_key=gateway.key, max_retries=0, timeout=120) as client,

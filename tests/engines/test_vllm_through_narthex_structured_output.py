@@ -1,6 +1,7 @@
-"""Guided decoding and strict tools at a real vLLM, asked in each of three APIs and all of the words for it, whole and streamed.
+"""Guided decoding and strict tools with a real vLLM, in all three APIs and with all constraint fields, streamed and not.
 
-The model is random: what obeys here does so because the engine was told in words that it obeys. What cannot be obeyed never gets there.
+The model is random: output is valid only because the engine receives fields that it enforces. Constraints that it cannot enforce the
+gateway refuses.
 """
 
 import json
@@ -26,7 +27,7 @@ STRUCTURAL_TAG: dict[str, Any] = {
 
 
 class CallerResponse(Struct):
-    """`calls`: their arguments. `how`: x-narthex-guided."""
+    """A caller's response. `calls`: the arguments of its tool calls. `constraint_mode`: the header x-narthex-guided."""
 
     text: str
     calls: list[str]
@@ -34,7 +35,7 @@ class CallerResponse(Struct):
 
 
 class Caller:
-    """One API. `schema`: how it says a JSON schema itself."""
+    """A caller of one API. `schema`: a JSON schema in the API's own field. `tools`: a required strict tool."""
 
     def __init__(self, path: str, base_fields: dict[str, Any], schema: dict[str, Any], tools: dict[str, Any]) -> None:
         self.path = path
@@ -118,7 +119,7 @@ MESSAGES = Caller(
     },
 )
 EACH_CALLER = pytest.mark.parametrize("caller", [CHAT, RESPONSES, MESSAGES], ids=["chat", "responses", "messages"])
-STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["unstreamed", "streamed"])
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +167,7 @@ CONSTRAINT_FIELDS: dict[str, tuple[dict[str, Any], Callable[[str], None]]] = {
     "structured_outputs.structural_tag": ({"structured_outputs": {"structural_tag": json.dumps(STRUCTURAL_TAG)}}, assert_tagged_booking),
 }
 
-# As BOOKING, without bounds of numbers, which no regex says.
+# BOOKING without bounds of numbers, which a regex cannot express.
 BOOKING_WITHOUT_BOUNDS: dict[str, Any] = {**BOOKING, "properties": {**BOOKING["properties"], "nights": {"enum": [1, 7, 14]}}}
 
 
@@ -209,7 +210,7 @@ def test_regex_dot_does_not_match_a_newline(client: httpx.Client, caller: Caller
 @STREAMED
 def test_schema_keywords_the_engine_ignores_are_validated_by_the_gateway(client: httpx.Client, caller: Caller, stream: bool):
     schema = {"type": "integer", "minimum": 1, "maximum": 3, "not": {"enum": [1]}}
-    # Some of these answers obey, and some do not.
+    # Some of these responses obey the schema, and some do not.
     answers = [caller.post(client, stream, guided_json=schema, temperature=0.8 + each / 100) for each in range(12)]
     assert {answer.status_code for answer in answers} == {200, 502}
     for answer in answers:
@@ -220,11 +221,11 @@ def test_schema_keywords_the_engine_ignores_are_validated_by_the_gateway(client:
             assert "constraint_violation" in answer.text or answer.json()["type"] == "error"
 
 
-@pytest.mark.parametrize("word", CONSTRAINT_FIELDS)
+@pytest.mark.parametrize("field", CONSTRAINT_FIELDS)
 @EACH_CALLER
 @STREAMED
-def test_engine_constraint_fields_are_enforced_in_each_api(client: httpx.Client, caller: Caller, word: str, stream: bool):
-    fields, check = CONSTRAINT_FIELDS[word]
+def test_engine_constraint_fields_are_enforced_in_each_api(client: httpx.Client, caller: Caller, field: str, stream: bool):
+    fields, check = CONSTRAINT_FIELDS[field]
     response = caller.read_response(client, stream, **fields)
     check(response.text)
     assert response.constraint_mode == "enforced"
@@ -256,7 +257,7 @@ def test_other_native_constraint_forms_are_enforced(
     assert response.constraint_mode == "enforced"
     if check is not None:
         check(response.text)
-    else:  # which a random model may not have come to the end of
+    else:  # a random model may not reach the end of an object
         assert response.text.startswith("{")
 
 
@@ -268,31 +269,31 @@ def test_strict_tool_call_obeys_its_schema(client: httpx.Client, caller: Caller,
 
 
 def posts_received(vllm: Engine) -> float:
-    """How many requests it has been sent, of whatever kind, by POST."""
-    lines = httpx.get(f"{vllm.base_url}/metrics", timeout=10).text.splitlines()
+    """The number of POST requests that it has received."""
+    lines = httpx.get(f"{vllm.base_url}/metrics", timeout=60).text.splitlines()
     counters = [line for line in lines if line.startswith("http_requests_total{") and 'method="POST"' in line]
     return sum(float(line.rsplit(" ", 1)[1]) for line in counters)
 
 
 INVALID_CONSTRAINTS: dict[str, tuple[dict[str, Any], int, str]] = {
-    "a schema of no type": ({"guided_json": {"type": "nonsense"}}, 400, "guided_json"),
-    "a regex that ends too early": ({"guided_regex": "("}, 400, "guided_regex"),
-    "a regex that looks back": ({"guided_regex": r"(a)\1"}, 400, "guided_regex"),
-    "a grammar that ends too early": ({"guided_grammar": "root ::= ("}, 400, "guided_grammar"),
-    "nothing to choose from": ({"guided_choice": []}, 400, "guided_choice"),
+    "a schema of an unknown type": ({"guided_json": {"type": "nonsense"}}, 400, "guided_json"),
+    "an incomplete regex": ({"guided_regex": "("}, 400, "guided_regex"),
+    "a regex with a backreference": ({"guided_regex": r"(a)\1"}, 400, "guided_regex"),
+    "an incomplete grammar": ({"guided_grammar": "root ::= ("}, 400, "guided_grammar"),
+    "an empty choice": ({"guided_choice": []}, 400, "guided_choice"),
     "two at once": ({"guided_choice": CHOICE, "guided_regex": "a"}, 400, "guided_"),
     "two in one": ({"structured_outputs": {"choice": CHOICE, "regex": "a"}}, 400, "structured_outputs"),
     "white space": ({"guided_json": BOOKING, "guided_whitespace_pattern": "[ ]"}, 422, "guided_whitespace_pattern"),
 }
 
 
-@pytest.mark.parametrize("unfit", INVALID_CONSTRAINTS)
+@pytest.mark.parametrize("name", INVALID_CONSTRAINTS)
 @EACH_CALLER
 @STREAMED
 def test_invalid_constraint_is_refused_before_the_engine_is_called(
-    client: httpx.Client, vllm: Engine, caller: Caller, unfit: str, stream: bool
+    client: httpx.Client, vllm: Engine, caller: Caller, name: str, stream: bool
 ):
-    fields, status, param = INVALID_CONSTRAINTS[unfit]
+    fields, status, param = INVALID_CONSTRAINTS[name]
     before = posts_received(vllm)
     refused = caller.post(client, stream, **fields)
     assert refused.status_code == status, refused.text
@@ -316,7 +317,7 @@ def test_constraint_beside_a_strict_tool_allows_a_call_or_a_conforming_answer(cl
     tools = {"tools": [booking_tool("book", strict=True)], "structured_outputs": {"choice": CHOICE}, "max_tokens": 32}
     responses = [CHAT.read_response(client, stream, seed=seed, **tools) for seed in range(8)]
     assert {response.constraint_mode for response in responses} == {"enforced"}
-    texts = {heard.text for heard in responses if not heard.calls and not heard.text.startswith("<tool_call>")}
+    texts = {response.text for response in responses if not response.calls and not response.text.startswith("<tool_call>")}
     assert texts
     assert texts <= set(CHOICE)
 
@@ -327,7 +328,7 @@ def _body(caller: Caller, answer: httpx.Response) -> Any:
 
 @STREAMED
 def test_schema_is_enforced_after_thinking_in_chat_and_responses(client: httpx.Client, stream: bool):
-    """vllm-project/vllm#44012; a bias ends the thinking at once."""
+    """See vllm-project/vllm#44012. A logit bias ends the thinking at once."""
     brief = {"chat_template_kwargs": {"thinking": True}, "logit_bias": {str(token_id("</think>")): 100}}
     for caller in (CHAT, RESPONSES):
         assert_booking_text(caller.read_response(client, stream, **caller.schema, **brief).text)

@@ -1,4 +1,4 @@
-"""vLLM's routes beside chat, through the gateway: what its tokenizer says is what callers get, whichever shape they ask in."""
+"""vLLM's tokenizer routes through the gateway, in each supported format, and its pooling routes."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -38,11 +38,14 @@ def test_tokenize_matches_the_engine_and_detokenize_restores_the_text(caller: ht
 
 
 def test_chat_is_tokenized_with_its_template(caller: httpx.Client):
-    whole = post_json(caller, "/tokenize", messages=HI)
-    closed = post_json(caller, "/tokenize", messages=HI, add_generation_prompt=False)
-    assert whole["count"] > 0 and whole["tokens"][: closed["count"]] == closed["tokens"]
+    with_generation_prompt = post_json(caller, "/tokenize", messages=HI)
+    without_generation_prompt = post_json(caller, "/tokenize", messages=HI, add_generation_prompt=False)
+    assert (
+        with_generation_prompt["count"] > 0
+        and with_generation_prompt["tokens"][: without_generation_prompt["count"]] == without_generation_prompt["tokens"]
+    )
     usage = post_json(caller, "/v1/chat/completions", messages=HI, max_tokens=1)["usage"]
-    assert usage["prompt_tokens"] == whole["count"]
+    assert usage["prompt_tokens"] == with_generation_prompt["count"]
 
 
 def test_lmdeploy_encode_route_returns_the_same_tokens(caller: httpx.Client):
@@ -51,7 +54,7 @@ def test_lmdeploy_encode_route_returns_the_same_tokens(caller: httpx.Client):
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "fields"),
     [
         ("/rerank", {"query": "q", "documents": ["a"]}),
         ("/score", {"text_1": "a", "text_2": "b"}),
@@ -59,8 +62,8 @@ def test_lmdeploy_encode_route_returns_the_same_tokens(caller: httpx.Client):
         ("/pooling", {"input": "a"}),
     ],
 )
-def test_generative_model_answers_pooling_routes_with_501(caller: httpx.Client, path: str, said: dict[str, Any]):
-    refused = caller.post(path, json={"model": MODEL, **said})
+def test_generative_model_answers_pooling_routes_with_501(caller: httpx.Client, path: str, fields: dict[str, Any]):
+    refused = caller.post(path, json={"model": MODEL, **fields})
     error = refused.json()["error"]
     assert (refused.status_code, error["type"]) == (501, "unsupported") and f"does not serve {path}" in error["message"]
 

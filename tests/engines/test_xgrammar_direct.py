@@ -1,4 +1,4 @@
-"""What xgrammar, in the version that vLLM comes with, holds an answer to: what is_heeded() stands on."""
+"""Which schemas xgrammar enforces, in the version that vLLM uses: the basis of is_schema_covered()."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from tests.engines.install import VENV, is_installed
 
 pytestmark = pytest.mark.engines
 
-# Takes lines of [schema, text], and says of each whether the grammar of the schema lets the text through, or what was wrong with it.
+# For each line of [schema, text] prints whether the grammar of the schema accepts the text, or the error.
 _SCRIPT = """
 import json, sys
 import xgrammar
@@ -64,7 +64,7 @@ COVERED: list[dict[str, Any]] = [
     {"type": "array", "prefixItems": [INTEGER], "items": {"type": "string"}},
     {"type": "array", "prefixItems": [INTEGER], "items": False, "minItems": 1},
 ]
-# Of each of these it lets something through that is not valid, or no JSON.
+# For each of these it accepts a text that is invalid, or not JSON.
 NOT_COVERED: list[tuple[dict[str, Any], str]] = [
     ({"type": "string", "maxLength": 3}, '"\x01"'),
     ({"type": "string", "minLength": 1}, '"\x01"'),
@@ -96,13 +96,13 @@ def accepted_by_xgrammar() -> Iterator[Any]:
     if not is_installed():
         pytest.skip(f"No xgrammar here: {VENV.name} is missing or out of date. `python -m tests.engines.install` makes it.")
 
-    def ask(pairs: list[tuple[dict[str, Any], str]]) -> list[bool | str]:
+    def run(pairs: list[tuple[dict[str, Any], str]]) -> list[bool | str]:
         lines = "".join(json.dumps(pair) + "\n" for pair in pairs)
         command = [str(VENV / "bin" / "python"), "-c", _SCRIPT]
         output = subprocess.run(command, input=lines, capture_output=True, text=True, check=True).stdout
         return [json.loads(line) for line in output.splitlines()]
 
-    yield ask
+    yield run
 
 
 def test_xgrammar_accepts_only_valid_texts_for_covered_schemas(accepted_by_xgrammar: Any):
@@ -110,7 +110,7 @@ def test_xgrammar_accepts_only_valid_texts_for_covered_schemas(accepted_by_xgram
     pairs = [(schema, text) for schema in COVERED for text in TEXTS]
     answers = accepted_by_xgrammar(pairs)
     assert not any(isinstance(answer, str) for answer in answers)
-    assert [pair for pair, let in zip(pairs, answers, strict=True) if let and not is_valid(*pair)] == []
+    assert [pair for pair, accepted in zip(pairs, answers, strict=True) if accepted and not is_valid(*pair)] == []
     assert sum(answers) > 100
 
 

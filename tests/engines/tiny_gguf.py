@@ -1,7 +1,7 @@
-"""A tiny Llama as a GGUF file, with random weights in it: what llama.cpp reads, written without any of its packages.
+"""A tiny Llama with random weights as a GGUF file for llama.cpp, written without its packages.
 
-A token is an ASCII character, or one of a few others whole: of halves of characters llama.cpp's parser of answers makes an error, and
-llama-cpp-python waits in silence for the other half.
+A token is an ASCII character or one of a few complete other characters: llama.cpp's response parser fails on parts of a character, and
+llama-cpp-python waits silently for the rest.
 """
 
 import random
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.engines.tiny_model import BEGIN, END, MARKS, PAD, ROLES, byte_names
 
-# Where these come from: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, read 2026-11.
+# Constants of the format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, read 2026-11.
 _MAGIC, _VERSION, _ALIGNMENT = b"GGUF", 3, 32
 _U32, _F32, _STRING, _ARRAY, _I32 = 4, 6, 8, 9, 5
 _NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4
@@ -20,7 +20,7 @@ _NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4
 _WIDE = "Łóźößéя語🜁"
 _WIDTH, _INNER, _LAYERS, _HEADS = 64, 128, 2, 2
 
-# What it takes for llama.cpp to find out that a template knows tools, and to have an end of its own for what it says.
+# llama.cpp detects from the template that the model supports tools, and which token ends a message.
 CHAT_TEMPLATE = (
     "{% if tools %}<|system|>{{ tools | tojson }}<|end|>{% endif %}"
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content if m.content is string else '' }}"
@@ -30,7 +30,7 @@ CHAT_TEMPLATE = (
 
 
 def write_tiny_gguf(path: Path, context: int) -> None:
-    """The same file for the same context, always."""
+    """Write the model. The file depends only on `context`."""
     control = [PAD, BEGIN, END, *(f"<|{role}|>" for role in ROLES)]
     names = byte_names()
     characters = [*names[:128], *("".join(names[byte] for byte in character.encode()) for character in _WIDE)]
@@ -62,8 +62,8 @@ def write_tiny_gguf(path: Path, context: int) -> None:
 
 
 def _shapes(vocabulary: int) -> Mapping[str, tuple[int, ...]]:
-    """The fastest dimension first."""
-    of_a_layer = {
+    """The shape of each tensor, fastest dimension first."""
+    layer_shapes = {
         "attn_norm": (_WIDTH,),
         "attn_q": (_WIDTH, _WIDTH),
         "attn_k": (_WIDTH, _WIDTH),
@@ -74,9 +74,9 @@ def _shapes(vocabulary: int) -> Mapping[str, tuple[int, ...]]:
         "ffn_up": (_WIDTH, _INNER),
         "ffn_down": (_INNER, _WIDTH),
     }
-    layers = {f"blk.{layer}.{name}.weight": shape for layer in range(_LAYERS) for name, shape in of_a_layer.items()}
-    outside = {"token_embd.weight": (_WIDTH, vocabulary), "output_norm.weight": (_WIDTH,), "output.weight": (_WIDTH, vocabulary)}
-    return outside | layers
+    layers = {f"blk.{layer}.{name}.weight": shape for layer in range(_LAYERS) for name, shape in layer_shapes.items()}
+    other_shapes = {"token_embd.weight": (_WIDTH, vocabulary), "output_norm.weight": (_WIDTH,), "output.weight": (_WIDTH, vocabulary)}
+    return other_shapes | layers
 
 
 def _file(metadata: Mapping[str, bytes], shapes: Mapping[str, tuple[int, ...]]) -> bytes:

@@ -1,4 +1,4 @@
-"""A LoRA adapter of random weights for tiny_model: big ones, so that the model babbles something else with it."""
+"""A LoRA adapter of large random weights for tiny_model, so that the model writes different text with it."""
 
 import json
 import random
@@ -19,7 +19,7 @@ _CONFIG = {
 
 
 def write_tiny_lora(folder: Path, seed: int) -> None:
-    """As PEFT writes one. A safetensors file is the length of its head in 8 bytes, the head (JSON), and the numbers."""
+    """Write the adapter in PEFT's format. A safetensors file has the length of its head in 8 bytes, the head (JSON), and the numbers."""
     rng = random.Random(seed)
     head: dict[str, object] = {}
     numbers = array("f")

@@ -1,6 +1,6 @@
-"""A tiny Llama for real engines: two layers, no weights (the engine makes random ones), a tokenizer of bytes.
+"""A tiny Llama for real engines: two layers, no weights (the engine makes random ones), a byte-level tokenizer.
 
-One token is one byte, so what it babbles under a grammar exercises every byte of it, and no hub or training is needed.
+One token is one byte, so random output under a grammar exercises every byte of it, and no hub or training is needed.
 """
 
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 
 BEGIN, END, PAD = "<|begin|>", "<|end|>", "<|pad|>"
 ROLES = ("system", "developer", "user", "assistant", "tool")
-# Not "special": vLLM leaves special tokens out of the text, and its parsers look for these in the text.
+# Not "special": vLLM's parsers look for these in the text, which does not contain special tokens.
 MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
 SPECIAL = (PAD, BEGIN, END, *(f"<|{role}|>" for role in ROLES))
 CHAT_TEMPLATE = (
@@ -55,7 +55,7 @@ def write_tiny_model(folder: Path, context: int) -> None:
     )
 
 
-# head size 64: vLLM's CPU attention has no smaller one that all builds share.
+# The head size is 64, the smallest that vLLM's CPU attention supports in all builds.
 _LLAMA: dict[str, object] = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -72,7 +72,7 @@ _LLAMA: dict[str, object] = {
 
 
 def token_id(mark: str) -> int:
-    """Of one of MARKS: by a bias towards it a test leads the model there."""
+    """The id of a token of MARKS, for a logit bias that leads the model there."""
     return (*SPECIAL, *MARKS).index(mark)
 
 

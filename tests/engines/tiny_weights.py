@@ -1,4 +1,4 @@
-"""Random weights for the model of tiny_model.py, for engines that make none themselves: model.safetensors, written by hand."""
+"""Random weights (model.safetensors) for the model of tiny_model.py, for engines that make none themselves."""
 
 import json
 import random
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def write_tiny_weights(folder: Path) -> None:
-    """Beside the config.json that is there. The same each time.
+    """Write the weights next to the existing config.json. The file is the same each time.
 
     Format: https://huggingface.co/docs/safetensors (the length of a JSON head, the head, the numbers), read 2026-11.
     """
@@ -28,8 +28,8 @@ def write_tiny_weights(folder: Path) -> None:
 
 
 def _shapes(width: int, inner: int, layers: int, vocabulary: int) -> dict[str, tuple[int, ...]]:
-    """The slowest dimension first."""
-    of_a_layer = {
+    """The shape of each tensor, slowest dimension first."""
+    layer_shapes = {
         "input_layernorm": (width,),
         "self_attn.q_proj": (width, width),
         "self_attn.k_proj": (width, width),
@@ -40,6 +40,6 @@ def _shapes(width: int, inner: int, layers: int, vocabulary: int) -> dict[str, t
         "mlp.up_proj": (inner, width),
         "mlp.down_proj": (width, inner),
     }
-    within = {f"model.layers.{layer}.{name}.weight": shape for layer in range(layers) for name, shape in of_a_layer.items()}
-    outside = {"model.embed_tokens.weight": (vocabulary, width), "model.norm.weight": (width,), "lm_head.weight": (vocabulary, width)}
-    return outside | within
+    in_layers = {f"model.layers.{layer}.{name}.weight": shape for layer in range(layers) for name, shape in layer_shapes.items()}
+    other_shapes = {"model.embed_tokens.weight": (vocabulary, width), "model.norm.weight": (width,), "lm_head.weight": (vocabulary, width)}
+    return other_shapes | in_layers

@@ -1,4 +1,4 @@
-"""What stories share: one service for all of them, an engine that does as it is told, and the official SDK."""
+"""What integration tests share: one running service, scripted engines, and the official SDKs."""
 
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
@@ -15,24 +15,25 @@ from tests.support.service import Service
 
 MOST_BODY_BYTES = 1_000_000
 WORKERS = 2
-# An authority for servers of stories that speak TLS on localhost.
+# A certificate authority for the tests' own TLS servers on localhost.
 TLS = Path(__file__).parents[1] / "support" / "tls"
 
 
 @pytest.fixture(scope="session")
 def service() -> Generator[Service]:
-    """Two workers, and timeouts short enough to wait for: first token 2 s, silence 1.5 s, total 6 s.
+    """Two workers, and timeouts short enough to wait for, but longer than what a busy machine takes by itself.
 
-    However often an engine fails on purpose, it is not left for last: the next story fails it again.
+    Breakers stay closed: tests make the same engine fail many times on purpose.
     """
     running = services.start(
         workers=WORKERS,
         max_body_bytes=MOST_BODY_BYTES,
-        first_token_timeout_s=2,
-        silence_timeout_s=1.5,
-        total_timeout_s=6,
+        first_token_timeout_s=5,
+        silence_timeout_s=4,
+        total_timeout_s=15,
         breaker_failures=1000,
         drain_timeout_s=5,
+        redis_timeout_s=2,
         ca_bundle=TLS / "ca.pem",
     )
     yield running
@@ -41,9 +42,12 @@ def service() -> Generator[Service]:
 
 @pytest.fixture(scope="session")
 async def engines(service: Service) -> AsyncGenerator[tuple[ScriptedEngine, ScriptedEngine]]:
-    """Two scripted engines. Models: scripted (the first), pair (first, then second), backed (first, falling back to `second`),
-    vllm (the first, as a vLLM of today), old-vllm (as one of 0.11), only-streams and never-streams (the first); claude and responses
-    (the first, speaking Anthropic Messages or OpenAI Responses alone), pinned (a vLLM that is only to be asked by chat)."""
+    """Two scripted engines, `first` and `second`, behind these models.
+
+    The first alone: scripted, vllm (as a current vLLM), old-vllm (as vLLM 0.11), only-streams and never-streams, claude and responses
+    (which serve Anthropic Messages or OpenAI Responses alone), pinned (a vLLM whose target is pinned to chat), accepting (with one more
+    accepted field). Both: pair (two targets), backed (the first, with `second` as a fallback). None: unreachable.
+    """
     first, second = ScriptedEngine(), ScriptedEngine()
     await first.start()
     await second.start()
@@ -110,12 +114,12 @@ async def sdk(service: Service) -> AsyncGenerator[openai.AsyncOpenAI]:
 
 @pytest.fixture(scope="session")
 async def claude(service: Service) -> AsyncGenerator[anthropic.AsyncAnthropic]:
-    """Anthropic's own, with the same key."""
-    async with anthropic.AsyncAnthropic(base_url=service.url, api_key=service.key, max_retries=0) as own:
-        yield own
+    """Anthropic's SDK, with the same key."""
+    async with anthropic.AsyncAnthropic(base_url=service.url, api_key=service.key, max_retries=0) as sdk:
+        yield sdk
 
 
 @pytest.fixture(params=["chat", "responses", "messages"])
 def caller(request: pytest.FixtureRequest, sdk: openai.AsyncOpenAI, claude: anthropic.AsyncAnthropic) -> Caller:
-    """One who asks in each of three APIs."""
+    """A caller through each of three APIs."""
     return {"chat": ChatCaller(sdk), "responses": ResponsesCaller(sdk), "messages": MessagesCaller(claude)}[request.param]

@@ -27,7 +27,7 @@ class City(BaseModel):
 
 @pytest.fixture
 async def sdk(service: Service) -> AsyncGenerator[anthropic.AsyncAnthropic]:
-    """The key goes as x-api-key, as this SDK sends it."""
+    """The key is sent as x-api-key, as this SDK does by default."""
     async with anthropic.AsyncAnthropic(base_url=service.url, api_key=service.key, max_retries=0) as client:
         yield client
 
@@ -177,5 +177,5 @@ async def test_truncated_engine_response_is_an_error_in_the_stream(sdk: anthropi
     with pytest.raises(anthropic.APIError) as raised:
         async with sdk.messages.stream(model=MODELS[target], max_tokens=10, messages=HI) as stream:
             text = "".join([piece async for piece in stream.text_stream])
-            raise AssertionError(f"this is no whole answer: {text}")
+            raise AssertionError(f"the truncated response looked complete: {text}")
     assert "midway" in str(raised.value.body)

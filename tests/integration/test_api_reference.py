@@ -1,4 +1,4 @@
-"""The reference at /docs: what it shows to paste works, and what it promises is there."""
+"""The API reference at /docs: its examples run as printed, and it documents all fields, errors, columns and outcomes."""
 
 import html
 import os
@@ -16,19 +16,20 @@ from app.domain import Outcome
 from app.store.tables import inferences
 from providers.canonical import errors
 from providers.dialects.openai_chat.request_schema import Request
-from tests.support.service import Service
+from tests.support.service import PROCESS_TIMEOUT_S, Service
 
 TEXT = Path(app.api.__file__).with_name("reference.md").read_text("utf-8")
 BLOCKS = re.findall(r"```(sh|python)\n(.*?)```", TEXT, re.DOTALL)
 EXAMPLES = [(language, block) for language, block in BLOCKS if "127.0.0.1:8787" in block]
 
 
-@pytest.mark.parametrize(("language", "block"), EXAMPLES, ids=[f"{language}-{at}" for at, (language, _) in enumerate(EXAMPLES)])
+@pytest.mark.parametrize(("language", "block"), EXAMPLES, ids=[f"{language}-{index}" for index, (language, _) in enumerate(EXAMPLES)])
 def test_reference_example_works_when_pasted(service: Service, language: str, block: str):
     program = [sys.executable, "-c"] if language == "python" else ["bash", "-euc"]
     pasted = block.replace("http://127.0.0.1:8787", service.url).replace("curl ", "curl -sSf ")
     keys = {"NARTHEX_KEY": service.key, "NARTHEX_ADMIN_KEY": service.admin_key}
-    done = subprocess.run([*program, pasted], env={**os.environ, **keys}, capture_output=True, text=True, timeout=60, check=False)
+    environment = {**os.environ, **keys}
+    done = subprocess.run([*program, pasted], env=environment, capture_output=True, text=True, timeout=PROCESS_TIMEOUT_S, check=False)
     assert done.returncode == 0 and done.stdout.strip(), done.stderr
 
 
@@ -51,7 +52,7 @@ def test_every_request_field_is_documented():
 def test_every_error_type_is_documented_with_its_status():
     table = TEXT[TEXT.index("## Errors") : TEXT.index("## Records")]
     classes = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.NarthexError)]
-    # A refusal's status is the engine's own; an AskError is always one of its kinds.
+    # UpstreamRejected has the engine's own status; RequestError is raised only as one of its subclasses.
     error_types = [
         (each.status, each.kind) for each in classes if each is not errors.RequestError and not issubclass(each, errors.UpstreamRejected)
     ]

@@ -1,4 +1,4 @@
-"""A chat through the official SDK, whole and streamed, against the sandbox and against an engine that does as it is told."""
+"""Chat completions through the official SDK, streamed or not, with the sandbox and with a scripted engine."""
 
 import asyncio
 import json
@@ -48,11 +48,11 @@ def test_sync_sdk_gets_whole_and_streamed_chat_completions(service: Service):
 
 
 async def test_seeded_answer_is_the_same_whole_and_streamed(sdk: openai.AsyncOpenAI):
-    whole = await sdk.chat.completions.create(model="sandbox", messages=HI, seed=7, temperature=0)
+    unstreamed = await sdk.chat.completions.create(model="sandbox", messages=HI, seed=7, temperature=0)
     streamed_text = ""
     async for frame in await sdk.chat.completions.create(model="sandbox", messages=HI, seed=7, temperature=0, stream=True):
         streamed_text += frame.choices[0].delta.content or ""
-    assert streamed_text == whole.choices[0].message.content
+    assert streamed_text == unstreamed.choices[0].message.content
 
 
 async def test_stream_usage_is_sent_once_on_the_finishing_chunk(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
@@ -142,10 +142,10 @@ async def test_engine_request_differs_only_in_the_model_name_and_gateway_fields(
 async def test_reasoning_is_returned_as_reasoning_content_for_every_engine_name(
     sdk: openai.AsyncOpenAI, engine: ScriptedEngine, field: str
 ):
-    async def whole(request: ReceivedRequest) -> None:
+    async def respond_with_reasoning(request: ReceivedRequest) -> None:
         await request.respond_completion("42", **{field: "Hm."})
 
-    engine.script = whole
+    engine.script = respond_with_reasoning
     message = (await sdk.chat.completions.create(model="scripted", messages=HI)).choices[0].message
     assert getattr(message, "reasoning_content", None) == "Hm."
     engine.script = stream_script(chunk({field: "Hm."}), chunk({"content": "42"}), chunk({}, "stop"))
@@ -167,11 +167,11 @@ async def test_streaming_only_engine_serves_whole_responses(sdk: openai.AsyncOpe
 
 
 async def test_engine_that_never_streams_serves_streams(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
-    async def whole(request: ReceivedRequest) -> None:
+    async def respond_with_call(request: ReceivedRequest) -> None:
         call = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
         await request.respond_completion("Hello.", tool_calls=[call], reasoning="Hm.")
 
-    engine.script = whole
+    engine.script = respond_with_call
     frames = await _frames(sdk, model="never-streams", stream_options={"include_usage": True})
     assert "stream" not in engine.requests[0].body
     assert "".join(frame.choices[0].delta.content or "" for frame in frames) == "Hello."
@@ -209,11 +209,11 @@ def _is_object(text: str) -> bool:
 
 
 def _one_of(*options: str) -> Callable[[str], bool]:
-    return lambda said: said in options
+    return lambda text: text in options
 
 
 def _matches(pattern: str) -> Callable[[str], bool]:
-    return lambda said: re.fullmatch(pattern, said) is not None
+    return lambda text: re.fullmatch(pattern, text) is not None
 
 
 GUIDED: list[tuple[dict[str, Any], Callable[[str], bool]]] = [
@@ -226,10 +226,12 @@ GUIDED: list[tuple[dict[str, Any], Callable[[str], bool]]] = [
 ]
 
 
-@pytest.mark.parametrize(("words", "holds"), GUIDED, ids=[next(iter(words)) for words, _ in GUIDED])
-async def test_sandbox_obeys_every_kind_of_guided_decoding(sdk: openai.AsyncOpenAI, words: dict[str, Any], holds: Callable[[str], bool]):
-    answer = await sdk.chat.completions.create(model="sandbox", messages=HI, extra_body=words)
-    assert holds(answer.choices[0].message.content or "")
+@pytest.mark.parametrize(("fields", "is_valid"), GUIDED, ids=[next(iter(fields)) for fields, _ in GUIDED])
+async def test_sandbox_obeys_every_kind_of_guided_decoding(
+    sdk: openai.AsyncOpenAI, fields: dict[str, Any], is_valid: Callable[[str], bool]
+):
+    answer = await sdk.chat.completions.create(model="sandbox", messages=HI, extra_body=fields)
+    assert is_valid(answer.choices[0].message.content or "")
 
 
 async def test_constraint_fields_are_translated_for_the_serving_engine_version(client: httpx.AsyncClient, engine: ScriptedEngine):

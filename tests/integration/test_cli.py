@@ -1,6 +1,8 @@
-"""Every command as it is typed beside a running service: what people read, what programs read, and how it ends."""
+"""Every command beside a running service: the text for people, the JSON for programs, and the exit status."""
 
 import asyncio
+import contextlib
+import functools
 import json
 import os
 import pty
@@ -22,37 +24,38 @@ from click.testing import CliRunner, Result
 from app.cli import main
 from app.doctor import database
 from app.store.database import connect
-from app.store.postgres_status import newest_revision
+from app.store.migrate import newest_revision
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, chunk, completion, stream_script
-from tests.support.service import NARTHEX, Service
+from tests.support.service import NARTHEX, PROCESS_TIMEOUT_S, REQUEST_TIMEOUT_S, Service
 from tests.support.service_inspection import database_url
+from tests.support.wait_until import GENEROUS_S, block_until
 
 
 def run_command(service: Service, *arguments: str, stdin: str = "") -> Result:
-    """A command in this process: the same code without a second for its start. Only where no engine of the test's loop is needed."""
+    """A command in this process, which saves a second of start-up. In a thread, if an engine of the test's event loop must answer."""
     return CliRunner().invoke(main, list(arguments), input=stdin, prog_name="narthex", env=dict(service.environment))
 
 
 def run_json_command(service: Service, *arguments: str, stdin: str = "", status: int = 0) -> Any:
-    """What a command with --json tells: one document on standard output, and nothing else there."""
+    """The output of a command with --json: one document on standard output, and nothing else there."""
     done = run_command(service, *arguments, "--json", stdin=stdin)
     assert done.exit_code == status, done.output
     return json.loads(done.stdout)
 
 
 def test_status_reports_processes_stores_and_configuration(service: Service) -> None:
-    _wait_until(lambda: _writer_status(service)["connected"])  # it says once a second how it is
+    block_until(lambda: _writer_status(service)["connected"])  # the writer reports once a second
     found = run_json_command(service, "status")
     assert found["ready"] and found["address"] == service.url and found["home"] == str(service.home)
-    running = {each["name"]: each["pid"] for each in found["processes"] if each["runs"]}
+    running = {each["name"]: each["pid"] for each in found["processes"] if each["running"]}
     assert running["gateway-0"] == service.pid("gateway-0") and {"supervisor", "writer", "postgres", "valkey"} <= running.keys()
     assert found["gateway"]["state"] == "ready" and found["gateway"]["configuration"] >= 1
     assert found["postgres"]["reachable"] and found["redis"]["reachable"] and found["writer"]["running"]
     assert {each["version"] <= found["configuration"]["version"] for each in found["workers"]} == {True}
     shown = run_command(service, "status")
     assert shown.exit_code == 0 and f"The gateway on {service.url} is ready." in shown.stdout
-    for words in ("gateway-1", "Configuration  version", "PostgreSQL     1", "Valkey ", "Spool ", "Writer         connected"):
-        assert words in shown.stdout
+    for text in ("gateway-1", "Configuration  version", "PostgreSQL     1", "Valkey ", "Spool ", "Writer         connected"):
+        assert text in shown.stdout
     assert "\x1b" not in shown.stdout
 
 
@@ -61,37 +64,37 @@ def _writer_status(service: Service) -> Any:
 
 
 def test_doctor_finds_nothing_wrong_with_a_running_service(service: Service) -> None:
-    _wait_until(lambda: _writer_status(service)["connected"])
-    # What engines and limits there are is for other tests to say; some of them have one that is not there.
+    block_until(lambda: _writer_status(service)["connected"])
+    # Engines and limits belong to other tests, some of which configure one that does not exist.
     shown = run_command(service, "doctor", "--json")
     examined = json.loads(shown.stdout)
     assert shown.exit_code == (0 if examined["healthy"] else 1)
     found = [each for each in examined["findings"] if each["area"] not in ("engines", "limits")]
-    assert [each for each in found if each["severity"] == "wrong"] == []
+    assert [each for each in found if each["severity"] == "error"] == []
     assert {each["area"] for each in found} == {"settings", "processes", "machine", "gateway", "postgres", "redis", "records"}
-    fine = {each["area"]: each["message"] for each in found if each["severity"] == "fine"}
-    assert "tables are current" in fine["postgres"] and "Valkey" in fine["redis"]
+    ok_messages = {each["area"]: each["message"] for each in found if each["severity"] == "ok"}
+    assert "tables are current" in ok_messages["postgres"] and "Valkey" in ok_messages["redis"]
     shown = service.run("doctor")
-    assert f"✓ postgres: {fine['postgres'][:12]}" in shown.stdout and shown.stdout.rstrip().splitlines()[-1].endswith(
-        ("well.", "on.", "wrong.")
+    assert f"✓ postgres: {ok_messages['postgres'][:12]}" in shown.stdout and shown.stdout.rstrip().splitlines()[-1].endswith(
+        ("fine.", "warning.", "warnings.")
     )
 
 
 def test_doctor_reports_every_problem_where_nothing_runs(service: Service, tmp_path: Path) -> None:
-    nowhere = {"NARTHEX_HOME": str(tmp_path), "NARTHEX_PORT": "9", "DATABASE_URL": "postgresql://me:secret@127.0.0.1:9/x"}
+    unreachable = {"NARTHEX_HOME": str(tmp_path), "NARTHEX_PORT": "9", "DATABASE_URL": "postgresql://me:secret@127.0.0.1:9/x"}
     broken = Service(
-        tmp_path, "", service.process, {**service.environment, **nowhere, "REDIS_URL": "redis://127.0.0.1:9", "NARTHEX_WORKERS": "x"}
+        tmp_path, "", service.process, {**service.environment, **unreachable, "REDIS_URL": "redis://127.0.0.1:9", "NARTHEX_WORKERS": "x"}
     )
     (tmp_path / "first-key").write_text("nx-1")
     (tmp_path / "first-key").chmod(0o644)
     found = run_json_command(broken, "doctor", status=1)
     assert found["healthy"] is False
-    wrong = {each["area"]: each for each in found["findings"] if each["severity"] == "wrong"}
+    wrong = {each["area"]: each for each in found["findings"] if each["severity"] == "error"}
     assert wrong.keys() == {"settings", "processes", "machine", "gateway", "postgres", "redis"}
     assert "NARTHEX_WORKERS='x'" in wrong["settings"]["message"] and "first-key" in wrong["machine"]["message"]
     assert all(each["advice"] for each in wrong.values())
     shown = run_command(broken, "doctor")
-    assert shown.exit_code == 1 and "secret" not in shown.output and "6 things are wrong" in shown.stdout
+    assert shown.exit_code == 1 and "secret" not in shown.output and "6 errors" in shown.stdout
 
 
 async def test_migrate_creates_tables_that_the_doctor_finds_current(service: Service) -> None:
@@ -103,7 +106,7 @@ async def test_migrate_creates_tables_that_the_doctor_finds_current(service: Ser
     assert migrated == {"before": None, "now": newest_revision(), "changed": True}
     again = await asyncio.to_thread(run_command, beside, "migrate")
     assert again.exit_code == 0 and "up to date already" in again.stdout
-    assert [each.severity for each in database.diagnose(await database.collect_facts(blank))] == ["fine"]
+    assert [each.severity for each in database.diagnose(await database.collect_facts(blank))] == ["ok"]
 
 
 async def _blank_database(service: Service) -> str:
@@ -118,8 +121,8 @@ async def _blank_database(service: Service) -> str:
 
 def test_configuration_file_is_dry_run_applied_and_exported(service: Service) -> None:
     file = '[models.typed]\ntargets = [{ provider = "sandbox", model = "sandbox" }]\nfallbacks = ["sandbox-slow"]\n'
-    tried = run_json_command(service, "apply", "-", "--dry-run", stdin=file)
-    assert tried["applied"] is False and "+[models.typed]" in tried["difference"]
+    dry_run = run_json_command(service, "apply", "-", "--dry-run", stdin=file)
+    assert dry_run["applied"] is False and "+[models.typed]" in dry_run["difference"]
     assert "typed" not in run_json_command(service, "export")["models"]
     applied = run_json_command(service, "apply", "-", "--yes", stdin=file)
     assert applied["applied"] is True and "Applied as version" in applied["message"]
@@ -135,10 +138,10 @@ def test_configuration_file_is_dry_run_applied_and_exported(service: Service) ->
         service, "apply", "-", "--yes", "--json", stdin='[models.typed]\ntargets = [{ provider = "nobody", model = "x" }]\n'
     )
     assert wrong.exit_code == 1 and wrong.stdout == "" and "nobody" in json.loads(wrong.stderr)["error"]["message"]
-    bytes_ = subprocess.run(
+    not_utf8 = subprocess.run(
         [NARTHEX, "apply", "-", "--yes"], input=b"\xff", env=dict(service.environment), capture_output=True, check=False
     )
-    assert bytes_.returncode == 1 and b"UTF-8" in bytes_.stderr
+    assert not_utf8.returncode == 1 and b"UTF-8" in not_utf8.stderr
 
 
 def test_models_providers_and_adapters_are_listed(service: Service) -> None:
@@ -154,21 +157,8 @@ def test_models_providers_and_adapters_are_listed(service: Service) -> None:
 
 
 def test_key_is_created_listed_changed_rotated_and_revoked(service: Service) -> None:
-    created = run_json_command(
-        service,
-        "keys",
-        "create",
-        "--team",
-        "typing",
-        "--name",
-        "one",
-        "--model",
-        "sandbox*",
-        "--network",
-        "127.0.0.0/8",
-        "--expires",
-        "30d",
-    )
+    restrictions = ("--model", "sandbox*", "--network", "127.0.0.0/8", "--expires", "30d")
+    created = run_json_command(service, "keys", "create", "--team", "typing", "--name", "one", *restrictions)
     assert created["key"].startswith(created["prefix"] + "-") and (created["team"], created["models"]) == ("typing", ["sandbox*"])
     assert _models_status(service, created["key"]) == 200
     listed = _listed_key(service, created["prefix"])
@@ -190,7 +180,7 @@ def test_key_is_created_listed_changed_rotated_and_revoked(service: Service) -> 
     assert _listed_key(service, rotated["prefix"])["networks"] == ["127.0.0.0/8"]
 
     assert run_json_command(service, "keys", "revoke", created["prefix"]) == {"revoked": created["prefix"]}
-    _wait_until(lambda: _models_status(service, created["key"]) == 401)
+    block_until(lambda: _models_status(service, created["key"]) == 401)
     assert created["prefix"] not in run_command(service, "keys", "list").stdout
     assert "revoked 20" in run_command(service, "keys", "list", "--all").stdout
     for command in ("revoke", "rotate"):
@@ -198,7 +188,7 @@ def test_key_is_created_listed_changed_rotated_and_revoked(service: Service) -> 
         assert again.exit_code == 1 and f"No valid key begins with {created['prefix']!r}" in again.stderr
     assert (
         run_command(service, "keys", "list", "--team", "nobody").stdout
-        == "There is no key of team nobody that works (--all shows the others).\n"
+        == "There is no valid key of team nobody (--all shows the others).\n"
     )
 
 
@@ -208,7 +198,7 @@ def test_quiet_prints_only_the_key(service: Service) -> None:
     assert (created.returncode, created.stdout, created.stderr) == (0, key + "\n", "")
     rotated = run_command(service, "keys", "rotate", key, "--overlap", "0s", "--quiet")
     assert rotated.stderr == "" and _models_status(service, rotated.stdout.strip()) == 200
-    _wait_until(lambda: _models_status(service, key) == 401)
+    block_until(lambda: _models_status(service, key) == 401)
 
 
 def test_teams_set_changes_the_content_policy(service: Service) -> None:
@@ -229,10 +219,10 @@ def test_chat_prints_the_answer_on_stdout_and_usage_on_stderr(service: Service) 
         and "served by sandbox/sandbox" in shown.stderr
         and "inference 0" in shown.stderr
     )
-    whole = run_json_command(service, "chat", "sandbox", "-", "--no-stream", "--temperature", "0", stdin="From a pipe.")
-    assert "From a pipe." in whole["text"] and whole["first_token_s"] is None and whole["served"] == "sandbox/sandbox"
-    assert whole["usage"]["output_tokens"] > 0 and whole["finish_reason"] == "stop" and whole["inference_id"]
-    # A pipe without a message is the message.
+    document = run_json_command(service, "chat", "sandbox", "-", "--no-stream", "--temperature", "0", stdin="From a pipe.")
+    assert "From a pipe." in document["text"] and document["first_token_s"] is None and document["served"] == "sandbox/sandbox"
+    assert document["usage"]["output_tokens"] > 0 and document["finish_reason"] == "stop" and document["inference_id"]
+    # Without a message argument, standard input is the message.
     assert "Piped." in run_command(service, "chat", "sandbox", stdin="Piped.").stdout
 
 
@@ -250,7 +240,7 @@ def test_chat_prints_gateway_refusals_as_sentences(service: Service, tmp_path: P
     )
     elsewhere = Service(tmp_path, "", service.process, {**service.environment, "NARTHEX_HOME": str(tmp_path)})
     keyless = run_command(elsewhere, "chat", "sandbox", "hi")
-    assert keyless.exit_code == 1 and "Which key?" in keyless.stderr
+    assert keyless.exit_code == 1 and "No API key found" in keyless.stderr
 
 
 async def test_chat_prints_reasoning_tool_calls_and_refusals(service: Service, engine: ScriptedEngine) -> None:
@@ -281,13 +271,13 @@ async def test_chat_prints_reasoning_tool_calls_and_refusals(service: Service, e
 
 
 async def test_chat_reports_a_truncated_stream(service: Service, engine: ScriptedEngine) -> None:
-    async def dies(request: ReceivedRequest) -> None:
+    async def break_midway(request: ReceivedRequest) -> None:
         request.begin_stream()
         request.send_event(chunk({"content": "So far"}))
         await request.writer.drain()
         request.reset_connection()
 
-    engine.script = dies
+    engine.script = break_midway
     broken = await asyncio.to_thread(run_command, service, "chat", "scripted", "hi")
     assert (broken.exit_code, broken.stdout) == (1, "So far\n") and "ended early" in broken.stderr
 
@@ -304,9 +294,9 @@ async def test_chat_prints_the_retry_after_of_a_busy_engine(service: Service, en
 
 
 def test_chat_prints_a_limit_message_without_a_second_retry_hint(service: Service) -> None:
-    """And adds nothing: the message has the time already."""
-    rule = '[[limits]]\nname = "one an hour"\nscope = { team = "told by chat" }\nresource = "requests"\namount = 1\nper = "hour"\n'
-    key = run_command(service, "keys", "create", "--team", "told by chat", "--quiet").stdout.strip()
+    """The message contains the time already."""
+    rule = '[[limits]]\nname = "one an hour"\nscope = { team = "chat cli" }\nresource = "requests"\namount = 1\nper = "hour"\n'
+    key = run_command(service, "keys", "create", "--team", "chat cli", "--quiet").stdout.strip()
     assert run_command(service, "apply", "--yes", "-", stdin=rule).exit_code == 0
     try:
         assert run_command(service, "chat", "sandbox", "hi", "--key", key).exit_code == 0
@@ -324,21 +314,30 @@ async def test_ctrl_c_stops_the_answer_and_disconnects_from_the_engine(service: 
 
     async def endless(request: ReceivedRequest) -> None:
         request.begin_stream()
-        request.send_event(chunk({"content": "And then"}))
-        await request.writer.drain()
-        await asyncio.wait_for(request.disconnected.wait(), 10)
+        while not request.disconnected.is_set():  # goes on, so that no timeout ends the stream first
+            request.send_event(chunk({"content": "And then"}))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(request.disconnected.wait(), 0.2)
         disconnected.set()
 
     engine.script = endless
     process = await asyncio.create_subprocess_exec(
-        NARTHEX, "chat", "scripted", "hi", stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(service.environment)
+        NARTHEX,
+        "chat",
+        "scripted",
+        "hi",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=dict(service.environment),
+        # Tests that run in the background of a shell inherit SIGINT ignored.
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None
-    assert await asyncio.wait_for(process.stdout.readexactly(8), 10) == b"And then"
+    assert await asyncio.wait_for(process.stdout.readexactly(8), PROCESS_TIMEOUT_S) == b"And then"
     process.send_signal(signal.SIGINT)
-    _, complaint = await asyncio.wait_for(process.communicate(), 10)
-    assert process.returncode == 130 and complaint == b"Stopped.\n"
-    await asyncio.wait_for(disconnected.wait(), 10)
+    _, stderr = await asyncio.wait_for(process.communicate(), PROCESS_TIMEOUT_S)
+    assert (process.returncode, stderr) == (130, b"Stopped.\n")
+    await asyncio.wait_for(disconnected.wait(), GENEROUS_S)
 
 
 async def test_interactive_chat_sends_its_history_and_stays_one_episode(service: Service, engine: ScriptedEngine) -> None:
@@ -347,13 +346,13 @@ async def test_interactive_chat_sends_its_history_and_stays_one_episode(service:
     process = await asyncio.to_thread(_start_interactive_chat, end, environment)
     answers = iter(("One\x07.", "Two."))
 
-    async def answer(request: ReceivedRequest) -> None:
-        if not request.body:  # the gateway asks now and then which version this is
+    async def respond_with_next_answer(request: ReceivedRequest) -> None:
+        if not request.body:  # a probe of the gateway
             await request.respond_completion()
             return
         await stream_script(chunk({"role": "assistant", "content": next(answers)}), chunk({}, "stop"))(request)
 
-    engine.script = answer
+    engine.script = respond_with_next_answer
     shown = ""
     try:
         await asyncio.to_thread(_read_until, terminal, "> ")
@@ -361,7 +360,7 @@ async def test_interactive_chat_sends_its_history_and_stays_one_episode(service:
             os.write(terminal, f"{message}\n".encode())
             shown += await asyncio.to_thread(_read_until, terminal, "inference ", "> ")
         os.write(terminal, b"\x04")
-        assert await asyncio.to_thread(process.wait, 10) == 0
+        assert await asyncio.to_thread(process.wait, PROCESS_TIMEOUT_S) == 0
     finally:
         if process.poll() is None:
             process.kill()
@@ -376,7 +375,7 @@ async def test_interactive_chat_sends_its_history_and_stays_one_episode(service:
 
 
 def _chat_requests(engine: ScriptedEngine) -> list[dict[str, Any]]:
-    """What was asked of it, without the gateway's own questions of its version."""
+    """The bodies of the chats it received, without the gateway's probes."""
     return [request.body for request in engine.requests if request.body]
 
 
@@ -387,26 +386,20 @@ def _start_interactive_chat(end: int, environment: Mapping[str, str]) -> subproc
         os.close(end)
 
 
-def _read_until(terminal: int, *words: str) -> str:
-    """What a terminal shows until it has shown each of these, one after the other."""
-    raw, until = b"", time.monotonic() + 15
-    while not re.search(".*".join(re.escape(word) for word in words), raw.decode("utf-8", "replace"), re.DOTALL):
-        assert time.monotonic() < until, raw
+def _read_until(terminal: int, *texts: str) -> str:
+    """What a terminal shows until it has shown each of these texts, in this order."""
+    raw, deadline = b"", time.monotonic() + PROCESS_TIMEOUT_S
+    while not re.search(".*".join(re.escape(text) for text in texts), raw.decode("utf-8", "replace"), re.DOTALL):
+        assert time.monotonic() < deadline, raw
         if select.select([terminal], [], [], 0.1)[0]:
             raw += os.read(terminal, 4096)
     return raw.decode("utf-8", "replace")
 
 
 def _models_status(service: Service, key: str) -> int:
-    return httpx.get(f"{service.url}/v1/models", headers={"authorization": f"Bearer {key}"}, timeout=30, trust_env=False).status_code
+    headers = {"authorization": f"Bearer {key}"}
+    return httpx.get(f"{service.url}/v1/models", headers=headers, timeout=REQUEST_TIMEOUT_S, trust_env=False).status_code
 
 
 def _listed_key(service: Service, prefix: str) -> Any:
     return next(each for each in run_json_command(service, "keys", "list", "--all")["keys"] if each["prefix"] == prefix)
-
-
-def _wait_until(holds: Any, seconds: float = 5) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.05)

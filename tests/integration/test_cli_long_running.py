@@ -1,18 +1,18 @@
-"""Commands that run until they are told to end: serve and writer on servers of one's own, and the sandbox engine alone."""
+"""Commands that run until SIGTERM: serve and writer with external Postgres and Redis, and the sandbox engine alone."""
 
 import contextlib
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 
 import httpx
 
 from tests.integration.test_cli import run_json_command
-from tests.support.service import NARTHEX, Service, is_ready
+from tests.support.service import NARTHEX, PROCESS_TIMEOUT_S, REQUEST_TIMEOUT_S, Service, is_ready
 from tests.support.service_inspection import database_url
+from tests.support.wait_until import block_until
 
 
 def test_serve_and_writer_run_with_external_postgres_and_redis(service: Service, tmp_path: Path) -> None:
@@ -22,27 +22,27 @@ def test_serve_and_writer_run_with_external_postgres_and_redis(service: Service,
     own = {"NARTHEX_HOME": str(tmp_path), "NARTHEX_PORT": str(port), "NARTHEX_KEY": service.key, **servers}
     beside = Service(tmp_path, f"http://127.0.0.1:{port}", service.process, {**service.environment, **own})
     with _running(beside, "serve") as serving, _running(beside, "writer") as writing:
-        _wait_until(lambda: is_ready(beside.url))
+        block_until(lambda: is_ready(beside.url), PROCESS_TIMEOUT_S)
         chat_result = run_json_command(beside, "chat", "sandbox", "Beside.")
         assert "Beside." in chat_result["text"]
-        _wait_until(lambda: _is_stored(service, chat_result["inference_id"]))
-        _wait_until(lambda: run_json_command(beside, "status")["writer"]["rows"] == 1)  # the writer says once a second how it goes
+        block_until(lambda: _is_stored(service, chat_result["inference_id"]))
+        block_until(lambda: run_json_command(beside, "status")["writer"]["rows"] == 1)  # the writer reports once a second
         found = run_json_command(beside, "status")
         assert found["ready"] and found["writer"]["running"] and found["address"] == beside.url
-        running = {each["name"] for each in found["processes"] if each["runs"]}
-        assert running == {"supervisor", "gateway-0"}  # the writer was started by hand, and is known by what it says
+        running = {each["name"] for each in found["processes"] if each["running"]}
+        assert running == {"supervisor", "gateway-0"}  # the writer is a command of its own, known by its reports alone
     assert (serving.returncode, writing.returncode) == (0, 0)
 
 
 def test_sandbox_runs_alone(service: Service) -> None:
     port = _free_port()
     with _running(service, "sandbox", "--port", str(port)):
-        _wait_until(lambda: _answers(f"http://127.0.0.1:{port}/v1/models"))
+        block_until(lambda: _answers(f"http://127.0.0.1:{port}/v1/models"), PROCESS_TIMEOUT_S)
 
 
 @contextlib.contextmanager
 def _running(service: Service, *arguments: str) -> Generator[subprocess.Popen[bytes]]:
-    """Until it is told to end with SIGTERM, and has ended."""
+    """A command that ends with SIGTERM, and has ended afterwards."""
     process = subprocess.Popen(
         [NARTHEX, *arguments], env=dict(service.environment), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
@@ -51,7 +51,7 @@ def _running(service: Service, *arguments: str) -> Generator[subprocess.Popen[by
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(20)
+            process.wait(PROCESS_TIMEOUT_S)
         finally:
             if process.poll() is None:
                 process.kill()
@@ -60,24 +60,18 @@ def _running(service: Service, *arguments: str) -> Generator[subprocess.Popen[by
 
 def _is_stored(service: Service, id: str) -> bool:
     headers = {"authorization": f"Bearer {service.admin_key}"}
-    return httpx.get(f"{service.url}/admin/v1/inferences/{id}", headers=headers, timeout=10, trust_env=False).status_code == 200
+    url = f"{service.url}/admin/v1/inferences/{id}"
+    return httpx.get(url, headers=headers, timeout=REQUEST_TIMEOUT_S, trust_env=False).status_code == 200
 
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(url, timeout=2, trust_env=False).status_code == 200
+        return httpx.get(url, timeout=10, trust_env=False).status_code == 200
     except httpx.TransportError:
         return False
 
 
 def _free_port() -> int:
-    with socket.socket() as some:
-        some.bind(("127.0.0.1", 0))
-        return some.getsockname()[1]
-
-
-def _wait_until(holds: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.05)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Prices as an operator comes by them: suggested out of the list, read, applied, and counted with."""
+"""The prices commands: suggestions from the price list, which an operator corrects, applies and lists."""
 
 import json
 import tomllib
@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from app.cli import main
 from tests.support.service import Service
 
-# Nobody asks these hosts for anything here.
+# No request is sent to these hosts.
 PROVIDERS = """\
 [providers.priced]
 adapter = "openai"
@@ -39,22 +39,22 @@ def run_json_command(service: Service, *arguments: str) -> Any:
 def test_suggested_prices_can_be_corrected_applied_and_listed(service: Service) -> None:
     run_command(service, "apply", "-", "--yes", stdin=PROVIDERS)
     before = run_json_command(service, "prices", "list")
-    assert {"provider": "priced", "model": DATED} in before["without"] and not [each for each in before["prices"] if _is_ours(each)]
+    assert {"provider": "priced", "model": DATED} in before["unpriced"] and not [each for each in before["prices"] if _is_dated_model(each)]
 
     suggested = run_command(service, "prices", "suggest", "--provider", "priced").stdout
-    assert f"# priced/{DATED}: what the list says of gpt-5-mini." in suggested and "it is not in the list" in suggested
+    assert f"# priced/{DATED}: the list's price for gpt-5-mini." in suggested and "it is not in the list" in suggested
     (row,) = tomllib.loads(suggested)["prices"]
     assert (row["provider"], row["model"], row["input"], row["output"]) == ("priced", DATED, 0.25, 2) and "read 20" in row["source"]
     everything = run_json_command(service, "prices", "suggest")
-    assert row.items() <= next(each for each in everything["prices"] if _is_ours(each)).items()
-    whys = {(each["provider"], each["model"]): each["why"] for each in everything["none"]}
-    assert "127.0.0.1:9" in whys["priced-elsewhere", "gpt-5-mini"] and "sandbox" in whys["sandbox", "sandbox"]
+    assert row.items() <= next(each for each in everything["prices"] if _is_dated_model(each)).items()
+    reasons = {(each["provider"], each["model"]): each["reason"] for each in everything["skipped"]}
+    assert "127.0.0.1:9" in reasons["priced-elsewhere", "gpt-5-mini"] and "sandbox" in reasons["sandbox", "sandbox"]
 
     corrected = suggested.replace("input = 0.25", "input = 0.2")
     assert "Applied as version" in run_command(service, "apply", "-", "--yes", stdin=corrected).stdout
     after = run_json_command(service, "prices", "list")
-    assert [each["input"] for each in after["prices"] if _is_ours(each)] == [0.2]
-    assert {"provider": "priced", "model": DATED} not in after["without"]
+    assert [each["input"] for each in after["prices"] if _is_dated_model(each)] == [0.2]
+    assert {"provider": "priced", "model": DATED} not in after["unpriced"]
     shown = run_command(service, "prices", "list").stdout
     assert any(line.split() == ["priced", DATED, "0.2", "2", "0.025", "-"] for line in shown.splitlines())
     assert "priced-elsewhere/gpt-5-mini" in shown and "no-such-model" in shown
@@ -62,8 +62,8 @@ def test_suggested_prices_can_be_corrected_applied_and_listed(service: Service) 
 
 def test_priced_model_is_suggested_again_only_with_all(service: Service) -> None:
     run_command(service, "apply", "-", "--yes", stdin=PROVIDERS)
-    mine = f'[[prices]]\nprovider = "priced"\nmodel = "{DATED}"\ninput = 1\noutput = 1\n'
-    run_command(service, "apply", "-", "--yes", stdin=mine)
+    own_price = f'[[prices]]\nprovider = "priced"\nmodel = "{DATED}"\ninput = 1\noutput = 1\n'
+    run_command(service, "apply", "-", "--yes", stdin=own_price)
     quiet = run_command(service, "prices", "suggest", "--provider", "priced").stdout
     assert tomllib.loads(quiet) == {} and f"{DATED}: it has a price already" in quiet and quiet.startswith("# There is nothing to suggest.")
     again = tomllib.loads(run_command(service, "prices", "suggest", "--provider", "priced", "--all").stdout)
@@ -72,5 +72,5 @@ def test_priced_model_is_suggested_again_only_with_all(service: Service) -> None
     assert "There is no provider 'nobody'" in unknown.stderr
 
 
-def _is_ours(price: Any) -> bool:
+def _is_dated_model(price: Any) -> bool:
     return (price["provider"], price["model"]) == ("priced", DATED)

@@ -1,4 +1,4 @@
-"""The doctor at real servers that are ill: a Valkey that forgets, engines that are away, refuse us, or lack the model."""
+"""The doctor with misconfigured servers: a Valkey that loses data; engines that are unreachable, refuse the key or lack the model."""
 
 import json
 from typing import Any
@@ -18,14 +18,14 @@ def severities(findings: list[Finding]) -> list[str]:
 
 async def test_doctor_reports_valkey_eviction_persistence_scripting_and_replica_role(valkey: Valkey) -> None:
     client: Any = valkey.client
-    assert severities(redis.diagnose(await redis.collect_facts(valkey.url))) == ["fine"]
+    assert severities(redis.diagnose(await redis.collect_facts(valkey.url))) == ["ok"]
     client.config_set("maxmemory-policy", "allkeys-lru")
     client.config_set("maxmemory", "10mb")
     client.config_set("appendonly", "no")
     try:
         facts = await redis.collect_facts(valkey.url)
         assert (facts.name, facts.eviction, facts.max_bytes, facts.appends) == ("Valkey", "allkeys-lru", 10 * 1024 * 1024, False)
-        assert severities(redis.diagnose(facts)) == ["warning", "wrong"]
+        assert severities(redis.diagnose(facts)) == ["warning", "error"]
         client.execute_command("ACL", "SETUSER", "poor", "on", "nopass", "~*", "+@all", "-@scripting")
         poor = await redis.collect_facts(valkey.url.replace("unix://", "unix://poor:any@"))
         assert poor.fault is None and not poor.runs_scripts
@@ -41,7 +41,7 @@ async def test_doctor_reports_valkey_eviction_persistence_scripting_and_replica_
 async def test_doctor_reports_an_unreachable_redis() -> None:
     for url in ("redis://127.0.0.1:9", "unix:///nonexistent/socket", "http://127.0.0.1"):
         facts = await redis.collect_facts(url)
-        assert facts.fault and severities(redis.diagnose(facts)) == ["wrong"]
+        assert facts.fault and severities(redis.diagnose(facts)) == ["error"]
 
 
 async def test_doctor_lists_each_engines_models_with_its_credential() -> None:
@@ -84,16 +84,16 @@ async def test_doctor_lists_each_engines_models_with_its_credential() -> None:
     finally:
         await engine.stop()
     assert {each.provider: each.status for each in facts.endpoints} == {"good": 200, "bare": 401, "unset": 401, "gone": None, "signed": 404}
-    assert {asked.path for asked in engine.get_requests} == {"/v1/models", "/"}
-    assert all("authorization" not in asked.headers for asked in engine.get_requests if asked.path == "/"), (
-        "AWS is asked whether it answers, no more"
+    assert {request.path for request in engine.get_requests} == {"/v1/models", "/"}
+    assert all("authorization" not in request.headers for request in engine.get_requests if request.path == "/"), (
+        "of AWS it only tests whether it responds"
     )
     reported = {(each.severity, each.message.partition(" on ")[0].partition(":")[0]) for each in engines.diagnose(facts, directory)}
     assert reported == {
-        ("wrong", "Provider unset"),  # once, for want of its credential
-        ("wrong", "Provider bare"),
-        ("wrong", "Provider gone"),
-        ("wrong", "No target answers of model lost."),
+        ("error", "Provider unset"),  # once, because its credential is missing
+        ("error", "Provider bare"),
+        ("error", "Provider gone"),
+        ("error", "No target of model lost answers."),
         ("warning", "Model misfit"),
         ("warning", "Model unloaded"),
     }

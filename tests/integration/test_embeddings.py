@@ -1,4 +1,4 @@
-"""Embeddings through the official SDK, against the sandbox and against an engine that does as it is told."""
+"""Embeddings through the official SDK, with the sandbox and with a scripted engine."""
 
 import asyncio
 import base64
@@ -15,7 +15,7 @@ from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
 from tests.support.service import Service
 
 PATH = "/v1/embeddings"
-# Numbers that 32-bit floats hold.
+# Numbers that 32-bit floats hold exactly.
 VECTORS = [[0.5, -0.25, 1.0], [0.125, 2.0, -3.5]]
 
 
@@ -62,11 +62,11 @@ async def test_embedding_ids_are_in_headers_and_tokens_in_the_record(service: Se
     assert (row["model"], row["route"], row["input_tokens"], row["output_tokens"]) == ("sandbox-embed", "openai_embeddings", 3, 0)
 
 
-@pytest.mark.parametrize("given", [[base64_floats(each) for each in VECTORS], VECTORS], ids=["base64", "numbers"])
+@pytest.mark.parametrize("vectors", [[base64_floats(each) for each in VECTORS], VECTORS], ids=["base64", "numbers"])
 async def test_embeddings_use_the_requested_encoding_whatever_the_engine_returns(
-    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, engine: ScriptedEngine, given: Any
+    sdk: openai.AsyncOpenAI, client: httpx.AsyncClient, engine: ScriptedEngine, vectors: Any
 ):
-    set_response(engine, embeddings_body(*given))
+    set_response(engine, embeddings_body(*vectors))
     assert [each.embedding for each in (await sdk.embeddings.create(model="scripted", input=["a", "b"])).data] == VECTORS
     assert engine.requests[-1].path == PATH
     assert engine.requests[-1].body == {"model": "engine-model", "input": ["a", "b"], "encoding_format": "base64"}
@@ -75,9 +75,9 @@ async def test_embeddings_use_the_requested_encoding_whatever_the_engine_returns
 
 
 @pytest.mark.parametrize(
-    ("body", "asked", "status", "said"),
+    ("body", "fields", "status", "message"),
     [
-        (embeddings_body([1, 2, 3]), {"dimensions": 2}, 422, "3 numbers where `dimensions` asks for 2"),
+        (embeddings_body([1, 2, 3]), {"dimensions": 2}, 422, "3 numbers, but `dimensions` is 2"),
         (embeddings_body([[1, 2], [3, 4]]), {}, 502, "a vector for each token"),
         (embeddings_body([1], [2]), {}, 502, "2 embeddings for 1 inputs"),
         (b"<html>", {}, 502, "not the JSON object"),
@@ -85,13 +85,13 @@ async def test_embeddings_use_the_requested_encoding_whatever_the_engine_returns
     ids=["dimensions ignored", "no pooling", "too many", "no JSON"],
 )
 async def test_embeddings_that_do_not_match_the_request_are_refused(
-    client: httpx.AsyncClient, engine: ScriptedEngine, body: bytes, asked: Any, status: int, said: str
+    client: httpx.AsyncClient, engine: ScriptedEngine, body: bytes, fields: Any, status: int, message: str
 ):
     set_response(engine, body)
-    refused = await client.post(PATH, json={"model": "scripted", "input": "a", **asked})
+    refused = await client.post(PATH, json={"model": "scripted", "input": "a", **fields})
     error = refused.json()["error"]
-    assert (refused.status_code, said in error["message"]) == (status, True), error
-    assert error["param"] == ("dimensions" if asked else None)
+    assert (refused.status_code, message in error["message"]) == (status, True), error
+    assert error["param"] == ("dimensions" if fields else None)
     set_response(engine, embeddings_body([1, 2]))
     assert (await client.post(PATH, json={"model": "scripted", "input": "a"})).status_code == 200
 
@@ -131,8 +131,8 @@ async def test_embedding_limits_count_reported_or_estimated_input_and_no_output(
     async def remaining_tokens() -> float:
         return (await client.get("/v1/limits", params={"model": "only-embeds"})).json()["data"][0]["remaining"]
 
-    async def embed(given: Any) -> httpx.Response:
-        return await client.post(PATH, json={"model": "only-embeds", "input": given})
+    async def embed(input: Any) -> httpx.Response:
+        return await client.post(PATH, json={"model": "only-embeds", "input": input})
 
     set_response(engine, embeddings_body([1.0] * 100))
     assert (await embed("a" * 90)).status_code == 200

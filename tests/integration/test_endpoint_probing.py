@@ -1,6 +1,5 @@
-"""An endpoint is spoken to as what it answers that it is, whatever it is configured as."""
+"""Probes of endpoints: requests are written for the engine that an endpoint reports to be, whatever it is configured as."""
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -11,10 +10,11 @@ import pytest
 
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
 from tests.support.service import Service
+from tests.support.service_inspection import wait_until_endpoints
 
 CHAT = "/v1/chat/completions"
 HELLO: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}]}
-SECRET = "a-credential-of-ours"
+SECRET = "the-credential-of-this-provider"
 
 
 def model_list(owner: str, **more: Any) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def model_list(owner: str, **more: Any) -> dict[str, Any]:
 
 
 class EnginePool(NamedTuple):
-    """Engines by the names of our models that they serve: an SGLang that is configured as a vLLM, production-stack, and two vLLMs."""
+    """An SGLang that is configured as a vLLM, the router production-stack, and two vLLMs, one with the LoRA adapter."""
 
     sglang: ScriptedEngine
     production_stack: ScriptedEngine
@@ -32,7 +32,7 @@ class EnginePool(NamedTuple):
 
 @pytest.fixture(scope="module")
 async def started(service: Service, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[EnginePool]:
-    """Models: wrong (the SGLang), stack, tuned (a LoRA adapter of both vLLMs, which neither lists), guarded (a vLLM with a credential)."""
+    """Models: wrong (the SGLang, with a credential), stack, tuned (a LoRA adapter of both vLLMs, which neither lists)."""
     pool = EnginePool(*(ScriptedEngine() for _ in EnginePool._fields))
     pool.sglang.get_responses = {
         "/ready": b"",
@@ -59,27 +59,19 @@ async def started(service: Service, tmp_path_factory: pytest.TempPathFactory) ->
         stack = {{ targets = [{{ provider = "stack", model = "base" }}] }}
         tuned = {{ targets = [{{ provider = "tuned", model = "base", lora = "sql", endpoints = ["{three}", "{four}"] }}] }}
     """)
-    await _wait_until_probed(service, "sglang", "vllm")
+    await wait_until_endpoints(
+        service,
+        lambda endpoints: [endpoints.get(name, {}).get("engine") for name in ("wrong", "stack")] == ["sglang", "vllm"],
+    )
     yield pool
     for engine in pool:
         await engine.stop()
 
 
 def _credential(folders: pytest.TempPathFactory) -> Path:
-    place = folders.mktemp("credential") / "secret"
-    place.write_text(SECRET)
-    return place
-
-
-async def _wait_until_probed(service: Service, *engines: str) -> None:
-    """By both workers: whichever is asked, many times in a row."""
-    in_a_row = 0
-    async with asyncio.timeout(15):
-        while in_a_row < 12:
-            async with httpx.AsyncClient(base_url=service.url, headers={"authorization": f"Bearer {service.admin_key}"}) as fresh:
-                reported = {each["provider"]: each["engine"] for each in (await fresh.get("/admin/v1/endpoints")).json()["data"]}
-            in_a_row = in_a_row + 1 if (reported.get("wrong"), reported.get("stack")) == engines else 0
-            await asyncio.sleep(0.02)
+    file = folders.mktemp("credential") / "secret"
+    file.write_text(SECRET)
+    return file
 
 
 @pytest.fixture
@@ -98,14 +90,14 @@ async def test_misconfigured_engine_is_addressed_as_the_engine_it_reports(pool: 
 
 
 async def test_probes_carry_the_provider_credential(pool: EnginePool):
-    probed_paths = {asked.path for asked in pool.sglang.get_requests}
-    assert probed_paths >= {"/v1/models", "/server_info"} and "/health" not in probed_paths  # which would run a generation there
-    assert {asked.headers.get("authorization") for asked in pool.sglang.get_requests} == {f"Bearer {SECRET}"}
-    assert not any("authorization" in asked.headers for asked in pool.production_stack.get_requests)
+    probed_paths = {request.path for request in pool.sglang.get_requests}
+    assert probed_paths >= {"/v1/models", "/server_info"} and "/health" not in probed_paths  # SGLang would run a generation
+    assert {request.headers.get("authorization") for request in pool.sglang.get_requests} == {f"Bearer {SECRET}"}
+    assert not any("authorization" in request.headers for request in pool.production_stack.get_requests)
 
 
 async def test_router_version_is_not_taken_for_the_engine_version(pool: EnginePool, client: httpx.AsyncClient):
-    """0.1.9 would be a vLLM of the time of guided_regex, which today's answers with 200 and does not obey."""
+    """A vLLM of version 0.1.9 would have guided_regex, which a current one ignores with a 200."""
     answer = await client.post(CHAT, json={**HELLO, "model": "stack", "guided_regex": "[A-Z].*"})
     assert answer.status_code == 200, answer.text
     assert pool.production_stack.requests[-1].body["structured_outputs"] == {"regex": "[A-Z].*"}
@@ -120,7 +112,7 @@ async def test_lora_adapter_missing_on_one_endpoint_is_requested_from_another(po
     for _ in range(4):
         answer = await client.post(CHAT, json={**HELLO, "model": "tuned"})
         assert answer.status_code == 200, answer.text
-    assert {asked.body["model"] for engine in (pool.without_adapter, pool.with_adapter) for asked in engine.requests} == {"sql"}
+    assert {request.body["model"] for engine in (pool.without_adapter, pool.with_adapter) for request in engine.requests} == {"sql"}
     pool.with_adapter.script = refuse_adapter
     answer = await client.post(CHAT, json={**HELLO, "model": "tuned"})
     assert answer.status_code == 404 and "`sql` does not exist" in answer.json()["error"]["message"]

@@ -1,4 +1,4 @@
-"""What administrators see of engines, and tell them to do, each in its own words; and LoRA adapters as models of ours."""
+"""The admin API of engines: endpoints, operations in each engine's own HTTP calls; and LoRA adapters as models."""
 
 import asyncio
 import json
@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
 from tests.support.service import Service
+from tests.support.service_inspection import wait_until_endpoints
 
 ROUTE = "/admin/v1/models"
 CHAT = "/v1/chat/completions"
@@ -23,7 +24,7 @@ def listed(owner: str, *names: str, **adapters: str) -> dict[str, Any]:
     return {"object": "list", "data": cards}
 
 
-# What each tells of itself.
+# What each engine reports about itself.
 GET_RESPONSES: Mapping[str, dict[str, Any]] = {
     "vllm": {
         "/health": b"",
@@ -54,7 +55,7 @@ GET_RESPONSES: Mapping[str, dict[str, Any]] = {
 
 
 class EnginePool(NamedTuple):
-    """The engines by name, and a client with the administrator's key."""
+    """The engines by name, and a client with the admin key."""
 
     by_name: Mapping[str, ScriptedEngine]
     admin: httpx.AsyncClient
@@ -68,8 +69,8 @@ class EnginePool(NamedTuple):
 
 @pytest.fixture(scope="module")
 async def running(service: Service) -> AsyncGenerator[EnginePool]:
-    """Models: on-vllm, on-sglang, on-lmdeploy and on-llamacpp (an engine each), on-all (all of them, llama.cpp being configured as a vLLM),
-    and sql-on-... with the LoRA adapter `sql`; on-vllm/no-such with one that is not there."""
+    """Models: on-ENGINE (the SGLang being configured as a vLLM), sql-on-ENGINE with the LoRA adapter `sql`, on-all with all engines, and
+    on-vllm/no-such with an adapter that does not exist."""
     engines = {name: ScriptedEngine() for name in GET_RESPONSES}
     for name, engine in engines.items():
         engine.get_responses = dict(GET_RESPONSES[name])
@@ -86,23 +87,11 @@ async def running(service: Service) -> AsyncGenerator[EnginePool]:
     toml.append(f"on-all = {{ targets = [{targets}] }}")
     toml.append('"on-vllm/no-such" = { targets = [{ provider = "on-vllm", model = "base", lora = "no-such" }] }')
     service.apply("\n".join(toml))
-    async with service.client(headers={"authorization": f"Bearer {service.admin_key}"}) as admin:
-        found = EnginePool(engines, admin)
-        await _wait_until_probed(found)
-        yield found
+    await wait_until_endpoints(service, lambda endpoints: all(endpoints.get(f"on-{name}", {}).get("health") == "ready" for name in engines))
+    async with service.admin_client() as admin:
+        yield EnginePool(engines, admin)
     for engine in engines.values():
         await engine.stop()
-
-
-async def _wait_until_probed(found: EnginePool) -> None:
-    """By both workers: whichever is asked, many times in a row."""
-    in_a_row = 0
-    async with asyncio.timeout(15):
-        while in_a_row < 12:
-            async with httpx.AsyncClient(base_url=found.admin.base_url, headers=found.admin.headers) as fresh:
-                reported = await endpoints(fresh)
-            in_a_row = in_a_row + 1 if all(reported.get(f"on-{name}", {}).get("health") == "answers" for name in found.by_name) else 0
-            await asyncio.sleep(0.02)
 
 
 async def endpoints(admin: httpx.AsyncClient) -> dict[str, dict[str, Any]]:
@@ -121,7 +110,7 @@ def engine_pool(running: EnginePool) -> EnginePool:
 
 
 def operation_script(*absent: str, **statuses: int) -> Any:
-    """Answers every POST with what it was sent; `absent` paths are not there; `statuses` by the last part of a path."""
+    """Responds to every POST with its path; `absent` paths are 404; `statuses` are by the last part of a path."""
 
     async def script(request: ReceivedRequest) -> None:
         path = request.path.partition("?")[0]
@@ -154,10 +143,10 @@ async def test_endpoints_are_listed_with_detected_engine_version_and_models(engi
         {"id": "base", "context_length": 4096, "parent": None},
         {"id": "sql", "context_length": None, "parent": "base"},
     ]
-    assert vllm["serves"] == ["on-all", "on-vllm", "on-vllm/no-such", "sql-on-vllm"] and vllm["answered_at"].startswith("20")
+    assert vllm["serves"] == ["on-all", "on-vllm", "on-vllm/no-such", "sql-on-vllm"] and vllm["last_response_at"].startswith("20")
     assert {"sleep", "load_lora", "metrics"} <= set(vllm["operations"]) and "terminate" not in vllm["operations"]
     assert (sglang["adapter"], sglang["served_as"], sglang["version"]) == ("vllm", "sglang", "0.5.23")
-    assert sglang["warning"] == "configured as vllm, and served as the sglang that it is"
+    assert sglang["warning"] == "configured as vllm, but served as the sglang that it is"
     assert (lmdeploy["engine"], lmdeploy["version"]) == ("lmdeploy", None)
     assert (llamacpp["adapter"], llamacpp["engine"], llamacpp["warning"]) == ("auto", "llamacpp", None)
     assert llamacpp["version"] == "b6800-0c1e5709" and llamacpp["models"][0]["context_length"] == 2048
@@ -165,7 +154,7 @@ async def test_endpoints_are_listed_with_detected_engine_version_and_models(engi
 
 async def test_hosted_endpoints_are_listed_without_being_probed(engine_pool: EnginePool, engine: ScriptedEngine):
     listed_endpoints = await endpoints(engine_pool.admin)
-    assert listed_endpoints["first"]["health"] == "not_asked" and listed_endpoints["first"]["operations"] == []
+    assert listed_endpoints["first"]["health"] == "not_probed" and listed_endpoints["first"]["operations"] == []
 
 
 async def test_engine_metrics_are_passed_through_or_501(engine_pool: EnginePool):
@@ -178,6 +167,7 @@ async def test_engine_metrics_are_passed_through_or_501(engine_pool: EnginePool)
     assert answer.status_code == 404
 
 
+# Engine, operation and arguments; the path and body that the engine receives.
 OPERATION_CALLS: list[tuple[str, str, dict[str, Any], str, dict[str, Any]]] = [
     ("vllm", "abort", {"request_ids": ["a"]}, "/abort_requests", {"request_ids": ["a"]}),
     ("vllm", "sleep", {"level": 2, "mode": "wait"}, "/sleep?level=2&mode=wait", {}),
@@ -256,22 +246,27 @@ OPERATION_CALLS: list[tuple[str, str, dict[str, Any], str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("engine", "operation", "arguments", "path", "body"), OPERATION_CALLS, ids=lambda each: each if isinstance(each, str) else ""
-)
-async def test_each_operation_becomes_the_engines_own_http_call(
-    engine_pool: EnginePool, engine: str, operation: str, arguments: dict[str, Any], path: str, body: dict[str, Any]
-):
-    answer = await engine_pool.run_operation(f"on-{engine}", operation, **arguments)
-    assert answer.status_code == 200, answer.text
-    (request,) = engine_pool.by_name[engine].requests
-    assert (request.path, request.body) == (path, body) and request.headers["content-type"] == "application/json"
-    did = {"endpoint": engine_pool.address(engine), "engine": engine, "status": 200, "answer": {"did": path.partition("?")[0]}}
-    assert answer.json() == {"operation": operation, "data": [did]}
+@pytest.mark.parametrize("engine", GET_RESPONSES)
+async def test_each_operation_becomes_the_engines_own_http_call(engine_pool: EnginePool, engine: str):
+    received: list[Any] = []
+    expected: list[Any] = []
+    for _, operation, arguments, path, body in (call for call in OPERATION_CALLS if call[0] == engine):
+        engine_pool.by_name[engine].requests.clear()
+        answer = await engine_pool.run_operation(f"on-{engine}", operation, **arguments)
+        requests = [(each.path, each.body, each.headers["content-type"]) for each in engine_pool.by_name[engine].requests]
+        received.append((operation, requests, answer.status_code, answer.json()))
+        expected.append((operation, [(path, body, "application/json")], 200, operation_result(engine_pool, engine, operation, path)))
+    assert received == expected
+
+
+def operation_result(engine_pool: EnginePool, engine: str, operation: str, path: str) -> dict[str, Any]:
+    """The response of the admin API to an operation on one endpoint."""
+    did = {"endpoint": engine_pool.address(engine), "engine": engine, "status": 200, "response": {"did": path.partition("?")[0]}}
+    return {"operation": operation, "data": [did]}
 
 
 @pytest.mark.parametrize(
-    ("engine", "operation", "told"),
+    ("engine", "operation", "response"),
     [
         ("vllm", "is_sleeping", {"is_sleeping": False}),
         ("lmdeploy", "is_sleeping", {"is_sleeping": True}),
@@ -279,12 +274,12 @@ async def test_each_operation_becomes_the_engines_own_http_call(
         ("llamacpp", "loras", GET_RESPONSES["llamacpp"]["/lora-adapters"]),
     ],
 )
-async def test_read_only_operations_work_by_get_and_post(engine_pool: EnginePool, engine: str, operation: str, told: Any):
+async def test_read_only_operations_work_by_get_and_post(engine_pool: EnginePool, engine: str, operation: str, response: Any):
     for answer in (
         await engine_pool.admin.get(f"{ROUTE}/on-{engine}/engine/{operation}"),
         await engine_pool.run_operation(f"on-{engine}", operation),
     ):
-        assert answer.status_code == 200 and answer.json()["data"][0]["answer"] == told
+        assert answer.status_code == 200 and answer.json()["data"][0]["response"] == response
 
 
 async def test_mutating_operations_are_refused_by_get(engine_pool: EnginePool):
@@ -305,7 +300,7 @@ async def test_terminate_requires_confirmation(engine_pool: EnginePool):
 
 
 @pytest.mark.parametrize(
-    ("engine", "operation", "arguments", "script", "why"),
+    ("engine", "operation", "arguments", "script", "reason"),
     [
         ("vllm", "sleep", {}, operation_script("/sleep"), "VLLM_SERVER_DEV_MODE=1"),
         ("vllm", "abort", {"abort_all": True}, operation_script("/abort_requests", "/inference/v1/abort_requests"), "--enable-scale-out"),
@@ -318,16 +313,16 @@ async def test_terminate_requires_confirmation(engine_pool: EnginePool):
         ("llamacpp", "sleep", {}, operation_script(), "--sleep-idle-seconds"),
         ("llamacpp", "metrics", {}, operation_script(), "--metrics"),
         ("vllm", "terminate", {"confirm": True}, operation_script(), "end its process"),
-        ("sglang", "is_sleeping", {}, operation_script(), "does not tell"),
+        ("sglang", "is_sleeping", {}, operation_script(), "does not report"),
         ("sglang", "p2p_connect", {}, operation_script(), "no such call"),
     ],
 )
 async def test_unsupported_operation_is_a_501_with_its_reason(
-    engine_pool: EnginePool, engine: str, operation: str, arguments: dict[str, Any], script: Any, why: str
+    engine_pool: EnginePool, engine: str, operation: str, arguments: dict[str, Any], script: Any, reason: str
 ):
     engine_pool.by_name[engine].script = script
     answer = await engine_pool.run_operation(f"on-{engine}", operation, **arguments)
-    assert answer.status_code == 501 and why in answer.json()["error"]["message"], answer.text
+    assert answer.status_code == 501 and reason in answer.json()["error"]["message"], answer.text
     assert answer.json()["data"][0]["status"] == 501
 
 
@@ -347,13 +342,13 @@ async def test_engine_refusal_of_an_operation_is_passed_through(engine_pool: Eng
 
 
 async def test_operation_is_not_resent_after_a_broken_connection(engine_pool: EnginePool):
-    """An engine that was ended breaks off, and behind its address may stand another by then."""
+    """An engine that is ended closes its connections, and another may listen on its address by then."""
 
     async def reset_connection(request: ReceivedRequest) -> None:
         request.reset_connection()
 
     engine_pool.by_name["vllm"].script = reset_connection
-    for number in range(1, 4):  # the probes after each keep a connection open, which the next takes
+    for number in range(1, 4):  # the probes after each leave an open connection, which the next one uses
         assert (await engine_pool.run_operation("on-vllm", "sleep")).status_code == 502
         assert len(engine_pool.by_name["vllm"].requests) == number
 
@@ -379,7 +374,7 @@ async def test_generate_operation_is_sent_to_one_endpoint_only(engine_pool: Engi
 
 
 @pytest.mark.parametrize(
-    ("model", "operation", "arguments", "status", "told"),
+    ("model", "operation", "arguments", "status", "message"),
     [
         ("on-vllm", "sleep", {"depth": 2}, 400, "'depth'"),
         ("on-vllm", "sleep", {"level": "deep"}, 400, "integer"),
@@ -392,10 +387,10 @@ async def test_generate_operation_is_sent_to_one_endpoint_only(engine_pool: Engi
     ],
 )
 async def test_invalid_operation_request_reaches_no_engine(
-    engine_pool: EnginePool, model: str, operation: str, arguments: dict[str, Any], status: int, told: str
+    engine_pool: EnginePool, model: str, operation: str, arguments: dict[str, Any], status: int, message: str
 ):
     answer = await engine_pool.run_operation(model, operation, **arguments)
-    assert answer.status_code == status and told in answer.json()["error"]["message"]
+    assert answer.status_code == status and message in answer.json()["error"]["message"]
     assert not any(each.requests for each in engine_pool.by_name.values())
 
 
@@ -427,7 +422,7 @@ async def test_missing_lora_adapter_is_404_without_an_upstream_call(engine_pool:
     assert (
         answer.status_code == 404
         and "no LoRA adapter 'no-such'" in answer.json()["error"]["message"]
-        and "sql" not in answer.text  # it may be somebody else's
+        and "sql" not in answer.text  # another caller's adapter is not named
     )
     assert not engine_pool.by_name["vllm"].requests
 

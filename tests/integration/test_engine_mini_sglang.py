@@ -1,4 +1,4 @@
-"""mini-sglang behind the gateway, asked by the official SDKs of three APIs: whole answers out of streams, and no usage invented."""
+"""mini-sglang behind the gateway, called through the official SDKs of three APIs: it only streams, and reports no usage."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -12,6 +12,7 @@ import pytest
 from tests.support.engines.mini_sglang import ScriptedMiniSGLang
 from tests.support.sdk_callers import HI, Caller, ChatCaller
 from tests.support.service import Service
+from tests.support.wait_until import GENEROUS_S
 
 CHAT = "/v1/chat/completions"
 
@@ -39,9 +40,9 @@ def mini(running: ScriptedMiniSGLang) -> ScriptedMiniSGLang:
 
 
 async def test_response_is_the_same_whole_and_streamed(mini: ScriptedMiniSGLang, caller: Caller):
-    whole, streamed = await caller.create("mini"), await caller.stream("mini")
-    assert (whole.text, whole.finish) == ("Hello.", "stop")
-    assert streamed == whole and mini.ignored_fields == set()
+    unstreamed, streamed = await caller.create("mini"), await caller.stream("mini")
+    assert (unstreamed.text, unstreamed.finish) == ("Hello.", "stop")
+    assert streamed == unstreamed and mini.ignored_fields == set()
     assert all(body["stream"] is True and "stream_options" not in body for body in mini.bodies)
 
 
@@ -64,7 +65,7 @@ async def test_missing_usage_is_not_invented(mini: ScriptedMiniSGLang, client: h
 
 
 async def test_default_max_tokens_is_16_or_the_configured_option(mini: ScriptedMiniSGLang, sdk: openai.AsyncOpenAI):
-    """It says `stop` at its most tokens, too: nobody can tell the two apart."""
+    """Its finish reason is `stop` also at the limit of tokens: the two cannot be told apart."""
     mini.tokens = ["a"] * 50
     for model, length in (("mini", 16), ("roomy", 50)):
         response = await ChatCaller(sdk).create(model)
@@ -79,8 +80,8 @@ async def test_raw_prompt_in_chat_is_forwarded(mini: ScriptedMiniSGLang, client:
 
 async def test_every_documented_field_is_sent_neutral_or_refused(mini: ScriptedMiniSGLang, client: httpx.AsyncClient):
     sent = {"max_tokens": 100, "temperature": 0.7, "top_k": 50, "top_p": 0.95, "ignore_eos": False}
-    idle: dict[str, Any] = {"n": 1, "stop": [], "presence_penalty": 0.0, "frequency_penalty": 0.0, "stream": False}
-    answer = await client.post(CHAT, json={"model": "mini", "messages": HI, **sent, **idle})
+    neutral: dict[str, Any] = {"n": 1, "stop": [], "presence_penalty": 0.0, "frequency_penalty": 0.0, "stream": False}
+    answer = await client.post(CHAT, json={"model": "mini", "messages": HI, **sent, **neutral})
     assert answer.status_code == 200 and mini.ignored_fields == set()
     assert mini.bodies == [{"model": "engine-model", "messages": HI, **sent, "stream": True}]
     for field, value in {"n": 2, "stop": ["END"], "presence_penalty": 0.5, "frequency_penalty": 0.5}.items():
@@ -108,4 +109,4 @@ async def test_client_disconnect_closes_the_upstream_connection(mini: ScriptedMi
     async with client.stream("POST", CHAT, json={"model": "mini", "messages": HI, "stream": True}) as answer:
         async for _ in answer.aiter_bytes():
             break
-    await asyncio.wait_for(mini.disconnected.wait(), 5)
+    await asyncio.wait_for(mini.disconnected.wait(), GENEROUS_S)

@@ -1,4 +1,4 @@
-"""Ollama behind the gateway, by its own chat, asked by the official SDKs of three APIs."""
+"""Ollama behind the gateway through its native chat API, called through the official SDKs of three APIs."""
 
 import asyncio
 import json
@@ -13,6 +13,7 @@ from tests.support.engines.ollama import ScriptedOllama
 from tests.support.engines.openai_output import ModelOutput
 from tests.support.sdk_callers import HI, Caller, ChatCaller
 from tests.support.service import Service
+from tests.support.wait_until import GENEROUS_S
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 CALLS = (("weather", '{"city": "Paris"}'), ("weather", '{"city": "Rome"}'))
@@ -41,18 +42,20 @@ def ollama(running: ScriptedOllama) -> ScriptedOllama:
 
 async def test_response_is_the_same_whole_and_streamed_and_context_is_never_shifted(ollama: ScriptedOllama, caller: Caller):
     ollama.output = ModelOutput("Hello there.", reasoning="They greet me.")
-    whole, streamed = await caller.create("ollama"), await caller.stream("ollama")
-    assert (whole.text, whole.reasoning, whole.finish, whole.output_tokens) == ("Hello there.", "They greet me.", "stop", 2)
-    assert streamed == whole and ollama.ignored_fields == set()
+    unstreamed, streamed = await caller.create("ollama"), await caller.stream("ollama")
+    assert (unstreamed.text, unstreamed.reasoning) == ("Hello there.", "They greet me.")
+    assert (unstreamed.finish, unstreamed.output_tokens) == ("stop", 2)
+    assert streamed == unstreamed and ollama.ignored_fields == set()
     for body in ollama.bodies:
         assert (body["truncate"], body["shift"], body["options"]["num_ctx"]) == (False, False, 8192)
 
 
 async def test_parallel_tool_calls_are_the_same_whole_and_streamed(ollama: ScriptedOllama, caller: Caller):
     ollama.output = ModelOutput(calls=CALLS)
-    whole, streamed = await caller.create("ollama", tools=caller.tools), await caller.stream("ollama", tools=caller.tools)
-    assert [(name, json.loads(said)) for name, said in whole.calls] == [(name, json.loads(said)) for name, said in CALLS]
-    assert streamed == whole and whole.finish == "tool_calls" and ollama.ignored_fields == set()
+    unstreamed, streamed = await caller.create("ollama", tools=caller.tools), await caller.stream("ollama", tools=caller.tools)
+    expected = [(name, json.loads(arguments)) for name, arguments in CALLS]
+    assert [(name, json.loads(arguments)) for name, arguments in unstreamed.calls] == expected
+    assert streamed == unstreamed and unstreamed.finish == "tool_calls" and ollama.ignored_fields == set()
 
 
 async def test_length_finish_reason_reaches_the_caller(ollama: ScriptedOllama, caller: Caller):
@@ -73,7 +76,7 @@ async def test_json_schema_is_sent_as_format_and_validated(ollama: ScriptedOllam
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_response_ignoring_the_format_is_a_502_naming_the_constraint(ollama: ScriptedOllama, client: httpx.AsyncClient, stream: bool):
-    """As it does for some models that think (ollama#14645, #15260): not a byte of it goes to the caller."""
+    """As with some reasoning models (ollama#14645, #15260): no byte of it is sent to the caller."""
     ollama.output = ModelOutput("Sure! Here is your JSON.")
     answer = await client.post(
         "/v1/chat/completions",
@@ -83,13 +86,13 @@ async def test_response_ignoring_the_format_is_a_502_naming_the_constraint(ollam
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(("word", "said"), [("guided_choice", ["yes", "no"]), ("guided_regex", "[a-z]+")])
+@pytest.mark.parametrize("constraint", [{"guided_choice": ["yes", "no"]}, {"guided_regex": "[a-z]+"}], ids=["choice", "regex"])
 async def test_guided_choice_and_regex_results_are_unquoted(
-    ollama: ScriptedOllama, sdk: openai.AsyncOpenAI, word: str, said: Any, stream: bool
+    ollama: ScriptedOllama, sdk: openai.AsyncOpenAI, constraint: dict[str, Any], stream: bool
 ):
     ollama.output = ModelOutput('"yes"')
     caller = ChatCaller(sdk)
-    response = await (caller.stream if stream else caller.create)("ollama", extra_body={word: said})
+    response = await (caller.stream if stream else caller.create)("ollama", extra_body=constraint)
     assert (response.text, response.guided) == ("yes", "validated")
 
 
@@ -135,7 +138,7 @@ async def test_client_disconnect_closes_the_upstream_connection(ollama: Scripted
     async with client.stream("POST", "/v1/chat/completions", json={"model": "ollama", "messages": HI, "stream": True}) as answer:
         async for _ in answer.aiter_bytes():
             break
-    await asyncio.wait_for(ollama.disconnected.wait(), 5)
+    await asyncio.wait_for(ollama.disconnected.wait(), GENEROUS_S)
 
 
 async def test_text_completion_is_sent_to_v1_completions(ollama: ScriptedOllama, sdk: openai.AsyncOpenAI):

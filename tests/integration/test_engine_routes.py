@@ -1,4 +1,4 @@
-"""Engines' routes beside chat, by callers with an ordinary key: against engines that do as they are told, and in the sandbox."""
+"""Routes of engines beside chat (tokenize, rerank, score ...) with an ordinary key, on scripted engines and in the sandbox."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from tests.support.service import Service
 RANK = {"query": "a red fox", "documents": ["the stock market", "a red fox runs", "the red house"]}
 USAGE = {"prompt_tokens": 7, "total_tokens": 7}
 RANKED = {"results": [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.2}, {"index": 2, "relevance_score": 0.5}]}
-# By the path that an engine is asked at, what it tells.
+# Responses of engines, by path.
 ENGINE_RESPONSES: Mapping[str, Any] = {
     "/tokenize": {"tokens": [5, 6], "count": 2, "max_model_len": 64},
     "/detokenize": {"prompt": "Hi you"},
@@ -58,7 +58,7 @@ async def test_each_engine_route_is_proxied_and_its_usage_recorded(
     answer = await client.post(path, json={"model": "vllm", **REQUEST_BODIES[route], "episode_id": episode, "user": "u"})
     assert answer.status_code == 200, answer.text
     assert (answer.headers["x-narthex-served"], answer.headers["x-narthex-episode-id"]) == ("vllm/engine-model", episode)
-    [request] = [asked for asked in engine.requests if asked.path != "/version"]
+    [request] = [each for each in engine.requests if each.path != "/version"]
     assert (request.body["model"], "episode_id" in request.body) == ("engine-model", False)
     row = await service.wait_for_record(answer.headers["x-narthex-inference-id"])
     used = 0 if route in ("tokenize", "detokenize", "encode") else 7
@@ -76,9 +76,9 @@ async def test_sandbox_tokenize_and_detokenize_round_trip(client: httpx.AsyncCli
     encoded = (await client.post("/v1/encode", json={"model": "sandbox", "input": "Hi"})).json()
     assert encoded == {"input_ids": [72, 105], "length": 2}
     chat = {"model": "sandbox", "messages": [{"role": "user", "content": "Hi"}]}
-    whole = bytes((await client.post("/tokenize", json=chat)).json()["tokens"]).decode()
+    complete = bytes((await client.post("/tokenize", json=chat)).json()["tokens"]).decode()
     open_ended = bytes((await client.post("/tokenize", json={**chat, "continue_final_message": True})).json()["tokens"]).decode()
-    assert (whole, open_ended) == ("user: Hi\nassistant: ", "user: Hi")
+    assert (complete, open_ended) == ("user: Hi\nassistant: ", "user: Hi")
 
 
 async def test_sandbox_rerank_and_score_rank_similar_documents_first(service: Service, client: httpx.AsyncClient):
@@ -96,23 +96,22 @@ async def test_sandbox_rerank_and_score_rank_similar_documents_first(service: Se
 
 
 async def test_engine_route_errors_use_the_openai_envelope_without_an_upstream_call(client: httpx.AsyncClient, engine: ScriptedEngine):
-    wrong = error_of(await client.post("/tokenize", json={"model": "vllm", "prompt": 5}))
-    assert wrong[:3] == (400, "invalid_request_error", "prompt")
-    nameless = error_of(await client.post("/tokenize", json={"prompt": "a"}))
-    assert nameless[:3] == (400, "invalid_request_error", "model")
+    invalid = error_of(await client.post("/tokenize", json={"model": "vllm", "prompt": 5}))
+    assert invalid[:3] == (400, "invalid_request_error", "prompt")
+    without_model = error_of(await client.post("/tokenize", json={"prompt": "a"}))
+    assert without_model[:3] == (400, "invalid_request_error", "model")
     unknown = error_of(await client.post("/rerank", json={"model": "no-such-model", **RANK}))
     assert unknown[:2] == (404, "not_found_error")
-    foreign = error_of(await client.post("/tokenize", json={"model": "vllm", "content": "a"}))
-    assert foreign[:3] == (422, "unsupported", "content") and "`prompt`" in foreign[3]
-    nowhere = error_of(await client.post("/rerank", json={"model": "claude", **RANK}))
-    assert nowhere[:2] == (501, "unsupported") and "anthropic" in nowhere[3] and "vllm" in nowhere[3]
+    of_llamacpp = error_of(await client.post("/tokenize", json={"model": "vllm", "content": "a"}))
+    assert of_llamacpp[:3] == (422, "unsupported", "content") and "`prompt`" in of_llamacpp[3]
+    unserved = error_of(await client.post("/rerank", json={"model": "claude", **RANK}))
+    assert unserved[:2] == (501, "unsupported") and "anthropic" in unserved[3] and "vllm" in unserved[3]
     pinned = error_of(await client.post("/tokenize", json={"model": "pinned", "prompt": "a"}))
     assert pinned[:2] == (501, "unsupported")
     assert not [request for request in engine.requests if request.path != "/version"]
     assert (await client.get("/tokenize")).status_code == 405
-    no_key = httpx.AsyncClient(base_url=client.base_url)
-    assert (await no_key.post("/tokenize", json={"model": "vllm", "prompt": "a"})).status_code == 401
-    await no_key.aclose()
+    headers = {"authorization": ""}
+    assert (await client.post("/tokenize", json={"model": "vllm", "prompt": "a"}, headers=headers)).status_code == 401
 
 
 async def test_route_missing_on_the_engine_is_501_and_engine_errors_keep_their_meaning(client: httpx.AsyncClient, engine: ScriptedEngine):
@@ -128,7 +127,7 @@ async def test_route_missing_on_the_engine_is_501_and_engine_errors_keep_their_m
 
 
 async def test_server_ignoring_a_tokenize_request_is_501_every_time(client: httpx.AsyncClient, engine: ScriptedEngine):
-    """However often: nobody shuts an endpoint by asking it for what it has not."""
+    """However often: requests for a missing route do not open the breaker of the endpoint."""
     set_response(engine, {"tokens": []})
     body = {"model": "scripted", "messages": [{"role": "user", "content": "Hi"}]}
     for _ in range(12):
@@ -137,11 +136,11 @@ async def test_server_ignoring_a_tokenize_request_is_501_every_time(client: http
 
 
 async def test_out_of_vocabulary_token_is_a_400(client: httpx.AsyncClient, engine: ScriptedEngine):
-    fault = "vector::_M_range_check: __n (which is 999999) >= this->size() (which is 149)"
-    set_response(engine, {"error": {"code": 500, "message": fault, "type": "server_error"}}, 500)
+    llamacpp_message = "vector::_M_range_check: __n (which is 999999) >= this->size() (which is 149)"
+    set_response(engine, {"error": {"code": 500, "message": llamacpp_message, "type": "server_error"}}, 500)
     for _ in range(12):
         status, _, _, message = error_of(await client.post("/detokenize", json={"model": "scripted", "tokens": [999999]}))
-        assert (status, message) == (400, fault)
+        assert (status, message) == (400, llamacpp_message)
 
 
 async def test_missing_route_falls_back_to_the_next_target(
@@ -189,6 +188,6 @@ async def test_limits_count_rerank_usage_or_estimate_and_nothing_for_tokenize(
     assert await remaining_tokens() == 93
     set_response(engine, RANKED)
     assert (await client.post("/rerank", json={"model": "only-routes", "query": "abc", "documents": ["abc"] * 3})).status_code == 200
-    assert await remaining_tokens() == 87  # nothing was told: the estimate, in which the query counts with each document
+    assert await remaining_tokens() == 87  # without usage: the estimate, in which the query counts with each document
     assert (await client.post("/rerank", json={"model": "only-routes", "query": "q", "documents": ["x" * 270]})).status_code == 429
     assert (await client.post("/rerank", json={"model": "only-routes", "query": "q", "documents": ["x" * 900]})).status_code == 400

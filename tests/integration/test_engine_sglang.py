@@ -1,4 +1,4 @@
-"""SGLang behind the gateway, asked by the official SDKs of three APIs: nothing is ignored in silence, and what is let go of stops."""
+"""SGLang behind the gateway, called through the official SDKs of three APIs: no field is silently ignored, disconnects abort."""
 
 import asyncio
 import contextlib
@@ -16,6 +16,7 @@ from tests.support.engines.sglang import UNSTOPPED_TOKENS, ScriptedSGLang
 from tests.support.scripted_engine import ReceivedRequest
 from tests.support.sdk_callers import HI, PARAMETERS, Caller, ChatCaller, SdkResponse
 from tests.support.service import Service
+from tests.support.wait_until import wait_until
 
 GBNF = 'root ::= "a" | "b"'
 TAG = {"format": {"type": "tag", "begin": "<a>", "content": {"type": "any_text"}, "end": "</a>"}}
@@ -48,10 +49,10 @@ async def send(caller: Caller, stream: bool, **more: Any) -> SdkResponse:
     return await (caller.stream if stream else caller.create)("sglang", **more)
 
 
-whole_or_stream = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+each_stream_mode = pytest.mark.parametrize("stream", [False, True], ids=["unstreamed", "streamed"])
 
 
-@whole_or_stream
+@each_stream_mode
 async def test_response_carries_text_reasoning_and_usage(caller: Caller, sglang: ScriptedSGLang, stream: bool):
     sglang.output = ModelOutput("Hello there.", reasoning="Greet them.", finish_fields={"matched_stop": 2})
     response = await send(caller, stream)
@@ -59,7 +60,7 @@ async def test_response_carries_text_reasoning_and_usage(caller: Caller, sglang:
     assert (response.guided, response.dropped, sglang.ignored_fields) == (None, None, set())
 
 
-@whole_or_stream
+@each_stream_mode
 async def test_tool_calls_reach_the_caller(caller: Caller, sglang: ScriptedSGLang, stream: bool):
     sglang.output = ModelOutput(calls=(("weather", '{"city": "Rome"}'), ("weather", '{"city": "Paris"}')))
     response = await send(caller, stream, tools=list(caller.tools))
@@ -68,7 +69,7 @@ async def test_tool_calls_reach_the_caller(caller: Caller, sglang: ScriptedSGLan
     assert sglang.ignored_fields == set()
 
 
-@whole_or_stream
+@each_stream_mode
 async def test_json_schema_of_each_api_is_enforced(caller: Caller, sglang: ScriptedSGLang, stream: bool):
     sglang.output = ModelOutput('{"a": 1}')
     response = await send(caller, stream, **caller.schema_fields(SCHEMA))
@@ -76,7 +77,7 @@ async def test_json_schema_of_each_api_is_enforced(caller: Caller, sglang: Scrip
     assert sglang.bodies[0]["response_format"]["json_schema"]["schema"] == SCHEMA
 
 
-# As any caller may say it beside their API's own fields; what SGLang gets; how that is told.
+# A constraint that any caller may send beside the fields of their API; what SGLang gets; the x-narthex-guided header.
 CONSTRAINTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"guided_regex": "[a-z]+"}, {"regex": "[a-z]+"}, "enforced"),
     ({"guided_choice": ["yes", "no"]}, {"regex": "(yes|no)"}, "converted"),
@@ -86,14 +87,14 @@ CONSTRAINTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("said", "written", "how"), CONSTRAINTS, ids=[next(iter(each[0])) for each in CONSTRAINTS])
+@pytest.mark.parametrize(("constraint", "sent", "guided"), CONSTRAINTS, ids=[next(iter(each[0])) for each in CONSTRAINTS])
 async def test_each_constraint_is_sent_in_sglang_fields(
-    caller: Caller, sglang: ScriptedSGLang, said: dict[str, Any], written: dict[str, Any], how: str
+    caller: Caller, sglang: ScriptedSGLang, constraint: dict[str, Any], sent: dict[str, Any], guided: str
 ):
     sglang.output = ModelOutput("yes")
-    response = await caller.create("sglang", extra_body=said)
-    assert (response.text, response.guided, sglang.ignored_fields) == ("yes", how, set())
-    assert sglang.bodies[0].items() >= written.items()
+    response = await caller.create("sglang", extra_body=constraint)
+    assert (response.text, response.guided, sglang.ignored_fields) == ("yes", guided, set())
+    assert sglang.bodies[0].items() >= sent.items()
 
 
 async def test_unsupported_field_is_refused_without_an_upstream_call_or_dropped_and_reported(
@@ -120,7 +121,7 @@ async def test_lark_grammar_is_refused_without_an_upstream_call(sdk: openai.Asyn
     assert sglang.bodies == []
 
 
-@whole_or_stream
+@each_stream_mode
 async def test_full_queue_is_503(caller: Caller, sglang: ScriptedSGLang, stream: bool):
     sglang.queue_full = True
     with pytest.raises((openai.InternalServerError, anthropic.InternalServerError), match="queue is full") as raised:
@@ -129,31 +130,31 @@ async def test_full_queue_is_503(caller: Caller, sglang: ScriptedSGLang, stream:
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "told"), [(408, "queue_timeout", 503), (429, "queue_full", 429), (503, "no_available_workers", 503)]
+    ("engine_status", "code", "status"), [(408, "queue_timeout", 503), (429, "queue_full", 429), (503, "no_available_workers", 503)]
 )
 async def test_router_queue_errors_are_rate_limit_errors_with_retry_after(
-    client: httpx.AsyncClient, sglang: ScriptedSGLang, status: int, code: str, told: int
+    client: httpx.AsyncClient, sglang: ScriptedSGLang, engine_status: int, code: str, status: int
 ):
     async def router(request: ReceivedRequest) -> None:
         body = json.dumps({"error": {"type": "x", "code": code, "message": "too much to do", "param": None}}).encode()
-        await request.respond(status, body, f"content-type: application/json\r\nx-smg-error-code: {code}\r\nretry-after: 2\r\n")
+        await request.respond(engine_status, body, f"content-type: application/json\r\nx-smg-error-code: {code}\r\nretry-after: 2\r\n")
 
     sglang.server.script = router
     answer = await client.post("/v1/chat/completions", json={"model": "sglang", "messages": HI})
-    assert (answer.status_code, answer.headers["retry-after"]) == (told, "2")
+    assert (answer.status_code, answer.headers["retry-after"]) == (status, "2")
     error = answer.json()["error"]
     assert (error["message"], error["type"], error["param"]) == ("too much to do", "rate_limit_exceeded", None)
-    assert error["details"] == {"provider": "sglang", "provider_status": status, "provider_code": code}
+    assert error["details"] == {"provider": "sglang", "provider_status": engine_status, "provider_code": code}
 
 
-@whole_or_stream
+@each_stream_mode
 async def test_engine_400_is_passed_to_the_caller(client: httpx.AsyncClient, sglang: ScriptedSGLang, stream: bool):
-    body = {"model": "sglang", "messages": HI, "stop": [str(at) for at in range(33)], "stream": stream}
+    body = {"model": "sglang", "messages": HI, "stop": [str(number) for number in range(33)], "stream": stream}
     answer = await client.post("/v1/chat/completions", json=body)
     assert (answer.status_code, answer.json()["error"]["message"]) == (400, "at most 32 stop strings")
 
 
-@whole_or_stream
+@each_stream_mode
 async def test_grammar_compile_error_is_a_400_even_after_the_stream_began(client: httpx.AsyncClient, sglang: ScriptedSGLang, stream: bool):
     sglang.grammar_compiles = False
     body = {"model": "sglang", "messages": HI, "guided_grammar": GBNF, "stream": stream}
@@ -161,10 +162,10 @@ async def test_grammar_compile_error_is_a_400_even_after_the_stream_began(client
     assert (answer.status_code, answer.json()["error"]["message"]) == (400, "Failed to compile ebnf grammar: no root")
 
 
-@whole_or_stream
+@each_stream_mode
 async def test_aborted_generation_is_an_error(caller: Caller, sglang: ScriptedSGLang, stream: bool):
     sglang.output = ModelOutput("Hel", finish="abort")
-    with pytest.raises((openai.APIError, anthropic.APIError, AssertionError), match="gave its answer up"):
+    with pytest.raises((openai.APIError, anthropic.APIError, AssertionError), match="aborted its response"):
         await send(caller, stream)
 
 
@@ -177,23 +178,23 @@ async def test_logprobs_are_passed_through(sdk: openai.AsyncOpenAI, sglang: Scri
     assert (sglang.bodies[0]["logprobs"], sglang.bodies[0]["top_logprobs"]) == (True, 1)
 
 
-@whole_or_stream
+@each_stream_mode
 async def test_client_disconnect_aborts_the_generation(caller: Caller, sglang: ScriptedSGLang, stream: bool):
     sglang.slow = True
     pending = asyncio.create_task(send(caller, stream))
-    await wait_until(lambda: any(made > 3 for made in sglang.tokens_made.values()))
+    await wait_until(lambda: any(tokens > 3 for tokens in sglang.tokens_made.values()))
     pending.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await pending
     await wait_until(lambda: sglang.aborted != [])
     rid = sglang.bodies[0]["rid"]
     assert sglang.aborted == [rid]
-    made = sglang.tokens_made[rid]
+    tokens = sglang.tokens_made[rid]
     await asyncio.sleep(0.1)
-    assert sglang.tokens_made[rid] == made < UNSTOPPED_TOKENS
+    assert sglang.tokens_made[rid] == tokens < UNSTOPPED_TOKENS
 
 
-@whole_or_stream
+@each_stream_mode
 async def test_finished_generation_is_not_aborted(caller: Caller, sglang: ScriptedSGLang, stream: bool):
     for _ in range(2):
         await send(caller, stream)
@@ -226,9 +227,3 @@ async def test_retry_on_the_same_engine_uses_a_new_request_id_and_aborts_the_fir
     assert first == answer.headers["x-narthex-inference-id"] and not second.startswith(first)
     await wait_until(lambda: sglang.aborted != [])
     assert sglang.aborted == [first]
-
-
-async def wait_until(holds: Any, within_s: float = 5) -> None:
-    async with asyncio.timeout(within_s):
-        while not holds():
-            await asyncio.sleep(0.01)

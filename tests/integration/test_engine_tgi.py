@@ -1,4 +1,4 @@
-"""Text Generation Inference behind the gateway, asked by the official SDKs of three APIs."""
+"""Text Generation Inference behind the gateway, called through the official SDKs of three APIs."""
 
 import asyncio
 import contextlib
@@ -13,6 +13,7 @@ from tests.support.engines.openai_output import ModelOutput
 from tests.support.engines.tgi import ScriptedTGI
 from tests.support.sdk_callers import HI, Caller, ChatCaller
 from tests.support.service import Service
+from tests.support.wait_until import GENEROUS_S, wait_until
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 FORMAT: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
@@ -39,13 +40,13 @@ def tgi(running: ScriptedTGI) -> ScriptedTGI:
 
 
 async def test_response_is_the_same_whole_and_streamed(tgi: ScriptedTGI, caller: Caller):
-    whole, streamed = await caller.create("tgi"), await caller.stream("tgi")
-    assert (whole.text, whole.finish, whole.output_tokens) == ("Hello.", "stop", 2)
-    assert streamed == whole and tgi.ignored_fields == set()
+    unstreamed, streamed = await caller.create("tgi"), await caller.stream("tgi")
+    assert (unstreamed.text, unstreamed.finish, unstreamed.output_tokens) == ("Hello.", "stop", 2)
+    assert streamed == unstreamed and tgi.ignored_fields == set()
 
 
 async def test_tool_call_finish_reason_is_corrected_whole_and_streamed(tgi: ScriptedTGI, caller: Caller):
-    """It ends with `stop`, which every caller is told as the end with calls that it is."""
+    """TGI sends `stop` after calls; callers get the finish reason of their API for calls."""
     tgi.output = ModelOutput(calls=(("weather", '{"city": "Paris"}'),))
     for response in (await caller.create("tgi", tools=caller.tools), await caller.stream("tgi", tools=caller.tools)):
         assert (response.calls, response.finish) == ((("weather", '{"city": "Paris"}'),), "tool_calls")
@@ -62,11 +63,13 @@ async def test_json_schema_is_sent_in_tgi_form_and_validated(tgi: ScriptedTGI, c
     assert all(body["response_format"]["value"]["schema"] == SCHEMA for body in tgi.bodies)
 
 
-@pytest.mark.parametrize(("word", "said", "how"), [("guided_choice", ["yes", "no"], "converted"), ("guided_regex", "[a-z]+", "enforced")])
-async def test_guided_choice_and_regex_are_sent_as_regex(tgi: ScriptedTGI, sdk: openai.AsyncOpenAI, word: str, said: Any, how: str):
+@pytest.mark.parametrize(
+    ("field", "value", "guided"), [("guided_choice", ["yes", "no"], "converted"), ("guided_regex", "[a-z]+", "enforced")]
+)
+async def test_guided_choice_and_regex_are_sent_as_regex(tgi: ScriptedTGI, sdk: openai.AsyncOpenAI, field: str, value: Any, guided: str):
     tgi.output = ModelOutput("yes")
-    response = await ChatCaller(sdk).create("tgi", extra_body={word: said})
-    assert (response.text, response.guided, tgi.bodies[0]["response_format"]["type"]) == ("yes", how, "regex")
+    response = await ChatCaller(sdk).create("tgi", extra_body={field: value})
+    assert (response.text, response.guided, tgi.bodies[0]["response_format"]["type"]) == ("yes", guided, "regex")
 
 
 async def test_openai_and_engine_fields_are_translated_to_tgi_fields(tgi: ScriptedTGI, sdk: openai.AsyncOpenAI):
@@ -116,17 +119,15 @@ async def test_error_event_midstream_is_forwarded_and_ends_without_done(tgi: Scr
     assert "Hel" in answer.text and "Request failed during generation" in answer.text and "[DONE]" not in answer.text
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("stream", [False, True], ids=["unstreamed", "streamed"])
 async def test_client_disconnect_closes_the_upstream_connection(tgi: ScriptedTGI, caller: Caller, stream: bool):
     tgi.slow = True
     pending = asyncio.create_task(caller.stream("tgi") if stream else caller.create("tgi"))
-    async with asyncio.timeout(5):
-        while not tgi.bodies:
-            await asyncio.sleep(0.01)
-        pending.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await pending
-        await tgi.disconnected.wait()
+    await wait_until(lambda: tgi.bodies != [])
+    pending.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await pending
+    await asyncio.wait_for(tgi.disconnected.wait(), GENEROUS_S)
 
 
 async def test_embeddings_are_501(tgi: ScriptedTGI, client: httpx.AsyncClient):

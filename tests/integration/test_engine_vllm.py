@@ -1,7 +1,5 @@
-"""vLLM of today and of before 0.12 behind the gateway, asked by the SDKs of three APIs: what it would ignore never gets there."""
+"""vLLM, current and before 0.12, behind the gateway, called through the SDKs of three APIs: fields it would ignore are not sent."""
 
-import asyncio
-import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 from tests.support.engines.vllm import ScriptedVLLM
 from tests.support.sdk_callers import HI, Caller, SdkResponse
 from tests.support.service import Service
+from tests.support.wait_until import wait_until
 
 VERSIONS = {"now": "0.32.0", "old": "0.11.2"}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
@@ -21,7 +20,7 @@ VALID = '{"a": 1}'
 
 @pytest.fixture(scope="module")
 async def running(service: Service) -> AsyncGenerator[dict[str, ScriptedVLLM]]:
-    """Each tells its version itself; they are models of the names in VERSIONS, `vllm-backed` the first with the other to fall back to."""
+    """Each reports its version. Models: those of VERSIONS, and vllm-backed (the first, falling back to the second)."""
     engines = {name: ScriptedVLLM(version) for name, version in VERSIONS.items()}
     lines: list[str] = []
     for name, engine in engines.items():
@@ -40,14 +39,17 @@ async def running(service: Service) -> AsyncGenerator[dict[str, ScriptedVLLM]]:
 
 
 async def _wait_until_version_known(client: httpx.AsyncClient, engine: ScriptedVLLM) -> None:
-    """Until both workers have asked it what it is: a regex is promised from then on."""
-    deadline, promised = time.monotonic() + 15, 0
+    """Until both workers have probed it: from then on a regex is reported as enforced."""
     engine.text = "a"
-    while promised < 6:
-        assert time.monotonic() < deadline
+    in_a_row = 0
+
+    async def is_known() -> bool:
+        nonlocal in_a_row
         answer = await client.post("/v1/chat/completions", json={"model": "now", "messages": HI, "guided_regex": "a"})
-        promised = promised + 1 if answer.headers.get("x-narthex-guided") == "enforced" else 0
-        await asyncio.sleep(0.02)
+        in_a_row = in_a_row + 1 if answer.headers.get("x-narthex-guided") == "enforced" else 0
+        return in_a_row >= 6
+
+    await wait_until(is_known)
 
 
 @pytest.fixture
@@ -61,11 +63,11 @@ async def send(caller: Caller, stream: bool, model: str, **more: Any) -> SdkResp
     return await (caller.stream if stream else caller.create)(model, **more)
 
 
-WHOLE_OR_STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+EACH_STREAM_MODE = pytest.mark.parametrize("stream", [False, True], ids=["unstreamed", "streamed"])
 EACH_VERSION = pytest.mark.parametrize("model", VERSIONS)
 
 
-@WHOLE_OR_STREAM
+@EACH_STREAM_MODE
 @EACH_VERSION
 async def test_response_carries_text_and_reasoning(caller: Caller, engines: dict[str, ScriptedVLLM], model: str, stream: bool):
     engines[model].reasoning = "Greet them."
@@ -74,7 +76,7 @@ async def test_response_carries_text_and_reasoning(caller: Caller, engines: dict
     assert engines[model].ignored_fields == set()
 
 
-@WHOLE_OR_STREAM
+@EACH_STREAM_MODE
 @EACH_VERSION
 async def test_json_schema_of_each_api_is_enforced(caller: Caller, engines: dict[str, ScriptedVLLM], model: str, stream: bool):
     engine = engines[model]
@@ -85,7 +87,7 @@ async def test_json_schema_of_each_api_is_enforced(caller: Caller, engines: dict
     assert engine.ignored_fields == set()
 
 
-# Words of callers, and what an engine of each version is to be told.
+# Fields of callers, and the constraint that a vLLM of each version gets.
 CONSTRAINT_FIELDS: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "guided_regex": ({"guided_regex": "a+"}, {"regex": "a+"}, {"guided_regex": "a+"}),
     "guided_choice": ({"guided_choice": ["a", "b"]}, {"choice": ["a", "b"]}, {"guided_choice": ["a", "b"]}),
@@ -94,13 +96,13 @@ CONSTRAINT_FIELDS: dict[str, tuple[dict[str, Any], Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("word", CONSTRAINT_FIELDS)
-async def test_engine_constraint_fields_are_translated_for_each_vllm_version(caller: Caller, engines: dict[str, ScriptedVLLM], word: str):
-    fields, *expected = CONSTRAINT_FIELDS[word]
-    for (model, engine), bound in zip(engines.items(), expected, strict=True):
+@pytest.mark.parametrize("field", CONSTRAINT_FIELDS)
+async def test_engine_constraint_fields_are_translated_for_each_vllm_version(caller: Caller, engines: dict[str, ScriptedVLLM], field: str):
+    fields, *expected = CONSTRAINT_FIELDS[field]
+    for (model, engine), constraint in zip(engines.items(), expected, strict=True):
         engine.text = "a"
         response = await send(caller, False, model, extra_body=fields)
-        assert (response.guided, engine.applied_constraints, engine.ignored_fields) == ("enforced", [bound], set())
+        assert (response.guided, engine.applied_constraints, engine.ignored_fields) == ("enforced", [constraint], set())
 
 
 @EACH_VERSION

@@ -1,4 +1,4 @@
-"""Promise 2: an answer whose last byte a client has is in Postgres, exactly once, whatever is killed meanwhile."""
+"""An answer whose last byte a client received is in Postgres exactly once, whichever process is killed meanwhile."""
 
 from tests.support.kill_under_load import assert_answers_are_recorded_exactly_once
 

@@ -1,4 +1,4 @@
-"""Claims of Idempotency-Keys among workers, with a real Valkey, Postgres and writer: every transition, every race, every kill point."""
+"""Claims of idempotency keys among workers, with a real Valkey, Postgres and writer: every transition, race and kill point."""
 
 import asyncio
 import contextlib
@@ -18,24 +18,28 @@ import redis.asyncio
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.domain import Caller, ContentPolicy, Outcome
-from app.gateway.idempotency.claims import Claim
+from app.gateway.idempotency.claim import Claim
 from app.gateway.idempotency.idempotency import Idempotency
 from app.recording.spool import Spool
 from app.settings import Settings
 from app.store.database import create_database_engine
 from app.store.idempotent_responses import StoredResponse
-from app.supervisor.paths import erase_home
+from app.supervisor.home import erase_home
 from app.supervisor.valkey import Valkey
 from app.uuid7 import mint
 from providers.canonical.errors import Conflict, IdempotencyKeyReused, InvalidRequest, NarthexError, Unavailable, Unsupported
 from tests.support.postgres import Postgres, fast_folder, postgres
 from tests.support.spooled_exchanges import KEY, TEAM, make_exchange
-from tests.support.writer_process import drain, fetch, running_writer, wait_until
+from tests.support.wait_until import wait_until
+from tests.support.writer_process import drain, fetch, running_writer
 
 __all__ = ["postgres"]
 
-LEASE_S = 0.3
-DEAD_LEASE_S = 0.1  # of who renews nothing: the shortest there is, for the dead to be missed soon
+LEASE_S = 1.0  # long enough to be renewed in time on a busy machine
+DEAD_LEASE_S = 0.1  # of workers that renew nothing: the shortest there is, so that it expires soon
+# The limit of a wait that should be short, below the total timeout, with which every wait ends.
+SOON_S = 20.0
+TOTAL_TIMEOUT_S = 60.0
 ADA = Caller(KEY, TEAM, "blue", "full")
 RESPONSE_BODY = b'{"answer": "Hello."}'
 
@@ -62,7 +66,7 @@ def valkey() -> Generator[Valkey]:
 
 @dataclass
 class Worker:
-    """One gateway process, as far as keys go. One that was not started renews nothing, as if it were dead or stopped."""
+    """The idempotency of one gateway process. One that is not started renews nothing, as if it were killed or suspended."""
 
     settings: Settings
     idempotency: Idempotency
@@ -85,7 +89,7 @@ class Worker:
     async def run(
         self, claim: Claim, body: bytes = RESPONSE_BODY, outcome: Outcome = "answered", content: ContentPolicy = "full"
     ) -> StoredResponse:
-        """Up to the record; then settle() is due."""
+        """Runs the request up to its record; claim.complete() is to follow."""
         self.started_ids.append(claim.inference_id)
         spool_record = claim.capture(self.spool.open(claim.inference_id, content))
         for start in range(0, len(body), 1000):
@@ -96,7 +100,7 @@ class Worker:
         return StoredResponse(made.id, made.episode_id, True, body, made.served_provider, made.served_model, ("user",))
 
     async def request(self, key: bytes, *, takes_s: float = 0.0, outcome: Outcome = "answered", **more: Any) -> StoredResponse | None:
-        """What a caller is told, in full; None: it failed."""
+        """The response that the caller gets; None: the request failed."""
         claim_or_response = await self.begin(key, **more)
         if isinstance(claim_or_response, StoredResponse):
             return claim_or_response
@@ -117,7 +121,7 @@ async def database(postgres: Postgres) -> str:
 
 @pytest.fixture
 async def start_worker(valkey: Valkey, database: str, tmp_path: Path) -> AsyncGenerator[StartWorker]:
-    """Workers of one machine, unless another home is given."""
+    """Workers of one machine."""
     await flush_valkey(valkey)
     async with contextlib.AsyncExitStack() as stack:
         base = Settings(
@@ -127,11 +131,12 @@ async def start_worker(valkey: Valkey, database: str, tmp_path: Path) -> AsyncGe
             writer_batch_ms=10,
             spool_reserve_bytes=0,
             idempotency_lease_s=LEASE_S,
-            total_timeout_s=8,
+            total_timeout_s=TOTAL_TIMEOUT_S,
         )
 
         async def start_worker(started: bool = True, **changes: Any) -> Worker:
-            settings = replace(base, **{} if started else {"idempotency_lease_s": DEAD_LEASE_S}, **changes)
+            defaults = {} if started else {"idempotency_lease_s": DEAD_LEASE_S}
+            settings = replace(base, **{**defaults, **changes})
             database_engine: AsyncEngine = create_database_engine(settings.database_url, pool_size=2)
             stack.push_async_callback(database_engine.dispose)
             idempotency = Idempotency(settings, database_engine)
@@ -217,7 +222,7 @@ async def test_a_thousand_waiting_requests_all_get_the_response(start_worker: St
     waiting = [asyncio.create_task(worker.begin(b"k")) for _ in range(1000)]
     await asyncio.sleep(0.1)
     with pytest.raises(IdempotencyKeyReused):
-        await asyncio.wait_for(worker.begin(b"k", b"another body"), 1)  # behind nobody
+        await asyncio.wait_for(worker.begin(b"k", b"another body"), SOON_S)  # it waits for none of them
     answer = await worker.run(claim)
     await claim.complete()
     assert all([await each == answer for each in waiting])
@@ -228,23 +233,23 @@ async def test_refuse_mode_names_the_inference_in_flight(start_worker: StartWork
     claim = await one.begin(b"k")
     assert isinstance(claim, Claim)
     with pytest.raises(Conflict) as caught:
-        await asyncio.wait_for(two.begin(b"k", refuse=True), 0.5)
+        await asyncio.wait_for(two.begin(b"k", refuse=True), SOON_S)
     assert code_and_inference_id(caught) == ("idempotency_in_flight", claim.inference_id)
     await one.run(claim)
     await claim.complete()
     assert isinstance(await two.begin(b"k", refuse=True), StoredResponse)
 
 
-@pytest.mark.parametrize("ends", ["failed", "hung_up", "cut"])
-async def test_one_waiting_request_runs_if_the_first_fails(start_worker: StartWorker, ends: Outcome):
+@pytest.mark.parametrize("outcome", ["failed", "disconnected", "aborted"])
+async def test_one_waiting_request_runs_if_the_first_fails(start_worker: StartWorker, outcome: Outcome):
     one, two = await start_worker(), await start_worker()
     claim = await one.begin(b"k")
     assert isinstance(claim, Claim)
     waiting = [asyncio.create_task(two.request(b"k", takes_s=0.2)) for _ in range(4)]
     await asyncio.sleep(0.1)
-    await one.run(claim, outcome=ends)
+    await one.run(claim, outcome=outcome)
     await claim.complete()
-    answers = await asyncio.wait_for(asyncio.gather(*waiting), 1.5)
+    answers = await asyncio.wait_for(asyncio.gather(*waiting), SOON_S)
     assert len(two.started_ids) == 1 and {answer.inference_id for answer in answers if answer} == set(two.started_ids)
 
 
@@ -264,7 +269,7 @@ async def test_response_too_large_to_store_is_a_conflict_naming_its_inference(st
     await claim.complete()
     with pytest.raises(Conflict) as caught:
         await worker.begin(b"k")
-    assert code_and_inference_id(caught) == ("idempotency_answer_not_kept", claim.inference_id)
+    assert code_and_inference_id(caught) == ("idempotency_response_not_stored", claim.inference_id)
     other = await worker.begin(b"fits")
     assert isinstance(other, Claim)
     await worker.run(other, b"x" * 5000)
@@ -314,7 +319,7 @@ async def test_cancelled_claim_does_not_hold_the_key(start_worker: StartWorker):
         if claiming.cancel():
             with contextlib.suppress(asyncio.CancelledError):
                 await claiming
-            claim = await asyncio.wait_for(worker.begin(key), 4)
+            claim = await asyncio.wait_for(worker.begin(key), SOON_S)
             assert isinstance(claim, Claim)
 
 
@@ -323,11 +328,11 @@ async def test_response_is_stored_although_its_caller_disconnects_meanwhile(star
     claim = await worker.begin(b"k")
     assert isinstance(claim, Claim)
     answer = await worker.run(claim, random.Random(2).randbytes(500_000))
-    ending = asyncio.create_task(claim.complete())
+    completing = asyncio.create_task(claim.complete())
     await asyncio.sleep(0)
-    ending.cancel()
+    completing.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await ending
+        await completing
     await claim.complete()
     assert await worker.request(b"k") == answer
 
@@ -339,7 +344,7 @@ async def test_draining_gateway_refuses_waiting_requests(start_worker: StartWork
     await asyncio.sleep(0.05)
     worker.idempotency.draining = True
     with pytest.raises(Unavailable):
-        await asyncio.wait_for(waiting, 1)
+        await asyncio.wait_for(waiting, SOON_S)
 
 
 @pytest.mark.parametrize("key", [b"", b"x" * 256, b"caf\xc3\xa9", b"a\tb"])
@@ -355,13 +360,13 @@ async def test_unknown_idempotency_mode_is_refused(start_worker: StartWorker):
         )
 
 
-@pytest.mark.parametrize(("changes", "why"), [({"idempotency_keep_s": 0.0}, "KEEP_S is 0"), ({"redis_url": ""}, "no REDIS_URL")])
-async def test_idempotency_key_is_refused_with_the_reason_when_disabled(start_worker: StartWorker, changes: dict[str, Any], why: str):
-    with pytest.raises(Unsupported, match=why):
+@pytest.mark.parametrize(("changes", "reason"), [({"idempotency_keep_s": 0.0}, "KEEP_S is 0"), ({"redis_url": ""}, "no REDIS_URL")])
+async def test_idempotency_key_is_refused_with_the_reason_when_disabled(start_worker: StartWorker, changes: dict[str, Any], reason: str):
+    with pytest.raises(Unsupported, match=reason):
         await (await start_worker(**changes)).begin(b"k")
 
 
-# Kill points: an owner that is not started renews nothing, and what it does not do after its "death" is left undone.
+# Kill points: an owner that is not started renews nothing, and whatever it has not done when it is "killed" stays undone.
 
 
 async def test_retry_runs_if_the_owner_was_killed_before_recording(start_worker: StartWorker):
@@ -384,7 +389,7 @@ async def test_retry_gets_the_recorded_response_if_the_owner_was_killed_after_re
         retried = await alive.request(b"k")
         assert retried is not None and (retried.body, retried.inference_id, retried.streamed) == (answer.body, answer.inference_id, True)
         assert (retried.served_provider, retried.served_model, retried.dropped) == ("gpu", "Qwen/Qwen3-4B", ("user",))
-        assert await alive.request(b"k") == retried, "from Redis by now"
+        assert await alive.request(b"k") == retried, "from Redis now"
     assert not alive.started_ids and await count_recorded_outcomes(dead) == Counter(answered=1)
 
 
@@ -398,7 +403,7 @@ async def test_retry_conflicts_if_the_owner_was_killed_after_recording_without_c
         for _ in range(2):
             with pytest.raises(Conflict) as caught:
                 await alive.request(b"k")
-            assert code_and_inference_id(caught) == ("idempotency_answer_not_kept", claim.inference_id)
+            assert code_and_inference_id(caught) == ("idempotency_response_not_stored", claim.inference_id)
     assert not alive.started_ids
 
 
@@ -406,22 +411,22 @@ async def test_retry_runs_if_the_owner_was_killed_while_releasing(start_worker: 
     dead, alive = await start_worker(started=False), await start_worker()
     claim = await dead.begin(b"k")
     assert isinstance(claim, Claim)
-    await dead.run(claim, outcome="hung_up")
+    await dead.run(claim, outcome="disconnected")
     async with running_writer(alive.settings):
         assert await alive.request(b"k")
-    assert await count_recorded_outcomes(dead, alive) == Counter(answered=1, hung_up=1)
+    assert await count_recorded_outcomes(dead, alive) == Counter(answered=1, disconnected=1)
 
 
-async def test_recovery_continues_if_the_recovering_worker_is_killed(start_worker: StartWorker):
-    dead, second, alive = await start_worker(started=False), await start_worker(started=False, total_timeout_s=3), await start_worker()
+async def test_recovery_continues_if_the_recovering_worker_is_killed(start_worker: StartWorker, valkey: Valkey):
+    dead, second, alive = await start_worker(started=False), await start_worker(started=False), await start_worker()
     claim = await dead.begin(b"k")
     assert isinstance(claim, Claim)
     answer = await dead.run(claim)
-    finding = asyncio.create_task(second.begin(b"k"))
-    await asyncio.sleep(0.5)  # by now it has taken the claim
-    finding.cancel()
+    recovering = asyncio.create_task(second.begin(b"k"))
+    await wait_until_taken_over(valkey)
+    recovering.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await finding
+        await recovering
     async with running_writer(alive.settings):
         retried = await alive.request(b"k")
     assert retried is not None and retried.inference_id == answer.inference_id and not alive.started_ids
@@ -434,7 +439,7 @@ async def test_retry_is_unavailable_until_the_dead_owners_spool_is_written(start
     answer = await dead.run(claim)
     with pytest.raises(Unavailable) as caught:
         await alive.begin(b"k")
-    assert code_and_inference_id(caught) == ("idempotency_not_known_yet", claim.inference_id)
+    assert code_and_inference_id(caught) == ("idempotency_outcome_unknown", claim.inference_id)
     await drain(alive.settings)
     retried = await alive.begin(b"k")
     assert isinstance(retried, StoredResponse) and retried.inference_id == answer.inference_id
@@ -458,18 +463,19 @@ async def test_resumed_owner_completes_a_claim_nobody_took_over(start_worker: St
     stopped, alive = await start_worker(started=False), await start_worker()
     claim = await stopped.begin(b"k")
     assert isinstance(claim, Claim)
-    await asyncio.sleep(LEASE_S * 1.5)
+    await asyncio.sleep(DEAD_LEASE_S * 2)
     answer = await stopped.run(claim)
     await claim.complete()
     assert await alive.request(b"k") == answer
 
 
 async def test_expired_lease_is_not_taken_over_at_first_sight(start_worker: StartWorker):
-    stopped, alive = await start_worker(started=False), await start_worker()
+    # A retry waits for three tenths of its own lease before it takes over: long enough for a second request within it.
+    stopped, alive = await start_worker(started=False), await start_worker(idempotency_lease_s=100.0)
     claim = await stopped.begin(b"k")
     assert isinstance(claim, Claim)
-    await asyncio.sleep(LEASE_S * 2)
-    for _ in range(2):  # the first to see that the lease is over does not take the claim, nor does one who comes just after
+    await asyncio.sleep(DEAD_LEASE_S * 2)
+    for _ in range(2):  # neither the first request that sees the lease expired nor one just after it takes the claim
         with pytest.raises(Conflict):
             await alive.begin(b"k", refuse=True)
     answer = await stopped.run(claim)
@@ -486,7 +492,7 @@ async def test_without_redis_new_claims_are_refused_and_running_ones_complete(st
         own.stop()
         with pytest.raises(Unavailable):
             await worker.begin(b"other")
-        await asyncio.sleep(LEASE_S)  # until confirm() would ask
+        await asyncio.sleep(LEASE_S)  # from here on confirm() checks in Redis that the claim is still its own
         answer = await worker.run(claim)
         await claim.complete()
         own.start()
@@ -502,11 +508,11 @@ async def test_recorded_response_is_replayed_even_if_redis_cannot_store_it(start
         claim = await dead.begin(b"k")
         assert isinstance(claim, Claim)
         answer = await dead.run(claim)
-        finding = asyncio.create_task(alive.begin(b"k"))
-        await asyncio.sleep(0.5)  # by now it has taken the claim
+        recovering = asyncio.create_task(alive.begin(b"k"))
+        await wait_until_taken_over(own)
         own.stop()
         async with running_writer(alive.settings):
-            retried = await finding
+            retried = await recovering
     assert isinstance(retried, StoredResponse) and retried.inference_id == answer.inference_id
 
 
@@ -524,11 +530,22 @@ async def test_running_claim_survives_a_redis_flush(start_worker: StartWorker, v
 
 
 async def count_recorded_outcomes(*workers: Worker) -> Counter[str]:
-    """How many records there are of each outcome, of what these workers ran."""
+    """How many records of each outcome there are for what these workers ran."""
     settings = workers[0].settings
     await drain(settings)
     ran = [id for worker in workers for id in worker.started_ids]
     return Counter(row["outcome"] for row in await fetch(settings.database_url, "SELECT outcome FROM inferences WHERE id = any($1)", ran))
+
+
+async def wait_until_taken_over(valkey: Valkey) -> None:
+    """Until a retry has taken over the only claim."""
+    client: Any = redis.asyncio.from_url(valkey.url)  # pyright: ignore[reportUnknownMemberType]
+
+    async def is_taken_over() -> bool:
+        return any([await client.hexists(key, "taken") for key in await client.keys("nx:i:*") if not key.startswith(b"nx:i:spool:")])
+
+    async with client:
+        await wait_until(is_taken_over)
 
 
 async def _written_mark_exists(client: Any) -> bool:

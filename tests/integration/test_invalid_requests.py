@@ -1,4 +1,4 @@
-"""What callers do wrong, and what they are told: in the documented envelope, with the place and the way out."""
+"""Invalid requests and engine errors: callers get the documented envelope, with the location of the mistake and what to do."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ CHAT = "/v1/chat/completions"
 
 
 @pytest.mark.parametrize(
-    ("body", "told", "param"),
+    ("body", "message", "param"),
     [
         (b'{"model": "scripted", "messages": [}', "byte 35", None),
         (b'{"model": "scripted"', "ends too early (byte 20)", None),
@@ -40,11 +40,11 @@ CHAT = "/v1/chat/completions"
         ),
     ],
 )
-async def test_malformed_body_is_refused_with_its_location(client: httpx.AsyncClient, body: bytes, told: str, param: str | None):
+async def test_malformed_body_is_refused_with_its_location(client: httpx.AsyncClient, body: bytes, message: str, param: str | None):
     answer = await client.post(CHAT, content=body)
     error = answer.json()["error"]
     assert (answer.status_code, error["type"], error["code"], error["param"]) == (400, "invalid_request_error", 400, param)
-    assert told in error["message"]
+    assert message in error["message"]
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -67,16 +67,16 @@ async def test_unknown_model_is_404_with_the_usable_ones(sdk: openai.AsyncOpenAI
 
 @pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer nx-wrong"}, {"authorization": "Basic abc"}, {"x-api-key": "nx-wrong"}])
 async def test_wrong_or_missing_key_is_401(service: Service, headers: dict[str, str]):
-    async with httpx.AsyncClient(base_url=service.url) as nobody:
-        for answer in (await nobody.post(CHAT, headers=headers, content=b"{}"), await nobody.get("/v1/models", headers=headers)):
+    async with service.keyless_client() as client:
+        for answer in (await client.post(CHAT, headers=headers, content=b"{}"), await client.get("/v1/models", headers=headers)):
             assert (answer.status_code, answer.json()["error"]["type"]) == (401, "authentication_error")
             assert answer.headers["x-request-id"] and "nx-wrong" not in answer.text
 
 
 async def test_openai_sdk_raises_its_authentication_error(service: Service):
-    async with openai.AsyncOpenAI(base_url=service.url + "/v1", api_key="nx-wrong") as stranger:
+    async with openai.AsyncOpenAI(base_url=service.url + "/v1", api_key="nx-wrong") as sdk:
         with pytest.raises(openai.AuthenticationError):
-            await stranger.chat.completions.create(model="sandbox", messages=HI)
+            await sdk.chat.completions.create(model="sandbox", messages=HI)
 
 
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", CHAT, 405), ("DELETE", "/v1/models", 405), ("POST", "/v1/nothing", 404)])
@@ -93,15 +93,14 @@ async def test_health_routes_answer_head_requests(client: httpx.AsyncClient):
 
 
 async def test_nul_character_in_an_admin_filter_is_400(service: Service):
-    async with service.client(headers={"authorization": f"Bearer {service.admin_key}"}) as admin:
+    async with service.admin_client() as admin:
         assert (await admin.get("/admin/v1/inferences?model=%00")).status_code == 400
 
 
 @pytest.mark.parametrize("episode", ["x", "0d3b1c5e-6f3a-4c1d-9b7a-0123456789ab", uuid7.lowest_at(32_503_680_000_000), ""])
 async def test_episode_id_that_is_no_past_uuid7_is_400(client: httpx.AsyncClient, episode: str):
     answer = await client.post(CHAT, json={"model": "sandbox", "messages": HI, "episode_id": episode})
-    if episode:
-        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "episode_id")
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "episode_id")
 
 
 async def test_two_episode_ids_in_one_request_are_400(client: httpx.AsyncClient):
@@ -111,7 +110,7 @@ async def test_two_episode_ids_in_one_request_are_400(client: httpx.AsyncClient)
 
 
 @pytest.mark.parametrize(
-    ("model", "words", "status"),
+    ("model", "fields", "status"),
     [
         ("scripted", {"guided_regex": "a+"}, 422),
         ("scripted", {"guided_grammar": "start: /a/"}, 422),
@@ -126,12 +125,12 @@ async def test_two_episode_ids_in_one_request_are_400(client: httpx.AsyncClient)
     ],
 )
 async def test_unsupported_or_invalid_constraint_field_is_refused_by_name(
-    client: httpx.AsyncClient, engine: ScriptedEngine, model: str, words: dict[str, Any], status: int
+    client: httpx.AsyncClient, engine: ScriptedEngine, model: str, fields: dict[str, Any], status: int
 ):
-    answer = await client.post(CHAT, json={"model": model, "messages": HI, **words})
+    answer = await client.post(CHAT, json={"model": model, "messages": HI, **fields})
     error = answer.json()["error"]
     assert answer.status_code == status and error["type"] == ("unsupported" if status == 422 else "invalid_request_error")
-    assert any(word in error["message"] for word in words) and not [request for request in engine.requests if request.body]
+    assert any(field in error["message"] for field in fields) and not [request for request in engine.requests if request.body]
 
 
 @pytest.mark.parametrize("drop", ["all", "chat_template, guided_regex"])
@@ -155,7 +154,7 @@ async def test_target_that_supports_the_field_serves_instead(client: httpx.Async
 
 
 @pytest.mark.parametrize(
-    ("told", "body", "status", "kind", "said"),
+    ("engine_status", "body", "status", "kind", "message"),
     [
         (400, {"error": {"message": "bad seed", "param": "seed", "code": 400}}, 400, "invalid_request_error", "bad seed"),
         (422, {"detail": [{"msg": "not this", "loc": ["x"]}]}, 422, "invalid_request_error", "not this"),
@@ -169,17 +168,17 @@ async def test_target_that_supports_the_field_serves_instead(client: httpx.Async
     ],
 )
 async def test_engine_error_keeps_its_meaning_in_the_error_envelope(
-    client: httpx.AsyncClient, engine: ScriptedEngine, told: int, body: Any, status: int, kind: str, said: str
+    client: httpx.AsyncClient, engine: ScriptedEngine, engine_status: int, body: Any, status: int, kind: str, message: str
 ):
     async def script(request: ReceivedRequest) -> None:
-        await request.respond(told, json.dumps(body).encode(), "content-type: application/json\r\nretry-after: 7\r\n")
+        await request.respond(engine_status, json.dumps(body).encode(), "content-type: application/json\r\nretry-after: 7\r\n")
 
     engine.script = script
     answer = await client.post(CHAT, json={"model": "scripted", "messages": HI})
     error = answer.json()["error"]
-    assert (answer.status_code, error["type"], error["code"]) == (status, kind, status) and said in error["message"]
+    assert (answer.status_code, error["type"], error["code"]) == (status, kind, status) and message in error["message"]
     assert "sk-abcdef" not in answer.text
-    assert told not in (429, 503) or answer.headers["retry-after"] == "7"
+    assert engine_status not in (429, 503) or answer.headers["retry-after"] == "7"
 
 
 @pytest.mark.parametrize("body", [b"<html>oh</html>", b"", b"[]", b'{"choices": []}', b'{"choices": 5}', b"\xff\xfe", b'{"a": '])
@@ -193,14 +192,14 @@ async def test_invalid_engine_response_is_502_without_its_body(client: httpx.Asy
 
 
 async def test_engine_error_sent_with_status_200_is_an_error(client: httpx.AsyncClient, engine: ScriptedEngine):
-    fault = {"error": {"message": "bad grammar", "type": "BadRequestError", "code": 400}}
+    error_body = {"error": {"message": "bad grammar", "type": "BadRequestError", "code": 400}}
 
-    async def whole(request: ReceivedRequest) -> None:
-        await request.respond(200, json.dumps(fault).encode())
+    async def respond_with_error(request: ReceivedRequest) -> None:
+        await request.respond(200, json.dumps(error_body).encode())
 
-    for script in (whole, stream_script(fault)):
+    for script in (respond_with_error, stream_script(error_body)):
         engine.script = script
         for stream in (False, True):
-            if script is whole or stream:
+            if script is respond_with_error or stream:
                 answer = await client.post(CHAT, json={"model": "scripted", "messages": HI, "stream": stream})
                 assert (answer.status_code, answer.json()["error"]["message"]) == (400, "bad grammar")

@@ -1,8 +1,7 @@
-"""Limits, prices and teams as an operator meets them: apply, export, what is refused, and what is warned of."""
+"""Limits, prices and teams in configuration files: apply and export, refusals, and the warnings of a preview."""
 
 import asyncio
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from app.store.database import connect, create_database_engine
 from app.store.snapshot_cache import SnapshotCache
 from app.store.snapshots import build_snapshot
 from tests.support.postgres import Postgres, database, postgres
+from tests.support.wait_until import wait_until
 
 __all__ = ["database", "postgres"]
 
@@ -74,7 +74,7 @@ async def applied(database_url: str, content: str, *, prune: bool = False) -> st
 
 
 async def preview_apply(database_url: str, content: str, *, prune: bool = False) -> str:
-    """What would be shown before the question, which is answered with no."""
+    """The difference that is shown for confirmation, which is refused."""
     differences: list[str] = []
 
     def refuse(difference: str) -> bool:
@@ -87,9 +87,9 @@ async def preview_apply(database_url: str, content: str, *, prune: bool = False)
 
 @pytest.fixture(scope="module")
 async def applied_database(postgres: Postgres) -> str:
-    """A database in which START is applied, for stories that change nothing."""
-    await postgres.execute("CREATE DATABASE settled_limits TEMPLATE migrated")
-    url = postgres.database_url("settled_limits")
+    """A database in which START is applied, for tests that change nothing."""
+    await postgres.execute("CREATE DATABASE applied_limits TEMPLATE migrated")
+    url = postgres.database_url("applied_limits")
     await applied(url, START)
     return url
 
@@ -148,12 +148,11 @@ async def test_prune_adopts_the_files_limit_order(database: str):
     assert file.limits
     first, *rest = configuration.write_file(build_snapshot(0, {}, {}, file.limits[::-1]), {}).split("[[limits]]")
     await applied(database, "[[limits]]".join([first, *rest]), prune=True)
-    turned = await exported_file(database)
-    assert turned.limits == file.limits[::-1]
+    assert (await exported_file(database)).limits == file.limits[::-1]
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (
             '[[limits]]\nname = "x"\nscope = { model = "gone" }\nresource = "requests"\namount = 1\nper = "day"',
@@ -169,11 +168,11 @@ async def test_prune_adopts_the_files_limit_order(database: str):
         ('[models.a]\ntargets = [{ provider = "p", model = "x" }]\noutput_tokens = 0', "output_tokens must be 1 or more"),
     ],
 )
-async def test_invalid_limits_and_prices_are_refused_and_change_nothing(applied_database: str, content: str, told: str):
+async def test_invalid_limits_and_prices_are_refused_and_change_nothing(applied_database: str, content: str, message: str):
     before = await configuration.export(applied_database)
     with pytest.raises(BadConfiguration) as caught:
         await applied(applied_database, f"{content}\n[teams.new]")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert await configuration.export(applied_database) == before
 
 
@@ -202,8 +201,8 @@ async def test_apply_warnings_follow_the_diff(database: str):
     assert '+name = "small"' in lines
     warnings = [line for line in lines if line.startswith("Warning: ")]
     assert lines[-len(warnings) :] == warnings and len(warnings) == 4
-    assert [part for part in ("no team 'nobody'", "no key nx-0123456789ab", "for a, b reserves", 'limits["money"]: requests for b will be')
-            if part not in "\n".join(warnings)] == []  # fmt: skip
+    subjects = ("no team 'nobody'", "no key nx-0123456789ab", "for a, b reserves", 'limits["money"]: requests for b will be')
+    assert [subject for subject in subjects if subject not in "\n".join(warnings)] == []
     assert not [line for line in (await preview_apply(database, "[teams.other]")).splitlines() if line.startswith("Warning")]
 
 
@@ -217,28 +216,29 @@ async def test_limit_may_name_a_key_by_its_public_prefix(database: str):
 async def test_applied_limits_reach_every_worker_before_apply_returns_and_policies_soon_after(database: str, tmp_path: Path):
     await applied(database, START)
     key = await keys.create_key(database, "legal")
-    opened = create_database_engine(database)
-    lives = [SnapshotCache(Settings(home=tmp_path / name, database_url=database), opened, name) for name in ("w0", "w1")]
-    for live in lives:
-        await live.start()
-        found = await live.keys.find(key)
-        assert found is not None and found.content == "none" and len(live.snapshot.limits) == 3
+    database_engine = create_database_engine(database)
+    caches = [SnapshotCache(Settings(home=tmp_path / name, database_url=database), database_engine, name) for name in ("w0", "w1")]
+    for cache in caches:
+        await cache.start()
+        caller = await cache.keys.find(key)
+        assert caller is not None and caller.content == "none" and len(cache.snapshot.limits) == 3
+
+    async def policies_are_full() -> bool:
+        return {caller and caller.content for cache in caches for caller in [await cache.keys.find(key)]} == {"full"}
+
     try:
         more = START.replace('"none"', '"redacted"').replace("amount = 600", "amount = 5")
-        done = await configuration.apply(database, more, prune=False, confirm=lambda _: True, wait_s=10)
+        done = await configuration.apply(database, more, prune=False, confirm=lambda _: True, wait_s=60)
         assert "2 workers serve it" in done
-        assert [live.snapshot.limits[0].amount for live in lives] == [5, 5]
-        done = await configuration.apply(database, more.replace('"redacted"', '"full"'), prune=False, confirm=lambda _: True, wait_s=10)
+        assert [cache.snapshot.limits[0].amount for cache in caches] == [5, 5]
+        done = await configuration.apply(database, more.replace('"redacted"', '"full"'), prune=False, confirm=lambda _: True, wait_s=60)
         assert "2 workers serve it" in done
-        until = time.monotonic() + 2
-        while {caller and caller.content for live in lives for caller in [await live.keys.find(key)]} != {"full"}:
-            assert time.monotonic() < until
-            await asyncio.sleep(0.05)
-        assert lives[0].snapshot.prices[0] == Price("p", "x", 0.15, 0.6, 0.075, source="the provider's page, read in November")
+        await wait_until(policies_are_full)
+        assert caches[0].snapshot.prices[0] == Price("p", "x", 0.15, 0.6, 0.075, source="the provider's page, read in November")
     finally:
-        for live in lives:
-            await live.stop()
-        await opened.dispose()
+        for cache in caches:
+            await cache.stop()
+        await database_engine.dispose()
 
 
 async def test_concurrent_team_change_refuses_the_apply_and_is_kept(database: str):
@@ -252,10 +252,10 @@ async def test_concurrent_team_change_refuses_the_apply_and_is_kept(database: st
     def confirm_after_concurrent_change(_: str) -> bool:
         other = threading.Thread(target=lambda: asyncio.run(change()))
         other.start()
-        other.join(20)
+        other.join()
         return True
 
-    with pytest.raises(BadConfiguration, match="by somebody else"):
+    with pytest.raises(BadConfiguration, match="Somebody else changed"):
         await configuration.apply(
             database, '[teams.legal]\ncontent = "redacted"', prune=False, confirm=confirm_after_concurrent_change, wait_s=0
         )

@@ -1,4 +1,4 @@
-"""Limits as callers meet them: told what is left, refused with the truth, charged for what was used and for nothing else."""
+"""Limits over HTTP: headers say what remains, refusals say why and for how long, and only what was used is charged."""
 
 import asyncio
 import time
@@ -10,19 +10,20 @@ import pytest
 
 from tests.support.scripted_engine import HELLO, ReceivedRequest, ScriptedEngine, chunk, stream_script
 from tests.support.service import Service
+from tests.support.wait_until import wait_until
 
 HI: Any = [{"role": "user", "content": "Hello!"}]
-USED = 5  # tokens of each answer, as the scripted engine tells
+USED = 5  # tokens of each exchange, as the scripted engine reports them
 
 RULES = """
 [models]
-only-backed = { targets = [{ provider = "nowhere", model = "x" }], fallbacks = ["only-backup", "only-behind"] }
+only-backed = { targets = [{ provider = "nowhere", model = "x" }], fallbacks = ["only-backup", "only-last"] }
 only-unpriced = { targets = [{ provider = "second", model = "nobody-priced" }] }
 only-requests = TARGET
 only-tokens = TARGET
-only-places = TARGET
+only-slots = TARGET
 only-backup = TARGET
-only-behind = TARGET
+only-last = TARGET
 only-priced = TARGET
 only-tagged = TARGET
 only-dry = TARGET
@@ -44,7 +45,7 @@ per = "hour"
 
 [[limits]]
 name = "one at a time"
-scope = { model = "only-places" }
+scope = { model = "only-slots" }
 resource = "concurrency"
 amount = 1
 
@@ -63,7 +64,7 @@ amount = 0.01
 per = "day"
 
 [[limits]]
-name = "a cent a day of who knows what"
+name = "a cent a day of unpriced models"
 scope = { model = "only-unpriced" }
 resource = "cost_usd"
 amount = 0.01
@@ -77,7 +78,7 @@ amount = 1
 per = "hour"
 
 [[limits]]
-name = "only looked at"
+name = "a dry run"
 scope = { model = "only-dry" }
 resource = "requests"
 amount = 1
@@ -101,7 +102,7 @@ output = 1000
 
 @pytest.fixture(scope="module", autouse=True)
 def rules(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> None:
-    """Every rule is about a model of its own, so that no other story meets one."""
+    """Every rule applies to a model of its own, so that no other test meets it."""
     service.apply(RULES)
 
 
@@ -110,7 +111,7 @@ async def send_chat(client: httpx.AsyncClient, model: str, headers: dict[str, st
 
 
 def count_chat_requests(engine: ScriptedEngine) -> int:
-    """How often it was asked, apart from probes of what it is."""
+    """Without the probes of what the engine is."""
     return sum(request.path == "/v1/chat/completions" for request in engine.requests)
 
 
@@ -121,9 +122,18 @@ async def remaining(client: httpx.AsyncClient, model: str) -> float:
 
 
 async def test_rate_limited_request_gets_a_true_retry_after(client: httpx.AsyncClient, engine: ScriptedEngine):
-    answers = [await send_chat(client, "only-requests") for _ in range(3)]
-    assert [answer.status_code for answer in answers] == [200, 200, 429]
-    refused = answers[2]
+    # On a busy machine three requests may take longer than the second that the limit is about: then the burst is sent again.
+    for _ in range(60):
+        requests_before, began = count_chat_requests(engine), time.monotonic()
+        answers = await asyncio.gather(*(send_chat(client, "only-requests") for _ in range(3)))
+        if time.monotonic() - began < 1:
+            break
+        await asyncio.sleep(1.1)
+    else:
+        raise AssertionError("three requests never took less than a second")
+    assert sorted(answer.status_code for answer in answers) == [200, 200, 429]
+    assert count_chat_requests(engine) == requests_before + 2
+    refused = next(answer for answer in answers if answer.status_code == 429)
     error = refused.json()["error"]
     assert (error["type"], error["code"]) == ("rate_limit_exceeded", "requests_limit_reached")
     assert "two a second" in error["message"] and error["details"]["rule"] == "two a second"
@@ -131,7 +141,7 @@ async def test_rate_limited_request_gets_a_true_retry_after(client: httpx.AsyncC
     assert 0 < wait_s <= 1.1 and int(refused.headers["retry-after"]) >= wait_s
     await asyncio.sleep(wait_s)
     assert (await send_chat(client, "only-requests")).status_code == 200
-    assert count_chat_requests(engine) == 3
+    assert count_chat_requests(engine) == requests_before + 3
 
 
 async def test_response_carries_ratelimit_headers(client: httpx.AsyncClient, engine: ScriptedEngine):
@@ -153,19 +163,19 @@ async def test_reserved_tokens_block_others_and_unused_ones_are_returned(client:
     assert (await send_chat(client, "only-tokens", max_tokens=900)).status_code == 200
     assert await remaining(client, "only-tokens") == before - USED
 
-    started, release = asyncio.Event(), asyncio.Event()
+    started, may_respond = asyncio.Event(), asyncio.Event()
 
-    async def later(request: ReceivedRequest) -> None:
+    async def respond_later(request: ReceivedRequest) -> None:
         started.set()
-        await release.wait()
+        await may_respond.wait()
         await request.respond_completion()
 
-    engine.script = later
+    engine.script = respond_later
     running = asyncio.create_task(send_chat(client, "only-tokens", max_tokens=900))
     await started.wait()
     refused = await send_chat(client, "only-tokens", max_tokens=900)
     assert (refused.status_code, refused.json()["error"]["code"]) == (429, "tokens_limit_reached")
-    release.set()
+    may_respond.set()
     assert (await running).status_code == 200
     assert await remaining(client, "only-tokens") == before - 2 * USED
 
@@ -178,10 +188,10 @@ async def test_request_larger_than_its_limit_is_a_400_without_retry_after(client
 
 async def test_concurrency_slot_is_free_as_soon_as_a_response_ends(client: httpx.AsyncClient, engine: ScriptedEngine):
     for _ in range(20):
-        assert (await send_chat(client, "only-places")).status_code == 200
+        assert (await send_chat(client, "only-slots")).status_code == 200
     engine.script = stream_script(*HELLO)
     for _ in range(5):
-        assert (await send_chat(client, "only-places", stream=True)).status_code == 200
+        assert (await send_chat(client, "only-slots", stream=True)).status_code == 200
 
 
 async def test_client_disconnect_frees_the_concurrency_slot_and_is_charged(
@@ -194,28 +204,29 @@ async def test_client_disconnect_frees_the_concurrency_slot_and_is_charged(
         await request.disconnected.wait()
 
     engine.script = endless
-    body = {"model": "only-places", "messages": HI, "stream": True}
+    body = {"model": "only-slots", "messages": HI, "stream": True}
     async with client.stream("POST", "/v1/chat/completions", json=body) as stream:
         id = stream.headers["x-narthex-inference-id"]
-        chunks = stream.aiter_bytes()  # kept: a dropped iterator closes the connection, as if its caller had hung up
+        chunks = stream.aiter_bytes()  # kept: a dropped iterator closes the connection
         await anext(chunks)
-        refused = await send_chat(client, "only-places")
+        refused = await send_chat(client, "only-slots")
         assert (refused.status_code, refused.json()["error"]["code"]) == (429, "concurrency_limit_reached")
-        assert refused.json()["error"]["details"]["retry_after_is"] == "estimate"
+        assert refused.json()["error"]["details"]["retry_after_kind"] == "estimate"
     engine.script = ReceivedRequest.respond_completion
-    until = time.monotonic() + 5
-    while (await send_chat(client, "only-places")).status_code != 200:
-        assert time.monotonic() < until
-        await asyncio.sleep(0.02)
+
+    async def is_admitted() -> bool:
+        return (await send_chat(client, "only-slots")).status_code == 200
+
+    await wait_until(is_admitted)
     record = await service.wait_for_record(id)
-    assert record["outcome"] == "hung_up"
+    assert record["outcome"] == "disconnected"
     assert record["charged_input"] > 0 and record["charged_output"] == 4
 
 
 async def test_fallback_model_is_checked_against_its_own_limits(client: httpx.AsyncClient, engine: ScriptedEngine):
     first, second = [await send_chat(client, "only-backed") for _ in range(2)]
     assert (first.status_code, second.status_code) == (200, 200)
-    # The first took the first fallback's only one, so the second was answered by the other.
+    # The first used up the first fallback, so the second was served by the other.
     assert (await send_chat(client, "only-backup")).status_code == 429
 
 
@@ -235,17 +246,18 @@ async def test_each_tag_value_has_its_own_limit(client: httpx.AsyncClient, engin
         return (await send_chat(client, "only-tagged", {"x-narthex-tags": f'{{"tenant": "{tenant}"}}'})).status_code
 
     assert [await status_for_tenant("blue"), await status_for_tenant("green"), await status_for_tenant("blue")] == [200, 200, 429]
-    assert (await send_chat(client, "only-tagged")).status_code == 200  # no tag, no subject
+    assert (await send_chat(client, "only-tagged")).status_code == 200  # without the tag, the limit does not apply
 
 
 async def test_dry_run_limit_counts_refusals_without_refusing(client: httpx.AsyncClient, engine: ScriptedEngine):
     for _ in range(3):
         answer = await send_chat(client, "only-dry")
         assert answer.status_code == 200 and "x-ratelimit-limit-requests" not in answer.headers
-    until = time.monotonic() + 5
-    while 'narthex_limit_dry_run_refusals_total{rule="only looked at"} 2.0' not in (await client.get("/metrics")).text:
-        assert time.monotonic() < until
-        await asyncio.sleep(0.1)
+
+    async def are_counted() -> bool:
+        return 'narthex_limit_dry_run_refusals_total{rule="a dry run"} 2.0' in (await client.get("/metrics")).text
+
+    await wait_until(are_counted)
 
 
 async def test_refused_and_unsupported_requests_use_no_quota(client: httpx.AsyncClient, engine: ScriptedEngine):
@@ -259,9 +271,9 @@ async def test_refused_and_unsupported_requests_use_no_quota(client: httpx.Async
 async def test_limits_preview_reports_the_outcome_and_changes_nothing(client: httpx.AsyncClient, engine: ScriptedEngine):
     before = await remaining(client, "only-tokens")
     body: dict[str, Any] = {"model": "only-tokens", "messages": HI, "max_tokens": 100}
-    seen = (await client.post("/v1/limits/preview", json=body)).json()
-    assert seen["allowed"] and seen["reserves"]["output_tokens"] == 100 and seen["reserves"]["input_tokens"] > 0
-    assert [rule["rule"] for rule in seen["rules"]] == ["a thousand tokens an hour"]
+    preview = (await client.post("/v1/limits/preview", json=body)).json()
+    assert preview["allowed"] and preview["reserves"]["output_tokens"] == 100 and preview["reserves"]["input_tokens"] > 0
+    assert [rule["rule"] for rule in preview["rules"]] == ["a thousand tokens an hour"]
     too_much = (await client.post("/v1/limits/preview", json={**body, "max_tokens": 5000})).json()
     assert (too_much["allowed"], too_much["refused_by"], too_much["retry_after_s"]) == (False, "a thousand tokens an hour", None)
     assert await remaining(client, "only-tokens") == before and count_chat_requests(engine) == 0

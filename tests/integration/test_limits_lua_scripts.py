@@ -1,4 +1,4 @@
-"""The scripts on a real Valkey, under a clock of our own, against a model that goes through everything that ever happened."""
+"""The Lua scripts of limits on a real Valkey, under a clock of the test, compared with a reference model."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ windows = st.builds(
 )
 calendars = st.builds(Bucket, st.just(CALENDAR), st.sampled_from(RESOURCES), st.integers(0, 40), st.just(DAY_MS))
 leases = st.builds(Bucket, st.just(LEASES), st.just("concurrency"), st.integers(0, 4))
-rows = st.lists(windows | windows | calendars | leases, min_size=1, max_size=5)
+bucket_lists = st.lists(windows | windows | calendars | leases, min_size=1, max_size=5)
 times = st.sampled_from([0, 1, 62, 63, 900, 1_000, 1_063, 3_750, 60_000, 63_750, 225_000, 3_600_000, DAY_MS]) | st.integers(0, 70_000)
 steps = st.lists(
     st.one_of(
@@ -48,9 +48,9 @@ steps = st.lists(
 )
 
 
-def run_against_model(valkey: Valkey, row: list[Bucket], script: list[Any]) -> None:
-    """Does the steps to the scripts and to the model, and compares what they say."""
-    real, model = LimitScripts(valkey, row), LimitsModel(row)
+def run_against_model(valkey: Valkey, buckets: list[Bucket], script: list[Any]) -> None:
+    """Runs the steps with the scripts and with the model, and compares their replies."""
+    real, model = LimitScripts(valkey, buckets), LimitsModel(buckets)
     for number, step in enumerate(script):
         open_reservations = list(model.reservations)
         match step:
@@ -62,56 +62,56 @@ def run_against_model(valkey: Valkey, row: list[Bucket], script: list[Any]) -> N
                 reply = real.take(str(number), need)
                 assert reply[0] == expected[0]
                 if reply[0] == REFUSED:
-                    check_refusal(row, reply, expected, model, real)
+                    check_refusal(buckets, reply, expected, model, real)
                     assert real.contents() == before
                 else:
-                    check_taken(row, reply, need, model, real)
+                    check_taken(buckets, reply, need, model, real)
             case (_, chosen, spent) if open_reservations:
-                ticket = str(open_reservations[int(chosen) % len(open_reservations)])
-                model.settle(ticket, spent, real.now_ms)
-                assert real.settle(ticket, spent) == 1
+                reservation_id = str(open_reservations[int(chosen) % len(open_reservations)])
+                model.settle(reservation_id, spent, real.now_ms)
+                assert real.settle(reservation_id, spent) == 1
                 after = real.contents()
-                assert real.settle(ticket, spent) == 0 and (spent[0] == 0 or real.contents() == after)
+                assert real.settle(reservation_id, spent) == 0 and (spent[0] == 0 or real.contents() == after)
             case _:
                 pass
         usage_reply = real.take("", NONE, PREVIEW)
-        expected_remaining = [max(0, bucket.amount - model.used(index, real.now_ms)) for index, bucket in enumerate(row)]
+        expected_remaining = [max(0, bucket.amount - model.used(index, real.now_ms)) for index, bucket in enumerate(buckets)]
         assert usage_reply[4::3] == expected_remaining
 
 
-def check_refusal(row: list[Bucket], reply: list[Any], expected: tuple[int, int, int], model: LimitsModel, real: LimitScripts) -> None:
-    _, index, wait = expected
-    refusing_bucket = row[int(reply[3])]
+def check_refusal(buckets: list[Bucket], reply: list[Any], expected: tuple[int, int, int], model: LimitsModel, real: LimitScripts) -> None:
+    _, expected_index, expected_wait = expected
+    refusing_bucket = buckets[int(reply[3])]
     waits: list[int] = reply[6::3]
-    if any(bucket.kind == LEASES and waits[place] > 0 for place, bucket in enumerate(row)):
-        # How long others run is an estimate; all else is exact.
-        assert (reply[3] == index and waits[index] == wait) or refusing_bucket.kind == LEASES
+    if any(bucket.kind == LEASES and waits[index] > 0 for index, bucket in enumerate(buckets)):
+        # The wait for a concurrency slot is an estimate; all others are exact.
+        assert (reply[3] == expected_index and waits[expected_index] == expected_wait) or refusing_bucket.kind == LEASES
     else:
-        assert (reply[3], waits[index]) == (index, wait)
-    for place, bucket in enumerate(row):
-        if bucket.kind != LEASES and wait >= 0:
-            assert waits[place] <= waits[reply[3]] or bucket.dry
+        assert (reply[3], waits[expected_index]) == (expected_index, expected_wait)
+    for index, bucket in enumerate(buckets):
+        if bucket.kind != LEASES and expected_wait >= 0:
+            assert waits[index] <= waits[reply[3]] or bucket.dry
 
 
-def check_taken(row: list[Bucket], reply: list[Any], need: Amounts, model: LimitsModel, real: LimitScripts) -> None:
-    for index, bucket in enumerate(row):
+def check_taken(buckets: list[Bucket], reply: list[Any], need: Amounts, model: LimitsModel, real: LimitScripts) -> None:
+    for index, bucket in enumerate(buckets):
         used = model.used(index, real.now_ms)
         assert reply[3 + 2 * index] == bucket.amount - used
         if not bucket.dry and need[bucket.resource_index]:
             assert used <= bucket.amount
-            if bucket.kind == WINDOW:  # the law itself, whatever slots there are: no closed window of its length holds more
+            if bucket.kind == WINDOW:  # whatever the slots are: no closed window of its length holds more
                 since = real.now_ms - bucket.period_ms
                 assert sum(entry.amount for entry in model.charges[index] if entry.at_ms >= since) <= bucket.amount
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(rows, steps)
-def test_limit_scripts_match_the_reference_model(valkey: Valkey, row: list[Bucket], script: list[Any]):
-    run_against_model(valkey, row, script)
+@given(bucket_lists, steps)
+def test_limit_scripts_match_the_reference_model(valkey: Valkey, buckets: list[Bucket], script: list[Any]):
+    run_against_model(valkey, buckets, script)
 
 
 near_slots = st.integers(0, 18).map(lambda slots: 3_750 * slots) | st.integers(1, 17).map(lambda slots: 3_750 * slots - 1)
-busy = st.lists(
+busy_steps = st.lists(
     st.one_of(
         st.tuples(st.just("pass"), near_slots),
         st.tuples(st.just("take"), st.just(ONE)),
@@ -124,22 +124,22 @@ busy = st.lists(
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(1, 5), busy)
+@given(st.integers(1, 5), busy_steps)
 def test_window_limit_is_never_exceeded(valkey: Valkey, amount: int, script: list[Any]):
     run_against_model(valkey, [Bucket(WINDOW, "requests", amount, 60_000)], script)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(windows | calendars, min_size=1, max_size=4), st.lists(st.tuples(amounts, times), max_size=12), amounts)
-def test_request_passes_exactly_after_its_retry_after(valkey: Valkey, row: list[Bucket], before: list[Any], wanted: Amounts):
-    real = LimitScripts(valkey, row)
+def test_request_passes_exactly_after_its_retry_after(valkey: Valkey, buckets: list[Bucket], before: list[Any], wanted: Amounts):
+    real = LimitScripts(valkey, buckets)
     for number, (need, ms) in enumerate(before):
         real.take(str(number), need)
         real.advance_ms(ms)
     reply = real.take("a", wanted)
     if reply[0] == REFUSED:
         wait = reply[6 + 3 * reply[3]]
-        assert (wait == -1) == any(wanted[bucket.resource_index] > bucket.amount and not bucket.dry for bucket in row)
+        assert (wait == -1) == any(wanted[bucket.resource_index] > bucket.amount and not bucket.dry for bucket in buckets)
         if wait > 0:
             real.advance_ms(wait - 1)
             assert real.take("b", wanted)[0] == REFUSED
@@ -150,7 +150,7 @@ def test_request_passes_exactly_after_its_retry_after(valkey: Valkey, row: list[
 def test_clock_going_backwards_grants_nothing(valkey: Valkey):
     real = LimitScripts(valkey, [Bucket(WINDOW, "requests", 2, 60_000)])
     real.advance_ms(100_000)
-    assert [real.take(ticket, ONE)[0] for ticket in "abc"] == [TAKEN, TAKEN, REFUSED]
+    assert [real.take(id, ONE)[0] for id in "abc"] == [TAKEN, TAKEN, REFUSED]
     real.advance_ms(-50_000)
     refused = real.take("d", ONE)
     assert refused[0] == REFUSED
@@ -192,34 +192,34 @@ def test_worker_with_wrong_calendar_periods_gets_the_server_time(valkey: Valkey)
     bucket = Bucket(CALENDAR, "requests", 1, DAY_MS)
     real = LimitScripts(valkey, [bucket])
     for ahead in (-2 * DAY_MS, 3 * DAY_MS):
-        row = [*bucket.script_arguments(START_MS + ahead)]
-        assert real.take_raw("a", row, ONE) == [WRONG_TIME, START_MS]
-    # A little behind is well: the next period comes along.
+        arguments = [*bucket.script_arguments(START_MS + ahead)]
+        assert real.take_raw("a", arguments, ONE) == [WRONG_TIME, START_MS]
+    # Slightly behind is accepted: the arguments hold the next period too.
     assert real.take_raw("a", bucket.script_arguments(START_MS - 1), ONE)[0] == TAKEN
     assert real.take("b", ONE)[0] == REFUSED
 
 
 def test_concurrency_slot_is_free_when_settled_or_its_lease_ends(valkey: Valkey):
     real = LimitScripts(valkey, [Bucket(LEASES, "concurrency", 2)])
-    assert [real.take(ticket, ONE)[0] for ticket in "abc"] == [TAKEN, TAKEN, REFUSED]
+    assert [real.take(id, ONE)[0] for id in "abc"] == [TAKEN, TAKEN, REFUSED]
     real.settle("a", ONE)
     assert real.take("c", ONE)[0] == TAKEN
     real.advance_ms(LEASE_MS - 1)
     assert real.take("d", ONE)[0] == REFUSED
     assert real.renew([(0, "b")])[0] == 0
     real.advance_ms(1)
-    assert [real.take(ticket, ONE)[0] for ticket in "ef"] == [TAKEN, REFUSED]
-    # Who settles after that takes nobody's place away.
+    assert [real.take(id, ONE)[0] for id in "ef"] == [TAKEN, REFUSED]
+    # A settlement after its lease has ended frees no slot of another.
     real.settle("c", ONE)
     assert real.take("g", ONE)[0] == REFUSED
 
 
 def test_concurrency_wait_is_estimated_from_previous_hold_times(valkey: Valkey):
     real = LimitScripts(valkey, [Bucket(LEASES, "concurrency", 2)])
-    for ticket in "abcdef":
-        real.take(ticket, ONE)
+    for id in "abcdef":
+        real.take(id, ONE)
         real.advance_ms(4_000)
-        real.settle(ticket, ONE)
+        real.settle(id, ONE)
     real.take("x", ONE)
     real.take("y", ONE)
     assert real.take("z", ONE)[6] == 2_000
@@ -271,7 +271,7 @@ def test_windows_count_as_full_after_data_loss_until_they_have_passed(valkey: Va
     real.advance_ms(refused[6] - 1)
     assert real.take("a", ONE)[0] == REFUSED
     real.advance_ms(1)
-    assert [real.take(ticket, ONE)[0] for ticket in "abcdef"] == [TAKEN] * 5 + [REFUSED]
+    assert [real.take(id, ONE)[0] for id in "abcdef"] == [TAKEN] * 5 + [REFUSED]
 
 
 def test_concurrency_slots_after_data_loss_are_free_once_holders_could_renew(valkey: Valkey):
@@ -280,22 +280,22 @@ def test_concurrency_slots_after_data_loss_are_free_once_holders_could_renew(val
     assert real.take("a", ONE)[0] == REFUSED
     real.renew([(0, "running")])
     real.advance_ms(LEASE_MS - 9)
-    assert [real.take(ticket, ONE)[0] for ticket in "ab"] == [TAKEN, REFUSED]
+    assert [real.take(id, ONE)[0] for id in "ab"] == [TAKEN, REFUSED]
 
 
 def test_calendar_period_after_data_loss_starts_from_the_seeded_usage(valkey: Valkey):
     born_ms = START_MS + DAY_MS // 2
     real = LimitScripts(valkey, [Bucket(CALENDAR, "requests", 5, DAY_MS), Bucket(WINDOW, "tokens", 5, 1_000)], born_ms=born_ms)
     real.advance_ms(DAY_MS // 2)
-    assert real.take("a", ONE)[6] == LEASE_MS + 1  # those under way have not been taken again
+    assert real.take("a", ONE)[6] == LEASE_MS + 1  # running requests have not renewed their leases yet
     real.advance_ms(LEASE_MS + 1)
     assert real.take("a", ONE) == [UNSEEDED, real.now_ms, born_ms, 0]
-    assert real.take("live", ONE, FORCE)[0] == TAKEN  # one that was running when the memory was lost
+    assert real.take("live", ONE, FORCE)[0] == TAKEN  # one that was running when the data was lost
     assert real.seed(0, born_ms, 3) == 1
     assert real.seed(0, born_ms, 3) == 0
-    assert [real.take(ticket, ONE)[0] for ticket in "ab"] == [TAKEN, REFUSED]
+    assert [real.take(id, ONE)[0] for id in "ab"] == [TAKEN, REFUSED]
     real.advance_ms(DAY_MS)
-    assert real.take("c", ONE)[0] == TAKEN  # the next day needs no ledger
+    assert real.take("c", ONE)[0] == TAKEN  # the next day needs no recorded usage
 
 
 def test_seed_for_another_redis_epoch_is_ignored(valkey: Valkey):
@@ -308,8 +308,8 @@ def test_seed_for_another_redis_epoch_is_ignored(valkey: Valkey):
 
 
 def test_limit_keys_expire_within_two_days(valkey: Valkey):
-    row = [Bucket(WINDOW, "requests", 5, 1_000), Bucket(CALENDAR, "requests", 5, DAY_MS), Bucket(LEASES, "concurrency", 5)]
-    real = LimitScripts(valkey, row)
+    buckets = [Bucket(WINDOW, "requests", 5, 1_000), Bucket(CALENDAR, "requests", 5, DAY_MS), Bucket(LEASES, "concurrency", 5)]
+    real = LimitScripts(valkey, buckets)
     real.take("a", ONE)
     kept = {key: valkey.client.pttl(key) for key in [*real.keys, b"nx:t:a"]}
     assert all(0 < ttl <= 2 * DAY_MS for ttl in kept.values()), kept

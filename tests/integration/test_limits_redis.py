@@ -1,4 +1,4 @@
-"""Limits on a real Valkey and a real Postgres: several workers, outages, losses of memory."""
+"""Limits on a real Valkey and a real Postgres: several workers, outages of Redis, and loss of its data."""
 
 import asyncio
 import contextlib
@@ -31,17 +31,20 @@ from providers.canonical.errors import LimitExceeded, LimitUnsatisfiable, Unavai
 from providers.transport.write_batcher import WriteBatcher
 from tests.support.postgres import Postgres, postgres
 from tests.support.valkey import Valkey, valkey, valkey_server
+from tests.support.wait_until import wait_until
 
 __all__ = ["postgres", "valkey", "valkey_server"]
 
 ADA = Caller("k1", "t1", "research", "full", prefix="nx-0123456789ab")
 BOB = Caller("k2", "t1", "research", "full", prefix="nx-ba9876543210")
-LEASE_S = 0.4
+LEASE_S = 1.0
+# Long, so that a busy machine is not taken for an outage: a Redis that was killed is noticed at once by its closed connection.
+REDIS_TIMEOUT_S = 30.0
 TLS = Path(__file__).parents[1] / "support" / "tls"
 
 
 class FakeLedger:
-    """A ledger that says what it is told to say."""
+    """Recorded usage: `spent`, in whatever scope."""
 
     def __init__(self) -> None:
         self.spent = UsedAmounts()
@@ -70,7 +73,7 @@ class Worker(Struct):
         return reservation
 
     async def reserve_many(self, times: int, **how: Any) -> list[Reservation]:
-        """Those of so many requests at once that got a ticket; the others must have been told that a limit is reached."""
+        """The reservations of this many simultaneous requests. Asserts that all others are refused because a limit is reached."""
         done = await asyncio.gather(*(self.reserve(**how) for _ in range(times)), return_exceptions=True)
         assert all(isinstance(each, Reservation | LimitExceeded) for each in done), done
         return [each for each in done if isinstance(each, Reservation)]
@@ -94,21 +97,30 @@ async def one_database(postgres: Postgres) -> str:
 
 @pytest.fixture
 async def make_worker(valkey: Valkey, one_database: str, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[MakeWorker]:
-    """Makes workers; rules are the arguments."""
+    """Makes workers with the rules that are its arguments. `connects`: they reach Redis, which is waited for."""
     monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
     workers: list[Worker] = []
     store = await connect(one_database)
     await store.execute("DELETE FROM limit_epochs")
     await store.close()
 
-    async def make_worker(*rules: Limit, url: str | None = None, alive: int = 1, database_url: str | None = None) -> Worker:
+    async def make_worker(
+        *rules: Limit,
+        url: str | None = None,
+        alive: int = 1,
+        database_url: str | None = None,
+        redis_timeout_s: float = REDIS_TIMEOUT_S,
+        connects: bool = True,
+    ) -> Worker:
         store = create_database_engine(database_url or one_database)
         telemetry, ledger = Telemetry(CollectorRegistry()), FakeLedger()
-        counters = RedisCounters(url or valkey.url, 0.15, WriteBatcher())
+        counters = RedisCounters(url or valkey.url, redis_timeout_s, WriteBatcher())
         limits = Limits(Settings(limits_lease_s=LEASE_S), counters, store, ledger, telemetry, lambda: alive)
         limits.apply_snapshot(Snapshot(1, "", {}, {}, rules))
         await limits.start()
         workers.append(Worker(limits, telemetry, ledger, store))
+        if connects:  # start() waits for it only for a second
+            await wait_until(lambda: limits.is_redis_up)
         return workers[-1]
 
     yield make_worker
@@ -117,23 +129,16 @@ async def make_worker(valkey: Valkey, one_database: str, monkeypatch: pytest.Mon
         await worker.database.dispose()
 
 
-async def wait_until(condition: Callable[[], bool], within_s: float = 5) -> None:
-    for _ in range(int(within_s * 100)):
-        if condition():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it never came true")
-
-
 async def flush_redis(valkey: Valkey, *workers: Worker) -> None:
-    """Once all workers know that there is a memory, and Postgres does too."""
+    """Once the epoch of the data is known to all workers and recorded in Postgres."""
     for worker in workers:
-        async with worker.database.connect() as connection:
-            for _ in range(500):
-                if (await connection.execute(text("SELECT 1 FROM limit_epochs"))).first():
-                    break
-                await asyncio.sleep(0.01)
+        await wait_until(lambda worker=worker: has_recorded_epochs(worker, 1))
     valkey.flush()
+
+
+async def has_recorded_epochs(worker: Worker, number: int) -> bool:
+    async with worker.database.connect() as connection:
+        return len((await connection.execute(text("SELECT 1 FROM limit_epochs"))).all()) >= number
 
 
 async def test_request_matching_no_limit_needs_no_reservation(make_worker: MakeWorker):
@@ -148,13 +153,15 @@ async def test_workers_together_admit_exactly_the_limit(make_worker: MakeWorker)
     taken = await asyncio.gather(*(worker.reserve_many(50, need=UsageEstimate(10, 10)) for worker in workers))
     assert sum(map(len, taken)) == 50
     assert await workers[0].remaining("tokens") == 10_000 - 50 * 20  # the refused took nothing
-    for worker, tickets in zip(workers, taken, strict=True):
-        for ticket in tickets:
-            worker.limits.settle(ticket, ActualUsage(7, 6))
-            worker.limits.settle(ticket, ActualUsage(7, 6))
-    for _ in range(100):
-        if await workers[0].remaining("tokens") == 10_000 - 50 * 13:
-            break
+    for worker, reservations in zip(workers, taken, strict=True):
+        for reservation in reservations:
+            worker.limits.settle(reservation, ActualUsage(7, 6))
+            worker.limits.settle(reservation, ActualUsage(7, 6))
+
+    async def is_settled() -> bool:
+        return await workers[0].remaining("tokens") == 10_000 - 50 * 13
+
+    await wait_until(is_settled)
     assert [await worker.remaining("tokens") for worker in workers] == [10_000 - 50 * 13] * 4
     assert await workers[0].remaining("keys") == 0 and await workers[0].remaining("keys", BOB) == 50
 
@@ -170,9 +177,8 @@ async def test_limit_refusal_names_rule_remaining_and_exact_retry_after(make_wor
     assert (error.status, error.code) == (429, "input_tokens_limit_reached") and error.retry_after_s is not None
     assert "'per second'" in error.message and "2 input tokens are left" in error.message
     expected_details = {"rule": "per second", "resource": "input_tokens", "amount": 10, "per": "second", "needed": 3, "remaining": 2}
-    assert (
-        error.details is not None and dict(error.details).items() >= expected_details.items() and error.details["retry_after_is"] == "exact"
-    )
+    assert error.details is not None and dict(error.details).items() >= expected_details.items()
+    assert error.details["retry_after_kind"] == "exact"
     headers = dict(error.headers)
     assert headers[b"x-ratelimit-remaining-input-tokens"] == b"2" and headers[b"x-ratelimit-remaining-tokens"] == b"2"
     assert headers[b"x-ratelimit-remaining-requests"] == b"98" and int(headers[b"retry-after-ms"]) == round(error.retry_after_s * 1000)
@@ -222,8 +228,8 @@ async def test_dry_run_limit_refuses_nothing_and_counts_in_metrics(make_worker: 
     worker = await make_worker(
         Limit("trial", {"key": "each"}, "requests", 2, "minute", dry_run=True), Limit("x", {"key": "each"}, "requests", 9, "minute")
     )
-    tickets = [await worker.reserve() for _ in range(5)]
-    assert dict(tickets[-1].headers)[b"x-ratelimit-limit-requests"] == b"9"
+    reservations = [await worker.reserve() for _ in range(5)]
+    assert dict(reservations[-1].headers)[b"x-ratelimit-limit-requests"] == b"9"
     assert worker.metric('narthex_limit_dry_run_refusals_total{rule="trial"}') == 3
 
 
@@ -235,7 +241,7 @@ async def test_limit_preview_changes_nothing(make_worker: MakeWorker):
         assert preview.refused_by is None and [state.remaining for state in preview.rules] == [1, 1]
     await worker.reserve()
     preview = await worker.limits.preview(ADA, "m", {}, UsageEstimate())
-    assert preview.refused_by == "few" and preview.retry_after_s is not None and 3600 < preview.retry_after_s <= 3825
+    assert preview.refused_by == "few" and preview.retry_after_s is not None and 3590 < preview.retry_after_s <= 3825
     assert [state.wait_s is not None and state.wait_s > 0 for state in preview.rules] == [True, True]
 
 
@@ -251,14 +257,14 @@ async def test_fallback_extends_the_reservation_by_its_own_limits(make_worker: M
     worker = await make_worker(
         each, Limit("all", {"key": "each"}, "requests", 9, "hour"), Limit("d", {"model": "dear"}, "tokens", 10, "hour")
     )
-    ticket = await worker.reserve(model="first")
-    again = await worker.limits.extend_reservation(ticket, "a", ADA, "second", {}, UsageEstimate())
-    assert again is ticket and len(ticket.buckets) == 3
+    reservation = await worker.reserve(model="first")
+    again = await worker.limits.extend_reservation(reservation, "a", ADA, "second", {}, UsageEstimate())
+    assert again is reservation and len(reservation.buckets) == 3
     other = await worker.reserve(model="third")
     with pytest.raises(LimitExceeded):
         await worker.limits.extend_reservation(other, "b", ADA, "second", {}, UsageEstimate())
     assert len(other.buckets) == 2
-    worker.limits.cancel(ticket)
+    worker.limits.cancel(reservation)
     with pytest.raises(LimitUnsatisfiable):
         await worker.limits.extend_reservation(other, "b", ADA, "dear", {}, UsageEstimate(5, 6))
     assert await worker.limits.extend_reservation(other, "b", ADA, "dear", {}, UsageEstimate(5, 5)) is other
@@ -273,7 +279,7 @@ async def test_tag_limits_apply_per_tag_value(make_worker: MakeWorker):
     assert [len(await worker.reserve_many(3, tags={"tenant": tenant})) for tenant in ("acme", "a\0b", "")] == [1, 1, 1]
 
 
-# --- places
+# --- concurrency slots
 
 
 async def test_concurrency_slots_are_leased_and_freed_when_their_worker_dies(make_worker: MakeWorker):
@@ -282,11 +288,12 @@ async def test_concurrency_slots_are_leased_and_freed_when_their_worker_dies(mak
     assert len(await worker.reserve_many(5)) == 2
     await asyncio.sleep(2 * LEASE_S)
     assert len(await other.reserve_many(5)) == 0
-    await worker.limits.stop(0)  # without a word to Redis, as a killed one
-    began = time.monotonic()
-    while not await other.reserve_many(1):
-        assert time.monotonic() - began < 2 * LEASE_S
-        await asyncio.sleep(0.02)
+    await worker.limits.stop(0)  # it releases nothing, like a killed worker
+
+    async def is_slot_free() -> bool:
+        return bool(await other.reserve_many(1))
+
+    await wait_until(is_slot_free)
 
 
 async def test_redis_commands_are_written_before_the_response_of_the_same_batch():
@@ -302,12 +309,12 @@ async def test_redis_commands_are_written_before_the_response_of_the_same_batch(
     batcher, transport = WriteBatcher(), RecordingTransport()
     redis = Connection(batcher, 1, lambda: None)
     redis.connection_made(transport)
-    batcher.write(RecordingTransport(), b"an answer")
-    for command in (b"settled", b" and taken"):
+    batcher.write(RecordingTransport(), b"a response")
+    for command in (b"settle", b" and take"):
         redis.send(command, asyncio.get_running_loop().create_future())
-    await asyncio.sleep(0.01)
+    await wait_until(lambda: len(written) == 2)
     redis.connection_lost(None)
-    assert written == [b"settled and taken", b"an answer"]
+    assert written == [b"settle and take", b"a response"]
 
 
 async def test_concurrency_never_exceeds_its_limit(make_worker: MakeWorker):
@@ -318,16 +325,16 @@ async def test_concurrency_never_exceeds_its_limit(make_worker: MakeWorker):
         nonlocal running, most, done
         for _ in range(40):
             try:
-                ticket = await worker.reserve(caller=caller)
+                reservation = await worker.reserve(caller=caller)
             except LimitExceeded as error:
-                assert error.code == "concurrency_limit_reached" and error.details and error.details["retry_after_is"] == "estimate"
+                assert error.code == "concurrency_limit_reached" and error.details and error.details["retry_after_kind"] == "estimate"
                 await asyncio.sleep(0.002)
                 continue
             running, done = running + 1, done + 1
             most = max(most, running)
             await asyncio.sleep(0.004)
             running -= 1
-            worker.limits.settle(ticket, ActualUsage())
+            worker.limits.settle(reservation, ActualUsage())
 
     await asyncio.gather(*(one(worker, caller) for worker in workers for caller in (ADA, BOB, ADA)))
     assert most == 3 and done > 40
@@ -335,15 +342,15 @@ async def test_concurrency_never_exceeds_its_limit(make_worker: MakeWorker):
     assert await workers[0].remaining("three") == 3
 
 
-# --- Redis away
+# --- outages of Redis
 
 
 async def test_settlements_during_a_redis_outage_are_applied_when_it_returns(make_worker: MakeWorker, valkey: Valkey):
     worker = await make_worker(Limit("t", {"key": "each"}, "tokens", 1000, "hour"), Limit("c", {"key": "each"}, "concurrency", 5))
-    tickets = [await worker.reserve(need=UsageEstimate(50, 50)) for _ in range(4)]
+    reservations = [await worker.reserve(need=UsageEstimate(50, 50)) for _ in range(4)]
     valkey.kill()
-    for ticket in tickets:
-        worker.limits.settle(ticket, ActualUsage(10, 5))
+    for reservation in reservations:
+        worker.limits.settle(reservation, ActualUsage(10, 5))
     await asyncio.sleep(0.1)
     await asyncio.to_thread(valkey.start)
     await wait_until(lambda: not worker.limits.pending_count)
@@ -357,19 +364,19 @@ async def test_without_redis_each_worker_enforces_its_share_and_reports_it_later
     valkey.kill()
     await wait_until(lambda: not worker.limits.is_redis_up)
     local = await worker.reserve_many(20)
-    # 36 were left when Redis was last asked, of which a fourth is this worker's; of places 7, of which it has 4.
-    assert len(local) == 3 and all((b"x-narthex-limits", b"local") in ticket.headers for ticket in local)
-    for ticket in (*taken, *local):
-        worker.limits.settle(ticket, ActualUsage())
-    assert all((b"x-narthex-limits", b"local") in ticket.headers for ticket in local), "an answer's headers are written when it is settled"
-    with pytest.raises(Unavailable, match="cannot be told at the moment"):
+    # At the last reply of Redis 36 requests remained, of which a fourth is this worker's; its share of the slots is 7, and it holds 4.
+    assert len(local) == 3 and all((b"x-narthex-limits", b"local") in reservation.headers for reservation in local)
+    for reservation in (*taken, *local):
+        worker.limits.settle(reservation, ActualUsage())
+    assert all((b"x-narthex-limits", b"local") in reservation.headers for reservation in local), "headers are written at settlement"
+    with pytest.raises(Unavailable, match="is not known at the moment"):
         await worker.limits.rule_states(ADA, None, {})
     assert len(await worker.reserve_many(20)) == 6
-    assert worker.metric("narthex_redis_away") == 1 and worker.metric("narthex_limits_local_total") == 9
+    assert worker.metric("narthex_redis_unavailable") == 1 and worker.metric("narthex_requests_admitted_locally_total") == 9
     await asyncio.to_thread(valkey.start)
     await wait_until(lambda: worker.limits.is_redis_up and not worker.limits.pending_count)
     assert await worker.remaining("r") == 40 - 4 - 9 and await worker.remaining("c") == 30 - 6
-    assert worker.metric("narthex_redis_away") == 0
+    assert worker.metric("narthex_redis_unavailable") == 0
     assert len(await worker.reserve_many(40)) == 24
 
 
@@ -380,11 +387,12 @@ async def test_on_outage_refuse_limit_refuses_at_once_without_redis(make_worker:
     await worker.reserve()
     valkey.kill()
     await wait_until(lambda: not worker.limits.is_redis_up)
-    began = time.perf_counter()
+    began_s, began_cpu_s = time.monotonic(), time.process_time()
     for _ in range(200):
         with contextlib.suppress(Unavailable):
             raise AssertionError(await worker.reserve())
-    assert (time.perf_counter() - began) / 200 < 0.001
+    assert (time.process_time() - began_cpu_s) / 200 < 0.001
+    assert time.monotonic() - began_s < REDIS_TIMEOUT_S, "no refusal waits for Redis"
     with pytest.raises(Unavailable, match="'strict'") as refused:
         await worker.reserve()
     assert refused.value.code == "limits_unavailable" and refused.value.retry_after_s
@@ -394,15 +402,16 @@ async def test_on_outage_refuse_limit_refuses_at_once_without_redis(make_worker:
 
 
 async def test_hanging_redis_delays_requests_briefly_and_counts_them_once(make_worker: MakeWorker, valkey: Valkey):
-    worker = await make_worker(Limit("r", {"key": "each"}, "requests", 40, "hour"), Limit("c", {"key": "each"}, "concurrency", 30))
+    rules = (Limit("r", {"key": "each"}, "requests", 40, "hour"), Limit("c", {"key": "each"}, "concurrency", 30))
+    worker = await make_worker(*rules, redis_timeout_s=0.3)
     await worker.reserve()
     os.kill(valkey.pid, signal.SIGSTOP)
     try:
-        began = time.monotonic()
-        tickets = await worker.reserve_many(5)
-        assert len(tickets) == 5 and time.monotonic() - began < 0.5
-        worker.limits.settle(tickets[0], ActualUsage())
-        worker.limits.cancel(tickets[1])
+        began_s = time.monotonic()
+        reservations = await worker.reserve_many(5)
+        assert len(reservations) == 5 and time.monotonic() - began_s < 10
+        worker.limits.settle(reservations[0], ActualUsage())
+        worker.limits.cancel(reservations[1])
         await asyncio.sleep(0.3)
     finally:
         os.kill(valkey.pid, signal.SIGCONT)
@@ -427,18 +436,18 @@ async def test_concurrency_slot_of_a_fallback_is_held_during_a_redis_outage(make
     worker = await make_worker(
         Limit("one at a time", {"model": "dear"}, "concurrency", 1), Limit("all", {"key": "each"}, "requests", 9, "hour")
     )
-    ticket = await worker.reserve()
-    assert await worker.limits.extend_reservation(ticket, "a", ADA, "dear", {}, UsageEstimate()) is ticket
+    reservation = await worker.reserve()
+    assert await worker.limits.extend_reservation(reservation, "a", ADA, "dear", {}, UsageEstimate()) is reservation
     valkey.kill()
     await wait_until(lambda: not worker.limits.is_redis_up)
     assert await worker.reserve_many(2, model="dear") == []
-    worker.limits.settle(ticket, ActualUsage())
+    worker.limits.settle(reservation, ActualUsage())
     assert len(await worker.reserve_many(2, model="dear")) == 1
 
 
 async def test_worker_starts_without_redis_and_connects_later(make_worker: MakeWorker, valkey: Valkey):
     valkey.stop()
-    worker = await make_worker(Limit("r", {"key": "each"}, "requests", 4, "hour"))
+    worker = await make_worker(Limit("r", {"key": "each"}, "requests", 4, "hour"), connects=False)
     assert len(await worker.reserve_many(9)) == 4
     await asyncio.to_thread(valkey.start)
     await wait_until(lambda: worker.limits.is_redis_up and not worker.limits.pending_count)
@@ -447,9 +456,9 @@ async def test_worker_starts_without_redis_and_connects_later(make_worker: MakeW
 
 async def test_lua_scripts_lost_by_the_server_are_loaded_again(make_worker: MakeWorker, valkey: Valkey):
     worker = await make_worker(Limit("r", {"key": "each"}, "tokens", 40, "hour"))
-    ticket = await worker.reserve(need=UsageEstimate(5, 5))
+    reservation = await worker.reserve(need=UsageEstimate(5, 5))
     valkey.client.script_flush()
-    worker.limits.settle(ticket, ActualUsage(1, 1))
+    worker.limits.settle(reservation, ActualUsage(1, 1))
     await wait_until(lambda: not worker.limits.pending_count)
     valkey.client.script_flush()
     assert len(await worker.reserve_many(9, need=UsageEstimate(10, 9))) == 2
@@ -461,14 +470,14 @@ async def test_redis_url_carries_user_password_and_database_number(make_worker: 
         rule = Limit("r", {"key": "each"}, "requests", 4, "hour")
         worker = await make_worker(rule, url=valkey.url.replace("unix://", "unix://narthex:s%3Acret@") + "?db=3")
         assert len(await worker.reserve_many(9)) == 4 and not valkey.client.keys("nx:l:*")
-        stranger = await make_worker(rule, url=valkey.url.replace("unix://", "unix://narthex:wrong@"), alive=2)
+        stranger = await make_worker(rule, url=valkey.url.replace("unix://", "unix://narthex:wrong@"), alive=2, connects=False)
         assert not stranger.limits.is_redis_up and len(await stranger.reserve_many(9)) == 2
     finally:
         valkey.client.execute_command("ACL", "DELUSER", "narthex")
 
 
 async def test_rediss_url_uses_tls_and_verifies_the_certificate(make_worker: MakeWorker, valkey: Valkey):
-    """By a server of TLS before the real one, which has none."""
+    """A TLS server in front of the real one, which has none."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(TLS / "engine.pem", TLS / "engine.key")
 
@@ -487,13 +496,13 @@ async def test_rediss_url_uses_tls_and_verifies_the_certificate(make_worker: Mak
         port = server.sockets[0].getsockname()[1]
         worker = await make_worker(rule, url=f"rediss://localhost:{port}?ssl_ca_certs={TLS / 'ca.pem'}")
         assert worker.limits.is_redis_up and len(await worker.reserve_many(9)) == 4
-        stranger = await make_worker(rule, url=f"rediss://localhost:{port}")  # whose authority it does not know
+        stranger = await make_worker(rule, url=f"rediss://localhost:{port}", connects=False)  # it does not know the authority
         assert not stranger.limits.is_redis_up
         for each in (worker, stranger):
             await each.limits.stop()
 
 
-# --- memory
+# --- loss of data
 
 
 async def test_new_redis_starts_empty_and_a_flushed_one_counts_as_fully_used(make_worker: MakeWorker, valkey: Valkey):
@@ -501,11 +510,13 @@ async def test_new_redis_starts_empty_and_a_flushed_one_counts_as_fully_used(mak
     worker, other = await make_worker(*rules), await make_worker(*rules)
     first, second = await asyncio.gather(worker.reserve(), other.reserve())
     await flush_redis(valkey, worker, other)
+    flushed_s = time.monotonic()
     with pytest.raises(LimitExceeded) as refused:
         await worker.reserve()
-    assert refused.value.retry_after_s is not None and 0.5 < refused.value.retry_after_s <= 1.1
+    assert refused.value.retry_after_s is not None
+    assert 1 - (time.monotonic() - flushed_s) - 0.2 < refused.value.retry_after_s <= 1.1
     await asyncio.sleep(refused.value.retry_after_s + 0.3)
-    assert not await other.reserve_many(3)  # both places are held by those who ran all the while
+    assert not await other.reserve_many(3)  # both slots are held by the requests that are still running
     worker.limits.settle(first, ActualUsage())
     await wait_until(lambda: not worker.limits.pending_count)
     assert len(await other.reserve_many(3)) == 1
@@ -543,7 +554,7 @@ async def test_calendar_limits_are_seeded_from_recorded_usage_after_data_loss(ma
     worker.ledger.spent = UsedAmounts(6, 0, 0, 400_000)
     assert not await worker.reserve_many(1, need=UsageEstimate(1, 1, 10))
     await asyncio.sleep(LEASE_S + 0.01)
-    assert len(await worker.reserve_many(20, need=UsageEstimate(0, 0, 10))) == 3  # six are written down, and one is under way
+    assert len(await worker.reserve_many(20, need=UsageEstimate(0, 0, 10))) == 3  # six are recorded, and one is running
     assert await worker.remaining("m") == 0.59987
     assert len(worker.ledger.requested_scopes) == 2 and {"team": "research", "key": "0123456789ab"} in worker.ledger.requested_scopes
 
@@ -557,7 +568,7 @@ async def test_calendar_limits_without_recorded_usage_follow_their_outage_policy
     worker.ledger.unavailable = True
     assert not await worker.reserve_many(1, model="lax")
     await asyncio.sleep(LEASE_S + 0.01)
-    assert len(await worker.reserve_many(20, model="lax")) == 9  # one is under way
+    assert len(await worker.reserve_many(20, model="lax")) == 9  # one is running
     with pytest.raises(Unavailable, match="'strict'"):
         await worker.reserve(model="strict")
     worker.ledger.unavailable, worker.ledger.spent = False, UsedAmounts(3)
@@ -570,10 +581,10 @@ async def test_calendar_limits_without_recorded_usage_follow_their_outage_policy
 async def test_every_redis_epoch_is_recorded_in_postgres(make_worker: MakeWorker, valkey: Valkey):
     worker = await make_worker(Limit("s", {"key": "each"}, "requests", 4, "second"))
     await worker.reserve()
-    for _ in range(2):
+    for number in range(2):
         await flush_redis(valkey, worker)
         await worker.reserve_many(1)
-        await asyncio.sleep(0.05)
+        await wait_until(lambda number=number: has_recorded_epochs(worker, number + 2))
     async with worker.database.connect() as connection:
         rows = (await connection.execute(text("SELECT epoch, began_at FROM limit_epochs ORDER BY began_at"))).all()
     assert len(rows) == 3 and rows[0].began_at.year == 1970 and rows[0].epoch.startswith("0:")

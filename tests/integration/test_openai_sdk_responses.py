@@ -1,4 +1,4 @@
-"""The official openai SDK's Responses, and its chat, against engines that speak other APIs."""
+"""The Responses API and the chat helpers of the official OpenAI SDK, with engines of each API."""
 
 import uuid
 from typing import Any
@@ -15,7 +15,7 @@ from tests.support.scripted_engine import ScriptedEngine
 
 HI: Any = [{"role": "user", "content": "Hello!"}]
 TOOLS: Any = [{"type": "function", "name": "get_weather", "parameters": {"type": "object"}, "strict": False}]
-GREETING = Situation(name="greeting", parts=(HELLO,))
+TEXT = Situation(name="text", parts=(HELLO,))
 CALLS = Situation(name="calls", parts=(HELLO, PARIS, ROME), finish="tool_calls")
 IN_JSON = Situation(name="city", parts=(Text('{"city": "Paris"}'),))
 every_engine_api = pytest.mark.parametrize("target", ALL)
@@ -31,10 +31,10 @@ def situation_named(name: str) -> Situation:
 
 @every_engine_api
 async def test_response_is_answered_with_text_usage_and_a_uuid7_id(sdk: openai.AsyncOpenAI, engine: ScriptedEngine, target: str):
-    engine.script = respond_with(GREETING)
+    engine.script = respond_with(TEXT)
     answer = await sdk.responses.create(model=MODELS[target], input="Hello!", instructions="Be brief.", temperature=0.5, store=False)
     assert (answer.output_text, answer.status, answer.model) == (HELLO.text, "completed", MODELS[target])
-    if target != RESPONSES:  # which says by itself what it was asked
+    if target != RESPONSES:  # such an engine echoes the request itself
         assert (answer.instructions, answer.temperature) == ("Be brief.", 0.5)
     assert answer.usage is not None and (answer.usage.input_tokens, answer.usage.output_tokens, answer.usage.total_tokens) == (20, 9, 29)
     assert uuid.UUID(answer.id.removeprefix("resp_")).version == 7
@@ -42,7 +42,7 @@ async def test_response_is_answered_with_text_usage_and_a_uuid7_id(sdk: openai.A
 
 @every_engine_api
 async def test_stream_helper_yields_text_as_it_arrives(sdk: openai.AsyncOpenAI, engine: ScriptedEngine, target: str):
-    engine.script = respond_with(GREETING)
+    engine.script = respond_with(TEXT)
     async with sdk.responses.stream(model=MODELS[target], input="Hello!") as stream:
         events = [event async for event in stream]
         final = await stream.get_final_response()
@@ -53,11 +53,11 @@ async def test_stream_helper_yields_text_as_it_arrives(sdk: openai.AsyncOpenAI, 
 
 @every_engine_api
 async def test_function_calls_and_their_results_round_trip(sdk: openai.AsyncOpenAI, engine: ScriptedEngine, target: str):
-    engine.script = respond_with(CALLS, GREETING)
+    engine.script = respond_with(CALLS, TEXT)
     async with sdk.responses.stream(model=MODELS[target], input=HI, tools=TOOLS) as stream:
-        written = [event.delta async for event in stream if event.type == "response.function_call_arguments.delta"]
+        argument_deltas = [event.delta async for event in stream if event.type == "response.function_call_arguments.delta"]
         first = await stream.get_final_response()
-    assert "".join(written) == PARIS.arguments + ROME.arguments
+    assert "".join(argument_deltas) == PARIS.arguments + ROME.arguments
     calls = [item for item in first.output if item.type == "function_call"]
     results = [{"type": "function_call_output", "call_id": call.call_id, "output": "18 degrees"} for call in calls]
     input: Any = [*HI, *first.output, *results]
@@ -68,7 +68,7 @@ async def test_function_calls_and_their_results_round_trip(sdk: openai.AsyncOpen
 
 @every_engine_api
 async def test_previous_response_id_continues_the_conversation(sdk: openai.AsyncOpenAI, engine: ScriptedEngine, target: str):
-    engine.script = respond_with(CALLS, GREETING)
+    engine.script = respond_with(CALLS, TEXT)
     first = await sdk.responses.create(model=MODELS[target], input="Where is it warmer?", tools=TOOLS)
     results: Any = [{"type": "function_call_output", "call_id": id, "output": "18 degrees"} for id in ("call_paris", "call_rome")]
     last = await sdk.responses.create(model=MODELS[target], input=results, tools=TOOLS, previous_response_id=first.id)
@@ -96,7 +96,7 @@ async def test_custom_tool_is_called_through_chat(sdk: openai.AsyncOpenAI, engin
 
 @every_engine_api
 async def test_response_cut_off_by_length_is_incomplete(sdk: openai.AsyncOpenAI, engine: ScriptedEngine, target: str):
-    engine.script = respond_with(situation_named("cut off by length"), situation_named("cut off by length"))
+    engine.script = respond_with(situation_named("truncated by length"), situation_named("truncated by length"))
     answer = await sdk.responses.create(model=MODELS[target], input="Tell.", max_output_tokens=16)
     details = answer.incomplete_details
     assert answer.status == "incomplete" and details is not None and details.reason == "max_output_tokens"

@@ -1,13 +1,18 @@
-"""While something is away: what callers see, what is kept, and what comes back by itself."""
+"""Outages and stops: what callers see while Postgres is away or the spool is full, what SIGTERM lets finish, and what recovers by itself.
+
+One service is shared by the tests of this module. Its Postgres and Valkey run outside of it.
+"""
 
 import asyncio
 import contextlib
 import json
+import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +20,18 @@ from typing import Any
 import httpx
 import pytest
 
+from app.settings import Settings
 from app.store import keys
 from app.store.database import connect
-from app.supervisor.paths import erase_home
+from app.supervisor.home import erase_home
 from tests.support import service as services
 from tests.support.postgres import Postgres, fast_folder
-from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
-from tests.support.service import NARTHEX, Service
+from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, chunk
+from tests.support.service import NARTHEX, PROCESS_TIMEOUT_S, Service
 from tests.support.service_inspection import connections, paused_processes, process_tree
+from tests.support.valkey import Valkey
+from tests.support.wait_until import GENEROUS_S, wait_until
+from tests.support.writer_process import running_writer
 
 CHAT = "/v1/chat/completions"
 HI: Any = [{"role": "user", "content": "Hello!"}]
@@ -36,8 +45,8 @@ targets = [{{ provider = "engine", model = "m" }}]
 
 
 @dataclass
-class ServiceWithExternalPostgres:
-    """A service whose Postgres runs elsewhere and may be taken away."""
+class ServiceWithExternalServers:
+    """A service whose Postgres and Valkey run outside of it: `server` is the Postgres, which a test may stop."""
 
     service: Service
     server: Postgres
@@ -49,34 +58,51 @@ class ServiceWithExternalPostgres:
         return int((self.folder / "run" / "postgres.pid").read_text())
 
     async def execute(self, *statements: str) -> None:
-        """Behind everybody's back: no notification tells of it."""
+        """Changes the database without a notification."""
         connection = await connect(self.server.url)
         for statement in statements:
             await connection.execute(statement)
         await connection.close()
 
 
-@pytest.fixture(scope="module")
-async def external() -> AsyncGenerator[ServiceWithExternalPostgres]:
+def make_folder() -> Path:
+    """It is readable for the user that the servers run as under root."""
     folder = Path(tempfile.mkdtemp(prefix="narthex-test-", dir=fast_folder()))
-    server = Postgres(folder)
+    folder.chmod(0o711)
+    return folder
+
+
+@pytest.fixture(scope="module")
+async def external() -> AsyncGenerator[ServiceWithExternalServers]:
+    folder = make_folder()
+    server, valkey = Postgres(folder), Valkey(folder)
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("DATABASE_URL", server.url)
-        service = services.start(workers=2, directory_poll_s=0.5)
+        environment.setenv("REDIS_URL", valkey.url)
+        service = services.start(workers=2, directory_poll_s=0.5, drain_timeout_s=4)
     engine = ScriptedEngine()
     await engine.start()
     service.apply(MODEL.format(port=engine.port))
-    yield ServiceWithExternalPostgres(service, server, folder, engine)
+    yield ServiceWithExternalServers(service, server, folder, engine)
     await engine.stop()
     await asyncio.to_thread(services.stop, service)
     server.stop()
+    valkey.client.close()
+    valkey.stop()
     erase_home(folder)
 
 
-async def test_known_keys_keep_chatting_without_postgres_and_records_arrive_later(external: ServiceWithExternalPostgres):
+async def test_configured_database_and_redis_urls_prevent_embedded_servers(external: ServiceWithExternalServers):
     service = external.service
-    stranger = await keys.create_key(external.server.url, "never asked before")
-    async with service.client() as once:  # one connection, so one worker alone has met the key before
+    async with service.client() as client:
+        assert (await client.post(CHAT, json={"model": "sandbox", "messages": HI})).status_code == 200
+    assert not (service.home / "run" / "postgres.pid").exists() and not (service.home / "run" / "valkey.pid").exists()
+
+
+async def test_known_keys_keep_chatting_without_postgres_and_records_arrive_later(external: ServiceWithExternalServers):
+    service = external.service
+    stranger = await keys.create_key(external.server.url, "a stranger")
+    async with service.client() as once:  # one connection, so only one worker has seen the key
         await once.get("/v1/models")
     external.server.stop()
     try:
@@ -84,55 +110,56 @@ async def test_known_keys_keep_chatting_without_postgres_and_records_arrive_late
             answers = await asyncio.gather(*(caller.post(CHAT, json={"model": "m", "messages": HI}) for caller in callers))
             assert [answer.status_code for answer in answers] == [200] * 12
             ready = await callers[0].get("/health/ready")
-            assert ready.status_code == 200 and "away" in ready.json()["postgres"]
-        async with service.client(headers={"authorization": f"Bearer {stranger}"}) as unmet:
-            refused = await unmet.post(CHAT, json={"model": "m", "messages": HI})
-            assert (refused.status_code, refused.json()["error"]["type"]) == (503, "service_unavailable") and refused.headers["retry-after"]
+            assert ready.status_code == 200 and ready.json()["postgres"].startswith("unavailable")
+        async with service.client(headers={"authorization": f"Bearer {stranger}"}) as new_caller:
+            refused = await new_caller.post(CHAT, json={"model": "m", "messages": HI})
+            assert (refused.status_code, refused.json()["error"]["type"]) == (503, "service_unavailable")
+            assert refused.headers["retry-after"]
         async with service.client(headers={"authorization": f"Bearer {service.admin_key}"}) as admin:
             admin_answer = await admin.get("/admin/v1/inferences")
             assert admin_answer.status_code == 503 and "database" in admin_answer.json()["error"]["message"]
     finally:
         external.server.start()
     for answer in answers:
-        assert (await service.wait_for_record(answer.json()["id"], within_s=20))["outcome"] == "answered"
-    async with service.client(headers={"authorization": f"Bearer {stranger}"}) as unmet:
-        assert (await unmet.post(CHAT, json={"model": "m", "messages": HI})).status_code == 200
+        assert (await service.wait_for_record(answer.json()["id"]))["outcome"] == "answered"
+    async with service.client(headers={"authorization": f"Bearer {stranger}"}) as new_caller:
+        assert (await new_caller.post(CHAT, json={"model": "m", "messages": HI})).status_code == 200
     await wait_until(lambda: postgres_connected(service))
 
 
-async def test_hanging_postgres_does_not_delay_known_keys_and_refuses_unknown_ones(external: ServiceWithExternalPostgres):
+async def test_hanging_postgres_does_not_delay_known_keys_and_refuses_unknown_ones(external: ServiceWithExternalServers):
     service = external.service
-    stranger = await keys.create_key(external.server.url, "never asked before either")
+    stranger = await keys.create_key(external.server.url, "another stranger")
     with paused_processes(*process_tree(external.postmaster)):
         began = time.monotonic()
-        async with connections(service, 8) as callers, service.client(headers={"authorization": f"Bearer {stranger}"}) as unmet:
+        async with connections(service, 8) as callers, service.client(headers={"authorization": f"Bearer {stranger}"}) as new_caller:
             known, refused = await asyncio.gather(
                 asyncio.gather(*(caller.post(CHAT, json={"model": "m", "messages": HI}) for caller in callers)),
-                unmet.post(CHAT, json={"model": "m", "messages": HI}),
+                new_caller.post(CHAT, json={"model": "m", "messages": HI}),
             )
         assert {answer.status_code for answer in known} == {200} and refused.status_code == 503
-        assert time.monotonic() - began < 6
+        assert time.monotonic() - began < GENEROUS_S
     await wait_until(lambda: postgres_connected(service))
-    async with service.client(headers={"authorization": f"Bearer {stranger}"}) as unmet:
-        assert (await unmet.post(CHAT, json={"model": "m", "messages": HI})).status_code == 200
+    async with service.client(headers={"authorization": f"Bearer {stranger}"}) as new_caller:
+        assert (await new_caller.post(CHAT, json={"model": "m", "messages": HI})).status_code == 200
 
 
-async def test_changes_without_notification_are_picked_up_by_polling(external: ServiceWithExternalPostgres):
+async def test_changes_without_notification_are_picked_up_by_polling(external: ServiceWithExternalServers):
     key = await keys.create_key(external.server.url, "unnoticed")
     async with connections(external.service, 8) as callers, connections(external.service, 8, key) as others:
         assert await statuses(others, "m") == {200}
         await external.execute(
             "INSERT INTO models (name, config) SELECT 'unnoticed', config FROM models WHERE name = 'm'",
-            "UPDATE directory_version SET version = version + 1",
+            "UPDATE snapshot_version SET version = version + 1",
             f"UPDATE keys SET revoked_at = now() WHERE prefix = '{key.split('-')[1]}'",
         )
-        await wait_until(lambda: all_have_status(callers, "unnoticed", {200}), within_s=3)
-        await wait_until(lambda: all_have_status(others, "m", {401}), within_s=3)
+        await wait_until(lambda: all_have_status(callers, "unnoticed", {200}))
+        await wait_until(lambda: all_have_status(others, "m", {401}))
 
 
-async def test_unservable_configuration_leaves_the_last_one_in_force(external: ServiceWithExternalPostgres):
+async def test_unservable_configuration_leaves_the_last_one_in_force(external: ServiceWithExternalServers):
     newer = json.dumps({"adapter": "of-next-year", "base_url": "http://127.0.0.1:9"})
-    raised = "UPDATE directory_version SET version = version + 1"
+    raised = "UPDATE snapshot_version SET version = version + 1"
     await external.execute(
         f"INSERT INTO providers (name, config) VALUES ('newer', '{newer}')",
         """INSERT INTO models (name, config) VALUES ('newer', '{"targets": [{"provider": "newer", "model": "x"}]}')""",
@@ -147,61 +174,97 @@ async def test_unservable_configuration_leaves_the_last_one_in_force(external: S
             "INSERT INTO models (name, config) SELECT 'after', config FROM models WHERE name = 'm'",
             raised,
         )
-        await wait_until(lambda: all_have_status(callers, "after", {200}), within_s=3)
+        await wait_until(lambda: all_have_status(callers, "after", {200}))
 
 
-async def test_gateway_started_without_postgres_serves_from_its_saved_snapshot(external: ServiceWithExternalPostgres):
+async def test_full_spool_refuses_requests_until_the_writer_drains_it(external: ServiceWithExternalServers):
+    async with gateway_without_writer(external, spool_max_bytes=200_000) as (service, client):
+        taken = await send_until_status(client, 503)
+        refused = await send_chat(client)
+        error = refused.json()["error"]
+        assert (refused.status_code, error["type"]) == (503, "service_unavailable") and "spool is full" in error["message"]
+        assert (await client.get("/health/live")).status_code == 200
+        async with running_writer(Settings.read(service.environment)):
+            await wait_until(lambda: is_serving(client))
+            for id in taken:
+                assert (await service.wait_for_record(id))["content"]["policy"] == "full"
+        assert metric(await client.get("/metrics"), "narthex_content_lost") == 0
+
+
+async def test_full_spool_in_metadata_mode_drops_content_and_counts_it(external: ServiceWithExternalServers):
+    settings = {"spool_max_bytes": 200_000, "spool_when_full": "metadata", "spool_reserve_bytes": 1_000_000}
+    async with gateway_without_writer(external, **settings) as (service, client):
+        ids: list[str] = []
+
+        async def is_content_dropped() -> bool:
+            ids.append((await send_chat(client)).json()["id"])
+            return metric(await client.get("/metrics"), "narthex_content_lost") > 0
+
+        await wait_until(is_content_dropped)
+        late = (await send_chat(client)).json()["id"]
+        lost = metric(await client.get("/metrics"), "narthex_content_lost")
+        assert lost > 0 and metric(await client.get("/metrics"), "narthex_records_lost") == 0
+        async with running_writer(Settings.read(service.environment)):
+            rows = [await service.wait_for_record(id) for id in [*ids, late]]
+    assert rows[0]["content"]["policy"] == "full" and rows[-1]["content"] == {"policy": "lost", "request": None, "response": None}
+    assert sum(row["content"]["policy"] == "lost" for row in rows) == lost
+    assert all((row["output_tokens"], row["outcome"]) == (2, "answered") for row in rows)
+
+
+async def test_sigterm_drains_short_streams_cuts_long_ones_and_empties_the_spool(external: ServiceWithExternalServers):
+    """It ends the shared service: the tests after it do not need one."""
+    service, engine = external.service, external.engine
+    is_draining = asyncio.Event()
+
+    async def script(request: ReceivedRequest) -> None:
+        is_short = request.body["messages"][0]["content"] == "short"
+        request.begin_stream()
+        while not request.disconnected.is_set() and not (is_short and is_draining.is_set()):
+            request.send_event(chunk({"content": "word "}))
+            await asyncio.sleep(0.05)
+        request.send_event(chunk({}, "stop"))
+        request.send_event(b"[DONE]")
+        request.end_stream()
+
+    async def stream_text(text: str) -> str:
+        body = {"model": "m", "messages": [{"role": "user", "content": text}], "stream": True}
+        async with service.client() as client, client.stream("POST", CHAT, json=body) as answer:
+            try:
+                return "".join([piece async for piece in answer.aiter_text()])
+            except httpx.TransportError:
+                return "broken off"
+
+    engine.requests.clear()
+    engine.script = script
+    short, long = asyncio.create_task(stream_text("short")), asyncio.create_task(stream_text("long"))
+    await wait_until(lambda: len(engine.requests) == 2)
+    service.process.send_signal(signal.SIGTERM)
+    await asyncio.sleep(0.5)
+    is_draining.set()
+    assert (await short).endswith("data: [DONE]\n\n")
+    assert "[DONE]" not in await long
+    assert await asyncio.to_thread(service.process.wait, PROCESS_TIMEOUT_S) == 0
+    assert not list((service.home / "spool").glob("*.spool")), "the writer emptied the spool"
+    engine.script = ReceivedRequest.respond_completion
+
+
+async def test_gateway_started_without_postgres_serves_from_its_saved_snapshot(external: ServiceWithExternalServers):
     service = external.service
-    async with connections(service, 8) as callers:
-        assert await statuses(callers, "m") == {200}
-    await asyncio.to_thread(terminate, service.process)
+    if service.process.poll() is None:
+        await asyncio.to_thread(terminate, service.process)
     external.server.stop()
     try:
-        again = await asyncio.to_thread(serve, service)
-        await wait_until(lambda: asyncio.to_thread(services.is_ready, service.url), within_s=20)
+        restarted = await asyncio.to_thread(serve, service.home, service.environment, workers=3, redis_url="redis://127.0.0.1:9")
+        await wait_until(lambda: asyncio.to_thread(services.is_ready, service.url), PROCESS_TIMEOUT_S)
         async with connections(service, 12) as callers:
             assert await statuses(callers, "m") == {200}
-            assert "away" in (await callers[0].get("/health/ready")).json()["postgres"]
+            assert (await callers[0].get("/health/ready")).json()["postgres"].startswith("unavailable")
     finally:
         external.server.start()
     await wait_until(lambda: postgres_connected(service))
     async with connections(service, 12) as callers:
         assert await statuses(callers, "m") == {200}
-    await asyncio.to_thread(terminate, again)
-
-
-# --- the spool
-
-
-async def test_full_spool_refuses_requests_until_the_writer_drains_it():
-    async with service_with_small_spool(spool_max_bytes=200_000) as (service, client):
-        with paused_processes(service.pid("writer")):
-            taken = await send_until_status(client, 503)
-            refused = await send_chat(client)
-            error = refused.json()["error"]
-            assert (refused.status_code, error["type"]) == (503, "service_unavailable") and "spool is full" in error["message"]
-            assert (await client.get("/health/live")).status_code == 200
-        await wait_until(lambda: is_serving(client))
-        for id in taken:
-            assert (await service.wait_for_record(id))["content"]["policy"] == "full"
-        assert metric(await client.get("/metrics"), "narthex_content_lost") == 0
-
-
-async def test_full_spool_in_metadata_mode_drops_content_and_counts_it():
-    async with service_with_small_spool(spool_max_bytes=200_000, spool_when_full="metadata", spool_reserve_bytes=1_000_000) as (
-        service,
-        client,
-    ):
-        with paused_processes(service.pid("writer")):
-            ids = [(await send_chat(client)).json()["id"] for _ in range(40)]
-            await asyncio.sleep(0.6)  # the folder is looked at twice a second
-            late = (await send_chat(client)).json()["id"]
-            lost = metric(await client.get("/metrics"), "narthex_content_lost")
-            assert lost > 0 and metric(await client.get("/metrics"), "narthex_records_lost") == 0
-        rows = [await service.wait_for_record(id) for id in [*ids, late]]
-        assert rows[0]["content"]["policy"] == "full" and rows[-1]["content"] == {"policy": "lost", "ask": None, "reply": None}
-        assert sum(row["content"]["policy"] == "lost" for row in rows) == lost
-        assert all((row["output_tokens"], row["outcome"]) == (2, "answered") for row in rows)
+    await asyncio.to_thread(terminate, restarted)
 
 
 async def test_nul_characters_are_recorded(service: Service, engine: ScriptedEngine):
@@ -213,26 +276,33 @@ async def test_nul_characters_are_recorded(service: Service, engine: ScriptedEng
     async with service.client() as client:
         answer = await client.post(CHAT, json=body)
     row = await service.wait_for_record(answer.json()["id"])
-    assert json.loads(row["content"]["ask"]) == body and json.loads(row["content"]["reply"])["choices"][0]["message"]["content"] == "a\0b"
+    assert json.loads(row["content"]["request"]) == body
+    assert json.loads(row["content"]["response"])["choices"][0]["message"]["content"] == "a\0b"
     assert (row["end_user"], row["tags"]) == ("ada", {"k": "v"})
     assert not list((service.home / "quarantine").glob("*"))
 
 
-# --- what these stories share
-
-
 @contextlib.asynccontextmanager
-async def service_with_small_spool(**settings: Any) -> AsyncGenerator[tuple[Service, httpx.AsyncClient]]:
-    """A service whose spool is soon full, and a client of its."""
-    service = services.start(spool_segment_bytes=50_000, **settings)
-    engine = ScriptedEngine()
-    await engine.start()
-    service.apply(MODEL.format(port=engine.port))
+async def gateway_without_writer(
+    external: ServiceWithExternalServers, **settings: object
+) -> AsyncGenerator[tuple[Service, httpx.AsyncClient]]:
+    """One more gateway on the same database, with a spool of its own that no writer drains yet, and a client of it."""
+    home = Path(tempfile.mkdtemp(prefix="narthex-test-"))
+    for name in ("first-key", "admin-key", "secret-key"):
+        shutil.copy(external.service.home / name, home)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    variables = {f"NARTHEX_{name.upper()}": str(value) for name, value in settings.items()}
+    own = {"NARTHEX_HOME": str(home), "NARTHEX_PORT": str(port), "NARTHEX_SPOOL_SEGMENT_BYTES": "50000"}
+    environment = {**external.service.environment, **own, **variables}
+    process = await asyncio.to_thread(serve, home, environment, workers=1)
+    service = Service(home, f"http://127.0.0.1:{port}", process, environment)
     try:
+        await wait_until(lambda: asyncio.to_thread(services.is_ready, service.url), PROCESS_TIMEOUT_S)
         async with service.client() as client:
             yield service, client
     finally:
-        await engine.stop()
         await asyncio.to_thread(services.stop, service)
 
 
@@ -245,14 +315,14 @@ async def is_serving(client: httpx.AsyncClient) -> bool:
 
 
 async def send_until_status(client: httpx.AsyncClient, status: int) -> list[str]:
-    """Asks until it is told so; the ids of what was answered before."""
+    """Sends until this status; returns the ids of the responses before it."""
     ids: list[str] = []
     for _ in range(500):
         answer = await send_chat(client)
         if answer.status_code == status:
             return ids
         ids.append(answer.headers["x-narthex-inference-id"])
-    raise AssertionError(f"{status} never came")
+    raise AssertionError(f"status {status} was never received")
 
 
 async def statuses(callers: list[httpx.AsyncClient], model: str) -> set[int]:
@@ -275,18 +345,13 @@ def metric(page: httpx.Response, name: str) -> float:
     return sum(float(line.split()[-1]) for line in page.text.splitlines() if line.split("{")[0].split(" ")[0] == name)
 
 
-def serve(service: Service) -> subprocess.Popen[bytes]:
-    environment = {**service.environment, "NARTHEX_WORKERS": "3", "REDIS_URL": "redis://127.0.0.1:9"}
-    with (service.home / "serve.log").open("wb") as log:
-        return subprocess.Popen([NARTHEX, "serve"], env=environment, stdout=log, stderr=log, start_new_session=True)
+def serve(home: Path, environment: Mapping[str, str], *, workers: int, redis_url: str | None = None) -> subprocess.Popen[bytes]:
+    """`narthex serve`: gateways alone."""
+    variables = {"NARTHEX_WORKERS": str(workers), **({"REDIS_URL": redis_url} if redis_url else {})}
+    with (home / "serve.log").open("wb") as log:
+        return subprocess.Popen([NARTHEX, "serve"], env={**environment, **variables}, stdout=log, stderr=log, start_new_session=True)
 
 
 def terminate(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGTERM)
-    process.wait(40)
-
-
-async def wait_until(condition: Callable[[], Awaitable[bool]], within_s: float = 15) -> None:
-    async with asyncio.timeout(within_s):
-        while not await condition():
-            await asyncio.sleep(0.05)
+    process.wait(PROCESS_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Conversations through unmodified SDKs with an engine of another dialect: what only that engine understands comes back to it."""
+"""Reasoning in conversations of unmodified SDKs with engines of another dialect: what only the engine understands returns to it."""
 
 import json
 from typing import Any
@@ -53,7 +53,7 @@ PLAIN = (
 
 
 async def converse_in_chat(sdk: openai.AsyncOpenAI, model: str, *, streamed: bool) -> str:
-    """As the guides of OpenAI's chat say: the message is appended as it is, each call's result after it."""
+    """As OpenAI's guide to chat describes: the message is appended unchanged, followed by the result of each call."""
     messages: list[Any] = [{"role": "user", "content": "Where is it warmer?"}]
     while True:
         if streamed:
@@ -70,7 +70,7 @@ async def converse_in_chat(sdk: openai.AsyncOpenAI, model: str, *, streamed: boo
 
 
 async def converse_in_responses(sdk: openai.AsyncOpenAI, model: str, *, streamed: bool) -> str:
-    """As the guides of OpenAI's Responses say: the output is appended as it is."""
+    """As OpenAI's guide to Responses describes: the output is appended unchanged."""
     input: list[Any] = [{"role": "user", "content": "Where is it warmer?"}]
     while True:
         if streamed:
@@ -86,7 +86,7 @@ async def converse_in_responses(sdk: openai.AsyncOpenAI, model: str, *, streamed
 
 
 async def converse_in_messages(sdk: anthropic.AsyncAnthropic, model: str, *, streamed: bool) -> str:
-    """As the guides of Anthropic say: the content is appended as it is."""
+    """As Anthropic's guides describe: the content is appended unchanged."""
     messages: list[Any] = [{"role": "user", "content": "Where is it warmer?"}]
     while True:
         if streamed:
@@ -164,7 +164,7 @@ async def test_encrypted_reasoning_returns_unchanged_to_a_responses_engine(
 async def test_plain_reasoning_returns_to_a_chat_engine(
     caller: str, streamed: bool, sdk: openai.AsyncOpenAI, claude: anthropic.AsyncAnthropic, engine: ScriptedEngine
 ):
-    """DeepSeek answers 400 to a conversation with tools whose reasoning is not given back."""
+    """DeepSeek responds 400 to a conversation with tools whose reasoning is missing."""
     engine.script = respond_with(*PLAIN)
     assert await converse(caller, sdk, claude, MODELS[CHAT], streamed=streamed) == "Rome is warmer."
     assistant_messages = [message for message in engine.requests[-1].body["messages"] if message["role"] == "assistant"]
@@ -174,7 +174,7 @@ async def test_plain_reasoning_returns_to_a_chat_engine(
 
 
 async def test_opaque_reasoning_is_dropped_and_reported_when_the_engine_changes(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
-    """What one engine sealed is of no use to another: it is left out there, and reported, and the conversation goes on."""
+    """Signed reasoning is useless to another engine: the conversation continues without it."""
     engine.script = respond_with(SIGNED[0], DONE)
     messages: list[Any] = [{"role": "user", "content": "Where is it warmer?"}]
     first = await sdk.chat.completions.create(model=MODELS[ANTHROPIC], messages=messages, tools=CHAT_TOOLS)
@@ -189,7 +189,7 @@ async def test_opaque_reasoning_is_dropped_and_reported_when_the_engine_changes(
 
 
 def test_openai_sdk_sends_back_unknown_message_fields():
-    """What these stories stand on: an object of an SDK's, put into a request, says every key that it came with."""
+    """The premise of these tests: an SDK's object, put into a request, is sent with all fields that it was received with."""
     message = ChatCompletionMessage.model_validate({"role": "assistant", "content": "x", "reasoning_details": [{"a": 1}]})
     assert dump_for_next_request(message)["reasoning_details"] == [{"a": 1}]
 

@@ -1,7 +1,7 @@
-"""Every recording of a hosted provider, played by a server of real HTTP to the whole gateway, for callers of each dialect, both modes.
+"""Every recording of a hosted provider, served over HTTP to the whole service, for callers of each dialect, streamed or not.
 
-What reaches the server means what was recorded; what the callers' SDKs hear is what the host said, in full. Recordings belong to others
-and are not part of this project: without the folder beside it, the cases of our own alone are played, and that is said.
+The server receives a request that means what was recorded, and the callers' SDKs receive everything that the host sent. The recordings
+are not part of this project: without their folder beside it only the cases of this project are served, and one test is skipped.
 """
 
 import itertools
@@ -17,10 +17,11 @@ import pytest
 import tomli_w
 from msgspec.structs import replace
 
+from app.store import configuration
 from providers.canonical.chat import ChatRequest
 from providers.canonical.raw_json import Body
-from providers.dialect import DropPolicy
 from providers.dialects.catalogue import CHAT_DIALECTS
+from providers.drop_policy import DropPolicy
 from tests.conformance.expected_responses import comparable, expected_response
 from tests.conformance.sdk_responses import event_payloads
 from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES
@@ -30,12 +31,14 @@ from tests.replay.hosts.host import Host, ProviderTarget
 from tests.replay.hosts.recordings import FOLDER, Recording
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
 from tests.support.service import Service
+from tests.support.service_inspection import database_url
+from tests.support.wait_until import GENEROUS_S
 
 ROUTES = {CHAT: "/v1/chat/completions", RESPONSES: "/v1/responses", ANTHROPIC: "/v1/messages"}
 EVERY = [(host, recording) for host in HOSTS for recording in host.recordings]
 CHATS = [each for each in EVERY if each[0].chat(each[1]) is not None]
 PLAIN = [each for each in EVERY if each[0].non_chat(each[1]) is not None]
-# What hops and lengths decide anew.
+# Headers of one connection or of the recorded framing.
 _HOPS = ("content-length", "transfer-encoding", "content-encoding", "connection", "date", "server", "set-cookie", "keep-alive")
 
 
@@ -44,33 +47,33 @@ def cases(pairs: list[tuple[Host, Recording]]) -> list[Any]:
 
 
 class RecordingServer:
-    """The server: an address begins with the recording that it plays."""
+    """Serves the recording that the path begins with."""
 
     def __init__(self) -> None:
         self.engine = ScriptedEngine()
         self.engine.script = self._play
-        self._known = {recording.id: recording for _, recording in EVERY}
+        self._recordings = {recording.id: recording for _, recording in EVERY}
 
     async def _play(self, request: ReceivedRequest) -> None:
         folder, name = request.path.split("/")[1:3]
-        recording = self._known[f"{folder}/{name}"]
+        recording = self._recordings[f"{folder}/{name}"]
         head = "".join(f"{key}: {value}\r\n" for key, value in recording.headers.items() if key.lower() not in _HOPS)
         if not any(key.lower() == "content-type" for key in recording.headers):
             head += f"content-type: {'text/event-stream' if recording.streamed else 'application/json'}\r\n"
         if not recording.streamed:
             return await request.respond(recording.status, recording.raw, head)
         request.write(f"HTTP/1.1 200 OK\r\n{head}transfer-encoding: chunked\r\n\r\n".encode())
-        # Cut anywhere, differently each time, the same in each run.
-        chance = random.Random(f"{recording.id}{len(self.engine.requests)}")
-        places = sorted({0, len(recording.raw), *(chance.randrange(len(recording.raw) + 1) for _ in range(12))})
-        for start, end in itertools.pairwise(places):
+        # Cut anywhere: differently each time, and the same in each run.
+        rng = random.Random(f"{recording.id}{len(self.engine.requests)}")
+        cuts = sorted({0, len(recording.raw), *(rng.randrange(len(recording.raw) + 1) for _ in range(12))})
+        for start, end in itertools.pairwise(cuts):
             request.send_chunk(recording.raw[start:end])
             await request.writer.drain()
         request.end_stream()
         await request.writer.drain()
 
     def take_request(self, recording: Recording) -> tuple[str, Any]:
-        """Where the last request went, below the base URL, and its body."""
+        """The path of the last request, below the base URL, and its body."""
         (request,) = self.engine.requests
         self.engine.requests.clear()
         return request.path.removeprefix(f"/{recording.id}"), request.body
@@ -80,52 +83,57 @@ class RecordingServer:
 async def replay(service: Service, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[RecordingServer]:
     secrets = tmp_path_factory.mktemp("secrets")
     secrets.chmod(0o755)
-    playing = RecordingServer()
-    await playing.engine.start()
+    server = RecordingServer()
+    await server.engine.start()
     providers: dict[str, Any] = {}
     models: dict[str, Any] = {}
     for host, recording in EVERY:
-        reached = host.provider_target(recording)
+        provider_target = host.provider_target(recording)
         for streamed in (True, False):
             name = _name(recording, streamed=streamed)
-            providers[name] = _provider(recording, reached, playing.engine.port, secrets, streamed=streamed)
-            target = {"provider": name, "model": reached.model} | ({"dialect": reached.dialect} if reached.dialect else {})
+            providers[name] = _provider(recording, provider_target, server.engine.port, secrets, streamed=streamed)
+            target = {"provider": name, "model": provider_target.model}
+            if provider_target.dialect:
+                target["dialect"] = provider_target.dialect
             models[name] = {"targets": [target]}
-    before = service.run("export").stdout
-    service.apply(tomli_w.dumps({"providers": providers, "models": models}))
-    yield playing
-    service.apply(before, "--prune")  # hundreds of models would be in the way of other stories
-    await playing.engine.stop()
+    url = database_url(service)
+    before = await configuration.export(url)
+    added = tomli_w.dumps({"providers": providers, "models": models})
+    await configuration.apply(url, added, prune=False, confirm=lambda _: True, wait_s=GENEROUS_S)
+    yield server
+    # Hundreds of models would slow down other tests.
+    await configuration.apply(url, before, prune=True, confirm=lambda _: True, wait_s=GENEROUS_S)
+    await server.engine.stop()
 
 
 def _name(recording: Recording, *, streamed: bool) -> str:
-    """The model for callers who stream, or not."""
-    return f"replayed/{recording.id}/{'stream' if streamed else 'whole'}"
+    """The model for callers that stream, or do not."""
+    return f"replayed/{recording.id}/{'streamed' if streamed else 'not-streamed'}"
 
 
-def _provider(recording: Recording, reached: ProviderTarget, port: int, secrets: Path, *, streamed: bool) -> dict[str, Any]:
-    options = dict(reached.options)
+def _provider(recording: Recording, target: ProviderTarget, port: int, secrets: Path, *, streamed: bool) -> dict[str, Any]:
+    options = dict(target.options)
     if streamed != recording.streamed:
         options["stream"] = "only" if recording.streamed else "never"
-    provider: dict[str, Any] = {"adapter": reached.adapter, "base_url": f"http://127.0.0.1:{port}/{recording.id}", "options": options}
-    if reached.secret is not None:
-        place = secrets / recording.id.replace("/", "-")
-        place.write_text(reached.secret)
-        provider["credential"] = f"file:{place}"
+    provider: dict[str, Any] = {"adapter": target.adapter, "base_url": f"http://127.0.0.1:{port}/{recording.id}", "options": options}
+    if target.secret is not None:
+        file = secrets / recording.id.replace("/", "-")
+        file.write_text(target.secret)
+        provider["credential"] = f"file:{file}"
     return provider
 
 
 def request_for(chat: ChatRequest, caller: str, model: str, *, streamed: bool) -> tuple[dict[str, Any], bool]:
-    """What this caller asks, and whether it can say all of it."""
+    """This caller's request, and whether it expresses all of the chat."""
     dialect = CHAT_DIALECTS[caller]
     drop_policy = DropPolicy(lambda _: True, dialect.field_names, caller)
     body = dialect.write_request(replace(chat, model=model), drop_policy)
-    says_all = not drop_policy.dropped
+    is_complete = not drop_policy.dropped
     if caller == ANTHROPIC and not body.has_value("max_tokens"):
-        body["max_tokens"], says_all = 1000, False
+        body["max_tokens"], is_complete = 1000, False
     dialect.prepare_upstream_body(body, streamed, include_usage=True)
     body["model"] = model
-    return json.loads(Body(body).write()), says_all
+    return json.loads(Body(body).write()), is_complete
 
 
 @pytest.mark.parametrize(("host", "recording"), cases(CHATS))
@@ -139,7 +147,7 @@ async def test_recorded_chat_round_trips_for_every_caller_dialect_and_mode(
         if (recording.name, caller) in host.excluded_callers:
             continue
         for streamed in (True, False):
-            body, says_all = request_for(chat, caller, _name(recording, streamed=streamed), streamed=streamed)
+            body, is_complete = request_for(chat, caller, _name(recording, streamed=streamed), streamed=streamed)
             replay.engine.requests.clear()
             answer = await client.post(route, json=body)
             if recording.name in host.refused_params:
@@ -152,7 +160,7 @@ async def test_recorded_chat_round_trips_for_every_caller_dialect_and_mode(
                 continue
             assert replay.engine.requests, answer.text
             path, sent = replay.take_request(recording)
-            if says_all:
+            if is_complete:
                 fully_expressed += 1
                 assert_request_matches(host, recording, path, sent)
             if recording.status != 200:
@@ -161,8 +169,8 @@ async def test_recorded_chat_round_trips_for_every_caller_dialect_and_mode(
             assert answer.status_code == 200, answer.text
             expected = comparable(expected_response(host.expected(recording), caller, streamed=streamed))
             sdk = CALLERS[caller]
-            assert comparable(sdk.hear(sdk.take(answer.content, streamed=streamed))) == expected, (caller, streamed)
-    assert fully_expressed, "no caller can say what was recorded"
+            assert comparable(sdk.summarize(sdk.parse(answer.content, streamed=streamed))) == expected, (caller, streamed)
+    assert fully_expressed, "no caller can express what was recorded"
 
 
 def assert_request_matches(host: Host, recording: Recording, path: str, sent: Any) -> None:
@@ -205,7 +213,7 @@ async def test_recorded_non_chat_exchange_round_trips(host: Host, recording: Rec
 
 
 def test_every_recording_is_played_once():
-    """And nothing is replayed twice, or both as a chat and beside chats."""
+    """And none both as a chat and as something else."""
     if not FOLDER.is_dir():
         pytest.skip("the recordings of real hosts (../shared/exchanges) are not on this machine")
     names = [recording.id for _, recording in EVERY]

@@ -1,4 +1,4 @@
-"""AWS as it would be: each request is signed, by botocore's own measure, and answers come in AWS's frames."""
+"""SageMaker: requests carry the signature that botocore computes, and responses arrive in AWS event frames."""
 
 import datetime
 import json
@@ -24,7 +24,7 @@ REFUSED = b'{"message":"The request signature we calculated does not match the s
 
 
 class FakeSageMaker:
-    """It answers those alone who have signed with the secret of today. `frames`: of a stream; `whole`: of what is no stream."""
+    """Accepts requests signed with `secret`. `frames`: its streamed response; `body`: its other response; `refused`: how many were not."""
 
     def __init__(self) -> None:
         self.server = ScriptedEngine()
@@ -33,7 +33,7 @@ class FakeSageMaker:
 
     def reset(self) -> None:
         self.secret = "secret-1"
-        self.whole: Any = completion()
+        self.body: Any = completion()
         self.frames: list[bytes] = [frames.event("PayloadPart", piece) for piece in split_stream(HELLO)]
         self.status = 200
         self.extra_headers: dict[str, str] = {}
@@ -53,17 +53,17 @@ class FakeSageMaker:
             await request.writer.drain()
         else:
             headers = "".join(f"{name}: {value}\r\n" for name, value in self.extra_headers.items())
-            await request.respond(self.status, json.dumps(self.whole).encode(), headers + "content-type: application/json\r\n")
+            await request.respond(self.status, json.dumps(self.body).encode(), headers + "content-type: application/json\r\n")
 
 
 def split_stream(chunks: Any) -> list[bytes]:
-    """A container's stream, cut where no line ends."""
+    """The stream of a container, cut within its lines."""
     stream = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in chunks) + b"data: [DONE]\n\n"
     return [stream[at : at + 100] for at in range(0, len(stream), 100)]
 
 
 def expected_signature(request: ReceivedRequest, host: str, secret: str) -> str:
-    """What AWS's own library signs for the request that came: with the headers that it says are signed, at the time that it says."""
+    """What AWS's own library signs for this request, with its signed headers and at its time."""
     authorization = request.headers["authorization"]
     signed = authorization.partition("SignedHeaders=")[2].partition(",")[0].split(";")
     assert {"host", "content-type", "x-amz-date", "x-amz-content-sha256", "x-amz-security-token"} <= set(signed)
@@ -89,14 +89,18 @@ def secret_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def running(service: Service, secret_file: Path) -> AsyncGenerator[FakeSageMaker]:
     amazon = FakeSageMaker()
     await amazon.server.start()
-    write_credential(secret_file, "secret-1")
-    where = f'adapter = "sagemaker", base_url = "http://127.0.0.1:{amazon.server.port}/pre", credential = "file:{secret_file}"'
+    refused_file = secret_file.with_name("refused")
+    for file in (secret_file, refused_file):
+        write_credential(file, "secret-1")
+    sagemaker = f'adapter = "sagemaker", base_url = "http://127.0.0.1:{amazon.server.port}/pre", credential = "file:{secret_file}"'
     service.apply(f"""
         [providers]
-        sm = {{ {where} }}
-        prompts = {{ {where}, options = {{ payload = "tgi_generate", inference_component = "ic" }} }}
+        sm = {{ {sagemaker} }}
+        prompts = {{ {sagemaker}, options = {{ payload = "tgi_generate", inference_component = "ic" }} }}
         at-home = {{ adapter = "sagemaker", credential = "aws:default", options = {{ region = "eu-west-1" }} }}
+        refusing = {{ {sagemaker.replace(str(secret_file), str(refused_file))} }}
         [models]
+        refusing = {{ targets = [{{ provider = "refusing", model = "my-endpoint" }}] }}
         sm = {{ targets = [{{ provider = "sm", model = "my-endpoint" }}] }}
         prompts = {{ targets = [{{ provider = "prompts", model = "my-endpoint" }}] }}
     """)
@@ -112,19 +116,19 @@ def amazon(running: FakeSageMaker, secret_file: Path) -> FakeSageMaker:
 
 
 def write_credential(file: Path, secret: str) -> None:
-    given = {"access_key_id": "AKIDEXAMPLE", "secret_access_key": secret, "session_token": TOKEN, "region": "eu-west-1"}
-    file.write_text(json.dumps(given, indent=1))
+    credential = {"access_key_id": "AKIDEXAMPLE", "secret_access_key": secret, "session_token": TOKEN, "region": "eu-west-1"}
+    file.write_text(json.dumps(credential, indent=1))
 
 
-async def test_signed_requests_are_answered_whole_and_streamed(amazon: FakeSageMaker, caller: Caller) -> None:
-    whole, streamed = await caller.create("sm"), await caller.stream("sm")
-    assert (whole.text, whole.finish, whole.output_tokens) == ("Hello.", "stop", 2)
-    assert streamed == whole and amazon.refused == 0
+async def test_signed_requests_are_answered_streamed_or_not(amazon: FakeSageMaker, caller: Caller) -> None:
+    created, streamed = await caller.create("sm"), await caller.stream("sm")
+    assert (created.text, created.finish, created.output_tokens) == ("Hello.", "stop", 2)
+    assert streamed == created and amazon.refused == 0
     assert [request.path for request in amazon.server.requests] == [
         "/pre/endpoints/my-endpoint/invocations",
         "/pre/endpoints/my-endpoint/invocations-response-stream",
     ]
-    assert all("model" not in asked.body for asked in amazon.server.requests)
+    assert all("model" not in request.body for request in amazon.server.requests)
 
 
 async def test_rotated_secret_fails_no_request(amazon: FakeSageMaker, secret_file: Path, sdk: openai.AsyncOpenAI) -> None:
@@ -150,19 +154,19 @@ async def test_stream_exception_is_raised_after_the_text_before_it(amazon: FakeS
 async def test_container_refusal_reaches_the_caller(amazon: FakeSageMaker, client: httpx.AsyncClient) -> None:
     amazon.status, amazon.extra_headers = 424, {"x-amzn-errortype": "ModelError"}
     inner = '{"error":"Input validation error: `inputs` must have less than 1024 tokens","error_type":"validation"}'
-    amazon.whole = {"ErrorCode": "CLIENT_ERROR_FROM_MODEL", "Message": "x", "OriginalStatusCode": 422, "OriginalMessage": inner}
+    amazon.body = {"ErrorCode": "CLIENT_ERROR_FROM_MODEL", "Message": "x", "OriginalStatusCode": 422, "OriginalMessage": inner}
     answer = await client.post("/v1/chat/completions", json={"model": "sm", "messages": HI})
     assert answer.status_code == 422 and "less than 1024 tokens" in answer.json()["error"]["message"]
 
 
 async def test_completion_is_served_by_the_generate_route_of_a_container(amazon: FakeSageMaker, sdk: openai.AsyncOpenAI) -> None:
     details = {"finish_reason": "length", "generated_tokens": 2}
-    amazon.whole = [{"generated_text": " there was", "details": details}]
+    amazon.body = [{"generated_text": " there was", "details": details}]
     tokens: list[dict[str, Any]] = [{"token": {"text": " there", "special": False}}, {"token": {"text": " was", "special": False}}]
     tokens[-1] |= {"generated_text": " there was", "details": {**details, "input_length": 1}}
     amazon.frames = [frames.event("PayloadPart", b"data:" + json.dumps(each).encode() + b"\n\n") for each in tokens]
-    whole = await sdk.completions.create(model="prompts", prompt="Once", max_tokens=2, temperature=0)
-    assert (whole.choices[0].text, whole.choices[0].finish_reason) == (" there was", "length")
+    created = await sdk.completions.create(model="prompts", prompt="Once", max_tokens=2, temperature=0)
+    assert (created.choices[0].text, created.choices[0].finish_reason) == (" there was", "length")
     stream = await sdk.completions.create(model="prompts", prompt="Once", max_tokens=2, stream=True)
     assert "".join([chunk.choices[0].text async for chunk in stream]) == " there was"
     sent = amazon.server.requests[0]
@@ -175,8 +179,8 @@ async def test_completion_is_served_by_the_generate_route_of_a_container(amazon:
 
 
 async def test_refused_signature_error_reveals_no_secret(amazon: FakeSageMaker, client: httpx.AsyncClient) -> None:
-    """Last: the credential rests for a while then."""
+    """With a provider of its own, as its credential is in cooldown afterwards."""
     amazon.secret = "another"
-    answer = await client.post("/v1/chat/completions", json={"model": "sm", "messages": HI})
+    answer = await client.post("/v1/chat/completions", json={"model": "refusing", "messages": HI})
     assert answer.status_code == 502 and "signature" in answer.json()["error"]["message"]
     assert "secret-" not in answer.text and TOKEN not in answer.text and "AKIDEXAMPLE" not in answer.text

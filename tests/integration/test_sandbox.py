@@ -1,4 +1,4 @@
-"""The sandbox engine as a process, asked over real HTTP by httpx and by the official OpenAI SDK."""
+"""The sandbox engine as a process, used over HTTP with httpx and the official OpenAI SDK."""
 
 import asyncio
 import base64
@@ -19,6 +19,8 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletion
 
+from tests.support.wait_until import GENEROUS_S, block_until, wait_until
+
 HELLO: list[Any] = [{"role": "user", "content": "Hello, who is there?"}]
 CITY = {
     "type": "object",
@@ -34,29 +36,31 @@ TOOLS: list[Any] = [
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
     code = f"from app.sandbox import serve; serve('127.0.0.1', {port})"
     with subprocess.Popen([sys.executable, "-W", "error", "-c", code], stderr=subprocess.PIPE) as process:
         url = f"http://127.0.0.1:{port}"
-        for _ in range(200):
+
+        def is_ready() -> bool:
+            assert process.poll() is None
             try:
-                httpx.get(f"{url}/health")
-                break
+                return httpx.get(f"{url}/health", timeout=GENEROUS_S).status_code == 200
             except httpx.TransportError:
-                assert process.poll() is None
-                time.sleep(0.05)
+                return False
+
+        block_until(is_ready)
         yield url
         process.terminate()
-        _, stderr = process.communicate(timeout=10)
+        _, stderr = process.communicate(timeout=GENEROUS_S)
     assert process.returncode in (0, -15)
-    assert stderr == b"", "the sandbox complained while it answered"
+    assert stderr == b"", "the sandbox wrote warnings or errors"
 
 
 @pytest.fixture
 async def http(address: str) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=address, timeout=10) as client:
+    async with httpx.AsyncClient(base_url=address, timeout=GENEROUS_S) as client:
         yield client
 
 
@@ -148,15 +152,15 @@ CONSTRAINTS = {
 }
 
 
-@pytest.mark.parametrize("word", CONSTRAINTS)
-async def test_schema_is_obeyed_in_every_constraint_form(http: httpx.AsyncClient, word: str) -> None:
-    words, schema = CONSTRAINTS[word]
+@pytest.mark.parametrize("form", CONSTRAINTS)
+async def test_schema_is_obeyed_in_every_constraint_form(http: httpx.AsyncClient, form: str) -> None:
+    fields, schema = CONSTRAINTS[form]
     for seed in range(5):
-        jsonschema.validate(json.loads(await text_of(http, seed=seed, **words)), schema)
+        jsonschema.validate(json.loads(await text_of(http, seed=seed, **fields)), schema)
 
 
 @pytest.mark.parametrize(
-    ("words", "regex"),
+    ("fields", "regex"),
     [
         ({"guided_regex": r"[A-Z]{3}-\d{4}"}, r"[A-Z]{3}-[0-9]{4}"),
         ({"guided_choice": ["ja", "nein", "vielleicht (später)"]}, r"ja|nein|vielleicht \(später\)"),
@@ -185,9 +189,9 @@ async def test_schema_is_obeyed_in_every_constraint_form(http: httpx.AsyncClient
     ],
     ids=lambda value: str(value)[:50],
 )
-async def test_regex_choice_grammar_and_structural_tag_are_obeyed(http: httpx.AsyncClient, words: dict[str, Any], regex: str) -> None:
+async def test_regex_choice_grammar_and_structural_tag_are_obeyed(http: httpx.AsyncClient, fields: dict[str, Any], regex: str) -> None:
     for seed in range(5):
-        assert re.fullmatch(regex, await text_of(http, seed=seed, **words))
+        assert re.fullmatch(regex, await text_of(http, seed=seed, **fields))
 
 
 async def test_constrained_output_beyond_max_tokens_ends_with_length(http: httpx.AsyncClient) -> None:
@@ -197,7 +201,7 @@ async def test_constrained_output_beyond_max_tokens_ends_with_length(http: httpx
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "param", "code", "says"),
+    ("body", "status", "param", "code", "message"),
     [
         ({"guided_regex": "(a"}, 400, "guided_regex", "invalid_constraint", "unclosed group"),
         ({"guided_json": {"type": "text"}}, 400, "guided_json", "invalid_constraint", "Invalid type"),
@@ -215,7 +219,7 @@ async def test_constrained_output_beyond_max_tokens_ends_with_length(http: httpx
             400,
             "guided_whitespace_pattern",
             "invalid_constraint",
-            "no JSON is asked",
+            "demands no JSON",
         ),
         ({"structural_tag": "{}"}, 400, "structural_tag", "invalid_constraint", "either a `format`"),
         ({"response_format": {"type": "json_schema"}}, 400, "response_format.json_schema.schema", "invalid_value", "missing"),
@@ -229,7 +233,7 @@ async def test_constrained_output_beyond_max_tokens_ends_with_length(http: httpx
         ({"max_tokens": 0}, 400, "max_tokens", "invalid_value", ">= 1"),
         ({"top_logprobs": 3}, 400, "top_logprobs", "invalid_value", "logprobs"),
         ({"stop": [""]}, 400, "stop", "invalid_value", "empty"),
-        ({"tool_choice": "required"}, 400, "tool_choice", "invalid_value", "none are given"),
+        ({"tool_choice": "required"}, 400, "tool_choice", "invalid_value", "there are none"),
         ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "fly"}}}, 400, "tool_choice", "invalid_value", "'fly'"),
         ({"sandbox": {"dealy_ms": 5}}, 400, "sandbox", "invalid_value", "dealy_ms"),
         ({"messages": [{"role": "user", "content": "a " * 140_000}]}, 400, None, "context_length_exceeded", "131072"),
@@ -237,13 +241,13 @@ async def test_constrained_output_beyond_max_tokens_ends_with_length(http: httpx
     ids=lambda value: str(value)[:40],
 )
 async def test_invalid_request_error_names_field_code_and_reason(
-    http: httpx.AsyncClient, body: dict[str, Any], status: int, param: str | None, code: str, says: str
+    http: httpx.AsyncClient, body: dict[str, Any], status: int, param: str | None, code: str, message: str
 ) -> None:
     response = await chat(http, **body)
     assert response.status_code == status
     error = response.json()["error"]
     assert (error["type"], error["param"], error["code"]) == ("invalid_request_error", param, code)
-    assert says in error["message"]
+    assert message in error["message"]
 
 
 async def test_unparsable_and_misdirected_requests_get_the_error_envelope(http: httpx.AsyncClient) -> None:
@@ -264,7 +268,7 @@ async def test_ignored_fields_are_listed_in_a_header(http: httpx.AsyncClient) ->
 
 
 @pytest.mark.parametrize(
-    ("how", "names"),
+    ("fields", "names"),
     [
         ({"messages": [{"role": "user", "content": "How will the weather be?"}]}, ["get_weather"]),
         ({"messages": [{"role": "user", "content": "Weather and time?"}]}, ["get_weather", "get_time"]),
@@ -277,9 +281,12 @@ async def test_ignored_fields_are_listed_in_a_header(http: httpx.AsyncClient) ->
     ],
     ids=str,
 )
-async def test_tool_choice_and_prompt_decide_which_tools_are_called(sdk: openai.AsyncOpenAI, how: dict[str, Any], names: list[str]) -> None:
-    extra = {"sandbox": how.pop("sandbox")} if "sandbox" in how else {}
-    answer = await complete(sdk, tools=TOOLS, extra_body=extra, **how)
+async def test_tool_choice_and_prompt_decide_which_tools_are_called(
+    sdk: openai.AsyncOpenAI, fields: dict[str, Any], names: list[str]
+) -> None:
+    extra_body = {key: value for key, value in fields.items() if key == "sandbox"}
+    sdk_fields = {key: value for key, value in fields.items() if key != "sandbox"}
+    answer = await complete(sdk, tools=TOOLS, extra_body=extra_body, **sdk_fields)
     (choice,) = answer.choices
     calls = choice.message.tool_calls or []
     functions = [call.function for call in calls if call.type == "function"]
@@ -289,7 +296,7 @@ async def test_tool_choice_and_prompt_decide_which_tools_are_called(sdk: openai.
         jsonschema.validate(
             json.loads(function.arguments), CITY if function.name == "get_weather" else {"type": "object", "maxProperties": 0}
         )
-    is_named = isinstance(how.get("tool_choice"), dict)
+    is_named = isinstance(fields.get("tool_choice"), dict)
     assert choice.finish_reason == ("tool_calls" if names and not is_named else "stop")
     assert (choice.message.content is None) == bool(names)
 
@@ -312,19 +319,19 @@ async def test_tool_calls_stream_names_before_argument_fragments(sdk: openai.Asy
         async for event in stream:
             if event.type == "chunk":
                 deltas += [call for choice in event.chunk.choices for call in choice.delta.tool_calls or []]
-        folded = await stream.get_final_completion()
+        final = await stream.get_final_completion()
     expected = [(call.id, call.to_dict()["function"]) for call in whole.choices[0].message.tool_calls or []]
     streamed_calls = [
-        (call.id, {"name": call.function.name, "arguments": call.function.arguments}) for call in folded.choices[0].message.tool_calls or []
+        (call.id, {"name": call.function.name, "arguments": call.function.arguments}) for call in final.choices[0].message.tool_calls or []
     ]
     assert streamed_calls == expected
     assert [(delta.index, delta.function.name) for delta in deltas if delta.id] == [(0, "get_weather"), (1, "get_time")]
     assert all(delta.function.name is None and delta.type is None for delta in deltas if not delta.id)
-    assert folded.choices[0].finish_reason == "tool_calls"
+    assert final.choices[0].finish_reason == "tool_calls"
 
 
 @pytest.mark.parametrize(
-    ("how", "thinks"),
+    ("fields", "reasons"),
     [
         ({"chat_template_kwargs": {"enable_thinking": True}}, True),
         ({"reasoning_effort": "low"}, True),
@@ -335,12 +342,12 @@ async def test_tool_calls_stream_names_before_argument_fragments(sdk: openai.Asy
     ],
     ids=str,
 )
-async def test_reasoning_appears_only_when_requested(http: httpx.AsyncClient, how: dict[str, Any], thinks: bool) -> None:
-    answer = (await chat(http, seed=2, **how)).json()
+async def test_reasoning_appears_only_when_requested(http: httpx.AsyncClient, fields: dict[str, Any], reasons: bool) -> None:
+    answer = (await chat(http, seed=2, **fields)).json()
     message, usage = answer["choices"][0]["message"], answer["usage"]
-    assert ("reasoning_content" in message) == thinks
-    assert (usage["completion_tokens_details"]["reasoning_tokens"] > 0) == thinks
-    deltas = [chunk["choices"][0]["delta"] for chunk in await frames_of(http, messages=HELLO, seed=2, **how) if chunk != "[DONE]"]
+    assert ("reasoning_content" in message) == reasons
+    assert (usage["completion_tokens_details"]["reasoning_tokens"] > 0) == reasons
+    deltas = [chunk["choices"][0]["delta"] for chunk in await frames_of(http, messages=HELLO, seed=2, **fields) if chunk != "[DONE]"]
     assert "".join(delta.get("reasoning_content", "") for delta in deltas) == message.get("reasoning_content", "")
     kinds = ["reasoning" if "reasoning_content" in delta else "text" for delta in deltas[1:-1]]
     assert kinds == sorted(kinds)
@@ -428,39 +435,39 @@ WEATHER: dict[str, Any] = {"name": "get_weather", "description": "The weather in
 
 async def test_anthropic_token_count_equals_that_of_the_equivalent_chat(address: str, http: httpx.AsyncClient) -> None:
     blocks: list[Any] = [{"type": "text", "text": "How is the wea"}, {"type": "text", "text": "ther there?"}, IMAGE_BLOCK]
-    called: Any = {"type": "tool_use", "id": "call_1", "name": "get_weather", "input": {"city": "Rome"}}
-    thought: Any = {"type": "thinking", "thinking": "Let me look it up.", "signature": "sealed"}
+    call: Any = {"type": "tool_use", "id": "call_1", "name": "get_weather", "input": {"city": "Rome"}}
+    reasoning: Any = {"type": "thinking", "thinking": "Let me look it up.", "signature": "signed"}
     result: Any = {"type": "tool_result", "tool_use_id": "call_1", "content": [{"type": "text", "text": "Rain."}]}
     body: Any = {
         "system": "Be brief.",
         "tools": [{**WEATHER, "input_schema": CITY}],
         "messages": [
             {"role": "user", "content": blocks},
-            {"role": "assistant", "content": [thought, called]},
+            {"role": "assistant", "content": [reasoning, call]},
             {"role": "user", "content": [result, {"type": "text", "text": "And now?"}]},
         ],
     }
-    wrong: Any = {"messages": [{"role": "user", "content": [{**called, "input": "x"}]}]}
+    invalid: Any = {"messages": [{"role": "user", "content": [{**call, "input": "x"}]}]}
     async with anthropic.AsyncAnthropic(base_url=address, api_key="none needed", max_retries=0) as client:
         counted = await client.messages.count_tokens(model="sandbox", **body)
         with pytest.raises(anthropic.BadRequestError) as refused:
-            await client.messages.count_tokens(model="sandbox", **wrong)
+            await client.messages.count_tokens(model="sandbox", **invalid)
     assert refused.value.response.json()["type"] == "error"
     assert "messages[0].content[0].input" in refused.value.message
     function = {"name": "get_weather", "arguments": '{"city":"Rome"}'}
-    equal: list[Any] = [
+    equivalent: list[Any] = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": [*blocks[:2], {"type": "image_url", "image_url": "data:image/png;base64,AAAA"}]},
         {
             "role": "assistant",
-            "reasoning_content": thought["thinking"],
+            "reasoning_content": reasoning["thinking"],
             "tool_calls": [{"id": "call_1", "type": "function", "function": function}],
         },
         {"role": "tool", "tool_call_id": "call_1", "content": "Rain."},
         {"role": "user", "content": "And now?"},
     ]
-    chatted = await chat(http, messages=equal, tools=[{"type": "function", "function": {**WEATHER, "parameters": CITY}}])
-    assert counted.input_tokens == chatted.json()["usage"]["prompt_tokens"] > 765
+    chat_response = await chat(http, messages=equivalent, tools=[{"type": "function", "function": {**WEATHER, "parameters": CITY}}])
+    assert counted.input_tokens == chat_response.json()["usage"]["prompt_tokens"] > 765
 
 
 async def test_generate_token_ids_are_utf8_bytes_both_ways(http: httpx.AsyncClient) -> None:
@@ -471,8 +478,8 @@ async def test_generate_token_ids_are_utf8_bytes_both_ways(http: httpx.AsyncClie
     assert any("You said: “Hé!”" in text for text in texts)
     assert (whole["request_id"], whole["model"], whole["output_mode"]) == ("mine", "sandbox", "tokens")
     assert [choice["finish_reason"] for choice in whole["choices"]] == ["stop", "stop"]
-    written = sum(len(choice["token_ids"]) for choice in whole["choices"])
-    assert whole["usage"] == {"prompt_tokens": 4, "completion_tokens": written, "total_tokens": 4 + written}
+    completion_tokens = sum(len(choice["token_ids"]) for choice in whole["choices"])
+    assert whole["usage"] == {"prompt_tokens": 4, "completion_tokens": completion_tokens, "total_tokens": 4 + completion_tokens}
 
 
 async def test_streamed_token_ids_obey_their_regex(http: httpx.AsyncClient) -> None:
@@ -505,9 +512,10 @@ async def test_slow_model_takes_two_seconds_and_streams_evenly(http: httpx.Async
         return time.monotonic() - began
 
     moments, took_s = await asyncio.gather(streamed(), whole())
-    assert 1.9 < took_s < 2.6
-    assert 1.9 < moments[-1] < 2.6
-    assert 0.6 < moments[len(moments) // 2] < 1.4
+    assert 1.9 < took_s < GENEROUS_S
+    assert 1.9 < moments[-1] < GENEROUS_S
+    assert 0.6 < moments[len(moments) // 2] < moments[-1] - 0.2
+    assert moments[0] < moments[-1] - 1
 
 
 async def test_flaky_model_fails_every_third_request_in_a_fixed_order(http: httpx.AsyncClient) -> None:
@@ -524,19 +532,19 @@ async def test_flaky_model_fails_every_third_request_in_a_fixed_order(http: http
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_dying_model_breaks_off_midway(http: httpx.AsyncClient, stream: bool) -> None:
-    came = b""
+    received = b""
     with pytest.raises(httpx.RemoteProtocolError):
         async with http.stream(
             "POST", "/v1/chat/completions", json={"model": "sandbox-dies", "messages": HELLO, "stream": stream}
         ) as response:
             assert response.status_code == 200
             async for part in response.aiter_bytes():
-                came += part
-    assert b"sandbox" in came
-    assert b'finish_reason":"stop' not in came
+                received += part
+    assert b"sandbox" in received
+    assert b'finish_reason":"stop' not in received
 
 
-async def test_request_can_ask_for_a_failure(sdk: openai.AsyncOpenAI) -> None:
+async def test_request_can_demand_a_failure(sdk: openai.AsyncOpenAI) -> None:
     with pytest.raises(openai.RateLimitError) as refusal:
         await sdk.chat.completions.create(model="sandbox", messages=HELLO, extra_body={"sandbox": {"fail": 429, "retry_after_s": 7}})
     assert refusal.value.response.headers["retry-after"] == "7"
@@ -554,7 +562,7 @@ async def test_request_can_dictate_text_even_against_its_own_constraint(http: ht
     assert "usage" not in answer
 
 
-async def test_request_can_ask_for_a_broken_stream(http: httpx.AsyncClient) -> None:
+async def test_request_can_demand_a_broken_stream(http: httpx.AsyncClient) -> None:
     forgotten = await frames_of(http, messages=HELLO, sandbox={"say": "one two", "done": False})
     assert forgotten[-1]["choices"][0]["finish_reason"] == "stop"
     failed = await frames_of(http, messages=HELLO, sandbox={"say": "one two", "die_after": 2, "die_how": "error"})
@@ -568,56 +576,68 @@ async def test_requested_delays_are_kept(http: httpx.AsyncClient) -> None:
     began = time.monotonic()
     frames = await frames_of(http, messages=HELLO, sandbox={"say": "one two", "delay_ms": 100, "chunk_delay_ms": 50})
     assert len(frames) == 5
-    assert 0.28 < time.monotonic() - began < 0.8
+    assert 0.28 < time.monotonic() - began < GENEROUS_S
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        {"stream": True, "sandbox": {"chunk_delay_ms": 200}},
-        {"sandbox": {"delay_ms": 5000}},
+        {"stream": True, "sandbox": {"chunk_delay_ms": 60_000}},
+        {"sandbox": {"delay_ms": 60_000}},
         {"stream": True, "sandbox": {"die_after": 1, "die_how": "stall"}},
     ],
     ids=["while it streams", "before it answers", "while it stalls"],
 )
 async def test_client_disconnect_aborts_the_response_at_once(http: httpx.AsyncClient, body: dict[str, Any]) -> None:
+    """At once: long before the response would be due."""
     aborted = 'sandbox_requests_total{model="sandbox",outcome="aborted"}'
     before = await metric(http, aborted)
-    with pytest.raises(httpx.ReadTimeout):
-        async with http.stream(
-            "POST", "/v1/chat/completions", json={"model": "sandbox", "messages": HELLO, **body}, timeout=0.15
-        ) as response:
-            await response.aread()
-    for _ in range(40):
-        if await metric(http, aborted) == before + 1:
-            break
-        await asyncio.sleep(0.02)
-    assert await metric(http, aborted) == before + 1
+
+    async def is_running() -> bool:
+        return await metric(http, "sandbox_requests_running") == 1
+
+    async def is_aborted() -> bool:
+        return await metric(http, aborted) == before + 1
+
+    request = asyncio.create_task(chat(http, **body))
+    await wait_until(is_running)
+    await asyncio.sleep(0.1)  # by now a stream has begun
+    request.cancel()
+    await wait_until(is_aborted, GENEROUS_S / 2)
     assert await metric(http, "sandbox_requests_running") == 0
 
 
 async def test_hostile_constraint_does_not_delay_other_requests(http: httpx.AsyncClient) -> None:
     hostile = {"guided_grammar": 'start: (a "z")*\na: a a | "x" | b\nb: a b | "x" | "y" b a', "sandbox": {"delay_ms": 0}}
-    took: list[float] = []
+    hostile_s: list[float] = []
+    others_s: list[float] = []
 
-    async def others() -> None:
+    async def send_hostile(seed: int) -> None:
+        began = time.monotonic()
+        assert (await chat(http, seed=seed, **hostile)).status_code in (200, 400)
+        hostile_s.append(time.monotonic() - began)
+
+    async def send_others() -> None:
         for _ in range(10):
             began = time.monotonic()
             await text_of(http)
-            took.append(time.monotonic() - began)
+            others_s.append(time.monotonic() - began)
 
-    answers = await asyncio.gather(*(chat(http, seed=seed, **hostile) for seed in range(2)), others())
-    assert all(answer.status_code in (200, 400) for answer in answers if answer is not None)
-    assert max(took) < 1.5
+    await asyncio.gather(*(send_hostile(seed) for seed in range(2)), send_others())
+    # A request that waited for a hostile one would take about as long: up to the sandbox's deadline of 3 s, and longer on a busy machine.
+    assert max(others_s) < max(1.5, min(hostile_s) * 0.75), (others_s, hostile_s)
 
 
 async def test_health_version_and_metrics_are_served(http: httpx.AsyncClient) -> None:
     assert (await http.get("/health")).json()["status"] == "ok"
     assert (await http.get("/version")).json()["engine"] == "narthex-sandbox"
     before = await metric(http, 'sandbox_requests_total{model="sandbox",outcome="finished"}')
-    running = asyncio.create_task(chat(http, sandbox={"delay_ms": 200}))
-    await asyncio.sleep(0.1)
-    assert await metric(http, "sandbox_requests_running") == 1
+    running = asyncio.create_task(chat(http, sandbox={"delay_ms": 1000}))
+
+    async def is_running() -> bool:
+        return await metric(http, "sandbox_requests_running") == 1
+
+    await wait_until(is_running)
     await running
     assert await metric(http, "sandbox_requests_running") == 0
     assert await metric(http, "sandbox_requests_waiting") == 0

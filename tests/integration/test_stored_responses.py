@@ -1,6 +1,5 @@
-"""Answers of /v1/responses that are read again, gone on from and deleted, by the official SDK."""
+"""Stored responses of /v1/responses with the official SDK: they are read, continued, referenced and deleted."""
 
-import asyncio
 import json
 import uuid
 from collections.abc import AsyncGenerator
@@ -16,19 +15,20 @@ from app.store import keys, teams
 from tests.support.scripted_engine import HELLO, ReceivedRequest, ScriptedEngine, completion, stream_script
 from tests.support.service import Service
 from tests.support.service_inspection import connections, database_url, paused_processes, process_tree
+from tests.support.wait_until import wait_until
 
 RESPONSES = "/v1/responses"
-MODELS = ["scripted", "vllm"]  # one that is asked in OpenAI chat, one that is asked in Responses
+MODELS = ["scripted", "vllm"]  # the first is served in OpenAI chat, the second in Responses
 WEATHER: FunctionToolParam = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
 
 
 def non_probe_requests(engine: ScriptedEngine) -> list[ReceivedRequest]:
-    """What the engine was asked, but for what the fleet asks of it now and then."""
+    """Without the health checks of the fleet, which have no body."""
     return [request for request in engine.requests if request.body]
 
 
 def received_history(engine: ScriptedEngine) -> list[tuple[str, str]]:
-    """What the engine was last told of who said what, whichever dialect it was asked in."""
+    """The roles and texts of the engine's last request, in either dialect."""
     return [_role_and_text(each) for each in messages_of(non_probe_requests(engine)[-1])]
 
 
@@ -51,17 +51,17 @@ def _role_and_text(item: dict[str, Any]) -> tuple[str, str]:
 
 
 async def respond_counting(request: ReceivedRequest) -> None:
-    """Answers "Answer N.", N being how often the user spoke; or calls, where it has a tool and nobody called it yet."""
+    """Responds "Answer N.", N being the number of user messages; or with a call, if there is a tool and the last message is the user's."""
     messages = messages_of(request)
-    reply_text = f"Answer {len([each for each in messages if each.get('role') == 'user'])}."
+    text = f"Answer {len([each for each in messages if each.get('role') == 'user'])}."
     calls = bool(request.body.get("tools")) and messages[-1].get("role") == "user"
     if request.path != RESPONSES:
         call = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
-        body = completion(None, tool_calls=[call]) if calls else completion(reply_text)
+        body = completion(None, tool_calls=[call]) if calls else completion(text)
         await request.respond(200, json.dumps(body).encode())
         return
-    content: list[Any] = [{"type": "output_text", "text": reply_text, "annotations": []}]
-    text = {"type": "message", "id": f"msg_{uuid.uuid4().hex}", "role": "assistant", "status": "completed", "content": content}
+    content: list[Any] = [{"type": "output_text", "text": text, "annotations": []}]
+    message = {"type": "message", "id": f"msg_{uuid.uuid4().hex}", "role": "assistant", "status": "completed", "content": content}
     call = {
         "type": "function_call",
         "id": f"fc_{uuid.uuid4().hex}",
@@ -70,8 +70,8 @@ async def respond_counting(request: ReceivedRequest) -> None:
         "arguments": "{}",
         "status": "completed",
     }
-    about = {"id": "resp_engine", "object": "response", "created_at": 1750000000, "status": "completed", "model": "engine-model"}
-    await request.respond(200, json.dumps({**about, "output": [call if calls else text]}).encode())
+    response = {"id": "resp_engine", "object": "response", "created_at": 1750000000, "status": "completed", "model": "engine-model"}
+    await request.respond(200, json.dumps({**response, "output": [call if calls else message]}).encode())
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +89,7 @@ async def other_team_sdk(service: Service) -> AsyncGenerator[openai.AsyncOpenAI]
 
 
 async def delete_from_redis(service: Service, id: str) -> bool:
-    """Takes an answer from Redis, as after a restart of everything, or an hour; whether it was there."""
+    """Removes a response from Redis, where it expires after an hour; returns whether it was there."""
     lines = (service.home / "run" / "servers").read_text().splitlines()
     url = dict(line.split("=", 1) for line in lines)["REDIS_URL"]
     async with redis.asyncio.Redis.from_url(url) as client:  # pyright: ignore[reportUnknownMemberType]
@@ -136,7 +136,7 @@ async def test_tool_result_alone_continues_the_conversation(sdk: openai.AsyncOpe
 
 
 def item_references(*items: Any) -> list[ResponseInputItemParam]:
-    """As the Vercel AI SDK says what was answered before."""
+    """As the Vercel AI SDK sends earlier output."""
     return [{"type": "item_reference", "id": item.id} for item in items]
 
 
@@ -169,7 +169,7 @@ async def test_item_reference_is_resolved_from_records_without_redis(service: Se
 async def test_missing_item_reference_is_a_400_without_an_upstream_call(
     service: Service, sdk: openai.AsyncOpenAI, other_team_sdk: openai.AsyncOpenAI, engine: ScriptedEngine
 ):
-    ours = await sdk.responses.create(model="scripted", input="One?")
+    own = await sdk.responses.create(model="scripted", input="One?")
     native = await sdk.responses.create(model="vllm", input="One?")
     gone = await sdk.responses.create(model="scripted", input="One?")
     await sdk.responses.delete(gone.id)
@@ -183,9 +183,9 @@ async def test_missing_item_reference_is_a_400_without_an_upstream_call(
             await client.responses.create(model="scripted", input=[{"type": "item_reference", "id": id}])
         assert (refused.value.param, refused.value.type) == ("input", "invalid_request_error")
 
-    for id in ("msg_of_nobody", _item_id(ours)[:-1] + "f", "x" * 300, *(_item_id(each) for each in (gone, *unstored))):
+    for id in ("msg_of_nobody", _item_id(own)[:-1] + "f", "x" * 300, *(_item_id(each) for each in (gone, *unstored))):
         await assert_not_found(sdk, id)
-    for answer in (ours, native):
+    for answer in (own, native):
         await assert_not_found(other_team_sdk, _item_id(answer))
     assert len(non_probe_requests(engine)) == before
 
@@ -213,11 +213,11 @@ async def test_ambiguous_item_id_is_refused(sdk: openai.AsyncOpenAI, engine: Scr
 
 
 async def test_stored_response_is_readable_at_once_from_every_worker(service: Service, sdk: openai.AsyncOpenAI):
-    made = await sdk.responses.create(model="scripted", input="One?", metadata={"for": "later"})
+    created = await sdk.responses.create(model="scripted", input="One?", metadata={"for": "later"})
     async with connections(service, 6) as callers:
-        answers = [await caller.get(f"{RESPONSES}/{made.id}") for caller in callers]
+        answers = [await caller.get(f"{RESPONSES}/{created.id}") for caller in callers]
     assert {answer.status_code for answer in answers} == {200} and len({answer.content for answer in answers}) == 1
-    assert (await sdk.responses.retrieve(made.id)).to_dict() == made.to_dict()
+    assert (await sdk.responses.retrieve(created.id)).to_dict() == created.to_dict()
 
 
 async def test_streamed_response_is_stored_like_any_other(service: Service, sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
@@ -257,42 +257,42 @@ async def test_input_items_are_paginated(sdk: openai.AsyncOpenAI):
 
 
 async def test_deleted_response_is_not_found(service: Service, sdk: openai.AsyncOpenAI):
-    made = await sdk.responses.create(model="scripted", input="One?")
+    created = await sdk.responses.create(model="scripted", input="One?")
     async with service.client() as client:
-        deleted = await client.delete(f"{RESPONSES}/{made.id}")
-    assert deleted.json() == {"id": made.id, "object": "response", "deleted": True}
-    await assert_unknown(sdk, made.id)
+        deleted = await client.delete(f"{RESPONSES}/{created.id}")
+    assert deleted.json() == {"id": created.id, "object": "response", "deleted": True}
+    await assert_unknown(sdk, created.id)
     with pytest.raises(openai.NotFoundError):
-        await sdk.responses.delete(made.id)
+        await sdk.responses.delete(created.id)
 
 
 async def test_response_of_another_team_is_not_found(sdk: openai.AsyncOpenAI, other_team_sdk: openai.AsyncOpenAI):
-    made = await sdk.responses.create(model="scripted", input="One?")
-    await assert_unknown(other_team_sdk, made.id)
+    created = await sdk.responses.create(model="scripted", input="One?")
+    await assert_unknown(other_team_sdk, created.id)
     with pytest.raises(openai.NotFoundError):
-        await other_team_sdk.responses.delete(made.id)
-    assert (await sdk.responses.retrieve(made.id)).id == made.id
+        await other_team_sdk.responses.delete(created.id)
+    assert (await sdk.responses.retrieve(created.id)).id == created.id
 
 
 async def test_response_with_store_false_is_not_found(service: Service, sdk: openai.AsyncOpenAI):
-    made = await sdk.responses.create(model="scripted", input="One?", store=False)
-    await assert_unknown(sdk, made.id)
-    await service.wait_for_record(made.id.removeprefix("resp_"))
-    await assert_unknown(sdk, made.id)
+    created = await sdk.responses.create(model="scripted", input="One?", store=False)
+    await assert_unknown(sdk, created.id)
+    await service.wait_for_record(created.id.removeprefix("resp_"))
+    await assert_unknown(sdk, created.id)
 
 
-async def assert_unknown(sdk: openai.AsyncOpenAI, id: str, says: str = "") -> None:
+async def assert_unknown(sdk: openai.AsyncOpenAI, id: str, message: str = "") -> None:
     for operation in (sdk.responses.retrieve(id), sdk.responses.input_items.list(id), sdk.responses.cancel(id)):
         with pytest.raises(openai.NotFoundError) as unknown:
             await operation
         error: Any = unknown.value.body
         assert error["message"].startswith(f"Response with id '{id}' not found.") and error["type"] == "invalid_request_error"
-        assert says in error["message"]
+        assert message in error["message"]
     with pytest.raises(openai.BadRequestError) as refused:
         await sdk.responses.create(model="scripted", input="Two?", previous_response_id=id)
     error = refused.value.body
     assert (error["code"], error["param"]) == ("previous_response_not_found", "previous_response_id")
-    assert error["message"].startswith(f"Previous response with id '{id}' not found.") and says in error["message"]
+    assert error["message"].startswith(f"Previous response with id '{id}' not found.") and message in error["message"]
 
 
 async def test_invalid_response_id_is_not_found(sdk: openai.AsyncOpenAI):
@@ -305,15 +305,15 @@ async def test_team_without_stored_content_gets_not_found_with_the_reason(servic
     async with openai.AsyncOpenAI(base_url=service.url + "/v1", api_key=key, max_retries=0) as sdk:
         answer = await sdk.responses.create(model="scripted", input="One?")
         assert answer.output_text == "Answer 1."
-        await assert_unknown(sdk, answer.id, "is not kept")
+        await assert_unknown(sdk, answer.id, "are not stored")
 
 
 async def test_cancel_and_stream_retrieval_are_refused_for_foreground_responses(client: httpx.AsyncClient, sdk: openai.AsyncOpenAI):
-    made = await sdk.responses.create(model="scripted", input="One?")
+    created = await sdk.responses.create(model="scripted", input="One?")
     with pytest.raises(openai.BadRequestError, match="background"):
-        await sdk.responses.cancel(made.id)
+        await sdk.responses.cancel(created.id)
     with pytest.raises(openai.BadRequestError, match="background"):
-        await sdk.responses.retrieve(made.id, stream=True)
+        await sdk.responses.retrieve(created.id, stream=True)
 
 
 @pytest.mark.parametrize(
@@ -330,8 +330,8 @@ async def test_cancel_and_stream_retrieval_are_refused_for_foreground_responses(
     ],
 )
 async def test_invalid_query_parameters_are_400(client: httpx.AsyncClient, sdk: openai.AsyncOpenAI, path: str, param: str):
-    made = await sdk.responses.create(model="scripted", input="One?")
-    refused = await client.get(f"{RESPONSES}/{made.id}{path}")
+    created = await sdk.responses.create(model="scripted", input="One?")
+    refused = await client.get(f"{RESPONSES}/{created.id}{path}")
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
 
 
@@ -346,9 +346,11 @@ async def test_stored_responses_work_without_redis_except_deletion(service: Serv
 
 
 async def test_recent_responses_are_readable_without_postgres(service: Service, sdk: openai.AsyncOpenAI):
-    # This worker knows the key, and does not rest from a Redis that was away.
-    while not await delete_from_redis(service, (await sdk.responses.create(model="scripted", input="Zero?")).id):
-        await asyncio.sleep(0.1)
+    async def is_redis_used() -> bool:
+        return await delete_from_redis(service, (await sdk.responses.create(model="scripted", input="Zero?")).id)
+
+    # Then this worker knows the key, and has noticed that Redis is back.
+    await wait_until(is_redis_used)
     with paused_processes(*process_tree(service.pid("postgres"))):
         first = await sdk.responses.create(model="scripted", input="One?")
         assert (await sdk.responses.retrieve(first.id)).to_dict() == first.to_dict()

@@ -1,4 +1,4 @@
-"""Stories of guided decoding: what cannot be obeyed costs no engine anything, and what was not obeyed reaches no caller."""
+"""Structured output: invalid constraints are refused before an upstream call, and responses that violate theirs reach no caller."""
 
 import asyncio
 import json
@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.scripted_engine import HELLO, ReceivedRequest, ScriptedEngine, chunk, completion, stream_script
 from tests.support.service import Service
+from tests.support.wait_until import wait_until
 
 HI = [{"role": "user", "content": "Hello"}]
 PERSON = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"], "additionalProperties": False}
@@ -46,9 +47,8 @@ SCHEMAS = {"chat": in_chat, "responses": in_responses, "messages": in_messages}
 
 @pytest.fixture(scope="module", autouse=True)
 async def guided_models(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> AsyncGenerator[None]:
-    """Models of the first engine: guarded, of which nobody knows whether it obeys schemas, and obedient, of which it is said; twice (both
-
-    engines, guarded) and caught (guarded, falling back to one at another price).
+    """Models of the first engine: guarded, which may violate schemas, and obedient, which enforces them; twice (guarded, on both engines)
+    and caught (guarded, with a fallback at another price); abandoned (guarded, for a test that reads its records).
     """
     one, two = (f"http://127.0.0.1:{engine.port}" for engine in engines)
     service.apply(f"""
@@ -70,7 +70,7 @@ async def guided_models(service: Service, engines: tuple[ScriptedEngine, Scripte
         [models]
         twice = {{ targets = [{{ provider = "guarded", model = "engine-model", endpoints = ["{one}", "{two}"] }}] }}
         caught = {{ targets = [{{ provider = "guarded", model = "engine-model" }}], fallbacks = ["cheap"] }}
-        left = {{ targets = [{{ provider = "guarded", model = "engine-model" }}] }}
+        abandoned = {{ targets = [{{ provider = "guarded", model = "engine-model" }}] }}
         cheap = {{ targets = [{{ provider = "cheap", model = "engine-model" }}] }}
         guarded = {{ targets = [{{ provider = "guarded", model = "engine-model" }}] }}
         obedient = {{ targets = [{{ provider = "obedient", model = "engine-model" }}] }}
@@ -80,7 +80,7 @@ async def guided_models(service: Service, engines: tuple[ScriptedEngine, Scripte
 
 
 def message_of(route: str, body: dict[str, Any]) -> str:
-    """In the caller's shape."""
+    """The message of an error, after its shape was checked."""
     if route == "messages":
         assert body["type"] == "error"
     else:
@@ -90,7 +90,7 @@ def message_of(route: str, body: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize(
-    ("schema", "fault"),
+    ("schema", "message"),
     [
         ({"properties": {"a": {"type": "strin"}}}, "properties.a.type"),
         ({"$ref": "https://elsewhere.test/person.json"}, "nothing is fetched"),
@@ -104,47 +104,48 @@ def message_of(route: str, body: dict[str, Any]) -> str:
     ids=["type", "reference", "pattern", "products", "depth", "length", "repetition", "circle"],
 )
 async def test_invalid_schema_is_a_400_without_an_upstream_call(
-    client: httpx.AsyncClient, engine: ScriptedEngine, route: str, schema: Any, fault: str
+    client: httpx.AsyncClient, engine: ScriptedEngine, route: str, schema: Any, message: str
 ) -> None:
     path, body = ROUTES[route]
     for model in ("guarded", "obedient", "guided-vllm"):
         answer = await client.post(path, json={"model": model, **body, **SCHEMAS[route](schema)})
         assert answer.status_code == 400, answer.text
-        assert fault in message_of(route, answer.json())
+        assert message in message_of(route, answer.json())
         assert FIELDS[route] in message_of(route, answer.json())
     assert engine.requests == []
 
 
-@pytest.mark.parametrize("route", ROUTES)
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"guided_regex": "(a"},
-        {"regex": r"(a)\1"},
-        {"guided_regex": ""},
-        {"structured_outputs": {"regex": "a\0"}},
-        {"guided_grammar": "start: nowhere"},
-        {"ebnf": 'root ::= "a" nowhere'},
-        {"grammar": "no grammar"},
-        {"json_schema": {"type": "strin"}},
-        {"guided_choice": ["a", ""]},
-        {"structural_tag": {"nothing": 1}},
-        {"guided_regex": "[a-z]{1,100000}"},
-        {"guided_grammar": "root ::= root"},
-        {"guided_grammar": 'root ::= ("a"{1000}){1000}'},
-        {"guided_json": "[" * 9000},
-        {"guided_regex": "a", "guided_choice": ["a"]},
-        {"guided_json": PERSON, "guided_whitespace_pattern": "[a-z]"},
-    ],
-    ids=lambda fields: f"{fields!s:.60}",
+INVALID_ENGINE_FIELDS: tuple[dict[str, Any], ...] = (
+    {"guided_regex": "(a"},
+    {"regex": r"(a)\1"},
+    {"guided_regex": ""},
+    {"structured_outputs": {"regex": "a\0"}},
+    {"guided_grammar": "start: nowhere"},
+    {"ebnf": 'root ::= "a" nowhere'},
+    {"grammar": "no grammar"},
+    {"json_schema": {"type": "strin"}},
+    {"guided_choice": ["a", ""]},
+    {"structural_tag": {"nothing": 1}},
+    {"guided_regex": "[a-z]{1,100000}"},
+    {"guided_grammar": "root ::= root"},
+    {"guided_grammar": 'root ::= ("a"{1000}){1000}'},
+    {"guided_json": "[" * 9000},
+    {"guided_regex": "a", "guided_choice": ["a"]},
+    {"guided_json": PERSON, "guided_whitespace_pattern": "[a-z]"},
 )
+
+
+@pytest.mark.parametrize("route", ROUTES)
 async def test_invalid_engine_constraint_field_is_a_400_without_an_upstream_call(
-    client: httpx.AsyncClient, engine: ScriptedEngine, route: str, fields: dict[str, Any]
+    client: httpx.AsyncClient, engine: ScriptedEngine, route: str
 ) -> None:
     path, body = ROUTES[route]
-    answer = await client.post(path, json={"model": "guided-vllm", **body, **fields})
-    assert answer.status_code == 400, answer.text
-    assert any(field in message_of(route, answer.json()) for field in fields)
+    wrong: list[str] = []
+    for fields in INVALID_ENGINE_FIELDS:
+        answer = await client.post(path, json={"model": "guided-vllm", **body, **fields})
+        if answer.status_code != 400 or not any(field in message_of(route, answer.json()) for field in fields):
+            wrong.append(f"{fields!s:.60}: {answer.status_code} {answer.text}")
+    assert wrong == []
     assert engine.requests == []
 
 
@@ -168,16 +169,16 @@ async def test_strict_tool_schema_is_checked(client: httpx.AsyncClient, engine: 
 
 
 @pytest.mark.parametrize("route", ROUTES)
-@pytest.mark.parametrize(("model", "how"), [("guarded", "validated"), ("obedient", "enforced")])
+@pytest.mark.parametrize(("model", "guided"), [("guarded", "validated"), ("obedient", "enforced")])
 async def test_guided_header_says_enforced_or_validated(
-    client: httpx.AsyncClient, engine: ScriptedEngine, route: str, model: str, how: str
+    client: httpx.AsyncClient, engine: ScriptedEngine, route: str, model: str, guided: str
 ) -> None:
-    engine.script = lambda asked: asked.respond_completion('{"name": "Ada"}')
+    engine.script = lambda request: request.respond_completion('{"name": "Ada"}')
     path, body = ROUTES[route]
-    for _ in range(2):  # the second time it is known
+    for _ in range(2):  # the second time the compiled schema is cached
         answer = await client.post(path, json={"model": model, **body, **SCHEMAS[route](PERSON)})
         assert answer.status_code == 200, answer.text
-        assert answer.headers["x-narthex-guided"] == how
+        assert answer.headers["x-narthex-guided"] == guided
         assert '{\\"name\\": \\"Ada\\"}' in answer.text
     free = await client.post(path, json={"model": "guarded", **body})
     assert "x-narthex-guided" not in free.headers
@@ -192,8 +193,8 @@ async def test_whitespace_pattern_is_converted_to_a_regex_or_refused(client: htt
     assert request.body["structured_outputs"]["regex"].startswith('\\{(?:[ ]?)"name"')
     refused = await client.post(ROUTES["chat"][0], json={"model": "obedient", "messages": HI, **fields})
     assert (refused.status_code, refused.json()["error"]["param"]) == (422, "guided_whitespace_pattern")
-    let_go = {"x-narthex-drop": "guided_whitespace_pattern"}
-    dropped = await client.post(ROUTES["chat"][0], json={"model": "obedient", "messages": HI, **fields}, headers=let_go)
+    drop = {"x-narthex-drop": "guided_whitespace_pattern"}
+    dropped = await client.post(ROUTES["chat"][0], json={"model": "obedient", "messages": HI, **fields}, headers=drop)
     assert (dropped.status_code, dropped.headers["x-narthex-dropped"]) == (200, "guided_whitespace_pattern")
 
 
@@ -207,7 +208,7 @@ async def test_response_violating_its_schema_is_withheld_and_charged(
     answer = await client.post(path, json={"model": "guarded", **body, **SCHEMAS[route](PERSON), "stream": stream})
     assert answer.status_code == 502, answer.text
     assert "rather" not in answer.text
-    assert "was not seen to: it is not JSON" in message_of(route, answer.json())
+    assert "failed validation: it is not JSON" in message_of(route, answer.json())
     if route != "messages":  # whose errors have no code
         assert answer.json()["error"]["code"] == "constraint_violation"
     assert len(engine.requests) == 1
@@ -268,27 +269,38 @@ async def test_violating_response_is_charged_at_its_own_price_and_the_fallback_s
 async def test_disconnect_during_a_buffered_response_is_charged_for_generated_tokens(
     service: Service, client: httpx.AsyncClient, engine: ScriptedEngine
 ) -> None:
+    is_streamed = asyncio.Event()
+
     async def stream_until_disconnected(request: ReceivedRequest) -> None:
         request.begin_stream()
         request.send_event(HELLO[0])
         for _ in range(20):
             request.send_event(chunk({"content": '"'}))
-        await request.disconnected.wait()
+        await request.writer.drain()
+        is_streamed.set()
+        while not request.disconnected.is_set():
+            request.send_chunk(b": no silence\n\n")
+            await asyncio.sleep(0.1)
 
     engine.script = stream_until_disconnected
-    with pytest.raises(httpx.ReadTimeout):
-        await client.post(ROUTES["chat"][0], json={"model": "left", "messages": HI, "stream": True, **in_chat(PERSON)}, timeout=0.5)
-    async with httpx.AsyncClient(base_url=service.url, headers={"authorization": f"Bearer {service.admin_key}"}) as admin:
-        rows: list[Any] = []
-        async with asyncio.timeout(15):
-            while not rows:
-                await asyncio.sleep(0.1)
-                rows = (await admin.get("/admin/v1/inferences?model=left")).json()["data"]
-    assert (rows[0]["outcome"], rows[0]["charged_output"]) == ("hung_up", 20)
+    body = {"model": "abandoned", "messages": HI, "stream": True, **in_chat(PERSON)}
+    pending = asyncio.create_task(client.post(ROUTES["chat"][0], json=body))
+    await is_streamed.wait()
+    await asyncio.sleep(1)  # until the gateway has read it all
+    pending.cancel()
+    rows: list[Any] = []
+    async with service.admin_client() as admin:
+
+        async def is_recorded() -> bool:
+            rows[:] = (await admin.get("/admin/v1/inferences?model=abandoned")).json()["data"]
+            return bool(rows)
+
+        await wait_until(is_recorded)
+    assert (rows[0]["outcome"], rows[0]["charged_output"]) == ("disconnected", 20)
 
 
 @pytest.mark.parametrize(
-    ("form", "fault"),
+    ("form", "param"),
     [
         ({"type": "json_schema", "name": "person", "strict": True, "schema": {"type": "strin"}}, "response_format.schema.type"),
         ({"type": "json_object", "schema": {"type": "strin"}}, "response_format.schema.type"),
@@ -302,10 +314,10 @@ async def test_disconnect_during_a_buffered_response_is_charged_for_generated_to
     ids=str,
 )
 async def test_invalid_response_format_of_any_form_is_refused_by_its_path(
-    client: httpx.AsyncClient, engine: ScriptedEngine, form: dict[str, Any], fault: str
+    client: httpx.AsyncClient, engine: ScriptedEngine, form: dict[str, Any], param: str
 ) -> None:
     answer = await client.post(ROUTES["chat"][0], json={"model": "guarded", "messages": HI, "response_format": form})
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, fault)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
     assert engine.requests == []
 
 
@@ -327,13 +339,13 @@ async def test_echo_with_a_constraint_is_refused(client: httpx.AsyncClient, engi
     assert engine.requests == []
 
 
-@pytest.mark.parametrize(("said", "fault"), [({"json": {"not": {}}}, "json"), ({"regex": "a.b"}, "regex")], ids=str)
+@pytest.mark.parametrize(("constraint", "field"), [({"json": {"not": {}}}, "json"), ({"regex": "a.b"}, "regex")], ids=str)
 async def test_partially_covered_constraint_on_token_ids_is_refused(
-    client: httpx.AsyncClient, engine: ScriptedEngine, said: dict[str, Any], fault: str
+    client: httpx.AsyncClient, engine: ScriptedEngine, constraint: dict[str, Any], field: str
 ) -> None:
-    fields = {"model": "guided-vllm", "token_ids": [1, 2], "sampling_params": {"max_tokens": 5, "structured_outputs": said}}
+    fields = {"model": "guided-vllm", "token_ids": [1, 2], "sampling_params": {"max_tokens": 5, "structured_outputs": constraint}}
     refused = await client.post("/inference/v1/generate", json=fields)
-    assert (refused.status_code, refused.json()["error"]["param"]) == (422, f"sampling_params.structured_outputs.{fault}")
+    assert (refused.status_code, refused.json()["error"]["param"]) == (422, f"sampling_params.structured_outputs.{field}")
     assert engine.requests == []
 
 
@@ -351,19 +363,19 @@ async def test_idempotent_replay_and_record_keep_the_guided_value(
     assert (first.headers["x-narthex-guided"], again.headers["x-narthex-guided"]) == ("validated", "validated")
     assert again.content == first.content
     assert len(engine.requests) == 1
-    assert (await service.wait_for_record(first.headers["x-narthex-inference-id"]))["guided"] == "validated"
+    assert (await service.wait_for_record(first.headers["x-narthex-inference-id"]))["structured_output"] == "validated"
 
 
 async def test_every_choice_is_validated(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
     texts = ['{"name": "Ada"}', '{"name": 1}']
 
-    async def two(request: ReceivedRequest) -> None:
+    async def respond_twice(request: ReceivedRequest) -> None:
         body = completion(texts[0])
         other = completion(texts[1])["choices"][0]
         body["choices"].append({**other, "index": 1})
         await request.respond(200, json.dumps(body).encode())
 
-    engine.script = two
+    engine.script = respond_twice
     fields = {"model": "guarded", "messages": HI, "n": 2, **in_chat(PERSON)}
     assert (await client.post(ROUTES["chat"][0], json=fields)).status_code == 502
     texts[1] = '{"name": "Eve"}'
@@ -375,17 +387,17 @@ async def test_follow_up_response_is_validated_against_its_own_constraint(client
     engine.script = text_script('{"name": "Ada"}')
     path, body = ROUTES["responses"]
     first = await client.post(path, json={"model": "guarded", **body, **in_responses(PERSON)})
-    onward = {"model": "guarded", "input": "And again?", "previous_response_id": first.json()["id"]}
+    follow_up = {"model": "guarded", "input": "And again?", "previous_response_id": first.json()["id"]}
     request_count = len(engine.requests)
-    refused = await client.post(path, json={**onward, **in_responses({"type": "strin"})})
+    refused = await client.post(path, json={**follow_up, **in_responses({"type": "strin"})})
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "text.format.schema.type")
     assert len(engine.requests) == request_count
-    held = await client.post(path, json={**onward, **in_responses(PERSON)})
-    assert (held.status_code, held.headers["x-narthex-guided"]) == (200, "validated")
+    valid = await client.post(path, json={**follow_up, **in_responses(PERSON)})
+    assert (valid.status_code, valid.headers["x-narthex-guided"]) == (200, "validated")
     engine.script = text_script("I'd rather not.")
-    assert (await client.post(path, json={**onward, **in_responses(PERSON)})).status_code == 502
-    free = await client.post(path, json=onward)
-    assert (free.status_code, free.headers.get("x-narthex-guided")) == (200, None)
+    assert (await client.post(path, json={**follow_up, **in_responses(PERSON)})).status_code == 502
+    unconstrained = await client.post(path, json=follow_up)
+    assert (unconstrained.status_code, unconstrained.headers.get("x-narthex-guided")) == (200, None)
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -419,14 +431,14 @@ async def test_truncated_response_passes_if_it_is_a_valid_prefix_and_reports_len
 
 async def test_tool_call_response_is_exempt_from_the_schema(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    engine.script = lambda asked: asked.respond(200, json.dumps(completion(None, tool_calls=[call])).encode())
+    engine.script = lambda request: request.respond(200, json.dumps(completion(None, tool_calls=[call])).encode())
     tools = [{"type": "function", "function": {"name": "f"}}]
     answer = await client.post(ROUTES["chat"][0], json={"model": "guarded", "messages": HI, "tools": tools, **in_chat(PERSON)})
     assert answer.json()["choices"][0]["finish_reason"] == "tool_calls"
 
 
 def text_script(text: str, reason: str = "stop") -> Any:
-    """Whole or as a stream, as it is asked."""
+    """Streamed if the request wants that."""
 
     async def script(request: ReceivedRequest) -> None:
         if not request.body.get("stream"):

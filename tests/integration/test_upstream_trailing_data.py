@@ -1,4 +1,4 @@
-"""What hosts do wrong after, before and beside their answers costs the caller nothing but what it must."""
+"""Bytes that a host sends after the end of its stream do not reach the caller."""
 
 import asyncio
 import json
@@ -13,12 +13,12 @@ from tests.support.scripted_engine import HELLO, ReceivedRequest, ScriptedEngine
 from tests.support.service import Service
 
 HI: list[Any] = [{"role": "user", "content": "Hi"}]
-KEYS = json.dumps({"access_key_id": "AKIDEXAMPLE", "secret_access_key": "a-secret-of-the-story-1", "region": "eu-west-1"})
+KEYS = json.dumps({"access_key_id": "AKIDEXAMPLE", "secret_access_key": "a-secret-of-this-test-1", "region": "eu-west-1"})
 STREAM = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in HELLO) + b"data: [DONE]\n\n"
 
 
 class SageMakerContainer:
-    """A host that frames its streams. `last`: what comes after all of an answer."""
+    """A host that frames its streams. `trailing_bytes`: sent after the end of a response."""
 
     def __init__(self) -> None:
         self.server = ScriptedEngine()
@@ -39,11 +39,11 @@ class SageMakerContainer:
 async def container(service: Service, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[SageMakerContainer]:
     container = SageMakerContainer()
     await container.server.start()
-    place = tmp_path_factory.mktemp("failing") / "credential"
-    place.write_text(KEYS)
+    file = tmp_path_factory.mktemp("trailing") / "credential"
+    file.write_text(KEYS)
     service.apply(f"""
         [providers]
-        container = {{ adapter = "sagemaker", base_url = "http://127.0.0.1:{container.server.port}", credential = "file:{place}" }}
+        container = {{ adapter = "sagemaker", base_url = "http://127.0.0.1:{container.server.port}", credential = "file:{file}" }}
         [models]
         container = {{ targets = [{{ provider = "container", model = "e" }}] }}
     """)
@@ -52,12 +52,14 @@ async def container(service: Service, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.mark.parametrize(
-    "last", [frames.exception("InternalStreamFailure", b'{"Message":"late"}'), b"no frame at all, at some length", b"\0\0"], ids=str
+    "trailing_bytes",
+    [frames.exception("InternalStreamFailure", b'{"Message":"late"}'), b"not an event frame", b"\0\0"],
+    ids=str,
 )
 async def test_upstream_bytes_after_the_end_of_the_stream_are_not_forwarded(
-    container: SageMakerContainer, service: Service, client: httpx.AsyncClient, last: bytes
+    container: SageMakerContainer, service: Service, client: httpx.AsyncClient, trailing_bytes: bytes
 ):
-    container.trailing_bytes = last
+    container.trailing_bytes = trailing_bytes
     body = json.dumps({"model": "container", "messages": HI, "stream": True}).encode()
     reader, writer = await asyncio.open_connection(client.base_url.host, client.base_url.port)
     try:
@@ -68,9 +70,9 @@ async def test_upstream_bytes_after_the_end_of_the_stream_are_not_forwarded(
         )
         received = await reader.readuntil(b"\r\n0\r\n\r\n")
         assert b"[DONE]" in received and b"late" not in received
-        with pytest.raises(TimeoutError):  # what came now would be taken for the next answer's
-            stray = await asyncio.wait_for(reader.read(1000), 0.3)
-            pytest.fail(f"said after the end: {stray}")
+        with pytest.raises(TimeoutError):  # more bytes would be read as the beginning of the next response
+            unexpected = await asyncio.wait_for(reader.read(1000), 0.3)
+            pytest.fail(f"sent after the end: {unexpected}")
     finally:
         writer.close()
         await writer.wait_closed()

@@ -1,4 +1,4 @@
-"""Usage: what limits ask of the ledger, what a key's holder is told, and whether the spool has been written."""
+"""Usage: the sums that limits read, what /v1/usage reports to the holder of a key, and whether the spool has been written."""
 
 import asyncio
 import datetime
@@ -33,7 +33,8 @@ from app.store.usage import UsedAmounts
 from providers.canonical.chat import Usage
 from tests.support.postgres import Postgres, blank_database, database, postgres
 from tests.support.spooled_exchanges import TEAM, make_exchange, spool_exchange
-from tests.support.writer_process import drain, fetch, running_writer, wait_until
+from tests.support.wait_until import GENEROUS_S, wait_until
+from tests.support.writer_process import drain, fetch, running_writer
 
 __all__ = ["blank_database", "database", "postgres"]
 
@@ -63,8 +64,8 @@ class UsageDatabase:
 
     def record_usage(self, spool: Spool, key: str, at: datetime.datetime, **changes: Any) -> None:
         caller, at_us = self.callers[key], int(at.timestamp() * 1_000_000)
-        about = {"id": uuid7.mint(at_us), "received_us": at_us, "key_id": caller.key_id, "team_id": caller.team_id}
-        spool_exchange(spool, b"", b"", **about, **changes)
+        fields = {"id": uuid7.mint(at_us), "received_us": at_us, "key_id": caller.key_id, "team_id": caller.team_id}
+        spool_exchange(spool, b"", b"", **fields, **changes)
 
     def key_prefix(self, key: str) -> str:
         return "-".join(self.keys[key].split("-")[:2])
@@ -74,7 +75,7 @@ class UsageDatabase:
             return await usage.read_used(connection, scope, since)
 
     async def get(self, key: str | None, path: str = "/v1/usage", **params: str) -> httpx.Response:
-        """Over the routes as the service has them."""
+        """Through the routes of the service."""
         app = Litestar(
             [usage_api.routes(self.snapshot_cache, self.database)], exception_handlers=HANDLERS, openapi_config=None, logging_config=None
         )
@@ -85,25 +86,25 @@ class UsageDatabase:
 
 @pytest.fixture(scope="module")
 async def usage_database(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[UsageDatabase]:
-    await postgres.execute("CREATE DATABASE ledger TEMPLATE migrated")
-    home = tmp_path_factory.mktemp("ledger")
-    made = UsageDatabase(Settings(home=home, database_url=postgres.database_url("ledger"), drain_timeout_s=20))
-    await made.create_keys()
-    spool = Spool(home / "spool", made.settings)
+    await postgres.execute("CREATE DATABASE usage_sums TEMPLATE migrated")
+    home = tmp_path_factory.mktemp("usage")
+    usage_database = UsageDatabase(Settings(home=home, database_url=postgres.database_url("usage_sums"), drain_timeout_s=GENEROUS_S))
+    await usage_database.create_keys()
+    spool = Spool(home / "spool", usage_database.settings)
     full = {"usage": Usage(100, 10, 40, 5), "charged_input": 100, "charged_output": 12}
-    made.record_usage(spool, "one", DAY, model="a", cost_microusd=1_500_000, **full)
-    made.record_usage(spool, "one", DAY + 0.75 * HOUR, model="b", cost_microusd=250_000, tags={"tenant": "x"}, **full)
-    made.record_usage(spool, "one", DAY + 1 * HOUR, model="a", outcome="failed", status=502, cost_microusd=0)
-    made.record_usage(spool, "two", DAY + 23 * HOUR, model="narthex::model_name::a", tags={"tenant": "x"}, **full)
-    made.record_usage(spool, "three", DAY + 5 * HOUR, model="a", cost_microusd=7, tags={"tenant": "y"}, **full)
+    usage_database.record_usage(spool, "one", DAY, model="a", cost_microusd=1_500_000, **full)
+    usage_database.record_usage(spool, "one", DAY + 0.75 * HOUR, model="b", cost_microusd=250_000, tags={"tenant": "x"}, **full)
+    usage_database.record_usage(spool, "one", DAY + 1 * HOUR, model="a", outcome="failed", status=502, cost_microusd=0)
+    usage_database.record_usage(spool, "two", DAY + 23 * HOUR, model="narthex::model_name::a", tags={"tenant": "x"}, **full)
+    usage_database.record_usage(spool, "three", DAY + 5 * HOUR, model="a", cost_microusd=7, tags={"tenant": "y"}, **full)
     spool.close()
-    await drain(made.settings)
-    yield made
-    await made.snapshot_cache.stop()
-    await made.database.dispose()
+    await drain(usage_database.settings)
+    yield usage_database
+    await usage_database.snapshot_cache.stop()
+    await usage_database.database.dispose()
 
 
-# --- what limits ask
+# --- the sums that limits read
 
 
 async def test_usage_is_summed_by_key_team_model_and_overall(usage_database: UsageDatabase):
@@ -120,9 +121,8 @@ async def test_usage_is_summed_by_key_team_model_and_overall(usage_database: Usa
 
 async def test_model_usage_includes_requests_under_its_aliases(usage_database: UsageDatabase):
     assert await usage_database.used({"model": "a", "key": usage_database.key_prefix("two")}, DAY) == UsedAmounts(1, 100, 12, 0)
-    assert await usage_database.used({"model": "a", "key": usage_database.key_prefix("two"), "tag:tenant": "x"}, DAY) == UsedAmounts(
-        1, 100, 12, 0
-    )
+    scope = {"model": "a", "key": usage_database.key_prefix("two"), "tag:tenant": "x"}
+    assert await usage_database.used(scope, DAY) == UsedAmounts(1, 100, 12, 0)
 
 
 async def test_usage_is_summed_by_tag(usage_database: UsageDatabase):
@@ -133,7 +133,7 @@ async def test_usage_is_summed_by_tag(usage_database: UsageDatabase):
 
 
 async def test_usage_since_is_exact_within_an_hour(usage_database: UsageDatabase):
-    """A day in India begins half an hour off."""
+    """In India a day begins half an hour before or after a full hour of UTC."""
     of_one = {"key": usage_database.key_prefix("one")}
     moments = (-0.5, 0.0, 0.25, 0.75, 0.75000001, 1.0, 1.5)
     usages = [await usage_database.used(of_one, (DAY + moment * HOUR).astimezone(datetime.timezone(5.5 * HOUR))) for moment in moments]
@@ -153,7 +153,7 @@ async def test_unknown_usage_dimension_raises_value_error(usage_database: UsageD
         await usage_database.used({"user": "x"}, DAY)
 
 
-# --- what a key's holder is told
+# --- what /v1/usage reports
 
 
 def day(at: datetime.datetime) -> str:
@@ -163,10 +163,8 @@ def day(at: datetime.datetime) -> str:
 async def test_key_sees_its_own_usage_and_its_teams(usage_database: UsageDatabase):
     span = {"from": day(DAY), "to": day(DAY + 24 * HOUR)}
     own = (await usage_database.get("one", **span)).json()
-    assert own["scope"] == {"key": usage_database.key_prefix("one")} and (own["from"], own["to"]) == (
-        DAY.isoformat(),
-        (DAY + 24 * HOUR).isoformat(),
-    )
+    assert own["scope"] == {"key": usage_database.key_prefix("one")}
+    assert (own["from"], own["to"]) == (DAY.isoformat(), (DAY + 24 * HOUR).isoformat())
     assert own["total"] == {
         "requests": 3,
         "failed": 1,
@@ -201,7 +199,7 @@ async def test_usage_is_grouped_and_ordered_by_requested_dimensions(usage_databa
 
 
 async def test_usage_days_follow_the_requested_time_zone(usage_database: UsageDatabase):
-    """Tokyo's day is over nine hours before that of UTC."""
+    """A day in Tokyo ends nine hours before that of UTC."""
     span = {"scope": "team", "time_zone": "Asia/Tokyo", "group_by": "day"}
     body = (await usage_database.get("one", **{"from": day(DAY), "to": day(DAY + 48 * HOUR), **span})).json()
     assert [(row["day"], row["requests"]) for row in body["data"]] == [
@@ -226,16 +224,16 @@ async def test_usage_defaults_to_this_month_until_now(usage_database: UsageDatab
 
 
 @pytest.mark.parametrize(
-    ("params", "param", "said"),
+    ("params", "param", "message"),
     [
         ({"scope": "all"}, "scope", "key or team"),
-        ({"team": "green"}, "team", "no parameter 'team'"),
+        ({"team": "green"}, "team", "Unknown parameter 'team'"),
         ({"from": "yesterday"}, "from", "ISO 8601"),
         ({"from": "2026-11-01T08:30:00Z"}, "from", "a full hour"),
         ({"from": "2026-11-02", "to": "2026-11-01"}, "to", "before"),
         ({"from": "2026-11-02", "to": "2026-11-02"}, "to", "before"),
-        ({"from": "2024-11-02", "to": "2026-11-02"}, "from", "At most 400 days"),
-        ({"from": "2026-09-02", "to": "2026-11-02", "group_by": "hour"}, "from", "At most 31 days"),
+        ({"from": "2024-11-02", "to": "2026-11-02"}, "from", "at most 400 days"),
+        ({"from": "2026-09-02", "to": "2026-11-02", "group_by": "hour"}, "from", "at most 31 days"),
         ({"group_by": "minute"}, "group_by", "hour, day, month, model, key"),
         ({"group_by": "day,hour"}, "group_by", "one"),
         ({"group_by": "model,model"}, "group_by", "once"),
@@ -247,10 +245,10 @@ async def test_usage_defaults_to_this_month_until_now(usage_database: UsageDatab
         ({"from": "9999-12-31T23:00:00Z"}, "from", "in the years"),
     ],
 )
-async def test_invalid_usage_query_is_refused_by_parameter(usage_database: UsageDatabase, params: dict[str, str], param: str, said: str):
+async def test_invalid_usage_query_is_refused_by_parameter(usage_database: UsageDatabase, params: dict[str, str], param: str, message: str):
     answer = await usage_database.get("one", **params)
     error = answer.json()["error"]
-    assert (answer.status_code, error["type"], error["param"]) == (400, "invalid_request_error", param) and said in error["message"]
+    assert (answer.status_code, error["type"], error["param"]) == (400, "invalid_request_error", param) and message in error["message"]
     assert answer.headers["x-request-id"]
 
 
@@ -267,15 +265,15 @@ async def test_usage_requires_a_key_and_refuses_repeated_parameters(usage_databa
     assert twice.status_code == 400 and "twice" in twice.text
 
 
-# --- what was recorded before there was any of this
+# --- records from before the usage table
 
 
 async def test_migration_sums_up_usage_recorded_before(blank_database: str, tmp_path: Path):
-    opened = create_database_engine(blank_database)
-    async with opened.connect() as connection:
-        await connection.run_sync(lambda given: upgrade(given, "0003"))
+    database_engine = create_database_engine(blank_database)
+    async with database_engine.connect() as connection:
+        await connection.run_sync(lambda sync_connection: upgrade(sync_connection, "0003"))
         await connection.commit()
-    await opened.dispose()
+    await database_engine.dispose()
     before = await connect(blank_database)
     await before.execute("CREATE TABLE inferences_of_old PARTITION OF inferences DEFAULT")
     await before.executemany(
@@ -289,25 +287,21 @@ async def test_migration_sums_up_usage_recorded_before(blank_database: str, tmp_
     )
     await before.close()
     await migrate(blank_database)
-    opened = create_database_engine(blank_database)
-    async with opened.connect() as connection:
+    database_engine = create_database_engine(blank_database)
+    async with database_engine.connect() as connection:
         rows = await usage.list_usage(connection, usage.UsageQuery(None, TEAM, DAY, DAY + 24 * HOUR, ("hour",)), 100)
-        assert [
-            (row["hour"], row["requests"], row["failed"], row["input_tokens"], row["charged_output"], row["unpriced"]) for row in rows
-        ] == [
-            (DAY, 2, 1, 5, 4, 2),
-            (DAY + HOUR, 1, 0, 7, 2, 1),
-        ]
+        columns = ("hour", "requests", "failed", "input_tokens", "charged_output", "unpriced")
+        assert [tuple(row[name] for name in columns) for row in rows] == [(DAY, 2, 1, 5, 4, 2), (DAY + HOUR, 1, 0, 7, 2, 1)]
         assert await usage.read_used(connection, {"all": "each"}, DAY + HOUR / 2) == UsedAmounts(2, 7, 4, 0)
-    await opened.dispose()
-    # A writer of before, which keeps no sums, does not find its positions, so stores nothing that would be missing in them.
+    await database_engine.dispose()
+    # A writer of an earlier version, which keeps no sums, fails on its positions, so it stores nothing that the sums would lack.
     with pytest.raises(asyncpg.UndefinedColumnError):
         await fetch(blank_database, "SELECT segment, position FROM spool_positions")
 
 
-def upgrade(given: Connection, revision: str) -> None:
+def upgrade(connection: Connection, revision: str) -> None:
     config = alembic_config()
-    config.attributes["connection"] = given
+    config.attributes["connection"] = connection
     command.upgrade(config, revision)
 
 
@@ -316,79 +310,79 @@ def upgrade(given: Connection, revision: str) -> None:
 
 @pytest.fixture
 async def settings(database: str, tmp_path: Path) -> Settings:
-    return Settings(home=tmp_path, database_url=database, writer_batch_ms=10, spool_reserve_bytes=64 * 1024, drain_timeout_s=20)
+    return Settings(home=tmp_path, database_url=database, writer_batch_ms=10, spool_reserve_bytes=64 * 1024, drain_timeout_s=GENEROUS_S)
 
 
 @pytest.fixture
-async def opened(settings: Settings) -> AsyncGenerator[AsyncEngine]:
-    made = create_database_engine(settings.database_url)
-    yield made
-    await made.dispose()
+async def database_engine(settings: Settings) -> AsyncGenerator[AsyncEngine]:
+    engine = create_database_engine(settings.database_url)
+    yield engine
+    await engine.dispose()
 
 
-async def test_empty_spool_counts_as_written(settings: Settings, opened: AsyncEngine):
+async def test_empty_spool_counts_as_written(settings: Settings, database_engine: AsyncEngine):
     (settings.home / "spool").mkdir()
-    assert await wait_until_stored(settings.home / "spool", opened, timeout_s=0)
+    assert await wait_until_stored(settings.home / "spool", database_engine, timeout_s=0)
     spool = Spool(settings.home / "spool", settings)
-    assert await wait_until_stored(settings.home / "spool", opened, timeout_s=0)
+    assert await wait_until_stored(settings.home / "spool", database_engine, timeout_s=0)
     spool.close()
 
 
-async def test_spool_written_waits_for_finished_records_but_not_for_running_ones(settings: Settings, opened: AsyncEngine):
+async def test_spool_written_waits_for_finished_records_but_not_for_running_ones(settings: Settings, database_engine: AsyncEngine):
     folder = settings.home / "spool"
     spool = Spool(folder, settings)
-    spool_exchange(spool, b"ask", b"reply")
+    spool_exchange(spool, b"request", b"response")
     began = time.monotonic()
-    assert not await wait_until_stored(folder, opened, timeout_s=0.2)
-    assert 0.2 <= time.monotonic() - began < 2
+    assert not await wait_until_stored(folder, database_engine, timeout_s=0.2)
+    assert 0.2 <= time.monotonic() - began < GENEROUS_S
     long = make_exchange()
-    entry = spool.open(long.id, "full")
+    spool_record = spool.open(long.id, "full")
     async with running_writer(settings):
-        assert await wait_until_stored(folder, opened, timeout_s=10)
-        entry.append_response(b"x" * 200_000)  # spilled, so its parts are in the segment
-        assert await wait_until_stored(folder, opened, timeout_s=0)
-        entry.close(long)
-        assert await wait_until_stored(folder, opened, timeout_s=10)
-        async with opened.connect() as connection:
+        assert await wait_until_stored(folder, database_engine, timeout_s=GENEROUS_S)
+        spool_record.append_response(b"x" * 200_000)  # spilled, so its parts are in the segment
+        assert await wait_until_stored(folder, database_engine, timeout_s=0)
+        spool_record.close(long)
+        assert await wait_until_stored(folder, database_engine, timeout_s=GENEROUS_S)
+        async with database_engine.connect() as connection:
             assert (await usage.read_used(connection, {"all": "each"}, DAY)).requests == 2
     spool.close()
 
 
-async def test_removed_segment_counts_as_written(settings: Settings, opened: AsyncEngine):
+async def test_removed_segment_counts_as_written(settings: Settings, database_engine: AsyncEngine):
     folder = settings.home / "spool"
     spool = Spool(folder, settings)
-    spool_exchange(spool, b"ask", b"reply")
+    spool_exchange(spool, b"request", b"response")
     spool.close()
-    waiting = asyncio.create_task(wait_until_stored(folder, opened, timeout_s=10))
+    waiting = asyncio.create_task(wait_until_stored(folder, database_engine, timeout_s=GENEROUS_S))
     await asyncio.sleep(0.1)
     assert not waiting.done()
     await drain(settings)
     assert not list(folder.glob("*.spool")) and await waiting
 
 
-async def test_reserve_segment_counts_as_unwritten_only_with_a_finished_record(settings: Settings, opened: AsyncEngine):
+async def test_reserve_segment_counts_as_unwritten_only_with_a_finished_record(settings: Settings, database_engine: AsyncEngine):
     (settings.home / "spool").mkdir()
     reserve = OpenSegment(settings.home / "spool", 50_000)
-    assert await wait_until_stored(settings.home / "spool", opened, timeout_s=0)
+    assert await wait_until_stored(settings.home / "spool", database_engine, timeout_s=0)
     reserve.append(PART_OF_RESPONSE, 0, pack_part(b"\1" * 16, 0) + b"half an answer")
-    assert await wait_until_stored(settings.home / "spool", opened, timeout_s=0)
+    assert await wait_until_stored(settings.home / "spool", database_engine, timeout_s=0)
     meta = msgspec.msgpack.encode(make_exchange())
     reserve.append(EXCHANGE, 0, pack_exchange(len(meta), 0, 0) + meta)
-    assert not await wait_until_stored(settings.home / "spool", opened, timeout_s=0)
+    assert not await wait_until_stored(settings.home / "spool", database_engine, timeout_s=0)
     async with running_writer(settings):
-        assert await wait_until_stored(settings.home / "spool", opened, timeout_s=10)
+        assert await wait_until_stored(settings.home / "spool", database_engine, timeout_s=GENEROUS_S)
     reserve.retire()
 
 
-async def test_truncated_record_counts_as_unwritten_until_drained(settings: Settings, opened: AsyncEngine):
+async def test_truncated_record_counts_as_unwritten_until_drained(settings: Settings, database_engine: AsyncEngine):
     (settings.home / "spool").mkdir()
     segment = OpenSegment(settings.home / "spool")
     meta = msgspec.msgpack.encode(make_exchange())
     segment.append(EXCHANGE, 0, pack_exchange(len(meta), 0, 0) + meta)
     with segment.path.open("r+b") as file:
         file.truncate(segment.size - 5)
-    assert not await wait_until_stored(settings.home / "spool", opened, timeout_s=0)
+    assert not await wait_until_stored(settings.home / "spool", database_engine, timeout_s=0)
     segment.retire()
     async with running_writer(settings):
         await wait_until(lambda: not segment.path.exists())
-        assert await wait_until_stored(settings.home / "spool", opened, timeout_s=0)
+        assert await wait_until_stored(settings.home / "spool", database_engine, timeout_s=0)

@@ -1,4 +1,4 @@
-"""vLLM's route for token ids through the gateway, against the sandbox, whose ids are bytes, and an engine that does as it is told."""
+"""vLLM's route for token ids, with the sandbox, whose ids are bytes, and with a scripted engine."""
 
 import json
 from typing import Any
@@ -22,7 +22,7 @@ def stream_events(answer: httpx.Response) -> list[Any]:
 
 
 def chunk(token_ids: list[int], reason: str | None = None) -> dict[str, Any]:
-    return {"request_id": "theirs", "usage": None, "choices": [{"index": 0, "token_ids": token_ids, "finish_reason": reason}]}
+    return {"request_id": "of-the-engine", "usage": None, "choices": [{"index": 0, "token_ids": token_ids, "finish_reason": reason}]}
 
 
 def set_stream(engine: ScriptedEngine, *chunks: dict[str, Any]) -> None:
@@ -51,22 +51,22 @@ async def test_generate_returns_token_ids_usage_and_recorded_ids(service: Servic
     assert (row["route"], row["input_tokens"], row["output_tokens"], row["finish_reason"]) == ("vllm_generate", 5, 80, "length")
 
 
-@pytest.mark.parametrize("wants", [True, False])
-async def test_streamed_token_ids_equal_the_whole_response(client: httpx.AsyncClient, wants: bool):
+@pytest.mark.parametrize("include_usage", [True, False])
+async def test_streamed_token_ids_equal_the_whole_response(client: httpx.AsyncClient, include_usage: bool):
     whole = (await client.post(PATH, json=REQUEST)).json()
-    options = {"stream_options": {"include_usage": True}} if wants else {}
+    options = {"stream_options": {"include_usage": True}} if include_usage else {}
     answer = await client.post(PATH, json={**REQUEST, "stream": True, **options})
     assert answer.headers["content-type"].startswith("text/event-stream")
     events = stream_events(answer)
     assert [id for each in events for choice in each["choices"] for id in choice["token_ids"]] == whole["choices"][0]["token_ids"]
     assert {each["request_id"] for each in events} == {answer.headers["x-narthex-inference-id"]}
-    assert [each["usage"] for each in events if each["usage"]] == ([whole["usage"]] if wants else [])
-    assert bool(events[-1]["choices"]) != wants
+    assert [each["usage"] for each in events if each["usage"]] == ([whole["usage"]] if include_usage else [])
+    assert bool(events[-1]["choices"]) != include_usage
 
 
 async def test_request_fields_are_forwarded_unchanged_with_usage_requested(client: httpx.AsyncClient, engine: ScriptedEngine):
     usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
-    set_stream(engine, chunk([7]), chunk([8], "stop"), {"request_id": "theirs", "choices": [], "usage": usage})
+    set_stream(engine, chunk([7]), chunk([8], "stop"), {"request_id": "of-the-engine", "choices": [], "usage": usage})
     body: dict[str, Any] = {
         **SCRIPTED,
         "cache_salt": "s",

@@ -1,4 +1,4 @@
-"""The scripts against the model, with many more examples than `make test` has time for."""
+"""The Lua scripts of limits compared with the reference model, in many more examples than `make test` has time for."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.gateway.limits.rules import WINDOW
-from tests.integration.test_limits_lua_scripts import busy, rows, run_against_model, steps
+from tests.integration.test_limits_lua_scripts import bucket_lists, busy_steps, run_against_model, steps
 from tests.support.limit_scripts_model import Bucket
 from tests.support.valkey import Valkey, valkey, valkey_server
 
@@ -16,12 +16,12 @@ many_examples = settings(max_examples=600, deadline=None, suppress_health_check=
 
 
 @many_examples
-@given(rows, steps)
-def test_scripts_agree_with_the_model(valkey: Valkey, row: list[Bucket], script: list[Any]):
-    run_against_model(valkey, row, script)
+@given(bucket_lists, steps)
+def test_scripts_agree_with_the_model(valkey: Valkey, buckets: list[Bucket], script: list[Any]):
+    run_against_model(valkey, buckets, script)
 
 
 @many_examples
-@given(st.integers(1, 5), busy)
+@given(st.integers(1, 5), busy_steps)
 def test_rolling_window_never_exceeds_its_amount(valkey: Valkey, amount: int, script: list[Any]):
     run_against_model(valkey, [Bucket(WINDOW, "requests", amount, 60_000)], script)

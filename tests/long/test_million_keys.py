@@ -1,11 +1,12 @@
-"""A million keys: what a request costs with them, and what a worker keeps of them. --log-cli-level=info tells the figures."""
+"""A million keys: the cost of a lookup, and what a worker keeps of them. --log-cli-level=info prints the figures."""
 
 import asyncio
 import logging
+import math
 import random
 import statistics
 import time
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from app.store.key_log import log_path, read_log
 from app.store.key_validation import hash_key
 from app.store.snapshot_cache import SnapshotCache
 from tests.support.postgres import Postgres, postgres
+from tests.support.wait_until import wait_until
 
 __all__ = ["postgres"]
 
@@ -37,7 +39,7 @@ FROM generate_series($1::bigint, $2::bigint) AS n
 
 @pytest.fixture(scope="module")
 async def database(postgres: Postgres) -> AsyncGenerator[str]:
-    """With a few keys; see fill()."""
+    """With a few keys, to which a test adds the others."""
     await postgres.execute("CREATE DATABASE many TEMPLATE migrated")
     url = postgres.database_url("many")
     await execute(url, _INSERT_TEAMS)
@@ -52,16 +54,16 @@ async def execute(url: str, sql: str, *values: int) -> None:
     await connection.close()
 
 
-async def keys_of(url: str, numbers: Sequence[int]) -> list[str]:
+async def read_keys(url: str, numbers: Sequence[int]) -> list[str]:
     connection = await connect(url)
     rows = await connection.fetch(f"SELECT {_KEY} AS key FROM unnest($1::bigint[]) WITH ORDINALITY AS u(n, at) ORDER BY at", numbers)
     await connection.close()
     return [row["key"] for row in rows]
 
 
-async def first_lookups_ms(index: KeyIndex, made: Sequence[str]) -> list[float]:
+async def first_lookups_ms(index: KeyIndex, unseen: Sequence[str]) -> list[float]:
     took: list[float] = []
-    for key in made:
+    for key in unseen:
         began = time.perf_counter()
         assert await index.find(key) is not None
         took.append((time.perf_counter() - began) * 1e3)
@@ -69,7 +71,7 @@ async def first_lookups_ms(index: KeyIndex, made: Sequence[str]) -> list[float]:
 
 
 def cached_lookup_ns(index: KeyIndex, hashes: Sequence[bytes]) -> float:
-    """Of one, in random order: the best of several rounds, as what disturbs a round is not the index."""
+    """The mean of lookups in random order: the best of several rounds, as other processes disturb some."""
     rounds: list[float] = []
     for _ in range(7):
         sample = random.Random(7).choices(hashes, k=20_000)
@@ -82,7 +84,7 @@ def cached_lookup_ns(index: KeyIndex, hashes: Sequence[bytes]) -> float:
 
 async def test_key_lookup_costs_about_the_same_with_a_million_keys_as_with_a_thousand(database: str, tmp_path: Path):
     index_of_few = KeyIndex(database, tmp_path, "few")
-    known_keys = await keys_of(database, range(400))
+    known_keys = await read_keys(database, range(400))
     first_lookup_of_few_ms = statistics.median(await first_lookups_ms(index_of_few, known_keys))
     cached_lookup_of_few_ns = cached_lookup_ns(index_of_few, [hash_key(key) for key in known_keys])
     await index_of_few.close()
@@ -97,21 +99,23 @@ async def test_key_lookup_costs_about_the_same_with_a_million_keys_as_with_a_tho
     filled_s = time.monotonic() - began
     began = time.monotonic()
     await snapshot_cache._check_versions()  # pyright: ignore[reportPrivateUsage]
-    looked_s = time.monotonic() - began
-    assert all(snapshot_cache.keys.get_cached(hash_key(key)) for key in known_keys), "a flood of new keys unsettles none that is known"
+    checked_s = time.monotonic() - began
+    assert all(snapshot_cache.keys.get_cached(hash_key(key)) for key in known_keys), "new keys evict no cached key"
     await keys.revoke_key(database, known_keys[0])
-    deadline = time.monotonic() + 2
-    while snapshot_cache.keys.get_cached(hash_key(known_keys[0])) is not None:
-        assert time.monotonic() < deadline
+
+    async def is_evicted() -> bool:
         await snapshot_cache._check_versions()  # pyright: ignore[reportPrivateUsage]
+        return snapshot_cache.keys.get_cached(hash_key(known_keys[0])) is None
+
+    await wait_until(is_evicted)
     await snapshot_cache.stop()
     await database_engine.dispose()
     await execute(database, "ANALYZE")
 
-    max_keys = 50_000  # as a worker has it, full
+    max_keys = 50_000  # the default of a worker
     index_of_many = KeyIndex(database, tmp_path, "many", max_keys)
     numbers = random.Random(7).sample(range(FEW, MANY), 3 * max_keys)
-    unknown_keys = await keys_of(database, numbers)
+    unknown_keys = await read_keys(database, numbers)
     sequential_keys, concurrent_keys = unknown_keys[:400], unknown_keys[400:]
     for start in range(0, len(concurrent_keys), 500):
         batch = concurrent_keys[start : start + 500]
@@ -123,8 +127,9 @@ async def test_key_lookup_costs_about_the_same_with_a_million_keys_as_with_a_tho
     path = log_path(tmp_path, "many")
     size_mb, lines = path.stat().st_size / 1e6, path.read_bytes().count(b"\n")
     log.info(
-        f"filled in {filled_s:.1f} s, then seen in {looked_s * 1e3:.0f} ms; first look-up: {first_lookup_of_few_ms:.2f} and {first_lookup_of_many_ms:.2f} ms;"
-        f" hit: {cached_lookup_of_few_ns:.0f} and {cached_lookup_of_many_ns:.0f} ns; on disk {size_mb:.1f} MB, {lines} lines"
+        f"filled in {filled_s:.1f} s, then checked in {checked_s * 1e3:.0f} ms;"
+        f" first lookup: {first_lookup_of_few_ms:.2f} and {first_lookup_of_many_ms:.2f} ms;"
+        f" cached: {cached_lookup_of_few_ns:.0f} and {cached_lookup_of_many_ns:.0f} ns; on disk {size_mb:.1f} MB, {lines} lines"
     )
     assert first_lookup_of_many_ms < 2 * first_lookup_of_few_ms + 0.5
     assert cached_lookup_of_many_ns < 3 * cached_lookup_of_few_ns + 200
@@ -132,21 +137,26 @@ async def test_key_lookup_costs_about_the_same_with_a_million_keys_as_with_a_tho
 
 
 async def test_each_page_of_a_million_keys_is_listed_within_half_a_second(database: str):
+    """The best of three times, as other processes disturb some."""
     opened = create_database_engine(database)
     took: dict[str, float] = {}
 
-    async def timed(name: str, asked: Awaitable[Sequence[Any]]) -> Sequence[Any]:
-        began = time.monotonic()
-        page = await asked
-        took[name] = time.monotonic() - began
-        return page
+    async def timed(name: str, query: Callable[[], Awaitable[Sequence[Any]]]) -> int:
+        page: Sequence[Any] = ()
+        for _ in range(3):
+            began = time.monotonic()
+            page = await query()
+            took[name] = min(took.get(name, math.inf), time.monotonic() - began)
+        return len(page)
 
-    first = await timed("first", keys.list_keys(opened, limit=100))
-    deep = await timed("deep", keys.list_keys(opened, after=f"{MANY // 2:012x}", limit=100, valid_only=True))
-    team = await timed("team", keys.list_keys(opened, team="team-77", limit=100))
-    nobody = await timed("nobody", keys.list_keys(opened, team="nobody", limit=100))
-    all_teams = await timed("teams", teams.list_teams(opened, limit=100))
+    sizes = [
+        await timed("first", lambda: keys.list_keys(opened, limit=100)),
+        await timed("deep", lambda: keys.list_keys(opened, after=f"{MANY // 2:012x}", limit=100, valid_only=True)),
+        await timed("team", lambda: keys.list_keys(opened, team="team-77", limit=100)),
+        await timed("nobody", lambda: keys.list_keys(opened, team="nobody", limit=100)),
+        await timed("teams", lambda: teams.list_teams(opened, limit=100)),
+    ]
     await opened.dispose()
     log.info("pages: %s", {name: f"{took_s * 1e3:.0f} ms" for name, took_s in took.items()})
-    assert [len(each) for each in (first, deep, team, nobody, all_teams)] == [100, 100, 100, 0, 100]
-    assert max(took.values()) < 0.5
+    assert sizes == [100, 100, 100, 0, 100]
+    assert max(took.values()) < 0.5, took

@@ -1,4 +1,4 @@
-"""The README, followed to the letter in an empty folder: what it says to type is typed, and does what it says."""
+"""The README in an empty folder: its commands are typed as they are, and do what it says."""
 
 import os
 import re
@@ -12,17 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from app.supervisor.paths import erase_home
+from app.supervisor.home import erase_home
 from tests.support.service import is_ready
+from tests.support.wait_until import block_until
 
 ROOT = Path(__file__).parents[2]
-INSTALL_S = 400
+INSTALL_TIMEOUT_S = 900
 
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What git has of this tree, its uncommitted changes included, and nothing else."""
-    folder = tmp_path_factory.mktemp("somewhere") / "narthex"
+    """A copy of the files that git tracks or would track, with uncommitted changes."""
+    folder = tmp_path_factory.mktemp("empty") / "narthex"
     names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     for name in names.decode().split("\0"):
         if name and (ROOT / name).is_file():
@@ -40,24 +41,26 @@ def port() -> int:
 
 @pytest.fixture(scope="module")
 def environment(port: int) -> dict[str, str]:
-    """A stranger's: nothing of this checkout's environment is on the path. The port alone is chosen, as 8787 may be taken."""
-    kept = {name: os.environ[name] for name in os.environ if not name.startswith(("NARTHEX", "VIRTUAL_ENV", "PYTHON", "DATABASE", "REDIS"))}
-    return {**kept, "NARTHEX_PORT": str(port)}
+    """Without the virtual environment and settings of this checkout. Only the port is set, as 8787 may be taken."""
+    inherited = {
+        name: os.environ[name] for name in os.environ if not name.startswith(("NARTHEX", "VIRTUAL_ENV", "PYTHON", "DATABASE", "REDIS"))
+    }
+    return {**inherited, "NARTHEX_PORT": str(port)}
 
 
 @pytest.fixture(scope="module")
 def up(clone: Path, port: int, environment: dict[str, str]) -> Generator[subprocess.Popen[bytes]]:
     with (clone / "up.log").open("wb") as log:
         process = subprocess.Popen(["make", "up"], cwd=clone, env=environment, stdout=log, stderr=log, start_new_session=True)
-    until = time.monotonic() + INSTALL_S
+    until = time.monotonic() + INSTALL_TIMEOUT_S
     while not is_ready(f"http://127.0.0.1:{port}"):
         assert process.poll() is None and time.monotonic() < until, (clone / "up.log").read_text()
         time.sleep(0.2)
     yield process
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGINT)
-        process.wait(60)
-    erase_home(clone / ".narthex")  # its data may lie outside: the database's user cannot reach a folder of pytest's under root
+        process.wait(300)
+    erase_home(clone / ".narthex")  # its data may be outside: as root, the database runs as a user who cannot read pytest's folders
 
 
 def code_blocks(language: str) -> list[str]:
@@ -65,7 +68,7 @@ def code_blocks(language: str) -> list[str]:
 
 
 def run_command(command: str, clone: Path, environment: dict[str, str], answer: str = "") -> str:
-    """What a shell in the folder prints."""
+    """Runs a command in a shell in the folder; returns its output."""
     port = environment["NARTHEX_PORT"]
     process = subprocess.run(
         ["sh", "-ec", command.replace("8787", port)],
@@ -74,7 +77,7 @@ def run_command(command: str, clone: Path, environment: dict[str, str], answer: 
         input=answer,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert process.returncode == 0, f"{command}\n{process.stdout}\n{process.stderr}"
@@ -96,8 +99,8 @@ def test_readme_shell_commands_work(up: subprocess.Popen[bytes], clone: Path, en
     store, apply, try_it = host.splitlines()
     assert "claude is stored" in run_command(store, clone, environment, answer="sk-ant-invented\n")
     assert "Applied" in run_command(apply, clone, environment, answer="y\n")
-    without_network = {**environment, "HTTPS_PROXY": "http://127.0.0.1:9"}  # no test asks a provider
-    assert "not reached by the proxy" in run_command(f"! {try_it}", clone, without_network)
+    without_network = {**environment, "HTTPS_PROXY": "http://127.0.0.1:9"}  # no test may reach a provider
+    assert "The proxy could not reach" in run_command(f"! {try_it}", clone, without_network)
     create, legal, listing, revoke = keys.splitlines()
     created_keys = run_command(create, clone, environment) + run_command(legal, clone, environment)
     assert len(set(re.findall(r"nx-[0-9a-f]{12}-\S{20,}", created_keys))) == 2
@@ -109,8 +112,7 @@ def test_readme_shell_commands_work(up: subprocess.Popen[bytes], clone: Path, en
     assert '"object":"usage"' in run_command(used, clone, environment)
     prefix = re.findall(r"nx-[0-9a-f]{12}", created_keys)[0]
     assert run_command(re.sub(r"nx-[0-9a-f]+", prefix, revoke), clone, environment)
-    time.sleep(1)
-    assert '"model":"sandbox"' in run_command(inspect, clone, environment)
+    block_until(lambda: '"model":"sandbox"' in run_command(inspect, clone, environment))
 
 
 def test_readme_python_example_prints_output(up: subprocess.Popen[bytes], clone: Path, environment: dict[str, str]):
@@ -118,19 +120,19 @@ def test_readme_python_example_prints_output(up: subprocess.Popen[bytes], clone:
     assert run_command(".venv/bin/python example.py", clone, environment)
 
 
-def test_ctrl_c_stops_the_service_and_a_restart_within_30_s_keeps_the_data(
+def test_ctrl_c_stops_the_service_and_a_restart_within_a_minute_keeps_the_data(
     up: subprocess.Popen[bytes], clone: Path, port: int, environment: dict[str, str]
 ):
     key = (clone / ".narthex" / "first-key").read_text()
     os.killpg(up.pid, signal.SIGINT)
-    assert up.wait(60) is not None and not is_ready(f"http://127.0.0.1:{port}")
+    assert up.wait(300) is not None and not is_ready(f"http://127.0.0.1:{port}")
     began = time.monotonic()
-    again = subprocess.Popen(
+    restarted = subprocess.Popen(
         ["make", "up"], cwd=clone, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
     while not is_ready(f"http://127.0.0.1:{port}"):
-        assert time.monotonic() < began + 30
+        assert time.monotonic() < began + 60
         time.sleep(0.1)
     assert (clone / ".narthex" / "first-key").read_text() == key
-    os.killpg(again.pid, signal.SIGINT)
-    again.wait(60)
+    os.killpg(restarted.pid, signal.SIGINT)
+    restarted.wait(300)

@@ -1,4 +1,4 @@
-"""Promise 2 under sixty kills: twenty each of gateway workers, the writer and Postgres."""
+"""Exactly-once recording under sixty kills: twenty each of gateway workers, the writer and Postgres."""
 
 from tests.support.kill_under_load import assert_answers_are_recorded_exactly_once
 

@@ -1,7 +1,7 @@
-"""Plays one exchange of our own through all that has no I/O: from what a caller asks to what the caller gets.
+"""Plays a case through all code of a request that has no I/O, from the caller's request to the caller's response.
 
-A case is one JSON file: `asked` by the caller; `sent` to the engine; the `engine`'s answer, whole (`body`) or streamed (`frames`); the
-`reply` to the caller, or how it is `refused`. INFERENCE and EPISODE stand for the ids that the gateway gives.
+A case is one JSON file: the caller's `request`; the `upstream_request` to the engine and its `upstream_response`, unstreamed (`body`) or
+streamed (`frames`); the `response` to the caller, or the `expected_error`. INFERENCE and EPISODE stand for ids that the gateway mints.
 """
 
 import json
@@ -12,10 +12,11 @@ import msgspec
 from msgspec import Struct
 
 from app.domain import Target
-from app.gateway.response_translation.translate import StreamAssembler, make_stream_editor
+from app.gateway.response_translation.stream_assembler import StreamAssembler
+from app.gateway.response_translation.translate import make_stream_editor
 from providers.canonical.chat import Usage
 from providers.canonical.errors import NarthexError, UpstreamError
-from providers.canonical.raw_json import SSEDecoder, sse_frame
+from providers.canonical.sse import SSEDecoder, sse_frame
 from providers.catalogue import build_provider
 from providers.dialect import InboundRequest, OutboundResponse, ResponseMeta
 from providers.dialects.openai_chat import OpenAIChat
@@ -32,7 +33,7 @@ class ProviderOfCase(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EngineResponse(Struct, frozen=True, forbid_unknown_fields=True):
-    """What the engine answers: `body` as JSON (text as it is), or `frames` of a stream."""
+    """The engine's response: `body` as JSON (a string is sent unchanged), or the `frames` of a stream."""
 
     status: int
     headers: dict[str, str] = {}
@@ -41,40 +42,40 @@ class EngineResponse(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ExpectedError(Struct, frozen=True, forbid_unknown_fields=True):
-    """`says`: a part of the message."""
+    """The error that the caller gets. `message_contains`: a part of its message."""
 
     status: int
     type: str
     param: str | None
-    says: str
+    message_contains: str
     retry_after_s: float | None = None
 
 
 class Case(Struct, frozen=True, forbid_unknown_fields=True):
-    """`drop`: what the caller lets go. `fails`: the error that a stream which had begun ends with. See the module."""
+    """One case file. `drop`: the fields that the caller allows to be dropped. `stream_error`: the error that ends a begun stream."""
 
     about: str
     provider: ProviderOfCase
-    asked: dict[str, Any]
-    sent: dict[str, Any] | None = None
+    request: dict[str, Any]
+    upstream_request: dict[str, Any] | None = None
     drop: list[str] = []
     dropped: list[str] = []
-    engine: EngineResponse | None = None
-    reply: Any = None
-    fails: str | None = None
-    refused: ExpectedError | None = None
+    upstream_response: EngineResponse | None = None
+    response: Any = None
+    stream_error: str | None = None
+    expected_error: ExpectedError | None = None
     usage: Usage | None = None
     finish_reason: str | None = None
 
 
 class Played(Struct):
-    """What came of it. `blocks`: how many pieces of the engine's stream were used."""
+    """What a case leads to. `done`: the stream ended with [DONE]."""
 
-    sent: dict[str, Any] | None = None
+    upstream_request: dict[str, Any] | None = None
     dropped: list[str] = []
-    reply: Any = None
+    response: Any = None
     error: NarthexError | None = None
-    fails: str | None = None
+    stream_error: str | None = None
     usage: Usage | None = None
     finish_reason: str | None = None
     done: bool = False
@@ -85,7 +86,7 @@ def cases() -> dict[str, Case]:
 
 
 def play(case: Case) -> Played:
-    """As app/gateway/attempts.py and serve.py do it, without the waiting."""
+    """Serve the case as app/gateway/attempts.py and serve.py do, without I/O."""
     played = Played()
     try:
         _play(case, played)
@@ -95,27 +96,27 @@ def play(case: Case) -> Played:
 
 
 def _play(case: Case, played: Played) -> None:
-    request = DIALECT.parse_request(json.dumps(case.asked).encode())
+    request = DIALECT.parse_request(json.dumps(case.request).encode())
     provider = build_provider(case.provider.adapter, "host", case.provider.options).at_version(case.provider.version)
     translated = translate_request(
         request, provider, Target("host", "acme/paint-7b"), lambda field: "all" in case.drop or field in case.drop
     )
-    played.sent, played.dropped = json.loads(translated.raw), translated.dropped
-    assert case.engine is not None, "the case says nothing of the engine, and the engine was asked"
-    answer = case.engine
-    if answer.status != 200:
-        raise provider.read_error(answer.status, answer.headers, _raw_response(answer))
+    played.upstream_request, played.dropped = json.loads(translated.raw), translated.dropped
+    assert case.upstream_response is not None, "the case has no upstream_response, but the engine is called"
+    response = case.upstream_response
+    if response.status != 200:
+        raise provider.read_error(response.status, response.headers, _raw_response(response))
     meta = ResponseMeta("INFERENCE", "EPISODE", request.model, 1, request.wants_usage)
     if request.stream:
-        _stream(request, answer, meta, played)
+        _stream(request, response, meta, played)
         return
-    edited = _assemble_stream(answer, meta) if answer.frames is not None else DIALECT.edit_response(_raw_response(answer), meta)
-    played.reply, played.usage, played.finish_reason = json.loads(edited.raw), edited.usage, edited.finish_reason
+    edited = _assemble_stream(response, meta) if response.frames is not None else DIALECT.edit_response(_raw_response(response), meta)
+    played.response, played.usage, played.finish_reason = json.loads(edited.raw), edited.usage, edited.finish_reason
 
 
-def _stream(request: InboundRequest, answer: EngineResponse, meta: ResponseMeta, played: Played) -> None:
-    stream_editor = make_stream_editor(DIALECT, DIALECT, meta, streamed=answer.frames is not None)
-    out = stream_editor.feed(_raw_response(answer))
+def _stream(request: InboundRequest, response: EngineResponse, meta: ResponseMeta, played: Played) -> None:
+    stream_editor = make_stream_editor(DIALECT, DIALECT, meta, streamed=response.frames is not None)
+    out = stream_editor.feed(_raw_response(response))
     if not out and stream_editor.failure is not None:
         raise stream_editor.failure
     try:
@@ -123,20 +124,20 @@ def _stream(request: InboundRequest, answer: EngineResponse, meta: ResponseMeta,
         played.done = True
     except UpstreamError as error:
         out += DIALECT.write_error_frame(error)
-        played.fails = type(error).__name__
+        played.stream_error = type(error).__name__
     datas = SSEDecoder().feed(out)
     assert (datas[-1] == b"[DONE]") == played.done
-    played.reply = [json.loads(data) for data in datas if data != b"[DONE]"]
+    played.response = [json.loads(data) for data in datas if data != b"[DONE]"]
     played.usage, played.finish_reason = stream_editor.usage, stream_editor.finish_reason
 
 
-def _assemble_stream(answer: EngineResponse, meta: ResponseMeta) -> OutboundResponse:
+def _assemble_stream(response: EngineResponse, meta: ResponseMeta) -> OutboundResponse:
     assembler = StreamAssembler(DIALECT, DIALECT, meta)
-    assembler.feed(_raw_response(answer))
+    assembler.feed(_raw_response(response))
     return assembler.finish()
 
 
-def _raw_response(answer: EngineResponse) -> bytes:
-    if answer.frames is None:
-        return answer.body.encode() if isinstance(answer.body, str) else json.dumps(answer.body).encode()
-    return b"".join(sse_frame(each.encode() if isinstance(each, str) else json.dumps(each).encode()) for each in answer.frames)
+def _raw_response(response: EngineResponse) -> bytes:
+    if response.frames is None:
+        return response.body.encode() if isinstance(response.body, str) else json.dumps(response.body).encode()
+    return b"".join(sse_frame(each.encode() if isinstance(each, str) else json.dumps(each).encode()) for each in response.frames)

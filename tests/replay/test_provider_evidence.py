@@ -1,4 +1,4 @@
-"""The table of what is proven of hosted providers, and that it says what is so."""
+"""The table of docs/providers.md shows the evidence that exists: recordings, constructed cases and unit tests."""
 
 import ast
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_providers_page_ends_with_the_generated_table():
 
 
 def test_core_features_have_evidence_for_every_host():
-    """Recorded or constructed; but for those of which there is hardly any evidence."""
+    """Recorded or constructed, except for the hosts with little evidence."""
     if not FOLDER.is_dir():
         pytest.skip("the recordings of real hosts (../shared/exchanges) are not on this machine")
     open_cells = {

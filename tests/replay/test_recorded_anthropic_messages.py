@@ -1,6 +1,6 @@
-"""Real recordings of Anthropic, each played whole: its request, and its answer, stream or error; and the answers of Claude on Vertex.
+"""Recorded exchanges with Anthropic: requests, responses, streams and errors; and the responses of Claude on Vertex.
 
-They belong to others and are not part of this project: without the folder beside it, nothing here is tried, and that is said.
+The recordings are not part of this repository; without ../shared/exchanges these tests are skipped.
 """
 
 import json
@@ -13,14 +13,16 @@ import pytest
 from msgspec import Struct
 
 from providers.canonical.chat import ChatResponse, Opaque, Part, Reasoning, Text, ToolCall, Usage
+from providers.canonical.credential_masking import mask_credentials
 from providers.canonical.errors import CredentialRefused, InvalidRequest, UpstreamNotFound, UpstreamRejected
 from providers.canonical.events import Event, assemble_response, response_events
 from providers.canonical.raw_json import Body
-from providers.canonical.upstream_errors import mask_credentials
-from providers.dialect import DropPolicy, InboundRequest, ResponseMeta
+from providers.dialect import InboundRequest, ResponseMeta
 from providers.dialects.anthropic_count_tokens import AnthropicCountTokens
 from providers.dialects.anthropic_messages import AnthropicMessages
+from providers.drop_policy import DropPolicy
 from providers.hosted.anthropic.adapter import Anthropic
+from tests.conformance.whole_table import one_test_per_group
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "exchanges"
 if not FOLDER.is_dir():
@@ -32,7 +34,7 @@ META = ResponseMeta(
     "01990000-0000-7000-8000-00000000000a", "01990000-0000-7000-8000-00000000000b", "a name", 1_790_000_000, wants_usage=True
 )
 
-# Requests that are wrong by themselves, as Anthropic found too: where we say the fault is.
+# Requests that Anthropic refused with a 400, and so do we: the param that our error names.
 WRONG_REQUESTS = {
     "anthropic/32-error-400-a": "temperature",
     "anthropic/33-error-400-b": "tools.0.input_schema",
@@ -58,7 +60,7 @@ class Recording(Struct, frozen=True):
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """The events of a stream, read plainly, without any of the code that is tried here."""
+        """The events of a stream, read with no code of providers/."""
         return [json.loads(line.removeprefix("data:")) for line in self.body.splitlines() if line.startswith("data:")]
 
 
@@ -77,7 +79,7 @@ def recordings() -> list[Recording]:
 
 
 ALL = recordings()
-# Claude on Vertex is asked without a model, which stands in the address: only its answers are played.
+# Requests to Claude on Vertex have the model in the URL, so only their responses are replayed.
 REQUESTS = [each for each in ALL if each.path == "/v1/messages"]
 COUNTS = [each for each in ALL if each.path.endswith("/count_tokens")]
 ERROR_RESPONSES = [each for each in ALL if each.status != 200]
@@ -85,8 +87,12 @@ STREAMED = [each for each in ALL if each.status == 200 and isinstance(each.body,
 UNSTREAMED = [each for each in ALL if each.status == 200 and isinstance(each.body, dict) and each not in COUNTS]
 
 
-def recording_id(recording: object) -> str:
-    return recording.name if isinstance(recording, Recording) else str(recording)
+def recording_name(recording: Recording) -> str:
+    return recording.name
+
+
+def host_folder(recording: Recording) -> str:
+    return recording.name.partition("/")[0]
 
 
 def test_every_recording_is_sorted_into_a_test() -> None:
@@ -99,11 +105,11 @@ def parse_request(recording: Recording) -> InboundRequest:
 
 
 def refusing_policy() -> DropPolicy:
-    """Lets nothing go: whatever is refused fails the test."""
+    """Drops nothing: a refused field fails the test."""
     return DropPolicy(lambda _: False, DIALECT.field_names, "a host")
 
 
-@pytest.mark.parametrize("recording", REQUESTS, ids=recording_id)
+@one_test_per_group(REQUESTS, group=host_folder, name=recording_name)
 def test_recorded_request_survives_the_canonical_round_trip(recording: Recording) -> None:
     if recording.name in WRONG_REQUESTS:
         with pytest.raises(InvalidRequest) as refused:
@@ -123,7 +129,7 @@ def test_recorded_request_survives_the_canonical_round_trip(recording: Recording
 
 
 def texts_as_blocks(node: Any) -> Any:
-    """With every text a block, so that both ways to say one compare equal."""
+    """With every text as a block, so that both forms of a text compare equal."""
     if isinstance(node, list):
         return [texts_as_blocks(each) for each in node]  # pyright: ignore[reportUnknownVariableType]
     if isinstance(node, dict):
@@ -135,7 +141,7 @@ def texts_as_blocks(node: Any) -> Any:
     return node
 
 
-@pytest.mark.parametrize("recording", COUNTS, ids=recording_id)
+@one_test_per_group(COUNTS, group=host_folder, name=recording_name)
 def test_token_count_passes_unchanged(recording: Recording) -> None:
     request = COUNT.parse_request(json.dumps(recording.request_body).encode())
     assert (request.model, request.stream, request.output_tokens) == (recording.request_body["model"], False, 0)
@@ -144,7 +150,7 @@ def test_token_count_passes_unchanged(recording: Recording) -> None:
     assert edited.usage == Usage(0, 0)
 
 
-@pytest.mark.parametrize("recording", UNSTREAMED, ids=recording_id)
+@one_test_per_group(UNSTREAMED, group=host_folder, name=recording_name)
 def test_unstreamed_response_passes_unchanged_but_for_id_and_model(recording: Recording) -> None:
     edited = DIALECT.edit_response(recording.raw, META)
     assert json.loads(edited.raw) == {**recording.body, "id": "msg_" + META.id, "model": META.model}
@@ -152,25 +158,25 @@ def test_unstreamed_response_passes_unchanged_but_for_id_and_model(recording: Re
     assert edited.finish_reason == FINISH_REASONS[recording.body["stop_reason"]]
 
 
-@pytest.mark.parametrize("recording", UNSTREAMED, ids=recording_id)
+@one_test_per_group(UNSTREAMED, group=host_folder, name=recording_name)
 def test_unstreamed_response_survives_the_round_trip_also_as_a_stream(recording: Recording) -> None:
-    answer = DIALECT.read_response(recording.raw)
-    assert [summarize_part(part) for part in answer.choices[0].parts] == [summarize_block(block) for block in recording.body["content"]]
-    assert answer.choices[0].finish_reason == FINISH_REASONS[recording.body["stop_reason"]]
-    assert answer.choices[0].stop_sequence == recording.body["stop_sequence"]
-    assert answer.usage == expected_usage(recording.body["usage"])
-    reread = DIALECT.read_response(DIALECT.write_response(answer, META))
-    assert comparable_response(reread) == comparable_response(answer)
-    assert comparable_response(assemble_response(read_stream([write_stream(answer)]))) == comparable_response(answer)
+    response = DIALECT.read_response(recording.raw)
+    assert [summarize_part(part) for part in response.choices[0].parts] == [summarize_block(block) for block in recording.body["content"]]
+    assert response.choices[0].finish_reason == FINISH_REASONS[recording.body["stop_reason"]]
+    assert response.choices[0].stop_sequence == recording.body["stop_sequence"]
+    assert response.usage == expected_usage(recording.body["usage"])
+    reread = DIALECT.read_response(DIALECT.write_response(response, META))
+    assert comparable_response(reread) == comparable_response(response)
+    assert comparable_response(assemble_response(read_stream([write_stream(response)]))) == comparable_response(response)
 
 
-def comparable_response(answer: ChatResponse) -> Any:
-    return answer.choices, answer.usage, answer.service_tier
+def comparable_response(response: ChatResponse) -> Any:
+    return response.choices, response.usage, response.service_tier
 
 
-def write_stream(answer: ChatResponse) -> bytes:
+def write_stream(response: ChatResponse) -> bytes:
     writer = DIALECT.stream_writer(META)
-    return b"".join([writer.feed(event) for event in response_events(answer)]) + writer.finish()
+    return b"".join([writer.feed(event) for event in response_events(response)]) + writer.finish()
 
 
 def read_stream(blocks: Iterable[bytes]) -> list[Event]:
@@ -178,7 +184,7 @@ def read_stream(blocks: Iterable[bytes]) -> list[Event]:
     return [event for block in blocks for event in reader.feed(block)] + list(reader.finish())
 
 
-@pytest.mark.parametrize("recording", STREAMED, ids=recording_id)
+@one_test_per_group(STREAMED, group=host_folder, name=recording_name)
 def test_stream_passes_unchanged_but_for_id_and_model_however_it_is_chunked(recording: Recording) -> None:
     editor = DIALECT.stream_editor(META)
     before = b"".join([editor.feed(block) for block in random_blocks(recording)])
@@ -195,31 +201,31 @@ def test_stream_passes_unchanged_but_for_id_and_model_however_it_is_chunked(reco
     assert editor.done
 
 
-@pytest.mark.parametrize("recording", STREAMED, ids=recording_id)
+@one_test_per_group(STREAMED, group=host_folder, name=recording_name)
 def test_stream_reads_the_same_before_and_after_the_editor(recording: Recording) -> None:
     editor = DIALECT.stream_editor(META)
     out = editor.feed(recording.raw) + editor.finish()
     for blocks in (random_blocks(recording), [out]):
-        answer = assemble_response(read_stream(blocks))
-        assert [summarize_part(part) for part in answer.choices[0].parts] == assemble_blocks(recording.events)
-        assert answer.choices[0].finish_reason == editor.finish_reason
-        assert answer.usage == editor.usage
-        assert comparable_response(assemble_response(read_stream([write_stream(answer)]))) == comparable_response(answer)
+        response = assemble_response(read_stream(blocks))
+        assert [summarize_part(part) for part in response.choices[0].parts] == assemble_blocks(recording.events)
+        assert response.choices[0].finish_reason == editor.finish_reason
+        assert response.usage == editor.usage
+        assert comparable_response(assemble_response(read_stream([write_stream(response)]))) == comparable_response(response)
 
 
-@pytest.mark.parametrize("recording", ERROR_RESPONSES, ids=recording_id)
+@one_test_per_group(ERROR_RESPONSES, group=host_folder, name=recording_name)
 def test_recorded_error_is_mapped_and_keeps_its_message(recording: Recording) -> None:
     error = Anthropic("host", {}).read_error(recording.status, recording.headers, recording.raw)
     assert type(error) is ERRORS[recording.status]
     assert error.message.endswith(mask_credentials(recording.body["error"]["message"]))
     written_error = json.loads(DIALECT.write_error(error))
     assert written_error["error"]["message"] == error.message
-    # That our own credential was refused is no fault of the caller's.
+    # A refused credential of ours is not the caller's error.
     assert written_error["error"]["type"] == ("api_error" if recording.status == 401 else recording.body["error"]["type"])
 
 
 def random_blocks(recording: Recording) -> list[bytes]:
-    """Cut anywhere; the same places in every run."""
+    """The bytes cut at random places, the same in every run."""
     raw = recording.raw
     rng = random.Random(recording.name)
     cuts = sorted(rng.randrange(len(raw)) for _ in range(min(200, len(raw) // 10)))
@@ -227,7 +233,7 @@ def random_blocks(recording: Recording) -> list[bytes]:
 
 
 def decode_events(out: bytes) -> list[dict[str, Any]]:
-    """Each with the name that its data says, as the official SDKs need it."""
+    """The events; each must have the name that is in its data, as the official SDKs require."""
     *frames, remainder = out.split(b"\n\n")
     assert remainder == b""
     events: list[dict[str, Any]] = []
@@ -239,11 +245,18 @@ def decode_events(out: bytes) -> list[dict[str, Any]]:
 
 
 def expected_usage(usage: dict[str, Any]) -> Usage:
-    cached, made = usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")
+    cached, cache_written = usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")
     details: dict[str, Any] = usage.get("output_tokens_details") or {}
-    whole = usage["input_tokens"] + (cached or 0) + (made or 0)
-    kept: dict[str, Any] = usage.get("cache_creation") or {}
-    return Usage(whole, usage["output_tokens"], cached, details.get("thinking_tokens"), made, kept.get("ephemeral_1h_input_tokens"))
+    input_tokens = usage["input_tokens"] + (cached or 0) + (cache_written or 0)
+    cache_creation: dict[str, Any] = usage.get("cache_creation") or {}
+    return Usage(
+        input_tokens,
+        usage["output_tokens"],
+        cached,
+        details.get("thinking_tokens"),
+        cache_written,
+        cache_creation.get("ephemeral_1h_input_tokens"),
+    )
 
 
 def summarize_part(part: Part) -> Any:
@@ -273,7 +286,7 @@ def summarize_block(block: dict[str, Any]) -> Any:
 
 
 def assemble_blocks(events: list[dict[str, Any]]) -> list[Any]:
-    """What the official SDKs would put together of these events."""
+    """The blocks that the official SDKs assemble from these events."""
     blocks: list[dict[str, Any]] = []
     for event in events:
         match event["type"]:

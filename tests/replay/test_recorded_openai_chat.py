@@ -1,6 +1,6 @@
-"""Real recordings of hosts that speak OpenAI chat, each played whole: its request, and its answer, stream or error.
+"""Recorded exchanges with hosts that speak OpenAI chat: requests, responses, streams and errors.
 
-They belong to others and are not part of this project: without the folder beside it, nothing here is tried, and that is said.
+The recordings are not part of this repository; without ../shared/exchanges these tests are skipped.
 """
 
 import json
@@ -13,13 +13,14 @@ import pytest
 from msgspec import Struct
 
 from app.domain import Target
-from providers.adapters.provider import Provider
+from providers.adapters.openai_compatible import OpenAICompatible
 from providers.canonical.chat import Choice, Reasoning, Refusal, Text, ToolCall, Usage
+from providers.canonical.credential_masking import mask_credentials
 from providers.canonical.errors import CredentialRefused, InvalidRequest, Overloaded, UpstreamNotFound, UpstreamRejected
 from providers.canonical.events import assemble_response
-from providers.canonical.upstream_errors import mask_credentials
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.openai_chat import OpenAIChat
+from tests.conformance.whole_table import one_test_per_group
 from tests.support.request_translation import translate_request
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "exchanges"
@@ -32,13 +33,13 @@ META = ResponseMeta(
 )
 REPLACED_FIELDS = frozenset({"id", "model", "episode_id", "usage"})
 
-# Requests that are wrong by themselves, as the recorded host found too: where we say the fault is.
+# Requests that the recorded host refused with a 400, and so do we: the param that our error names.
 WRONG_REQUESTS = {"openai/38-error-400-c": "messages", "openai/39-error-400-d": "max_tokens"}
 
 RESPONSES_WITHOUT_PARTS = {
-    "openai/44-chat-audio-output": "an answer spoken aloud: `message.audio` has no part in the meaning of an answer yet",
+    "openai/44-chat-audio-output": "audio output: `message.audio` has no part in the canonical model yet",
 }
-# Hosts that count reasoning beside the output, and not within it as everybody else.
+# Hosts that do not include reasoning tokens in the output tokens, as all others do.
 REASONING_NOT_IN_OUTPUT = {"xai"}
 
 ERRORS: Mapping[int, type[Exception]] = {400: UpstreamRejected, 401: CredentialRefused, 404: UpstreamNotFound, 429: Overloaded}
@@ -59,7 +60,7 @@ class Recording(Struct, frozen=True):
 
     @property
     def chunks(self) -> list[dict[str, Any]]:
-        """Read plainly, without any of the code that is tried here."""
+        """The chunks of a stream, read with no code of providers/."""
         lines = [line.removeprefix("data:").strip() for line in self.body.splitlines() if line.startswith("data:")]
         return [json.loads(line) for line in lines if line != "[DONE]"]
 
@@ -82,8 +83,12 @@ STREAMED = [each for each in ALL if each.status == 200 and isinstance(each.body,
 UNSTREAMED = [each for each in ALL if each.status == 200 and isinstance(each.body, dict)]
 
 
-def recording_id(recording: object) -> str:
-    return recording.name if isinstance(recording, Recording) else str(recording)
+def recording_name(recording: Recording) -> str:
+    return recording.name
+
+
+def host_folder(recording: Recording) -> str:
+    return recording.name.partition("/")[0]
 
 
 def test_every_recording_is_sorted_into_a_test() -> None:
@@ -92,7 +97,7 @@ def test_every_recording_is_sorted_into_a_test() -> None:
     assert {*WRONG_REQUESTS, *RESPONSES_WITHOUT_PARTS} <= named
 
 
-@pytest.mark.parametrize("recording", ALL, ids=recording_id)
+@one_test_per_group(ALL, group=host_folder, name=recording_name)
 def test_recorded_request_is_forwarded_unchanged_but_for_model_and_stream_usage(recording: Recording) -> None:
     raw = json.dumps(recording.request_body).encode()
     if recording.name in WRONG_REQUESTS:
@@ -102,7 +107,7 @@ def test_recorded_request_is_forwarded_unchanged_but_for_model_and_stream_usage(
         return
     request = DIALECT.parse_request(raw)
     assert (request.model, request.stream) == (recording.request_body["model"], recording.request_body.get("stream", False))
-    translated = translate_request(request, Provider("host", {}), Target("host", "theirs"))
+    translated = translate_request(request, OpenAICompatible("host", {}), Target("host", "upstream-model"))
     assert translated.dropped == []
     stream: dict[str, Any] = (
         {"stream": True, "stream_options": {**(recording.request_body.get("stream_options") or {}), "include_usage": True}}
@@ -110,10 +115,10 @@ def test_recorded_request_is_forwarded_unchanged_but_for_model_and_stream_usage(
         else {}
     )
     other_fields = {key: value for key, value in recording.request_body.items() if key not in ("model", "stream", "stream_options")}
-    assert json.loads(translated.raw) == {**other_fields, "model": "theirs", **stream}
+    assert json.loads(translated.raw) == {**other_fields, "model": "upstream-model", **stream}
 
 
-@pytest.mark.parametrize("recording", UNSTREAMED, ids=recording_id)
+@one_test_per_group(UNSTREAMED, group=host_folder, name=recording_name)
 def test_unstreamed_response_passes_unchanged_but_for_known_fields(recording: Recording) -> None:
     edited = DIALECT.edit_response(recording.raw, META)
     response_body = json.loads(edited.raw)
@@ -138,27 +143,27 @@ def test_unstreamed_response_passes_unchanged_but_for_known_fields(recording: Re
     assert_usage_consistent(edited)
 
 
-@pytest.mark.parametrize("recording", UNSTREAMED, ids=recording_id)
+@one_test_per_group(UNSTREAMED, group=host_folder, name=recording_name)
 def test_unstreamed_response_survives_the_canonical_round_trip(recording: Recording) -> None:
-    answer = DIALECT.read_response(recording.raw)
+    response = DIALECT.read_response(recording.raw)
     expected = [summarize_message(choice["message"], choice["finish_reason"]) for choice in recording.body["choices"]]
-    assert [summarize_choice(choice) for choice in answer.choices] == expected
-    assert answer.usage == expected_usage(normalize_usage(recording, recording.body["usage"]))
+    assert [summarize_choice(choice) for choice in response.choices] == expected
+    assert response.usage == expected_usage(normalize_usage(recording, recording.body["usage"]))
     assert (recording.name in RESPONSES_WITHOUT_PARTS) == (
-        "audio" in recording.body["choices"][0]["message"] and not answer.choices[0].parts
+        "audio" in recording.body["choices"][0]["message"] and not response.choices[0].parts
     )
-    rewritten = json.loads(DIALECT.write_response(answer, META))
+    rewritten = json.loads(DIALECT.write_response(response, META))
     assert [summarize_message(choice["message"], choice["finish_reason"]) for choice in rewritten["choices"]] == expected
-    assert expected_usage(rewritten["usage"]) == answer.usage
+    assert expected_usage(rewritten["usage"]) == response.usage
 
 
-@pytest.mark.parametrize("recording", STREAMED, ids=recording_id)
+@one_test_per_group(STREAMED, group=host_folder, name=recording_name)
 def test_stream_passes_unchanged_but_for_known_fields_however_it_is_chunked(recording: Recording) -> None:
     editor = DIALECT.stream_editor(META)
     out = b"".join([editor.feed(block) for block in random_blocks(recording)])
     frames = decode_frames(out + editor.finish())
     expected = [each for each in drop_repeated_finish(recording.chunks) if each["choices"] or not each.get("usage")]
-    counting = [each for each in recording.chunks if not each["choices"] and each.get("usage")]
+    usage_chunks = [each for each in recording.chunks if not each["choices"] and each.get("usage")]
     assert len(frames) == len(expected)
     roles: set[int] = set()
     for frame, chunk in zip(frames, expected, strict=True):
@@ -180,8 +185,8 @@ def test_stream_passes_unchanged_but_for_known_fields_however_it_is_chunked(reco
             key: value for key, value in expected_frame.items() if key not in REPLACED_FIELDS
         }
         assert (frame["id"], frame["model"], frame["episode_id"]) == (META.id, META.model, META.episode_id)
-        # What a chunk that only counts says besides rides on the one that finishes.
-        assert all(frame[key] == counting[-1][key] for key in frame.keys() - expected_frame.keys() - REPLACED_FIELDS)
+        # Other fields of a chunk that has only usage are moved to the chunk with the finish reason.
+        assert all(frame[key] == usage_chunks[-1][key] for key in frame.keys() - expected_frame.keys() - REPLACED_FIELDS)
     last = normalize_usage(recording, [each["usage"] for each in recording.chunks if each.get("usage")][-1])
     assert [frame["usage"] for frame in frames if "usage" in frame] == [last]
     assert [bool(choice.get("finish_reason")) for frame in frames if "usage" in frame for choice in frame["choices"]] == [True]
@@ -190,28 +195,28 @@ def test_stream_passes_unchanged_but_for_known_fields_however_it_is_chunked(reco
     assert_usage_consistent(OutboundResponse(b"", editor.usage, editor.finish_reason))
 
 
-@pytest.mark.parametrize("recording", STREAMED, ids=recording_id)
+@one_test_per_group(STREAMED, group=host_folder, name=recording_name)
 def test_stream_reads_the_same_before_and_after_the_editor(recording: Recording) -> None:
     editor = DIALECT.stream_editor(META)
     out = editor.feed(recording.raw) + editor.finish()
     for blocks in (random_blocks(recording), [out]):
         reader = DIALECT.stream_reader()
-        answer = assemble_response([event for block in blocks for event in reader.feed(block)] + [*reader.finish()])
-        assert [(summarize_choice(choice)) for choice in answer.choices] == [
+        response = assemble_response([event for block in blocks for event in reader.feed(block)] + [*reader.finish()])
+        assert [summarize_choice(choice) for choice in response.choices] == [
             assemble_chunks(recording.chunks)[at] for at in sorted(assemble_chunks(recording.chunks))
         ]
-        assert answer.usage == editor.usage
+        assert response.usage == editor.usage
 
 
-@pytest.mark.parametrize("recording", ERROR_RESPONSES, ids=recording_id)
+@one_test_per_group(ERROR_RESPONSES, group=host_folder, name=recording_name)
 def test_recorded_error_is_mapped_and_keeps_its_message(recording: Recording) -> None:
-    error = Provider("host", {}).read_error(recording.status, recording.headers, recording.raw)
+    error = OpenAICompatible("host", {}).read_error(recording.status, recording.headers, recording.raw)
     assert type(error) is ERRORS[recording.status]
     assert error.upstream_status == recording.status
     assert error.status == (502 if recording.status == 401 else recording.status)
     error_body: Any = recording.body.get("error", recording.body)
     message: str = error_body if isinstance(error_body, str) else error_body.get("message") or error_body["detail"]
-    # OpenRouter tells what the host said that it asked.
+    # OpenRouter reports the error of the host behind it.
     metadata: dict[str, Any] = {} if isinstance(error_body, str) else error_body.get("metadata") or {}
     assert error.message.endswith(mask_credentials(f"{message}: {metadata['raw']}" if "raw" in metadata else message))
     written_error = json.loads(DIALECT.write_error(error))["error"]
@@ -219,26 +224,26 @@ def test_recorded_error_is_mapped_and_keeps_its_message(recording: Recording) ->
 
 
 def random_blocks(recording: Recording) -> list[bytes]:
-    """Cut anywhere; the same places in every run."""
+    """The bytes cut at random places, the same in every run."""
     raw = recording.raw
     rng = random.Random(recording.name)
     cuts = sorted(rng.randrange(len(raw)) for _ in range(min(200, len(raw) // 10)))
     return [raw[start:end] for start, end in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
 
 
-# Those that official clients do not know: Groq's.
+# Values that official clients do not know: Groq's.
 UNKNOWN_SERVICE_TIERS = ("on_demand",)
 
 
 def expected_annotations(body: dict[str, Any], choice: dict[str, Any]) -> dict[str, Any]:
-    """What Perplexity found, as citations of the choice that finishes."""
+    """Perplexity's search results, as citations of the choice that finishes."""
     found = body.get("search_results") if choice.get("finish_reason") else None
     citations = [{"url": each["url"], "title": each["title"], "start_index": 0, "end_index": 0} for each in found or ()]
     return {"annotations": [{"type": "url_citation", "url_citation": each} for each in citations]} if citations else {}
 
 
 def drop_repeated_role(delta: dict[str, Any], index: int, with_role: set[int]) -> dict[str, Any]:
-    """OpenAI's own client appends a role that is told again."""
+    """A repeated role is dropped, because OpenAI's own client would append it."""
     repeated = index in with_role
     if "role" in delta:
         with_role.add(index)
@@ -262,14 +267,14 @@ def rename_reasoning(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def add_call_type(message: dict[str, Any]) -> dict[str, Any]:
-    """Mistral does not say that a call is one of a function."""
+    """Mistral's calls lack `type`."""
     if not message.get("tool_calls"):
         return message
     return {**message, "tool_calls": [{"type": "function", **call} for call in message["tool_calls"]]}
 
 
 def drop_repeated_finish(chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without chunks that finish again what has finished (OpenRouter, Together)."""
+    """Without chunks that repeat the finish of a choice (OpenRouter, Together)."""
     finished: set[int] = set()
     kept: list[dict[str, Any]] = []
     for chunk in chunks:
@@ -281,7 +286,7 @@ def drop_repeated_finish(chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def normalize_usage(recording: Recording, usage: dict[str, Any]) -> dict[str, Any]:
-    """Usage with reasoning within the output, and with what Mistral told of its cache in 2026's first months under OpenAI's name."""
+    """With reasoning included in the output, and Mistral's `num_cached_tokens` of early 2026 under OpenAI's name."""
     if "num_cached_tokens" in usage:
         return {**usage, "prompt_tokens_details": {"cached_tokens": usage["num_cached_tokens"]}}
     if recording.name.partition("/")[0] not in REASONING_NOT_IN_OUTPUT:
@@ -313,7 +318,7 @@ def assert_usage_consistent(edited: OutboundResponse) -> None:
     assert (usage.reasoning or 0) <= usage.output
 
 
-# Text, reasoning, refusal and calls of a choice, and why it finished.
+# Text, reasoning, refusal and calls of a choice, and its finish reason.
 ChoiceSummary = tuple[tuple[str, str, str, tuple[tuple[str, str, str], ...]], str | None]
 
 
@@ -336,7 +341,7 @@ def summarize_choice(choice: Choice) -> ChoiceSummary:
 
 
 def assemble_chunks(chunks: list[dict[str, Any]]) -> dict[int, ChoiceSummary]:
-    """What the official SDKs would put together of these chunks, by choice."""
+    """The choices that the official SDKs assemble from these chunks, by index."""
     choices: dict[int, dict[str, Any]] = {}
     for choice in [choice for chunk in chunks for choice in chunk["choices"]]:
         choice_so_far = choices.setdefault(
@@ -358,12 +363,12 @@ def assemble_chunks(chunks: list[dict[str, Any]]) -> dict[int, ChoiceSummary]:
     return {
         index: (
             (
-                said["content"],
-                said["reasoning"],
-                said["refusal"],
-                tuple((call["id"], call["name"], call["arguments"]) for call in said["calls"].values()),
+                assembled["content"],
+                assembled["reasoning"],
+                assembled["refusal"],
+                tuple((call["id"], call["name"], call["arguments"]) for call in assembled["calls"].values()),
             ),
-            said["finish_reason"],
+            assembled["finish_reason"],
         )
-        for index, said in choices.items()
+        for index, assembled in choices.items()
     }

@@ -1,6 +1,6 @@
-"""Real recordings of hosts that speak OpenAI's embeddings, each asked for in both encodings.
+"""Recorded embeddings of hosts that speak OpenAI's API, each returned in both encodings.
 
-They belong to others and are not part of this project: without the folder beside it, nothing here is tried, and that is said.
+The recordings are not part of this repository; without ../shared/exchanges these tests are skipped.
 """
 
 import base64
@@ -20,7 +20,7 @@ if not FOLDER.is_dir():
 
 
 def recordings() -> list[tuple[str, dict[str, Any]]]:
-    """Those that were answered, in OpenAI's shape."""
+    """The successful exchanges in OpenAI's format, by name."""
     recorded = [(f"{path.parent.name}/{path.stem}", json.loads(path.read_text())) for path in sorted(FOLDER.glob("*/*embeddings*.json"))]
     return [(name, each) for name, each in recorded if each["path"] == "/v1/embeddings" and each["status"] == 200]
 
@@ -31,26 +31,26 @@ ALL = recordings()
 def edit_response(recorded: dict[str, Any], encoding_format: str) -> tuple[Any, OutboundResponse]:
     request_body = {**recorded["request_body"], "encoding_format": encoding_format}
     if any("was cut to its first" in note for note in recorded.get("notes", ())):
-        request_body.pop("dimensions", None)  # those who recorded it shortened the vector
+        request_body.pop("dimensions", None)  # the recorder shortened the vector
     request = OpenAIEmbeddings().parse_request(json.dumps(request_body).encode())
-    made = OpenAIEmbeddings().edit_response(
+    edited = OpenAIEmbeddings().edit_response(
         json.dumps(recorded["response_body"]).encode(), ResponseMeta("id", "episode", "a name", 0, True, request.body)
     )
-    return json.loads(made.raw), made
+    return json.loads(edited.raw), edited
 
 
-@pytest.mark.parametrize("told", [told for _, told in ALL], ids=[name for name, _ in ALL])
-def test_recorded_embeddings_come_in_the_requested_encoding(told: dict[str, Any]):
-    numbers, made = edit_response(told, "float")
-    packed, _ = edit_response(told, "base64")
+@pytest.mark.parametrize("recorded", [recorded for _, recorded in ALL], ids=[name for name, _ in ALL])
+def test_recorded_embeddings_come_in_the_requested_encoding(recorded: dict[str, Any]):
+    numbers, edited = edit_response(recorded, "float")
+    packed, _ = edit_response(recorded, "base64")
     [floats], [text] = ([each["embedding"] for each in body["data"]] for body in (numbers, packed))
     assert array("f", base64.b64decode(text)).tolist() == array("f", floats).tolist()
     assert {key: value for key, value in numbers.items() if key not in ("data", "model")} == {
-        key: value for key, value in told["response_body"].items() if key not in ("data", "model")
+        key: value for key, value in recorded["response_body"].items() if key not in ("data", "model")
     }
-    usage = told["response_body"].get("usage")
-    assert made.usage
-    assert (made.usage.input, made.usage.output) == (usage["prompt_tokens"] if usage else None, 0)
+    usage = recorded["response_body"].get("usage")
+    assert edited.usage
+    assert (edited.usage.input, edited.usage.output) == (usage["prompt_tokens"] if usage else None, 0)
 
 
 def test_recordings_cover_both_encodings():

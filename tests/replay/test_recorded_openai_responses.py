@@ -1,6 +1,6 @@
-"""Real recordings of hosts that speak OpenAI's Responses, each played whole: its request, and its answer, stream or error.
+"""Recorded exchanges with hosts that speak OpenAI Responses: requests, responses, streams and errors.
 
-They belong to others and are not part of this project: without the folder beside it, nothing here is tried, and that is said.
+The recordings are not part of this repository; without ../shared/exchanges these tests are skipped.
 """
 
 import json
@@ -14,12 +14,12 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 from openai.types.responses import Response
 
-from providers.adapters.provider import Provider
+from providers.adapters.openai_compatible import OpenAICompatible
 from providers.canonical.chat import Citation, Opaque, OpaqueState, Part, Reasoning, Refusal, Text, ToolCall, Usage
+from providers.canonical.credential_masking import mask_credentials
 from providers.canonical.errors import CredentialRefused, UpstreamRejected
 from providers.canonical.events import assemble_response, response_events
-from providers.canonical.upstream_errors import mask_credentials
-from providers.dialect import DropPolicy, ResponseMeta
+from providers.dialect import ResponseMeta
 from providers.dialects.openai_responses import (
     OpenAIResponses,
     final_response,
@@ -28,6 +28,8 @@ from providers.dialects.openai_responses import (
     prepend_items,
     write_input_items,
 )
+from providers.drop_policy import DropPolicy
+from tests.conformance.whole_table import one_test_per_group
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "exchanges"
 if not FOLDER.is_dir():
@@ -39,7 +41,7 @@ META = ResponseMeta(
 )
 REPLACED_FIELDS = frozenset({"id", "model", "previous_response_id", "store"})
 ERRORS: Mapping[int, type[Exception]] = {400: UpstreamRejected, 401: CredentialRefused}
-# Times with a fraction, which strict clients refuse, are told without.
+# Hosts that send fractional times, which the gateway truncates because strict clients refuse them.
 FRACTIONAL_TIMES = {"aws_bedrock/29-mantle-responses"}
 
 
@@ -58,7 +60,7 @@ class Recording(Struct, frozen=True):
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """Read plainly, without any of the code that is tried here."""
+        """The events of a stream, read with no code of providers/."""
         lines = [line.removeprefix("data:").strip() for line in self.body.splitlines() if line.startswith("data:")]
         return [json.loads(line) for line in lines if line != "[DONE]"]
 
@@ -89,8 +91,12 @@ STREAMED = [each for each in ALL if each.status == 200 and isinstance(each.body,
 UNSTREAMED = [each for each in ALL if each.status == 200 and isinstance(each.body, dict)]
 
 
-def recording_id(recording: object) -> str:
-    return recording.name if isinstance(recording, Recording) else str(recording)
+def recording_name(recording: Recording) -> str:
+    return recording.name
+
+
+def host_folder(recording: Recording) -> str:
+    return recording.name.partition("/")[0]
 
 
 def drop_nothing(_: str) -> bool:
@@ -102,7 +108,7 @@ def test_every_recording_is_sorted_into_a_test() -> None:
     assert {each.name for each in ALL} >= FRACTIONAL_TIMES
 
 
-@pytest.mark.parametrize("recording", ALL, ids=recording_id)
+@one_test_per_group(ALL, group=host_folder, name=recording_name)
 def test_recorded_request_survives_the_canonical_round_trip(recording: Recording) -> None:
     request = DIALECT.parse_request(json.dumps(recording.request_body).encode())
     assert (request.model, request.stream) == (recording.request_body["model"], recording.request_body.get("stream", False))
@@ -114,7 +120,7 @@ def test_recorded_request_survives_the_canonical_round_trip(recording: Recording
     assert drop_policy.dropped == []
 
 
-@pytest.mark.parametrize("recording", ALL, ids=recording_id)
+@one_test_per_group(ALL, group=host_folder, name=recording_name)
 def test_recorded_request_is_forwarded_unchanged_but_for_store_stream_and_include(recording: Recording) -> None:
     body = DIALECT.parse_request(json.dumps(recording.request_body).encode()).body
     DIALECT.prepare_upstream_body(body, recording.request_body.get("stream", False), include_usage=True)
@@ -122,7 +128,7 @@ def test_recorded_request_is_forwarded_unchanged_but_for_store_stream_and_includ
     assert json.loads(body.write()) == {**recording.request_body, **kept}
 
 
-@pytest.mark.parametrize("recording", UNSTREAMED, ids=recording_id)
+@one_test_per_group(UNSTREAMED, group=host_folder, name=recording_name)
 def test_unstreamed_response_passes_unchanged_but_for_known_fields(recording: Recording) -> None:
     edited = DIALECT.edit_response(recording.raw, recording.meta)
     response_body = json.loads(edited.raw)
@@ -132,27 +138,27 @@ def test_unstreamed_response_passes_unchanged_but_for_known_fields(recording: Re
     assert edited.finish_reason == finish_reason(recording.response)
 
 
-@pytest.mark.parametrize("recording", UNSTREAMED, ids=recording_id)
+@one_test_per_group(UNSTREAMED, group=host_folder, name=recording_name)
 def test_unstreamed_response_survives_the_canonical_round_trip(recording: Recording) -> None:
-    answer = DIALECT.read_response(recording.raw)
-    assert answer.choices[0].parts == expected_parts(recording.response)
-    assert answer.choices[0].finish_reason == finish_reason(recording.response)
-    assert answer.usage == expected_usage(recording.response["usage"])
-    rewritten = DIALECT.write_response(answer, recording.meta)
+    response = DIALECT.read_response(recording.raw)
+    assert response.choices[0].parts == expected_parts(recording.response)
+    assert response.choices[0].finish_reason == finish_reason(recording.response)
+    assert response.usage == expected_usage(recording.response["usage"])
+    rewritten = DIALECT.write_response(response, recording.meta)
     Response.model_validate_json(rewritten, strict=True)
-    assert DIALECT.read_response(rewritten).choices == answer.choices
+    assert DIALECT.read_response(rewritten).choices == response.choices
 
 
-@pytest.mark.parametrize("recording", [*UNSTREAMED, *STREAMED], ids=recording_id)
+@one_test_per_group([*UNSTREAMED, *STREAMED], group=host_folder, name=recording_name)
 def test_response_written_as_a_stream_reads_the_same(recording: Recording) -> None:
-    answer = DIALECT.read_response(json.dumps(recording.response).encode())
+    response = DIALECT.read_response(json.dumps(recording.response).encode())
     writer = DIALECT.stream_writer(recording.meta)
-    out = b"".join([writer.feed(event) for event in response_events(answer)]) + writer.finish()
+    out = b"".join([writer.feed(event) for event in response_events(response)]) + writer.finish()
     reader = DIALECT.stream_reader()
-    assert assemble_response([*reader.feed(out), *reader.finish()]).choices == answer.choices
+    assert assemble_response([*reader.feed(out), *reader.finish()]).choices == response.choices
 
 
-@pytest.mark.parametrize("recording", STREAMED, ids=recording_id)
+@one_test_per_group(STREAMED, group=host_folder, name=recording_name)
 def test_stream_passes_unchanged_but_for_known_fields(recording: Recording) -> None:
     editor = DIALECT.stream_editor(recording.meta)
     before = b"".join([editor.feed(block) for block in random_blocks(recording)])
@@ -168,7 +174,7 @@ def test_stream_passes_unchanged_but_for_known_fields(recording: Recording) -> N
     assert editor.finish_reason == finish_reason(recording.response)
 
 
-@pytest.mark.parametrize("recording", STREAMED, ids=recording_id)
+@one_test_per_group(STREAMED, group=host_folder, name=recording_name)
 def test_stream_reads_as_the_response_of_its_last_event(recording: Recording) -> None:
     editor = DIALECT.stream_editor(recording.meta)
     out = editor.feed(recording.raw) + editor.finish()
@@ -177,13 +183,13 @@ def test_stream_reads_as_the_response_of_its_last_event(recording: Recording) ->
     usage = expected_usage(recording.response["usage"])
     for blocks, expected in ((random_blocks(recording), usage), ([out], replace(usage, cache_written=0))):
         reader = DIALECT.stream_reader()
-        answer = assemble_response([*(event for block in blocks for event in reader.feed(block)), *reader.finish()])
-        assert answer.choices == DIALECT.read_response(final).choices
-        assert answer.choices[0].parts == expected_parts(recording.response)
-        assert answer.usage == expected
+        response = assemble_response([*(event for block in blocks for event in reader.feed(block)), *reader.finish()])
+        assert response.choices == DIALECT.read_response(final).choices
+        assert response.choices[0].parts == expected_parts(recording.response)
+        assert response.usage == expected
 
 
-@pytest.mark.parametrize("recording", [*UNSTREAMED, *STREAMED], ids=recording_id)
+@one_test_per_group([*UNSTREAMED, *STREAMED], group=host_folder, name=recording_name)
 def test_stored_response_is_resumed_with_previous_response_id(recording: Recording) -> None:
     request_body = recording.meta.request_body
     earlier = [*list_input_items(request_body), *output_items(json.dumps(recording.response).encode())]
@@ -198,9 +204,9 @@ def test_stored_response_is_resumed_with_previous_response_id(recording: Recordi
     assert all(each["id"] for each in write_input_items(earlier, "resp_1"))
 
 
-@pytest.mark.parametrize("recording", ERROR_RESPONSES, ids=recording_id)
+@one_test_per_group(ERROR_RESPONSES, group=host_folder, name=recording_name)
 def test_recorded_error_is_mapped_and_keeps_its_message(recording: Recording) -> None:
-    error = Provider("host", {}).read_error(recording.status, recording.headers, recording.raw)
+    error = OpenAICompatible("host", {}).read_error(recording.status, recording.headers, recording.raw)
     assert type(error) is ERRORS[recording.status]
     error_body: Any = recording.body.get("error", recording.body)
     message: str = error_body if isinstance(error_body, str) else error_body["message"]
@@ -210,7 +216,7 @@ def test_recorded_error_is_mapped_and_keeps_its_message(recording: Recording) ->
 
 
 def assert_only_known_fields_replaced(sent: dict[str, Any], recording: Recording, original: dict[str, Any] | None = None) -> None:
-    """Ours replaced, and what a host left out filled in; all that it said is there."""
+    """The gateway's own fields are replaced and missing defaults added; everything else that the host sent is unchanged."""
     recorded = recording.response if original is None else original
     for key, value in recorded.items():
         match key:
@@ -233,7 +239,7 @@ def finish_reason(response: dict[str, Any]) -> str:
 
 
 def expected_parts(response: dict[str, Any]) -> tuple[Part, ...]:
-    """Read plainly."""
+    """The parts of the response, read with no code of providers/."""
     found: list[Part] = []
     for item in response["output"]:
         match item["type"]:
@@ -280,11 +286,11 @@ def expected_usage(usage: dict[str, Any]) -> Usage:
 
 
 def random_blocks(recording: Recording) -> list[bytes]:
-    """Cut anywhere; the same places in every run."""
-    whole = recording.raw
+    """The bytes cut at random places, the same in every run."""
+    raw = recording.raw
     rng = random.Random(recording.name)
-    cuts = sorted(rng.randrange(len(whole)) for _ in range(min(200, len(whole) // 10)))
-    return [whole[start:end] for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+    cuts = sorted(rng.randrange(len(raw)) for _ in range(min(200, len(raw) // 10)))
+    return [raw[start:end] for start, end in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
 
 
 def decode_events(out: bytes) -> list[dict[str, Any]]:

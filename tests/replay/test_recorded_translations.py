@@ -1,6 +1,6 @@
-"""Real recordings of hosts that speak the three chat dialects, as targets for callers of all three: every answer means the same to each.
+"""Recorded exchanges with hosts of all three chat dialects, translated for callers of the other two, who get the same meaning.
 
-They belong to others and are not part of this project: without the folder beside it, nothing here is tried, and that is said.
+The recordings are not part of this repository; without ../shared/exchanges these tests are skipped.
 """
 
 import json
@@ -30,13 +30,14 @@ from providers.canonical.chat import (
 from providers.canonical.errors import InvalidRequest, Unsupported
 from providers.canonical.events import assemble_response
 from providers.canonical.media import inline_media, media_urls
+from providers.canonical.output_format import JsonSchema
 from providers.canonical.raw_json import Body
-from providers.dialect import DropPolicy
 from providers.dialects.catalogue import CHAT_DIALECTS
-from providers.structured_output import JsonSchema
+from providers.drop_policy import DropPolicy
 from tests.conformance.expected_responses import summary
 from tests.conformance.situations import ALL, ANTHROPIC, CHAT, RESPONSES
 from tests.conformance.translation import CALLERS, translate_response
+from tests.conformance.whole_table import one_test_per_group
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "exchanges"
 if not FOLDER.is_dir():
@@ -47,7 +48,7 @@ ROUTES = {"/chat/completions": CHAT, "/responses": RESPONSES, "/messages": ANTHR
 
 
 class Recording(Struct, frozen=True):
-    """One recorded exchange, of a host that speaks `dialect`. `raw`: its answer; empty if it was an error."""
+    """One recorded exchange with a host that speaks `dialect`. `raw`: its response; empty if it was an error."""
 
     name: str
     dialect: str
@@ -75,8 +76,20 @@ RECORDINGS = recordings()
 WITH_RESPONSE = [each for each in RECORDINGS if each.raw]
 
 
-def pairs(recordings: list[Recording]) -> list[Any]:
-    return [pytest.param(each, caller, id=f"{caller}<-{each.name}") for each in recordings for caller in ALL if caller != each.dialect]
+Pair = tuple[Recording, str]
+
+
+def pairs(recordings: list[Recording]) -> list[Pair]:
+    """Each recording with each of the other dialects."""
+    return [(each, dialect) for each in recordings for dialect in ALL if dialect != each.dialect]
+
+
+def both_dialects(pair: Pair) -> str:
+    return f"{pair[0].dialect}, {pair[1]}"
+
+
+def recording_name(pair: Pair) -> str:
+    return pair[0].name
 
 
 def test_recordings_cover_every_dialect_streamed():
@@ -84,9 +97,10 @@ def test_recordings_cover_every_dialect_streamed():
     assert {each.dialect for each in WITH_RESPONSE if each.streamed} == set(ALL)
 
 
-@pytest.mark.parametrize(("recording", "caller"), pairs(WITH_RESPONSE))
-def test_recorded_response_means_the_same_to_every_other_caller(recording: Recording, caller: str):
-    """Heard through the caller's official SDK: its parts as they are when they are sent back with the next request."""
+@one_test_per_group(pairs(WITH_RESPONSE), group=both_dialects, name=recording_name)
+def test_recorded_response_means_the_same_to_every_other_caller(pair: Pair) -> None:
+    """Read by the caller's official SDK, and as the SDK sends it back with the next request."""
+    recording, caller = pair
     target = CHAT_DIALECTS[recording.dialect]
     if recording.streamed:
         reader = target.stream_reader()
@@ -96,11 +110,11 @@ def test_recorded_response_means_the_same_to_every_other_caller(recording: Recor
     (choice,) = original.choices
     dialect, sdk = CHAT_DIALECTS[caller], CALLERS[caller]
     for streamed in (True, False):
-        answer = translate_response(recording.raw, recording.dialect, caller, arrives_streamed=recording.streamed, streamed=streamed)
-        parsed = sdk.take(answer, streamed=streamed)
+        response = translate_response(recording.raw, recording.dialect, caller, arrives_streamed=recording.streamed, streamed=streamed)
+        parsed = sdk.parse(response, streamed=streamed)
         loss = LOSSY_TRANSLATIONS.get((recording.name, caller))
         expected = choice if loss is None else loss(choice, streamed)
-        next_request = dialect.parse_request(json.dumps(sdk.next_ask(parsed)).encode())
+        next_request = dialect.parse_request(json.dumps(sdk.next_request_body(parsed)).encode())
         assistant_messages = [each for each in dialect.read_request(next_request.body).messages if each.role == "assistant"]
         assert [part for message in assistant_messages for part in summary(message, caller)] == summary(
             Message("assistant", expected.parts), caller
@@ -111,20 +125,20 @@ def test_recorded_response_means_the_same_to_every_other_caller(recording: Recor
 
 
 def refusal_as_text(choice: Choice, _: bool) -> Choice:
-    """Anthropic has no part for a refusal: it is told as text, and as the stop reason `refusal`."""
+    """Anthropic has no part for a refusal: it is text, and the stop reason `refusal`."""
     return replace(
         choice, parts=tuple(Text(part.text) for part in choice.parts if isinstance(part, Refusal)), finish_reason="content_filter"
     )
 
 
 def truncated_call_as_the_sdk_has_it(choice: Choice, streamed: bool) -> Choice:
-    """Of a call that was cut off, Anthropic's SDK keeps what is JSON of a stream; a whole answer holds all of it."""
+    """Of the truncated arguments of a streamed call Anthropic's SDK keeps what is JSON; unstreamed they are complete."""
     (call,) = choice.parts
     assert isinstance(call, ToolCall)
     return replace(choice, parts=(replace(call, arguments="{}"),)) if streamed else choice
 
 
-# What a caller's dialect has no word for, by recording, and what it is told instead.
+# What a caller's dialect cannot express, by recording, and what the caller gets instead.
 LOSSY_TRANSLATIONS: Mapping[tuple[str, str], Callable[[Choice, bool], Choice]] = {
     ("openai/14-chat-refusal", ANTHROPIC): refusal_as_text,
     ("openai/15-chat-refusal-stream", ANTHROPIC): refusal_as_text,
@@ -133,7 +147,7 @@ LOSSY_TRANSLATIONS: Mapping[tuple[str, str], Callable[[Choice, bool], Choice]] =
 
 
 def finish_logprobs_and_urls(choice: Choice, caller: str) -> Any:
-    """What of an answer beside its parts this caller's dialect can say: logprobs are not for Anthropic's callers."""
+    """The rest of a choice that this caller's dialect can express: Anthropic has no logprobs."""
     logprobs = [] if caller == ANTHROPIC else [json.loads(bytes(each)) for each in choice.logprobs or ()]
     return choice.finish_reason, logprobs, urls(choice.parts)
 
@@ -142,7 +156,7 @@ def urls(parts: Any) -> list[str]:
     return [each.url for part in parts for each in getattr(part, "citations", ()) if each.url]
 
 
-# Parts of usage that a caller's API has no word for.
+# Fields of usage that a caller's API does not have.
 USAGE_FIELDS_NOT_REPORTED: Mapping[str, frozenset[str]] = {
     CHAT: frozenset({"cache_written_hour"}),
     RESPONSES: frozenset({"cache_written_hour", "audio_input", "audio_output", "image_input"}),
@@ -151,12 +165,12 @@ USAGE_FIELDS_NOT_REPORTED: Mapping[str, frozenset[str]] = {
 
 
 def normalize_usage(usage: Usage | None, not_reported: frozenset[str] = frozenset()) -> Usage:
-    """What is not told compares as none."""
+    """With zero for what is not reported."""
     normalized = replace(usage or Usage(), **dict.fromkeys(not_reported))
     return replace(normalized, **{name: getattr(normalized, name) or 0 for name in Usage.__struct_fields__ if name != "tier"})
 
 
-# Requests that their own host refused too, and so do we, whatever the target: by the field that we name.
+# Requests that the recorded host refused, and so do we whatever the target: the param that our error names.
 INVALID_REQUESTS = {
     "openai/38-error-400-c": "messages",
     "openai/39-error-400-d": "max_tokens",
@@ -167,10 +181,10 @@ INVALID_REQUESTS = {
 CACHE_BREAKPOINTS = ("openai/01-chat-plain", "openai/26-chat-cache-hit")
 # DeepSeek's `thinking` is a field of its chat alone.
 DEEPSEEK_THINKING = {each.name for each in RECORDINGS if each.dialect == CHAT and "thinking" in each.request_body}
-# Instructions alone are no conversation for Anthropic: there, they are the user's message.
+# Anthropic accepts no request of instructions alone: there, they become the user's message.
 INSTRUCTIONS_ONLY = {("openai/03-chat-developer-role", ANTHROPIC)}
 
-# Which recorded requests the other dialects cannot say, and the field that is named; every other is carried.
+# The recorded requests that another dialect cannot express, and the param that the error names; all others are translated.
 REFUSED_PARAM: Mapping[tuple[str, str], str] = {
     ("openai/18-chat-audio-input", ANTHROPIC): "messages[0].content[1]",
     ("openai/44-chat-audio-output", RESPONSES): "audio",
@@ -181,7 +195,7 @@ REFUSED_PARAM: Mapping[tuple[str, str], str] = {
     **{(each.name, target): "thinking" for each in RECORDINGS if each.name in DEEPSEEK_THINKING for target in (RESPONSES, ANTHROPIC)},
     ("deepseek/24-error-400-c", ANTHROPIC): "messages[0].content[1]",
 }
-# What is reported although the request is carried: hints.
+# The hints that are reported as dropped.
 REPORTED_DROPS: Mapping[tuple[str, str], tuple[str, ...]] = {
     **{(name, RESPONSES): ("messages[0].content[0].prompt_cache_breakpoint",) for name in CACHE_BREAKPOINTS},
     **{
@@ -202,8 +216,9 @@ REPORTED_DROPS: Mapping[tuple[str, str], tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize(("recording", "target"), pairs(RECORDINGS))
-def test_recorded_request_reaches_every_other_dialect_or_is_refused_by_field(recording: Recording, target: str):
+@one_test_per_group(pairs(RECORDINGS), group=both_dialects, name=recording_name)
+def test_recorded_request_reaches_every_other_dialect_or_is_refused_by_field(pair: Pair) -> None:
+    recording, target = pair
     caller_dialect, target_dialect = CHAT_DIALECTS[recording.dialect], CHAT_DIALECTS[target]
     raw = json.dumps(recording.request_body).encode()
     if recording.name in INVALID_REQUESTS:
@@ -229,7 +244,7 @@ def test_recorded_request_reaches_every_other_dialect_or_is_refused_by_field(rec
     reread = target_dialect.read_request(target_dialect.parse_request(Body({"max_tokens": 1000, **body}).write()).body)
     expected, carried = comparable_request(chat, target), comparable_request(reread, target)
     if (recording.name, target) in INSTRUCTIONS_ONLY:
-        assert [told[0] for told in carried.pop("messages")] == ["user"] and [told[0] for told in expected.pop("messages")] == ["system"]
+        assert [each[0] for each in carried.pop("messages")] == ["user"] and [each[0] for each in expected.pop("messages")] == ["system"]
     if "thinking.budget_tokens" in drop_policy.dropped:
         assert carried.pop("effort") is not None and expected.pop("effort") is None
     assert carried == expected
@@ -251,12 +266,12 @@ def comparable_request(chat: ChatRequest, target: str) -> dict[str, Any]:
 
 
 def _schema(output: JsonSchema) -> dict[str, Any]:
-    """With its description, wherever that was said."""
+    """The schema with its description, wherever the request has it."""
     return {**({"description": output.description} if output.description else {}), **json.loads(bytes(output.schema))}
 
 
 def _comparable_parts(message: Message, target: str) -> list[Any]:
-    """Each part with who says it. Anthropic has one role for instructions; what thinking said goes with its seal."""
+    """Each part with its role. Anthropic has one role for instructions; reasoning is left out, because it is dropped with its signature."""
     role = "system" if message.role == "developer" and target == ANTHROPIC else message.role
     parts: list[Any] = []
     for part in message.parts:
@@ -274,6 +289,6 @@ def _comparable_parts(message: Message, target: str) -> list[Any]:
             case _:
                 pass
     if target == CHAT and role == "assistant":
-        # Chat has no order among them: texts, then calls.
+        # A chat message keeps no order of texts and calls: here texts come first.
         parts.sort(key=len)
     return parts

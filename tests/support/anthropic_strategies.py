@@ -1,4 +1,4 @@
-"""Requests and answers as Anthropic can say them, as meaning; and its streams, cut and framed in every way that is allowed."""
+"""Anthropic Messages: requests and responses that it can express, and its streams, split and framed in every allowed way."""
 
 import base64
 import json
@@ -32,13 +32,12 @@ from providers.canonical.chat import (
     Url,
     Usage,
 )
-from providers.structured_output import JsonSchema
+from providers.canonical.output_format import JsonSchema
 from tests.support.chat_strategies import META, counts, nonempty_texts, texts, unknown_fields
 
 NAME = "anthropic_messages"
 
 ids = st.text("abcdefghijklmnopqrstuvwxyz_-0123456789", min_size=1, max_size=8)
-
 
 NO_EXTRA: dict[str, Raw] = {}
 NO_COUNTS: dict[str, int] = {}
@@ -128,7 +127,7 @@ tools = st.lists(
 
 @st.composite
 def conversations(draw: st.DrawFn) -> tuple[Message, ...]:
-    """Roles take turns; a system message may stand anywhere but at the head, where it is the request's own."""
+    """Roles alternate. A system message at the head is the request's own `system`; others may follow any message."""
     messages = [Message("system", tuple(draw(system_parts)))] if draw(st.booleans()) else []
     for role in ["user", "assistant"] * draw(st.integers(1, 3)):
         parts = user_parts if role == "user" else assistant_parts
@@ -153,7 +152,7 @@ thinking = st.sampled_from(
 
 @st.composite
 def requests(draw: st.DrawFn) -> ChatRequest:
-    """What parallel calls depend on is a word beside the choice of tools, so neither is said without the other here."""
+    """Anthropic states `parallel_calls` within the tool choice, so it is set only where there is one."""
     choice = draw(st.sampled_from([None, ToolChoice("auto"), ToolChoice("required"), ToolChoice("named", "f")]))
     return ChatRequest(
         origin=NAME,
@@ -175,7 +174,7 @@ def requests(draw: st.DrawFn) -> ChatRequest:
     )
 
 
-# What engines of other dialects put into an answer, and Anthropic's callers carry for them.
+# Parts of a response from engines of other dialects, which Anthropic's callers carry for them.
 foreign_opaque_states = st.builds(OpaqueState, st.sampled_from(["gemini", "openai_responses"]), nonempty_texts)
 foreign_citations = st.builds(
     Citation,
@@ -192,7 +191,7 @@ foreign_opaque_parts = nonempty_texts.map(lambda data: Opaque("openai_responses"
 
 @st.composite
 def chat_responses(draw: st.DrawFn) -> ChatResponse:
-    """Every part that an answer to a caller of Anthropic's may hold, whoever made it; calls have ids of their own."""
+    """Every part that a response to an Anthropic caller may hold, whichever engine made it; calls have unique ids."""
     parts: list[Part] = draw(
         st.lists(
             st.builds(Text, texts, st.lists(page_citations | foreign_citations, max_size=2).map(tuple))
@@ -264,7 +263,7 @@ MESSAGE_STOP = event("message_stop")
 
 @st.composite
 def streams(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """The events of one answer of an engine, with whatever it adds to them."""
+    """The events of one engine response, with the fields that the engine adds."""
     events: list[dict[str, Any]] = [message_start(**draw(unknown_fields))]
     for index in range(draw(st.integers(0, 3))):
         pieces = draw(st.lists(texts, max_size=3))
@@ -290,7 +289,7 @@ def streams(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @st.composite
 def sse_encodings(draw: st.DrawFn, events: Sequence[dict[str, Any]]) -> bytes:
-    """The events as server-sent events, in any of the ways in which the standard lets one write them."""
+    """The events as server-sent events, in any form that the standard allows."""
     newline = draw(st.sampled_from([b"\n", b"\r\n"]))
     out: list[bytes] = []
     for each in events:
@@ -307,7 +306,7 @@ def encode_sse(events: Sequence[dict[str, Any]]) -> bytes:
 
 
 def parse_sse_events(sse: bytes) -> list[dict[str, Any]]:
-    """The events that a caller got; each must name itself in the line before its data, for by that the official SDKs read it."""
+    """The events that a caller received. Each must be named in the line before its data: the official SDKs go by that name."""
     *frames, rest = sse.split(b"\n\n")
     assert rest == b""
     events: list[dict[str, Any]] = []

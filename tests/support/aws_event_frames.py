@@ -1,4 +1,4 @@
-"""Messages of AWS event streams, written by plain code of the tests' own."""
+"""Messages of AWS event streams, encoded independently of the code under test."""
 
 import struct
 from collections.abc import Mapping

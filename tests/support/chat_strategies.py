@@ -1,4 +1,4 @@
-"""Chats in OpenAI chat: requests as callers may make them, answers as engines may give them, cut and framed in every allowed way."""
+"""OpenAI chat: requests as callers may write them, and responses as engines may send them, split and framed in every allowed way."""
 
 import base64
 import json
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
 
-from providers import structured_output
+from providers.canonical import output_format
 from providers.canonical.chat import (
     Audio,
     ChatRequest,
@@ -40,10 +40,12 @@ from providers.canonical.chat import (
     Url,
     Usage,
 )
-from providers.canonical.raw_json import SSEDecoder
+from providers.canonical.output_format import Grammar, JsonObject, JsonSchema, Regex, StructuralTag
+from providers.canonical.sse import SSEDecoder
 from providers.dialect import ResponseMeta
 
-bounded = settings(max_examples=60, deadline=None)
+# No limit on wall time: a busy machine must not fail a property.
+bounded = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 META = ResponseMeta(
     id="01990000-0000-7000-8000-00000000000a",
@@ -54,7 +56,7 @@ META = ResponseMeta(
 )
 META_WITHOUT_USAGE = ResponseMeta(META.id, META.episode_id, META.model, META.created, wants_usage=False)
 
-# Half of a surrogate pair is no Unicode text: test_wire.py tries those.
+# Half of a surrogate pair is not Unicode text; tests/unit/canonical/test_raw_json.py covers it.
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 nonempty_texts = texts.filter(bool)
 counts = st.integers(0, 2**40)
@@ -72,9 +74,9 @@ usages = st.builds(
     image_input=optional_counts,
 )
 logprob_entries = st.tuples(texts, st.floats(-20, 0)).map(
-    lambda told: Raw(json.dumps({"token": told[0], "logprob": told[1]}, ensure_ascii=False).encode())
+    lambda entry: Raw(json.dumps({"token": entry[0], "logprob": entry[1]}, ensure_ascii=False).encode())
 )
-# What another dialect than OpenAI's mints, and what OpenAI's own hosts do.
+# Opaque state of other dialects, and of OpenAI's own hosts.
 foreign_opaque_states = st.builds(OpaqueState, st.sampled_from(["anthropic_messages", "gemini", "openai_responses"]), nonempty_texts)
 own_opaque_states = st.builds(OpaqueState, st.just("openai_chat"), nonempty_texts.filter(lambda text: not text.startswith(("nx1.", "{"))))
 opaque_states = foreign_opaque_states | own_opaque_states
@@ -82,7 +84,7 @@ opaque_parts = st.builds(
     Opaque,
     st.sampled_from(["anthropic_messages", "openai_responses"]),
     st.fixed_dictionaries({"type": st.sampled_from(["redacted_thinking", "web_search_call"]), "data": texts}).map(
-        lambda told: Raw(json.dumps(told).encode())
+        lambda block: Raw(json.dumps(block).encode())
     ),
 )
 tool_calls = st.builds(
@@ -92,7 +94,7 @@ tool_calls = st.builds(
 
 @st.composite
 def cited_texts(draw: st.DrawFn) -> Text:
-    """A text and the addresses that it rests on, as OpenAI tells them."""
+    """A text with URL citations, as OpenAI writes them."""
     text = draw(nonempty_texts)
     citations: list[Citation] = []
     for url in draw(st.lists(nonempty_texts, max_size=2)):
@@ -113,7 +115,7 @@ part_strategies: dict[type[Part], st.SearchStrategy[Part]] = {
 
 @st.composite
 def choices(draw: st.DrawFn, reasoning_parts: st.SearchStrategy[list[Part]] | None = None) -> Choice:
-    """Parts in the order in which OpenAI chat tells them: it has no other. `thoughts`: what comes before them, sealed or not."""
+    """Parts in the only order that OpenAI chat has. `reasoning_parts` come before them, with or without opaque state."""
     parts: list[Part] = draw(reasoning_parts) if reasoning_parts is not None else draw(st.lists(part_strategies[Reasoning], max_size=1))
     parts += [draw(part_strategies[kind]) for kind in (Text, Refusal) if draw(st.booleans())]
     parts += draw(st.lists(tool_calls, max_size=3))
@@ -141,7 +143,7 @@ chat_responses = responses_with(choices())
 
 @st.composite
 def interleaved_choices(draw: st.DrawFn) -> Choice:
-    """Reasoning that is sealed, blocks of other dialects and texts, in any order, then calls: what `reasoning_details` puts together."""
+    """Reasoning with opaque state, blocks of other dialects and texts in any order, then calls: what `reasoning_details` can hold."""
     opaque_reasoning = st.builds(Reasoning, texts, opaque_states) | opaque_parts
     parts: list[Part] = []
     for part in draw(st.lists(opaque_reasoning | part_strategies[Reasoning] | cited_texts(), max_size=6)):
@@ -152,7 +154,7 @@ def interleaved_choices(draw: st.DrawFn) -> Choice:
 
 interleaved_responses = responses_with(interleaved_choices())
 
-# What engines add to chunks, choices and deltas: it must come through as it is, numbers and all.
+# Fields that engines add to chunks, choices and deltas. They must pass unchanged, including their numbers.
 unknown_fields = st.dictionaries(
     st.sampled_from(["x_groq", "stop_reason", "citations", "ümlaut", "obfuscation", "token_ids"]),
     st.recursive(
@@ -165,18 +167,18 @@ unknown_fields = st.dictionaries(
 
 
 def some_of(keys: dict[str, st.SearchStrategy[Any]], *, always: dict[str, st.SearchStrategy[Any]] | None = None) -> Any:
-    """Objects that have any of the keys, and `always` those."""
+    """Objects with any of the keys, and with all keys of `always`."""
     return st.fixed_dictionaries(always or {}, optional=keys)
 
 
-# Without braces: a call that goes on after its arguments were whole is garbled.
+# Without braces: a call that continues after its arguments are complete is invalid.
 partial_arguments = texts.filter(lambda text: "}" not in text)
 message_deltas = some_of({"role": st.just("assistant"), "content": st.none() | texts, "reasoning_content": texts})
 
 
 @st.composite
 def deltas(draw: st.DrawFn, started_calls: set[int]) -> dict[str, Any]:
-    """`begun`: the calls of this choice so far, which tell id, type and name once."""
+    """`started_calls`: the calls of this choice so far. Only the first fragment of a call has id, type and name."""
     delta = draw(message_deltas)
     if draw(st.booleans()):
         delta["tool_calls"] = [draw(tool_call_fragments(started_calls)) for _ in range(draw(st.integers(0, 2)))]
@@ -212,9 +214,9 @@ def usage(input: int = 3, output: int = 4) -> dict[str, int]:
 
 @st.composite
 def streams(draw: st.DrawFn, with_usage: bool = True) -> list[dict[str, Any]]:
-    """The chunks of one answer. Choices grow and finish in any order; usage comes in one of the ways that engines have.
+    """The chunks of one response. Choices grow and finish in any order; usage comes in one of the ways that engines have.
 
-    Ways: after the rest in a chunk of its own; on every chunk; on the last finishing one; in a chunk that says no more (OpenRouter).
+    Ways: last, in a chunk of its own; on every chunk; on the chunk that finishes last; in a last chunk with empty content (OpenRouter).
     """
     chunks: list[dict[str, Any]] = [chunk([], prompt_filter_results=[{"prompt_index": 0}])] if draw(st.booleans()) else []
     unfinished_choices = {index: set[int]() for index in range(draw(st.integers(1, 3)))}
@@ -240,7 +242,7 @@ def streams(draw: st.DrawFn, with_usage: bool = True) -> list[dict[str, Any]]:
 
 @st.composite
 def sse_encodings(draw: st.DrawFn, chunks: Sequence[dict[str, Any]]) -> bytes:
-    """The chunks as server-sent events, in any of the ways in which the standard lets one write them."""
+    """The chunks as server-sent events, in any form that the standard allows."""
     newline = draw(st.sampled_from([b"\n", b"\r\n", b"\r"]))
     out: list[bytes] = []
     for each in chunks:
@@ -263,8 +265,13 @@ def byte_splits(draw: st.DrawFn, stream: bytes) -> list[bytes]:
     return [stream[start:end] for start, end in zip([0, *positions], [*positions, len(stream)], strict=True)]
 
 
+def encode_sse_chunks(chunks: Sequence[Any]) -> bytes:
+    """The chunks as plain server-sent events, without [DONE]."""
+    return b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in chunks)
+
+
 def parse_sse_chunks(sse: bytes) -> list[dict[str, Any]]:
-    """The frames that a caller got; they must be as plainly framed as the official SDKs need, and end with [DONE]."""
+    """The frames that a caller received. They must be framed as plainly as the official SDKs need, and end with [DONE]."""
     frames = SSEDecoder()
     payloads = frames.feed(sse)
     assert frames.finish() == []
@@ -274,7 +281,7 @@ def parse_sse_chunks(sse: bytes) -> list[dict[str, Any]]:
     return [json.loads(data) for data in payloads[:-1]]
 
 
-# Requests, as OpenAI chat can say them.
+# Requests that OpenAI chat can express.
 names = st.text("abcXYZ_-09", min_size=1, max_size=8)
 raw_values = st.sampled_from([b"1", b"null", b'"x"', b'{"a":[1.50,"b"]}', b"[]"]).map(Raw)
 extras = st.dictionaries(st.sampled_from(["x_one", "cache_control", "ttl"]), raw_values.filter(lambda raw: raw != Raw(b"null")), max_size=2)
@@ -307,7 +314,7 @@ contents = st.lists(plain_texts | images | files | audio_parts | video_parts, mi
 
 @st.composite
 def assistant_contents(draw: st.DrawFn) -> tuple[Content, ...]:
-    """As a client gives an answer of ours back, or writes one itself."""
+    """An assistant message that a client sends back from a response of ours, or writes itself."""
     parts: list[Content] = [*draw(st.lists(st.builds(Reasoning, texts, own_opaque_states) | part_strategies[Reasoning], max_size=2))]
     if len(parts) > 1 and not any(isinstance(part, Reasoning) and part.opaque_state for part in parts):
         parts.pop()
@@ -345,12 +352,12 @@ tool_choices = st.builds(ToolChoice, st.sampled_from(["auto", "none", "required"
     ToolChoice, st.sampled_from(["auto", "required"]), allowed=st.lists(names, min_size=1, max_size=2).map(tuple)
 )
 outputs = st.one_of(
-    st.builds(structured_output.JsonObject),
-    st.builds(structured_output.JsonSchema, schemas, names, st.none() | texts, st.none() | st.booleans()),
-    st.builds(structured_output.Regex, nonempty_texts),
-    st.builds(structured_output.Choice, st.lists(nonempty_texts, min_size=1, max_size=3).map(tuple)),
-    st.builds(structured_output.Grammar, nonempty_texts),
-    st.just(structured_output.StructuralTag('{"type":"structural_tag","format":{"type":"any_text"}}')),
+    st.builds(JsonObject),
+    st.builds(JsonSchema, schemas, names, st.none() | texts, st.none() | st.booleans()),
+    st.builds(Regex, nonempty_texts),
+    st.builds(output_format.Choice, st.lists(nonempty_texts, min_size=1, max_size=3).map(tuple)),
+    st.builds(Grammar, nonempty_texts),
+    st.just(StructuralTag('{"type":"structural_tag","format":{"type":"any_text"}}')),
 )
 
 

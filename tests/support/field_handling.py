@@ -1,24 +1,24 @@
-"""Every field that a chat may be asked with, and an adapter's own answer to each: what its engine is sent, refused, or spared."""
+"""Every field of a chat request, and checks of what an adapter does with each: send, translate, refuse, drop or leave out."""
 
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
-import pytest
 
 from app.domain import Target
-from app.gateway.request_translation.translator import RequestTranslator, TranslatedRequest
+from app.gateway.request_translation.translated_request import TranslatedRequest
+from app.gateway.request_translation.translator import RequestTranslator
 from providers.adapters.provider import Provider
 from providers.canonical.errors import Unsupported
-from providers.dialects.catalogue import DIALECTS
+from providers.catalogue import DIALECTS
 from providers.structured_output import read_constraint
 from tests.support.request_translation import MEDIA, drop_everything, drop_nothing
 
 HI: Any = [{"role": "user", "content": "Hello!"}]
 TOOL: dict[str, Any] = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
 
-# OpenAI's own fields, those of engines, and mini-sglang's, each with a value that asks for something.
+# OpenAI's fields, those of engines, and mini-sglang's, each with a value that asks for something.
 FIELD_VALUES: Mapping[str, Any] = {
     "audio": {"voice": "alloy", "format": "wav"},
     "frequency_penalty": 0.5,
@@ -96,7 +96,7 @@ FIELD_VALUES: Mapping[str, Any] = {
     "json_schema": {"type": "object"},
 }
 
-# What asks for nothing, so that nobody has to be told that it does not go.
+# Values that ask for nothing, so that leaving them out needs no report.
 NEUTRAL_FIELD_VALUES: Mapping[str, Any] = {
     "n": 1,
     "stop": [],
@@ -122,7 +122,7 @@ NEUTRAL_FIELD_VALUES: Mapping[str, Any] = {
 def translate_chat_fields(
     provider: Provider, fields: Mapping[str, Any], *, drop: Callable[[str], bool] | bool = False
 ) -> tuple[dict[str, Any], list[str]]:
-    """What the engine is sent for an ask in OpenAI's chat, and what was dropped. Raises Unsupported or NotOffered."""
+    """The upstream body for an OpenAI chat request, and the dropped fields. Raises Unsupported or OperationNotSupported."""
     raw = json.dumps({"model": "m", "messages": HI, **fields}).encode()
     translated = translate_body(provider, "openai_chat", raw, drop=drop)
     return json.loads(translated.raw), translated.dropped
@@ -147,34 +147,49 @@ def translate_body(
         translation.send(None)
     except StopIteration as done:
         return done.value
-    raise AssertionError("nothing here has to be fetched")
+    raise AssertionError("no media has to be fetched")
 
 
-def assert_field_handling(provider: Provider, field: str, verdict: Mapping[str, Any] | str) -> None:
-    """`verdict`: "refused" (by name; dropped and reported where the caller lets go), "hint" (reported), "spared" (it asks for nothing
+# "refused": by name, or dropped and reported with permission. "hint": dropped and reported. "spared": silently left out, because the
+# engine does so anyway. "sent": unchanged. A mapping: what is sent in its place.
+Handling = Mapping[str, Any] | str
 
-    that the engine does not do anyway), "sent" as it is, or what stands for it in what is sent.
-    """
+
+def assert_fields_are_handled(provider: Provider, expected: Mapping[str, Handling]) -> None:
+    """Compares what the adapter does with every field with a table, and reports all differences at once."""
+    differences = {
+        field: f"expected {handling!r}, but {difference}"
+        for field, handling in expected.items()
+        if (difference := _handling_difference(provider, field, handling)) is not None
+    }
+    assert differences == {}
+
+
+def _handling_difference(provider: Provider, field: str, handling: Handling) -> str | None:
     fields = {field: FIELD_VALUES[field], **_REQUIRED_FIELDS.get(field, {})}
     body_without_field = json.loads(msgspec.json.encode(translate_chat_fields(provider, _REQUIRED_FIELDS.get(field, {}))[0]))
-    if verdict == "refused":
-        with pytest.raises(Unsupported) as refused:
-            translate_chat_fields(provider, fields)
-        assert refused.value.param is not None and refused.value.param.partition(".")[0] == field
+    try:
+        body, dropped = translate_chat_fields(provider, fields)
+    except Unsupported as refused:
+        if handling != "refused" or refused.param is None or refused.param.partition(".")[0] != field:
+            return f"refused as {refused.param}: {refused.message}"
         body, dropped = translate_chat_fields(provider, fields, drop=True)
-        assert [name.partition(".")[0] for name in dropped] == [field] and body == body_without_field
-        return
-    body, dropped = translate_chat_fields(provider, fields)
-    assert dropped == ([field] if verdict == "hint" else [])
-    if isinstance(verdict, Mapping):
-        assert verdict.items() <= body.items() and (field not in body or field in verdict)
-    elif verdict == "sent":
-        assert body == {**body_without_field, field: FIELD_VALUES[field]}
+        is_dropped = [name.partition(".")[0] for name in dropped] == [field] and body == body_without_field
+        return None if is_dropped else f"with permission to drop it, {dropped} was dropped and {body} sent"
+    if handling == "refused":
+        return f"{body} was sent"
+    if dropped != ([field] if handling == "hint" else []):
+        return f"{dropped} was dropped"
+    if isinstance(handling, Mapping):
+        is_as_expected = handling.items() <= body.items() and (field not in body or field in handling)
+    elif handling == "sent":
+        is_as_expected = body == {**body_without_field, field: FIELD_VALUES[field]}
     else:
-        assert body == body_without_field
+        is_as_expected = body == body_without_field
+    return None if is_as_expected else f"{body} was sent"
 
 
-# What a field needs beside it to mean anything.
+# Fields without which a field means nothing.
 _REQUIRED_FIELDS: Mapping[str, Mapping[str, Any]] = {
     "top_logprobs": {"logprobs": True},
     "tool_choice": {"tools": [TOOL]},

@@ -1,4 +1,4 @@
-"""What Google gives out, made on the spot: keys that open nothing, and a token server that counts."""
+"""Google credentials for tests: keys that open nothing, and a token server that counts its tokens."""
 
 import json
 from functools import cache
@@ -44,7 +44,7 @@ def authorized_user(**overrides: Any) -> dict[str, Any]:
 
 
 class TokenServer:
-    """A Fetch. `answers`: what it says in turn, the last one for ever; without any it gives token-1, token-2 and so on."""
+    """A Fetch with these responses in order, the last one repeated. Without any it returns token-1, token-2 and so on."""
 
     def __init__(self, *responses: tuple[int, Any]) -> None:
         self.requests: list[httpx.Request] = []

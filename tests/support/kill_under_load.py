@@ -1,11 +1,10 @@
-"""Promise 2, under kill -9: a service under load, of which workers, writer and Postgres are killed at seeded moments."""
+"""Exactly-once recording under kill -9: a service under load whose workers, writer and Postgres are killed at seeded moments."""
 
 import asyncio
 import contextlib
 import os
 import random
 import signal
-import time
 from collections import Counter
 from typing import Any
 
@@ -15,14 +14,16 @@ import httpx
 from app.store.database import connect
 from tests.support import service as services
 from tests.support.scripted_engine import HELLO, ReceivedRequest, ScriptedEngine, stream_script
-from tests.support.service import Service
+from tests.support.service import PROCESS_TIMEOUT_S, Service
+from tests.support.service_inspection import database_url
+from tests.support.wait_until import wait_until
 
 CLIENTS = 6
 SEED = 20261121
 
 
 async def assert_answers_are_recorded_exactly_once(kills_each: int) -> None:
-    """Whatever is killed meanwhile: gateway workers, the writer and Postgres, each so often."""
+    """Although gateway workers, the writer and Postgres are each killed this often meanwhile."""
     service = services.start(workers=2, writer_batch_ms=30, spool_segment_bytes=200_000, spool_part_bytes=300)
     engine = ScriptedEngine()
     await engine.start()
@@ -42,15 +43,14 @@ async def assert_answers_are_recorded_exactly_once(kills_each: int) -> None:
     stop = asyncio.Event()
     clients = [asyncio.create_task(_run_client(service, random.Random(SEED + number), answered_ids, stop)) for number in range(CLIENTS)]
     killed = await _kill_processes(service, random.Random(SEED), kills_each)
-    answered_at_the_end = len(answered_ids)
-    await asyncio.sleep(1)
+    answered_during_kills = len(answered_ids)
+    assert answered_during_kills > 10 * kills_each, "the service answers throughout"
+    await wait_until(lambda: len(answered_ids) > answered_during_kills)
     stop.set()
     await asyncio.gather(*clients)
 
     assert all(killed[victim] == kills_each for victim in ("gateway", "writer", "postgres"))
-    assert len(answered_ids) > answered_at_the_end > 10 * kills_each, "the service answered through it all, and does still"
-    database_url = dict(line.split("=", 1) for line in (service.home / "run" / "servers").read_text().splitlines())["DATABASE_URL"]
-    rows, contents = await _count_stored_ids(database_url, answered_ids)
+    rows, contents = await _count_stored_ids(database_url(service), answered_ids)
     assert len(answered_ids) == len(set(answered_ids))
     assert {id: rows[id] for id in answered_ids} == dict.fromkeys(answered_ids, 1)
     assert {id: contents[id] for id in answered_ids} == dict.fromkeys(answered_ids, 1)
@@ -60,7 +60,7 @@ async def assert_answers_are_recorded_exactly_once(kills_each: int) -> None:
 
 
 async def _run_client(service: Service, chance: random.Random, answered_ids: list[str], stop: asyncio.Event) -> None:
-    """Asks, whole and streamed, and writes down the id of each answer that came to its last byte."""
+    """Sends chats, streamed or not, and notes the id of each answer that arrived to its last byte."""
     async with service.client() as client:
         while not stop.is_set():
             body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "x" * chance.randrange(1, 2000)}]}
@@ -78,7 +78,7 @@ async def _run_client(service: Service, chance: random.Random, answered_ids: lis
 
 
 async def _kill_processes(service: Service, chance: random.Random, kills_each: int) -> Counter[str]:
-    """kill -9 at seeded moments; a victim that is not back yet is waited for."""
+    """kill -9 at seeded moments; a process that was killed before is waited for first."""
     killed: Counter[str] = Counter()
     last: dict[str, int] = {}
     order = ["gateway", "writer", "postgres"] * kills_each
@@ -94,26 +94,35 @@ async def _kill_processes(service: Service, chance: random.Random, kills_each: i
 
 
 async def _wait_until_restarted(service: Service, name: str, previous_pid: int | None) -> int:
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
+    pid: int | None = None
+
+    def has_restarted() -> bool:
+        nonlocal pid
         with contextlib.suppress(OSError, ValueError):
             pid = service.pid(name)
-            if pid != previous_pid:
-                os.kill(pid, 0)
-                return pid
-        await asyncio.sleep(0.02)
-    raise AssertionError(f"{name} did not come back")
+            os.kill(pid, 0)
+            return pid != previous_pid
+        return False
+
+    await wait_until(has_restarted, PROCESS_TIMEOUT_S)
+    assert pid is not None
+    return pid
 
 
 async def _count_stored_ids(database_url: str, wanted: list[str]) -> tuple[Counter[str], Counter[str]]:
-    """How often each id is in each table, once all are there or half a minute has passed."""
-    until = time.monotonic() + 30
-    while True:
+    """How often each id is in each table, once all are there."""
+    rows: Counter[str] = Counter()
+    contents: Counter[str] = Counter()
+
+    async def are_stored() -> bool:
+        nonlocal rows, contents
         with contextlib.suppress(OSError, asyncpg.PostgresError):
             connection = await connect(database_url)
             rows = Counter(str(row["id"]) for row in await connection.fetch("SELECT id FROM inferences"))
             contents = Counter(str(row["id"]) for row in await connection.fetch("SELECT id FROM inference_content"))
             await connection.close()
-            if all(id in rows and id in contents for id in wanted) or time.monotonic() > until:
-                return rows, contents
-        await asyncio.sleep(0.5)
+        return all(id in rows and id in contents for id in wanted)
+
+    with contextlib.suppress(AssertionError):  # the caller's comparison names the ids that are missing
+        await wait_until(are_stored, 120, interval_s=0.5)
+    return rows, contents

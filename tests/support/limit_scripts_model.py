@@ -1,4 +1,4 @@
-"""The scripts under a clock that tests set, and a model of what they should do that is as simple as can be."""
+"""The limit scripts under a clock that tests set, and the simplest possible model of what they should do."""
 
 import math
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class Bucket(Struct, frozen=True):
 
 
 class LimitScripts:
-    """Calls the scripts. `now_ms` is what they take for the time."""
+    """Calls the scripts. `now_ms` is the time that they see."""
 
     def __init__(self, valkey: Valkey, buckets: Sequence[Bucket], born_ms: int = 0) -> None:
         self._client = valkey.client
@@ -64,7 +64,7 @@ class LimitScripts:
         return self._run(self._scripts.take.text, keys, _pack(rules), _pack([mode, base, LEASE_MS, *need]))
 
     def take_raw(self, reservation_id: str, rule: Sequence[int], need: Amounts) -> list[Any]:
-        """With what a worker says of a single bucket."""
+        """Of one bucket, with a worker's own description of its rule."""
         return self._run(
             self._scripts.take.text,
             [EPOCH, RESERVATION_PREFIX + reservation_id.encode(), self.keys[0]],
@@ -78,7 +78,7 @@ class LimitScripts:
 
     def renew(self, leases: Sequence[tuple[int, str]]) -> list[Any]:
         keys = [EPOCH, *(self.keys[index] for index, _ in leases)]
-        return self._run(self._scripts.renew.text, keys, b"%d" % LEASE_MS, *(ticket.encode() for _, ticket in leases))
+        return self._run(self._scripts.renew.text, keys, b"%d" % LEASE_MS, *(reservation_id.encode() for _, reservation_id in leases))
 
     def seed(self, index: int, born_ms: int, spent: int) -> int:
         start = self.buckets[index].period_start_ms(self.now_ms)
@@ -86,7 +86,7 @@ class LimitScripts:
         return self._run(self._scripts.seed.text, [EPOCH, self.keys[index]], seed_values)
 
     def contents(self) -> dict[bytes, bytes | None]:
-        """Everything stored, as the server would write it to disk."""
+        """Everything stored, as the server writes it to disk."""
         return {key: self._client.dump(key) for key in self._client.keys("nx:*")}
 
     def _run(self, text: bytes, keys: Sequence[bytes], *arguments: bytes) -> Any:
@@ -100,7 +100,7 @@ class Charge(Struct):
 
 
 class LimitsModel:
-    """What the scripts should do, by going through everything that ever happened."""
+    """What the scripts should do, computed from all charges that ever happened."""
 
     def __init__(self, buckets: Sequence[Bucket]) -> None:
         self.buckets = buckets
@@ -109,7 +109,7 @@ class LimitsModel:
         self.reservations: dict[str, list[Charge]] = {}
 
     def take(self, reservation_id: str, need: Amounts, now_ms: int) -> tuple[int, int, int]:
-        """Status, then index and wait of the bucket that takes longest (-1, 0 if it is taken)."""
+        """Status, then index and wait of the bucket that takes longest (-1, 0 if the reservation is taken)."""
         waits = [self.wait_ms(index, need[bucket.resource_index], now_ms) for index, bucket in enumerate(self.buckets)]
         strict = [(math.inf if wait < 0 else wait, -index) for index, wait in enumerate(waits) if not self.buckets[index].dry]
         longest, index = max(strict, default=(0, 0))
@@ -133,14 +133,14 @@ class LimitsModel:
         return sum(entry.amount for entry in self.charges[index] if self.still_counts(bucket, entry.at_ms, now_ms))
 
     def still_counts(self, bucket: Bucket, at_ms: int, now_ms: int) -> bool:
-        """Whether what was taken then still counts: a window of sixteen whole slots and the present one, however little of it is over."""
+        """Whether a charge of that time still counts: a window is sixteen full slots and the present one, however new it is."""
         if bucket.kind == CALENDAR:
             return bucket.period_start_ms(at_ms) == bucket.period_start_ms(now_ms)
         width = bucket.period_ms / 16
         return at_ms // width >= now_ms // width - 16
 
     def wait_ms(self, index: int, need: int, now_ms: int) -> int:
-        """How long until it passes; -1: never. Of leases only whether, as 1."""
+        """Milliseconds until it passes; -1: never. Leases have no time: 1 if it does not pass now."""
         bucket = self.buckets[index]
         if need > bucket.amount:
             return -1

@@ -1,4 +1,4 @@
-"""Requests and answers as OpenAI's Responses can say them."""
+"""OpenAI Responses: requests and responses that it can express."""
 
 import json
 from typing import Any
@@ -33,7 +33,7 @@ from providers.canonical.chat import (
     Url,
     Usage,
 )
-from providers.structured_output import JsonObject, JsonSchema
+from providers.canonical.output_format import JsonObject, JsonSchema
 from tests.support.chat_strategies import META, counts, nonempty_texts, texts
 
 ORIGIN = "openai_responses"
@@ -74,7 +74,7 @@ def web_search_items(draw: st.DrawFn) -> Opaque:
 
 
 def _has_unique_ids(parts: list[Part]) -> bool:
-    """The SDK tells items apart by the ids of calls, or of the items themselves."""
+    """The SDK identifies items by the ids of calls, or of the items themselves."""
     ids = [_id(part) for part in parts if isinstance(part, ToolCall | Opaque)]
     return len(ids) == len(set(ids))
 
@@ -90,7 +90,7 @@ parts = st.lists(
     cited_texts | st.builds(Refusal, text=texts) | reasonings | tool_calls | web_search_items() | redacted_thinking_parts, max_size=5
 ).filter(_has_unique_ids)
 logprob_entries = st.tuples(texts, st.floats(-20, 0)).map(
-    lambda told: raw_json({"token": told[0], "bytes": list(told[0].encode()), "logprob": told[1], "top_logprobs": []})
+    lambda entry: raw_json({"token": entry[0], "bytes": list(entry[0].encode()), "logprob": entry[1], "top_logprobs": []})
 )
 
 
@@ -150,7 +150,7 @@ messages = st.one_of(
 
 
 def _adjacency_kind(message: Message) -> str:
-    """Neighbours of the assistant's are one message, and so are neighbouring results."""
+    """Adjacent assistant messages read as one message, and so do adjacent tool results."""
     return "results" if isinstance(message.parts[0], ToolResult) else message.role if message.role == "assistant" else ""
 
 

@@ -1,4 +1,4 @@
-"""A real PostgreSQL for stories, and fresh migrated databases in it."""
+"""A real PostgreSQL for tests, and fresh migrated databases in it."""
 
 import os
 import secrets
@@ -12,11 +12,11 @@ import pytest
 from app.store.database import connect
 from app.store.migrate import migrate
 from app.supervisor import postgres as embedded
-from app.supervisor.paths import erase_home
+from app.supervisor.home import erase_home
 
 
 class Postgres:
-    """Started; `url` leads to an empty database. kill() is kill -9 of the server, after which start() must find all that was committed."""
+    """A running server; `url` is an empty database. kill() is kill -9, after which start() finds everything that was committed."""
 
     def __init__(self, home: Path) -> None:
         self._server = embedded.Postgres(home)
@@ -43,9 +43,9 @@ class Postgres:
 
 
 def fast_folder() -> str:
-    """Memory where there is enough of it: a killed server finds its files there just the same, and none of our tests cuts the power.
+    """A folder in memory where there is enough of it: the files survive a killed server, and no test cuts the power.
 
-    Not pytest's own folders: they are closed to the user that the server runs as under root.
+    Not pytest's folders: as root, the server runs as another user, who cannot read them.
     """
     return "/dev/shm" if os.path.isdir("/dev/shm") and shutil.disk_usage("/dev/shm").free > 4 * 1024**3 else "/tmp"
 
@@ -66,7 +66,7 @@ async def postgres() -> AsyncGenerator[Postgres]:
 
 @pytest.fixture
 async def database(postgres: Postgres) -> str:
-    """The address of a database of this test's own, migrated and empty."""
+    """The URL of this test's own database, migrated and empty."""
     name = f"test_{secrets.token_hex(4)}"
     await postgres.execute(f"CREATE DATABASE {name} TEMPLATE migrated")
     return postgres.database_url(name)
@@ -74,7 +74,7 @@ async def database(postgres: Postgres) -> str:
 
 @pytest.fixture
 async def blank_database(postgres: Postgres) -> str:
-    """The address of a database of this test's own, without a table."""
+    """The URL of this test's own database, without tables."""
     name = f"test_{secrets.token_hex(4)}"
     await postgres.execute(f"CREATE DATABASE {name}")
     return postgres.database_url(name)

@@ -1,4 +1,4 @@
-"""A way to Postgres on which lines can go dead: no byte comes through any more, and nobody is told."""
+"""A proxy before Postgres whose connections can stall: no byte is forwarded any more, and neither side is notified."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 
 
 class PostgresProxy:
-    """`database_url` leads to the same database as the one it was made with, through us."""
+    """`database_url` is the given database through this proxy."""
 
     def __init__(self, database_url: str) -> None:
         path, _, query = database_url.partition("?")
@@ -23,7 +23,7 @@ class PostgresProxy:
         return server
 
     def stall_connections(self) -> int:
-        """All lines that there are; new ones work. How many there were."""
+        """Stalls all present connections and returns their number; new ones work."""
         for task in self._forwarders:
             task.cancel()
         return len(self._forwarders) // 2
@@ -53,7 +53,7 @@ async def proxy_to(database_url: str) -> AsyncGenerator[PostgresProxy]:
 
 
 async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """To the end, which is passed on: who says farewell waits for the other to close."""
+    """Until the end of the stream, which is forwarded too: a side that sends Terminate waits for the other to close."""
     with contextlib.suppress(ConnectionError):
         while data := await reader.read(65536):
             writer.write(data)

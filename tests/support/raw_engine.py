@@ -1,4 +1,4 @@
-"""A loopback engine that does as it is told: byte pieces, pauses, resets, hang-ups; and remembers what it saw."""
+"""A loopback engine that follows a script of bytes, pauses, resets and disconnects, and records the requests that it got."""
 
 import asyncio
 import re
@@ -24,8 +24,8 @@ both_loops = pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-def run(new_loop: NewLoop, main: Coroutine[Any, Any, T], within_s: float = 10.0) -> T:
-    """Runs a test's coroutine. What a loop would only log (a failed callback, a task nobody awaited) fails the test as well."""
+def run(new_loop: NewLoop, main: Coroutine[Any, Any, T], within_s: float = 60.0) -> T:
+    """Runs a test's coroutine. What a loop would only log (a failed callback, a task nobody awaited) fails the test, too."""
     loop_errors: list[dict[str, Any]] = []
 
     async def watched() -> T:
@@ -33,7 +33,7 @@ def run(new_loop: NewLoop, main: Coroutine[Any, Any, T], within_s: float = 10.0)
         async with asyncio.timeout(within_s):
             result = await main
         remaining_tasks = other_tasks()
-        for _ in range(50):  # generators and handshakes that were cancelled need a few turns
+        for _ in range(1000):  # generators and handshakes that were cancelled need a few turns
             if remaining_tasks:
                 await asyncio.sleep(0.002)
                 remaining_tasks = other_tasks()
@@ -59,14 +59,14 @@ class EngineConnection:
         self.requests: list[bytes] = []
 
     async def read_head(self) -> bytes:
-        """The next request's head; b"" if the caller has hung up instead."""
+        """The next request's head; b"" if the caller has disconnected."""
         try:
             return await self.reader.readuntil(b"\r\n\r\n")
         except (asyncio.IncompleteReadError, ConnectionError):
             return b""
 
     async def read_request(self) -> bytes:
-        """The next request, head and body with its framing; b"" if the caller has hung up instead."""
+        """The next request, head and body with its framing; b"" if the caller has disconnected."""
         head = await self.read_head()
         body = b""
         if length := re.search(rb"(?i)\r\ncontent-length: (\d+)", head):
@@ -90,13 +90,13 @@ class EngineConnection:
                 await asyncio.sleep(0)
 
     def reset(self) -> None:
-        """Not a farewell: what the caller reads next is an error."""
+        """Aborts the connection, so that the caller's next read is an error."""
         sock: socket.socket = self.writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
 
-    async def sees_disconnect(self, within_s: float = 1.0) -> bool:
-        """Whether the caller closes its end (whatever it still sends)."""
+    async def sees_disconnect(self, within_s: float = 30.0) -> bool:
+        """Whether the caller closes the connection, whatever it sends before."""
         try:
             async with asyncio.timeout(within_s):
                 while await self.reader.read(65536):
@@ -108,11 +108,18 @@ class EngineConnection:
         return True
 
 
+async def wait_until(condition: Callable[[], bool], within_s: float = 30.0) -> None:
+    """Raises TimeoutError if the condition does not become true in time."""
+    async with asyncio.timeout(within_s):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
 ConnectionScript = Callable[[EngineConnection], Awaitable[None]]
 
 
 class ScriptedEngine:
-    """The server's address and its visits, in order."""
+    """The server's address, and its connections in order."""
 
     def __init__(self, port: int, scheme: str) -> None:
         self.port = port
@@ -126,7 +133,7 @@ class ScriptedEngine:
 
 @asynccontextmanager
 async def start_engine(script: ConnectionScript, tls: ssl.SSLContext | None = None) -> AsyncGenerator[ScriptedEngine]:
-    """Serves each connection with `play`, then closes it. A fault of `play`, other than the caller's hanging up, is raised at the end."""
+    """Serves each connection with the script, then closes it. Errors of the script are raised at the end, except disconnects."""
     tasks: set[asyncio.Task[None]] = set()
     failures: list[BaseException] = []
 
@@ -152,18 +159,18 @@ async def start_engine(script: ConnectionScript, tls: ssl.SSLContext | None = No
         yield served
     finally:
         server.close()
-        if tasks:  # what they have seen to the end may be a fault
-            _, unfinished = await asyncio.wait(tasks, timeout=1.5)
+        if tasks:  # their scripts may still fail
+            _, unfinished = await asyncio.wait(tasks, timeout=30)
             for task in unfinished:
                 task.cancel()
-                failures.append(AssertionError("A connection was left open, or a play does not end"))
+                failures.append(AssertionError("A connection was left open, or a script does not end"))
             await asyncio.gather(*unfinished)
     if failures:
         raise failures[0]
 
 
 def respond_in_order(*responses: bytes) -> ConnectionScript:
-    """Answers the requests of each connection with these, in order; then hangs up."""
+    """Responds to the requests of each connection with these, in order, and then disconnects."""
 
     async def serve(connection: EngineConnection) -> None:
         for response in responses:
@@ -189,7 +196,7 @@ def split_at(message: bytes, positions: Iterable[int]) -> list[bytes]:
 
 @asynccontextmanager
 async def open_transport(**settings: Any) -> AsyncGenerator[Transport]:
-    """A transport for a test, without the cost of reading the public authorities; afterwards nothing of it may be left."""
+    """A transport for a test, without the cost of loading the public authorities. In the end it must have no connection left."""
     opened = Transport(tls=settings.pop("tls", None) or ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), **settings)
     try:
         yield opened
@@ -204,7 +211,7 @@ def post_request(url: httpx.URL, body: bytes = b"{}", headers: Any = None, **tim
 
 
 async def fetch(client: Transport, request: httpx.Request) -> tuple[int, bytes]:
-    """The whole answer: status and body."""
+    """Status and body of the complete response."""
     response = await client.handle_async_request(request)
     return response.status_code, await response_stream(response).read_all(1 << 26)
 

@@ -1,17 +1,18 @@
-"""What a target is sent for an ask, by way of the gateway's own translation."""
+"""The upstream request for a caller's request, made by the gateway's own translation."""
 
 from collections.abc import Callable
 
 from app.domain import Target
 from app.gateway.media.fetcher import MediaFetcher
-from app.gateway.request_translation.translator import RequestTranslator, TranslatedRequest
+from app.gateway.request_translation.translated_request import TranslatedRequest
+from app.gateway.request_translation.translator import RequestTranslator
 from app.settings import Settings
 from providers.adapters.provider import Provider
+from providers.catalogue import DIALECTS
 from providers.dialect import InboundRequest
-from providers.dialects.catalogue import DIALECTS
 from providers.structured_output import read_constraint
 
-# One for all: it reads the system's certificates.
+# One for all tests, because it loads the system's certificates.
 MEDIA = MediaFetcher(Settings())
 
 
@@ -26,7 +27,7 @@ def drop_everything(_: str) -> bool:
 def translate_request(
     request: InboundRequest, provider: Provider, target: Target, may_drop: Callable[[str], bool] = drop_nothing
 ) -> TranslatedRequest:
-    """In the ask's own dialect: an edit of its bytes."""
+    """The request in the caller's own dialect: an edit of its bytes."""
     translated = RequestTranslator(
         request, b"", DIALECTS[request.dialect], MEDIA, may_drop, constraint=read_constraint(request.dialect, request.body)
     ).edit_request(provider, target)

@@ -1,4 +1,4 @@
-"""Scripted engines of every chat dialect: what they are to answer is written once, and said in whichever API they are asked by."""
+"""Scripted engines of every chat dialect: a response is defined once, and sent in the dialect of each request."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -7,9 +7,9 @@ from tests.conformance import engine_anthropic, engine_chat, engine_responses
 from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES, Situation, WireResponse
 from tests.support.scripted_engine import ReceivedRequest, Script
 
-# The models of tests/integration/conftest.py whose engine speaks this dialect alone.
+# The models of tests/integration/conftest.py whose engine speaks only this dialect.
 MODELS = {CHAT: "scripted", RESPONSES: "responses", ANTHROPIC: "claude"}
-_SPEAK = {
+_WRITERS = {
     "/chat/completions": engine_chat.wire_response,
     "/responses": engine_responses.wire_response,
     "/messages": engine_anthropic.wire_response,
@@ -17,12 +17,12 @@ _SPEAK = {
 
 
 def respond_with(*situations: Situation) -> Script:
-    """Answers one request after the other with these, streamed or whole as it is asked."""
+    """Responds to the requests in order with these situations, streamed or not as each request wants."""
     remaining: Iterator[Situation] = iter(situations)
 
     async def script(request: ReceivedRequest) -> None:
         if not request.body:
-            # The fleet asks how it is.
+            # A probe of the fleet.
             await request.respond(404, b"{}")
             return
         if request.path.endswith("/count_tokens"):
@@ -30,8 +30,8 @@ def respond_with(*situations: Situation) -> Script:
             return
         wire = _writer_for(request)(next(remaining))
         if not request.body.get("stream"):
-            assert wire.whole is not None
-            await request.respond(200, wire.whole)
+            assert wire.body is not None
+            await request.respond(200, wire.body)
             return
         request.begin_stream()
         for frame in wire.stream.split(b"\n\n")[:-1]:
@@ -44,7 +44,7 @@ def respond_with(*situations: Situation) -> Script:
 
 
 def break_midway(situation: Situation) -> Script:
-    """Streams half of the answer, and ends."""
+    """Streams half of the response, and ends."""
 
     async def script(request: ReceivedRequest) -> None:
         frames = _writer_for(request)(situation).stream.split(b"\n\n")[:-1]
@@ -58,11 +58,11 @@ def break_midway(situation: Situation) -> Script:
 
 
 def _writer_for(request: ReceivedRequest) -> Callable[[Situation], WireResponse]:
-    return next(speak for end, speak in _SPEAK.items() if request.path.partition("?")[0].endswith(end))
+    return next(writer for path_end, writer in _WRITERS.items() if request.path.partition("?")[0].endswith(path_end))
 
 
 def fail_with(status: int, body: object, *headers: str) -> Script:
-    """Answers every request with this error."""
+    """Responds to every request with this error."""
 
     async def script(request: ReceivedRequest) -> None:
         response_headers = "".join(f"{each}\r\n" for each in ("content-type: application/json", *headers))

@@ -1,4 +1,4 @@
-"""An engine that does as a test says: a real HTTP server, whose every answer is a script."""
+"""A scripted engine: a real HTTP server whose responses a test writes."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from typing import Any, cast
 
 @dataclass
 class ReceivedRequest:
-    """One request that came. `left` is set when the gateway hangs up; say() and its kin answer."""
+    """One received request, and the means to respond to it. `disconnected` is set when the gateway closes the connection."""
 
     path: str
     headers: dict[str, str]
@@ -41,7 +41,7 @@ class ReceivedRequest:
         self.write(b"0\r\n\r\n")
 
     def reset_connection(self) -> None:
-        """A reset, as of an engine that was killed."""
+        """As a killed engine does."""
         self.writer.transport.abort()
 
 
@@ -49,10 +49,10 @@ Script = Callable[[ReceivedRequest], Awaitable[None]]
 
 
 class ScriptedEngine:
-    """`script` answers each request; `asked` are all that came since the test began.
+    """`script` responds to each request; `requests` are those received since the test began.
 
-    But GET, by which engines are asked what they are: `told` answers it by path, with what is JSON or by a script, and 404 for the rest;
-    `got` are those that came.
+    GET requests, which probe what an engine is, are apart: `get_responses` has a JSON value, bytes or a script for each path, any other
+    path is 404, and `get_requests` are those received.
     """
 
     def __init__(self) -> None:
@@ -141,7 +141,7 @@ def chunk(delta: dict[str, Any] | None = None, finish_reason: str | None = None,
 
 
 def stream_script(*frames: Any, done: bool = True) -> Script:
-    """A script that streams these frames, and [DONE] unless told not to."""
+    """A script that streams these frames, then [DONE] if `done`."""
 
     async def script(request: ReceivedRequest) -> None:
         request.begin_stream()

@@ -1,4 +1,4 @@
-"""Three callers of one model, each through the official SDK of its dialect, and what each of them was told."""
+"""Callers of one model through the official SDKs of three dialects, which return responses in one form."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ PARAMETERS: dict[str, Any] = {"type": "object", "properties": {"city": {"type": 
 
 
 class SdkResponse(Struct):
-    """`calls`: names and arguments. `guided`, `dropped`: of the headers."""
+    """`calls`: names and arguments. `guided`, `dropped`: the x-narthex headers of these names."""
 
     text: str = ""
     reasoning: str = ""
@@ -44,7 +44,7 @@ class ChatCaller:
     async def stream(self, model: str, **more: Any) -> SdkResponse:
         response = SdkResponse()
         names: dict[int, str] = {}
-        written: dict[int, str] = {}
+        arguments: dict[int, str] = {}
         stream = await self._sdk.chat.completions.create(
             model=model, messages=HI, stream=True, stream_options={"include_usage": True}, **more
         )
@@ -57,8 +57,8 @@ class ChatCaller:
                 for call in choice.delta.tool_calls or ():
                     assert call.function is not None
                     names[call.index] = names.get(call.index, "") + (call.function.name or "")
-                    written[call.index] = written.get(call.index, "") + (call.function.arguments or "")
-        response.calls = tuple((names[at], written[at]) for at in sorted(names))
+                    arguments[call.index] = arguments.get(call.index, "") + (call.function.arguments or "")
+        response.calls = tuple((names[index], arguments[index]) for index in sorted(names))
         response.guided, response.dropped = _narthex_headers(stream.response.headers)
         return response
 

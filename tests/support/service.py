@@ -1,6 +1,5 @@
-"""The whole service, as `narthex up` starts it: one for all stories, and as many more as a story wants of its own."""
+"""The whole service, as `narthex up` starts it: one for all tests, and more for tests that want one of their own."""
 
-import asyncio
 import os
 import shutil
 import signal
@@ -16,7 +15,12 @@ from typing import Any
 
 import httpx
 
+from tests.support.wait_until import wait_until
+
 NARTHEX = str(Path(sys.executable).with_name("narthex"))
+# Limits for what succeeds in seconds on an idle machine. They only bound how long a failure takes to show.
+PROCESS_TIMEOUT_S = 300.0
+REQUEST_TIMEOUT_S = 120.0
 
 
 @dataclass
@@ -42,7 +46,13 @@ class Service:
     def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """A narthex command on this service."""
         return subprocess.run(
-            [NARTHEX, *arguments], input=stdin, env={**self.environment}, capture_output=True, text=True, timeout=60, check=False
+            [NARTHEX, *arguments],
+            input=stdin,
+            env={**self.environment},
+            capture_output=True,
+            text=True,
+            timeout=PROCESS_TIMEOUT_S,
+            check=False,
         )
 
     def apply(self, toml: str, *more: str) -> str:
@@ -52,56 +62,68 @@ class Service:
 
     def client(self, **options: Any) -> httpx.AsyncClient:
         headers = {"authorization": f"Bearer {self.key}", **options.pop("headers", {})}
-        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=30, **options)
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=REQUEST_TIMEOUT_S, **options)
 
-    async def wait_for_record(self, id: str, within_s: float = 15) -> dict[str, Any]:
-        """What the admin API tells of an inference, once it is there."""
-        async with httpx.AsyncClient(base_url=self.url, headers={"authorization": f"Bearer {self.admin_key}"}, timeout=30) as client:
-            until = time.monotonic() + within_s
-            while True:
-                found = await client.get(f"/admin/v1/inferences/{id}")
-                if found.status_code == 200 or time.monotonic() > until:
-                    assert found.status_code == 200, found.text
-                    return found.json()
-                await asyncio.sleep(0.1)
+    def admin_client(self) -> httpx.AsyncClient:
+        return self.client(headers={"authorization": f"Bearer {self.admin_key}"})
+
+    def keyless_client(self) -> httpx.AsyncClient:
+        """A client that sends no key, unless a request names one."""
+        return httpx.AsyncClient(base_url=self.url, timeout=REQUEST_TIMEOUT_S)
+
+    async def wait_for_record(self, id: str, within_s: float = 120) -> dict[str, Any]:
+        """An inference as the admin API shows it, once it is recorded."""
+        async with self.admin_client() as admin:
+
+            async def is_recorded() -> bool:
+                nonlocal response
+                response = await admin.get(f"/admin/v1/inferences/{id}")
+                return response.status_code not in (404, 503)
+
+            response = httpx.Response(404)
+            await wait_until(is_recorded, within_s)
+        assert response.status_code == 200, response.text
+        return response.json()
 
 
-def start(within_s: float = 90, **settings: object) -> Service:
+def start(within_s: float = PROCESS_TIMEOUT_S, **settings: object) -> Service:
     """`narthex up` in a folder of its own. Settings by their names without NARTHEX_."""
     home = Path(tempfile.mkdtemp(prefix="narthex-test-"))
     home.chmod(0o711)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    given = {f"NARTHEX_{name.upper()}": str(value) for name, value in settings.items()}
-    unset = {name: value for name, value in os.environ.items() if not name.startswith("NARTHEX_")}
-    environment = {**unset, "NARTHEX_HOME": str(home), "NARTHEX_PORT": str(port), **given}
+    variables = {f"NARTHEX_{name.upper()}": str(value) for name, value in settings.items()}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("NARTHEX_")}
+    environment = {**inherited, "NARTHEX_HOME": str(home), "NARTHEX_PORT": str(port), **variables}
     with (home / "up.log").open("wb") as log:
         process = subprocess.Popen(
             [NARTHEX, "up"], env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
         )
     service = Service(home, f"http://127.0.0.1:{port}", process, environment)
-    until = time.monotonic() + within_s
+    deadline = time.monotonic() + within_s
     while not is_ready(service.url):
-        if process.poll() is not None or time.monotonic() > until:
-            process.kill()
-            raise AssertionError(f"narthex up did not come up:\n{(home / 'up.log').read_text()}")
+        if process.poll() is not None or time.monotonic() > deadline:
+            stop(service, remove=False)
+            raise AssertionError(f"narthex up ended, or was not ready within {within_s:g} s:\n{(home / 'up.log').read_text()}")
         time.sleep(0.1)
     return service
 
 
 def is_ready(url: str) -> bool:
     try:
-        return httpx.get(url + "/health/ready", timeout=2).status_code == 200
+        return httpx.get(url + "/health/ready", timeout=10, trust_env=False).status_code == 200
     except httpx.TransportError:
         return False
 
 
-def stop(service: Service) -> None:
+def stop(service: Service, *, remove: bool = True) -> None:
+    """Ends the service as SIGTERM does. `remove`: its folder, too."""
     service.process.send_signal(signal.SIGTERM)
     try:
-        service.process.wait(60)
+        service.process.wait(PROCESS_TIMEOUT_S)
     finally:
         if service.process.poll() is None:
             service.process.kill()
-    shutil.rmtree(service.home, ignore_errors=True)
+    if remove:
+        shutil.rmtree(service.home, ignore_errors=True)

@@ -1,11 +1,11 @@
-"""What stories do to a service besides asking it: many connections, stopped processes, a look at everything that was stored."""
+"""What tests do to a service besides sending requests: many connections, paused processes, a search of everything stored."""
 
 import asyncio
 import contextlib
 import os
 import signal
 import zlib
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,12 @@ import httpx
 
 from app.store.database import connect
 from tests.support.service import Service
+from tests.support.wait_until import wait_until
 
 
 @contextlib.asynccontextmanager
 async def connections(service: Service, number: int, key: str | None = None) -> AsyncGenerator[list[httpx.AsyncClient]]:
-    """So many callers, each on a connection of its own that is open: the kernel gives some of them to every worker."""
+    """This many callers, each with an open connection of its own: the kernel gives some of them to every worker."""
     headers = {"authorization": f"Bearer {key or service.key}"}
     one = httpx.Limits(max_connections=1, max_keepalive_connections=1)
     async with contextlib.AsyncExitStack() as stack:
@@ -29,7 +30,7 @@ async def connections(service: Service, number: int, key: str | None = None) -> 
 
 @contextlib.contextmanager
 def paused_processes(*pids: int) -> Generator[None]:
-    """Processes that are there and do nothing."""
+    """Meanwhile these processes exist and do nothing."""
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
@@ -40,8 +41,31 @@ def paused_processes(*pids: int) -> Generator[None]:
                 os.kill(pid, signal.SIGCONT)
 
 
+async def wait_until_endpoints(service: Service, condition: Callable[[dict[str, Any]], bool]) -> None:
+    """Until every worker reports endpoints (by provider) that meet the condition: a dozen new connections reach each of two workers."""
+    in_a_row = 0
+
+    async def is_met() -> bool:
+        nonlocal in_a_row
+        async with service.admin_client() as admin:
+            response = await admin.get("/admin/v1/endpoints")
+        in_a_row = in_a_row + 1 if condition({each["provider"]: each for each in response.json()["data"]}) else 0
+        return in_a_row >= 12
+
+    await wait_until(is_met)
+
+
+def processor_s(*pids: int) -> float:
+    """The processor time that these processes have used, in seconds."""
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+        ticks += int(fields[11]) + int(fields[12])  # of the process itself, in user mode and in the kernel
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def process_tree(pid: int) -> list[int]:
-    """A process and its children, such as a Postgres with those that serve its connections."""
+    """A process and its children, such as Postgres with the processes that serve its connections."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [pid, *(int(child) for child in children)]
 
@@ -52,14 +76,14 @@ def database_url(service: Service) -> str:
 
 
 def file_contents(home: Path) -> dict[Path, str]:
-    """What lies in a home as it is: logs, spool, what is kept of the directory. Not the servers' own files."""
+    """The files of a home: logs, spool, the configuration snapshot. Not those of Postgres and Valkey."""
     servers = home / "data"
     found = [path for path in home.rglob("*") if path.is_file() and servers not in path.parents]
     return {path: path.read_bytes().decode("utf-8", "replace") for path in found}
 
 
 async def all_stored_text(service: Service) -> str:
-    """Every row of every table, content unpacked."""
+    """Every value of every table, with content unpacked."""
     connection: asyncpg.Connection[Any] = await connect(database_url(service))
     tables = [row["tablename"] for row in await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
     values = [value for table in tables for row in await connection.fetch(f'SELECT * FROM "{table}"') for value in row.values()]
@@ -72,5 +96,5 @@ def _text(value: Any) -> str:
         return str(value)
     try:
         return zlib.decompress(value).decode("utf-8", "replace")
-    except zlib.error:  # a hash, or an id
+    except zlib.error:  # a hash or an id
         return value.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Exchanges as the road would record them, and what can be read back of a spool."""
+"""Exchanges as the request pipeline records them, and what a spool returns of them."""
 
 import time
 import uuid
@@ -43,7 +43,7 @@ def make_exchange(**changes: Any) -> Exchange:
 
 
 def spool_exchange(spool: Spool, request: bytes, response: bytes, **changes: Any) -> Exchange:
-    """Puts one exchange into the spool, as the road does."""
+    """Puts one exchange into the spool, as the request pipeline does."""
     made = make_exchange(**changes)
     spool_record = spool.open(made.id, made.content)
     spool_record.append_request(request)
@@ -53,7 +53,7 @@ def spool_exchange(spool: Spool, request: bytes, response: bytes, **changes: Any
 
 
 def read_records(reader: SegmentReader) -> list[ExchangeRecord]:
-    """Every exchange that is there now."""
+    """Every exchange that the segment holds now."""
     found: list[ExchangeRecord] = []
     while batch := reader.read(100):
         found += [each for each in batch if isinstance(each, ExchangeRecord)]
@@ -61,13 +61,13 @@ def read_records(reader: SegmentReader) -> list[ExchangeRecord]:
 
 
 def record_content(reader: SegmentReader, segment_record: ExchangeRecord) -> tuple[str, str, bytes | None, bytes | None]:
-    """Id, policy, ask and reply, as the admin API would show them."""
+    """Id, policy, request and response, as the admin API shows them."""
     id, policy, request, response = fold_record(reader, segment_record).content
     return id, policy, None if request is None else unpack(request), None if response is None else unpack(response)
 
 
 def read_folder(folder: Path) -> list[tuple[str, str, bytes | None, bytes | None]]:
-    """What all segments of a spool hold, the oldest first."""
+    """The contents of all segments of a spool, the oldest first."""
     found: list[tuple[str, str, bytes | None, bytes | None]] = []
     for each in sorted(list_segments(folder)):
         reader = SegmentReader(Path(each.path), 0)

@@ -1,4 +1,4 @@
-"""A real Valkey for stories, emptied for each."""
+"""A real Valkey for tests, emptied for each."""
 
 import shutil
 import tempfile
@@ -10,12 +10,12 @@ import pytest
 import redis
 
 from app.supervisor import valkey as embedded
-from app.supervisor.paths import erase_home
+from app.supervisor.home import erase_home
 from tests.support.postgres import fast_folder
 
 
 class Valkey:
-    """Started. kill() is kill -9, after which start() finds all that was acknowledged; forget() is the loss of its memory."""
+    """A running server. kill() is kill -9, after which start() finds everything acknowledged; flush() loses all keys."""
 
     def __init__(self, home: Path) -> None:
         self._server = embedded.Valkey(home)
@@ -28,7 +28,7 @@ class Valkey:
         return self._server.child.pid
 
     def start(self) -> None:
-        """Changes nothing if it runs."""
+        """Does nothing if it runs."""
         if self._server.child.pid is None:
             self._server.start()
 
@@ -58,7 +58,7 @@ def valkey_server() -> Generator[Valkey]:
 
 @pytest.fixture
 def valkey(valkey_server: Valkey) -> Valkey:
-    """Running and empty."""
+    """The server, running and empty."""
     valkey_server.start()
     valkey_server.flush()
     return valkey_server

@@ -1,4 +1,4 @@
-"""A writer at work in this process or in one of its own, and what has become of records."""
+"""A writer in this process or in one of its own, and queries of what it wrote."""
 
 import asyncio
 import contextlib
@@ -6,8 +6,7 @@ import multiprocessing
 import os
 import random
 import signal
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from app.store.database import connect
 from app.supervisor import run_writer
 from tests.support.spooled_exchanges import make_exchange
 
-# Forked from a process that has imported everything already: a kill every few milliseconds needs quick births.
+# Forked from a process that has imported everything: a kill every few milliseconds needs processes that start quickly.
 processes = multiprocessing.get_context("forkserver")
 processes.set_forkserver_preload(["tests.support.writer_process"])
 
@@ -47,10 +46,10 @@ class WriterProcess:
         self._process.close()
 
     def stop(self) -> int | None:
-        """Asks it to drain and end; its exit code."""
+        """Lets it drain and end, and returns its exit code."""
         assert self._process.pid is not None
         os.kill(self._process.pid, signal.SIGTERM)
-        self._process.join(30)
+        self._process.join(120)
         code = self._process.exitcode
         self.kill()
         return code
@@ -58,7 +57,7 @@ class WriterProcess:
 
 @contextlib.asynccontextmanager
 async def running_writer(settings: Settings) -> AsyncGenerator[None]:
-    """A writer in this process, which drains at the end."""
+    """A writer in this process, which drains the spool at the end."""
     stop = asyncio.Event()
     task = asyncio.create_task(run_spool_writer(settings, stop=stop))
     try:
@@ -69,22 +68,12 @@ async def running_writer(settings: Settings) -> AsyncGenerator[None]:
 
 
 async def drain(settings: Settings) -> WriterStatus:
-    """Lets a writer write what is there; how it went."""
+    """Writes what the spool holds, and returns the writer's status."""
     async with running_writer(settings):
         pass
     status = read_status(settings.home)
     assert status is not None
     return status
-
-
-async def wait_until(condition: Callable[[], Awaitable[bool]] | Callable[[], bool], timeout_s: float = 20.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while True:
-        answer = condition()
-        if answer if isinstance(answer, bool) else await answer:
-            return
-        assert time.monotonic() < deadline, "it did not come about"
-        await asyncio.sleep(0.02)
 
 
 async def fetch(database: str, sql: str, *arguments: Any) -> list[Any]:
@@ -96,7 +85,7 @@ async def fetch(database: str, sql: str, *arguments: Any) -> list[Any]:
 
 
 async def inference_ids(database: str) -> list[str]:
-    """The ids of all inferences, sorted; each has its content exactly once, too."""
+    """The sorted ids of all inferences. Asserts that each has its content exactly once."""
     rows = await fetch(database, "SELECT id::text AS id FROM inferences ORDER BY id")
     contents = await fetch(database, "SELECT id::text AS id FROM inference_content ORDER BY id")
     ids = [row["id"] for row in rows]
@@ -105,7 +94,7 @@ async def inference_ids(database: str) -> list[str]:
 
 
 async def usage_rows(database: str) -> list[tuple[Any, ...]]:
-    """What usage says, after it was seen to be what the inferences add up to."""
+    """The rows of the usage table. Asserts that they equal the sums of the inferences."""
     rolled_up = await fetch(database, "SELECT * FROM usage ORDER BY key_id, hour, team_id, model")
     added = await fetch(
         database,
@@ -123,13 +112,13 @@ async def usage_rows(database: str) -> list[tuple[Any, ...]]:
 
 
 async def stored_content(database: str, id: str) -> tuple[str, bytes | None, bytes | None]:
-    (row,) = await fetch(database, "SELECT policy, ask, reply FROM inference_content WHERE id = $1", id)
-    request, response = (None if part is None else unpack(part) for part in (row["ask"], row["reply"]))
+    (row,) = await fetch(database, "SELECT policy, request, response FROM inference_content WHERE id = $1", id)
+    request, response = (None if part is None else unpack(part) for part in (row["request"], row["response"]))
     return row["policy"], request, response
 
 
 def work_until_killed(settings: Settings, pipe: Any) -> None:
-    """A worker: says the id of each exchange as soon as its caller would have the last byte."""
+    """A worker that sends the id of each exchange through the pipe as soon as its caller would have the last byte."""
     spool = Spool(settings.home / "spool", settings)
     chance = random.Random()
     while True:

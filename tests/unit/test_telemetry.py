@@ -1,4 +1,4 @@
-"""Metrics: what engines and callers say can neither break them nor make them grow."""
+"""Metrics: values from engines and callers can neither break them nor let them grow without bound."""
 
 import pytest
 from prometheus_client import CollectorRegistry

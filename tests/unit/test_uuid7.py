@@ -1,4 +1,4 @@
-"""Laws of UUIDv7: by the RFC, born when they say, in the order of their birth."""
+"""UUIDv7: ids follow the RFC, carry their creation time, and sort by it."""
 
 import time
 import uuid

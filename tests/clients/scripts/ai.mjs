@@ -4,22 +4,22 @@ import { createOpenAI } from '@ai-sdk/openai'
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import { embedMany, generateObject, generateText, jsonSchema, stepCountIs, streamObject, streamText, tool } from 'ai'
 import { z } from 'zod'
-import { API_KEY, BASE_URL, EMBEDDING_MODEL, MODEL, SLOW_MODEL, picture, refusals, report, scenario, tools } from './report.mjs'
+import { API_KEY, BASE_URL, EMBEDDING_MODEL, MODEL, SLOW_MODEL, picture, provokedErrors, report, scenario, tools } from './report.mjs'
 
 const responses = {
   provider: (apiKey) => createOpenAI({ baseURL: `${BASE_URL}/v1`, apiKey }),
   model: (provider, name) => provider(name),
 }
-const considerate = { reasoningEffort: 'low', reasoningSummary: 'auto', forceReasoning: true }
+const openaiThinking = { reasoningEffort: 'low', reasoningSummary: 'auto', forceReasoning: true }
 const surfaces = {
   openai_chat: {
     provider: (apiKey) => createOpenAI({ baseURL: `${BASE_URL}/v1`, apiKey }),
     model: (provider, name) => provider.chat(name),
     thinking: { openai: { reasoningEffort: 'low', forceReasoning: true } },
   },
-  openai_responses: { ...responses, thinking: { openai: { ...considerate, store: false } } },
-  // As it does unless told otherwise: it names what it got before by ids.
-  openai_responses_stored: { ...responses, thinking: { openai: considerate } },
+  openai_responses: { ...responses, thinking: { openai: { ...openaiThinking, store: false } } },
+  // Its default: earlier output is referred to by id.
+  openai_responses_stored: { ...responses, thinking: { openai: openaiThinking } },
   anthropic: {
     provider: (apiKey) => createAnthropic({ baseURL: `${BASE_URL}/v1`, apiKey }),
     model: (provider, name) => provider(name),
@@ -36,31 +36,31 @@ const surface = surfaces[process.env.SURFACE]
 const provider = surface.provider(API_KEY)
 const basic = { model: surface.model(provider, MODEL), maxRetries: 0, maxOutputTokens: 4000 }
 const Person = z.object({ name: z.string(), age: z.number().int() })
-const usage = (told) => ({ input: told.inputTokens, output: told.outputTokens })
+const usage = (counts) => ({ input: counts.inputTokens, output: counts.outputTokens })
 
-const offered = (names, called) =>
+const toolDefinitions = (names, called) =>
   Object.fromEntries(
     names.map((name) => [
       name,
       tool({
         description: tools[name].description,
         inputSchema: z.object({ city: z.string() }),
-        execute: (given) => {
-          called.push({ name, arguments: given })
+        execute: (input) => {
+          called.push({ name, arguments: input })
           return tools[name].run()
         },
       }),
     ]),
   )
 
-const whole = async (how) => {
-  const answer = await generateText({ ...basic, ...how })
-  return { ...told(answer), reasoning: answer.steps.map(({ reasoningText }) => reasoningText ?? '').join('') }
+const unstreamed = async (fields) => {
+  const answer = await generateText({ ...basic, ...fields })
+  return { ...summary(answer), reasoning: answer.steps.map(({ reasoningText }) => reasoningText ?? '').join('') }
 }
 
-async function streamed(how) {
+async function streamed(fields) {
   let failure
-  const stream = streamText({ ...basic, ...how, onError: ({ error }) => (failure = error) })
+  const stream = streamText({ ...basic, ...fields, onError: ({ error }) => (failure = error) })
   let pieces = 0
   for await (const part of stream.fullStream) if (part.type === 'text-delta' && part.text) pieces += 1
   if (failure) throw failure
@@ -72,10 +72,10 @@ async function streamed(how) {
     stream.steps,
   ])
   const reasoning = steps.map(({ reasoningText }) => reasoningText ?? '').join('')
-  return { ...told({ text, finishReason, totalUsage, response }), reasoning, pieces }
+  return { ...summary({ text, finishReason, totalUsage, response }), reasoning, pieces }
 }
 
-const told = ({ text, finishReason, totalUsage, response }) => ({
+const summary = ({ text, finishReason, totalUsage, response }) => ({
   text,
   finish: finishReason,
   usage: usage(totalUsage),
@@ -83,48 +83,48 @@ const told = ({ text, finishReason, totalUsage, response }) => ({
   messages: response.messages,
 })
 
-async function loop(ask, text, names, more = {}) {
+async function toolLoop(send, text, names, more = {}) {
   const called = []
-  const answer = await ask({ prompt: text, tools: offered(names, called), stopWhen: stepCountIs(4), ...more })
+  const answer = await send({ prompt: text, tools: toolDefinitions(names, called), stopWhen: stepCountIs(4), ...more })
   return { called, ...answer, messages: undefined }
 }
 
-async function thinking(ask) {
-  const first = await ask({ prompt: scenario.think, providerOptions: surface.thinking })
+async function thinking(send) {
+  const first = await send({ prompt: scenario.think, providerOptions: surface.thinking })
   const messages = [{ role: 'user', content: scenario.think }, ...first.messages, { role: 'user', content: scenario.again }]
-  const second = await ask({ messages, providerOptions: surface.thinking })
+  const second = await send({ messages, providerOptions: surface.thinking })
   return { reasoning: first.reasoning, text: first.text, again: second.text }
 }
 
-const considered = { providerOptions: surface.thinking }
+const withThinking = { providerOptions: surface.thinking }
 
 await report({
-  text: () => whole({ system: scenario.system, prompt: scenario.hello }),
+  text: () => unstreamed({ system: scenario.system, prompt: scenario.hello }),
   stream: () => streamed({ prompt: scenario.hello }),
-  tools: () => loop(whole, scenario.weather, ['get_weather']),
-  tools_streamed: () => loop(streamed, scenario.weather, ['get_weather']),
-  parallel: () => loop(whole, scenario.weather_and_time, ['get_weather', 'get_time']),
-  parallel_streamed: () => loop(streamed, scenario.weather_and_time, ['get_weather', 'get_time']),
+  tools: () => toolLoop(unstreamed, scenario.weather, ['get_weather']),
+  tools_streamed: () => toolLoop(streamed, scenario.weather, ['get_weather']),
+  parallel: () => toolLoop(unstreamed, scenario.weather_and_time, ['get_weather', 'get_time']),
+  parallel_streamed: () => toolLoop(streamed, scenario.weather_and_time, ['get_weather', 'get_time']),
   structured: async () => (await generateObject({ ...basic, schema: Person, prompt: scenario.person })).object,
   async structured_streamed() {
     const stream = streamObject({ ...basic, schema: Person, prompt: scenario.person })
     for await (const _ of stream.partialObjectStream);
     return stream.object
   },
-  reasoning: () => thinking(whole),
+  reasoning: () => thinking(unstreamed),
   reasoning_streamed: () => thinking(streamed),
-  reasoning_over_tools: () => loop(whole, scenario.weather, ['get_weather'], considered),
-  reasoning_over_tools_streamed: () => loop(streamed, scenario.weather, ['get_weather'], considered),
+  reasoning_over_tools: () => toolLoop(unstreamed, scenario.weather, ['get_weather'], withThinking),
+  reasoning_over_tools_streamed: () => toolLoop(streamed, scenario.weather, ['get_weather'], withThinking),
   async image() {
     const content = [
       { type: 'text', text: scenario.picture },
       { type: 'image', image: picture },
     ]
-    return { text: (await whole({ messages: [{ role: 'user', content }] })).text }
+    return { text: (await unstreamed({ messages: [{ role: 'user', content }] })).text }
   },
   errors: () =>
-    refusals(
-      // Of a temperature that is no number it says so by itself: a schema that is none goes in its place.
+    provokedErrors(
+      // The library itself rejects a temperature that is not a number, so an invalid schema is sent instead.
       ({ key = API_KEY, model = MODEL, temperature }) =>
         generateObject({
           model: surface.model(surface.provider(key), model),

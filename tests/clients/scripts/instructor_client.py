@@ -34,11 +34,11 @@ def streamed_person():
     return last.model_dump()
 
 
-def sdk_error_of(**how):
+def sdk_error_of(**fields):
     try:
-        return create(**how)
+        return create(**fields)
     except Exception as error:
-        # What a caller sees wraps the SDK's own error, which says what was wrong.
+        # The client wraps the SDK's own error, which has the status.
         while error.__cause__ is not None and not hasattr(error, "status_code"):
             error = error.__cause__
         raise error from None

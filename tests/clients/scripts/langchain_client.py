@@ -46,7 +46,7 @@ def get_time(city: str) -> str:
     return RESULTS["get_time"]
 
 
-def whole(llm, messages):
+def unstreamed(llm, messages):
     return llm.invoke(messages)
 
 
@@ -68,7 +68,7 @@ def finish(answer):
 
 
 def reasoning_text(answer):
-    """As langchain tells them in its own blocks; it does not read what chat engines call reasoning_content."""
+    """The reasoning in langchain's own content blocks; it does not read `reasoning_content` of chat engines."""
     return "".join(block.get("reasoning", "") for block in answer.content_blocks if block["type"] == "reasoning")
 
 
@@ -129,8 +129,8 @@ def embeddings():
     return {"lengths": [len(each) for each in client.embed_documents(["one", "two"])], "input": None}
 
 
-def structured_request(schema=Person, **how):
-    return client(**how).with_structured_output(schema, method="json_schema").invoke(SCENARIO["person"])
+def structured_request(schema=Person, **fields):
+    return client(**fields).with_structured_output(schema, method="json_schema").invoke(SCENARIO["person"])
 
 
 def abort():
@@ -151,16 +151,16 @@ report(
     {
         "text": text,
         "stream": stream,
-        "tools": lambda: tool_loop(whole, SCENARIO["weather"], [get_weather]),
+        "tools": lambda: tool_loop(unstreamed, SCENARIO["weather"], [get_weather]),
         "tools_streamed": lambda: tool_loop(streamed, SCENARIO["weather"], [get_weather]),
-        "parallel": lambda: tool_loop(whole, SCENARIO["weather_and_time"], [get_weather, get_time]),
+        "parallel": lambda: tool_loop(unstreamed, SCENARIO["weather_and_time"], [get_weather, get_time]),
         "parallel_streamed": lambda: tool_loop(streamed, SCENARIO["weather_and_time"], [get_weather, get_time]),
-        "structured": lambda: structured(whole, "json_schema"),
+        "structured": lambda: structured(unstreamed, "json_schema"),
         "structured_streamed": lambda: structured(last_partial, "json_schema"),
-        "structured_by_tool": lambda: structured(whole, "function_calling"),
-        "reasoning": lambda: thinking(whole),
+        "structured_by_tool": lambda: structured(unstreamed, "function_calling"),
+        "reasoning": lambda: thinking(unstreamed),
         "reasoning_streamed": lambda: thinking(streamed),
-        "reasoning_over_tools": lambda: tool_loop(whole, SCENARIO["weather"], [get_weather], True),
+        "reasoning_over_tools": lambda: tool_loop(unstreamed, SCENARIO["weather"], [get_weather], True),
         "reasoning_over_tools_streamed": lambda: tool_loop(streamed, SCENARIO["weather"], [get_weather], True),
         "image": image,
         "errors": lambda: provoked_errors(structured_request, **bad_request),

@@ -47,7 +47,7 @@ def tool_definitions(names):
     return [{"type": "function", "function": {"name": name, "description": DESCRIPTIONS[name], "parameters": PARAMETERS}} for name in names]
 
 
-def whole(messages, **more):
+def unstreamed(messages, **more):
     return completion(messages, **more)
 
 
@@ -61,7 +61,7 @@ def usage(answer):
 
 
 def text():
-    answer = whole([{"role": "system", "content": SCENARIO["system"]}, *user_messages(SCENARIO["hello"])])
+    answer = unstreamed([{"role": "system", "content": SCENARIO["system"]}, *user_messages(SCENARIO["hello"])])
     return {"text": answer.choices[0].message.content, "finish": answer.choices[0].finish_reason, "usage": usage(answer)}
 
 
@@ -104,7 +104,7 @@ def structured(complete):
 
 def image():
     content = [{"type": "text", "text": SCENARIO["picture"]}, {"type": "image_url", "image_url": {"url": PICTURE}}]
-    return {"text": whole(user_messages(content)).choices[0].message.content}
+    return {"text": unstreamed(user_messages(content)).choices[0].message.content}
 
 
 def embeddings():
@@ -138,18 +138,18 @@ report(
     {
         "text": text,
         "stream": stream,
-        "tools": lambda: tool_loop(whole, SCENARIO["weather"], ["get_weather"]),
+        "tools": lambda: tool_loop(unstreamed, SCENARIO["weather"], ["get_weather"]),
         "tools_streamed": lambda: tool_loop(streamed, SCENARIO["weather"], ["get_weather"]),
-        "parallel": lambda: tool_loop(whole, SCENARIO["weather_and_time"], ["get_weather", "get_time"]),
+        "parallel": lambda: tool_loop(unstreamed, SCENARIO["weather_and_time"], ["get_weather", "get_time"]),
         "parallel_streamed": lambda: tool_loop(streamed, SCENARIO["weather_and_time"], ["get_weather", "get_time"]),
-        "structured": lambda: structured(whole),
+        "structured": lambda: structured(unstreamed),
         "structured_streamed": lambda: structured(streamed),
-        "reasoning": lambda: thinking(whole),
+        "reasoning": lambda: thinking(unstreamed),
         "reasoning_streamed": lambda: thinking(streamed),
-        "reasoning_over_tools": lambda: tool_loop(whole, SCENARIO["weather"], ["get_weather"], **THINKING),
+        "reasoning_over_tools": lambda: tool_loop(unstreamed, SCENARIO["weather"], ["get_weather"], **THINKING),
         "reasoning_over_tools_streamed": lambda: tool_loop(streamed, SCENARIO["weather"], ["get_weather"], **THINKING),
         "image": image,
-        "errors": lambda: provoked_errors(lambda **how: completion(user_messages(SCENARIO["hello"]), **how), temperature="hot"),
+        "errors": lambda: provoked_errors(lambda **fields: completion(user_messages(SCENARIO["hello"]), **fields), temperature="hot"),
         **({"embeddings": embeddings, "responses": responses} if SURFACE == "openai" else {}),
         "abort": abort,
     }

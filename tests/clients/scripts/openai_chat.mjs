@@ -2,13 +2,13 @@
 import OpenAI from 'openai'
 import { zodResponseFormat } from 'openai/helpers/zod'
 import { z } from 'zod'
-import { API_KEY, BASE_URL, EMBEDDING_MODEL, MODEL, SLOW_MODEL, picture, refusals, report, scenario, tools } from './report.mjs'
+import { API_KEY, BASE_URL, EMBEDDING_MODEL, MODEL, SLOW_MODEL, picture, provokedErrors, report, scenario, tools } from './report.mjs'
 
 const client = new OpenAI({ baseURL: `${BASE_URL}/v1`, apiKey: API_KEY, maxRetries: 0 })
-const asking = (text) => [{ role: 'user', content: text }]
-const usage = (told) => ({ input: told?.prompt_tokens, output: told?.completion_tokens })
+const userMessages = (text) => [{ role: 'user', content: text }]
+const usage = (counts) => ({ input: counts?.prompt_tokens, output: counts?.completion_tokens })
 const parameters = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'], additionalProperties: false }
-const offered = (names) =>
+const toolDefinitions = (names) =>
   names.map((name) => ({ type: 'function', function: { name, description: tools[name].description, parameters, strict: true } }))
 const runnable = (names, called) =>
   names.map((name) => ({
@@ -18,79 +18,79 @@ const runnable = (names, called) =>
       description: tools[name].description,
       parameters,
       parse: JSON.parse,
-      function: (given) => {
-        called.push({ name, arguments: given })
+      function: (input) => {
+        called.push({ name, arguments: input })
         return tools[name].run()
       },
     },
   }))
 const Person = z.object({ name: z.string(), age: z.number().int() })
 
-async function loop(stream, text, names) {
+async function toolLoop(stream, text, names) {
   const called = []
   const streaming = stream && { stream, stream_options: { include_usage: true } }
-  const runner = client.chat.completions.runTools({ model: MODEL, messages: asking(text), tools: runnable(names, called), ...streaming })
+  const runner = client.chat.completions.runTools({ model: MODEL, messages: userMessages(text), tools: runnable(names, called), ...streaming })
   return { called, text: await runner.finalContent(), usage: usage(await runner.totalUsage()) }
 }
 
-async function thinking(ask) {
-  const first = await ask(asking(scenario.think))
+async function thinking(send) {
+  const first = await send(userMessages(scenario.think))
   const { message } = first.choices[0]
-  const second = await ask([...asking(scenario.think), message, ...asking(scenario.again)])
+  const second = await send([...userMessages(scenario.think), message, ...userMessages(scenario.again)])
   return { reasoning: first.reasoning ?? message.reasoning_content, text: message.content, again: second.choices[0].message.content }
 }
 
-async function thinkingOverTools(ask) {
-  const messages = asking(scenario.weather)
-  const first = await ask(messages)
+async function thinkingOverTools(send) {
+  const messages = userMessages(scenario.weather)
+  const first = await send(messages)
   const { message } = first.choices[0]
   const results = message.tool_calls.map((call) => ({ role: 'tool', tool_call_id: call.id, content: scenario.sunny }))
-  const second = await ask([...messages, message, ...results])
+  const second = await send([...messages, message, ...results])
   return { reasoning: first.reasoning ?? message.reasoning_content, calls: message.tool_calls.length, text: second.choices[0].message.content }
 }
 
-const whole = (more) => (messages) => client.chat.completions.create({ model: MODEL, messages, reasoning_effort: 'low', ...more })
+const unstreamed = (more) => (messages) => client.chat.completions.create({ model: MODEL, messages, reasoning_effort: 'low', ...more })
 const streamed = (more) => async (messages) => {
   const stream = client.chat.completions.stream({ model: MODEL, messages, reasoning_effort: 'low', ...more })
   let reasoning = ''
   stream.on('chunk', ({ choices }) => (reasoning += choices[0]?.delta.reasoning_content ?? ''))
-  // Of a field that it does not know, its own snapshot keeps the last piece alone.
+  // The SDK's own snapshot keeps only the last piece of an unknown field.
   return { ...(await stream.finalChatCompletion()), reasoning }
 }
 
 await report({
   async text() {
-    const messages = [{ role: 'system', content: scenario.system }, ...asking(scenario.hello)]
+    const messages = [{ role: 'system', content: scenario.system }, ...userMessages(scenario.hello)]
     const { data, response } = await client.chat.completions.create({ model: MODEL, messages }).withResponse()
     const [{ message, finish_reason }] = data.choices
     return { text: message.content, finish: finish_reason, usage: usage(data.usage), id: response.headers.get('x-request-id') }
   },
   async stream() {
     let pieces = 0
-    const messages = asking(scenario.hello)
+    const messages = userMessages(scenario.hello)
     const stream = client.chat.completions.stream({ model: MODEL, messages, stream_options: { include_usage: true } })
     stream.on('content', () => (pieces += 1))
-    const { choices, usage: told } = await stream.finalChatCompletion()
-    return { text: choices[0].message.content, finish: choices[0].finish_reason, usage: usage(told), pieces }
+    const { choices, usage: counts } = await stream.finalChatCompletion()
+    return { text: choices[0].message.content, finish: choices[0].finish_reason, usage: usage(counts), pieces }
   },
-  tools: () => loop(false, scenario.weather, ['get_weather']),
-  tools_streamed: () => loop(true, scenario.weather, ['get_weather']),
-  parallel: () => loop(false, scenario.weather_and_time, ['get_weather', 'get_time']),
-  parallel_streamed: () => loop(true, scenario.weather_and_time, ['get_weather', 'get_time']),
+  tools: () => toolLoop(false, scenario.weather, ['get_weather']),
+  tools_streamed: () => toolLoop(true, scenario.weather, ['get_weather']),
+  parallel: () => toolLoop(false, scenario.weather_and_time, ['get_weather', 'get_time']),
+  parallel_streamed: () => toolLoop(true, scenario.weather_and_time, ['get_weather', 'get_time']),
   async structured() {
     const response_format = zodResponseFormat(Person, 'person')
-    const answer = await client.chat.completions.parse({ model: MODEL, messages: asking(scenario.person), response_format })
+    const answer = await client.chat.completions.parse({ model: MODEL, messages: userMessages(scenario.person), response_format })
     return answer.choices[0].message.parsed
   },
   async structured_streamed() {
     const response_format = zodResponseFormat(Person, 'person')
-    const stream = client.chat.completions.stream({ model: MODEL, messages: asking(scenario.person), response_format })
+    const stream = client.chat.completions.stream({ model: MODEL, messages: userMessages(scenario.person), response_format })
     return (await stream.finalChatCompletion()).choices[0].message.parsed
   },
-  reasoning: () => thinking(whole({})),
+  reasoning: () => thinking(unstreamed({})),
   reasoning_streamed: () => thinking(streamed({})),
-  reasoning_over_tools: () => thinkingOverTools(whole({ tools: offered(['get_weather']) })),
-  reasoning_over_tools_streamed: () => thinkingOverTools(streamed({ tools: offered(['get_weather']) })),
+  reasoning_over_tools: () => thinkingOverTools(unstreamed({ tools: toolDefinitions(['get_weather']) })),
+  reasoning_over_tools_streamed: () => thinkingOverTools(streamed({ tools: toolDefinitions(['get_weather']) })),
   async image() {
     const content = [
       { type: 'text', text: scenario.picture },
@@ -100,21 +100,21 @@ await report({
     return { text: answer.choices[0].message.content }
   },
   errors: () =>
-    refusals(
-      ({ key = API_KEY, ...how }) =>
-        client.withOptions({ apiKey: key }).chat.completions.create({ model: MODEL, messages: asking(scenario.hello), ...how }),
+    provokedErrors(
+      ({ key = API_KEY, ...fields }) =>
+        client.withOptions({ apiKey: key }).chat.completions.create({ model: MODEL, messages: userMessages(scenario.hello), ...fields }),
       (error) => ({ class: error.constructor.name, status: error.status, message: error.message, id: error.requestID }),
     ),
   async stream_error() {
     try {
-      await client.chat.completions.stream({ model: 'no-such-model', messages: asking(scenario.hello) }).finalContent()
+      await client.chat.completions.stream({ model: 'no-such-model', messages: userMessages(scenario.hello) }).finalContent()
     } catch (error) {
       return { class: error.constructor.name, status: error.status, message: error.message }
     }
   },
   async embeddings() {
-    const { data, usage: told } = await client.embeddings.create({ model: EMBEDDING_MODEL, input: ['one', 'two'] })
-    return { lengths: data.map(({ embedding }) => embedding.length), input: told.prompt_tokens }
+    const { data, usage: counts } = await client.embeddings.create({ model: EMBEDDING_MODEL, input: ['one', 'two'] })
+    return { lengths: data.map(({ embedding }) => embedding.length), input: counts.prompt_tokens }
   },
   async models() {
     const listed = []
@@ -127,7 +127,7 @@ await report({
   },
   async abort() {
     let pieces = 0
-    const stream = await client.chat.completions.create({ model: SLOW_MODEL, messages: asking(scenario.long), stream: true })
+    const stream = await client.chat.completions.create({ model: SLOW_MODEL, messages: userMessages(scenario.long), stream: true })
     for await (const chunk of stream) {
       if (chunk.choices[0]?.delta.content && ++pieces === 2) stream.controller.abort()
     }

@@ -2,23 +2,23 @@
 import OpenAI from 'openai'
 import { zodTextFormat } from 'openai/helpers/zod'
 import { z } from 'zod'
-import { API_KEY, BASE_URL, MODEL, SLOW_MODEL, picture, refusals, report, scenario, tools } from './report.mjs'
+import { API_KEY, BASE_URL, MODEL, SLOW_MODEL, picture, provokedErrors, report, scenario, tools } from './report.mjs'
 
 const client = new OpenAI({ baseURL: `${BASE_URL}/v1`, apiKey: API_KEY, maxRetries: 0 })
-const usage = (told) => ({ input: told?.input_tokens, output: told?.output_tokens })
+const usage = (counts) => ({ input: counts?.input_tokens, output: counts?.output_tokens })
 const parameters = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'], additionalProperties: false }
-const offered = (names) => names.map((name) => ({ type: 'function', name, description: tools[name].description, parameters, strict: true }))
+const toolDefinitions = (names) => names.map((name) => ({ type: 'function', name, description: tools[name].description, parameters, strict: true }))
 const Person = z.object({ name: z.string(), age: z.number().int() })
 
-const whole = (body) => client.responses.create({ model: MODEL, ...body })
+const unstreamed = (body) => client.responses.create({ model: MODEL, ...body })
 const streamed = (body) => client.responses.stream({ model: MODEL, ...body }).finalResponse()
 
-async function loop(ask, text, names, more = {}) {
+async function toolLoop(send, text, names, more = {}) {
   const called = []
   let input = [{ role: 'user', content: text }]
   let reasoning = ''
   for (let turn = 0; turn < 4; turn++) {
-    const answer = await ask({ input, tools: offered(names), store: false, ...more })
+    const answer = await send({ input, tools: toolDefinitions(names), store: false, ...more })
     const calls = answer.output.filter(({ type }) => type === 'function_call')
     reasoning += summaries(answer)
     if (!calls.length) return { called, text: answer.output_text, usage: usage(answer.usage), reasoning }
@@ -35,15 +35,15 @@ const summaries = ({ output }) =>
     .map(({ text }) => text)
     .join('')
 
-async function thinking(ask) {
+async function thinking(send) {
   const more = { reasoning: { effort: 'low', summary: 'auto' }, include: ['reasoning.encrypted_content'], store: false }
-  const asked = [{ role: 'user', content: scenario.think }]
-  const first = await ask({ input: asked, ...more })
-  const second = await ask({ input: [...asked, ...first.output, { role: 'user', content: scenario.again }], ...more })
+  const messages = [{ role: 'user', content: scenario.think }]
+  const first = await send({ input: messages, ...more })
+  const second = await send({ input: [...messages, ...first.output, { role: 'user', content: scenario.again }], ...more })
   return { reasoning: summaries(first), text: first.output_text, again: second.output_text }
 }
 
-const reasoned = { reasoning: { effort: 'low', summary: 'auto' }, include: ['reasoning.encrypted_content'] }
+const withReasoning = { reasoning: { effort: 'low', summary: 'auto' }, include: ['reasoning.encrypted_content'] }
 
 await report({
   async text() {
@@ -58,10 +58,10 @@ await report({
     const answer = await stream.finalResponse()
     return { text: answer.output_text, finish: answer.status, usage: usage(answer.usage), pieces }
   },
-  tools: () => loop(whole, scenario.weather, ['get_weather']),
-  tools_streamed: () => loop(streamed, scenario.weather, ['get_weather']),
-  parallel: () => loop(whole, scenario.weather_and_time, ['get_weather', 'get_time']),
-  parallel_streamed: () => loop(streamed, scenario.weather_and_time, ['get_weather', 'get_time']),
+  tools: () => toolLoop(unstreamed, scenario.weather, ['get_weather']),
+  tools_streamed: () => toolLoop(streamed, scenario.weather, ['get_weather']),
+  parallel: () => toolLoop(unstreamed, scenario.weather_and_time, ['get_weather', 'get_time']),
+  parallel_streamed: () => toolLoop(streamed, scenario.weather_and_time, ['get_weather', 'get_time']),
   async structured() {
     const text = { format: zodTextFormat(Person, 'person') }
     return (await client.responses.parse({ model: MODEL, input: scenario.person, text })).output_parsed
@@ -70,13 +70,13 @@ await report({
     const text = { format: zodTextFormat(Person, 'person') }
     return (await client.responses.stream({ model: MODEL, input: scenario.person, text }).finalResponse()).output_parsed
   },
-  reasoning: () => thinking(whole),
+  reasoning: () => thinking(unstreamed),
   reasoning_streamed: () => thinking(streamed),
-  reasoning_over_tools: () => loop(whole, scenario.weather, ['get_weather'], reasoned),
-  reasoning_over_tools_streamed: () => loop(streamed, scenario.weather, ['get_weather'], reasoned),
+  reasoning_over_tools: () => toolLoop(unstreamed, scenario.weather, ['get_weather'], withReasoning),
+  reasoning_over_tools_streamed: () => toolLoop(streamed, scenario.weather, ['get_weather'], withReasoning),
   async stored() {
-    const first = await whole({ input: scenario.hello })
-    const second = await whole({ input: scenario.again, previous_response_id: first.id })
+    const first = await unstreamed({ input: scenario.hello })
+    const second = await unstreamed({ input: scenario.again, previous_response_id: first.id })
     const found = await client.responses.retrieve(first.id)
     return { text: second.output_text, found: found.output_text === first.output_text }
   },
@@ -85,12 +85,12 @@ await report({
       { type: 'input_text', text: scenario.picture },
       { type: 'input_image', image_url: picture, detail: 'auto' },
     ]
-    return { text: (await whole({ input: [{ role: 'user', content }] })).output_text }
+    return { text: (await unstreamed({ input: [{ role: 'user', content }] })).output_text }
   },
   errors: () =>
-    refusals(
-      ({ key = API_KEY, ...how }) =>
-        client.withOptions({ apiKey: key }).responses.create({ model: MODEL, input: scenario.hello, ...how }),
+    provokedErrors(
+      ({ key = API_KEY, ...fields }) =>
+        client.withOptions({ apiKey: key }).responses.create({ model: MODEL, input: scenario.hello, ...fields }),
       (error) => ({ class: error.constructor.name, status: error.status, message: error.message, id: error.requestID }),
     ),
   async abort() {

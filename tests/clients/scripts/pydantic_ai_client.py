@@ -16,7 +16,7 @@ THINKING = {
     "openai_responses": {"openai_reasoning_effort": "low", "openai_reasoning_summary": "auto"},
     "anthropic": {"anthropic_thinking": {"type": "enabled", "budget_tokens": 1024}},
 }[SURFACE]
-# By the names of the gateway's models it would take them for some that know neither.
+# By their names it would assume that the gateway's models support neither.
 PROFILE = {"supports_json_schema_output": True, "openai_supports_encrypted_reasoning_content": True}
 
 
@@ -31,7 +31,7 @@ def agent(thinking=False, name=MODEL, key=API_KEY, **more):
     return Agent(model(name, key), model_settings={"max_tokens": 4000, **(THINKING if thinking else {})}, retries=0, **more)
 
 
-def whole(agent, prompt, **more):
+def unstreamed(agent, prompt, **more):
     result = agent.run_sync(prompt, **more)
     return result.output, result
 
@@ -60,7 +60,7 @@ def reasoning_text(result):
 
 
 def text():
-    output, result = whole(agent(system_prompt=SCENARIO["system"]), SCENARIO["hello"])
+    output, result = unstreamed(agent(system_prompt=SCENARIO["system"]), SCENARIO["hello"])
     return {"text": output, "finish": finish(result), "usage": usage(result)}
 
 
@@ -80,7 +80,7 @@ def stream():
 def tool_loop(complete, question, names, thinking=False):
     called = []
 
-    def offered(name):
+    def tool_function(name):
         def run(city: str) -> str:
             called.append({"name": name, "arguments": {"city": city}})
             return RESULTS[name]
@@ -89,7 +89,7 @@ def tool_loop(complete, question, names, thinking=False):
 
     tool_agent = agent(thinking)
     for name in names:
-        tool_agent.tool_plain(name=name, description=DESCRIPTIONS[name])(offered(name))
+        tool_agent.tool_plain(name=name, description=DESCRIPTIONS[name])(tool_function(name))
     output, result = complete(tool_agent, question)
     return {"called": called, "text": output, "usage": usage(result), "reasoning": reasoning_text(result)}
 
@@ -102,7 +102,7 @@ def thinking(complete):
 
 def image():
     picture = BinaryContent.from_data_uri(f"data:image/png;base64,{SCENARIO['png']}")
-    return {"text": whole(agent(), [SCENARIO["picture"], picture])[0]}
+    return {"text": unstreamed(agent(), [SCENARIO["picture"], picture])[0]}
 
 
 def failing_request(model=MODEL, key=API_KEY, **settings):
@@ -127,16 +127,16 @@ report(
     {
         "text": text,
         "stream": stream,
-        "tools": lambda: tool_loop(whole, SCENARIO["weather"], ["get_weather"]),
+        "tools": lambda: tool_loop(unstreamed, SCENARIO["weather"], ["get_weather"]),
         "tools_streamed": lambda: tool_loop(streamed, SCENARIO["weather"], ["get_weather"]),
-        "parallel": lambda: tool_loop(whole, SCENARIO["weather_and_time"], ["get_weather", "get_time"]),
+        "parallel": lambda: tool_loop(unstreamed, SCENARIO["weather_and_time"], ["get_weather", "get_time"]),
         "parallel_streamed": lambda: tool_loop(streamed, SCENARIO["weather_and_time"], ["get_weather", "get_time"]),
-        "structured": lambda: whole(agent(output_type=NativeOutput(Person)), SCENARIO["person"])[0].model_dump(),
+        "structured": lambda: unstreamed(agent(output_type=NativeOutput(Person)), SCENARIO["person"])[0].model_dump(),
         "structured_streamed": lambda: streamed(agent(output_type=NativeOutput(Person)), SCENARIO["person"])[0].model_dump(),
-        "structured_by_tool": lambda: whole(agent(output_type=Person), SCENARIO["person"])[0].model_dump(),
-        "reasoning": lambda: thinking(whole),
+        "structured_by_tool": lambda: unstreamed(agent(output_type=Person), SCENARIO["person"])[0].model_dump(),
+        "reasoning": lambda: thinking(unstreamed),
         "reasoning_streamed": lambda: thinking(streamed),
-        "reasoning_over_tools": lambda: tool_loop(whole, SCENARIO["weather"], ["get_weather"], True),
+        "reasoning_over_tools": lambda: tool_loop(unstreamed, SCENARIO["weather"], ["get_weather"], True),
         "reasoning_over_tools_streamed": lambda: tool_loop(streamed, SCENARIO["weather"], ["get_weather"], True),
         "image": image,
         "errors": lambda: provoked_errors(failing_request, temperature="hot"),

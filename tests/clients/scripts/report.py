@@ -1,4 +1,4 @@
-"""What the scripts of Python clients share: what they ask, and how they tell what they saw."""
+"""Shared by the scripts of Python clients: the prompts, and the report of their results."""
 
 import json
 import os
@@ -29,24 +29,24 @@ RequestFunction = Callable[..., Any]
 
 
 def report(checks: Mapping[str, Callable[[], object]]) -> None:
-    """Runs each check by itself and prints {name: {saw} | {failed}} as the last line. Names as arguments: only those."""
+    """Run each check and print {name: {result} | {error}} as the last line. Arguments of the script select checks by name."""
     outcomes: dict[str, object] = {}
     for name, check in checks.items():
         if len(sys.argv) > 1 and name not in sys.argv:
             continue
         try:
-            outcomes[name] = {"saw": check()}
+            outcomes[name] = {"result": check()}
         except Exception:
-            outcomes[name] = {"failed": traceback.format_exc()[-3000:]}
+            outcomes[name] = {"error": traceback.format_exc()[-3000:]}
     sys.stdout.write("\n" + json.dumps(outcomes))
 
 
 def provoked_errors(request: RequestFunction, **bad_request: object) -> dict[str, object]:
-    """The errors that users of a client get for a model that is not there, a key that is wrong, and a request that is."""
+    """The errors that users of a client get for an unknown model, a wrong key, and an invalid request."""
     errors: dict[str, object] = {}
-    for kind, how in (("unknown", {"model": "no-such-model"}), ("bad_key", {"key": "nx-wrong"}), ("bad_request", bad_request)):
+    for kind, fields in (("unknown", {"model": "no-such-model"}), ("bad_key", {"key": "nx-wrong"}), ("bad_request", bad_request)):
         try:
-            errors[kind] = {"answered": str(request(**how))}
+            errors[kind] = {"response": str(request(**fields))}
         except Exception as error:
             status = getattr(error, "status_code", None)
             errors[kind] = {"class": type(error).__name__, "status": status, "message": str(error)}

@@ -1,4 +1,4 @@
-"""Three small engines, and one gateway before those of them that are installed; each is a model by the name of its adapter."""
+"""Three small engines, and one gateway in front of those that are installed; each is a model named like its adapter."""
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
@@ -22,7 +22,7 @@ _ENGINES: dict[str, tuple[Environment, Callable[[], AbstractContextManager[Engin
 def _engine(name: str) -> Generator[Engine]:
     environment, running = _ENGINES[name]
     if not environment.is_installed():
-        pytest.skip(f"{environment.engine} is not here, or out of date. `python -m tests.engines.install` makes {environment.venv.name}.")
+        pytest.skip(f"{environment.engine} is missing or out of date. `python -m tests.engines.install` makes {environment.venv.name}.")
     with running() as engine:
         yield engine
 
@@ -44,10 +44,10 @@ def transformers() -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def gateway(request: pytest.FixtureRequest) -> Iterator[Gateway]:
-    """The gateway. A test that uses it asks for its engine, too, and is skipped where that is not."""
+    """The gateway. A test that uses it also requests its engine, and is skipped if that is not installed."""
     installed = [name for name, (environment, _) in _ENGINES.items() if environment.is_installed()]
     if not installed:
-        pytest.skip("None of the small engines is here. `python -m tests.engines.install` makes them.")
+        pytest.skip("None of the small engines is installed. `python -m tests.engines.install` makes them.")
     configuration = "\n".join(engine_configuration(name, request.getfixturevalue(name), model=name) for name in installed)
     with running_narthex(configuration, installed) as gateway:
         yield gateway

@@ -1,4 +1,4 @@
-"""One ask, said by each of the callers that there are: the text of the answer, and how it was held to its constraint."""
+"""One constrained request, sent by callers of each API: the text of the response, and the constraint mode (x-narthex-guided)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,17 +33,17 @@ def via_streamed_chat(caller: openai.OpenAI, _: anthropic.Anthropic, model: str,
 def via_responses(caller: openai.OpenAI, _: anthropic.Anthropic, model: str, fields: dict[str, Any]) -> TextAndMode:
     create: Any = caller.responses.with_raw_response.create
     raw = create(model=model, input="hi", max_output_tokens=MAX_TOKENS, extra_body=_for_responses(fields))
-    answer = raw.parse()
-    assert answer.status == "completed", answer
-    return answer.output_text, raw.headers.get(_GUIDED_HEADER)
+    response = raw.parse()
+    assert response.status == "completed", response
+    return response.output_text, raw.headers.get(_GUIDED_HEADER)
 
 
 def via_messages(_: openai.OpenAI, anthropic_client: anthropic.Anthropic, model: str, fields: dict[str, Any]) -> TextAndMode:
     create: Any = anthropic_client.messages.with_raw_response.create
     raw = create(model=model, messages=HI, max_tokens=MAX_TOKENS, extra_body=_for_messages(fields))
-    answer = raw.parse()
-    assert answer.stop_reason == "end_turn", answer
-    return "".join(block.text for block in answer.content), raw.headers.get(_GUIDED_HEADER)
+    response = raw.parse()
+    assert response.stop_reason == "end_turn", response
+    return "".join(block.text for block in response.content), raw.headers.get(_GUIDED_HEADER)
 
 
 def _for_responses(fields: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Plain chats with the small engines: whole and streamed alike, over several turns, for each caller; and hanging up stops them."""
+"""Plain chats with the small engines through the gateway: streamed and not, over several turns, in each API; disconnects stop them."""
 
 import time
 from typing import Any
@@ -34,15 +34,15 @@ def _require_engine(request: pytest.FixtureRequest, engine: str) -> None:  # pyr
 @EACH_ENGINE
 @pytest.mark.parametrize("messages", [HI, CONVERSATION], ids=["one turn", "many"])
 def test_stream_has_the_text_and_finish_of_the_unstreamed_response(caller: openai.OpenAI, engine: str, messages: list[Any]):
-    whole = caller.chat.completions.create(model=engine, messages=messages, extra_body=GREEDY)
+    unstreamed = caller.chat.completions.create(model=engine, messages=messages, extra_body=GREEDY)
     with caller.chat.completions.create(model=engine, messages=messages, stream=True, extra_body=GREEDY) as stream:
         chunks = list(stream)
     text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
-    # Bytes that are no UTF-8 are told otherwise in a stream: what is left are the letters.
-    assert text.replace("�", "") == (whole.choices[0].message.content or "").replace("�", "")
-    assert chunks[-1].choices[0].finish_reason == whole.choices[0].finish_reason == "length"
-    assert (whole.model, chunks[0].model) == (engine, engine)
-    assert UUID(whole.id).version == UUID(chunks[0].id).version == 7
+    # Invalid UTF-8 is replaced differently in a stream, so only the other characters are compared.
+    assert text.replace("�", "") == (unstreamed.choices[0].message.content or "").replace("�", "")
+    assert chunks[-1].choices[0].finish_reason == unstreamed.choices[0].finish_reason == "length"
+    assert (unstreamed.model, chunks[0].model) == (engine, engine)
+    assert UUID(unstreamed.id).version == UUID(chunks[0].id).version == 7
 
 
 @EACH_ENGINE
@@ -59,55 +59,57 @@ def test_streamed_usage_comes_from_the_engine_and_only_on_request(caller: openai
 def test_streamed_response_equals_the_unstreamed_one(caller: openai.OpenAI, engine: str):
     fields: dict[str, Any] = {"model": engine, "input": "hi", "max_output_tokens": 16, "temperature": 0}
     create: Any = caller.responses.create
-    whole = create(**fields)
-    assert (whole.status, whole.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    unstreamed = create(**fields)
+    assert (unstreamed.status, unstreamed.incomplete_details.reason) == ("incomplete", "max_output_tokens")
     with caller.responses.stream(**fields) as stream:
         events: list[Any] = list(stream)
     assert [event.sequence_number for event in events] == list(range(len(events)))
     assert events[-1].type == "response.incomplete"
-    assert events[-1].response.output_text.replace("�", "") == whole.output_text.replace("�", "")
+    assert events[-1].response.output_text.replace("�", "") == unstreamed.output_text.replace("�", "")
 
 
 @EACH_ENGINE
 def test_streamed_message_equals_the_unstreamed_one(anthropic_client: anthropic.Anthropic, engine: str):
     request: dict[str, Any] = {"model": engine, "messages": HI, "max_tokens": 16, "extra_body": {"temperature": 0}}
     create: Any = anthropic_client.messages.create
-    whole = create(**request)
-    assert whole.stop_reason == "max_tokens"
+    unstreamed = create(**request)
+    assert unstreamed.stop_reason == "max_tokens"
     with anthropic_client.messages.stream(**request) as stream:
         streamed: Any = stream.get_final_message()
-    unstreamed_text, streamed_text = ("".join(block.text for block in each.content).replace("�", "") for each in (whole, streamed))
+    unstreamed_text, streamed_text = ("".join(block.text for block in each.content).replace("�", "") for each in (unstreamed, streamed))
     assert (streamed.stop_reason, streamed_text) == ("max_tokens", unstreamed_text)
 
 
 @EACH_ENGINE
 def test_streamed_completion_equals_the_unstreamed_one(caller: openai.OpenAI, engine: str):
-    whole = caller.completions.create(model=engine, prompt="Once", max_tokens=12, temperature=0)
+    unstreamed = caller.completions.create(model=engine, prompt="Once", max_tokens=12, temperature=0)
     with caller.completions.create(model=engine, prompt="Once", max_tokens=12, temperature=0, stream=True) as stream:
         text = "".join(choice.text for chunk in stream for choice in chunk.choices)
-    assert text.replace("�", "") == whole.choices[0].text.replace("�", "")
-    assert whole.choices[0].finish_reason == "length"
+    assert text.replace("�", "") == unstreamed.choices[0].text.replace("�", "")
+    assert unstreamed.choices[0].finish_reason == "length"
 
 
 @EACH_ENGINE
 def test_sampling_fields_take_effect_on_every_engine(caller: openai.OpenAI, engine: str):
-    def said(**fields: Any) -> str | None:
+    def sampled_text(**fields: Any) -> str | None:
         extra = {"max_tokens": 24, "seed": 1, "temperature": 1.5} | fields
         return caller.chat.completions.create(model=engine, messages=HI, extra_body=extra).choices[0].message.content
 
-    assert said() == said()
-    assert said() != said(seed=2)
+    assert sampled_text() == sampled_text()
+    assert sampled_text() != sampled_text(seed=2)
     for field in ({"top_k": 1}, {"min_p": 0.9}, {"repetition_penalty": 1.9}, {"logit_bias": {"40": 100}}):
-        assert said(**field) != said(), field
+        assert sampled_text(**field) != sampled_text(), field
 
 
 @EACH_ENGINE
 def test_stop_sequence_ends_the_response(caller: openai.OpenAI, engine: str):
-    whole = caller.chat.completions.create(model=engine, messages=HI, extra_body={**GREEDY, "max_tokens": 60}).choices[0].message.content
-    stop = next(letter for letter in (whole or "")[3:] if letter.isascii() and letter.isprintable() and letter.strip())
+    unstreamed = (
+        caller.chat.completions.create(model=engine, messages=HI, extra_body={**GREEDY, "max_tokens": 60}).choices[0].message.content
+    )
+    stop = next(letter for letter in (unstreamed or "")[3:] if letter.isascii() and letter.isprintable() and letter.strip())
     cut = caller.chat.completions.create(model=engine, messages=HI, stop=[stop], extra_body={**GREEDY, "max_tokens": 60}).choices[0]
     assert cut.finish_reason == "stop"
-    assert len(cut.message.content or "") < len(whole or "")
+    assert len(cut.message.content or "") < len(unstreamed or "")
 
 
 TOO_LONG = "x" * (CONTEXT + 1000)
@@ -115,7 +117,7 @@ TOO_LONG = "x" * (CONTEXT + 1000)
 
 @pytest.mark.parametrize("engine", ["llamacpp", "llamacpp_python"])
 def test_prompt_longer_than_the_context_is_a_400_in_every_api(caller: openai.OpenAI, anthropic_client: anthropic.Anthropic, engine: str):
-    """And the engine's words, which llama-cpp-python does not say in a stream."""
+    """The message is the engine's own, although llama-cpp-python by itself sends none in a stream."""
     create: Any = caller.responses.create
     messages: list[Any] = [{"role": "user", "content": TOO_LONG}]
     for stream in (False, True):
@@ -135,18 +137,18 @@ def test_prompt_longer_than_the_context_is_a_400_in_every_api(caller: openai.Ope
 def test_logprobs_are_returned_for_the_same_tokens_streamed_and_unstreamed(caller: openai.OpenAI, engine: str, tops: int):
     create: Any = caller.chat.completions.create
     fields: dict[str, Any] = {"model": engine, "messages": HI, "logprobs": True, "top_logprobs": tops, "extra_body": GREEDY}
-    whole: Any = create(**fields).choices[0].logprobs
+    unstreamed: Any = create(**fields).choices[0].logprobs
     with create(**fields, stream=True) as chunks:
         choices: list[Any] = [choice for chunk in chunks for choice in chunk.choices]
     streamed = [token for choice in choices if choice.logprobs for token in choice.logprobs.content]
-    assert [token.token for token in streamed] == [token.token for token in whole.content] and len(streamed) == GREEDY["max_tokens"]
-    assert all(token.logprob <= 0 and len(token.top_logprobs) >= tops for token in (*streamed, *whole.content))
+    assert [token.token for token in streamed] == [token.token for token in unstreamed.content] and len(streamed) == GREEDY["max_tokens"]
+    assert all(token.logprob <= 0 and len(token.top_logprobs) >= tops for token in (*streamed, *unstreamed.content))
 
 
 def long_running(engine: str) -> dict[str, Any]:
-    """More than is written in the seconds that a test waits; none ends by itself but by the model's chance."""
-    end = {"logit_bias": {"2": -100}}
-    return {"max_tokens": CONTEXT - 500, **end, **({"ignore_eos": True} if engine == "llamacpp" else {})}
+    """Fields of a request that takes longer than any wait in these tests, unless the model ends by chance."""
+    no_end = {"logit_bias": {"2": -100}}
+    return {"max_tokens": CONTEXT - 500, **no_end, **({"ignore_eos": True} if engine == "llamacpp" else {})}
 
 
 @EACH_ENGINE
@@ -155,26 +157,28 @@ def test_client_disconnect_from_a_stream_stops_the_engine(request: pytest.Fixtur
     with caller.chat.completions.create(model=engine, messages=HI, stream=True, extra_body=long_running(engine)) as chunks:
         assert next(iter(chunks))
         before = cpu_time_s(served)
-        time.sleep(0.3)
+        deadline = time.monotonic() + 30
+        while cpu_time_s(served) <= before and time.monotonic() < deadline:
+            time.sleep(0.05)
         assert cpu_time_s(served) > before
-    assert becomes_idle(served, within_s=3)
+    assert becomes_idle(served, within_cpu_s=3)
 
 
 @EACH_ENGINE
 def test_client_timeout_on_an_unstreamed_request_stops_the_engine(request: pytest.FixtureRequest, caller: openai.OpenAI, engine: str):
     served = request.getfixturevalue(engine)
     with pytest.raises(openai.APITimeoutError):
-        caller.with_options(timeout=0.7).chat.completions.create(model=engine, messages=HI, extra_body=long_running(engine))
-    assert becomes_idle(served, within_s=3)
+        caller.with_options(timeout=1).chat.completions.create(model=engine, messages=HI, extra_body=long_running(engine))
+    assert becomes_idle(served, within_cpu_s=3)
 
 
 @pytest.mark.parametrize("engine", ["llamacpp"])
 def test_abandoned_unstreamed_request_stops_while_another_is_generated(llamacpp: Engine, caller: openai.OpenAI, engine: str):
-    """tests/engines/small/test_llamacpp_direct.py shows that it would not, had it been asked for whole."""
+    """The gateway requests a stream; test_llamacpp_direct.py shows that an unstreamed request would go on."""
     with caller.chat.completions.create(model=engine, messages=HI, stream=True, extra_body=long_running(engine)) as chunks:
         assert next(iter(chunks))
         with pytest.raises(openai.APITimeoutError):
-            caller.with_options(timeout=0.4).chat.completions.create(model=engine, messages=HI, extra_body=long_running(engine))
-        assert reaches_processing(llamacpp, 1, within_s=0.8)
+            caller.with_options(timeout=0.6).chat.completions.create(model=engine, messages=HI, extra_body=long_running(engine))
+        assert reaches_processing(llamacpp, 1, within_cpu_s=0.8)
         assert requests_processing(llamacpp) == 1
-    assert becomes_idle(llamacpp, within_s=3)
+    assert becomes_idle(llamacpp, within_cpu_s=3)

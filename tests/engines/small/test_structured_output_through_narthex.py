@@ -1,4 +1,4 @@
-"""Every kind of constraint that the small engines' adapters claim: obeyed though the models are random, whoever asks, and told how."""
+"""Every constraint that the small engines' adapters support is obeyed by random models in each API, and its mode is reported."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from tests.engines.small.constraint_callers import CALLERS, HI, Caller
 
 pytestmark = pytest.mark.engines
 
-# What stands in it llama-cpp-python's converter obeys: no bounds. Its pattern would end the engine's process, if it were said as it is.
+# Only keywords that llama-cpp-python's converter obeys: no bounds. Sent unchanged, the pattern would end the engine's process.
 TICKET: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -29,17 +29,17 @@ TICKET: dict[str, Any] = {
     "required": ["kind", "code", "who", "open", "tags"],
     "additionalProperties": False,
 }
-# No engine's converter does multiples, and no regex says them; but nearly every answer obeys.
+# No converter supports multiples, and a regex cannot express them; but nearly every output obeys.
 VALIDATED_SCHEMA: dict[str, Any] = {"type": "integer", "multipleOf": 1}
-# Two anchored halves, of which neither converter knows what to make.
+# Two anchored halves, which neither converter supports.
 ALTERNATION_SCHEMA: dict[str, Any] = {"type": "string", "pattern": "^a$|^b{2}$"}
-# What JSON says by an escape, and a quote.
+# Characters that JSON escapes, and a quote.
 ESCAPES_SCHEMA: dict[str, Any] = {"type": "string", "pattern": r'^\n?"[\t\\]x?$'}
 OBJECT_SCHEMA: dict[str, Any] = {"type": "object"}
 
 
 def json_schema_format(json_schema: dict[str, Any]) -> dict[str, Any]:
-    return {"response_format": {"type": "json_schema", "json_schema": {"name": "said", "schema": json_schema}}}
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "output", "schema": json_schema}}}
 
 
 def assert_valid(json_schema: dict[str, Any]) -> Callable[[str], None]:
@@ -81,34 +81,34 @@ CONSTRAINT_CASES: list[ConstraintCase] = [
 ]
 
 
-@pytest.mark.parametrize("ask", CALLERS.values(), ids=CALLERS)
+@pytest.mark.parametrize("send", CALLERS.values(), ids=CALLERS)
 @pytest.mark.parametrize(
-    ("engine", "fields", "check", "how"), CONSTRAINT_CASES, ids=[f"{claim[0]}-{at}" for at, claim in enumerate(CONSTRAINT_CASES)]
+    ("engine", "fields", "check", "expected_mode"), CONSTRAINT_CASES, ids=[f"{case[0]}-{at}" for at, case in enumerate(CONSTRAINT_CASES)]
 )
 def test_supported_constraint_is_obeyed_and_its_mode_reported(
     request: pytest.FixtureRequest,
     caller: openai.OpenAI,
     anthropic_client: anthropic.Anthropic,
-    ask: Caller,
+    send: Caller,
     engine: str,
     fields: dict[str, Any],
     check: Callable[[str], None],
-    how: str,
+    expected_mode: str,
 ):
     request.getfixturevalue(engine)
-    text, mode = ask(caller, anthropic_client, engine, fields)
+    text, mode = send(caller, anthropic_client, engine, fields)
     check(text)
-    assert mode == how
+    assert mode == expected_mode
 
 
-@pytest.mark.parametrize("ask", ["chat", "stream", "responses"])
+@pytest.mark.parametrize("caller_name", ["chat", "stream", "responses"])
 def test_json_object_on_llamacpp_python_is_validated_by_the_gateway(
-    llamacpp_python: Engine, caller: openai.OpenAI, anthropic_client: anthropic.Anthropic, ask: str
+    llamacpp_python: Engine, caller: openai.OpenAI, anthropic_client: anthropic.Anthropic, caller_name: str
 ):
-    """Messages have no word for it."""
-    text, how = CALLERS[ask](caller, anthropic_client, "llamacpp_python", {"response_format": {"type": "json_object"}})
+    """Not in Messages, which has no field for it."""
+    text, mode = CALLERS[caller_name](caller, anthropic_client, "llamacpp_python", {"response_format": {"type": "json_object"}})
     assert_valid(OBJECT_SCHEMA)(text)
-    assert how == "validated"
+    assert mode == "validated"
 
 
 STRUCTURAL_TAG = {"type": "structural_tag", "format": {"type": "const_string", "value": "a"}}
@@ -151,7 +151,7 @@ def test_unsupported_constraint_can_be_dropped_on_request(
 
 @pytest.mark.parametrize("engine", ["llamacpp", "llamacpp_python"])
 def test_invalid_grammar_is_a_400_and_the_engine_survives(request: pytest.FixtureRequest, caller: openai.OpenAI, engine: str):
-    """It would end llama-cpp-python's process."""
+    """The grammar itself would end llama-cpp-python's process."""
     request.getfixturevalue(engine)
     for field in ("guided_grammar", "grammar"):
         with pytest.raises(openai.BadRequestError):

@@ -1,4 +1,4 @@
-"""Tools on the small engines: what is demanded is called, with arguments that the schema allows, whoever asks; what is not, is refused."""
+"""Tools on the small engines: required tools are called with valid arguments in each API; unsupported tools are refused."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ from tests.engines.small.constraint_callers import HI
 
 pytestmark = pytest.mark.engines
 
-# What both converters of schemas obey.
+# Only keywords that both schema converters support.
 SEAT_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"row": {"type": "string", "pattern": r"^\d{2}$"}, "side": {"enum": ["left", "right"]}},
@@ -40,7 +40,7 @@ BOTH_LLAMACPP_ENGINES = pytest.mark.parametrize("engine", ["llamacpp", "llamacpp
 
 
 @BOTH_LLAMACPP_ENGINES
-@pytest.mark.parametrize("strict", [True, None], ids=["strict", "as it is"])
+@pytest.mark.parametrize("strict", [True, None], ids=["strict", "not strict"])
 def test_named_tool_choice_calls_only_that_tool(request: pytest.FixtureRequest, caller: openai.OpenAI, engine: str, strict: bool | None):
     request.getfixturevalue(engine)
     tools = [tool("book", BOOKING), tool("seat", strict=strict)]
@@ -115,7 +115,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("transformers", {"logprobs": True}, "logprobs"),
     ("transformers", {"presence_penalty": 1}, "presence_penalty"),
     ("transformers", {"ignore_eos": True}, "ignore_eos"),
-    ("transformers", {"a_word_of_nobody": 1}, "a_word_of_nobody"),
+    ("transformers", {"no_such_field": 1}, "no_such_field"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""What the adapter of `transformers serve` stands on, asked of the server itself."""
+"""What the adapter of `transformers serve` relies on, checked at a real server."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.engines
 TOOL: dict[str, Any] = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
 
 
-@pytest.mark.parametrize("field", ["guided_json", "top_k", "a_word_of_nobody"])
+@pytest.mark.parametrize("field", ["guided_json", "top_k", "no_such_field"])
 def test_unknown_field_is_a_422(transformers: Engine, field: str):
     answer = post_chat(transformers, **{field: 1})
     assert (answer.status_code, field in answer.json()["detail"]) == (422, True)
@@ -39,12 +39,12 @@ def test_unsupported_openai_fields_are_ignored(transformers: Engine, field: dict
 
 
 def test_temperature_has_no_effect_without_do_sample(transformers: Engine):
-    def said(**fields: Any) -> str:
+    def sampled_text(**fields: Any) -> str:
         return chat_choice(transformers, max_tokens=24, temperature=1.9, **fields)["message"]["content"]
 
     sampling = json.dumps({"do_sample": True, "max_new_tokens": 24})
-    assert said(seed=1) == said(seed=2)
-    assert said(seed=1, generation_config=sampling) != said(seed=2, generation_config=sampling)
+    assert sampled_text(seed=1) == sampled_text(seed=2)
+    assert sampled_text(seed=1, generation_config=sampling) != sampled_text(seed=2, generation_config=sampling)
 
 
 def test_stream_ends_with_unrequested_usage_and_without_done(transformers: Engine):
@@ -62,8 +62,8 @@ def test_disconnecting_stops_a_stream_but_not_an_unstreamed_request(transformers
     long: dict[str, Any] = {"messages": HI, "max_tokens": 1500, "logit_bias": {"2": -100.0}}
     with open_stream(transformers, **long) as answer:
         next(answer.iter_raw())
-    assert becomes_idle(transformers, within_s=3)
+    assert becomes_idle(transformers, within_cpu_s=3)
     with pytest.raises(httpx.ReadTimeout):
         post_chat(transformers, timeout_s=0.5, **long)
-    assert not becomes_idle(transformers, within_s=1)
-    assert becomes_idle(transformers, within_s=60)
+    assert not becomes_idle(transformers, within_cpu_s=0.5)
+    assert becomes_idle(transformers, within_cpu_s=60)

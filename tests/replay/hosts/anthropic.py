@@ -1,4 +1,4 @@
-"""The recordings of Anthropic itself, and cases of our own for what they lack: limits, refusals, citations, thinking given back."""
+"""Anthropic: its recordings, and constructed cases for rate limits, refusals, citations and thinking sent back."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def _token_count(recording: Recording) -> NonChatRequest | None:
     )
 
 
-_FIELD_PATH_DIFFERS = "the fault is told at the place of the caller's own API (tests/unit/profiles/test_claude_adapt_chat.py)"
+_FIELD_PATH_DIFFERS = "the error names the path in the caller's own API (tests/unit/profiles/test_claude_adapt_chat.py)"
 
 HOSTS = (
     Host(
@@ -42,7 +42,7 @@ HOSTS = (
         non_chat=_token_count,
         expected=situation_of,
         normalize=normalize,
-        # Its SDK's beta resources put it there; it asks for nothing by itself.
+        # Added by the beta resources of its SDK; without effect by itself.
         normalize_path=lambda path: path.removesuffix("?beta=true"),
         expected_errors={
             "35-error-401": ExpectedError(502, "authentication_error"),
@@ -61,6 +61,6 @@ HOSTS = (
         excluded_callers={
             (name, caller): _FIELD_PATH_DIFFERS for name in ("33-error-400-b", "34-error-400-c") for caller in (CHAT, RESPONSES)
         },
-        missing_features={"embeddings": "it has none", "audio": "it does not hear: refused with 422"},
+        missing_features={"embeddings": "it has no embeddings", "audio": "refused: it reads no audio"},
     ),
 )

@@ -1,4 +1,7 @@
-"""Recorded exchanges in Anthropic's Messages, read plainly: what was asked, what must be heard, what of a body means the same."""
+"""Recorded exchanges of Anthropic Messages: the request as a ChatRequest, the response as a Situation, and bodies in a comparable form.
+
+Independent of providers/, which the tests check against it.
+"""
 
 import json
 from typing import Any
@@ -27,7 +30,7 @@ from providers.canonical.chat import (
     Url,
     Usage,
 )
-from providers.structured_output import JsonSchema
+from providers.canonical.output_format import JsonSchema
 from tests.conformance.situations import ANTHROPIC, Situation
 from tests.replay.hosts.recordings import Recording
 
@@ -35,7 +38,7 @@ _KNOWN_FIELDS = {
     *("model", "messages", "system", "stream", "max_tokens", "tools", "tool_choice", "anthropic_version", "temperature", "stop_sequences"),
     *("thinking", "output_config"),
 }
-# In OpenAI's words, and Anthropic's own where it says more.
+# The canonical finish reason, and Anthropic's own where it is more specific.
 _FINISHES: dict[str, tuple[str, str | None]] = {
     "end_turn": ("stop", None),
     "stop_sequence": ("stop", "stop_sequence"),
@@ -43,7 +46,7 @@ _FINISHES: dict[str, tuple[str, str | None]] = {
     "max_tokens": ("length", None),
     "refusal": ("content_filter", "refusal"),
 }
-# What the pieces of a block are called, by the kind of piece.
+# The field of a block that a delta extends, by the type of the delta.
 _DELTA_FIELDS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature", "input_json_delta": "partial_json"}
 
 
@@ -52,7 +55,7 @@ def chat_of(recording: Recording) -> ChatRequest:
     assert request_body.keys() <= _KNOWN_FIELDS, request_body.keys() - _KNOWN_FIELDS
     system = [Message("system", tuple(_content(each) for each in _blocks(request_body["system"])))] if "system" in request_body else []
     choice = request_body.get("tool_choice")
-    alone = None if choice is None else choice.get("disable_parallel_tool_use")
+    disable_parallel = None if choice is None else choice.get("disable_parallel_tool_use")
     config: dict[str, Any] = request_body.get("output_config") or {}
     return ChatRequest(
         origin=ANTHROPIC,
@@ -60,7 +63,7 @@ def chat_of(recording: Recording) -> ChatRequest:
         messages=(*system, *(Message(each["role"], tuple(map(_content, _blocks(each["content"])))) for each in request_body["messages"])),
         tools=tuple(_tool(each) for each in request_body.get("tools", ())),
         tool_choice=None if choice is None else _choice(choice),
-        parallel_calls=None if alone is None else not alone,
+        parallel_calls=None if disable_parallel is None else not disable_parallel,
         output=JsonSchema(_raw(config["format"]["schema"])) if "format" in config else None,
         thinking=_thinking(request_body.get("thinking"), config.get("effort")),
         max_tokens=request_body["max_tokens"],
@@ -130,7 +133,7 @@ def _choice(choice: dict[str, Any]) -> ToolChoice:
 
 
 def normalize(body: Any) -> Any:
-    """With every text in blocks; and without the choices, and `strict: false`, that say what holds if nothing is said."""
+    """With every text in blocks; without default values (tool choice auto, `strict: false`)."""
     normalized = {key: value for key, value in body.items() if key not in ("model", "stream")}
     choice = {key: value for key, value in normalized.pop("tool_choice", {}).items() if value is not False}
     if choice and choice != {"type": "auto"}:
@@ -152,11 +155,11 @@ def _normalize_block(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def situation_of(recording: Recording) -> Situation:
-    """A whole answer, or the one that the events put together."""
+    """The unstreamed response, or the one that the events add up to."""
     response = _assemble_stream(recording.events) if recording.streamed else recording.body
     usage = response["usage"]
     cached, cache_written = usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")
-    whole = usage["input_tokens"] + (cached or 0) + (cache_written or 0)
+    input_tokens = usage["input_tokens"] + (cached or 0) + (cache_written or 0)
     details: dict[str, Any] = usage.get("output_tokens_details") or {}
     finish, native_finish = _FINISHES[response["stop_reason"]]
     return Situation(
@@ -166,7 +169,7 @@ def situation_of(recording: Recording) -> Situation:
         native_finish_reason=native_finish,
         stop_sequence=response["stop_sequence"],
         usage=Usage(
-            input=whole,
+            input=input_tokens,
             output=usage["output_tokens"],
             cached=cached,
             cache_written=cache_written,

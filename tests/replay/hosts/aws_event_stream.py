@@ -1,4 +1,4 @@
-"""AWS messages of JSON: those of a recording taken apart by botocore, which knows nothing of ours; and made, for cases of our own."""
+"""AWS event-stream messages with JSON payloads: decoded by botocore, independent of providers/; and encoded for constructed cases."""
 
 import json
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from tests.support import aws_event_frames as frames
 
 
 def decode_events(raw: bytes) -> Iterator[tuple[str, Any]]:
-    """The type of each event, and what it says."""
+    """The type and the payload of each event."""
     buffer: Any = EventStreamBuffer()
     buffer.add_data(raw)
     for message in buffer:

@@ -1,4 +1,4 @@
-"""The recordings of Bedrock: Converse, Claude's and Llama's own words by InvokeModel, Cohere's embeddings, and Responses at its mantle."""
+"""Bedrock: Converse, InvokeModel for Claude, Llama and Cohere's embeddings, and Responses at the mantle endpoint."""
 
 from typing import Any
 from urllib.parse import unquote
@@ -76,8 +76,8 @@ def _check_llama(recording: Recording) -> Any:
     def check(response: Any) -> None:
         (choice,) = response["choices"]
         assert (choice["text"], choice["finish_reason"]) == (recording.body["generation"], recording.body["stop_reason"])
-        read, written = recording.body["prompt_token_count"], recording.body["generation_token_count"]
-        assert (response["usage"]["prompt_tokens"], response["usage"]["completion_tokens"]) == (read, written)
+        input_tokens, output_tokens = recording.body["prompt_token_count"], recording.body["generation_token_count"]
+        assert (response["usage"]["prompt_tokens"], response["usage"]["completion_tokens"]) == (input_tokens, output_tokens)
 
     return check
 
@@ -122,12 +122,12 @@ HOST = Host(
     },
     known_differences={
         **{
-            each.name: ("Anthropic's callers, who alone can say this, always say how much may be written", _with_max_tokens)
+            each.name: ("only callers of Anthropic's API can express this, and they always send max_tokens", _with_max_tokens)
             for each in ALL
-            if "/converse" in each.path and bedrock_bodies.only_anthropic_can_ask(each)
+            if "/converse" in each.path and bedrock_bodies.only_anthropic_can_request(each)
         },
-        _GUARDRAIL: ("callers have no word for what a guardrail is to look at: it looks at all", _guarded_texts_as_texts),
-        _EMBEDDINGS: ("the recording's vectors were cut, and are not of the length that was asked for", _without_dimension),
+        _GUARDRAIL: ("callers cannot mark the text that a guardrail checks: it checks all of it", _guarded_texts_as_texts),
+        _EMBEDDINGS: ("the recorder shortened the vectors: they do not have the requested length", _without_dimension),
     },
 )
 

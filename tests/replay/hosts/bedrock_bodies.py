@@ -1,4 +1,7 @@
-"""Recorded exchanges with Converse, read plainly: what was asked, what must be heard, and what of a body means the same."""
+"""Recorded exchanges of Bedrock Converse: the request as a ChatRequest, the response as a Situation, and bodies in a comparable form.
+
+Independent of providers/, which the tests check against it.
+"""
 
 import json
 from base64 import b64encode
@@ -27,7 +30,7 @@ from providers.canonical.chat import (
     Url,
     Usage,
 )
-from providers.structured_output import JsonSchema
+from providers.canonical.output_format import JsonSchema
 from tests.conformance.situations import ANTHROPIC, CHAT, Situation
 from tests.replay.hosts.aws_event_stream import decode_events
 from tests.replay.hosts.recordings import Recording
@@ -41,11 +44,11 @@ _FINISHES = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length
 _KNOWN_FIELDS = {
     *("messages", "system", "inferenceConfig", "toolConfig", "outputConfig", "additionalModelRequestFields", "guardrailConfig"),
 }
-# What Anthropic's callers alone can say, and with it always how much may be written.
+# Some recordings only callers of Anthropic's API can express, and these always send max_tokens.
 MAX_TOKENS = 20_000
 
 
-def only_anthropic_can_ask(recording: Recording) -> bool:
+def only_anthropic_can_request(recording: Recording) -> bool:
     request_text = json.dumps(recording.request_body)
     return any(marker in request_text for marker in ("cachePoint", '"citations"', "budget_tokens", "s3://"))
 
@@ -57,14 +60,14 @@ def chat_of(recording: Recording) -> ChatRequest:
     format = request_body.get("outputConfig", {}).get("textFormat")
     system = [Message("system", tuple(_contents(request_body["system"])))] if request_body.get("system") else []
     return ChatRequest(
-        origin=ANTHROPIC if only_anthropic_can_ask(recording) else CHAT,
+        origin=ANTHROPIC if only_anthropic_can_request(recording) else CHAT,
         model="",
         messages=(*system, *(Message(each["role"], tuple(_contents(each["content"]))) for each in request_body["messages"])),
         tools=tuple(_tools(request_body.get("toolConfig", {}).get("tools", []))),
         tool_choice=_choice(request_body.get("toolConfig", {}).get("toolChoice")),
         output=None if format is None else _schema(format["structure"]["jsonSchema"]),
         thinking=Thinking(budget_tokens=fields["thinking"]["budget_tokens"]) if "thinking" in fields else None,
-        max_tokens=config.get("maxTokens", MAX_TOKENS if only_anthropic_can_ask(recording) else None),
+        max_tokens=config.get("maxTokens", MAX_TOKENS if only_anthropic_can_request(recording) else None),
         temperature=config.get("temperature"),
         top_p=config.get("topP"),
         top_k=fields.get("inferenceConfig", {}).get("topK"),
@@ -81,7 +84,7 @@ def _schema(json_schema: dict[str, str]) -> JsonSchema:
 
 
 def _contents(blocks: list[dict[str, Any]]) -> list[Content]:
-    """A cache point is said of what stands before it."""
+    """The contents; a cache point belongs to the content before it."""
     contents: list[tuple[dict[str, Any], dict[str, Raw]]] = []
     for block in blocks:
         if "cachePoint" in block:
@@ -140,7 +143,7 @@ def _choice(choice: dict[str, Any] | None) -> ToolChoice | None:
 
 
 def normalize(body: Any) -> Any:
-    """Without what says nothing, or what holds anyway; schemas as JSON and not as its spelling."""
+    """Without empty fields and default values; schemas as JSON values, not as text."""
     normalized = {key: value for key, value in json.loads(json.dumps(body)).items() if value}
     for block in (block for turn in normalized.get("messages", ()) for block in turn["content"]):
         if block.get("toolResult", {}).get("status") == "success":
@@ -158,12 +161,12 @@ def situation_of(recording: Recording) -> Situation:
     parts = [part for block in response["output"]["message"]["content"] for part in _parts(block)]
     usage = response["usage"]
     cached, cache_written = usage.get("cacheReadInputTokens"), usage.get("cacheWriteInputTokens")
-    guarded = response["stopReason"] == "guardrail_intervened"
+    by_guardrail = response["stopReason"] == "guardrail_intervened"
     return Situation(
         name=recording.name,
         parts=tuple(parts),
         finish=_FINISHES[response["stopReason"]],
-        native_finish_reason="guardrail_intervened" if guarded else None,
+        native_finish_reason="guardrail_intervened" if by_guardrail else None,
         usage=Usage(
             usage["inputTokens"] + (cached or 0) + (cache_written or 0), usage["outputTokens"], cached, cache_written=cache_written
         ),
@@ -189,7 +192,7 @@ def _citation(citation: dict[str, Any]) -> Citation:
 
 
 def _assemble_stream(recording: Recording) -> dict[str, Any]:
-    """What a whole answer would have said."""
+    """The unstreamed response that the events add up to."""
     blocks: dict[int, dict[str, Any]] = {}
     end: dict[str, Any] = {}
     for kind, payload in decode_events(recording.raw):

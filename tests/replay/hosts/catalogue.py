@@ -1,4 +1,4 @@
-"""Every host whose recordings are replayed: the only list of them."""
+"""The list of all hosts whose recordings are replayed."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The recordings of Cohere: documents and citations, thinking, tools, JSON of a schema."""
+"""Cohere: documents and citations, thinking, tools, JSON schemas."""
 
 import base64
 import json
@@ -23,7 +23,7 @@ from providers.canonical.chat import (
     ToolResult,
     Usage,
 )
-from providers.structured_output import JsonSchema
+from providers.canonical.output_format import JsonSchema
 from tests.conformance.situations import CHAT, Situation
 from tests.replay.hosts.host import ExpectedError, Host, ProviderTarget
 from tests.replay.hosts.recordings import Recording, recordings
@@ -89,7 +89,7 @@ def _raw(value: Any) -> Raw:
 
 
 def _normalize(body: Any) -> Any:
-    """Without what says nothing; a single text for a list of it."""
+    """Without empty fields; a single text instead of a list of one."""
     if "messages" not in body:
         return body
     normalized = {key: value for key, value in body.items() if key not in ("model", "stream") and value != []}
@@ -97,7 +97,7 @@ def _normalize(body: Any) -> Any:
 
 
 def _normalize_message(message: dict[str, Any], *, listed: bool = False) -> dict[str, Any]:
-    """Its content in one form."""
+    """With its content in one form: a list if `listed`, else a single text where it is only that."""
     match message:
         case {"content": str(text)} if listed:
             return {**message, "content": [{"type": "text", "text": text}]}
@@ -173,13 +173,13 @@ COHERE = Host(
     expected=_expected,
     normalize=_normalize,
     normalize_path=lambda path: "/v2/chat" if path == "/v1/chat" else path,
-    known_differences={"09-error-404": ("it was asked in its first API, which has other words for the same", _as_v2_body)},
-    # A key that is refused is ours: the caller is told 502.
+    known_differences={"09-error-404": ("it was recorded with version 1 of its API, which has other field names", _as_v2_body)},
+    # A refused key is the gateway's own: the caller gets a 502.
     expected_errors={"08-error-401": ExpectedError(502), "09-error-404": ExpectedError(404), "limit-of-a-minute": ExpectedError(429)},
     missing_features={
-        "audio": "its chat reads texts and images; refused by name (https://docs.cohere.com/reference/chat).",
-        "prompt caching": "`cached_tokens` is told of all tokens and not of those that are billed, which are what is counted here.",
-        "token counting": "it splits texts (/v1/tokenize), and has no count of what a chat is read as.",
+        "audio": "refused: its chat reads text and images (https://docs.cohere.com/reference/chat).",
+        "prompt caching": "`cached_tokens` refers to all tokens, and usage counts the billed ones.",
+        "token counting": "it tokenizes texts (/v1/tokenize), not chats.",
     },
 )
 

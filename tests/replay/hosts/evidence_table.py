@@ -1,6 +1,7 @@
-"""What is proven of each provider, and by what: the table of docs/providers.md (python -m tests.replay.hosts.evidence_table); a test compares.
+"""The table of docs/providers.md: which features of each provider are tested, and by what evidence.
 
-Which feature a recording or a case of our own shows is read from what it asks and what its answer must be.
+`python -m tests.replay.hosts.evidence_table` writes it; test_provider_evidence.py compares them. The features that a recording or a
+constructed case shows are derived from its request and its expected response.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,23 +41,23 @@ FEATURES = (
     *("images", "documents", "audio", "structured output", "reasoning", "reasoning sent back"),
     *("prompt caching", "citations", "safety stops", "embeddings", "token counting", "usage", "errors"),
 )
-# Of every provider but those of which there is hardly any evidence.
+# Features for which every provider has evidence, except HOSTS_WITH_LITTLE_EVIDENCE.
 CORE_FEATURES = ("chat", "stream", "tools", "usage", "errors")
 HOSTS_WITH_LITTLE_EVIDENCE = ("hyperbolic", "aws_sagemaker")
 
 
 def features_shown(host: Host, recording: Recording) -> Iterator[str]:
-    """The features that this exchange shows."""
+    """The features that this exchange is evidence for."""
     if recording.status != 200:
         yield "errors"
         return
-    chat, plain = host.chat(recording), host.non_chat(recording)
+    chat, non_chat = host.chat(recording), host.non_chat(recording)
     if chat is not None:
         yield from _request_features(chat)
         yield from _response_features(host, recording)
-    elif plain is not None and "embeddings" in plain.route:
+    elif non_chat is not None and "embeddings" in non_chat.route:
         yield "embeddings"
-    elif plain is not None and plain.route.endswith("count_tokens"):
+    elif non_chat is not None and non_chat.route.endswith("count_tokens"):
         yield "token counting"
 
 
@@ -98,7 +99,7 @@ def _response_features(host: Host, recording: Recording) -> Iterator[str]:
 
 
 def evidence(host: Host, feature: str) -> str:
-    """What a cell says."""
+    """A cell of the table; empty if the feature is not tested."""
     showing = [recording for recording in host.recordings if feature in features_shown(host, recording)]
     if any(recording.is_evidence for recording in showing):
         return "**recorded**"
@@ -117,7 +118,7 @@ def table() -> str:
         for feature, why in host.missing_features.items():
             if evidence(host, feature) == "–":
                 reasons.setdefault((TITLES[host.folder], why), []).append(feature)
-    reasons_listed = [f"- {title}, {' and '.join(lacking)}: {why.rstrip('.')}." for (title, why), lacking in reasons.items()]
+    reasons_listed = [f"- {title}, {' and '.join(features)}: {why.rstrip('.')}." for (title, why), features in reasons.items()]
     return "\n".join([*lines, "", *reasons_listed]) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The recordings of Google's generateContent: at AI Studio, and at Vertex."""
+"""Google AI Studio: generateContent and embeddings."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ def _chat(recording: Recording) -> ChatRequest | None:
 
 
 def _embeddings(recording: Recording) -> NonChatRequest | None:
-    """Without the dimensions that were asked for: of the 768 numbers the recording keeps 16."""
+    """Without the requested dimensions: of the 768 numbers the recording keeps 16."""
     if recording.name != _EMBEDDINGS:
         return None
 
@@ -62,8 +62,8 @@ AI_STUDIO = Host(
         "quota-of-a-minute": ExpectedError(429, "RESOURCE_EXHAUSTED"),
     },
     known_differences={
-        _EMBEDDINGS: ("the recording keeps fewer numbers than were asked for", _without_dimensions),
-        "18-grounding": ("a search of files that Google keeps is no tool that a caller could name", _without_search),
+        _EMBEDDINGS: ("the recording keeps fewer numbers than requested", _without_dimensions),
+        "18-grounding": ("callers have no tool for a search of files that are stored at Google", _without_search),
     },
 )
 
@@ -71,5 +71,5 @@ HOSTS = (AI_STUDIO,)
 
 
 def frames_of(recording: Recording) -> bytes:
-    """An answer as it came."""
+    """The response body as bytes."""
     return recording.raw if recording.streamed else json.dumps(recording.body).encode()

@@ -1,4 +1,7 @@
-"""Recorded bodies of generateContent, read plainly: what was asked, what must be heard, and what of a body means the same."""
+"""Recorded exchanges of Google's generateContent: requests as ChatRequest, responses as Situation, and bodies in a comparable form.
+
+Independent of providers/, which the tests check against it.
+"""
 
 import json
 import re
@@ -30,12 +33,12 @@ from providers.canonical.chat import (
     Url,
     Usage,
 )
-from providers.structured_output import JsonSchema
+from providers.canonical.output_format import JsonSchema
 from tests.conformance.situations import Situation
 from tests.replay.hosts.recordings import Recording
 
 _MINTED = "call_" + "0" * 24
-# What stands for a signature of no one's.
+# The placeholder that Google accepts instead of a signature.
 _NO_SIGNATURE = "skip_thought_signature_validator"
 _FINISHES = {"MAX_TOKENS": "length", "SAFETY": "content_filter"}
 
@@ -45,7 +48,7 @@ def raw(value: Any) -> Raw:
 
 
 def camel_case_fields(value: Any) -> Any:
-    """Google takes the names of its fields in two spellings; the names within schemas, arguments and results are the caller's."""
+    """Google accepts field names in camel case and snake case; names within schemas, arguments and results are the caller's."""
     if isinstance(value, list):
         return [camel_case_fields(each) for each in cast(list[Any], value)]
     if not isinstance(value, dict):
@@ -105,7 +108,7 @@ def _content(part: dict[str, Any]) -> list[Content]:
         case {"text": text}:
             return [Text(text)]
         case _:
-            raise AssertionError(f"a part that no recording had before: {part}")
+            raise AssertionError(f"unknown part: {part}")
 
 
 def _media(kind: str, source: Source) -> Image | Audio | File:
@@ -124,7 +127,7 @@ def _tool(tool: dict[str, Any]) -> Tool:
 
 
 def _schema(declaration: dict[str, Any]) -> Any:
-    """One in OpenAPI's words as the JSON schema that it is."""
+    """The JSON schema of the parameters, also where they are in OpenAPI's form."""
     return declaration.get("parametersJsonSchema") or _lower_case_types(declaration["parameters"])
 
 
@@ -137,7 +140,7 @@ def _lower_case_types(schema: Any) -> Any:
 
 
 def normalize(body: Any) -> Any:
-    """Without what says nothing; a signature stands on the text that it came with, not in a thought of its own before it."""
+    """Without empty fields and default values; a signature is on its text, not in a separate thought before it."""
     normalized = {key: value for key, value in camel_case_fields(body).items() if value not in (None, {})}
     normalized["contents"] = [
         {"role": each.get("role", "user"), "parts": _move_signatures(each["parts"])} for each in normalized["contents"]
@@ -175,7 +178,7 @@ def _move_signatures(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def situation_of(recording: Recording) -> Situation:
-    """An answer with one candidate, whole or in frames."""
+    """The response with its one candidate, unstreamed or in frames."""
     frames = recording.events if recording.streamed else [recording.body]
     parts: list[Part] = []
     finish = ""
@@ -200,13 +203,13 @@ def situation_of(recording: Recording) -> Situation:
 
 
 def _citations(candidate: dict[str, Any]) -> Iterator[Citation]:
-    """Pages of the web, and what was recited."""
+    """Citations of web pages, and of the sources of recited text."""
     grounding: dict[str, Any] = candidate.get("groundingMetadata") or {}
     for each in grounding.get("groundingChunks", ()):
         if "web" in each:
             yield Citation("gemini", raw(each), each["web"]["uri"])
-    recited: dict[str, Any] = candidate.get("citationMetadata") or {}
-    for each in recited.get("citationSources") or recited.get("citations") or ():
+    citation_metadata: dict[str, Any] = candidate.get("citationMetadata") or {}
+    for each in citation_metadata.get("citationSources") or citation_metadata.get("citations") or ():
         yield Citation("gemini", raw(each), each["uri"])
 
 

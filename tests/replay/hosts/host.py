@@ -1,6 +1,6 @@
-"""What a family of hosts gives to have its recordings replayed: how to reach it, what was asked, and what callers must hear.
+"""What replaying a host's recordings needs: its configuration, each request in canonical form, and the expected response.
 
-All of it is read from the recording by plain code, that knows nothing of how adapters and dialects read and write.
+All of it is derived from the recording by code that is independent of the adapters and dialects in providers/.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,9 +14,10 @@ from tests.replay.hosts.recordings import Recording
 
 
 class ProviderTarget(Struct, frozen=True, kw_only=True):
-    """`[providers.NAME]` for a recording, without its address; and the target's model. `secret`: the credential, as a file holds it.
+    """The `[providers.NAME]` section for a recording, without base URL, and the target's model.
 
-    `dialect`: where the recording shows one of several that the host speaks, and callers of others are to reach it by that one.
+    `secret`: the credential, as a file holds it. `dialect`: the dialect of the recording, where the host speaks several: callers of
+    others must reach it by this one.
     """
 
     adapter: str
@@ -27,9 +28,9 @@ class ProviderTarget(Struct, frozen=True, kw_only=True):
 
 
 class NonChatRequest(Struct, frozen=True):
-    """What is asked beside chats (embeddings, a count of tokens, a raw prompt): the caller's body on a route of ours, and what must come.
+    """A request that is not a chat (embeddings, a token count, a completion): the caller's body and the gateway's route.
 
-    `check`: of the caller's answer: the JSON of a whole one, the list of events of a stream. Asserts.
+    `check`: asserts that the caller's response is right, given its JSON, or the list of events of a stream.
     """
 
     route: str
@@ -38,23 +39,24 @@ class NonChatRequest(Struct, frozen=True):
 
 
 class ExpectedError(Struct, frozen=True):
-    """What the caller is told of an error of the host's: our status, and the host's own word (details.code)."""
+    """The error that the caller gets for one of the host: the gateway's status, and the host's own code (`details.code`)."""
 
     status: int
     code: str | None = None
 
 
 class Host(Struct, frozen=True, kw_only=True):
-    """`recordings`: all that are replayed. `chat`: what a recorded request asks; None: it is no chat, and `plain` tells it.
+    """A host's recordings and how they are replayed. All mappings by recording are by its name.
 
-    `expected`: of a chat that was answered: what callers of every dialect must hear (tests/conformance/expected_responses.py). `refusals`: of
-    one that was not, by name.
-    `alike`: the normal form of a request's body, recorded or sent: what may differ and mean the same, made the same. The model and the
-    mode are compared in the path instead where they stand there: `path` gives its normal form (base URL's prefix taken off).
-    `differs`: by recording's name, why our request is another, and the recorded normal form made ours.
-    `refused_here`: by name, the field for which we refuse what the host refused too, or what we do not support; it is never sent.
-    `lacks`: by feature (tests/replay/hosts/evidence_table.py), why there is nothing to prove: the host has it not, or we refuse it.
-    `unsaid`: by name and caller's dialect, why this caller cannot ask this or hear all of its answer: the pair is left out.
+    `chat`: the request of a recording as a ChatRequest; None if it is not a chat: then `non_chat` has it.
+    `expected`: of a successful chat, the response that callers of every dialect must get (tests/conformance/expected_responses.py).
+    `expected_errors`: of an error response, the error that the caller gets.
+    `normalize`: a request body, recorded or sent, in a form in which equal meanings compare equal, without model and stream.
+    `normalize_path`: the same for the path (without the base URL's prefix), where model and mode may be.
+    `known_differences`: why the gateway's request differs, and a function that turns the recorded normal form into the gateway's.
+    `refused_params`: the field that the gateway refuses, because the host refused it too or it is unsupported; nothing is sent.
+    `missing_features`: by feature of evidence_table.py, why there is nothing to test: the host lacks it, or the gateway refuses it.
+    `excluded_callers`: by recording and caller's dialect, why this caller cannot send the request or get all of its response.
     """
 
     folder: str

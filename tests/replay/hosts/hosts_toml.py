@@ -1,4 +1,4 @@
-"""The recordings of hosts that are rows: Together, Groq, OpenRouter, Perplexity, Cerebras, Hyperbolic."""
+"""Hosts that are rows of hosts.toml: Together, Groq, OpenRouter, Perplexity, Cerebras, Hyperbolic."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ def _provider_target(adapter: str, **options: Any) -> Callable[[Recording], Prov
     return lambda recording: ProviderTarget(adapter=adapter, model=recording.request_body["model"], options=options)
 
 
-# Together: completions and embeddings beside chats.
+# Together's recordings that are not chats.
 _COMPLETIONS = ("02-completions-2024", "11-completions", "12-completions-stream")
 _EMBEDDINGS = ("15-embeddings-no-encoding",)
 
@@ -29,24 +29,24 @@ def _together_non_chat(recording: Recording) -> NonChatRequest | None:
     request_body = {key: value for key, value in recording.request_body.items() if key not in ("model", "extra_body")}
     if recording.name in _EMBEDDINGS:
 
-        def embedded(response: Any) -> None:
+        def check_embeddings(response: Any) -> None:
             assert response["data"] == recording.body["data"] and response["object"] == "list"
 
-        return NonChatRequest("/v1/embeddings", request_body, embedded)
+        return NonChatRequest("/v1/embeddings", request_body, check_embeddings)
     if recording.name not in _COMPLETIONS:
         return None
     bodies = recording.events if recording.streamed else [recording.body]
 
-    def completed(response: Any) -> None:
-        answers: list[dict[str, Any]] = response if recording.streamed else [response]
-        choices = [choice for each in answers for choice in each["choices"]]
-        wanted = [choice for each in bodies for choice in each["choices"]]
-        assert "".join(each["text"] for each in choices) == "".join(each["text"] for each in wanted)
-        assert [each["finish_reason"] for each in choices if each.get("finish_reason")] == [wanted[-1]["finish_reason"]]
+    def check_completion(response: Any) -> None:
+        responses: list[dict[str, Any]] = response if recording.streamed else [response]
+        choices = [choice for each in responses for choice in each["choices"]]
+        expected_choices = [choice for each in bodies for choice in each["choices"]]
+        assert "".join(each["text"] for each in choices) == "".join(each["text"] for each in expected_choices)
+        assert [each["finish_reason"] for each in choices if each.get("finish_reason")] == [expected_choices[-1]["finish_reason"]]
         if not recording.streamed:
             assert response["usage"] == recording.body["usage"]
 
-    return NonChatRequest("/v1/completions", request_body, completed)
+    return NonChatRequest("/v1/completions", request_body, check_completion)
 
 
 def _normalize_any(body: Any) -> Any:
@@ -69,10 +69,10 @@ TOGETHER = Host(
     normalize=_normalize_any,
     expected_errors={"c03-error-429": ExpectedError(429, "model_rate_limit")},
     missing_features={
-        "documents": "refused: its chat reads texts, images and sounds",
-        "citations": "its answers cite nothing, by its SDK",
-        "safety stops": "its answers have no such reason to end, by its SDK",
-        "token counting": "it counts no tokens before it is asked",
+        "documents": "refused: its chat reads text, images and audio",
+        "citations": "its responses have no citations, by its SDK",
+        "safety stops": "it has no finish reason for them, by its SDK",
+        "token counting": "it has no API that counts tokens before a request",
     },
 )
 
@@ -83,30 +83,30 @@ GROQ = Host(
     chat=chat_of,
     expected=situation_of,
     normalize=normalize,
-    # A key that is refused is ours: the caller is told 502.
+    # A refused key is the gateway's own: the caller gets a 502.
     expected_errors={
         "08-error-401": ExpectedError(502, "invalid_api_key"),
         "09-error-404": ExpectedError(404, "model_not_found"),
         "c02-error-429": ExpectedError(429, "rate_limit_exceeded"),
     },
     missing_features={
-        "documents": "refused: its chat reads texts and images",
-        "audio": "refused: its chat reads texts and images",
-        "citations": "what its compound systems found stands in a field of their own, which is not read",
-        "safety stops": "its answers have no such reason to end, by its SDK",
-        "embeddings": "it makes none (https://console.groq.com/docs/openai)",
-        "token counting": "it counts no tokens before it is asked",
+        "documents": "refused: its chat reads text and images",
+        "audio": "refused: its chat reads text and images",
+        "citations": "the sources of its compound systems are in a field of their own, which is not read",
+        "safety stops": "it has no finish reason for them, by its SDK",
+        "embeddings": "it has no embeddings (https://console.groq.com/docs/openai)",
+        "token counting": "it has no API that counts tokens before a request",
     },
 )
 
-_REQUIRE_PARAMETERS_WHY = "only hosts that know all that is said are asked (option require_parameters)"
+_REQUIRE_PARAMETERS_WHY = "only hosts that support all parameters are used (option require_parameters)"
 
 
 def _with_require_parameters(body: Any) -> Any:
     return {**body, "provider": {"require_parameters": True}}
 
 
-# What it makes beside chats.
+# OpenRouter's recording that is not a chat.
 _EMBEDDINGS_RECORDING = "c04-embeddings"
 
 
@@ -114,10 +114,10 @@ def _openrouter_embeddings(recording: Recording) -> NonChatRequest | None:
     if recording.name != _EMBEDDINGS_RECORDING:
         return None
 
-    def embedded(response: Any) -> None:
+    def check_embeddings(response: Any) -> None:
         assert (response["data"], response["usage"]) == (recording.body["data"], recording.body["usage"])
 
-    return NonChatRequest("/v1/embeddings", {"input": recording.request_body["input"]}, embedded)
+    return NonChatRequest("/v1/embeddings", {"input": recording.request_body["input"]}, check_embeddings)
 
 
 OPENROUTER = Host(
@@ -132,19 +132,19 @@ OPENROUTER = Host(
         ("04-tool-stream", "05-reasoning", "06-structured"), (_REQUIRE_PARAMETERS_WHY, _with_require_parameters)
     ),
     expected_errors={"08-error-401": ExpectedError(502), "09-error-429": ExpectedError(429)},
-    missing_features={"token counting": "it counts no tokens before it is asked"},
+    missing_features={"token counting": "it has no API that counts tokens before a request"},
 )
 
 
 def _with_search_citations(recording: Recording) -> Situation:
-    """What it found on the web is cited of the whole text."""
+    """The search results are citations of the complete text."""
     situation = situation_of(recording)
     found: list[dict[str, Any]] = (recording.events[-1] if recording.streamed else recording.body)["search_results"]
     citations = tuple(Citation("openai_chat", raw({}), each["url"], each["title"], each.get("snippet")) for each in found)
     return replace(situation, parts=tuple(Text(part.text, citations) if isinstance(part, Text) else part for part in situation.parts))
 
 
-_SONAR_CALLS = "refused: Sonar calls no functions of callers' (https://docs.perplexity.ai/api-reference/chat-completions-post)"
+_SONAR_CALLS = "refused: Sonar has no function calls (https://docs.perplexity.ai/api-reference/chat-completions-post)"
 PERPLEXITY = Host(
     folder="perplexity",
     recordings=recordings("perplexity"),
@@ -159,13 +159,13 @@ PERPLEXITY = Host(
     },
     missing_features={
         **dict.fromkeys(("tools", "tools, streamed", "parallel calls", "tool choice", "tool results"), _SONAR_CALLS),
-        "documents": "refused: it reads them in a part of its own, which no other API has",
-        "audio": "refused: it reads texts, images and files",
-        **dict.fromkeys(("reasoning", "reasoning sent back"), "its models that reason write `<think>` into their text, where it stays"),
-        "prompt caching": "its usage tells of none, by its SDK",
-        "safety stops": "its answers have no such reason to end, by its SDK",
-        "embeddings": "its own are base64 of int8, which no caller of ours could read: not spoken",
-        "token counting": "it counts no tokens before it is asked",
+        "documents": "refused: it reads them in a part that no other API has",
+        "audio": "refused: it reads text, images and files",
+        **dict.fromkeys(("reasoning", "reasoning sent back"), "its reasoning models write `<think>` into their text, where it stays"),
+        "prompt caching": "its usage has no cached tokens, by its SDK",
+        "safety stops": "it has no finish reason for them, by its SDK",
+        "embeddings": "its embeddings are base64 of int8, which no supported API has",
+        "token counting": "it has no API that counts tokens before a request",
     },
 )
 
@@ -178,29 +178,29 @@ CEREBRAS = Host(
     normalize=normalize,
     expected_errors={"c03-error-429": ExpectedError(429, "token_quota_exceeded")},
     missing_features={
-        **dict.fromkeys(("images", "documents", "audio"), "refused: it reads texts alone"),
-        "citations": "its answers cite nothing, by its SDK",
-        "embeddings": "it makes none (https://inference-docs.cerebras.ai/api-reference)",
-        "token counting": "it counts no tokens before it is asked",
+        **dict.fromkeys(("images", "documents", "audio"), "refused: it reads only text"),
+        "citations": "its responses have no citations, by its SDK",
+        "embeddings": "it has no embeddings (https://inference-docs.cerebras.ai/api-reference)",
+        "token counting": "it has no API that counts tokens before a request",
     },
 )
 
-# Made from its documents: evidence of no more than that our reading of them holds.
+# Constructed from its documentation: evidence only that the adapter follows our reading of it.
 HYPERBOLIC = Host(
     folder="hyperbolic",
     recordings=recordings("hyperbolic", *EVIDENCE, "constructed-from-docs"),
-    # Off, until somebody has seen them work there.
+    # Off by default until somebody has seen them work at Hyperbolic.
     provider_target=_provider_target("hyperbolic", tools=True, response_format=True),
     chat=chat_of,
     expected=situation_of,
     normalize=normalize,
     expected_errors={"c04-error-429": ExpectedError(429)},
     missing_features={
-        **dict.fromkeys(("documents", "audio"), "refused: it reads texts and images"),
-        **dict.fromkeys(("reasoning", "reasoning sent back"), "no field for it is documented: DeepSeek R1 writes `<think>` into its text"),
-        **dict.fromkeys(("prompt caching", "citations", "safety stops"), "its documents tell of none"),
-        "embeddings": "it makes none (https://docs.hyperbolic.xyz/docs/rest-api)",
-        "token counting": "it counts no tokens before it is asked",
+        **dict.fromkeys(("documents", "audio"), "refused: it reads text and images"),
+        **dict.fromkeys(("reasoning", "reasoning sent back"), "no field is documented: DeepSeek R1 writes `<think>` into its text"),
+        **dict.fromkeys(("prompt caching", "citations", "safety stops"), "its documentation has none"),
+        "embeddings": "it has no embeddings (https://docs.hyperbolic.xyz/docs/rest-api)",
+        "token counting": "it has no API that counts tokens before a request",
     },
 )
 

@@ -1,4 +1,4 @@
-"""The recordings of Mistral: chats with images and documents, tools, schemas, thinking in lists of content; embeddings."""
+"""Mistral: chats with images and documents, tools, schemas, thinking in lists of content; embeddings."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ from providers.canonical.chat import (
     Url,
     Usage,
 )
-from providers.structured_output import JsonObject, JsonSchema, OutputFormat
+from providers.canonical.output_format import JsonObject, JsonSchema, OutputFormat
 from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES, Situation
 from tests.replay.hosts.host import ExpectedError, Host, NonChatRequest, ProviderTarget
 from tests.replay.hosts.recordings import Recording, recordings
@@ -113,7 +113,7 @@ def _raw(value: Any) -> Raw:
 
 
 def _normalize(body: Any) -> Any:
-    """Without what says nothing; and by one word what has two."""
+    """Without empty fields and default values, and with one name for synonyms."""
     normalized = {
         key: value for key, value in body.items() if value is not None and key not in ("model", "stream") and (key, value) != ("n", 1)
     }
@@ -155,7 +155,7 @@ def _expected(recording: Recording) -> Situation:
             thought, text = _thinking_and_text(message.get("content"))
             reasoning += thought
             texts[choice["index"]] = texts.get(choice["index"], "") + text
-            # Each whole in one chunk.
+            # Each call is complete in one chunk.
             calls += [
                 ToolCall(each["id"], each["function"]["name"], each["function"]["arguments"]) for each in message.get("tool_calls") or ()
             ]
@@ -169,12 +169,12 @@ def _expected(recording: Recording) -> Situation:
         parts=(*parts, *calls),
         finish=finish,
         usage=Usage(usage["prompt_tokens"], usage["completion_tokens"], cached),
-        more_choices=tuple(texts[at] for at in sorted(texts) if at),
+        other_choices=tuple(texts[at] for at in sorted(texts) if at),
     )
 
 
 def _thinking_and_text(content: str | list[Any] | None) -> tuple[str, str]:
-    """Thinking, or text."""
+    """The thinking and the text of a message's content; one of them is empty."""
     if isinstance(content, list):
         return "".join(inner["text"] for each in content for inner in each["thinking"]), ""
     return "", content or ""
@@ -184,14 +184,14 @@ def _embeddings(recording: Recording) -> NonChatRequest | None:
     if "input" not in recording.request_body:
         return None
 
-    def embedded(response: Any) -> None:
+    def check(response: Any) -> None:
         assert [each["embedding"] for each in response["data"]] == [each["embedding"] for each in recording.body["data"]]
         assert response["usage"]["prompt_tokens"] == recording.body["usage"]["prompt_tokens"]
 
-    return NonChatRequest("/v1/embeddings", {"input": recording.request_body["input"]}, embedded)
+    return NonChatRequest("/v1/embeddings", {"input": recording.request_body["input"]}, check)
 
 
-_ONE_CHOICE_ONLY = "their APIs have one answer"
+_ONE_CHOICE_ONLY = "their APIs have one choice"
 MISTRAL = Host(
     folder="mistral",
     recordings=recordings("mistral"),
@@ -204,20 +204,20 @@ MISTRAL = Host(
         "24-error-400-b": ExpectedError(400, "1500"),
         "25-error-400-c": ExpectedError(400, "3210"),
         "26-error-400-d": ExpectedError(400, "1500"),
-        # A key that is refused is ours: the caller is told 502.
+        # A refused key is the gateway's own: the caller gets a 502.
         "27-error-401": ExpectedError(502),
         "limit-of-requests": ExpectedError(429, "1300"),
     },
     missing_features={
-        "citations": "its references name results of the caller's own tools by number, without an address: told as they came "
+        "citations": "its references name results of the caller's own tools by number, without a URL: returned unchanged "
         "(`content_chunks`, tests/unit/hosted/test_mistral.py).",
         "safety stops": "it has no finish reason for them (mistralai/client-python, ChatCompletionChoice).",
-        "token counting": "it has no such API.",
+        "token counting": "it has no API that counts tokens before a request.",
     },
     refused_params={"23-error-400-a": "logprobs"},
     excluded_callers={
         **{("21-n-2", caller): _ONE_CHOICE_ONLY for caller in (RESPONSES, ANTHROPIC)},
-        ("23-error-400-a", ANTHROPIC): "it has no word for log probabilities",
+        ("23-error-400-a", ANTHROPIC): "it has no field for log probabilities",
     },
 )
 

@@ -1,4 +1,7 @@
-"""Recorded bodies of OpenAI's own chat and of what is alike to it, read plainly: with media, reasoning, refusals."""
+"""Recorded exchanges of OpenAI chat with media: requests as ChatRequest, responses as Situation, and bodies in a comparable form.
+
+Independent of providers/, which the tests check against it.
+"""
 
 from typing import Any
 
@@ -23,7 +26,7 @@ from providers.canonical.chat import (
     Url,
     Usage,
 )
-from providers.structured_output import JsonSchema
+from providers.canonical.output_format import JsonSchema
 from tests.conformance.situations import CHAT, Situation
 from tests.replay.hosts.openai_compatible_bodies import raw
 from tests.replay.hosts.recordings import Recording
@@ -37,8 +40,8 @@ _KNOWN_FIELDS = (
 
 def chat_of(recording: Recording) -> ChatRequest:
     request_body = recording.request_body
-    wanted: dict[str, Any] = request_body.get("response_format") or {}
-    format: Any = wanted.get("json_schema")
+    response_format: dict[str, Any] = request_body.get("response_format") or {}
+    format: Any = response_format.get("json_schema")
     same: dict[str, Any] = {key: request_body[key] for key in _SAME_NAMED_FIELDS if key in request_body}
     return ChatRequest(
         origin=CHAT,
@@ -56,7 +59,7 @@ def chat_of(recording: Recording) -> ChatRequest:
 
 
 def _thinking(request_body: dict[str, Any]) -> Thinking | None:
-    """DeepSeek's default is "high"."""
+    """The reasoning effort; DeepSeek's default is "high"."""
     match request_body.get("thinking"):
         case {"type": "disabled"}:
             return Thinking("none")
@@ -103,7 +106,7 @@ def _part(part: dict[str, Any]) -> Content:
         case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(kind)}}:
             return Audio(Inline(f"audio/{kind}", data))
         case _:
-            raise AssertionError(f"a part that no recording had before: {part}")
+            raise AssertionError(f"unknown part: {part}")
 
 
 def _source(url: str) -> Source:
@@ -112,7 +115,7 @@ def _source(url: str) -> Source:
 
 
 def normalize(body: Any) -> Any:
-    """Without what says nothing, by one name what has two, and in the one place that clients know for it."""
+    """Without empty fields and default values, and with one name for synonyms."""
     normalized: dict[str, Any] = {
         key: body[key] for key in body if body[key] is not None and key not in ("model", "stream", "stream_options")
     }
@@ -122,7 +125,7 @@ def normalize(body: Any) -> Any:
     if "tools" in normalized:
         tools = [each["function"] for each in normalized["tools"]]
         normalized["tools"] = [{key: value for key, value in each.items() if value not in (None, False, "")} for each in tools]
-    return {**normalized, "most": max_tokens, "messages": [_normalize_message(each) for each in body["messages"]]}
+    return {**normalized, "max_tokens": max_tokens, "messages": [_normalize_message(each) for each in body["messages"]]}
 
 
 def _normalize_message(message: dict[str, Any]) -> dict[str, Any]:
@@ -138,7 +141,7 @@ def _normalize_message(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def situation_of(recording: Recording) -> Situation:
-    """An answer with one choice, whole or in chunks."""
+    """The response with its one choice, unstreamed or in chunks."""
     reasoning, text, refusal, finish = "", "", "", ""
     calls: dict[int, list[str]] = {}
     usage: Any = None
@@ -156,7 +159,7 @@ def situation_of(recording: Recording) -> Situation:
             response: dict[str, Any] = choice.get("logprobs") or {}
             logprobs += response.get("content") or []
             finish = choice.get("finish_reason") or finish
-    parts: list[Part] = [kind(said) for kind, said in ((Reasoning, reasoning), (Text, text), (Refusal, refusal)) if said]
+    parts: list[Part] = [kind(content) for kind, content in ((Reasoning, reasoning), (Text, text), (Refusal, refusal)) if content]
     parts += [ToolCall(id, name, arguments) for id, name, arguments in calls.values()]
     return Situation(
         name=recording.name,
@@ -168,7 +171,7 @@ def situation_of(recording: Recording) -> Situation:
 
 
 def _usage(recording: Recording, counts: dict[str, Any]) -> Usage:
-    """xAI counts reasoning beside the output."""
+    """Usage with reasoning included in the output: xAI does not include it."""
     input_details: dict[str, Any] = counts.get("prompt_tokens_details") or {}
     output_details: dict[str, Any] = counts.get("completion_tokens_details") or {}
     reasoning = output_details.get("reasoning_tokens")

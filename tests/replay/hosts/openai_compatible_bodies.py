@@ -1,4 +1,7 @@
-"""Recorded requests and answers in OpenAI's chat, read plainly: what was asked, what must be heard, and what of a body means the same."""
+"""Recorded exchanges of OpenAI-compatible chat: the request as a ChatRequest, the response as a Situation, and bodies in a comparable form.
+
+Independent of providers/, which the tests check against it.
+"""
 
 import json
 from typing import Any
@@ -27,7 +30,7 @@ from providers.canonical.chat import (
     Url,
     Usage,
 )
-from providers.structured_output import JsonSchema
+from providers.canonical.output_format import JsonSchema
 from tests.conformance.situations import CHAT, Situation
 from tests.replay.hosts.recordings import Recording
 
@@ -109,7 +112,7 @@ def _schema(json_schema: dict[str, Any]) -> JsonSchema:
 
 
 def normalize(body: Any) -> Any:
-    """Without what says nothing; and by one name what has two."""
+    """Without empty fields and default values, and with one name for synonyms."""
     normalized = {key: value for key, value in body.items() if value is not None and key not in ("model", "stream", "stream_options")}
     max_tokens = normalized.pop("max_completion_tokens", None) or normalized.pop("max_tokens", None)
     normalized.pop("n", None)
@@ -119,7 +122,7 @@ def normalize(body: Any) -> Any:
         normalized["reasoning"] = {"effort": normalized.pop("reasoning_effort")}
     if "tools" in normalized:
         normalized["tools"] = [_normalize_tool(each["function"]) for each in normalized["tools"]]
-    return {**normalized, "most": max_tokens, "messages": [_normalize_message(each) for each in body["messages"]]}
+    return {**normalized, "max_tokens": max_tokens, "messages": [_normalize_message(each) for each in body["messages"]]}
 
 
 def _normalize_tool(tool: dict[str, Any]) -> dict[str, Any]:
@@ -138,24 +141,24 @@ def _normalize_message(message: dict[str, Any]) -> dict[str, Any]:
     return normalized
 
 
-# Together's older models say it so (/reference/providers.md part 3).
+# Together's older models (docs/sources.md#together).
 _FINISHES = {"eos": "stop"}
 
 
 def situation_of(recording: Recording) -> Situation:
-    """An answer with one choice, whole or in chunks."""
+    """The response with its one choice, unstreamed or in chunks."""
     bodies = recording.events if recording.streamed else [recording.body]
     reasoning, text, finish = "", "", ""
     calls: dict[int, dict[str, str]] = {}
     usage: dict[str, Any] | None = None
     signature: str | None = None
-    found: list[Citation] = []
+    citations: list[Citation] = []
     for body in bodies:
         usage = body.get("usage") or usage
         for choice in body["choices"]:
             message = choice["delta"] if recording.streamed else choice["message"]
             reasoning += message.get("reasoning") or message.get("reasoning_content") or ""
-            found += [_citation(each) for each in message.get("annotations") or ()]
+            citations += [_citation(each) for each in message.get("annotations") or ()]
             text += message.get("content") or ""
             for each in message.get("reasoning_details") or ():
                 signature = json.dumps({key: value for key, value in each.items() if key != "text"}, separators=(",", ":"))
@@ -169,7 +172,7 @@ def situation_of(recording: Recording) -> Situation:
     if reasoning:
         parts.append(Reasoning(reasoning, None if signature is None else OpaqueState(CHAT, signature)))
     if text:
-        parts.append(Text(text, tuple(found)))
+        parts.append(Text(text, tuple(citations)))
     parts += [ToolCall(each["id"], each["name"], each["arguments"]) for each in calls.values()]
     return Situation(
         name=recording.name, parts=tuple(parts), finish=_FINISHES.get(finish, finish), usage=None if usage is None else _usage(usage)

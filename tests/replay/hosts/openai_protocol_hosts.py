@@ -1,4 +1,4 @@
-"""The recordings of OpenAI, Azure, DeepSeek, Fireworks and xAI: chat, Responses, and what is asked beside chats."""
+"""OpenAI, Azure, DeepSeek, Fireworks and xAI: chat, Responses, Messages, completions and embeddings."""
 
 import json
 from collections.abc import Callable
@@ -10,15 +10,15 @@ from tests.replay.hosts import anthropic_messages_bodies, openai_chat_bodies, op
 from tests.replay.hosts.host import ExpectedError, Host, NonChatRequest, ProviderTarget
 from tests.replay.hosts.recordings import Recording, recordings
 
-_AUDIO_ONLY_IN_CHAT = "audio is spoken to OpenAI's chat alone, and heard by nobody else"
+_AUDIO_ONLY_IN_CHAT = "only OpenAI chat has audio"
 
 
 def _provider_target(adapter: str, **options: Any) -> Callable[[Recording], ProviderTarget]:
-    def reached(recording: Recording) -> ProviderTarget:
+    def provider_target(recording: Recording) -> ProviderTarget:
         dialect = _dialect(recording) if _is_chat(recording) else None
         return ProviderTarget(adapter=adapter, model=recording.request_body["model"], options=options, dialect=dialect)
 
-    return reached
+    return provider_target
 
 
 _BODIES = {RESPONSES: openai_responses_bodies, ANTHROPIC: anthropic_messages_bodies, CHAT: openai_chat_bodies}
@@ -44,8 +44,8 @@ def _expected(recording: Recording) -> Situation:
 
 def _normalize(body: Any) -> Any:
     if "messages" in body:
-        is_anthropics = any("input_schema" in tool for tool in body.get("tools", ()))
-        return (anthropic_messages_bodies if is_anthropics else openai_chat_bodies).normalize(body)
+        is_messages_body = any("input_schema" in tool for tool in body.get("tools", ()))
+        return (anthropic_messages_bodies if is_messages_body else openai_chat_bodies).normalize(body)
     if "prompt" in body:
         return {key: value for key, value in body.items() if key not in ("model", "stream", "extra_body")}
     if isinstance(body["input"], str) or all(isinstance(each, str) for each in body["input"]):
@@ -53,7 +53,7 @@ def _normalize(body: Any) -> Any:
     return openai_responses_bodies.normalize(body)
 
 
-# Chats that only their own callers can ask or hear: a message of no kind, an answer that is spoken.
+# Chats that only callers of the same API can send or receive: invalid messages, audio output.
 _NOT_TRANSLATABLE = ("openai/38-error-400-c", "openai/39-error-400-d", "openai/44-chat-audio-output")
 
 
@@ -63,18 +63,18 @@ _SHORTENED_VECTORS = ("openai/35-embeddings",)
 def _non_chat(recording: Recording) -> NonChatRequest | None:
     if _chat(recording) is not None:
         return None
-    # Of 768 numbers that were asked for the recording keeps 16.
-    left_out = ("model", "stream", "extra_body", *(("dimensions",) if recording.id in _SHORTENED_VECTORS else ()))
-    body = {key: value for key, value in recording.request_body.items() if key not in left_out}
+    # Of the 768 requested numbers the recording keeps 16.
+    excluded_fields = ("model", "stream", "extra_body", *(("dimensions",) if recording.id in _SHORTENED_VECTORS else ()))
+    body = {key: value for key, value in recording.request_body.items() if key not in excluded_fields}
     route = "/v1/embeddings" if recording.path.endswith("/embeddings") else "/v1" + recording.path.rpartition("/v1")[2]
 
     def check(response: Any) -> None:
         if "embeddings" in route:
             assert response["data"] == recording.body["data"]
             return
-        (choice,), (wanted,) = response["choices"], recording.body["choices"]
-        message = "text" if "text" in wanted else "message"
-        assert (choice[message], choice["finish_reason"]) == (wanted[message], wanted["finish_reason"])
+        (choice,), (recorded_choice,) = response["choices"], recording.body["choices"]
+        message = "text" if "text" in recorded_choice else "message"
+        assert (choice[message], choice["finish_reason"]) == (recorded_choice[message], recorded_choice["finish_reason"])
         assert response["usage"] == recording.body["usage"]
 
     return NonChatRequest(route, json.loads(json.dumps(body)), check)
@@ -84,7 +84,7 @@ def _without_dimensions(body: Any) -> Any:
     return {key: value for key, value in body.items() if key != "dimensions"}
 
 
-_COUNT_NOT_OFFERED = "its count is a route of Responses (/v1/responses/input_tokens), which the gateway does not offer"
+_COUNT_NOT_OFFERED = "its token count is a route of Responses (/v1/responses/input_tokens), which the gateway does not have"
 
 OPENAI = Host(
     folder="openai",
@@ -102,11 +102,11 @@ OPENAI = Host(
         "63-error-429-rate": ExpectedError(429, "rate_limit_exceeded"),
     },
     refused_params={"38-error-400-c": "messages", "39-error-400-d": "temperature"},
-    known_differences={"35-embeddings": ("the recording keeps fewer numbers than were asked for", _without_dimensions)},
+    known_differences={"35-embeddings": ("the recording keeps fewer numbers than requested", _without_dimensions)},
     excluded_callers={
         ("18-chat-audio-input", ANTHROPIC): _AUDIO_ONLY_IN_CHAT,
         ("18-chat-audio-input", RESPONSES): _AUDIO_ONLY_IN_CHAT,
-        ("03-chat-developer-role", ANTHROPIC): "instructions alone are no conversation there: they are the user's message",
+        ("03-chat-developer-role", ANTHROPIC): "a request of instructions alone is not possible there: they become the user's message",
         ("11-chat-json-schema", ANTHROPIC): "a schema has no name there",
     },
     missing_features={"token counting": _COUNT_NOT_OFFERED},
@@ -122,7 +122,7 @@ def _azure_target(recording: Recording) -> ProviderTarget:
     return _provider_target("azure", **options)(recording)
 
 
-# The version is the operator's: the recorder took one away, and kept another.
+# The API version is configured; the recorder kept it in some paths only.
 AZURE = Host(
     folder="azure_openai",
     recordings=recordings("azure_openai"),
@@ -152,19 +152,19 @@ DEEPSEEK = Host(
         "22-error-400-a": ExpectedError(400, "invalid_request_error"),
         "26-error-401": ExpectedError(502, "invalid_request_error"),
     },
-    # Thinking allows no choice of a tool; sounds it does not read; and its Responses are not known to hold to `strict`.
+    # With thinking it allows no tool_choice; it reads no audio; its Responses API is not known to enforce `strict`.
     refused_params={"23-error-400-b": "tool_choice", "24-error-400-c": "messages[0].content[1]", "21-responses-tool": "tools[0].strict"},
     excluded_callers={
-        ("21-responses-tool", CHAT): "it says `tools[0].function.strict` for that",
-        ("24-error-400-c", RESPONSES): "it says `input[0].content[1]` for that",
+        ("21-responses-tool", CHAT): "its path is `tools[0].function.strict`",
+        ("24-error-400-c", RESPONSES): "its path is `input[0].content[1]`",
         ("24-error-400-c", ANTHROPIC): _AUDIO_ONLY_IN_CHAT,
     },
     missing_features={
-        "documents": "it reads none (https://api-docs.deepseek.com/guides/anthropic_api); refused by name",
-        "audio": "it reads none (recorded: 24-error-400-c); refused by name",
-        "citations": "its answers cite nothing (https://api-docs.deepseek.com/guides/anthropic_api)",
-        "embeddings": "it has none (https://api-docs.deepseek.com/api/deepseek-api)",
-        "token counting": "it has no such route (https://api-docs.deepseek.com/quick_start/token_usage)",
+        "documents": "refused: it reads none (https://api-docs.deepseek.com/guides/anthropic_api)",
+        "audio": "refused: it reads none (recorded: 24-error-400-c)",
+        "citations": "its responses have no citations (https://api-docs.deepseek.com/guides/anthropic_api)",
+        "embeddings": "it has no embeddings (https://api-docs.deepseek.com/api/deepseek-api)",
+        "token counting": "it has no route for it (https://api-docs.deepseek.com/quick_start/token_usage)",
     },
 )
 
@@ -181,11 +181,11 @@ FIREWORKS = Host(
         "24-chat-error-429": ExpectedError(429, "rate_limit_exceeded"),
     },
     missing_features={
-        "documents": "its chat reads texts and images (https://docs.fireworks.ai/api-reference/post-chatcompletions); refused by name",
-        "audio": "its chat reads texts and images (https://docs.fireworks.ai/api-reference/post-chatcompletions); refused by name",
-        "citations": "its answers cite nothing (https://docs.fireworks.ai/api-reference/post-chatcompletions)",
-        "safety stops": "it names no such ending (https://docs.fireworks.ai/api-reference/post-chatcompletions)",
-        "token counting": "it has no such route (https://docs.fireworks.ai/api-reference)",
+        "documents": "refused: its chat reads text and images (https://docs.fireworks.ai/api-reference/post-chatcompletions)",
+        "audio": "refused: its chat reads text and images (https://docs.fireworks.ai/api-reference/post-chatcompletions)",
+        "citations": "its responses have no citations (https://docs.fireworks.ai/api-reference/post-chatcompletions)",
+        "safety stops": "it has no finish reason for them (https://docs.fireworks.ai/api-reference/post-chatcompletions)",
+        "token counting": "it has no route for it (https://docs.fireworks.ai/api-reference)",
     },
 )
 
@@ -198,9 +198,9 @@ XAI = Host(
     normalize=_normalize,
     expected_errors={"19-error-400-a": ExpectedError(502, "invalid-argument"), "20-error-400-b": ExpectedError(400, "invalid-argument")},
     missing_features={
-        "audio": "its chat hears nothing (https://docs.x.ai/developers/rest-api-reference); refused by name",
-        "embeddings": "it has none in public (https://docs.x.ai/developers/rest-api-reference)",
-        "token counting": "it counts texts alone (/v1/tokenize-text), and no chats",
+        "audio": "refused: its chat reads no audio (https://docs.x.ai/developers/rest-api-reference)",
+        "embeddings": "it has no public embeddings (https://docs.x.ai/developers/rest-api-reference)",
+        "token counting": "it counts tokens of texts (/v1/tokenize-text), not of chats",
     },
 )
 

@@ -1,4 +1,7 @@
-"""Recorded bodies of Responses, read plainly: what was asked, what must be heard, and what of a body means the same."""
+"""Recorded exchanges of OpenAI Responses: the request as a ChatRequest, the response as a Situation, and bodies in a comparable form.
+
+Independent of providers/, which the tests check against it.
+"""
 
 from typing import Any
 
@@ -78,7 +81,7 @@ def _content(part: dict[str, Any]) -> Content:
 
 
 def normalize(body: Any) -> Any:
-    """Without what says nothing; a text as a list of one; instructions as the first item of the input."""
+    """Without empty fields and default values; a text as a list of one; instructions as the first item of the input."""
     normalized = {key: value for key, value in body.items() if value is not None and key not in _GATEWAY_FIELDS}
     items = [_normalize_item(each) for each in body["input"]]
     if "instructions" in normalized:
@@ -86,7 +89,7 @@ def normalize(body: Any) -> Any:
     return {**normalized, "input": items}
 
 
-# The gateway keeps answers itself, and always wants reasoning that it can give back.
+# The gateway stores responses itself, and always requests reasoning that can be sent back.
 _GATEWAY_FIELDS = ("model", "stream", "store", "include")
 
 
@@ -109,18 +112,18 @@ _FINISHES = {None: "stop", "content_filter": "content_filter", "max_output_token
 
 
 def situation_of(recording: Recording) -> Situation:
-    """Of a stream its last event tells it all."""
+    """The response; of a stream, the one in its last event."""
     response = recording.events[-1]["response"] if recording.streamed else recording.body
     parts: list[Part] = []
     for item in response["output"]:
         parts += _parts(item)
     called = any(isinstance(part, ToolCall) for part in parts)
-    usage, cut = response["usage"], response["incomplete_details"]
+    usage, incomplete = response["usage"], response["incomplete_details"]
     into, out = usage["input_tokens_details"], usage["output_tokens_details"]
     return Situation(
         name=recording.name,
         parts=tuple(parts),
-        finish="tool_calls" if called else _FINISHES[cut["reason"] if cut else None],
+        finish="tool_calls" if called else _FINISHES[incomplete["reason"] if incomplete else None],
         usage=Usage(
             usage["input_tokens"], usage["output_tokens"], into["cached_tokens"], out["reasoning_tokens"], into.get("cache_write_tokens")
         ),

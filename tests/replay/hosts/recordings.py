@@ -1,6 +1,7 @@
-"""Recordings of real hosts, as they lie beside the project: they belong to others, and without the folder nothing of them is tried.
+"""Recorded exchanges with real hosts, and constructed cases in the same format.
 
-And cases of our own, of the same form, for what the recordings lack: constructed by documents, with invented content.
+The recordings are not part of this repository: they are in ../shared/exchanges, and without it only the constructed cases exist. These are
+written from the hosts' documentation, with invented content, for what the recordings lack.
 """
 
 import base64
@@ -13,12 +14,12 @@ from msgspec import Struct
 FOLDER = Path(__file__).parents[3].parent / "shared" / "exchanges"
 CONSTRUCTED = Path(__file__).parents[1] / "constructed"
 
-# On the wire, or put together again from an SDK's objects: evidence of what a host does. The rest is read where a case says so.
+# Recorded on the wire, or rebuilt from an SDK's objects: evidence of what a host does. Other fidelities are replayed on request.
 EVIDENCE = ("recorded", "recorded-parsed")
 
 
 class Recording(Struct, frozen=True):
-    """One exchange. `asked`: the request's JSON; None where it was not kept. `raw`: the answer's body, byte for byte where it was text."""
+    """One exchange. `request_body`: JSON; None if it was not recorded. `body`: the response, as JSON or text. `raw`: its bytes."""
 
     folder: str
     name: str
@@ -45,13 +46,13 @@ class Recording(Struct, frozen=True):
 
     @property
     def events(self) -> list[Any]:
-        """The JSON of each event of a stream of text, read plainly, without any of the code that is tried here."""
+        """The JSON of each server-sent event, read with no code of providers/."""
         lines = [line.removeprefix("data:").strip() for line in self.raw.decode().splitlines() if line.startswith("data:")]
         return [json.loads(line) for line in lines if line != "[DONE]"]
 
 
 def recordings(folder: str, *fidelities: str) -> list[Recording]:
-    """Those of a folder with these fidelities, evidence unless it is said otherwise, where the recordings are; and those of our own."""
+    """The recordings of a folder with these fidelities (default: EVIDENCE), if present, and the constructed cases."""
     found: list[Recording] = []
     for path in [*sorted((FOLDER / folder).glob("*.json")), *sorted((CONSTRUCTED / folder).glob("*.json"))]:
         recorded = json.loads(path.read_text())

@@ -1,6 +1,6 @@
-"""SageMaker: what TGI's containers answer, from its own tests. None of it passed through AWS; the frames of its streams were made by hand.
+"""SageMaker: responses of TGI containers, from TGI's own tests. None of it passed through AWS; the frames of the streams are constructed.
 
-So what is replayed proves that payloads are asked for and read as TGI's are, and not that SageMaker is as its documents say.
+Replaying it therefore shows that payloads are written and read as TGI's are, not that SageMaker works as documented.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ from botocore.eventstream import EventStreamBuffer  # pyright: ignore[reportMiss
 from msgspec import structs
 
 from providers.canonical.chat import ChatRequest
-from providers.structured_output import JsonSchema
+from providers.canonical.output_format import JsonSchema
 from tests.conformance.situations import Situation
 from tests.replay.hosts import openai_compatible_bodies
 from tests.replay.hosts.host import ExpectedError, Host, NonChatRequest, ProviderTarget
@@ -37,7 +37,7 @@ def _embeddings(recording: Recording) -> NonChatRequest | None:
 
 
 def _chat(recording: Recording) -> ChatRequest | None:
-    """TGI's own word for a schema is not OpenAI's."""
+    """The request; TGI's field for a schema differs from OpenAI's."""
     if recording.name == _EMBEDDINGS:
         return None
     request_body = dict(recording.request_body)
@@ -47,7 +47,7 @@ def _chat(recording: Recording) -> ChatRequest | None:
 
 
 def _expected(recording: Recording) -> Situation:
-    """Frames are taken off by botocore, which knows nothing of ours."""
+    """The response; the frames of a stream are decoded by botocore, independent of providers/."""
     if not recording.streamed:
         return openai_compatible_bodies.situation_of(recording)
     buffer: Any = EventStreamBuffer()
@@ -56,7 +56,7 @@ def _expected(recording: Recording) -> Situation:
 
 
 def _normalize(body: Any) -> Any:
-    """The recorded TGI took a bare schema, and called it an object; that of today takes its name beside it (/reference/engines.md 2.1)."""
+    """Comparable across versions of TGI: the recorded one took a bare schema, the current one also its name (docs/sources.md#tgi)."""
     if "input" in body:
         return body
     normalized = openai_compatible_bodies.normalize(body)
@@ -76,12 +76,12 @@ SAGEMAKER = Host(
     normalize=_normalize,
     expected_errors={"c03-error-of-container": ExpectedError(429, "ModelError")},
     missing_features={
-        "documents": "no engine that is known to be in its containers reads any in a chat",
-        "citations": "engines in containers cite nothing",
-        "safety stops": "engines in containers look for nothing unsafe",
-        "token counting": "its runtime has no such call",
+        "documents": "no engine in its known containers reads documents in a chat",
+        "citations": "engines in containers have no citations",
+        "safety stops": "engines in containers have no safety filter",
+        "token counting": "its runtime has no call that counts tokens",
     },
-    # The recorder's word for it can be no endpoint's.
+    # The recorder's placeholder is not a valid endpoint name.
     normalize_path=lambda path: path.replace("ENDPOINT_NAME", "endpoint-name"),
 )
 

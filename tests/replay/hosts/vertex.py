@@ -1,4 +1,4 @@
-"""The recordings of Vertex: Claude, whose body is Anthropic's own, and Gemini, whose body is that of AI Studio."""
+"""Vertex: Claude, with bodies of Anthropic Messages, and Gemini, with the bodies of AI Studio."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -34,20 +34,23 @@ CLAUDE = Host(
     normalize=anthropic_messages_bodies.normalize,
     expected_errors={"quota-of-a-minute": ExpectedError(429, "RESOURCE_EXHAUSTED")},
     excluded_callers={
-        ("thinking-parallel-calls-stream", caller): "they have signatures in carriers alone, and without them Claude goes on with no calls"
+        (
+            "thinking-parallel-calls-stream",
+            caller,
+        ): "they have signatures only in the gateway's carriers, and Claude does not continue calls without them"
         for caller in (CHAT, RESPONSES)
     },
     missing_features={
-        "audio": "Claude reads texts, images and documents; refused by name (https://docs.claude.com/en/api/messages).",
-        "embeddings": "Anthropic has none; asked for with a Claude they are a 501 (tests/unit/hosted/test_vertex.py).",
+        "audio": "refused: Claude reads text, images and documents (https://docs.claude.com/en/api/messages).",
+        "embeddings": "Anthropic has no embeddings; with a Claude model they are a 501 (tests/unit/hosted/test_vertex.py).",
     },
 )
 
 
 def _chat(recording: Recording) -> ChatRequest | None:
-    """Without signatures: callers have them out of our carriers, and only there (tests/unit/dialects/test_gemini_round_trip.py).
+    """The request without signatures, which callers get only in the gateway's carriers (tests/unit/dialects/test_gemini_round_trip.py).
 
-    A caller of Anthropic's API, who alone can say that a tool failed, always says how much may be written.
+    Only callers of Anthropic's API can say that a tool failed, and they always send max_tokens.
     """
     if recording.name == _EMBEDDINGS:
         return None
@@ -66,7 +69,7 @@ def _without_signatures(parts: Iterable[Content]) -> Iterator[Content]:
 
 
 def _with_placeholder_signatures(body: Any) -> Any:
-    """As Google says that a call is told that has lost its signature: https://ai.google.dev/gemini-api/docs/thought-signatures."""
+    """With the placeholder for calls without a signature: https://ai.google.dev/gemini-api/docs/thought-signatures."""
     contents = [{**each, "parts": [_with_placeholder_signature(part) for part in each["parts"]]} for each in body["contents"]]
     return {**body, "contents": contents, "config": {**body["config"], "maxOutputTokens": _MAX_TOKENS}}
 
@@ -107,8 +110,11 @@ GEMINI = Host(
     normalize=_normalize,
     non_chat=_embeddings,
     known_differences={
-        _EMBEDDINGS: ("what is too long for the model is an error, and not cut short without a word", _without_auto_truncate),
-        **{name: ("callers have signatures in carriers, and this one has none", _with_placeholder_signatures) for name in _WITH_SIGNATURES},
+        _EMBEDDINGS: ("a text that is too long for the model is an error, and not truncated silently", _without_auto_truncate),
+        **{
+            name: ("callers have signatures only in carriers, and this request has none", _with_placeholder_signatures)
+            for name in _WITH_SIGNATURES
+        },
     },
     expected_errors={
         "18-error-400-a": ExpectedError(400, "INVALID_ARGUMENT"),

@@ -1,4 +1,4 @@
-"""LMDeploy as a scripted engine: the api_server of today or of 0.16 on TurboMind, and the proxy before it.
+"""LMDeploy as a scripted engine: the present api_server or that of 0.16 on TurboMind, and LMDeploy's proxy before it.
 
 Sources: /reference/engines.md; the documented API; InternLM/lmdeploy, serve/openai and serve/proxy of 0.16 and 0.18, read 2026-11.
 """
@@ -30,9 +30,9 @@ _FORMATS = frozenset({"text", "json_object", "json_schema", "regex_schema"})
 
 
 class ScriptedLMDeploy:
-    """`ignored`: fields that came and that it has no use for. `drops`: as TurboMind of 0.16, it answers as if nothing constrained it.
+    """`ignored_fields`: received fields that it does not know. `drops_constraints`: it ignores them in silence, as TurboMind of 0.16 does.
 
-    `told`: what it answers instead, with which status. `slow`: it goes on for as long as somebody listens.
+    `forced_response`: a status and a body to send instead. `slow`: it streams until the connection closes.
     """
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class ScriptedLMDeploy:
 
 
 def _as_text_completion(body: dict[str, Any]) -> dict[str, Any]:
-    """The same, as its completions tell it."""
+    """The same output in the form of a text completion."""
     choices = [
         {
             "index": choice["index"],
@@ -124,9 +124,9 @@ def _validation_error(body: dict[str, Any]) -> str | None:
 
 
 class ScriptedProxy:
-    """LMDeploy's proxy: what goes wrong is told with status 200, and of itself in words of its own: a bare line of a stream.
+    """LMDeploy's proxy: it sends errors with status 200, in an envelope of its own, and in a stream as a bare line.
 
-    `wrong`: what it tells. `begun`: a stream has begun by then. `in_string`: it tells an unknown model as a string that holds JSON.
+    `error_body`: the error. `stream_begun`: it is sent after a first chunk. `as_json_string`: as a JSON string that holds JSON.
     """
 
     def __init__(self) -> None:

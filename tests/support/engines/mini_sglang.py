@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
+from tests.support.wait_until import GENEROUS_S
 
 _TYPES: dict[str, Any] = {
     "model": (str,),
@@ -24,14 +25,14 @@ _TYPES: dict[str, Any] = {
     "frequency_penalty": (int, float),
     "ignore_eos": (bool,),
 }
-# Fields that it has, of which nothing is made.
+# Fields that it accepts and does not use.
 _UNUSED = frozenset({"n", "stop", "presence_penalty", "frequency_penalty"})
 
 
 class ScriptedMiniSGLang:
-    """`words`: what it would say, a token each; by itself it says 16. `ignored`: fields that came and that nothing was made of.
+    """`tokens`: its output, of which 16 are the default. `ignored_fields`: received fields that it does not use.
 
-    `breaks`: it fails within. `slow`: it never ends.
+    `fails`: it responds 500. `slow`: its stream stalls until the caller disconnects, which sets `disconnected`.
     """
 
     def __init__(self) -> None:
@@ -68,11 +69,11 @@ class ScriptedMiniSGLang:
 
     async def _stream_tokens(self, request: ReceivedRequest, tokens: list[str]) -> None:
         request.begin_stream()
-        for at, word in enumerate(tokens):
-            request.send_event(_chunk({"content": word} if at else {"role": "assistant", "content": word}))
+        for index, token in enumerate(tokens):
+            request.send_event(_chunk({"content": token} if index else {"role": "assistant", "content": token}))
             await request.writer.drain()
             if self.slow:
-                await asyncio.wait_for(request.disconnected.wait(), 5)
+                await asyncio.wait_for(request.disconnected.wait(), GENEROUS_S)
                 self.disconnected.set()
                 return
         request.send_event(_chunk({}, "stop"))
@@ -89,13 +90,13 @@ def _validation_error(body: dict[str, Any]) -> dict[str, Any] | None:
         if field in _TYPES and not isinstance(value, _TYPES[field]):
             return {"type": "type_error", "loc": ["body", field], "msg": "Input should be a valid value", "input": value}
     messages: list[dict[str, Any]] = body.get("messages") or []
-    for at, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if message["role"] not in ("system", "user", "assistant"):
             return {
                 "type": "literal_error",
-                "loc": ["body", "messages", at, "role"],
+                "loc": ["body", "messages", index, "role"],
                 "msg": "Input should be 'system', 'user' or 'assistant'",
             }
         if not isinstance(message.get("content"), str):
-            return {"type": "string_type", "loc": ["body", "messages", at, "content"], "msg": "Input should be a valid string"}
+            return {"type": "string_type", "loc": ["body", "messages", index, "content"], "msg": "Input should be a valid string"}
     return None

@@ -1,4 +1,4 @@
-"""Ollama as a scripted engine: 0.33's own chat, in NDJSON, with what it ignores, refuses, and cuts off in silence.
+"""Ollama as a scripted engine: the native chat API of 0.33 in NDJSON, with what it ignores, refuses and silently truncates.
 
 Sources: /reference/engines.md; ollama/ollama, api/types.go and server/routes.go, read 2026-11.
 """
@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.support.engines.openai_output import ModelOutput
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, completion
+from tests.support.wait_until import GENEROUS_S
 
 KNOWN_FIELDS = frozenset({"model", "messages", "stream", "format", "options", "keep_alive", "tools", "think", "truncate", "shift"}) | {
     *("logprobs", "top_logprobs"),
@@ -20,13 +21,16 @@ KNOWN_OPTIONS = frozenset(
     }
 )
 MESSAGE_FIELDS = frozenset({"role", "content", "thinking", "images", "tool_calls", "tool_name", "tool_call_id"})
-# So many tokens of four bytes are its context, unless num_ctx says otherwise.
+# Its context in tokens of four bytes, unless num_ctx is set.
 CONTEXT = 4096
 _CREATED_AT = {"created_at": "2026-09-21T14:13:20.123456789Z"}
 
 
 class ScriptedOllama:
-    """`ignored`: fields that came and that it has no use for. `cached`: the prompt is, all of it. `dies`: midway. `slow`: it never ends."""
+    """`ignored_fields`: received fields that it does not know. `prompt_cached`: all of the prompt is, so it is not counted.
+
+    `fails_midway`: its stream ends with an error. `slow`: its stream stalls until the caller disconnects, which sets `disconnected`.
+    """
 
     def __init__(self) -> None:
         self.server = ScriptedEngine()
@@ -84,7 +88,7 @@ class ScriptedOllama:
             request.send_chunk(json.dumps(line).encode() + b"\n")
             await request.writer.drain()
             if self.slow:
-                await asyncio.wait_for(request.disconnected.wait(), 5)
+                await asyncio.wait_for(request.disconnected.wait(), GENEROUS_S)
                 self.disconnected.set()
                 return
         request.send_chunk(
@@ -93,12 +97,12 @@ class ScriptedOllama:
         request.end_stream()
 
     def _stream_lines(self) -> list[dict[str, Any]]:
-        """Thinking and text in pieces, and each call whole, in a line of its own."""
+        """Reasoning and text in pieces, and each call complete, in a line of its own."""
         output = self.output
         messages = [{"thinking": piece} for piece in _halves(output.reasoning)]
         messages += [{"content": piece} for piece in ([] if output.calls else _halves(output.text))]
         lines = [_line(message) for message in messages]
-        return lines + [_line({"tool_calls": [_call(at, *call)]}) for at, call in enumerate(output.calls)]
+        return lines + [_line({"tool_calls": [_call(index, *call)]}) for index, call in enumerate(output.calls)]
 
     def _message_line(self) -> dict[str, Any]:
         output = self.output
@@ -106,7 +110,7 @@ class ScriptedOllama:
         if output.reasoning:
             message["thinking"] = output.reasoning
         if output.calls:
-            message["tool_calls"] = [_call(at, *call) for at, call in enumerate(output.calls)]
+            message["tool_calls"] = [_call(index, *call) for index, call in enumerate(output.calls)]
         return _line(message)
 
     def _final_fields(self) -> dict[str, Any]:
@@ -138,8 +142,8 @@ def _line(message: dict[str, Any]) -> dict[str, Any]:
     return {"model": "engine-model", **_CREATED_AT, "message": {"role": "assistant", "content": "", **message}, "done": False}
 
 
-def _call(at: int, name: str, arguments: str) -> dict[str, Any]:
-    return {"id": f"call_{at}", "function": {"index": at, "name": name, "arguments": json.loads(arguments)}}
+def _call(index: int, name: str, arguments: str) -> dict[str, Any]:
+    return {"id": f"call_{index}", "function": {"index": index, "name": name, "arguments": json.loads(arguments)}}
 
 
 def _halves(text: str) -> list[str]:

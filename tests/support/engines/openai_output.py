@@ -1,4 +1,4 @@
-"""What a scripted engine of OpenAI's dialect tells: an answer as a whole, or in frames."""
+"""The output of a scripted engine in OpenAI's dialect: one body, or the chunks of a stream."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from tests.support.scripted_engine import chunk, completion
 
 
 class ModelOutput(Struct):
-    """What the model says next. `ending`: fields beside the finish reason that the engine tells."""
+    """What the model writes next. `finish_fields`: fields that the engine sends beside the finish reason."""
 
     text: str = "Hello."
     reasoning: str = ""
@@ -29,8 +29,8 @@ def completion_body(output: ModelOutput, usage: dict[str, Any] = USAGE) -> dict[
     message: dict[str, Any] = {"reasoning_content": output.reasoning or None}
     if output.calls:
         message["tool_calls"] = [
-            {"id": f"call_{at}", "index": at, "type": "function", "function": {"name": name, "arguments": arguments}}
-            for at, (name, arguments) in enumerate(output.calls)
+            {"id": f"call_{index}", "index": index, "type": "function", "function": {"name": name, "arguments": arguments}}
+            for index, (name, arguments) in enumerate(output.calls)
         ]
     body = completion(None if output.calls else output.text, **message)
     body["choices"][0] |= {"finish_reason": output.finish_reason, "logprobs": output.logprobs, **output.finish_fields}
@@ -38,13 +38,13 @@ def completion_body(output: ModelOutput, usage: dict[str, Any] = USAGE) -> dict[
 
 
 def stream_chunks(output: ModelOutput, *, include_usage: bool, usage: dict[str, Any] = USAGE) -> list[dict[str, Any]]:
-    """A name and an id first, then fragments of arguments; usage in a chunk of its own, if it was asked for."""
+    """The name and id of a call first, then fragments of its arguments; usage, if requested, in a chunk of its own."""
     chunks = [chunk({"role": "assistant", "content": ""})]
     chunks += [chunk({"reasoning_content": piece}) for piece in _halves(output.reasoning)]
-    for at, (name, arguments) in enumerate(output.calls):
-        call_start = {"index": at, "id": f"call_{at}", "type": "function", "function": {"name": name, "arguments": ""}}
+    for index, (name, arguments) in enumerate(output.calls):
+        call_start = {"index": index, "id": f"call_{index}", "type": "function", "function": {"name": name, "arguments": ""}}
         chunks.append(chunk({"tool_calls": [call_start]}))
-        chunks += [chunk({"tool_calls": [{"index": at, "function": {"arguments": piece}}]}) for piece in _halves(arguments)]
+        chunks += [chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}) for piece in _halves(arguments)]
     if not output.calls:
         chunks += [chunk({"content": piece}) for piece in _halves(output.text)]
     if output.logprobs is not None:

@@ -1,6 +1,6 @@
-"""Routers that companies put before vLLM, as scripted engines: what they tell of themselves, and how each says that it cannot serve.
+"""Routers that companies put before vLLM, as scripted engines: what they report about themselves, and the errors that each sends.
 
-Seen running before a real vLLM 0.32: vllm-router 0.1.17 and smg 1.13.0 (2026-11). Read: vllm-project/production-stack,
+Observed in front of a real vLLM 0.32: vllm-router 0.1.17 and smg 1.13.0 (2026-11). Read: vllm-project/production-stack,
 src/vllm_router/services/request_service/request.py and routers/main_router.py; llm-d/llm-d-router, pkg/common/error/error.go; 2026-11.
 """
 
@@ -12,7 +12,7 @@ from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
 
 
 class RouterError(NamedTuple):
-    """An error, and what it means: by the name of one of ours. `body`: text as it is, else JSON."""
+    """An error, and the class that it should become. `body`: text is sent as it is, else JSON."""
 
     status: int
     body: str | dict[str, Any]
@@ -21,7 +21,7 @@ class RouterError(NamedTuple):
 
 
 class Router(NamedTuple):
-    """`tells`: by GET, besides 404. `tells_vllm`: whether that says which vLLM is behind it."""
+    """`get_responses`: any other GET is 404. `reports_vllm_version`: whether they name the version of the vLLM behind it."""
 
     get_responses: Mapping[str, Any]
     errors: Mapping[str, RouterError]
@@ -38,7 +38,7 @@ def _error_body(message: str, kind: str, code: Any, param: str | None = None) ->
 
 _REASON = "x-llm-d-request-dropped-reason"
 _CODE = "x-smg-error-code"
-# Envoy with llm-d's endpoint picker. Its routes decide whether what is no inference gets to a vLLM; here /version does not.
+# Envoy with llm-d's endpoint picker. Its routes decide which other paths reach a vLLM; here /version does not.
 _LLM_D = Router(
     {"/v1/models": _models(owned_by="vllm", max_model_len=4096)},
     {
@@ -53,12 +53,12 @@ _LLM_D = Router(
         ),
         "evicted": RouterError(429, "inference error: ResourceExhausted - evicted", "Overloaded", {_REASON: "evicted"}),
         "no pods": RouterError(503, "inference error: ServiceUnavailable - failed to find candidate pods", "Overloaded"),
-        "a model it does not know": RouterError(404, "inference error: NotFound - model engine-model not found", "UpstreamNotFound"),
-        "a body it cannot read": RouterError(400, "inference error: BadRequest - prompt not found in body", "UpstreamRejected"),
-        "its own fault": RouterError(500, "inference error: Internal - scheduler failed", "UpstreamFailed"),
+        "unknown model": RouterError(404, "inference error: NotFound - model engine-model not found", "UpstreamNotFound"),
+        "unreadable body": RouterError(400, "inference error: BadRequest - prompt not found in body", "UpstreamRejected"),
+        "internal error": RouterError(500, "inference error: Internal - scheduler failed", "UpstreamFailed"),
     },
 )
-# Its /version is its own, and is not vLLM's.
+# Its /version is the router's own, not vLLM's.
 _PRODUCTION_STACK = Router(
     {
         "/v1/models": _models(owned_by="vllm"),
@@ -66,76 +66,70 @@ _PRODUCTION_STACK = Router(
         "/engines": [{"engine_id": "a", "serving_models": ["engine-model"], "created": 1750000000}],
     },
     {
-        "a model it does not know": RouterError(
+        "unknown model": RouterError(
             404, {"error": "Model 'engine-model' not found. Available models can be listed at /v1/models."}, "UpstreamNotFound"
         ),
-        "a model scaled to zero": RouterError(
+        "model scaled to zero": RouterError(
             503, {"error": "Model 'engine-model' is temporarily unavailable. Please try again later."}, "Overloaded"
         ),
         "no model": RouterError(400, {"error": "Invalid request: missing 'model' in request body."}, "UpstreamRejected"),
-        "an engine that is gone": RouterError(500, "Internal Server Error", "UpstreamFailed"),
-        "its prefiller": RouterError(500, _error_body("Prefiller error: x", "prefiller_error", 500), "UpstreamFailed"),
+        "engine gone": RouterError(500, "Internal Server Error", "UpstreamFailed"),
+        "prefiller error": RouterError(500, _error_body("Prefiller error: x", "prefiller_error", 500), "UpstreamFailed"),
     },
 )
-# Its /version is that of one of its workers.
+# Its /version is that of a vLLM behind it.
 _VLLM_ROUTER = Router(
     {"/v1/models": _models(owned_by="vllm", max_model_len=4096), "/version": {"version": "0.32.0"}},
     {
         "all breakers open": RouterError(503, "No available workers (all circuits open or unhealthy)", "Overloaded"),
-        "a worker that is gone": RouterError(
-            500, "Request failed: error sending request for url (http://10.0.0.7:8000/v1/x)", "UpstreamFailed"
-        ),
-        "a body it cannot read": RouterError(
+        "worker gone": RouterError(500, "Request failed: error sending request for url (http://10.0.0.7:8000/v1/x)", "UpstreamFailed"),
+        "unreadable body": RouterError(
             422, "Failed to deserialize the JSON body into the target type: unknown variant", "UpstreamRejected"
         ),
-        "a worker's overload": RouterError(
+        "worker overloaded": RouterError(
             503, _error_body("The request queue is full.", "ServiceUnavailableError", 503), "Overloaded", {"retry-after": "7"}
         ),
-        "a worker's refusal": RouterError(
+        "worker refuses": RouterError(
             400, _error_body("temperature must be in [0, 2]", "BadRequestError", 400, "temperature"), "UpstreamRejected"
         ),
-        "a worker's key": RouterError(401, {"error": "Unauthorized"}, "CredentialRefused"),
+        "wrong key for the worker": RouterError(401, {"error": "Unauthorized"}, "CredentialRefused"),
     },
     reports_vllm_version=True,
 )
-# Heir of sgl-router; it tells neither its own version nor vLLM's.
+# Successor of sgl-router; it reports neither its own version nor vLLM's.
 _SMG = Router(
     {"/v1/models": _models(owned_by="self_hosted")},
     {
-        "a model it does not know": RouterError(
+        "unknown model": RouterError(
             404,
             _error_body("No worker available for model", "invalid_request_error", "model_not_found"),
             "UpstreamNotFound",
             {_CODE: "model_not_found"},
         ),
-        "a worker that is gone": RouterError(
+        "worker gone": RouterError(
             500,
             _error_body("error sending request for url (http://10.0.0.7:8000)", "server_error", "call_upstream_connection_failed"),
             "UpstreamFailed",
             {_CODE: "call_upstream_connection_failed"},
         ),
-        "its queue is full": RouterError(
-            429, _error_body("Queue is full", "rate_limit_error", "queue_full"), "Overloaded", {_CODE: "queue_full"}
-        ),
+        "queue full": RouterError(429, _error_body("Queue is full", "rate_limit_error", "queue_full"), "Overloaded", {_CODE: "queue_full"}),
         "waited too long": RouterError(408, _error_body("Waited too long", "timeout_error", "queue_timeout"), "Overloaded"),
-        "a value out of range": RouterError(
+        "value out of range": RouterError(
             400,
             _error_body("temperature: Validation error", "invalid_request_error", "decimal_above_max_value", "temperature"),
             "UpstreamRejected",
         ),
     },
 )
-# LiteLLM and its like: OpenAI's envelope around what a host said, with statuses in digits.
+# LiteLLM and similar proxies: OpenAI's envelope around a host's error, with the status as a string of digits.
 _LITELLM = Router(
     {"/v1/models": _models(owned_by="openai")},
     {
-        "a host's limit": RouterError(
+        "rate limit of a host": RouterError(
             429, _error_body("litellm.RateLimitError: slow down", "throttling_error", "429"), "Overloaded", {"retry-after": "3"}
         ),
-        "a model it does not know": RouterError(
-            400, _error_body("Invalid model name passed in model=x", "None", "400", "None"), "UpstreamRejected"
-        ),
-        "a key it does not know": RouterError(401, _error_body("Authentication Error", "auth_error", "401", "None"), "CredentialRefused"),
+        "unknown model": RouterError(400, _error_body("Invalid model name passed in model=x", "None", "400", "None"), "UpstreamRejected"),
+        "unknown key": RouterError(401, _error_body("Authentication Error", "auth_error", "401", "None"), "CredentialRefused"),
     },
 )
 ROUTERS: Mapping[str, Router] = {
@@ -148,7 +142,7 @@ ROUTERS: Mapping[str, Router] = {
 
 
 class ScriptedRouter:
-    """One of ROUTERS, with a vLLM behind it."""
+    """One of ROUTERS at a time, with a vLLM behind it."""
 
     def __init__(self) -> None:
         self.server = ScriptedEngine()
@@ -160,7 +154,7 @@ class ScriptedRouter:
         return ROUTERS[name]
 
     def set_text(self, text: str) -> None:
-        """The vLLM behind it."""
+        """What the vLLM behind it writes."""
 
         async def script(request: ReceivedRequest) -> None:
             await request.respond_completion(text)

@@ -1,4 +1,4 @@
-"""SGLang as a scripted engine: 0.5.23's chat, with what it ignores, refuses and goes on doing after its caller has gone.
+"""SGLang as a scripted engine: the chat API of 0.5.23, with what it ignores, refuses and continues after a disconnect.
 
 Sources: /reference/engines.md; sgl-project/sglang, entrypoints/openai/protocol.py and serving_chat.py, read 2026-11.
 """
@@ -22,14 +22,14 @@ KNOWN_FIELDS = frozenset(
 )
 _NOT_NULL = frozenset({"n", "logprobs", "parallel_tool_calls", "frequency_penalty", "min_tokens", "ignore_eos", "skip_special_tokens"})
 _FORMATS = frozenset({"text", "json_object", "json_schema", "structural_tag"})
-# So many tokens a request makes if nobody stops it.
+# How many tokens a request generates if nothing stops it.
 UNSTOPPED_TOKENS = 2000
 
 
 class ScriptedSGLang:
-    """`ignored`: fields that came and that it has no use for. `full`: its queue is. `slow`: it makes TOKENS tokens, whether or not
+    """`ignored_fields`: received fields that it does not know. `grammar_compiles`: whether it can compile a grammar.
 
-    anybody listens. `compiles`: whether it can make out a grammar.
+    `slow`: it generates UNSTOPPED_TOKENS tokens unless aborted, even if the caller disconnects.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class ScriptedSGLang:
             await request.respond(200, json.dumps(completion_body(self.output, _USAGE)).encode())
 
     async def _respond_grammar_error(self, request: ReceivedRequest) -> None:
-        """Grammars are compiled once the request is in its queue: a stream has begun by then."""
+        """Grammars are compiled when the request is in the queue: a stream has begun by then."""
         error = "Failed to compile ebnf grammar: no root"
         if not request.body.get("stream"):
             await _respond_flat_error(request, 400, error)
@@ -95,7 +95,7 @@ class ScriptedSGLang:
         request.end_stream()
 
     async def _generate_until_aborted(self, request: ReceivedRequest) -> None:
-        """As before #36552: that nobody listens stops nothing."""
+        """As before #36552: a disconnect stops nothing."""
         rid = request.body["rid"]
         stopped = self._running[rid] = asyncio.Event()
         if request.body.get("stream"):

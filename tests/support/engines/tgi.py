@@ -1,4 +1,4 @@
-"""Text Generation Inference as a scripted engine: 3.3's chat, with what it takes otherwise than OpenAI, refuses and passes over.
+"""Text Generation Inference as a scripted engine: the chat API of 3.3, with what it reads differently from OpenAI, refuses and ignores.
 
 Sources: /reference/engines.md; text-generation-inference, router/src/lib.rs, chat.rs and validation.rs, read 2026-11.
 """
@@ -9,8 +9,9 @@ from typing import Any
 
 from tests.support.engines.openai_output import ModelOutput, completion_body, stream_chunks
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
+from tests.support.wait_until import GENEROUS_S
 
-# `n` and `logit_bias` are fields of its that nothing is made of.
+# It also accepts `n` and `logit_bias`, and does not use them.
 USED_FIELDS = frozenset(
     {
         *("model", "messages", "frequency_penalty", "logprobs", "top_logprobs", "max_tokens", "presence_penalty", "stop", "stream"),
@@ -20,10 +21,9 @@ USED_FIELDS = frozenset(
 
 
 class ScriptedTGI:
-    """`ignored`: fields that came and that nothing was made of. `full`, `fails`: it is overloaded, its generation fails.
+    """`ignored_fields`: received fields that it does not use. `repetition_penalty`: that of the last request, as it understands it.
 
-    `repetition`: the repetition penalty that the last ask had. `dies`: a stream does, midway.
-    `slow`: it never ends. `left`: its caller did.
+    `fails_midway`: its stream ends with an error. `slow`: it stalls until the caller disconnects, which sets `disconnected`.
     """
 
     def __init__(self) -> None:
@@ -78,16 +78,16 @@ class ScriptedTGI:
             await request.respond(200, json.dumps(completion_body(self._output_of_tgi())).encode())
 
     async def _wait_until_disconnected(self, request: ReceivedRequest) -> None:
-        """Until the connection closes, by which a request is dropped there: its stream is one of axum's, and a whole answer folds one."""
+        """A closed connection drops a request there, streamed or not: a response that is not streamed is collected from axum's stream."""
         if request.body.get("stream"):
             request.begin_stream()
             request.send_event(stream_chunks(self._output_of_tgi(), include_usage=False)[0])
             await request.writer.drain()
-        await asyncio.wait_for(request.disconnected.wait(), 5)
+        await asyncio.wait_for(request.disconnected.wait(), GENEROUS_S)
         self.disconnected.set()
 
     def _output_of_tgi(self) -> ModelOutput:
-        """It ends with `stop`, calls or not, and makes one call at most."""
+        """Its finish reason is `stop` even after calls, and it makes one call at most."""
         return ModelOutput(
             self.output.text, calls=self.output.calls[:1], finish=self.output.finish, finish_fields={"finish_reason": self.output.finish}
         )

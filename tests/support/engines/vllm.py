@@ -1,4 +1,4 @@
-"""vLLM as a scripted engine, of today or before 0.12: what it obeys, what it refuses, and what it passes over with a 200.
+"""vLLM as a scripted engine, current or before 0.12: what it obeys, what it refuses, and what it ignores with a 200.
 
 Sources: a real 0.32 (tests/engines), the request classes of 0.11.2; /reference/engines.md; 2026-11.
 """
@@ -21,9 +21,9 @@ _OLD_CONSTRAINT_FIELDS = frozenset({"guided_json", "guided_regex", "guided_choic
 
 
 class ScriptedVLLM:
-    """`version`: what it tells, and is. `says`: its text. `ignored`: what came that it has no use for.
+    """`version`: what it is and reports. `ignored_fields`: received fields that it does not use.
 
-    `bound`: what bound each answer, in its own words; None: nothing did. `full`: its queue is, as of --max-num-queued-reqs.
+    `applied_constraints`: the constraint of each response, in vLLM's fields; None: unconstrained. `queue_full`: see --max-num-queued-reqs.
     """
 
     def __init__(self, version: str) -> None:
@@ -62,7 +62,7 @@ class ScriptedVLLM:
             await _respond(request, write(self._situation(dialect)), dialect)
 
     def _unread_fields(self, dialect: str) -> frozenset[str]:
-        """`structured_outputs` is read in all but Messages; the old words by old ones alone."""
+        """`structured_outputs` is read in all APIs but Messages; the old constraint fields by old versions alone."""
         fields: frozenset[str] = _OLD_CONSTRAINT_FIELDS if not self._is_old else frozenset()
         if dialect == "anthropic_messages":
             fields |= {"structured_outputs"}
@@ -82,7 +82,7 @@ class ScriptedVLLM:
         return next((message for message, wrong in checks.items() if wrong), None)
 
     def _constraint(self, dialect: str, body: dict[str, Any]) -> Any:
-        """What is refused before it gets here is not thought of: calls beside a constraint."""
+        """_validation_error has refused what cannot be applied: calls together with a constraint."""
         native = {"openai_responses": "text", "anthropic_messages": "output_config"}.get(dialect)
         if native is not None:
             container: dict[str, Any] = body.get(native) or {}
@@ -91,7 +91,7 @@ class ScriptedVLLM:
         return _format(body) or old or body.get("structured_outputs")
 
     def _situation(self, dialect: str) -> Situation:
-        """In Messages it signs what was thought, with a number of no meaning."""
+        """In Messages it signs reasoning, with a meaningless number."""
         signature = OpaqueState(dialect, "47f4ff34") if dialect == "anthropic_messages" else None
         reasoning = (Reasoning(self.reasoning, signature),) if self.reasoning else ()
         if self.calls_tool:
@@ -105,10 +105,10 @@ def _format(body: dict[str, Any]) -> Any:
 
 
 async def _respond(request: ReceivedRequest, wire: Any, dialect: str) -> None:
-    """Its name for reasoning in chat is `reasoning`."""
+    """In chat it names reasoning `reasoning`."""
     rename = (b'"reasoning_content"', b'"reasoning"') if dialect == "openai_chat" else (b"", b"")
     if not request.body.get("stream"):
-        await request.respond(200, wire.whole.replace(*rename) if rename[0] else wire.whole)
+        await request.respond(200, wire.body.replace(*rename) if rename[0] else wire.body)
         return
     request.begin_stream()
     for frame in wire.stream.split(b"\n\n")[:-1]:

@@ -1,4 +1,4 @@
-"""What an endpoint is, by what it answers: each engine is told from the others, and nothing that is said breaks the telling."""
+"""Recognising an engine by its responses to probes: each engine is told apart, and no response breaks the recognition."""
 
 import json
 from collections.abc import Mapping
@@ -9,19 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.adapters.probing import (
-    ENGINE_PROBES,
-    MODELS_PATH,
-    ListedModel,
-    ProbeResponse,
-    ProbeResult,
-    has_changed,
-    identify_engine,
-    is_ready,
-    next_paths,
-)
-from providers.catalogue import ADAPTERS
+from providers.adapters.probe import MODELS_PATH, ListedModel, ProbeResponse, ProbeResult
+from providers.catalogue import ADAPTERS, ENGINE_PROBES
 from providers.engines.versions import parse_version
+from providers.probing import has_changed, identify_engine, is_ready, next_paths
 from tests.support.chat_strategies import bounded
 
 
@@ -29,7 +20,7 @@ def model_list(owner: str, *more: Mapping[str, Any], **fields: Any) -> dict[str,
     return {"object": "list", "data": [{"id": "m", "object": "model", "created": 1, "owned_by": owner, **fields}, *more]}
 
 
-# As the engines answer (the versions of /reference/engines.md 0), without what does not matter here.
+# What the engines respond (versions: /reference/engines.md, section 0), without the fields that do not matter here.
 SERVERS: dict[str, tuple[dict[str, Any], ProbeResult]] = {
     "vllm": (
         {
@@ -40,7 +31,7 @@ SERVERS: dict[str, tuple[dict[str, Any], ProbeResult]] = {
         },
         ProbeResult("vllm", "0.32.1rc1+cpu", (ListedModel("m", 256), ListedModel("sql", None, "m")), lora_adapters={"sql": None}),
     ),
-    "production-stack before vLLMs": (
+    "production-stack in front of vLLM": (
         {
             MODELS_PATH: model_list("vllm", root=None, parent=None),
             "/version": {"version": "0.1.9"},
@@ -48,11 +39,11 @@ SERVERS: dict[str, tuple[dict[str, Any], ProbeResult]] = {
         },
         ProbeResult("vllm", None, (ListedModel("m"),), "production-stack"),
     ),
-    "a router that nobody knows before vLLMs": (
+    "an unknown router in front of vLLM": (
         {MODELS_PATH: model_list("vllm"), "/version": {"version": "3.1"}},
         ProbeResult("vllm", None, (ListedModel("m"),), "unknown"),
     ),
-    "a router that says which are adapters": (
+    "a router that marks the adapters": (
         {MODELS_PATH: model_list("vllm", {"id": "sql", "owned_by": "vllm", "parent": "m"}), "/version": {"version": "3.1"}},
         ProbeResult("vllm", None, (ListedModel("m"), ListedModel("sql", None, "m")), "unknown", {"sql": None}),
     ),
@@ -102,7 +93,7 @@ SERVERS: dict[str, tuple[dict[str, Any], ProbeResult]] = {
                 {"id": 2, "path": "/new/law.gguf", "scale": 0.0},
             ],
         },
-        # Two files are `law`: which is meant is not known, so that they have their paths alone.
+        # Two files are named `law`: the name is ambiguous, so these are listed only by their paths.
         ProbeResult(
             *("llamacpp", "b6800-0c1e5709", (ListedModel("m", 2048),)),
             lora_adapters={"sql": 0, "/adapters/sql.gguf": 0, "/old/law.gguf": 1, "/new/law.gguf": 2},
@@ -129,7 +120,7 @@ SERVERS: dict[str, tuple[dict[str, Any], ProbeResult]] = {
         {MODELS_PATH: model_list("narthex-sandbox"), "/version": {"version": "0.1.0", "engine": "narthex-sandbox"}},
         ProbeResult("sandbox", "0.1.0", (ListedModel("m"),)),
     ),
-    "a server that says nothing": ({}, ProbeResult()),
+    "a server without any of the paths": ({}, ProbeResult()),
     "another vendor's": ({MODELS_PATH: model_list("acme"), "/version": {"version": "9"}}, ProbeResult(None, None, (ListedModel("m"),))),
     "two engines' models behind one address": (
         {MODELS_PATH: model_list("vllm", {"id": "n", "owned_by": "sglang"})},
@@ -139,7 +130,7 @@ SERVERS: dict[str, tuple[dict[str, Any], ProbeResult]] = {
 
 
 def probe_responses(server: Mapping[str, Any]) -> dict[str, ProbeResponse]:
-    """All that is wanted, as the fleet asks for it."""
+    """The responses to every probe that the fleet sends to such a server."""
     responses: dict[str, ProbeResponse] = {}
     while more := [path for path in next_paths(responses) if path not in responses]:
         responses |= {
@@ -172,7 +163,7 @@ def test_liveness_probe_avoids_endpoints_that_run_a_generation():
 
 
 @pytest.mark.parametrize(
-    ("told", "ready"),
+    ("response", "ready"),
     [
         (ProbeResponse(200, b""), True),
         (ProbeResponse(200, b'{"status": "healthy"}'), True),
@@ -182,12 +173,12 @@ def test_liveness_probe_avoids_endpoints_that_run_a_generation():
         (ProbeResponse(401, b'"sleeping"'), True),
     ],
 )
-def test_sleeping_or_loading_engine_is_not_ready(told: ProbeResponse, ready: bool):
-    assert is_ready(told) is ready
+def test_sleeping_or_loading_engine_is_not_ready(response: ProbeResponse, ready: bool):
+    assert is_ready(response) is ready
 
 
 @pytest.mark.parametrize(
-    ("version", "told"),
+    ("version", "expected"),
     [
         ("0.11.2rc1+cpu", (0, 11, 2)),
         ("0.12", (0, 12)),
@@ -197,8 +188,8 @@ def test_sleeping_or_loading_engine_is_not_ready(told: ProbeResponse, ready: boo
         ("9" * 5000, None),
     ],
 )
-def test_version_is_parsed_from_its_leading_numbers(version: str, told: tuple[int, ...] | None):
-    assert parse_version(version) == told
+def test_version_is_parsed_from_its_leading_numbers(version: str, expected: tuple[int, ...] | None):
+    assert parse_version(version) == expected
 
 
 keys = st.sampled_from(["data", "id", "owned_by", "parent", "meta", "version", "path", "paths"]) | st.text(max_size=4)
@@ -208,13 +199,13 @@ json_values = st.recursive(
     max_leaves=12,
 )
 bodies = st.binary(max_size=40) | json_values.map(lambda value: json.dumps(value).encode())
-answers = st.dictionaries(
+response_sets = st.dictionaries(
     st.sampled_from(
         sorted(
             {
                 MODELS_PATH,
                 "/openapi.json",
-                *(path for habits in ENGINE_PROBES.values() for path in (habits.health_path, *habits.detail_paths)),
+                *(path for probe in ENGINE_PROBES.values() for path in (probe.health_path, *probe.detail_paths)),
                 "/server_info",
             }
         )
@@ -224,7 +215,7 @@ answers = st.dictionaries(
 
 
 @bounded
-@given(answers, st.sampled_from(sorted(SERVERS)))
+@given(response_sets, st.sampled_from(sorted(SERVERS)))
 def test_arbitrary_probe_responses_never_break_recognition(random_responses: dict[str, ProbeResponse], name: str):
     server = probe_responses(SERVERS[name][0])
     for mixed in (random_responses, {**server, **random_responses}):
@@ -240,7 +231,7 @@ def test_another_engine_serving_the_same_models_is_detected(name: str):
     result = identify_engine(probe_responses({MODELS_PATH: model_list("vllm"), "/version": {"version": "0.32.0"}}))
     assert has_changed(result, probe_responses(SERVERS[name][0])[MODELS_PATH]) is (
         name != "ollama"
-    )  # which says of its models what vLLM's card may say too
+    )  # vLLM's model card may have the same fields
     assert not has_changed(result, ProbeResponse(200, b"<html>"))
 
 

@@ -1,4 +1,4 @@
-"""Laws of providers: a body is bent to what its host takes, nothing else of it is touched, and nothing is lost without a word."""
+"""Providers: a request is adapted to what its host accepts, nothing else in it changes, and no field is lost unreported."""
 
 import json
 import threading
@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 
 from app.domain import ModelConfig, ProviderConfig, Snapshot, Target
 from app.gateway.request_translation.translator import RequestTranslator
-from app.store.config_file import BadConfiguration
 from app.store.config_validation import validate
+from app.store.errors import BadConfiguration
 from providers import structured_output
-from providers.adapters.provider import Adapted, InvalidOption, Provider, server_root, with_version_segment
+from providers.adapters.openai_compatible import OpenAICompatible
+from providers.adapters.provider import Adapted, InvalidOption, Provider
+from providers.adapters.urls import server_root, with_version_segment
 from providers.canonical.errors import InvalidRequest, Unreachable, Unsupported
+from providers.canonical.output_format import Choice, JsonObject, JsonSchema
 from providers.canonical.raw_json import Body
 from providers.catalogue import ADAPTERS, build_provider, provider_url
 from providers.dialects.catalogue import CHAT_DIALECTS
@@ -45,7 +48,7 @@ CONSTRAINT_FIELDS: dict[str, Any] = {
     "structured_outputs": {"regex": "a"},
 }
 PROVIDERS = [
-    Provider("p", {}),
+    OpenAICompatible("p", {}),
     ADAPTERS["sandbox"]("s", {}),
     VLLM("v", {}),
     VLLM("v", {}, (0, 11, 2)),
@@ -82,7 +85,7 @@ def test_unknown_fields_are_never_lost(provider: Provider, extra: dict[str, Any]
 @bounded
 @given(providers, known)
 def test_every_field_is_sent_converted_or_reported_if_dropping_is_allowed(provider: Provider, fields: dict[str, Any]) -> None:
-    """Each field goes as it is, or in the engine's words, or is reported as dropped: exactly one of these."""
+    """Each field is sent unchanged, converted to the engine's field, or reported as dropped: exactly one of these."""
     constraints = [name for name in fields if name in CONSTRAINT_FIELDS]
     if len(constraints) > 1:
         with pytest.raises(InvalidRequest):
@@ -106,7 +109,7 @@ def test_unsupported_field_is_refused_by_name_and_only_hints_drop_without_permis
         assert refused.param in fields
         assert f"`{refused.param}` cannot be honoured" in refused.message
         assert f". Leave it out, choose another model, or send the header `x-narthex-drop: {refused.param}`" in refused.message
-        # Leave for just what was named goes as far as the next one, and in the end all of it is reported.
+        # Permission for the named field leads to the next refusal; in the end every permitted field is reported as dropped.
         allowed = permissions_needed(provider, fields)
         assert allowed is None or allowed <= set(adapt_body(provider, fields, allowed.__contains__)[1])
     except InvalidRequest:
@@ -117,7 +120,7 @@ def test_unsupported_field_is_refused_by_name_and_only_hints_drop_without_permis
 
 
 def permissions_needed(provider: Provider, fields: dict[str, Any]) -> set[str] | None:
-    """What is refused until nothing is; None if the fields exclude each other."""
+    """The fields to permit until none is refused; None if the fields exclude each other."""
     allowed: set[str] = set()
     while True:
         try:
@@ -139,7 +142,6 @@ def test_null_field_is_neither_refused_nor_reported(provider: Provider, field: s
     assert dropped == []
 
 
-# The whole of what goes to the engine.
 REQUEST: dict[str, Any] = {"model": "a name", "messages": [{"role": "user", "content": "Hi"}]}
 
 
@@ -150,16 +152,16 @@ def test_upstream_request_streams_as_the_provider_options_say(streamed: bool, st
     fields = {**REQUEST, "stream": streamed, **({"stream_options": {"include_usage": False, "x": 1}} if streamed else {}), "n": 2}
     request = OpenAIChat().parse_request(json.dumps(fields).encode())
     before = json.dumps({key: bytes(value).decode() for key, value in request.body.items()})
-    provider = Provider("p", {"stream": streams, "stream_usage": stream_usage})
-    translated = sent_for(request, provider, Target("p", "theirs"))
+    provider = OpenAICompatible("p", {"stream": streams, "stream_usage": stream_usage})
+    translated = sent_for(request, provider, Target("p", "engine-model"))
     sent = json.loads(translated.raw)
     streams_upstream = streamed if streams == "both" else streams == "only"
     assert translated.stream == streams_upstream
     assert sent.get("stream", False) == streams_upstream
     options = {**({"x": 1} if streamed else {}), "include_usage": True} if streams_upstream and stream_usage else None
     assert sent.get("stream_options") == options
-    assert (sent["model"], sent["n"], sent["messages"]) == ("theirs", 2, REQUEST["messages"])
-    # The next target is asked with what the caller sent, not with what the last was sent.
+    assert (sent["model"], sent["n"], sent["messages"]) == ("engine-model", 2, REQUEST["messages"])
+    # The next target gets what the caller sent, not what the previous target was sent.
     assert json.dumps({key: bytes(value).decode() for key, value in request.body.items()}) == before
 
 
@@ -180,7 +182,7 @@ def test_upstream_request_streams_as_the_provider_options_say(streamed: bool, st
 def test_base_url_is_accepted_with_and_without_a_version(base: str, with_version: str, root: str) -> None:
     assert with_version_segment(base) == with_version
     assert server_root(base) == root
-    assert str(Provider("p", {}).url(base, "openai_chat")) == with_version + "/chat/completions"
+    assert str(OpenAICompatible("p", {}).url(base, "openai_chat")) == with_version + "/chat/completions"
 
 
 @pytest.mark.parametrize(
@@ -207,31 +209,32 @@ def test_field_listed_in_accepts_is_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "how"),
+    ("schema", "enforcement"),
     [
         ({"name": "n", "strict": True}, "enforced"),
         ({"name": "n", "strict": False}, "validated"),
         ({"name": "n"}, "validated"),
-        ({}, "enforced"),  # in engines' words: it is sent as strict
+        ({}, "enforced"),  # from an engine's own field: it is sent as strict
     ],
 )
 @pytest.mark.parametrize("dialect", ["openai_chat", "openai_responses"])
-def test_openai_schema_guarantee_depends_on_strict(dialect: str, schema: dict[str, Any], how: str):
-    output = structured_output.JsonSchema(msgspec.Raw(b"{}"), **schema)
-    constraint_plan = Provider("openai", {}).plan_constraint(structured_output.Constraint(output, "f"), dialect, as_said=False)
-    assert constraint_plan is not None and constraint_plan.enforcement == how
+def test_openai_schema_guarantee_depends_on_strict(dialect: str, schema: dict[str, Any], enforcement: str):
+    output = JsonSchema(msgspec.Raw(b"{}"), **schema)
+    constraint = structured_output.Constraint(output, "f")
+    constraint_plan = OpenAICompatible("openai", {}).plan_constraint(constraint, dialect, in_own_fields=False)
+    assert constraint_plan is not None and constraint_plan.enforcement == enforcement
 
 
 def test_responses_constraint_fields_are_trusted_only_at_openai():
-    assert "openai_responses" in Provider("openai", {}).constrained_dialects
-    assert "openai_responses" not in Provider("other", {}, base_url="http://10.0.0.1").constrained_dialects
+    assert "openai_responses" in OpenAICompatible("openai", {}).constrained_dialects
+    assert "openai_responses" not in OpenAICompatible("other", {}, base_url="http://10.0.0.1").constrained_dialects
 
 
-@pytest.mark.parametrize(("fields", "aside"), [({"guided_choice": ["a" * 20_000]}, True), ({"guided_choice": ["a"]}, False)], ids=str)
-async def test_only_large_constraints_are_translated_in_another_thread(fields: dict[str, Any], aside: bool) -> None:
+@pytest.mark.parametrize(("fields", "in_thread"), [({"guided_choice": ["a" * 20_000]}, True), ({"guided_choice": ["a"]}, False)], ids=str)
+async def test_only_large_constraints_are_translated_in_another_thread(fields: dict[str, Any], in_thread: bool) -> None:
     threads: list[int] = []
 
-    class Slow(Provider):
+    class SlowProvider(OpenAICompatible):
         def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
             threads.append(threading.get_ident())
             return Adapted([], None)
@@ -240,24 +243,22 @@ async def test_only_large_constraints_are_translated_in_another_thread(fields: d
     raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}], **fields}).encode()
     request = chat.parse_request(raw)
     translator = RequestTranslator(request, raw, chat, MEDIA, lambda _: False, constraint=read_constraint(request.dialect, request.body))
-    slow = Slow("p", {})
+    slow = SlowProvider("p", {})
     await translator.run_in_thread_if_slow(translator.edit_request, slow, Target("p", "m"))
     await translator.translate_chat(chat, slow, Target("p", "m"))
-    assert [each != threading.get_ident() for each in threads] == [aside, aside]
+    assert [each != threading.get_ident() for each in threads] == [in_thread, in_thread]
 
 
 def test_constraint_for_an_undetected_engine_is_validated_or_unreachable():
     auto = Auto("box", {})
-    schema = auto.plan_constraint(
-        structured_output.Constraint(structured_output.JsonObject(), "response_format"), "openai_chat", as_said=False
-    )
+    schema = auto.plan_constraint(structured_output.Constraint(JsonObject(), "response_format"), "openai_chat", in_own_fields=False)
     assert schema is not None and schema.enforcement == "validated"
     with pytest.raises(Unreachable, match="not known yet"):
-        auto.plan_constraint(structured_output.Constraint(structured_output.Choice(("a",)), "guided_choice"), "openai_chat", as_said=False)
+        auto.plan_constraint(structured_output.Constraint(Choice(("a",)), "guided_choice"), "openai_chat", in_own_fields=False)
 
 
 @pytest.mark.parametrize(
-    ("adapter", "options", "told"),
+    ("adapter", "options", "expected_url"),
     [
         ("openai", {}, "https://api.openai.com/v1"),
         ("vllm", {}, None),
@@ -272,13 +273,13 @@ def test_constraint_for_an_undetected_engine_is_validated_or_unreachable():
         ("vertex", {"location": "us-east5"}, "https://us-east5-aiplatform.googleapis.com"),
     ],
 )
-def test_host_address_is_derived_from_its_options(adapter: str, options: dict[str, Any], told: str | None) -> None:
-    assert provider_url(adapter, "host", options) == told
+def test_host_address_is_derived_from_its_options(adapter: str, options: dict[str, Any], expected_url: str | None) -> None:
+    assert provider_url(adapter, "host", options) == expected_url
     assert provider_url(adapter, "host", options, "https://elsewhere.example/v1") == "https://elsewhere.example/v1"
-    if told is not None and "{" not in told:
-        provider = build_provider(adapter, "host", options, told)
-        assert str(provider.url(told, provider.spoken_dialects[0], "m")).startswith(told), (
-            "the address that is told is the one that is asked"
+    if expected_url is not None and "{" not in expected_url:
+        provider = build_provider(adapter, "host", options, expected_url)
+        assert str(provider.url(expected_url, provider.spoken_dialects[0], "m")).startswith(expected_url), (
+            "the address that is shown is the one that is called"
         )
 
 
@@ -295,7 +296,7 @@ def test_unknown_option_is_refused_with_the_known_ones() -> None:
         ("vertex", "openai_responses", "gemini, anthropic_messages"),
         ("bedrock", "bedrock_converse", ""),
         ("cohere", "openai_chat", "cohere_chat"),
-        ("openai", "anthropic_messages", ""),  # whatever stands at its address may speak it
+        ("openai", "anthropic_messages", ""),  # any server at its address may speak it
         ("openai", "gemini", "openai_responses, openai_chat"),
         ("vllm", "openai_responses", ""),
     ],
@@ -303,9 +304,9 @@ def test_unknown_option_is_refused_with_the_known_ones() -> None:
 def test_target_dialect_that_its_host_lacks_is_refused(adapter: str, dialect: str, speaks: str) -> None:
     base_url = None if ADAPTERS[adapter].default_base_url else "http://127.0.0.1:9"
     providers = {"p": ProviderConfig(adapter, base_url)}
-    wanted = Snapshot(1, "", providers, {"m": ModelConfig((Target("p", "x", dialect=dialect),))})
+    snapshot = Snapshot(1, "", providers, {"m": ModelConfig((Target("p", "x", dialect=dialect),))})
     if not speaks:
-        validate(wanted)
+        validate(snapshot)
         return
     with pytest.raises(BadConfiguration, match=rf"^models\.m\.targets\[0\]\.dialect: adapter '{adapter}' .*It speaks: {speaks}"):
-        validate(wanted)
+        validate(snapshot)

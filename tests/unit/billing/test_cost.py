@@ -1,4 +1,4 @@
-"""Prices: what tokens cost, to the millionth of a dollar, and which price holds when."""
+"""Costs: what tokens cost, to the millionth of a dollar, and which price applies when."""
 
 import datetime
 from decimal import ROUND_HALF_UP, Decimal
@@ -7,13 +7,14 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as some
 
-from app.billing.cost import PriceIndex, cost_microusd, find_price
+from app.billing.cost import cost_microusd
+from app.billing.price_index import PriceIndex, find_price
 from app.domain import Price
 from app.store import snapshots
 from providers.canonical.chat import Usage
 
 TOKENS = some.integers(0, 10_000_000)
-# As price lists have them: dollars for a million tokens with a few digits behind the point.
+# Dollars for a million tokens, with the few decimal places of price lists.
 USD = some.decimals(0, 1000, places=4).map(float)
 
 
@@ -33,11 +34,15 @@ def exact_fraction(amount: float) -> Fraction:
 
 
 @given(TOKENS, TOKENS, TOKENS, USD, USD, some.none() | USD)
-def test_cost_equals_exact_arithmetic_rounded_once(input: int, output: int, cached: int, dear: float, out: float, cheap: float | None):
+def test_cost_equals_exact_arithmetic_rounded_once(
+    input: int, output: int, cached: int, input_usd: float, output_usd: float, cached_usd: float | None
+):
     cached = min(cached, input)
-    cost = cost_microusd(Usage(input, output, cached, reasoning=output), price(dear, out, cheap))
+    cost = cost_microusd(Usage(input, output, cached, reasoning=output), price(input_usd, output_usd, cached_usd))
     exact = (
-        (input - cached) * exact_fraction(dear) + cached * exact_fraction(dear if cheap is None else cheap) + output * exact_fraction(out)
+        (input - cached) * exact_fraction(input_usd)
+        + cached * exact_fraction(input_usd if cached_usd is None else cached_usd)
+        + output * exact_fraction(output_usd)
     )
     rounded = Decimal(exact.numerator) / Decimal(exact.denominator)
     assert cost == int(rounded.quantize(Decimal(1), ROUND_HALF_UP))
@@ -52,7 +57,7 @@ def test_half_a_microusd_is_rounded_up_despite_floating_point():
 def test_cached_tokens_are_part_of_input_and_reasoning_of_output():
     assert cost_microusd(Usage(100, 10, 40, 7), price(2.0, 5.0, 0.5)) == 60 * 2 + 40 * 0.5 + 10 * 5
     assert cost_microusd(Usage(100, 10, None, None), price(2.0, 5.0, 0.5)) == 250
-    assert cost_microusd(Usage(100, 10, 400), price(2.0, 5.0, 0.5)) == 100, "an engine that counts more cached than there are"
+    assert cost_microusd(Usage(100, 10, 400), price(2.0, 5.0, 0.5)) == 100, "an engine may count more cached tokens than input tokens"
 
 
 PARTS = some.lists(some.integers(0, 10**6), min_size=7, max_size=7)

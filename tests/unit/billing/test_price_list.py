@@ -1,4 +1,4 @@
-"""Laws of the price list that comes with the program: every row could be applied and says where it was read; what is suggested of it."""
+"""The bundled price list: every row can be applied and has a dated source; which prices are suggested for a configuration."""
 
 import re
 import tomllib
@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.billing.cost import cost_microusd, find_price
+from app.billing.cost import cost_microusd
+from app.billing.price_index import find_price
 from app.billing.price_list import bundled_prices, candidate_names, suggest_prices_for_targets
 from app.domain import ModelConfig, Price, ProviderConfig, Snapshot, Target
 from app.store.config_file import parse_config_file, write_file
@@ -24,7 +25,7 @@ def snapshot_with(adapter: str, model: str, prices: Sequence[Price] = (), base_u
 
 
 def suggested_name(adapter: str, model: str) -> str | None:
-    """The list's name of what is suggested for a model."""
+    """The name in the price list of what is suggested for a model."""
     (suggestion,) = suggest_prices_for_targets(snapshot_with(adapter, model), NOW_S)
     assert bool(suggestion.prices) == (not suggestion.reason)
     return suggestion.listed_as or None
@@ -37,15 +38,26 @@ def test_whole_price_list_validates_if_providers_are_named_like_their_adapters()
     assert all(ADAPTERS[each.provider].default_base_url for each in ROWS), "a host's price, not an engine's"
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.provider}-{row.model}-{row.since or 'ever'}")
-def test_price_row_has_a_dated_source_and_plausible_ratios(row: Price):
-    assert row.source is not None and re.search(r"https://\S+\.\S+.*, read \d{4}-\d\d-\d\d(\.|$)", row.source)
-    assert row.input > 0 and (row.output >= row.input or row.output == 0)
-    assert row.cached_input is None or 0 < row.cached_input < row.input
-    assert row.cache_write is None or row.cache_write > row.input
-    assert row.cache_write_hour is None or (row.cache_write is not None and row.cache_write_hour > row.cache_write)
-    assert row.audio_input is None or row.audio_input > row.input
-    assert all((factor < 1) == (tier in ("batch", "flex")) for tier, factor in row.tiers.items())
+def test_every_price_row_has_a_dated_source_and_plausible_ratios():
+    implausible = {
+        (row.provider, row.model, row.since): failed
+        for row in ROWS
+        if (failed := [claim for claim, holds in plausibility(row).items() if not holds])
+    }
+    assert implausible == {}
+
+
+def plausibility(row: Price) -> dict[str, bool]:
+    return {
+        "source with date": bool(re.search(r"https://\S+\.\S+.*, read \d{4}-\d\d-\d\d(\.|$)", row.source or "")),
+        "input": row.input > 0,
+        "output": row.output >= row.input or row.output == 0,
+        "cached_input": row.cached_input is None or 0 < row.cached_input < row.input,
+        "cache_write": row.cache_write is None or row.cache_write > row.input,
+        "cache_write_hour": row.cache_write_hour is None or (row.cache_write is not None and row.cache_write_hour > row.cache_write),
+        "audio_input": row.audio_input is None or row.audio_input > row.input,
+        "tiers": all((factor < 1) == (tier in ("batch", "flex")) for tier, factor in row.tiers.items()),
+    }
 
 
 def test_dated_prices_of_a_model_follow_an_undated_one_in_order():
@@ -55,7 +67,7 @@ def test_dated_prices_of_a_model_follow_an_undated_one_in_order():
 
 
 @pytest.mark.parametrize(
-    ("adapter", "model", "as_"),
+    ("adapter", "model", "listed_name"),
     [
         ("openai", "gpt-5", "gpt-5"),
         ("openai", "gpt-5-2025-08-07", "gpt-5"),
@@ -76,8 +88,8 @@ def test_dated_prices_of_a_model_follow_an_undated_one_in_order():
         ("azure", "gpt-5", None),
     ],
 )
-def test_model_is_matched_by_adapter_and_name_without_date_or_region(adapter: str, model: str, as_: str | None):
-    assert suggested_name(adapter, model) == as_
+def test_model_is_matched_by_adapter_and_name_without_date_or_region(adapter: str, model: str, listed_name: str | None):
+    assert suggested_name(adapter, model) == listed_name
 
 
 def test_exact_name_is_tried_before_shorter_ones():
@@ -94,7 +106,7 @@ def test_no_price_is_suggested_for_a_model_at_another_address():
     (shared,) = suggest_prices_for_targets(
         build_snapshot(1, {"mine": ProviderConfig("openai")}, {"m": ModelConfig((target, Target("mine", "gpt-5")))}), NOW_S
     )
-    assert not shared.prices and "10.0.0.6" in shared.reason, "one price would be for both"
+    assert not shared.prices and "10.0.0.6" in shared.reason, "one price would apply to both"
 
 
 def test_suggested_prices_written_to_a_file_apply_from_their_dates():

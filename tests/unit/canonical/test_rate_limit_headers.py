@@ -1,4 +1,4 @@
-"""What hosts say of how much more they let through, in the headers that each has for it."""
+"""Rate limits that hosts report in response headers, in the header layout of each host."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 
 from providers.canonical.rate_limit_headers import RateLimit, read_rate_limits
 
-# By the monotonic clock, and in Unix time: 2026-11-21T12:00:00Z.
+# One moment by the monotonic clock and in Unix time: 2026-11-21T12:00:00Z.
 NOW, NOW_S = 500.0, 1_795_262_400.0
 
 
@@ -18,7 +18,7 @@ def rate_limits(headers: Mapping[str, str]) -> set[RateLimit]:
 
 
 @pytest.mark.parametrize(
-    ("reset", "left_s"),
+    ("reset", "remaining_s"),
     [
         ("2ms", 0.002),
         ("1s", 1),
@@ -34,9 +34,9 @@ def rate_limits(headers: Mapping[str, str]) -> set[RateLimit]:
         ("999999999d", 86_400),
     ],
 )
-def test_reset_time_is_read_in_every_known_format(reset: str, left_s: float):
-    (room,) = rate_limits({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": reset})
-    assert room.resets_at == pytest.approx(NOW + left_s)  # pyright: ignore[reportUnknownMemberType]
+def test_reset_time_is_read_in_every_known_format(reset: str, remaining_s: float):
+    (limit,) = rate_limits({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": reset})
+    assert limit.resets_at == pytest.approx(NOW + remaining_s)  # pyright: ignore[reportUnknownMemberType]
 
 
 def test_resource_name_is_read_from_every_header_layout_of_hosts():
@@ -66,4 +66,4 @@ def test_exhausted_limit_is_waited_for_only_when_its_reset_is_known():
 @given(some.lists(some.tuples(some.sampled_from([b"x-ratelimit-reset-a", b"x-ratelimit-remaining", b"x-ratelimit--limit"]), some.binary())))
 def test_arbitrary_header_values_never_break_the_parser(headers: list[tuple[bytes, bytes]]):
     parsed = read_rate_limits(headers, NOW, NOW_S)
-    assert parsed is None or all(room.resets_at is None or NOW <= room.resets_at <= NOW + 86_400 for room in parsed.limits)
+    assert parsed is None or all(limit.resets_at is None or NOW <= limit.resets_at <= NOW + 86_400 for limit in parsed.limits)

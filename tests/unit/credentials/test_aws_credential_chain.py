@@ -1,4 +1,4 @@
-"""AWS's own chain: asked on a thread, one at a time for all who wait, ahead of expiry, and again after a refusal."""
+"""The AWS credential chain: read in a thread, once for all who wait, refreshed ahead of expiry and again after a refusal."""
 
 import asyncio
 import threading
@@ -8,15 +8,15 @@ from pathlib import Path
 import httpx
 import pytest
 
-from providers.credentials import CredentialError, UnsignedRequest
-from providers.credentials import aws_chain as chains
+from providers.credentials import CredentialError, UnsignedRequest, aws_key_cache
 from providers.credentials.aws import AwsSigner
-from providers.credentials.aws_chain import BotocoreChain, KeyCache, region_of
+from providers.credentials.aws_chain import BotocoreChain, region_of
+from providers.credentials.aws_key_cache import KeyCache
 from providers.credentials.sigv4 import AwsKeys
 
 
 class ScriptedChain:
-    """A chain whose keys are numbered by the fetch that gave them; it waits for `open`, and fails with `fault` where there is one."""
+    """A chain whose keys are numbered by fetch. A fetch waits for `released`, and raises `error` if there is one."""
 
     def __init__(self) -> None:
         self.fetched = 0
@@ -31,7 +31,7 @@ class ScriptedChain:
 
     def keys(self) -> AwsKeys:
         self.threads.add(threading.get_ident())
-        self.released.wait(5)
+        self.released.wait(60)
         self.fetched += 1
         if self.error is not None:
             raise self.error
@@ -45,7 +45,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     class Clock:
         monotonic = staticmethod(lambda: now[0])
 
-    monkeypatch.setattr(chains, "time", Clock)
+    monkeypatch.setattr(aws_key_cache, "time", Clock)
 
     def advance_s(seconds: float) -> None:
         now[0] += seconds
@@ -61,8 +61,8 @@ async def wait_for_fetch(cache: KeyCache) -> None:
 async def test_concurrent_callers_share_one_fetch_outside_the_event_loop() -> None:
     chain = ScriptedChain()
     cache = KeyCache(chain.open_chain)
-    found = await asyncio.gather(*(cache.keys() for _ in range(20)))
-    assert chain.fetched == 1 and {keys.access_key_id for keys in found} == {"key-1"}
+    fetched_keys = await asyncio.gather(*(cache.keys() for _ in range(20)))
+    assert chain.fetched == 1 and {keys.access_key_id for keys in fetched_keys} == {"key-1"}
     assert threading.get_ident() not in chain.threads
 
 
@@ -84,11 +84,11 @@ async def test_keys_are_refreshed_in_the_background_before_they_expire(clock: Ca
     cache = KeyCache(chain.open_chain)
     await cache.keys()
     clock(61)
-    assert (await cache.keys()).access_key_id == "key-1"  # at once: what is fetched meanwhile is for the next
+    assert (await cache.keys()).access_key_id == "key-1"  # at once: the keys fetched meanwhile are for the next call
     await wait_for_fetch(cache)
     assert (await cache.keys()).access_key_id == "key-2"
     clock(301)
-    assert (await cache.keys()).access_key_id == "key-3"  # so old may have expired
+    assert (await cache.keys()).access_key_id == "key-3"  # keys this old may have expired
 
 
 async def test_failed_fetch_raises_and_the_next_call_retries() -> None:
@@ -120,19 +120,19 @@ async def test_refused_keys_are_refetched_until_the_same_keys_come_back(clock: C
     clock(11)
     assert cache.invalidate()
     assert (await cache.keys()).access_key_id == "key-2"
-    assert cache.invalidate()  # another request, signed with the old ones: the new ones are there
+    assert cache.invalidate()  # another request signed with the old keys, and the new ones are already there
     assert (await cache.keys()).access_key_id == "key-2"
     chain.repeats_keys = True
     clock(11)
     assert cache.invalidate() and (await cache.keys()).access_key_id == "same"
     clock(11)
     assert cache.invalidate() and (await cache.keys()).access_key_id == "same"
-    assert not cache.invalidate()  # the same again: there is no hope
+    assert not cache.invalidate()  # the same keys again: another fetch does not help
 
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Whatever this machine's own AWS configuration is, it is not read."""
+    """A machine with two profiles; the AWS configuration of the real machine is not read."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))

@@ -1,4 +1,4 @@
-"""AWS signatures: ours is botocore's, for any request; and no credential shows in what is told."""
+"""AWS signatures: equal to botocore's for any request, and no credential appears in errors or representations."""
 
 import json
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from tests.support.chat_strategies import bounded
 KEY, SECRET, TOKEN = "AKIDEXAMPLEEXAMPLE12", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "a/session+token=="
 STATIC_KEYS = {"access_key_id": KEY, "secret_access_key": SECRET}
 
-# As they stand in a path: encoded once.
+# Path segments, percent-encoded once.
 segments = st.text(st.sampled_from("abzAZ09-._~:%+=@,;!$&'()*"), max_size=8).map(lambda text: text.replace("%", "%3A"))
 paths = st.lists(segments, max_size=5).map(lambda parts: "/" + "/".join(parts))
 queries = st.lists(st.tuples(segments, segments), max_size=3).map(lambda pairs: "&".join(f"{key}={value}" for key, value in pairs))
@@ -35,7 +35,7 @@ headers = st.lists(
 
 
 def botocore_authorization(request: UnsignedRequest, keys: AwsKeys, service: str, region: str, at: datetime) -> str:
-    """As botocore signs the same bytes."""
+    """The authorization header that botocore writes for the same request."""
     botocore_request = AWSRequest(method=request.method, url=str(request.url), data=request.body)
     for name, value in request.headers:
         botocore_request.headers.add_header(name.decode(), value.decode())  # pyright: ignore
@@ -71,7 +71,7 @@ def test_signer_derives_a_new_key_for_the_next_day() -> None:
 
 
 def test_percent_encoded_path_is_encoded_again_in_the_canonical_path() -> None:
-    """An example of AWS's kind, so that the law cannot hold for two that are wrong alike: the canonical path has %253A."""
+    """Two wrong signers could agree with each other; a canonical path with %253A shows that the path is encoded twice."""
     plain, encoded = (UnsignedRequest("POST", httpx.URL(f"https://a.amazonaws.com/model/a{colon}0"), [], b"") for colon in (":", "%3A"))
     signatures = [
         dict(SigV4Signer(AwsKeys(KEY, SECRET), "bedrock", "eu-west-1").sign(each, 0))[b"authorization"] for each in (plain, encoded)

@@ -1,4 +1,4 @@
-"""Google's credentials: exchanged once for all who wait, renewed ahead, and never shown."""
+"""Google credentials: exchanged once for all waiting requests, renewed ahead of expiry, and never shown."""
 
 import asyncio
 import json
@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from providers.credentials import CredentialError, UnsignedRequest
 from providers.credentials.google import RenewedToken, StaticToken, read_project, signer
-from providers.credentials.google_grants import SCOPE, Token, read_token
+from providers.credentials.google_grants import SCOPE, read_token
+from providers.credentials.google_token import Token
 from tests.support.chat_strategies import bounded
 from tests.support.google_tokens import SERVICE_ACCOUNT_EMAIL, TOKEN_URL, TokenServer, authorized_user, rsa_key_pair, service_account_json
 
@@ -39,13 +40,13 @@ async def test_user_refresh_token_is_exchanged_and_the_quota_project_is_sent() -
     server = TokenServer()
     signed = await signer(json.dumps(authorized_user(quota_project_id="payer")), server).sign(REQUEST)
     assert signed == [*bearer("token-1"), (b"x-goog-user-project", b"payer")]
-    wanted = {
+    expected_form = {
         "grant_type": "refresh_token",
         "client_id": "id.apps",
         "client_secret": "s3cret-of-client",
         "refresh_token": "1//refresh-token",
     }
-    assert server.forms() == [wanted]
+    assert server.forms() == [expected_form]
 
 
 async def test_given_access_token_is_sent_unchanged_and_never_renewed() -> None:
@@ -84,7 +85,7 @@ async def test_cancelled_request_does_not_cancel_the_shared_token_exchange() -> 
 
 
 class FakeTokenSource:
-    """A renewal that can be held up and made to fail, by a clock of its own."""
+    """A token renewal that a test can delay or let fail, with a clock of its own."""
 
     def __init__(self, lasts_s: float = 3600.0) -> None:
         self.now = 0.0
@@ -160,7 +161,7 @@ async def test_exchange_failure_reaches_every_waiting_request_and_the_next_retri
     account = signer(service_account_json(), server)
     results = await asyncio.gather(*(account.sign(REQUEST) for _ in range(5)), return_exceptions=True)
     assert [type(each) for each in results] == [CredentialError] * 5 and len(server.requests) == 1
-    assert str(results[0]) == "tokens.test gave no token: it answered 400 invalid_grant: Invalid JWT Signature."
+    assert str(results[0]) == "tokens.test returned no token: it responded with 400 invalid_grant: Invalid JWT Signature."
     assert await account.sign(REQUEST) == bearer("good")
 
 
@@ -200,11 +201,11 @@ async def test_assertion_echoed_by_the_token_server_is_truncated_in_the_error() 
 )
 def test_token_response_without_a_token_is_refused(body: bytes) -> None:
     with pytest.raises(CredentialError):
-        read_token(200, body, "tokens.test gave no token")
+        read_token(200, body, "tokens.test returned no token")
 
 
 @pytest.mark.parametrize(
-    ("server", "is_right"),
+    ("server", "is_allowed"),
     [
         ("https://oauth2.googleapis.com/token", True),
         ("http://127.0.0.1:8000/token", True),
@@ -219,8 +220,8 @@ def test_token_response_without_a_token_is_refused(body: bytes) -> None:
         ("http://[", False),
     ],
 )
-def test_token_server_must_use_https_or_be_on_this_machine(server: str, is_right: bool) -> None:
-    if is_right:
+def test_token_server_must_use_https_or_be_on_this_machine(server: str, is_allowed: bool) -> None:
+    if is_allowed:
         signer(service_account_json(token_uri=server), TokenServer())
     else:
         with pytest.raises(CredentialError, match="token_uri"):
@@ -233,8 +234,11 @@ _ODD = st.one_of(st.none(), st.integers(), st.lists(st.just("hunter2-hunter2-hun
 
 @bounded
 @given(st.dictionaries(st.sampled_from(_FIELDS), _ODD, min_size=1), st.sampled_from(["", "}", "\x00", '"hunter2-hunter2-hunter2"']))
-def test_refusal_of_an_invalid_credential_never_shows_secrets(fields: dict[str, Any], more: str) -> None:
-    for secret in (json.dumps({**authorized_user(), "private_key": "hunter2-hunter2-hunter2", **fields}) + more, "{" + json.dumps(fields)):
+def test_refusal_of_an_invalid_credential_never_shows_secrets(fields: dict[str, Any], suffix: str) -> None:
+    for secret in (
+        json.dumps({**authorized_user(), "private_key": "hunter2-hunter2-hunter2", **fields}) + suffix,
+        "{" + json.dumps(fields),
+    ):
         try:
             signer(secret, TokenServer())
         except CredentialError as refused:
@@ -257,12 +261,12 @@ def test_project_is_read_from_service_accounts_only() -> None:
     assert [read_project(each) for each in (None, "google:default", "ya29.x", "{", json.dumps(authorized_user()))] == [None] * 5
 
 
-# google:default
+# The chain of google:default.
 
 
 @pytest.fixture
 def write_credential_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str, Any], Path]:
-    """A machine on which nothing is found, but for what is written with this: under a name, JSON."""
+    """Writes a credential file (JSON or text) under a name, on a machine that has no other credentials."""
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
     monkeypatch.setenv("GCE_METADATA_HOST", "metadata.test")
@@ -329,11 +333,11 @@ async def test_impersonated_account_is_reached_through_its_source_credential(
     assert str(server.requests[1].url) == url
 
 
-@pytest.mark.parametrize("said", ["", "[]", "{}", '{"type": "gdch_service_account"}', '{"type": "external_account"}'])
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"type": "gdch_service_account"}', '{"type": "external_account"}'])
 async def test_unknown_credential_file_is_named_by_where_it_was_found(
-    said: str, write_credential_file: Callable[[str, Any], Path], monkeypatch: pytest.MonkeyPatch
+    content: str, write_credential_file: Callable[[str, Any], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(write_credential_file("odd.json", said)))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(write_credential_file("odd.json", content)))
     with pytest.raises(CredentialError, match="GOOGLE_APPLICATION_CREDENTIALS"):
         await signer("google:default", TokenServer()).sign(REQUEST)
 
@@ -344,7 +348,7 @@ async def test_missing_default_credential_error_says_where_it_looked(
     async def away(request: httpx.Request) -> tuple[int, bytes]:
         raise httpx.ConnectError("no such host", request=request)
 
-    with pytest.raises(CredentialError, match="gcloud keeps none for this user, and no metadata server answers"):
+    with pytest.raises(CredentialError, match="gcloud has none for this user, and no metadata server responds"):
         await signer("google:default", away).sign(REQUEST)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(write_credential_file("x", "").with_name("missing.json")))
     with pytest.raises(CredentialError, match="FileNotFoundError"):

@@ -1,4 +1,4 @@
-"""Laws of credentials: what is sealed opens under its own name and key alone, and nothing that was sent as a secret is said back."""
+"""Credentials: a stored secret decrypts only under its own name and key, and nothing sent as a secret is repeated in messages."""
 
 import base64
 import importlib
@@ -14,8 +14,9 @@ from msgspec import Struct
 
 import providers.credentials
 from app.settings import BadSetting, Secrets, Settings
-from app.store.config_file import BadConfiguration, parse_config_file
+from app.store.config_file import parse_config_file
 from app.store.config_validation import find_warnings, validate
+from app.store.errors import BadConfiguration
 from app.store.limit_validation import KnownNames
 from app.store.snapshots import build_snapshot
 from app.store.vault import NoEncryptionKey, Vault, WeakEncryptionKey, encryption_key_id
@@ -42,7 +43,7 @@ def test_encrypted_secret_decrypts_only_under_its_own_name(name: str, secret: st
     vault = Vault([OLD])
     encrypted = vault.encrypt(name, secret)
     assert vault.decrypt(name, encrypted) == secret and vault.encrypt(name, secret) != encrypted
-    with pytest.raises(CredentialError, match="damaged, or another's"):
+    with pytest.raises(CredentialError, match="damaged, or of another name"):
         vault.decrypt(name + "2", encrypted)
 
 
@@ -54,7 +55,7 @@ def test_damaged_ciphertext_is_refused_without_showing_the_secret(data: st.DataO
     at = data.draw(st.integers(0, len(encrypted) - 1))
     other = data.draw(st.sampled_from("AZaz09+/=.~é").filter(lambda each: each != encrypted[at]))
     for damaged in (encrypted[:at] + other + encrypted[at + 1 :], encrypted[:at]):
-        try:  # the last digits of base64 may hold bits that say nothing
+        try:  # the last base64 digits may hold unused bits
             assert vault.decrypt("openai", damaged) == "sk-something"
         except CredentialError as error:
             assert "sk-something" not in str(error)
@@ -102,10 +103,10 @@ def test_settings_never_show_secrets() -> None:
     assert "canary" not in f"{settings!r} {settings} {settings.secret_key}"
 
 
-@pytest.mark.parametrize("said", ["aws:default", " google:default\n", "aws:profile:prod", "", "two\nlines", "é"])
-def test_unusable_caller_credential_is_refused(said: str) -> None:
+@pytest.mark.parametrize("credential", ["aws:default", " google:default\n", "aws:profile:prod", "", "two\nlines", "é"])
+def test_unusable_caller_credential_is_refused(credential: str) -> None:
     with pytest.raises(CredentialError):
-        check_usable(said, "the header x-key")
+        check_usable(credential, "the header x-key")
 
 
 def test_credential_reference_is_read_from_its_source(tmp_path: Path) -> None:
@@ -125,14 +126,14 @@ def test_credential_reference_is_read_from_its_source(tmp_path: Path) -> None:
 @given(secret=secrets, before=st.text(max_size=20), after=st.text(max_size=20))
 def test_secret_is_masked_whatever_it_looks_like(secret: str, before: str, after: str) -> None:
     secret_mask = SecretMask([secret])
-    coded = base64.b64encode(f"user:{secret}".encode()).decode()
+    encoded = base64.b64encode(f"user:{secret}".encode()).decode()
     assert secret not in secret_mask.mask(f"{before}{secret}{after}")
-    assert MASK in secret_mask.mask(f"Basic {coded} was refused")
+    assert MASK in secret_mask.mask(f"Basic {encoded} was refused")
     assert secret.encode() not in secret_mask.mask_bytes(f"{before} {secret} {after}".encode())
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "key zebra.crossing!in-july is bad",
         "key zebr***july is bad",
@@ -144,15 +145,15 @@ def test_secret_is_masked_whatever_it_looks_like(secret: str, before: str, after
         base64.b64encode(b"zebra.crossing!in-july").decode(),
     ],
 )
-def test_partly_redacted_secret_is_masked_too(said: str) -> None:
-    masked = SecretMask(["zebra.crossing!in-july"]).mask(said)
+def test_partly_redacted_secret_is_masked_too(text: str) -> None:
+    masked = SecretMask(["zebra.crossing!in-july"]).mask(text)
     assert MASK in masked and "zebr" not in masked and "july" not in masked
 
 
-@pytest.mark.parametrize("said", ["The model is overloaded...", "a zebra crossed", "xxxx", "july", "", "*** no ***"])
-def test_text_without_the_secret_is_left_unchanged(said: str) -> None:
-    assert SecretMask(["zebra.crossing!in-july"]).mask(said) == said
-    assert SecretMask([]).mask(said) == said
+@pytest.mark.parametrize("text", ["The model is overloaded...", "a zebra crossed", "xxxx", "july", "", "*** no ***"])
+def test_text_without_the_secret_is_left_unchanged(text: str) -> None:
+    assert SecretMask(["zebra.crossing!in-july"]).mask(text) == text
+    assert SecretMask([]).mask(text) == text
 
 
 def test_secret_parts_of_a_json_credential_are_masked_and_public_ones_are_not() -> None:
@@ -185,9 +186,11 @@ def test_base_url_containing_a_secret_is_refused_without_quoting_it(address: str
     assert "canary" not in str(raised.value)
 
 
-@pytest.mark.parametrize("said", ["canary-literal", "env:", "store:../x", "header:authorization", "header:x-narthex-key", "aws:canary"])
-def test_literal_instead_of_a_credential_reference_is_refused_without_quoting_it(said: str) -> None:
-    file = parse_config_file(f'[providers.a]\nadapter = "openai"\ncredential = ["env:GOOD", "{said}"]')
+@pytest.mark.parametrize(
+    "reference", ["canary-literal", "env:", "store:../x", "header:authorization", "header:x-narthex-key", "aws:canary"]
+)
+def test_literal_instead_of_a_credential_reference_is_refused_without_quoting_it(reference: str) -> None:
+    file = parse_config_file(f'[providers.a]\nadapter = "openai"\ncredential = ["env:GOOD", "{reference}"]')
     with pytest.raises(BadConfiguration) as raised:
         validate(build_snapshot(1, file.providers or {}, {}))
     assert "canary" not in str(raised.value)
@@ -212,7 +215,7 @@ def test_secret_records_never_show_their_values(record: type[SecretRecord]) -> N
 
 
 def test_every_credential_record_is_a_secret_record_or_holds_no_secret() -> None:
-    """What a token server says is wrong, and the account that a file names."""
+    """The two that hold none: a token server's error, and the account that a file names."""
     records = {each for module in MODULES for each in vars(module).values() if isinstance(each, type) and issubclass(each, Struct)}
     assert {each.__name__ for each in records - {Struct} if not issubclass(each, SecretRecord)} == {"_TokenError", "_Account"}
     assert UnsignedRequest in records

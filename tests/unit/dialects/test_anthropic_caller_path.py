@@ -1,4 +1,4 @@
-"""Fields of Messages' callers that cannot be honoured elsewhere are named as they stand in the caller's own JSON."""
+"""Anthropic Messages fields that a target cannot honour are named by their path in the caller's own JSON."""
 
 import functools
 import json
@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from providers.canonical.chat import OpaqueState
 from providers.canonical.raw_json import Body
-from providers.dialect import DropPolicy
 from providers.dialects.anthropic_messages import AnthropicMessages
 from providers.dialects.anthropic_messages.opaque_states import write_call_state
 from providers.dialects.catalogue import CHAT_DIALECTS
+from providers.drop_policy import DropPolicy
 from tests.support.anthropic_strategies import requests, texts
 from tests.support.chat_strategies import bounded
 
@@ -22,7 +22,7 @@ DIALECT = AnthropicMessages()
 STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 CARRIER_BLOCK = write_call_state("c", OpaqueState("gemini", "s"))
 
-# What is said of reasoning that stands in the history, wherever that is, and of the answer that is begun at its end.
+# Reported for reasoning anywhere in the history, and for a prefilled response at its end.
 HISTORY_PATHS = {"thinking", "thinking.signature", "prefill"}
 
 NO_FIELDS: dict[str, int] = {}
@@ -31,7 +31,7 @@ extra_fields = st.sampled_from([NO_FIELDS, {"new": 1}])
 
 @st.composite
 def request_bodies(draw: st.DrawFn) -> dict[str, Any]:
-    """As callers write them: mere strings too, and blocks that carry what is no part of the meaning."""
+    """Bodies as callers write them: also with strings as content, and with carrier blocks, which are no canonical parts."""
     chat = draw(requests())
     body: dict[str, Any] = json.loads(DIALECT.write_request(chat, DropPolicy(lambda _: False, {}, "a host")).write())
     if draw(st.booleans()):
@@ -88,7 +88,7 @@ INSTRUCTIONS = [{"type": "text", "text": "Be"}, {"type": "text", "text": "brief"
 
 
 @pytest.mark.parametrize(
-    ("system", "path", "place"),
+    ("system", "path", "expected"),
     [
         (None, "messages[0].content[0]", "messages[0].content"),
         (None, "messages[1].content[1].caller", "messages[1].content[2].caller"),
@@ -106,6 +106,6 @@ INSTRUCTIONS = [{"type": "text", "text": "Be"}, {"type": "text", "text": "brief"
         (None, "messages[0].content[0].content[0]", "messages[0].content"),
     ],
 )
-def test_canonical_path_is_mapped_to_the_callers_path(system: Any, path: str, place: str) -> None:
+def test_canonical_path_is_mapped_to_the_callers_path(system: Any, path: str, expected: str) -> None:
     body = {"model": "m", "max_tokens": 9, "messages": MESSAGES, "system": system}
-    assert DIALECT.caller_path(Body.read(json.dumps(body).encode()), path) == place
+    assert DIALECT.caller_path(Body.read(json.dumps(body).encode()), path) == expected

@@ -1,4 +1,4 @@
-"""Carriers that callers made up: whatever is in them, a chat goes to Anthropic, or is refused, and nothing breaks."""
+"""Carriers forged by callers: whatever they hold, the chat is written for Anthropic or refused, and nothing breaks."""
 
 import json
 from typing import Any
@@ -11,10 +11,11 @@ from providers.canonical.carrier import encode_carrier
 from providers.canonical.chat import Opaque, OpaqueState, Reasoning
 from providers.canonical.errors import Unsupported
 from providers.canonical.raw_json import Body
-from providers.dialect import ChatDialect, DropPolicy
+from providers.dialect import ChatDialect
 from providers.dialects.anthropic_messages import AnthropicMessages
 from providers.dialects.openai_chat import OpenAIChat
 from providers.dialects.openai_responses import OpenAIResponses
+from providers.drop_policy import DropPolicy
 from tests.support.chat_strategies import bounded
 
 DIALECT = AnthropicMessages()
@@ -23,9 +24,7 @@ HI = {"role": "user", "content": "Hi"}
 keys = st.sampled_from(["type", "call", "seal", "raw", "start"])
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["", "reasoning", "redacted_thinking", "x"]),
-    lambda inner: (
-        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["type", "call", "seal", "raw", "start"]), inner, max_size=3)
-    ),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(keys, inner, max_size=3),
     max_leaves=5,
 )
 carrier_payloads = values.map(json.dumps) | st.sampled_from(["", "{", "[" * 5000, '{"type":' + "[" * 5000, '{"a":' * 5000])
@@ -57,7 +56,7 @@ def through_anthropic_messages(data: str) -> tuple[ChatDialect, dict[str, Any]]:
 def test_forged_carriers_never_break_the_anthropic_request(data: str, origin: str, build_request: Any) -> None:
     caller, fields = build_request(encode_carrier(OpaqueState(origin, data), caller_dialect="nobody"))
     chat = caller.read_request(caller.parse_request(json.dumps({"model": "m", **fields}).encode()).body)
-    drop_policy = DropPolicy(lambda _: True, caller.words, "a host")
+    drop_policy = DropPolicy(lambda _: True, caller.field_names, "a host")
     assert Body.read(DIALECT.write_request(chat, drop_policy).write()).has_value("messages")
 
 

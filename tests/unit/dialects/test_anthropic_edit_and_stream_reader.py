@@ -1,4 +1,4 @@
-"""Laws of the byte edit of Anthropic's Messages: what an engine says comes through as it is, but for id, model and what is withheld."""
+"""The byte edit of Anthropic Messages: an engine's response passes unchanged except for id, model and what is withheld."""
 
 import contextlib
 import json
@@ -68,7 +68,7 @@ def test_stream_reader_and_stream_editor_agree(events: list[dict[str, Any]], dat
 @bounded
 @given(streams())
 def test_stream_is_read_like_the_equivalent_whole_response(events: list[dict[str, Any]]) -> None:
-    """The official SDK's way to put a message together, done plainly."""
+    """The message is assembled in the way of the official SDK, by plain code."""
     content: list[dict[str, Any]] = []
     for each in events:
         if each["type"] == "content_block_start":
@@ -110,7 +110,7 @@ def test_response_edit_changes_only_id_and_model(more: dict[str, Any], reason: l
 
 
 def test_fields_the_official_sdk_requires_are_added_when_missing() -> None:
-    """llm-d tells no type and no role of a message; others no usage, or no message_stop."""
+    """llm-d sends no type and no role of a message; others send no usage, or no message_stop."""
     sparse = event("message_start", message={"id": "chatcmpl-1", "model": "theirs"})
     first, *_, before_last, last = parse_sse_events(
         edit_stream([encode_sse([sparse, *block_events(0, *text_block("Hi")), event("message_delta", delta={"stop_reason": "end_turn"})])])
@@ -170,7 +170,7 @@ def test_repeated_message_start_is_sent_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "pieces", "arguments"),
+    ("initial_input", "pieces", "arguments"),
     [
         ({}, [], "{}"),
         (None, [], "{}"),
@@ -180,9 +180,9 @@ def test_repeated_message_start_is_sent_once() -> None:
         ({"b": 2}, ['{"a": 1}'], '{"a": 1}'),
     ],
 )
-def test_tool_input_is_the_streamed_json_or_else_the_blocks_initial_input(given: Any, pieces: list[str], arguments: str) -> None:
+def test_tool_input_is_the_streamed_json_or_else_the_blocks_initial_input(initial_input: Any, pieces: list[str], arguments: str) -> None:
     deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
-    call = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": given}
+    call = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": initial_input}
     answer = assemble_response(
         read_stream([encode_sse([message_start(), *block_events(0, call, *deltas), message_delta("tool_use"), MESSAGE_STOP])])
     )
@@ -192,35 +192,23 @@ def test_tool_input_is_the_streamed_json_or_else_the_blocks_initial_input(given:
 
 def test_tool_call_without_an_id_gets_one() -> None:
     call: dict[str, Any] = {"type": "tool_use", "name": "f", "input": {}}
-    part = (
-        assemble_response(read_stream([encode_sse([message_start(), *block_events(0, call), message_delta("tool_use"), MESSAGE_STOP])]))
-        .choices[0]
-        .parts[0]
-    )
+    stream = encode_sse([message_start(), *block_events(0, call), message_delta("tool_use"), MESSAGE_STOP])
+    (part,) = assemble_response(read_stream([stream])).choices[0].parts
     assert isinstance(part, ToolCall)
     assert len(part.id.removeprefix("call_")) == 24
 
 
 def test_citations_and_signatures_are_read_into_their_part() -> None:
-    cited = {"type": "page_location", "cited_text": "so", "document_title": "A"}
-    grown = [*text_block("Hi"), {"type": "citations_delta", "citation": cited}]
-    thought = [{"type": "thinking", "thinking": "", "signature": ""}, {"type": "thinking_delta", "thinking": "hm"}]
-    signed = [{"type": "signature_delta", "signature": "ab"}]
-    answer = assemble_response(
-        read_stream(
-            [
-                encode_sse(
-                    [
-                        message_start(),
-                        *block_events(0, thought[0], thought[1], *signed),
-                        *block_events(1, grown[0], *grown[1:]),
-                        message_delta(),
-                        MESSAGE_STOP,
-                    ]
-                )
-            ]
-        )
-    )
+    citation = {"type": "page_location", "cited_text": "so", "document_title": "A"}
+    thinking_deltas = [{"type": "thinking_delta", "thinking": "hm"}, {"type": "signature_delta", "signature": "ab"}]
+    events = [
+        message_start(),
+        *block_events(0, {"type": "thinking", "thinking": "", "signature": ""}, *thinking_deltas),
+        *block_events(1, *text_block("Hi"), {"type": "citations_delta", "citation": citation}),
+        message_delta(),
+        MESSAGE_STOP,
+    ]
+    answer = assemble_response(read_stream([encode_sse(events)]))
     thinking, text_part = answer.choices[0].parts
     assert isinstance(thinking, Reasoning) and thinking.opaque_state is not None and isinstance(text_part, Text)
     assert (thinking.text, thinking.opaque_state.data) == ("hm", "ab")

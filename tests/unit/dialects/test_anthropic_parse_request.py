@@ -1,4 +1,4 @@
-"""Asks of Anthropic's Messages and its count of tokens: what is checked, how faults are named, what the road learns; errors; the host."""
+"""Parsing Anthropic Messages and token counts: what is checked, how faults are named, what the gateway learns; errors; the host adapter."""
 
 import json
 from typing import Any
@@ -28,7 +28,9 @@ from providers.canonical.token_estimate import FILE_TOKENS, IMAGE_TOKENS
 from providers.dialects.anthropic_count_tokens import AnthropicCountTokens
 from providers.dialects.anthropic_messages import AnthropicMessages
 from providers.hosted.anthropic.adapter import Anthropic
+from tests.support.case_tables import failed_cases
 from tests.support.chat_strategies import bounded, unknown_fields
+from tests.support.request_translation import drop_nothing
 
 DIALECT = AnthropicMessages()
 COUNT_DIALECT = AnthropicCountTokens()
@@ -53,105 +55,107 @@ def tool_with(**more: Any) -> dict[str, Any]:
     return {**TOOL, **more}
 
 
-@pytest.mark.parametrize(
-    ("raw", "param", "message"),
-    [
-        (request_body(max_tokens=...), "max_tokens", "max_tokens: Field required"),
-        (request_body(messages=...), "messages", "messages: Field required"),
-        (request_body(model=...), "model", "model: Field required"),
-        (request_body(messages=[]), "messages", None),
-        (request_body(max_tokens=-1), "max_tokens", None),
-        (request_body(max_tokens="9"), "max_tokens", "max_tokens: Expected `int`, got `str`"),
-        (request_body(messages=[{"content": "Hi"}]), "messages.0.role", "messages.0.role: Field required"),
-        (request_body(messages=[HI, {"role": "user"}]), "messages.1.content", "messages.1.content: Field required"),
-        (request_body(messages=[{"role": "tool", "content": "Hi"}]), "messages.0.role", None),
-        (
-            request_body(messages=conversation_with({"type": "text"})),
-            "messages.1.content.0.text",
-            "messages.1.content.0.text: Field required",
+INVALID_REQUESTS: list[tuple[bytes, str | None, str | None]] = [
+    (request_body(max_tokens=...), "max_tokens", "max_tokens: Field required"),
+    (request_body(messages=...), "messages", "messages: Field required"),
+    (request_body(model=...), "model", "model: Field required"),
+    (request_body(messages=[]), "messages", None),
+    (request_body(max_tokens=-1), "max_tokens", None),
+    (request_body(max_tokens="9"), "max_tokens", "max_tokens: Expected `int`, got `str`"),
+    (request_body(messages=[{"content": "Hi"}]), "messages.0.role", "messages.0.role: Field required"),
+    (request_body(messages=[HI, {"role": "user"}]), "messages.1.content", "messages.1.content: Field required"),
+    (request_body(messages=[{"role": "tool", "content": "Hi"}]), "messages.0.role", None),
+    (
+        request_body(messages=conversation_with({"type": "text"})),
+        "messages.1.content.0.text",
+        "messages.1.content.0.text: Field required",
+    ),
+    (request_body(messages=conversation_with({"type": "text", "text": 1})), "messages.1.content.0.text", None),
+    (
+        request_body(messages=conversation_with({"text": "Hi"})),
+        "messages.1.content.0.type",
+        "messages.1.content.0.type: Field required",
+    ),
+    (request_body(messages=conversation_with({"type": "image"})), "messages.1.content.0.source", None),
+    (request_body(messages=conversation_with({"type": "image", "source": {"type": "url"}})), "messages.1.content.0.source.url", None),
+    (request_body(messages=conversation_with({"type": "image", "source": {"type": "ftp"}})), "messages.1.content.0.source.type", None),
+    (request_body(messages=conversation_with({"type": "image", "source": "x"})), "messages.1.content.0.source", None),
+    (
+        request_body(messages=conversation_with({"type": "document", "source": {"type": "base64", "data": ""}})),
+        "messages.1.content.0.source.media_type",
+        None,
+    ),
+    (
+        request_body(messages=conversation_with({"type": "document", "source": {"type": "file"}})),
+        "messages.1.content.0.source.file_id",
+        None,
+    ),
+    (request_body(messages=conversation_with({"type": "tool_result", "content": "x"})), "messages.1.content.0.tool_use_id", None),
+    (
+        request_body(
+            messages=conversation_with(
+                {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "image", "source": {"type": "url"}}]}
+            )
         ),
-        (request_body(messages=conversation_with({"type": "text", "text": 1})), "messages.1.content.0.text", None),
-        (
-            request_body(messages=conversation_with({"text": "Hi"})),
-            "messages.1.content.0.type",
-            "messages.1.content.0.type: Field required",
-        ),
-        (request_body(messages=conversation_with({"type": "image"})), "messages.1.content.0.source", None),
-        (request_body(messages=conversation_with({"type": "image", "source": {"type": "url"}})), "messages.1.content.0.source.url", None),
-        (request_body(messages=conversation_with({"type": "image", "source": {"type": "ftp"}})), "messages.1.content.0.source.type", None),
-        (request_body(messages=conversation_with({"type": "image", "source": "x"})), "messages.1.content.0.source", None),
-        (
-            request_body(messages=conversation_with({"type": "document", "source": {"type": "base64", "data": ""}})),
-            "messages.1.content.0.source.media_type",
-            None,
-        ),
-        (
-            request_body(messages=conversation_with({"type": "document", "source": {"type": "file"}})),
-            "messages.1.content.0.source.file_id",
-            None,
-        ),
-        (request_body(messages=conversation_with({"type": "tool_result", "content": "x"})), "messages.1.content.0.tool_use_id", None),
-        (
-            request_body(
-                messages=conversation_with(
-                    {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "image", "source": {"type": "url"}}]}
-                )
-            ),
-            "messages.1.content.0.content.0.source.url",
-            None,
-        ),
-        (
-            request_body(messages=conversation_with({"type": "tool_result", "tool_use_id": "c", "content": [CALL]})),
-            "messages.1.content.0.content.0.type",
-            "messages.1.content.0.content.0.type: `tool_use` blocks cannot be in a `tool_result`",
-        ),
-        (
-            request_body(messages=conversation_with(CALL)),
-            "messages.1.content.0.type",
-            "messages.1.content.0.type: `tool_use` blocks can only be in `assistant` messages",
-        ),
-        (request_body(messages=conversation_with({**CALL, "input": "{}"}, role="assistant")), "messages.1.content.0.input", None),
-        (
-            request_body(messages=conversation_with({"type": "tool_result", "tool_use_id": "c"}, role="assistant")),
-            "messages.1.content.0.type",
-            None,
-        ),
-        (
-            request_body(messages=conversation_with({"type": "text", "text": "Hi", "cache_control": {"type": "for ever"}})),
-            "messages.1.content.0.cache_control.type",
-            None,
-        ),
-        (request_body(system=[{"type": "image"}]), "system.0.type", None),
-        (request_body(system=[{"type": "text"}]), "system.0.text", None),
-        (request_body(system=1), "system", None),
-        (request_body(temperature=1.5), "temperature", None),
-        (request_body(top_p=-1), "top_p", None),
-        (request_body(stop_sequences="x"), "stop_sequences", None),
-        (request_body(metadata={"user_id": 1}), "metadata.user_id", None),
-        (request_body(tools=[{"name": "f"}]), "tools.0.input_schema", "tools.0.input_schema: Field required"),
-        (request_body(tools=[{"input_schema": {}}]), "tools.0.name", None),
-        (request_body(tools=[tool_with(name="f g")]), "tools.0.name", None),
-        (request_body(tools=[TOOL, TOOL]), "tools.1.name", None),
-        (request_body(tools=[tool_with(input_schema={"type": "string"})]), "tools.0.input_schema.type", None),
-        (request_body(tool_choice={"type": "required"}), "tool_choice.type", None),
-        (request_body(tool_choice={"type": "tool"}), "tool_choice.name", "tool_choice.name: Field required"),
-        (request_body(thinking={"type": "on"}), "thinking.type", None),
-        (request_body(thinking={"type": "enabled"}), "thinking.budget_tokens", "thinking.budget_tokens: Field required"),
-        (request_body(thinking={"type": "enabled", "budget_tokens": 1023}), "thinking.budget_tokens", None),
-        (request_body(thinking={"type": "enabled", "budget_tokens": 2000}), "thinking.budget_tokens", None),
-        (request_body(output_config={"format": {"type": "json_object"}}), "output_config.format.type", None),
-        (request_body(output_config={"format": {"type": "json_schema"}}), "output_config.format.schema", None),
-        (request_body(output_config={"effort": "some"}), "output_config.effort", None),
-        (request_body(episode_id=""), "episode_id", None),
-        (b"{", None, None),
-        (b"[]", None, None),
-    ],
-)
-def test_invalid_request_names_the_parameter_as_anthropic_does(raw: bytes, param: str | None, message: str | None) -> None:
-    with pytest.raises(InvalidRequest) as refused:
-        DIALECT.parse_request(raw)
-    assert refused.value.param == param
-    assert message is None or refused.value.message == message
+        "messages.1.content.0.content.0.source.url",
+        None,
+    ),
+    (
+        request_body(messages=conversation_with({"type": "tool_result", "tool_use_id": "c", "content": [CALL]})),
+        "messages.1.content.0.content.0.type",
+        "messages.1.content.0.content.0.type: `tool_use` blocks cannot be in a `tool_result`",
+    ),
+    (
+        request_body(messages=conversation_with(CALL)),
+        "messages.1.content.0.type",
+        "messages.1.content.0.type: `tool_use` blocks can only be in `assistant` messages",
+    ),
+    (request_body(messages=conversation_with({**CALL, "input": "{}"}, role="assistant")), "messages.1.content.0.input", None),
+    (
+        request_body(messages=conversation_with({"type": "tool_result", "tool_use_id": "c"}, role="assistant")),
+        "messages.1.content.0.type",
+        None,
+    ),
+    (
+        request_body(messages=conversation_with({"type": "text", "text": "Hi", "cache_control": {"type": "for ever"}})),
+        "messages.1.content.0.cache_control.type",
+        None,
+    ),
+    (request_body(system=[{"type": "image"}]), "system.0.type", None),
+    (request_body(system=[{"type": "text"}]), "system.0.text", None),
+    (request_body(system=1), "system", None),
+    (request_body(temperature=1.5), "temperature", None),
+    (request_body(top_p=-1), "top_p", None),
+    (request_body(stop_sequences="x"), "stop_sequences", None),
+    (request_body(metadata={"user_id": 1}), "metadata.user_id", None),
+    (request_body(tools=[{"name": "f"}]), "tools.0.input_schema", "tools.0.input_schema: Field required"),
+    (request_body(tools=[{"input_schema": {}}]), "tools.0.name", None),
+    (request_body(tools=[tool_with(name="f g")]), "tools.0.name", None),
+    (request_body(tools=[TOOL, TOOL]), "tools.1.name", None),
+    (request_body(tools=[tool_with(input_schema={"type": "string"})]), "tools.0.input_schema.type", None),
+    (request_body(tool_choice={"type": "required"}), "tool_choice.type", None),
+    (request_body(tool_choice={"type": "tool"}), "tool_choice.name", "tool_choice.name: Field required"),
+    (request_body(thinking={"type": "on"}), "thinking.type", None),
+    (request_body(thinking={"type": "enabled"}), "thinking.budget_tokens", "thinking.budget_tokens: Field required"),
+    (request_body(thinking={"type": "enabled", "budget_tokens": 1023}), "thinking.budget_tokens", None),
+    (request_body(thinking={"type": "enabled", "budget_tokens": 2000}), "thinking.budget_tokens", None),
+    (request_body(output_config={"format": {"type": "json_object"}}), "output_config.format.type", None),
+    (request_body(output_config={"format": {"type": "json_schema"}}), "output_config.format.schema", None),
+    (request_body(output_config={"effort": "some"}), "output_config.effort", None),
+    (request_body(episode_id=""), "episode_id", None),
+    (b"{", None, None),
+    (b"[]", None, None),
+]
+
+
+def test_invalid_request_names_the_parameter_as_anthropic_does() -> None:
+    def check(raw: bytes, param: str | None, message: str | None) -> None:
+        with pytest.raises(InvalidRequest) as refused:
+            DIALECT.parse_request(raw)
+        assert refused.value.param == param
+        assert message is None or refused.value.message == message
+
+    assert failed_cases(check, INVALID_REQUESTS) == []
 
 
 @bounded
@@ -260,10 +264,6 @@ def test_errors_are_written_in_the_anthropic_envelope(error: NarthexError, kind:
     assert COUNT_DIALECT.write_error(error) == DIALECT.write_error(error)
 
 
-def drop_nothing(_: str) -> bool:
-    return False
-
-
 def test_host_urls_and_headers_match_the_anthropic_api() -> None:
     host = Anthropic("claude", {})
     assert str(host.url("https://api.anthropic.com", "anthropic_messages")) == "https://api.anthropic.com/v1/messages"
@@ -279,7 +279,7 @@ def test_host_urls_and_headers_match_the_anthropic_api() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dialect", "said", "sent"),
+    ("dialect", "max_tokens", "sent"),
     [
         ("anthropic_messages", ..., 8192),
         ("anthropic_messages", None, 8192),
@@ -287,8 +287,8 @@ def test_host_urls_and_headers_match_the_anthropic_api() -> None:
         ("anthropic_count_tokens", ..., ...),
     ],
 )
-def test_missing_max_tokens_is_filled_in_except_for_token_counts(dialect: str, said: Any, sent: Any) -> None:
-    body = Body.read(request_body(max_tokens=said))
+def test_missing_max_tokens_is_filled_in_except_for_token_counts(dialect: str, max_tokens: Any, sent: Any) -> None:
+    body = Body.read(request_body(max_tokens=max_tokens))
     assert Anthropic("claude", {}).adapt_request(body, dialect, drop_nothing).dropped == []
     assert json.loads(body.write()).get("max_tokens", ...) == sent
 

@@ -1,4 +1,4 @@
-"""Errors as AWS tells them: its words have their meaning whatever the status, and a container's own error is taken out of AWS's."""
+"""AWS errors: the code decides whatever the status, and the error of a SageMaker container is unwrapped."""
 
 import json
 from typing import Any
@@ -17,38 +17,43 @@ from providers.canonical.errors import (
     UpstreamRejected,
 )
 from providers.dialects.aws.errors import read_error, read_exception
+from tests.support.case_tables import failed_cases
 from tests.support.chat_strategies import bounded
 
 SUFFIX = ":http://internal.amazon.com/coral/com.amazon.coral.service/"
 
 
-@pytest.mark.parametrize(
-    ("status", "word", "kind", "shown"),
-    [
-        (403, "UnrecognizedClientException", CredentialRefused, 502),
-        (403, "ExpiredTokenException", CredentialRefused, 502),
-        (400, "InvalidSignatureException", CredentialRefused, 502),
-        (400, "ExpiredTokenException", CredentialRefused, 502),
-        (429, "ThrottlingException", Overloaded, 429),
-        (400, "ThrottlingException", Overloaded, 429),
-        (400, "ServiceQuotaExceededException", Overloaded, 429),
-        (429, "ModelNotReadyException", Overloaded, 503),
-        (503, "ServiceUnavailable", Overloaded, 503),
-        (408, "ModelTimeoutException", TimedOut, 504),
-        (424, "ModelErrorException", UpstreamFailed, 502),
-        (404, "ResourceNotFoundException", UpstreamNotFound, 404),
-        (400, "ValidationException", UpstreamRejected, 400),
-        (500, "InternalServerException", UpstreamFailed, 502),
-        (530, "InternalDependencyException", UpstreamFailed, 502),
-    ],
-)
-@pytest.mark.parametrize("where", ["header", "type", "code"])
-def test_aws_error_code_is_mapped_wherever_it_appears(status: int, word: str, kind: type[UpstreamError], shown: int, where: str) -> None:
-    headers = {"x-amzn-errortype": word + SUFFIX} if where == "header" else {}
-    body = {"message": "Why."} | ({"__type": "com.amazon.coral#" + word} if where == "type" else {"code": word} if where == "code" else {})
-    error = read_error(status, headers, json.dumps(body).encode())
-    assert (type(error), error.status, error.upstream_code) == (kind, shown, word)
-    assert "Why." in error.message
+# (upstream status, code, error, status for the caller)
+ERROR_CODES: list[tuple[int, str, type[UpstreamError], int]] = [
+    (403, "UnrecognizedClientException", CredentialRefused, 502),
+    (403, "ExpiredTokenException", CredentialRefused, 502),
+    (400, "InvalidSignatureException", CredentialRefused, 502),
+    (400, "ExpiredTokenException", CredentialRefused, 502),
+    (429, "ThrottlingException", Overloaded, 429),
+    (400, "ThrottlingException", Overloaded, 429),
+    (400, "ServiceQuotaExceededException", Overloaded, 429),
+    (429, "ModelNotReadyException", Overloaded, 503),
+    (503, "ServiceUnavailable", Overloaded, 503),
+    (408, "ModelTimeoutException", TimedOut, 504),
+    (424, "ModelErrorException", UpstreamFailed, 502),
+    (404, "ResourceNotFoundException", UpstreamNotFound, 404),
+    (400, "ValidationException", UpstreamRejected, 400),
+    (500, "InternalServerException", UpstreamFailed, 502),
+    (530, "InternalDependencyException", UpstreamFailed, 502),
+]
+
+
+def test_aws_error_code_is_mapped_wherever_it_appears() -> None:
+    """The code may be in the header or in either field of the body."""
+
+    def check(where: str, upstream_status: int, code: str, kind: type[UpstreamError], status: int) -> None:
+        headers = {"x-amzn-errortype": code + SUFFIX} if where == "header" else {}
+        fields = {"header": {}, "type": {"__type": "com.amazon.coral#" + code}, "code": {"code": code}}[where]
+        error = read_error(upstream_status, headers, json.dumps({"message": "Why.", **fields}).encode())
+        assert (type(error), error.status, error.upstream_code) == (kind, status, code)
+        assert "Why." in error.message
+
+    assert failed_cases(check, [(where, *case) for where in ("header", "type", "code") for case in ERROR_CODES]) == []
 
 
 def container_error_body(status: Any, message: Any) -> bytes:
@@ -57,7 +62,7 @@ def container_error_body(status: Any, message: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("status", "message", "kind", "shown", "told"),
+    ("original_status", "message", "kind", "status", "text"),
     [
         (
             422,
@@ -75,10 +80,12 @@ def container_error_body(status: Any, message: Any) -> bytes:
         (None, None, UpstreamFailed, 502, "Received client error from primary"),
     ],
 )
-def test_sagemaker_container_error_is_unwrapped(status: Any, message: Any, kind: type[UpstreamError], shown: int, told: str) -> None:
-    error = read_error(424, {"x-amzn-errortype": "ModelError"}, container_error_body(status, message))
-    assert (type(error), error.status) == (kind, shown)
-    assert told in error.message and "123456789012" not in error.message
+def test_sagemaker_container_error_is_unwrapped(
+    original_status: Any, message: Any, kind: type[UpstreamError], status: int, text: str
+) -> None:
+    error = read_error(424, {"x-amzn-errortype": "ModelError"}, container_error_body(original_status, message))
+    assert (type(error), error.status) == (kind, status)
+    assert text in error.message and "123456789012" not in error.message
 
 
 def test_missing_endpoint_is_not_found_and_hides_the_account_id() -> None:
@@ -92,8 +99,8 @@ def test_credential_errors_hide_the_identity_and_the_signed_string() -> None:
     signature_message = (
         "The request signature we calculated does not match.\n\nThe Canonical String should have been\n'x-amz-security-token:the-token'"
     )
-    for word, message in (("AccessDeniedException", identity_message), ("InvalidSignatureException", signature_message)):
-        error = read_error(403, {"x-amzn-errortype": word}, json.dumps({"message": message}).encode())
+    for code, message in (("AccessDeniedException", identity_message), ("InvalidSignatureException", signature_message)):
+        error = read_error(403, {"x-amzn-errortype": code}, json.dumps({"message": message}).encode())
         assert isinstance(error, CredentialRefused)
         assert not any(secret in error.message + error.reason for secret in ("gateway/i-1", "123456789012", "the-token"))
         assert message.partition("\n")[0][-15:] in error.message

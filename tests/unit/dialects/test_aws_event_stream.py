@@ -1,6 +1,8 @@
-"""AWS event streams: however the bytes are cut, the same messages; damage is told, and never waited for."""
+"""AWS event streams: messages decode alike however the bytes are split; damage is reported at once, never waited for."""
 
 import struct
+from collections.abc import Iterable
+from typing import Any, cast
 from zlib import crc32
 
 import pytest
@@ -16,7 +18,7 @@ from tests.support.chat_strategies import bounded
 names = st.text(st.characters(codec="ascii", categories=("Ll",)), min_size=1, max_size=8)
 header_maps = st.dictionaries(names, st.text(st.characters(exclude_categories=("Cs",)), max_size=8), max_size=3)
 payloads = st.binary(max_size=40)
-# Of every type but strings, a value each.
+# One value of every header type except strings.
 non_string_values = st.sampled_from(
     [
         b"\x00",
@@ -45,14 +47,14 @@ def split_at(raw: bytes, positions: list[int]) -> list[bytes]:
 def test_messages_decode_alike_however_the_bytes_are_split(
     messages: list[tuple[dict[str, str], list[bytes], bytes]], positions: list[int]
 ) -> None:
-    """And headers of types that mean nothing to us are stepped over."""
+    """Headers of types that the gateway does not use are skipped."""
     raw = b"".join(
         frames.message(frames.headers(header_map) + b"".join(b"\x03odd" + value for value in other_values), payload)
         for header_map, other_values, payload in messages
     )
     stream = EventStreamDecoder()
     found = [each for block in split_at(raw, positions) for each in stream.feed(block)]
-    assert found == [Message(words, payload) for words, _, payload in messages]
+    assert found == [Message(header_map, payload) for header_map, _, payload in messages]
 
 
 @bounded
@@ -61,9 +63,8 @@ def test_decoder_agrees_with_botocore(messages: list[tuple[dict[str, str], bytes
     raw = b"".join(frames.message(frames.headers(header_map), payload) for header_map, payload in messages)
     botocore_messages = EventStreamBuffer()
     botocore_messages.add_data(raw)  # pyright: ignore[reportUnknownMemberType]
-    assert [(each.headers, each.payload) for each in EventStreamDecoder().feed(raw)] == [
-        (each.headers, each.payload) for each in botocore_messages
-    ]  # pyright: ignore
+    expected = [(each.headers, each.payload) for each in cast("Iterable[Any]", botocore_messages)]
+    assert [(each.headers, each.payload) for each in EventStreamDecoder().feed(raw)] == expected
 
 
 @bounded

@@ -1,4 +1,4 @@
-"""Laws of the answers of Bedrock's Converse: whole and streamed alike, cut anywhere; nothing that it minted is lost."""
+"""Bedrock Converse responses: whole and streamed they read alike, however they are split, and nothing that Bedrock minted is lost."""
 
 import base64
 import itertools
@@ -35,9 +35,9 @@ from providers.canonical.errors import (
     UpstreamRejected,
 )
 from providers.canonical.events import Event, assemble_response
-from providers.dialect import DropPolicy
 from providers.dialects.bedrock_converse import BedrockConverse
 from providers.dialects.catalogue import CHAT_DIALECTS
+from providers.drop_policy import DropPolicy
 from providers.hosted.bedrock.event_stream import invoke_stream_unwrapper
 from tests.replay.hosts.aws_event_stream import event, exception
 from tests.support import aws_event_frames as frames
@@ -110,7 +110,7 @@ def read_stream(raw: bytes, cuts: Iterable[int] = ()) -> ChatResponse:
 
 
 def comparable(answer: ChatResponse) -> Any:
-    """Arguments by what they mean: whole answers spell them their own way."""
+    """Arguments compared by value: whole responses spell them differently."""
     choice = answer.choices[0]
     return [comparable_part(part) for part in choice.parts], choice.finish_reason, choice.upstream_finish_reason, answer.usage
 
@@ -147,7 +147,7 @@ def test_stream_reads_like_the_whole_response_however_it_is_split(cuts: list[int
 
 
 @pytest.mark.parametrize(
-    ("word", "finish", "told"),
+    ("stop_reason", "finish", "upstream_reason"),
     [
         ("end_turn", "stop", None),
         ("stop_sequence", "stop", "stop_sequence"),
@@ -158,24 +158,24 @@ def test_stream_reads_like_the_whole_response_however_it_is_split(cuts: list[int
         ("a_new_word", "stop", "a_new_word"),
     ],
 )
-def test_stop_reason_maps_to_a_finish_reason_and_keeps_the_upstream_one(word: str, finish: str, told: str | None):
+def test_stop_reason_maps_to_a_finish_reason_and_keeps_the_upstream_one(stop_reason: str, finish: str, upstream_reason: str | None):
     content = [{"text": "Hi."}]
-    for answer in (read_whole(content, word), read_stream(b"".join(stream_events(content, word)))):
-        assert (answer.choices[0].finish_reason, answer.choices[0].upstream_finish_reason) == (finish, told)
+    for answer in (read_whole(content, stop_reason), read_stream(b"".join(stream_events(content, stop_reason)))):
+        assert (answer.choices[0].finish_reason, answer.choices[0].upstream_finish_reason) == (finish, upstream_reason)
 
 
 def test_response_with_tool_calls_finishes_with_tool_calls_despite_end_turn():
     assert read_whole(CONTENT[-1:], "end_turn").choices[0].finish_reason == "tool_calls"
 
 
-@pytest.mark.parametrize("word", ["malformed_tool_use", "malformed_model_output"])
-def test_malformed_output_stop_reason_fails_after_earlier_parts_are_delivered(word: str):
+@pytest.mark.parametrize("stop_reason", ["malformed_tool_use", "malformed_model_output"])
+def test_malformed_output_stop_reason_fails_after_earlier_parts_are_delivered(stop_reason: str):
     with pytest.raises(UnparsableModelOutput):
-        read_whole([{"text": "Hi."}], word)
+        read_whole([{"text": "Hi."}], stop_reason)
     received: list[Event] = []
     reader = CONVERSE.stream_reader()
     with pytest.raises(UnparsableModelOutput):
-        for each in reader.feed(b"".join(stream_events([{"text": "Hi."}], word))):
+        for each in reader.feed(b"".join(stream_events([{"text": "Hi."}], stop_reason))):
             received.append(each)
     assert assemble_response(received).choices[0].parts == (Text("Hi."),) and not reader.done
 
@@ -254,7 +254,7 @@ def test_invalid_stream_event_is_refused(raw: bytes):
 @pytest.mark.parametrize("caller", ["openai_chat", "openai_responses", "anthropic_messages"])
 @pytest.mark.parametrize("streamed", [False, True])
 def test_opaque_blocks_round_trip_through_every_caller_dialect(caller: str, streamed: bool):
-    """An answer told to a caller, given back by it, and said to Bedrock again: signature, hidden reasoning, and its own tool's blocks."""
+    """A response goes to a caller, comes back, and goes to Bedrock: with signature, hidden reasoning and its own tool's blocks."""
     caller_dialect = CHAT_DIALECTS[caller]
     content = [*CONTENT[:3], *CONTENT[4:6], CONTENT[6]]
     answer = read_stream(b"".join(stream_events(content))) if streamed else read_whole(content)

@@ -1,4 +1,4 @@
-"""Laws of raw prompts to Bedrock's Llama: three parameters and no others, and answers whole or in pieces."""
+"""Raw prompts for Llama on Bedrock: three parameters and no others; responses whole and streamed."""
 
 import json
 from typing import Any
@@ -11,9 +11,9 @@ from msgspec import Raw
 from providers.canonical.chat import ChatRequest, Text, Tool, Usage
 from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated, Unsupported
 from providers.canonical.events import Event, assemble_response
-from providers.canonical.raw_json import sse_frame
-from providers.dialect import DropPolicy
+from providers.canonical.sse import sse_frame
 from providers.dialects.bedrock_llama import BedrockLlama
+from providers.drop_policy import DropPolicy
 from tests.support.chat_strategies import bounded
 
 LLAMA = BedrockLlama()

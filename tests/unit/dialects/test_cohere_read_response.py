@@ -1,4 +1,4 @@
-"""Laws of what Cohere answers: streams and whole answers mean the same, however they are cut, and every caller can give them back."""
+"""Cohere responses: streams and whole responses read alike, however they are split, and every caller can send them back."""
 
 import json
 from typing import Any, cast
@@ -21,9 +21,9 @@ from providers.canonical.errors import (
     UpstreamRejected,
 )
 from providers.canonical.events import Event, assemble_response
-from providers.dialect import DropPolicy
 from providers.dialects.catalogue import CHAT_DIALECTS
 from providers.dialects.cohere_chat import CohereChat
+from providers.drop_policy import DropPolicy
 from providers.hosted.cohere.adapter import Cohere
 from tests.support.chat_strategies import META, bounded, byte_splits
 from tests.support.request_translation import drop_nothing
@@ -154,7 +154,7 @@ def test_tool_calls_without_ids_get_unique_ids():
 
 @pytest.mark.parametrize("caller", ["openai_chat", "openai_responses", "anthropic_messages"])
 def test_response_round_trips_through_every_caller_dialect(caller: str):
-    """Plans under their own name, thinking as thinking; citations where the caller's API has a place for them."""
+    """Plans keep their own field, thinking stays thinking, and citations survive where the caller's API has a field for them."""
     caller_dialect = CHAT_DIALECTS[caller]
     response = json.loads(caller_dialect.write_response(read_whole(WHOLE), META))
     if caller == "openai_chat":
@@ -178,7 +178,7 @@ def test_response_round_trips_through_every_caller_dialect(caller: str):
 
 
 @pytest.mark.parametrize(
-    ("reason", "plain", "told"),
+    ("reason", "finish_reason", "upstream_reason"),
     [
         ("COMPLETE", "stop", None),
         ("STOP_SEQUENCE", "stop", "stop_sequence"),
@@ -188,9 +188,9 @@ def test_response_round_trips_through_every_caller_dialect(caller: str):
         ("NEW_REASON", "stop", "NEW_REASON"),
     ],
 )
-def test_finish_reason_maps_to_openais(reason: str, plain: str, told: str | None):
+def test_finish_reason_maps_to_openais(reason: str, finish_reason: str, upstream_reason: str | None):
     answer = read_whole({**WHOLE, "finish_reason": reason})
-    assert (answer.choices[0].finish_reason, answer.choices[0].upstream_finish_reason) == (plain, told)
+    assert (answer.choices[0].finish_reason, answer.choices[0].upstream_finish_reason) == (finish_reason, upstream_reason)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Laws of asking Cohere: what of a chat its /v2/chat is told, and which of its rules a 422 names."""
+"""Requests written for Cohere's /v2/chat: its field names, and its rules, which the gateway enforces by a refusal that names the field."""
 
 import base64
 import json
@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from msgspec import Raw
 
-from providers import structured_output
 from providers.canonical.chat import (
     ChatRequest,
     Citation,
@@ -27,9 +26,10 @@ from providers.canonical.chat import (
     Url,
 )
 from providers.canonical.errors import Unsupported
+from providers.canonical.output_format import JsonObject, JsonSchema, OutputFormat, Regex
 from providers.canonical.raw_json import Body
-from providers.dialect import DropPolicy
 from providers.dialects.cohere_chat import CohereChat
+from providers.drop_policy import DropPolicy
 from providers.hosted.cohere.adapter import Cohere
 from providers.structured_output import Constraint
 from tests.support.chat_strategies import bounded, chat_requests
@@ -43,7 +43,7 @@ WIRE_TOOL = {"type": "function", "function": {"name": "add", "description": "Add
 
 
 def write_request(*messages: Message, drop: bool = False, **fields: Any) -> tuple[dict[str, Any], list[str]]:
-    """What it is told beside model and messages, and what goes unsaid."""
+    """The body without its model, and the dropped fields."""
     chat = ChatRequest("openai_chat", "m", messages or (HI,), **fields)
     drop_policy = DropPolicy(drop_everything if drop else drop_nothing, {}, "it")
     body = json.loads(DIALECT.write_request(chat, drop_policy).write())
@@ -56,7 +56,7 @@ def write_messages(*messages: Message, **fields: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "expected"),
     [
         (
             {"top_p": 0.5, "top_k": 7, "max_tokens": 5, "stop": ("a", "b")},
@@ -70,7 +70,7 @@ def write_messages(*messages: Message, **fields: Any) -> list[Any]:
         ({"thinking": Thinking("none")}, {"thinking": {"type": "disabled"}}),
         ({"thinking": Thinking(budget_tokens=500)}, {"thinking": {"type": "enabled", "token_budget": 500}}),
         ({"thinking": Thinking(adaptive=True)}, {"thinking": {"type": "enabled"}}),
-        ({"output": structured_output.JsonObject()}, {"response_format": {"type": "json_object"}}),
+        ({"output": JsonObject()}, {"response_format": {"type": "json_object"}}),
         ({"tools": (TOOL,), "tool_choice": ToolChoice("auto")}, {"tools": [WIRE_TOOL]}),
         ({"tools": (TOOL,), "tool_choice": ToolChoice("required")}, {"tools": [WIRE_TOOL], "tool_choice": "REQUIRED"}),
         ({"tools": (TOOL,), "tool_choice": ToolChoice("none")}, {"tools": [WIRE_TOOL], "tool_choice": "NONE"}),
@@ -81,7 +81,7 @@ def write_messages(*messages: Message, **fields: Any) -> list[Any]:
             {"tools": (Tool("add", "Adds", SCHEMA, strict=True),)},
             {"tools": [WIRE_TOOL], "strict_tools": True},
         ),
-        # Its own words, in whatever dialect.
+        # Cohere's own fields, from any caller dialect.
         (
             {"extra": {"safety_mode": Raw(b'"STRICT"'), "priority": Raw(b"3"), "citation_options": Raw(b'{"mode":"FAST"}')}},
             {"safety_mode": "STRICT", "priority": 3, "citation_options": {"mode": "FAST"}},
@@ -90,27 +90,27 @@ def write_messages(*messages: Message, **fields: Any) -> list[Any]:
         ({"n": 1, "logit_bias": Raw(b"{}"), "extra": {"min_p": Raw(b"0")}}, {}),
     ],
 )
-def test_fields_are_written_with_cohere_names(fields: dict[str, Any], told: dict[str, Any]):
+def test_fields_are_written_with_cohere_names(fields: dict[str, Any], expected: dict[str, Any]):
     body, dropped = write_request(**fields)
     del body["messages"]
-    assert (body, dropped) == (told, [])
+    assert (body, dropped) == (expected, [])
 
 
 @pytest.mark.parametrize(
     ("fields", "param", "rule"),
     [
         ({"stop": ("a",) * 6}, "stop", "at most 5"),
-        ({"top_k": 501}, "top_k", "up to 500"),
+        ({"top_k": 501}, "top_k", "at most 500"),
         ({"frequency_penalty": -1.0}, "frequency_penalty", "from 0 to 1"),
         ({"presence_penalty": 1.5}, "presence_penalty", "from 0 to 1"),
-        ({"seed": -1}, "seed", "not negative"),
+        ({"seed": -1}, "seed", "not be negative"),
         ({"n": 2}, "n", "one answer"),
-        ({"top_logprobs": 2, "logprobs": True}, "top_logprobs", "alone that it chose"),
+        ({"top_logprobs": 2, "logprobs": True}, "top_logprobs", "only the tokens that it chose"),
         ({"logit_bias": Raw(b'{"1":2}')}, "logit_bias", "no such field"),
-        ({"output": structured_output.Regex("a")}, "output", "regex"),
-        ({"output": structured_output.JsonSchema(Raw(b'{"type":"array"}'))}, "output", "object"),
-        ({"output": structured_output.JsonSchema(Raw(b'{"a":' * 3000 + b"1" + b"}" * 3000))}, "output", "object"),
-        ({"output": structured_output.JsonObject(), "tools": (TOOL,)}, "tools", "together with tools"),
+        ({"output": Regex("a")}, "output", "regex"),
+        ({"output": JsonSchema(Raw(b'{"type":"array"}'))}, "output", "object"),
+        ({"output": JsonSchema(Raw(b'{"a":' * 3000 + b"1" + b"}" * 3000))}, "output", "object"),
+        ({"output": JsonObject(), "tools": (TOOL,)}, "tools", "together with tools"),
         ({"tools": (Tool("add", strict=True),)}, "tools[0].strict", "required parameter"),
         ({"tools": (TOOL,), "parallel_calls": False}, "parallel_calls", "one call"),
         ({"tool_choice": ToolChoice("required")}, "tool_choice", "no tool"),
@@ -149,7 +149,7 @@ def test_lone_text_file_becomes_the_user_message():
 
 def test_json_output_with_documents_is_refused():
     with pytest.raises(Unsupported, match="together with documents"):
-        write_request(Message("user", (Text("Sum up"), File(Inline("text/plain", "aGk=")))), output=structured_output.JsonObject())
+        write_request(Message("user", (Text("Sum up"), File(Inline("text/plain", "aGk=")))), output=JsonObject())
 
 
 def test_developer_role_and_images_are_written_as_cohere_expects():
@@ -212,26 +212,26 @@ def test_own_tool_plan_and_citations_are_sent_back_and_foreign_ones_dropped():
     _, dropped = write_request(
         HI, Message("assistant", (Reasoning("Hm.", OpaqueState("gemini", "x")), Text("A", (Citation("openai_chat", raw),))))
     )
-    assert dropped == ["reasoning.seal", "messages[1].content[1].citations"]
+    assert dropped == ["reasoning.signature", "messages[1].content[1].citations"]
 
 
 @pytest.mark.parametrize(
-    ("output", "how"),
+    ("output", "enforcement"),
     [
-        (structured_output.JsonObject(), "enforced"),
-        (structured_output.JsonSchema(SCHEMA, "a"), "enforced"),
-        (structured_output.JsonSchema(Raw(b'{"type":"object","properties":{"a":{"type":"integer","minimum":3}}}')), "validated"),
+        (JsonObject(), "enforced"),
+        (JsonSchema(SCHEMA, "a"), "enforced"),
+        (JsonSchema(Raw(b'{"type":"object","properties":{"a":{"type":"integer","minimum":3}}}')), "validated"),
         (
-            structured_output.JsonSchema(Raw(b'{"type":"object","properties":{"a":{"anyOf":[{"type":"string"},{"type":"null"}]}}}')),
+            JsonSchema(Raw(b'{"type":"object","properties":{"a":{"anyOf":[{"type":"string"},{"type":"null"}]}}}')),
             "validated",
         ),
-        (structured_output.JsonSchema(Raw(b'{"type":"object","additionalProperties":false,"properties":{"a":{"const":1}}}')), "enforced"),
-        (structured_output.Regex("a"), None),
+        (JsonSchema(Raw(b'{"type":"object","additionalProperties":false,"properties":{"a":{"const":1}}}')), "enforced"),
+        (Regex("a"), None),
     ],
 )
-def test_schema_is_enforced_only_where_cohere_supports_it_fully(output: structured_output.OutputFormat, how: str | None):
-    plan = Cohere("it", {}).plan_constraint(Constraint(output, "response_format"), "cohere_chat", as_said=False)
-    assert (None if plan is None else plan.enforcement) == how
+def test_schema_is_enforced_only_where_cohere_supports_it_fully(output: OutputFormat, enforcement: str | None):
+    plan = Cohere("it", {}).plan_constraint(Constraint(output, "response_format"), "cohere_chat", in_own_fields=False)
+    assert (None if plan is None else plan.enforcement) == enforcement
 
 
 @bounded

@@ -1,4 +1,4 @@
-"""What engines say in a word of their own where OpenAI has one: callers of its APIs are told OpenAI's, whole and in streams."""
+"""Finish reasons and reasoning fields of engines: callers of OpenAI's APIs receive OpenAI's own, whole and streamed."""
 
 import json
 from typing import Any
@@ -30,23 +30,25 @@ def edit_streamed_choices(dialect: Any, *choices: dict[str, Any], meta: Response
     return [choice for frame in frames for choice in json.loads(frame)["choices"]], editor.finish_reason
 
 
-@pytest.mark.parametrize(("said", "plain"), FINISH_REASONS.items())
-def test_chat_finish_reason_of_an_engine_becomes_openais(said: str, plain: str) -> None:
+@pytest.mark.parametrize(("engine_reason", "openai_reason"), FINISH_REASONS.items())
+def test_chat_finish_reason_of_an_engine_becomes_openais(engine_reason: str, openai_reason: str) -> None:
     choice, recorded = edit_whole_choice(
-        OpenAIChat(), {"message": {"role": "assistant", "content": "stop_sequence"}, "finish_reason": said}
+        OpenAIChat(), {"message": {"role": "assistant", "content": "stop_sequence"}, "finish_reason": engine_reason}
     )
-    assert (choice["finish_reason"], choice["message"]["content"], recorded) == (plain, "stop_sequence", plain)
-    choices, recorded = edit_streamed_choices(OpenAIChat(), {"delta": {"content": "eos_token"}}, {"delta": {}, "finish_reason": said})
-    assert [each.get("finish_reason") for each in choices] == [None, plain] and recorded == plain
+    assert (choice["finish_reason"], choice["message"]["content"], recorded) == (openai_reason, "stop_sequence", openai_reason)
+    choices, recorded = edit_streamed_choices(
+        OpenAIChat(), {"delta": {"content": "eos_token"}}, {"delta": {}, "finish_reason": engine_reason}
+    )
+    assert [each.get("finish_reason") for each in choices] == [None, openai_reason] and recorded == openai_reason
     assert choices[0]["delta"]["content"] == "eos_token"
 
 
-@pytest.mark.parametrize(("said", "plain"), FINISH_REASONS.items())
-def test_completions_finish_reason_of_an_engine_becomes_openais(said: str, plain: str) -> None:
-    choice, recorded = edit_whole_choice(OpenAICompletions(), {"text": "a", "finish_reason": said})
-    assert (choice["finish_reason"], recorded) == (plain, plain)
-    choices, recorded = edit_streamed_choices(OpenAICompletions(), {"text": "a"}, {"text": "", "finish_reason": said})
-    assert [each.get("finish_reason") for each in choices] == [None, plain] and recorded == plain
+@pytest.mark.parametrize(("engine_reason", "openai_reason"), FINISH_REASONS.items())
+def test_completions_finish_reason_of_an_engine_becomes_openais(engine_reason: str, openai_reason: str) -> None:
+    choice, recorded = edit_whole_choice(OpenAICompletions(), {"text": "a", "finish_reason": engine_reason})
+    assert (choice["finish_reason"], recorded) == (openai_reason, openai_reason)
+    choices, recorded = edit_streamed_choices(OpenAICompletions(), {"text": "a"}, {"text": "", "finish_reason": engine_reason})
+    assert [each.get("finish_reason") for each in choices] == [None, openai_reason] and recorded == openai_reason
 
 
 def test_stop_after_tool_calls_becomes_finish_reason_tool_calls() -> None:

@@ -1,4 +1,4 @@
-"""Laws of Gemini's answers: nothing is invented, nothing is lost, a stream means what the whole does, however it is cut."""
+"""Gemini responses: nothing is invented or lost, and a stream reads like the whole response, however it is split."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -76,7 +76,7 @@ part_lists = st.lists(text_parts | call_parts | code_parts, max_size=6)
 @bounded
 @given(st.data(), part_lists)
 def test_stream_reads_the_same_however_its_bytes_are_split(data: st.DataObject, parts: list[dict[str, Any]]):
-    """One part a frame, as Gemini streams them; a call's id that it did not tell is the same each time, and nobody else's."""
+    """One part per frame, as Gemini streams them. A generated call id is the same each time, and unique."""
     frames = [*(frame(part) for part in parts), frame(finish="STOP", usage={"promptTokenCount": 3})]
     raw = sse_bytes(frames, data.draw(st.sampled_from([b"\r\n", b"\n"])))
     response = assemble_response(read_events(data.draw(byte_splits(raw))))
@@ -174,7 +174,7 @@ def test_gemini_only_parts_are_kept_as_opaque_parts():
 
 
 @pytest.mark.parametrize(
-    ("reason", "finish", "told"),
+    ("reason", "finish", "upstream_reason"),
     [
         ("STOP", "stop", None),
         ("MAX_TOKENS", "length", None),
@@ -183,10 +183,10 @@ def test_gemini_only_parts_are_kept_as_opaque_parts():
         ("PROHIBITED_CONTENT", "content_filter", "PROHIBITED_CONTENT"),
     ],
 )
-def test_finish_reasons_become_openais_with_the_filter_reason_kept(reason: str, finish: str, told: str | None):
-    assert read_whole({"candidates": [{"finishReason": reason}]}).choices == (Choice((), finish, upstream_finish_reason=told),)
+def test_finish_reasons_become_openais_with_the_filter_reason_kept(reason: str, finish: str, upstream_reason: str | None):
+    assert read_whole({"candidates": [{"finishReason": reason}]}).choices == (Choice((), finish, upstream_finish_reason=upstream_reason),)
     assert read_streamed(frame({"text": "x"}), {"candidates": [{"finishReason": reason}]}).choices == (
-        Choice((Text("x"),), finish, upstream_finish_reason=told),
+        Choice((Text("x"),), finish, upstream_finish_reason=upstream_reason),
     )
 
 
@@ -229,7 +229,7 @@ def test_stream_may_end_with_openais_done_marker():
 
 
 @pytest.mark.parametrize(
-    ("told", "usage"),
+    ("usage_metadata", "usage"),
     [
         ({"promptTokenCount": 15, "thoughtsTokenCount": 2, "totalTokenCount": 17}, Usage(15, 2, reasoning=2)),
         (
@@ -257,8 +257,8 @@ def test_stream_may_end_with_openais_done_marker():
         ({"promptTokenCount": -1, "candidatesTokenCount": 10**15}, None),
     ],
 )
-def test_usage_counts_every_token_once(told: dict[str, Any], usage: Usage | None):
-    last = frame({"text": "x"}, finish="STOP", usage=told)
+def test_usage_counts_every_token_once(usage_metadata: dict[str, Any], usage: Usage | None):
+    last = frame({"text": "x"}, finish="STOP", usage=usage_metadata)
     assert read_whole(last).usage == read_streamed(last).usage == usage
 
 
@@ -355,11 +355,11 @@ def test_stream_without_a_finish_reason_is_truncated(frames: list[Any]):
 
 
 @pytest.mark.parametrize(
-    "told", [b"[]", b'[{"candidates":[]}]', b"{}", b"not JSON", b'{"candidates":5}', b'{"candidates":[{"content":{"parts":[5]}}]}']
+    "raw", [b"[]", b'[{"candidates":[]}]', b"{}", b"not JSON", b'{"candidates":5}', b'{"candidates":[{"content":{"parts":[5]}}]}']
 )
-def test_body_that_is_not_a_response_is_an_invalid_upstream_response(told: bytes):
+def test_body_that_is_not_a_response_is_an_invalid_upstream_response(raw: bytes):
     with pytest.raises(InvalidUpstreamResponse):
-        GEMINI.read_response(told)
+        GEMINI.read_response(raw)
 
 
 def test_json_array_instead_of_events_is_invalid_unless_it_holds_an_error():

@@ -1,4 +1,4 @@
-"""Laws of the answers of Ollama's own chat: nothing is invented, nothing is lost, and half an answer is none."""
+"""Responses of Ollama's own chat API: nothing is invented or lost, and half a response is an error."""
 
 import json
 from typing import Any
@@ -8,8 +8,8 @@ import pytest
 from providers.canonical.chat import ChatResponse, Choice, Reasoning, Text, ToolCall, Usage
 from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated, UpstreamFailed
 from providers.canonical.events import assemble_response
+from providers.canonical.ndjson import NdjsonDecoder
 from providers.dialects.ollama_chat import OllamaChat
-from providers.dialects.ollama_chat.ndjson import NdjsonLines
 
 OLLAMA = OllamaChat()
 
@@ -37,7 +37,7 @@ def read_stream(*lines: dict[str, Any]) -> ChatResponse:
     ],
 )
 def test_missing_or_invalid_token_count_is_unknown(counts: dict[str, int], usage: Usage | None):
-    """It leaves the count of a prompt out that was all in its cache (ollama#2068)."""
+    """Ollama omits the count of a prompt that was entirely cached (ollama#2068)."""
     final_line = response_line({"content": "Hi."}, done=True, done_reason="stop", **counts)
     assert read_stream(final_line).usage == OLLAMA.read_response(json.dumps(final_line).encode()).usage == usage
 
@@ -73,12 +73,12 @@ def test_tool_call_arguments_keep_their_original_text():
 
 
 @pytest.mark.parametrize(
-    ("reason", "finish", "told"),
+    ("reason", "finish", "upstream_reason"),
     [("stop", "stop", None), ("length", "length", None), (None, "stop", None), ("load", "stop", "load"), ("unload", "stop", "unload")],
 )
-def test_done_reason_maps_to_finish_reason_and_unknown_reasons_are_kept(reason: str | None, finish: str, told: str | None):
+def test_done_reason_maps_to_finish_reason_and_unknown_reasons_are_kept(reason: str | None, finish: str, upstream_reason: str | None):
     choice = read_stream(response_line({"content": "x"}, done=True, done_reason=reason)).choices[0]
-    assert (choice.finish_reason, choice.upstream_finish_reason) == (finish, told)
+    assert (choice.finish_reason, choice.upstream_finish_reason) == (finish, upstream_reason)
 
 
 def test_logprobs_gain_the_fields_openai_clients_require():
@@ -134,7 +134,7 @@ def test_invalid_response_body_is_an_invalid_upstream_response(raw: bytes):
 
 
 def test_line_longer_than_the_limit_is_rejected():
-    lines = NdjsonLines(limit_bytes=10)
+    lines = NdjsonDecoder(limit_bytes=10)
     lines.feed(b"0123456789")
     with pytest.raises(InvalidUpstreamResponse):
         lines.feed(b"0")

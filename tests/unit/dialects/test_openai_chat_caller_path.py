@@ -1,4 +1,4 @@
-"""Laws of places: what a crossing refuses or leaves out is named by where it stands in the caller's own JSON."""
+"""Dropped and refused parts of a translated chat are named by their path in the caller's own JSON."""
 
 import functools
 import json
@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 
 from providers.canonical.chat import ChatRequest, ChatResponse
-from providers.dialect import DropPolicy
 from providers.dialects.catalogue import CHAT_DIALECTS
 from providers.dialects.openai_chat import OpenAIChat
+from providers.drop_policy import DropPolicy
 from tests.support.chat_strategies import META, bounded, chat_requests, interleaved_responses
 
 DIALECT = OpenAIChat()
@@ -19,7 +19,7 @@ PATH_STEP = re.compile(r"\[(\d+)\]|\.?([^.\[]+)")
 
 
 def dropped_paths(body: Any, dialect: str) -> list[str]:
-    """What is not said in another dialect, all of which the caller lets go."""
+    """What is reported as dropped for another dialect where everything may be dropped."""
     request = DIALECT.parse_request(json.dumps(body).encode())
     drop_policy = DropPolicy(lambda field: True, DIALECT.field_names, "an engine", functools.partial(DIALECT.caller_path, request.body))
     CHAT_DIALECTS[dialect].write_request(DIALECT.read_request(request.body), drop_policy)
@@ -27,7 +27,7 @@ def dropped_paths(body: Any, dialect: str) -> list[str]:
 
 
 def value_at(body: Any, path: str) -> Any:
-    """Raises if nothing is there."""
+    """Raises KeyError, IndexError or TypeError if the path does not exist."""
     value = body
     for index, key in PATH_STEP.findall(path):
         value = value[int(index)] if index else value[key]
@@ -38,7 +38,7 @@ def value_at(body: Any, path: str) -> Any:
 @bounded
 @given(chat_requests(), interleaved_responses)
 def test_dropped_message_paths_exist_in_the_callers_json(dialect: str, chat: ChatRequest, answer: ChatResponse) -> None:
-    """The answer's choices follow as a client gives them back."""
+    """The choices of a response follow, as a client sends them back."""
     body = json.loads(DIALECT.write_request(chat, DropPolicy(lambda field: False, {}, "")).write())
     if "messages" not in body:
         return
@@ -64,7 +64,7 @@ RESULTS = [
 
 
 @pytest.mark.parametrize(
-    ("messages", "named"),
+    ("messages", "paths"),
     [
         (RESULTS[3:], ["messages[0].content[1]", "messages[0].content[2].odd", "messages[0].name", "messages[1].content[0].odd"]),
         (
@@ -81,8 +81,8 @@ RESULTS = [
     ],
     ids=range(6),
 )
-def test_dropped_content_is_reported_by_the_callers_path(messages: list[Any], named: list[str]) -> None:
-    assert sorted(dropped_paths({"model": "m", "messages": messages}, "anthropic_messages")) == sorted(named)
+def test_dropped_content_is_reported_by_the_callers_path(messages: list[Any], paths: list[str]) -> None:
+    assert sorted(dropped_paths({"model": "m", "messages": messages}, "anthropic_messages")) == sorted(paths)
 
 
 @pytest.mark.parametrize("path", ["messages[9]", "messages[9].content[0]", "messages[0].content[7]", "messages[1].content[7]", "tools[0]"])

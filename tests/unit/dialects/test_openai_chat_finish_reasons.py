@@ -1,4 +1,4 @@
-"""How an answer with calls of tools ended, of an engine that says `stop` then (TGI), and of those that say it as OpenAI does."""
+"""The finish reason of a response with tool calls: from an engine that sends `stop` (TGI), and from those that send what OpenAI sends."""
 
 import json
 from collections.abc import Mapping
@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.gateway.response_translation.translate import ResponseStreamer, StreamTranslator, check_finished, write_response
+from app.gateway.response_translation.response_streamer import ResponseStreamer
+from app.gateway.response_translation.stream_translator import StreamTranslator
+from app.gateway.response_translation.write_response import check_finished, write_response
 from providers.dialect import ResponseMeta
 from providers.dialects.openai_chat import OpenAIChat
 from tests.support.chat_strategies import META
@@ -23,7 +25,7 @@ def response_body(reason: str, calls: list[Any]) -> bytes:
 
 
 def response_stream(reason: str, calls: list[Any]) -> bytes:
-    """The last call may come in the chunk that ends the answer."""
+    """The same response as a stream: content, each call in a chunk of its own, then the finish reason."""
     deltas: list[tuple[Mapping[str, Any], str | None]] = [({"role": "assistant", "content": "H"}, None)]
     deltas += [({"tool_calls": [call]}, None) for call in calls]
     deltas.append(({}, reason))
@@ -32,7 +34,7 @@ def response_stream(reason: str, calls: list[Any]) -> bytes:
 
 
 def finish_reasons(reason: str, calls: list[Any], meta: ResponseMeta) -> set[str | None]:
-    """As it is told on every way from an engine to a caller of chat, and as it is recorded."""
+    """As a chat caller receives it on every path from an engine, and as it is recorded."""
     edited = CHAT.edit_response(response_body(reason, calls), meta)
     translated = write_response(check_finished(CHAT.read_response(response_body(reason, calls))), CHAT, meta)
     reported = {edited.finish_reason, *(json.loads(each.raw)["choices"][0]["finish_reason"] for each in (edited, translated))}
@@ -48,15 +50,15 @@ def finish_reasons(reason: str, calls: list[Any], meta: ResponseMeta) -> set[str
 
 
 @pytest.mark.parametrize(
-    ("reason", "calls", "told"),
+    ("reason", "calls", "expected"),
     [("stop", [CALL], "tool_calls"), ("stop", [], "stop"), ("length", [CALL], "length"), ("tool_calls", [CALL], "tool_calls")],
 )
-def test_stop_after_tool_calls_becomes_tool_calls_for_engines_that_say_stop(reason: str, calls: list[Any], told: str):
-    assert finish_reasons(reason, calls, TGI) == {told}
+def test_stop_after_tool_calls_becomes_tool_calls_for_engines_that_say_stop(reason: str, calls: list[Any], expected: str):
+    assert finish_reasons(reason, calls, TGI) == {expected}
 
 
 def test_stop_after_tool_calls_is_kept_for_other_engines():
-    """OpenAI itself says `stop` of a call that it was told to make by name."""
+    """OpenAI itself sends `stop` for a call that the request forced by name."""
     assert finish_reasons("stop", [CALL], META) == {"stop"}
 
 

@@ -1,4 +1,4 @@
-"""What engines make of OpenAI chat's answers, whole and streamed, is understood."""
+"""Nonstandard variants of OpenAI chat responses that engines send are read, whole and streamed."""
 
 import json
 from typing import Any
@@ -10,18 +10,14 @@ from providers.canonical.chat import Choice, Opaque, OpaqueState, Part, Reasonin
 from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated, UpstreamError, UpstreamFailed
 from providers.canonical.events import ChoiceFinished, Event, PartDelta, PartFinished, PartStarted, assemble_response
 from providers.dialects.openai_chat import OpenAIChat
-from tests.support.chat_strategies import META, META_WITHOUT_USAGE, chunk, chunk_choice, parse_sse_chunks, usage
+from tests.support.chat_strategies import META, META_WITHOUT_USAGE, chunk, chunk_choice, encode_sse_chunks, parse_sse_chunks, usage
 
 DIALECT = OpenAIChat()
 
 
-def encode_sse(chunks: list[Any]) -> bytes:
-    return b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in chunks)
-
-
 def read_stream(chunks: list[Any]) -> list[Event]:
     reader = DIALECT.stream_reader()
-    return [*reader.feed(encode_sse(chunks)), *reader.finish()]
+    return [*reader.feed(encode_sse_chunks(chunks)), *reader.finish()]
 
 
 def read_choice(message: Any, finish_reason: str = "stop", **more: Any) -> Choice:
@@ -167,7 +163,9 @@ def test_events_before_a_stream_error_are_delivered() -> None:
     reader = DIALECT.stream_reader()
     events: list[Event] = []
     with pytest.raises(UpstreamError, match="no memory"):
-        for event in reader.feed(encode_sse([chunk([chunk_choice(content="Hi")]), {"error": {"message": "no memory", "code": 500}}])):
+        for event in reader.feed(
+            encode_sse_chunks([chunk([chunk_choice(content="Hi")]), {"error": {"message": "no memory", "code": 500}}])
+        ):
             events.append(event)
     assert PartDelta(0, 0, "Hi") in events
 
@@ -180,13 +178,13 @@ def test_malformed_chunk_is_an_invalid_upstream_response(data: bytes) -> None:
 
 def test_stream_without_finish_reason_is_truncated() -> None:
     reader = DIALECT.stream_reader()
-    list(reader.feed(encode_sse([chunk([chunk_choice(content="Hi")])]) + b"data: [DONE]\n\n"))
+    list(reader.feed(encode_sse_chunks([chunk([chunk_choice(content="Hi")])]) + b"data: [DONE]\n\n"))
     assert reader.done
     with pytest.raises(StreamTruncated):
         list(reader.finish())
 
 
-# Usage, wherever it is told.
+# Usage, wherever an engine reports it.
 GROQ = {"id": "x", "usage": usage()}
 
 
@@ -194,14 +192,14 @@ def test_groq_usage_in_x_groq_is_read_and_reported() -> None:
     chunks = [chunk([chunk_choice(content="Hi")]), chunk([chunk_choice(0, "stop")], x_groq=GROQ)]
     assert assemble_response(read_stream(chunks)).usage == Usage(3, 4)
     editor = DIALECT.stream_editor(META)
-    frames = parse_sse_chunks(editor.feed(encode_sse(chunks)) + editor.finish())
+    frames = parse_sse_chunks(editor.feed(encode_sse_chunks(chunks)) + editor.finish())
     assert editor.usage == Usage(3, 4)
     assert frames[-1]["usage"] == usage()
     assert frames[-1]["x_groq"] == GROQ
 
 
 @pytest.mark.parametrize(
-    ("details", "read"),
+    ("details", "expected"),
     [
         ({"prompt_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 1}}, Usage(3, 4, 2, None, 1)),
         ({"prompt_cache_hit_tokens": 2}, Usage(3, 4, 2)),
@@ -210,12 +208,12 @@ def test_groq_usage_in_x_groq_is_read_and_reported() -> None:
     ],
     ids=str,
 )
-def test_usage_details_are_read_under_every_known_field_name(details: dict[str, Any], read: Usage) -> None:
+def test_usage_details_are_read_under_every_known_field_name(details: dict[str, Any], expected: Usage) -> None:
     raw = json.dumps({"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}], "usage": {**usage(), **details}}).encode()
-    assert DIALECT.read_response(raw).usage == DIALECT.edit_response(raw, META).usage == read
+    assert DIALECT.read_response(raw).usage == DIALECT.edit_response(raw, META).usage == expected
 
 
-# What engines call a text completion on a chat's road.
+# Text completions that engines send on the chat route.
 MINI_SGLANG = [
     {"id": "cmpl-1", "object": "text_completion.chunk", "choices": [{"delta": delta, "index": 0, "finish_reason": reason}]}
     for delta, reason in (({"role": "assistant"}, None), ({"content": "Code"}, None), ({"content": " flows"}, None), ({}, "stop"))
@@ -230,7 +228,7 @@ COMPLETION = [
 def test_text_completion_stream_is_presented_as_chat_chunks(chunks: list[dict[str, Any]]) -> None:
     assert assemble_response(read_stream(chunks)).choices == (Choice((Text("Code flows"),), "stop"),)
     editor = DIALECT.stream_editor(META_WITHOUT_USAGE)
-    frames = parse_sse_chunks(editor.feed(encode_sse(chunks)) + editor.finish())
+    frames = parse_sse_chunks(editor.feed(encode_sse_chunks(chunks)) + editor.finish())
     assert {(each["id"], each["object"], each["model"]) for each in frames} == {(META.id, "chat.completion.chunk", META.model)}
     assert all(isinstance(each["created"], int) for each in frames)
     assert not any("text" in choice for each in frames for choice in each["choices"])

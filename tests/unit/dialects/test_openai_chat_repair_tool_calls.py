@@ -1,4 +1,4 @@
-"""Laws of strays: however an engine tells its calls of tools, the official client puts them together; what is told well is left alone."""
+"""Repair of tool calls: however an engine streams its calls, the official client assembles them; well-formed calls are left alone."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from openai.lib.streaming._deltas import accumulate_delta
 from providers.canonical.chat import ToolCall
 from providers.canonical.events import assemble_response
 from providers.dialects.openai_chat import OpenAIChat
-from tests.support.chat_strategies import META, bounded, chunk, chunk_choice, parse_sse_chunks
+from tests.support.chat_strategies import META, bounded, chunk, chunk_choice, encode_sse_chunks, parse_sse_chunks
 
 DIALECT = OpenAIChat()
 GENERATED_ID = re.compile("call_[0-9a-f]{24}")
@@ -31,7 +31,7 @@ calls = st.lists(
 
 @st.composite
 def openai_fragments(draw: st.DrawFn, tool_calls: list[ToolCall]) -> list[Fragment]:
-    """As OpenAI tells them: one after the other, the arguments in pieces."""
+    """Calls as OpenAI streams them: one after the other, with the arguments in pieces."""
     fragments: list[Fragment] = []
     for index, call in enumerate(tool_calls):
         at = draw(st.integers(0, len(call.arguments)))
@@ -43,7 +43,7 @@ def openai_fragments(draw: st.DrawFn, tool_calls: list[ToolCall]) -> list[Fragme
 
 def encode_sse(fragments: list[Fragment]) -> bytes:
     chunks = [*(chunk([chunk_choice(tool_calls=[each])]) for each in fragments), chunk([chunk_choice(0, "tool_calls")])]
-    return b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in chunks)
+    return encode_sse_chunks(chunks)
 
 
 def edit_stream(raw: bytes) -> list[Any]:
@@ -52,7 +52,7 @@ def edit_stream(raw: bytes) -> list[Any]:
 
 
 def assemble_calls(frames: list[Any]) -> list[ToolCall]:
-    """As the official client puts deltas together."""
+    """The calls as the official client assembles them from deltas."""
     message: dict[object, object] = {}
     for frame in frames:
         message = accumulate_delta(message, frame["choices"][0]["delta"])
@@ -140,15 +140,15 @@ def test_complete_tool_calls_without_ids_are_separated_and_get_ids(id: Fragment,
 
 
 @pytest.mark.parametrize(
-    ("arguments", "meant"), [({"a": 1.50, "b": 2**70}, {"a": 1.5, "b": 2**70}), ([1], [1]), ('{"a":1}', {"a": 1})], ids=str
+    ("arguments", "value"), [({"a": 1.50, "b": 2**70}, {"a": 1.5, "b": 2**70}), ([1], [1]), ('{"a":1}', {"a": 1})], ids=str
 )
-def test_non_string_arguments_are_serialized_to_a_string(arguments: Any, meant: Any) -> None:
+def test_non_string_arguments_are_serialized_to_a_string(arguments: Any, value: Any) -> None:
     (call,) = assemble_calls(edit_stream(encode_sse([call_without_id(arguments, id="a", index=0)])))
     response = DIALECT.edit_response(
         json.dumps({"choices": [{"message": {"tool_calls": [call_without_id(arguments, id="a")]}}]}).encode(), META
     )
     (whole_call,) = json.loads(response.raw)["choices"][0]["message"]["tool_calls"]
-    assert json.loads(call.arguments) == json.loads(whole_call["function"]["arguments"]) == meant
+    assert json.loads(call.arguments) == json.loads(whole_call["function"]["arguments"]) == value
 
 
 @pytest.mark.parametrize("function", [{"name": "f"}, {"name": "f", "arguments": None}], ids=str)
@@ -161,29 +161,30 @@ def test_tool_calls_of_each_choice_are_kept_apart() -> None:
         return chunk([chunk_choice(choice, tool_calls=[{**call_without_id(id=id, index=0), "type": "function"}])])
 
     chunks = [call(0, "a"), call(1, "b"), chunk([chunk_choice(0, "tool_calls"), chunk_choice(1, "tool_calls")])]
-    frames = edit_stream(b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in chunks))
+    frames = edit_stream(encode_sse_chunks(chunks))
     assert [each["choices"] for each in frames] == [each["choices"] for each in chunks]
 
 
 def test_tool_calls_of_a_whole_response_get_missing_ids_types_and_arguments() -> None:
-    made: list[Any] = [
+    upstream_calls: list[Any] = [
         *(call_without_id(), call_without_id(None, id="", odd=1.50), {"id": "c", "custom": {"name": "g", "input": "x"}}),
         {"id": "d", "type": "function", "function": {"name": "f", "arguments": "{}"}},
     ]
-    body = {"choices": [{"message": {"content": None, "tool_calls": made, "function_call": {"name": "f"}}, "finish_reason": "tool_calls"}]}
+    upstream_message = {"content": None, "tool_calls": upstream_calls, "function_call": {"name": "f"}}
+    body = {"choices": [{"message": upstream_message, "finish_reason": "tool_calls"}]}
     message = json.loads(DIALECT.edit_response(json.dumps(body).encode(), META).raw)["choices"][0]["message"]
     first, second, third, fourth = message.pop("tool_calls")
     assert message == {"content": None, "function_call": {"name": "f"}}
     assert GENERATED_ID.fullmatch(first.pop("id")) and first == {"type": "function", "function": {"name": "f", "arguments": "{}"}}
     assert GENERATED_ID.fullmatch(second.pop("id"))
     assert second == {"type": "function", "function": {"name": "f", "arguments": ""}, "odd": 1.5}
-    assert (third, fourth) == ({**made[2], "type": "custom"}, made[3])
+    assert (third, fourth) == ({**upstream_calls[2], "type": "custom"}, upstream_calls[3])
 
 
 @pytest.mark.parametrize("calls", [5, [5], [{"index": "x"}], [{"id": 5, "function": {"name": "f"}}]], ids=str)
 def test_unrecognizable_tool_calls_pass_unchanged(calls: Any) -> None:
     chunks = [chunk([chunk_choice(tool_calls=calls)]), chunk([chunk_choice(0, "stop")])]
-    frames = edit_stream(b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in chunks))
+    frames = edit_stream(encode_sse_chunks(chunks))
     assert frames[0]["choices"] == chunks[0]["choices"]
     body = {"choices": [{"message": {"tool_calls": calls}}]}
     assert json.loads(DIALECT.edit_response(json.dumps(body).encode(), META).raw)["choices"] == body["choices"]
@@ -198,7 +199,7 @@ def test_second_finish_reason_of_a_choice_is_ignored(between: list[Any]) -> None
         chunk([chunk_choice(0, "stop"), chunk_choice(1, "length")]),
     ]
     editor = DIALECT.stream_editor(META)
-    frames = parse_sse_chunks(editor.feed(b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in ends)) + editor.finish())
+    frames = parse_sse_chunks(editor.feed(encode_sse_chunks(ends)) + editor.finish())
     finished = [(each["index"], each["finish_reason"]) for frame in frames for each in frame["choices"] if each["finish_reason"]]
     assert finished == [(0, "tool_calls"), (1, "length")]
     assert editor.finish_reason == "tool_calls"

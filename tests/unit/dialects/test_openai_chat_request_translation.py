@@ -1,4 +1,4 @@
-"""Laws of requests in OpenAI chat as meaning: what it can say it says again, and what it cannot is refused by name or reported."""
+"""OpenAI chat requests and the canonical model: they round-trip, and what OpenAI chat cannot express is refused by path or reported."""
 
 import json
 from typing import Any
@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from msgspec import Raw
 
-from providers import structured_output
 from providers.canonical.carrier import encode_carrier
 from providers.canonical.chat import (
     ChatRequest,
@@ -31,9 +30,10 @@ from providers.canonical.chat import (
     Url,
 )
 from providers.canonical.errors import InvalidRequest, Unsupported
+from providers.canonical.output_format import Choice, JsonObject, JsonSchema, OutputFormat, Regex
 from providers.canonical.raw_json import Body
-from providers.dialect import DropPolicy
 from providers.dialects.openai_chat import OpenAIChat
+from providers.drop_policy import DropPolicy
 from tests.support.chat_strategies import bounded, chat_requests
 
 DIALECT = OpenAIChat()
@@ -117,13 +117,13 @@ HINTS: list[tuple[ChatRequest, str]] = [
     (ChatRequest("openai_responses", "m", (Message("assistant", (CALL,), extra={"parsed": Raw(b"1")}),)), "messages[0].parsed"),
     (chat_with(Reasoning("a"), Text("So: "), role="assistant"), "prefill"),
     (chat_with(ToolResult("a", (Text("no"),), is_error=True)), "messages[0].content[0].is_error"),
-    (chat_with(Reasoning("hm", OpaqueState("anthropic_messages", "s")), role="assistant"), "reasoning.seal"),
+    (chat_with(Reasoning("hm", OpaqueState("anthropic_messages", "s")), role="assistant"), "reasoning.signature"),
     (
         chat_with(Reasoning("", OpaqueState("anthropic_messages", "s")), Text("a"), role="assistant", origin="openai_responses"),
-        "reasoning.seal",
+        "reasoning.signature",
     ),
-    (chat_with(ToolCall("a", "f", "{}", opaque_state=OpaqueState("gemini", "s")), role="assistant"), "reasoning.seal"),
-    (chat_with(Opaque("anthropic_messages", Raw(b'{"type":"redacted_thinking","data":"x"}')), role="assistant"), "reasoning.seal"),
+    (chat_with(ToolCall("a", "f", "{}", opaque_state=OpaqueState("gemini", "s")), role="assistant"), "reasoning.signature"),
+    (chat_with(Opaque("anthropic_messages", Raw(b'{"type":"redacted_thinking","data":"x"}')), role="assistant"), "reasoning.signature"),
     (chat_with(CALL, Text("a", (Citation("anthropic_messages", Raw(b"{}")),)), role="assistant"), "messages[0].content[1].citations"),
     (ChatRequest("anthropic_messages", "m", thinking=Thinking(budget_tokens=4000)), "thinking.budget_tokens"),
     (ChatRequest("openai_responses", "m", thinking=Thinking("low", summary="auto")), "thinking.summary"),
@@ -186,27 +186,27 @@ def test_engine_specific_fields_are_written_from_any_dialect() -> None:
 
 
 def test_json_schema_of_another_dialect_gets_a_name_and_strict() -> None:
-    body = written_body(ChatRequest("anthropic_messages", "m", output=structured_output.JsonSchema(Raw(b"{}"))))
+    body = written_body(ChatRequest("anthropic_messages", "m", output=JsonSchema(Raw(b"{}"))))
     assert body["response_format"] == {"type": "json_schema", "json_schema": {"name": "answer", "schema": {}, "strict": True}}
 
 
-# Reading.
+# Reading requests.
 @pytest.mark.parametrize(
     ("body", "output"),
     [
-        ({"guided_json": {"type": "object"}}, structured_output.JsonSchema(Raw(b'{"type":"object"}'))),
-        ({"guided_regex": "a+"}, structured_output.Regex("a+")),
-        ({"structured_outputs": {"choice": ["a", "b"]}}, structured_output.Choice(("a", "b"))),
+        ({"guided_json": {"type": "object"}}, JsonSchema(Raw(b'{"type":"object"}'))),
+        ({"guided_regex": "a+"}, Regex("a+")),
+        ({"structured_outputs": {"choice": ["a", "b"]}}, Choice(("a", "b"))),
         ({"response_format": {"type": "text"}}, None),
-        ({"response_format": {"type": "json_object"}}, structured_output.JsonObject()),
-        ({"response_format": {"type": "json_object", "schema": {}}}, structured_output.JsonSchema(Raw(b"{}"))),
-        ({"response_format": {"type": "json", "value": {}}}, structured_output.JsonSchema(Raw(b"{}"))),
-        ({"response_format": {"type": "regex_schema", "regex_schema": "a"}}, structured_output.Regex("a")),
-        ({"response_format": {"type": "regex", "value": "a"}}, structured_output.Regex("a")),
+        ({"response_format": {"type": "json_object"}}, JsonObject()),
+        ({"response_format": {"type": "json_object", "schema": {}}}, JsonSchema(Raw(b"{}"))),
+        ({"response_format": {"type": "json", "value": {}}}, JsonSchema(Raw(b"{}"))),
+        ({"response_format": {"type": "regex_schema", "regex_schema": "a"}}, Regex("a")),
+        ({"response_format": {"type": "regex", "value": "a"}}, Regex("a")),
     ],
     ids=[str(at) for at in range(9)],
 )
-def test_every_constraint_field_is_read_as_its_output_format(body: dict[str, Any], output: structured_output.OutputFormat | None) -> None:
+def test_every_constraint_field_is_read_as_its_output_format(body: dict[str, Any], output: OutputFormat | None) -> None:
     assert read_chat(body).output == output
 
 
@@ -269,12 +269,12 @@ def test_response_message_dumped_by_the_official_client_is_read_back() -> None:
 
 
 def test_carried_signature_of_another_dialect_is_restored() -> None:
-    seal = OpaqueState("anthropic_messages", "sig")
+    state = OpaqueState("anthropic_messages", "sig")
     details = [
-        {"type": "reasoning.text", "text": "hm", "signature": encode_carrier(seal, caller_dialect="openai_chat"), "index": 0, "at": 0}
+        {"type": "reasoning.text", "text": "hm", "signature": encode_carrier(state, caller_dialect="openai_chat"), "index": 0, "at": 0}
     ]
     message = {"role": "assistant", "content": "Hi", "reasoning_content": "hm", "reasoning_details": details}
-    assert read_chat({"messages": [message]}).messages[0].parts == (Reasoning("hm", seal), Text("Hi"))
+    assert read_chat({"messages": [message]}).messages[0].parts == (Reasoning("hm", state), Text("Hi"))
 
 
 IMAGE = "messages[0].content[0].image_url"

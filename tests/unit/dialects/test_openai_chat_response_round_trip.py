@@ -1,4 +1,4 @@
-"""Laws of OpenAI chat as meaning: what is read, written and read again is the same, whole or streamed."""
+"""OpenAI chat responses and the canonical model: what is read, written and read again is the same, whole or streamed."""
 
 import contextlib
 import json
@@ -11,7 +11,8 @@ from msgspec import Raw
 from msgspec.structs import replace
 from openai.lib.streaming._deltas import accumulate_delta
 
-from app.gateway.response_translation.translate import ResponseStreamer, StreamAssembler
+from app.gateway.response_translation.response_streamer import ResponseStreamer
+from app.gateway.response_translation.stream_assembler import StreamAssembler
 from providers.canonical.chat import ChatResponse, Choice, Content, Reasoning, Text, ToolCall, Usage
 from providers.canonical.errors import InvalidUpstreamResponse, UpstreamRejected
 from providers.canonical.events import Event, PartDelta, PartStarted, assemble_response, response_events
@@ -24,6 +25,7 @@ from tests.support.chat_strategies import (
     chat_responses,
     chunk,
     chunk_choice,
+    encode_sse_chunks,
     interleaved_responses,
     parse_sse_chunks,
     streams,
@@ -45,7 +47,7 @@ def read_stream(blocks: list[bytes]) -> list[Event]:
 
 @bounded
 @given(chat_responses)
-def test_response_unfolded_into_events_folds_back_unchanged(answer: ChatResponse) -> None:
+def test_response_split_into_events_assembles_unchanged(answer: ChatResponse) -> None:
     assert assemble_response(response_events(answer)) == answer
 
 
@@ -66,7 +68,7 @@ def test_interleaved_parts_survive_a_response_round_trip(answer: ChatResponse) -
 
 
 def without_raw_citations(parts: tuple[Content, ...]) -> list[Content]:
-    """Without how a citation was written: that tells its place in the whole content, not in its part."""
+    """Without a citation's raw JSON: its offsets count from the start of the whole content, not of the part."""
     return [
         replace(part, citations=tuple(replace(each, raw=Raw(b"")) for each in part.citations)) if isinstance(part, Text) else part
         for part in parts
@@ -76,7 +78,7 @@ def without_raw_citations(parts: tuple[Content, ...]) -> list[Content]:
 @bounded
 @given(interleaved_responses)
 def test_streamed_response_sent_back_by_the_official_client_keeps_all_parts(answer: ChatResponse) -> None:
-    """As the official client puts deltas together."""
+    """The official client assembles the deltas into the message that it sends back."""
     frames = parse_sse_chunks(write_stream(list(response_events(answer))))
     for index, choice in enumerate(answer.choices):
         deltas = [each["delta"] for frame in frames for each in frame["choices"] if each["index"] == index]
@@ -84,8 +86,8 @@ def test_streamed_response_sent_back_by_the_official_client_keeps_all_parts(answ
         for delta in deltas:
             message = accumulate_delta(message, delta)
         request_body = json.dumps({"model": "m", "messages": [message]}).encode()
-        (given,) = DIALECT.read_request(DIALECT.parse_request(request_body).body).messages
-        assert without_raw_citations(given.parts) == without_raw_citations(choice.parts)
+        (sent_back,) = DIALECT.read_request(DIALECT.parse_request(request_body).body).messages
+        assert without_raw_citations(sent_back.parts) == without_raw_citations(choice.parts)
 
 
 @bounded
@@ -96,7 +98,7 @@ def test_written_stream_reads_back_unchanged(answer: ChatResponse, data: st.Data
 
 
 def interleave_events(events: list[Event], data: st.DataObject) -> list[Event]:
-    """The same answer, its choices growing beside each other and its texts in more than one piece."""
+    """The same response with its choices interleaved and its texts in several deltas."""
     split: list[Event] = []
     for event in events:
         if isinstance(event, PartDelta):
@@ -129,7 +131,7 @@ def test_assembled_stream_equals_the_whole_response(answer: ChatResponse) -> Non
 @given(chat_responses)
 def test_streamed_whole_response_equals_the_original(answer: ChatResponse) -> None:
     streamer = ResponseStreamer(DIALECT, DIALECT, META)
-    # Pretty-printed, as OpenAI writes whole answers: no line end of it may break a frame.
+    # Pretty-printed, as OpenAI writes whole responses: its line ends must not break a frame.
     response_body = json.dumps(json.loads(DIALECT.write_response(answer, META)), indent=2, ensure_ascii=False).encode()
     out = streamer.feed(response_body) + streamer.finish()
     parse_sse_chunks(out)
@@ -154,7 +156,7 @@ def with_decoded_logprobs(answer: ChatResponse) -> ChatResponse:
 @bounded
 @given(streams())
 def test_reader_and_editor_agree_on_the_same_stream(chunks: list[dict[str, Any]]) -> None:
-    wire = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in chunks)
+    wire = encode_sse_chunks(chunks)
     editor = DIALECT.stream_editor(META)
     direct = assemble_response(read_stream([wire]))
     through = assemble_response(read_stream([editor.feed(wire) + editor.finish()]))
@@ -211,7 +213,7 @@ def test_interleaved_tool_call_fragments_are_reassembled() -> None:
         *[chunk([each]) for each in calls],
         chunk([chunk_choice(0, "tool_calls")]),
     ]
-    wire = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in chunks)
+    wire = encode_sse_chunks(chunks)
     (choice,) = assemble_response(read_stream([wire])).choices
     assert choice == Choice((ToolCall("a", "book", '{"to":1}'), ToolCall("b", "pay", "{}")), "tool_calls")
 
@@ -219,7 +221,7 @@ def test_interleaved_tool_call_fragments_are_reassembled() -> None:
 def test_parts_keep_their_arrival_order() -> None:
     deltas = [{"content": "a"}, {"reasoning": "b"}, {"reasoning": "c"}, {"content": "d"}]
     chunks = [*[chunk([chunk_choice(**each)]) for each in deltas], chunk([chunk_choice(0, "stop")])]
-    wire = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in chunks)
+    wire = encode_sse_chunks(chunks)
     (choice,) = assemble_response(read_stream([wire])).choices
     assert choice.parts == (Text("a"), Reasoning("bc"), Text("d"))
 
@@ -245,7 +247,7 @@ def test_invalid_utf8_is_read_as_the_replacement_character() -> None:
     assert DIALECT.read_response(raw).choices[0].parts == (Text("a\ufffdb"),)
 
 
-# Whole answers, edited.
+# Edits of whole responses.
 @bounded
 @given(chat_responses, st.sampled_from([None, 2]))
 def test_edit_changes_only_id_model_and_episode_id(answer: ChatResponse, indent: int | None) -> None:
@@ -306,15 +308,15 @@ def test_edit_rejects_an_invalid_response(raw: bytes) -> None:
 @bounded
 @given(st.one_of(st.binary(max_size=60), st.binary(max_size=20).map(lambda tail: b'{"choices":[{"message":{"content":"' + tail + b'"}}]}')))
 def test_arbitrary_bytes_raise_only_invalid_upstream_response(raw: bytes) -> None:
-    for reading in (lambda: DIALECT.edit_response(raw, META), lambda: DIALECT.read_response(raw)):
+    for read in (lambda: DIALECT.edit_response(raw, META), lambda: DIALECT.read_response(raw)):
         with contextlib.suppress(InvalidUpstreamResponse):
-            reading()
+            read()
 
 
-@pytest.mark.parametrize("reading", [lambda raw: DIALECT.edit_response(raw, META), DIALECT.read_response], ids=["edit", "read"])  # pyright: ignore
-def test_error_body_with_status_200_raises_an_error(reading: Any) -> None:
+@pytest.mark.parametrize("read", [lambda raw: DIALECT.edit_response(raw, META), DIALECT.read_response], ids=["edit", "read"])  # pyright: ignore
+def test_error_body_with_status_200_raises_an_error(read: Any) -> None:
     with pytest.raises(UpstreamRejected, match="too long"):
-        reading(b'{"object":"error","message":"too long","type":"BadRequestError","param":null,"code":400}')
+        read(b'{"object":"error","message":"too long","type":"BadRequestError","param":null,"code":400}')
 
 
 @pytest.mark.parametrize("count", [-1, 2**41, 10**30])

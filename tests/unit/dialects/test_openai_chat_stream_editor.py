@@ -1,4 +1,4 @@
-"""Laws of the stream editor: what an engine streams reaches the caller whole, once, and as it was, but for the keys that are ours."""
+"""The OpenAI chat stream editor: an engine's stream reaches the caller complete, once and unchanged but for the gateway's own keys."""
 
 import json
 import re
@@ -17,6 +17,7 @@ from tests.support.chat_strategies import (
     byte_splits,
     chunk,
     chunk_choice,
+    encode_sse_chunks,
     parse_sse_chunks,
     sse_encodings,
     streams,
@@ -32,28 +33,24 @@ def edit_stream(blocks: list[bytes], meta: Any = META) -> bytes:
     return fed + editor.finish()
 
 
-def encode_sse(chunks: list[Any]) -> bytes:
-    return b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in chunks)
-
-
 @bounded
 @given(st.data())
 def test_cutting_and_framing_of_a_stream_do_not_change_the_output(data: st.DataObject) -> None:
     chunks = data.draw(streams())
     wire = data.draw(sse_encodings(chunks))
-    at_once = edit_stream([encode_sse(chunks)])
+    at_once = edit_stream([encode_sse_chunks(chunks)])
     assert parse_sse_chunks(edit_stream(data.draw(byte_splits(wire)))) == parse_sse_chunks(at_once)
 
 
 @bounded
 @given(streams())
 def test_stream_fed_byte_by_byte_gives_the_same_output(chunks: list[dict[str, Any]]) -> None:
-    wire = encode_sse(chunks)
+    wire = encode_sse_chunks(chunks)
     assert edit_stream([wire[at : at + 1] for at in range(len(wire))]) == edit_stream([wire])
 
 
 def with_roles_once(chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A role that is told again would be appended to the first by OpenAI's own client."""
+    """OpenAI's own client would append a repeated role to the first."""
     seen: set[int] = set()
     deduplicated: list[dict[str, Any]] = []
     for each in chunks:
@@ -68,8 +65,8 @@ def with_roles_once(chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @bounded
 @given(streams(), st.booleans())
-def test_only_gateway_owned_keys_are_changed(chunks: list[dict[str, Any]], wanted: bool) -> None:
-    frames = parse_sse_chunks(edit_stream([encode_sse(chunks)], META if wanted else META_WITHOUT_USAGE))
+def test_only_gateway_owned_keys_are_changed(chunks: list[dict[str, Any]], wants_usage: bool) -> None:
+    frames = parse_sse_chunks(edit_stream([encode_sse_chunks(chunks)], META if wants_usage else META_WITHOUT_USAGE))
     expected = with_roles_once([each for each in chunks if each["choices"] or "usage" not in each])
     assert [{key: value for key, value in each.items() if key not in GATEWAY_KEYS} for each in frames] == [
         {key: value for key, value in each.items() if key not in GATEWAY_KEYS} for each in expected
@@ -80,19 +77,19 @@ def test_only_gateway_owned_keys_are_changed(chunks: list[dict[str, Any]], wante
 @bounded
 @given(streams())
 def test_usage_is_reported_once_and_only_if_requested(chunks: list[dict[str, Any]]) -> None:
-    frames = parse_sse_chunks(edit_stream([encode_sse(chunks)]))
+    frames = parse_sse_chunks(edit_stream([encode_sse_chunks(chunks)]))
     last = [each["usage"] for each in chunks if "usage" in each][-1]
     assert [each["usage"] for each in frames if "usage" in each] == [last]
     with_usage = next(each for each in frames if "usage" in each)
     assert any(choice["finish_reason"] for choice in with_usage["choices"])
-    assert not any("usage" in each for each in parse_sse_chunks(edit_stream([encode_sse(chunks)], META_WITHOUT_USAGE)))
+    assert not any("usage" in each for each in parse_sse_chunks(edit_stream([encode_sse_chunks(chunks)], META_WITHOUT_USAGE)))
 
 
 @bounded
-@given(streams(counted=False))
+@given(streams(with_usage=False))
 def test_usage_the_engine_did_not_report_is_not_invented(chunks: list[dict[str, Any]]) -> None:
     editor = OpenAIChat().stream_editor(META)
-    out = editor.feed(encode_sse(chunks)) + editor.finish()
+    out = editor.feed(encode_sse_chunks(chunks)) + editor.finish()
     assert not any("usage" in each for each in parse_sse_chunks(out))
     assert editor.usage is None
 
@@ -101,7 +98,7 @@ def test_usage_the_engine_did_not_report_is_not_invented(chunks: list[dict[str, 
 @given(streams())
 def test_finish_reason_and_usage_are_recorded_even_if_the_caller_gets_no_usage(chunks: list[dict[str, Any]]) -> None:
     editor = OpenAIChat().stream_editor(META_WITHOUT_USAGE)
-    editor.feed(encode_sse(chunks))
+    editor.feed(encode_sse_chunks(chunks))
     editor.finish()
     finished = {
         choice["index"]: choice["finish_reason"] for each in reversed(chunks) for choice in each["choices"] if choice["finish_reason"]
@@ -117,7 +114,7 @@ def test_stream_without_a_finish_reason_is_truncated(chunks: list[dict[str, Any]
     first = next(at for at, each in enumerate(chunks) if any(choice["finish_reason"] for choice in each["choices"]))
     seen = chunks[: data.draw(st.integers(0, first))]
     editor = OpenAIChat().stream_editor(META)
-    out = editor.feed(encode_sse(seen) + data.draw(st.sampled_from([b"", b"data: [DONE]\n\n", b'data: {"choices": [{"del'])))
+    out = editor.feed(encode_sse_chunks(seen) + data.draw(st.sampled_from([b"", b"data: [DONE]\n\n", b'data: {"choices": [{"del'])))
     assert out.count(b"data: ") == len([each for each in seen if each["choices"] or "usage" not in each])
     with pytest.raises(StreamTruncated):
         editor.finish()
@@ -150,7 +147,7 @@ CHOICES = [
 
 @pytest.mark.parametrize("around", CHUNK_TEMPLATES, ids=range(len(CHUNK_TEMPLATES)))
 def test_choices_and_surrounding_fields_pass_through_in_any_chunk_layout(around: str) -> None:
-    """Also where it is alike from chunk to chunk, of which the editor makes use."""
+    """Also where the layout repeats from chunk to chunk, which the editor exploits."""
     raws: list[str] = []
     for at, each in enumerate([*CHOICES, chunk_choice(0, "stop")]):
         choices = json.dumps([each])
@@ -176,7 +173,7 @@ def test_invalid_chunk_after_similar_chunks_is_an_invalid_response(last: bytes) 
 
 
 def test_partial_frame_after_the_finish_reason_is_ignored() -> None:
-    wire = encode_sse([chunk([chunk_choice(content="Hi")]), chunk([chunk_choice(0, "stop")])])
+    wire = encode_sse_chunks([chunk([chunk_choice(content="Hi")]), chunk([chunk_choice(0, "stop")])])
     assert edit_stream([wire + b'data: {"choices": [], "usa']) == edit_stream([wire])
 
 
@@ -200,7 +197,7 @@ def test_stream_error_keeps_the_content_before_it(
     before: list[dict[str, Any]], error: dict[str, Any], kind: type[UpstreamError], message: str
 ) -> None:
     editor = OpenAIChat().stream_editor(META)
-    out = editor.feed(encode_sse([*before, error]) + b"data: [DONE]\n\n")
+    out = editor.feed(encode_sse_chunks([*before, error]) + b"data: [DONE]\n\n")
     assert [json.loads(data[6:])["choices"] for data in out.split(b"\n\n") if data] == [each["choices"] for each in before]
     assert type(editor.failure) is kind
     assert editor.failure is not None
@@ -213,24 +210,24 @@ def test_stream_error_keeps_the_content_before_it(
 def test_usage_without_a_pending_finish_chunk_is_still_reported(usage_first: bool) -> None:
     counted = chunk([], usage=usage())
     chunks = [chunk([chunk_choice(0, "stop")]), chunk([chunk_choice(1, content="never finished")])]
-    frames = parse_sse_chunks(edit_stream([encode_sse([counted, *chunks] if usage_first else [*chunks, counted])]))
+    frames = parse_sse_chunks(edit_stream([encode_sse_chunks([counted, *chunks] if usage_first else [*chunks, counted])]))
     assert frames[-1]["choices"] == []
     assert frames[-1]["usage"] == usage()
     assert ["usage" in each for each in frames] == [False, False, True]
 
 
 def test_other_fields_of_the_usage_chunk_are_merged_into_the_finish_chunk() -> None:
-    """vLLM tells its fingerprint there, and only there."""
+    """vLLM sends its fingerprint in this chunk only."""
     chunks = [chunk([chunk_choice(0, "stop", content="a")]), chunk([], usage=usage(), system_fingerprint="vllm-0.32.0")]
-    (frame,) = parse_sse_chunks(edit_stream([encode_sse(chunks)]))
+    (frame,) = parse_sse_chunks(edit_stream([encode_sse_chunks(chunks)]))
     assert frame["system_fingerprint"] == "vllm-0.32.0"
 
 
 def test_empty_finish_reason_is_treated_as_absent() -> None:
     chunks = [chunk([{**chunk_choice(content="a"), "finish_reason": ""}]), chunk([chunk_choice(0, "stop")])]
     editor = OpenAIChat().stream_editor(META)
-    assert editor.feed(encode_sse(chunks[:1]))
-    editor.feed(encode_sse(chunks[1:]))
+    assert editor.feed(encode_sse_chunks(chunks[:1]))
+    editor.feed(encode_sse_chunks(chunks[1:]))
     editor.finish()
     assert editor.finish_reason == "stop"
 
@@ -241,7 +238,7 @@ def test_reasoning_is_renamed_to_reasoning_content() -> None:
         chunk([chunk_choice(reasoning="so", reasoning_content="so")]),
         chunk([chunk_choice(0, "stop")]),
     ]
-    frames = parse_sse_chunks(edit_stream([encode_sse(chunks)]))
+    frames = parse_sse_chunks(edit_stream([encode_sse_chunks(chunks)]))
     assert [each["choices"][0]["delta"] for each in frames] == [
         {"reasoning_content": "hm", "content": None},
         {"reasoning": "so", "reasoning_content": "so"},
@@ -251,13 +248,13 @@ def test_reasoning_is_renamed_to_reasoning_content() -> None:
 
 def test_text_mentioning_reasoning_is_left_unchanged() -> None:
     chunks = [chunk([chunk_choice(content='the key "reasoning" of {"reasoning": 1}')]), chunk([chunk_choice(0, "stop")])]
-    assert [each["choices"] for each in parse_sse_chunks(edit_stream([encode_sse(chunks)]))] == [each["choices"] for each in chunks]
+    assert [each["choices"] for each in parse_sse_chunks(edit_stream([encode_sse_chunks(chunks)]))] == [each["choices"] for each in chunks]
 
 
 @pytest.mark.parametrize("usage", [b"1", b"[]", b'{"prompt_tokens":"3"}', b'{"prompt_tokens_details":[]}'])
 def test_unreadable_usage_is_not_counted_and_does_not_fail_the_stream(usage: bytes) -> None:
     editor = OpenAIChat().stream_editor(META)
-    editor.feed(encode_sse([chunk([chunk_choice(0, "stop")])]))
+    editor.feed(encode_sse_chunks([chunk([chunk_choice(0, "stop")])]))
     for choices in (b"[]", b"null"):
         assert not editor.feed(b'data: {"choices":' + choices + b',"usage":' + usage + b"}\n\n")
     assert editor.failure is None and editor.usage is None and editor.finish_reason == "stop"
@@ -284,7 +281,7 @@ def test_unreadable_usage_is_not_counted_and_does_not_fail_the_stream(usage: byt
 )
 def test_invalid_chunk_is_an_invalid_upstream_response(data: bytes) -> None:
     editor = OpenAIChat().stream_editor(META)
-    first = editor.feed(encode_sse([chunk([chunk_choice(content="Hi")])]))
+    first = editor.feed(encode_sse_chunks([chunk([chunk_choice(content="Hi")])]))
     second = editor.feed(b"data: " + data + b"\n\n")
     assert first
     assert not second
@@ -308,11 +305,11 @@ def test_arbitrary_bytes_raise_only_upstream_errors(blocks: list[bytes]) -> None
 
 
 @pytest.mark.parametrize(
-    ("words", "least", "most"),
+    ("texts", "least", "most"),
     [([], 0, 0), ([""], 1, 1), (["", *["word "] * 40], 41, 60), (["", "word " * 40], 40, 60), (["word " * 40, "word "], 40, 60)],
-    ids=["nothing", "a beginning", "a token a chunk", "all at once", "all at once and first"],
+    ids=["no chunk", "empty chunk", "a token per chunk", "all in one chunk", "all in the first chunk"],
 )
-def test_output_tokens_are_estimated_whatever_the_chunk_size(words: list[str], least: int, most: int) -> None:
+def test_output_tokens_are_estimated_whatever_the_chunk_size(texts: list[str], least: int, most: int) -> None:
     editor = OpenAIChat().stream_editor(META)
-    editor.feed(encode_sse([chunk([chunk_choice(content=word)]) for word in words]))
+    editor.feed(encode_sse_chunks([chunk([chunk_choice(content=text)]) for text in texts]))
     assert least <= editor.written_tokens <= most

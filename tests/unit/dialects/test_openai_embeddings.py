@@ -1,4 +1,4 @@
-"""Laws of embeddings: what is asked is what comes, whatever the engine gave, and what cannot be made so is never passed off as it."""
+"""Embeddings: the caller receives the encoding and size that it requested, or an error, whatever the engine sent."""
 
 import base64
 import json
@@ -16,12 +16,13 @@ from providers.canonical.errors import InvalidRequest, InvalidUpstreamResponse, 
 from providers.canonical.raw_json import Body
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.openai_embeddings import OpenAIEmbeddings
+from tests.support.case_tables import failed_cases
 from tests.support.chat_strategies import META, bounded
 
 REQUEST: dict[str, Any] = {"model": "m", "input": "Hi"}
 USAGE = {"prompt_tokens": 3, "total_tokens": 3}
 
-# Every documented field: values of each documented type, and values of none.
+# Each documented field: valid values of each documented type, and invalid values.
 DOCUMENTED: dict[str, tuple[list[Any], list[Any]]] = {
     "input": (
         ["a", ["a"], ["a", "b"], [1, 2], [[1], [2, 3]], [0], ["x"] * 2048],
@@ -38,10 +39,10 @@ DOCUMENTED: dict[str, tuple[list[Any], list[Any]]] = {
     "tensorzero::episode_id": (["01990000-0000-7000-8000-00000000000b"], [1, ""]),
     "tensorzero::tags": ([{"a": "b"}], [{"a": 1}]),
 }
-VALID = [(field, value) for field, (right, _) in DOCUMENTED.items() for value in right]
-INVALID = [(field, value) for field, (_, wrong) in DOCUMENTED.items() for value in wrong]
+VALID = [(field, value) for field, (valid, _) in DOCUMENTED.items() for value in valid]
+INVALID = [(field, value) for field, (_, invalid) in DOCUMENTED.items() for value in invalid]
 
-# What a 32-bit float holds, so that both encodings can say it.
+# Exact in 32 bits, so that both encodings can express them.
 numbers = st.floats(-1, 1, width=32)
 vectors = st.integers(1, 5).flatmap(lambda size: st.lists(st.lists(numbers, min_size=size, max_size=size), min_size=1, max_size=4))
 encodings = st.sampled_from(["float", "base64"])
@@ -82,20 +83,24 @@ def rejection_message(raw: bytes, **fields: Any) -> str:
     return rejected.value.message
 
 
-@pytest.mark.parametrize(("field", "value"), VALID, ids=repr)
-def test_documented_and_unknown_fields_are_accepted_and_kept(field: str, value: Any):
-    fields = {**REQUEST, field: value, "unheard_of": {"x": [1.50]}}
-    request = OpenAIEmbeddings().parse_request(json.dumps(fields).encode())
-    assert json.loads(request.body.write()) == fields
-    assert (request.model, request.stream, request.output_tokens, request.choices) == ("m", False, 0, 1)
+def test_documented_and_unknown_fields_are_accepted_and_kept():
+    def check(field: str, value: Any) -> None:
+        fields = {**REQUEST, field: value, "unheard_of": {"x": [1.50]}}
+        request = OpenAIEmbeddings().parse_request(json.dumps(fields).encode())
+        assert json.loads(request.body.write()) == fields
+        assert (request.model, request.stream, request.output_tokens, request.choices) == ("m", False, 0, 1)
+
+    assert failed_cases(check, VALID) == []
 
 
-@pytest.mark.parametrize(("field", "value"), INVALID, ids=repr)
-def test_wrongly_typed_field_is_refused_by_path(field: str, value: Any):
-    with pytest.raises(InvalidRequest) as refused:
-        OpenAIEmbeddings().parse_request(json.dumps({**REQUEST, field: value}).encode())
-    assert refused.value.param is not None
-    assert refused.value.param.startswith(field.removeprefix("tensorzero::") if value == "" else field)
+def test_wrongly_typed_field_is_refused_by_path():
+    def check(field: str, value: Any) -> None:
+        with pytest.raises(InvalidRequest) as refused:
+            OpenAIEmbeddings().parse_request(json.dumps({**REQUEST, field: value}).encode())
+        assert refused.value.param is not None
+        assert refused.value.param.startswith(field.removeprefix("tensorzero::") if value == "" else field)
+
+    assert failed_cases(check, INVALID) == []
 
 
 def test_invalid_input_item_is_refused_by_path():
@@ -114,10 +119,10 @@ def test_missing_field_is_refused_by_name(without: str):
 
 
 @pytest.mark.parametrize(
-    ("given", "tokens"), [("abc", 1), ("\u4e2d\u6587", 2), (["abcd", "a"], 3), ([7, 8, 9], 3), ([[7], [8, 9]], 3)], ids=repr
+    ("inputs", "tokens"), [("abc", 1), ("\u4e2d\u6587", 2), (["abcd", "a"], 3), ([7, 8, 9], 3), ([[7], [8, 9]], 3)], ids=repr
 )
-def test_token_ids_are_counted_and_texts_are_estimated_by_bytes(given: Any, tokens: int):
-    assert OpenAIEmbeddings().parse_request(json.dumps({"model": "m", "input": given}).encode()).input_tokens == tokens
+def test_token_ids_are_counted_and_texts_are_estimated_by_bytes(inputs: Any, tokens: int):
+    assert OpenAIEmbeddings().parse_request(json.dumps({"model": "m", "input": inputs}).encode()).input_tokens == tokens
 
 
 def test_messages_may_replace_input_as_in_vllm():
@@ -218,9 +223,9 @@ def test_vector_that_base64_cannot_encode_is_rejected(vector: Any):
     assert rejection_message(response_body([vector]), encoding_format="base64")
 
 
-@pytest.mark.parametrize("given", [[[1]], [[1], [2], [3]], []], ids=len)
-def test_number_of_embeddings_must_match_the_inputs(given: Any):
-    assert f"{len(given)} embeddings for 2 inputs" in rejection_message(response_body(given), input=["a", "b"])
+@pytest.mark.parametrize("embeddings", [[[1]], [[1], [2], [3]], []], ids=len)
+def test_number_of_embeddings_must_match_the_inputs(embeddings: Any):
+    assert f"{len(embeddings)} embeddings for 2 inputs" in rejection_message(response_body(embeddings), input=["a", "b"])
     assert edit_response(response_body([[1], [2]]), input=[[5], [6]])[1].usage
     assert edit_response(response_body([[1]]), input=[5, 6])[1].usage
 
@@ -261,7 +266,7 @@ def test_base64_with_escaped_slashes_is_decoded():
 
 
 @pytest.mark.parametrize(
-    ("told", "usage"),
+    ("reported", "expected"),
     [
         ({"prompt_tokens": 2, "total_tokens": 2, "completion_tokens": 0}, Usage(2, 0)),
         ({"total_tokens": 4}, Usage(None, 0)),
@@ -272,9 +277,9 @@ def test_base64_with_escaped_slashes_is_decoded():
     ],
     ids=repr,
 )
-def test_usage_is_read_with_zero_output_tokens(told: Any, usage: Usage):
-    response, outbound = edit_response(response_body([[1]], usage=told))
-    assert (outbound.usage, response["usage"]) == (usage, told)
+def test_usage_is_read_with_zero_output_tokens(reported: Any, expected: Usage):
+    response, outbound = edit_response(response_body([[1]], usage=reported))
+    assert (outbound.usage, response["usage"]) == (expected, reported)
 
 
 def test_stream_fields_are_not_sent_and_a_streamed_response_is_rejected():

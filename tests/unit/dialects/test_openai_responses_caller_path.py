@@ -1,4 +1,4 @@
-"""What a target cannot honour is told by the place where the caller wrote it."""
+"""What a target cannot honour is reported by the path where the caller wrote it."""
 
 import json
 import re
@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from providers.canonical.chat import ChatRequest
 from providers.canonical.raw_json import Body
-from providers.dialect import ChatDialect, DropPolicy
+from providers.dialect import ChatDialect
 from providers.dialects.catalogue import CHAT_DIALECTS
 from providers.dialects.openai_responses import OpenAIResponses, list_input_items, prepend_items
+from providers.drop_policy import DropPolicy
 from tests.support.chat_strategies import bounded
 from tests.support.openai_responses_strategies import requests
 
@@ -22,14 +23,14 @@ PATH_STEP = re.compile(r"\[(\d+)\]|\.?([^.\[]+)")
 
 
 def value_at(value: Any, path: str) -> Any:
-    """Raises what Python raises for a place that is not there."""
+    """Raises KeyError, IndexError or TypeError if the path does not exist."""
     for number, key in PATH_STEP.findall(path):
         value = value[int(number)] if number else value[key]
     return value
 
 
 def caller_paths(body: Body, target: ChatDialect) -> dict[str, str]:
-    """By the paths of the meaning that a target names for a request, the caller's own."""
+    """The caller's path for each canonical path that a target reports for a request."""
     named: dict[str, str] = {}
 
     def record_caller_path(path: str) -> str:
@@ -58,7 +59,7 @@ def test_every_path_reported_for_a_target_exists_in_the_callers_json(chat: ChatR
 @bounded
 @given(requests)
 def test_every_part_has_a_distinct_caller_path_to_its_own_text(chat: ChatRequest) -> None:
-    """And no two parts the same, but for those of one carrier."""
+    """No two parts share a path."""
     body = written_body(chat)
     body_json = json.loads(body.write())
     messages = DIALECT.read_request(body).messages
@@ -85,9 +86,9 @@ def test_resumed_conversation_reports_the_requests_own_paths_or_previous_respons
     alone = set(caller_paths(Body(body), target).values())
     prepend_items(body, list_input_items(written_body(before)))
     named = set(caller_paths(body, target).values())
-    for place in named - {"previous_response_id"}:
-        value_at(body_json, place)
-    assert {place for place in alone if "content" in place and place.endswith("]")} <= named
+    for path in named - {"previous_response_id"}:
+        value_at(body_json, path)
+    assert {path for path in alone if "content" in path and path.endswith("]")} <= named
 
 
 FUNCTION = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
@@ -110,7 +111,7 @@ REQUEST: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("path", "place"),
+    ("path", "expected"),
     [
         ("messages[0]", "instructions"),
         ("messages[0].content[0]", "instructions"),
@@ -132,8 +133,8 @@ REQUEST: dict[str, Any] = {
         ("tools[0]", "tools[0]"),
     ],
 )
-def test_canonical_path_maps_to_the_callers_path(path: str, place: str) -> None:
-    assert DIALECT.caller_path(Body.read(json.dumps(REQUEST).encode()), path) == place
+def test_canonical_path_maps_to_the_callers_path(path: str, expected: str) -> None:
+    assert DIALECT.caller_path(Body.read(json.dumps(REQUEST).encode()), path) == expected
 
 
 def test_string_input_is_a_single_path() -> None:

@@ -1,4 +1,4 @@
-"""What an ask in Responses must be, where its fault is if it is none, and what it goes on from."""
+"""Parsing Responses requests: what is valid, which path is at fault if it is not, and which conversation a request continues."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ from openai.types.responses import ResponseItem
 from providers.canonical.chat import Audio, ChatRequest, ChatResponse, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 from providers.canonical.errors import InvalidRequest, NarthexError, Unsupported
 from providers.canonical.raw_json import Body
-from providers.dialect import DropPolicy, InboundRequest
+from providers.dialect import InboundRequest
 from providers.dialects.openai_responses import (
     OpenAIResponses,
     list_input_items,
@@ -24,7 +24,8 @@ from providers.dialects.openai_responses import (
     referenced_item_id,
     write_input_items,
 )
-from providers.dialects.openai_responses.conversation_items import input_item_id
+from providers.dialects.openai_responses.input_item_listing import input_item_id
+from providers.drop_policy import DropPolicy
 from tests.support.chat_strategies import META, bounded
 from tests.support.openai_responses_strategies import chat_responses, requests
 
@@ -85,10 +86,10 @@ INVALID_FIELDS: list[tuple[dict[str, Any], type[NarthexError], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "error", "param"), INVALID_FIELDS)
-def test_invalid_or_unsupported_field_is_refused_by_path(asked: dict[str, Any], error: type[NarthexError], param: str) -> None:
+@pytest.mark.parametrize(("fields", "error", "param"), INVALID_FIELDS)
+def test_invalid_or_unsupported_field_is_refused_by_path(fields: dict[str, Any], error: type[NarthexError], param: str) -> None:
     with pytest.raises(error) as refused:
-        parse(**asked)
+        parse(**fields)
     assert refused.value.param == param
 
 
@@ -273,7 +274,7 @@ def test_upstream_body_is_stateless(stream: bool) -> None:
 @bounded
 @given(chat_responses, requests)
 def test_conversation_resumes_from_earlier_input_and_output_items(answer: ChatResponse, chat: ChatRequest) -> None:
-    """Every item as it came; and the whole of it is an ask again."""
+    """Every item is kept as it came, and the whole is a valid request."""
     first = DIALECT.parse_request(DIALECT.write_request(chat, REFUSE_ALL).write()).body
     response = DIALECT.write_response(answer, META)
     earlier = [*list_input_items(first), *output_items(response)]
@@ -286,7 +287,7 @@ def test_conversation_resumes_from_earlier_input_and_output_items(answer: ChatRe
 
 
 def has_no_audio(chat: ChatRequest) -> bool:
-    """The SDK's types know no audio in what was asked."""
+    """The SDK's types for input items have no audio."""
     return not any(isinstance(part, Audio) for message in chat.messages for part in message.parts)
 
 

@@ -1,4 +1,4 @@
-"""Responses says again what it has said: requests, whole answers, streams, and what it carries for others."""
+"""Responses round trips: requests, whole responses, streams, and the opaque state that it carries for other dialects."""
 
 from collections.abc import Sequence
 
@@ -31,10 +31,11 @@ from providers.canonical.chat import (
 from providers.canonical.chat import Image as ImagePart
 from providers.canonical.errors import Unsupported
 from providers.canonical.events import Event, PartDelta, PartFinished, PartStarted, assemble_response, response_events
+from providers.canonical.output_format import JsonSchema, Regex
 from providers.canonical.raw_json import Body
-from providers.dialect import DropPolicy, ResponseMeta
+from providers.dialect import ResponseMeta
 from providers.dialects.openai_responses import OpenAIResponses, final_response, output_items, prepend_items
-from providers.structured_output import JsonSchema, Regex
+from providers.drop_policy import DropPolicy
 from tests.support.chat_strategies import META, bounded
 from tests.support.openai_responses_strategies import ORIGIN, chat_responses, raw_json, requests
 
@@ -105,7 +106,7 @@ def test_interleaved_events_read_back_as_the_same_response(answer: ChatResponse,
 
 
 def interleave_events(events: list[Event], data: st.DataObject) -> list[Event]:
-    """What follows the beginning of a text or a call may wait until others have begun; deltas come in pieces."""
+    """Deltas come in pieces, and those of a text or a call may come after other parts have started."""
     out: list[Event] = []
     waiting: list[Event] = []
     thinks = False
@@ -117,9 +118,9 @@ def interleave_events(events: list[Event], data: st.DataObject) -> list[Event]:
             case PartFinished():
                 waiting.append(event)
             case _:
-                given = data.draw(st.integers(0, len(waiting))) if isinstance(event, PartStarted) and not thinks else len(waiting)
-                out += [*waiting[:given], event]
-                waiting = waiting[given:]
+                released = data.draw(st.integers(0, len(waiting))) if isinstance(event, PartStarted) and not thinks else len(waiting)
+                out += [*waiting[:released], event]
+                waiting = waiting[released:]
                 thinks = isinstance(event, PartStarted) and isinstance(event.part, Reasoning)
     return out
 
@@ -135,7 +136,7 @@ FOREIGN_PARTS: list[tuple[Part, ...]] = [
 
 @pytest.mark.parametrize("parts", FOREIGN_PARTS)
 def test_signatures_of_other_dialects_survive_a_client_round_trip(parts: tuple[Part, ...]) -> None:
-    """Through an answer, a client that sends the items back as they are, and a request."""
+    """From a response through a client, which sends the items back as they are, into the next request."""
     answer = ChatResponse((Choice(parts, "stop"),), "m")
     response_body = DIALECT.write_response(answer, META)
     Response.model_validate_json(response_body, strict=True)
@@ -218,7 +219,7 @@ def test_neutral_values_are_left_out_and_not_reported() -> None:
 
 
 def test_encrypted_reasoning_is_sent_back_without_an_id() -> None:
-    """OpenAI refuses what it sealed under another id than its own, which nobody but its own callers know."""
+    """OpenAI refuses encrypted reasoning under any id but the original one, which only its own callers know."""
     thought = Message("assistant", (Reasoning("in short", OpaqueState(ORIGIN, "sealed")), Text("hi")))
     chat = ChatRequest("openai_chat", "m", (thought,), extra={"prompt_cache_retention": raw_json("24h")})
     body = msgspec.json.decode(DIALECT.write_request(chat, make_drop_policy()).write())
@@ -276,7 +277,7 @@ def test_anthropic_request_is_written_stateless_with_non_strict_tools() -> None:
 
 
 def test_unknown_fields_of_assistant_messages_are_dropped_and_reported() -> None:
-    """Clients give back what they read, with whatever their libraries made of it."""
+    """Clients send back what they read, with the fields that their libraries add."""
     parsed = {"parsed": Raw(b"{}"), "index": Raw(b"1")}
     parts = (Text("a", extra=parsed), ToolCall("c", "f", "{}", extra={"parsed_arguments": Raw(b'{"a":1}')}))
     drop_policy = make_drop_policy()

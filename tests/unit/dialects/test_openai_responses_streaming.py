@@ -1,4 +1,4 @@
-"""Streams of Responses: what the official SDK makes of ours, and the edit of an engine's."""
+"""Responses streams: the official SDK assembles ours, and an engine's stream is edited only in the gateway's own fields."""
 
 import base64
 import json
@@ -69,7 +69,7 @@ def write_stream(answer: ChatResponse, meta: ResponseMeta) -> bytes:
 
 
 def parse_events(out: bytes) -> list[dict[str, Any]]:
-    """The events that a caller got, each framed as OpenAI frames them."""
+    """The events that a caller received. Each must be framed as OpenAI frames it."""
     *frames, rest = out.split(b"\n\n")
     assert rest == b""
     events = [json.loads(frame.partition(b"\ndata: ")[2]) for frame in frames]
@@ -158,7 +158,7 @@ def test_only_the_first_choice_is_written() -> None:
 @bounded
 @given(chat_responses, st.data())
 def test_engine_stream_is_edited_only_in_gateway_owned_fields(answer: ChatResponse, data: st.DataObject) -> None:
-    """However it is cut: ours is replaced, and the rest is the engine's own."""
+    """However it is split: the gateway's fields are replaced, and the rest is the engine's own."""
     out = write_stream(answer, replace(META, id="01990000-0000-7000-8000-0000000000ff", model="theirs"))
     editor = DIALECT.stream_editor(REQUEST_META)
     *blocks, last = data.draw(byte_splits(out + b"data: [DONE]\n\n"))
@@ -204,7 +204,7 @@ def test_fields_an_engine_omits_are_filled_in(answer: ChatResponse) -> None:
             assert event["response"]["tools"] == json.loads(bytes(REQUEST_FIELDS["tools"]))
 
 
-# What a Response is understood without, as long as something tells of each item.
+# Events that a stream may lack, as long as another event announces each item.
 OMITTABLE_EVENTS = (
     "created",
     "in_progress",
@@ -223,7 +223,7 @@ def incomplete_events(answer: ChatResponse, kinds: frozenset[str], fields: str) 
     events = [event for event in parse_events(write_stream(answer, META)) if not event["type"].endswith(tuple(kinds))]
     for number, event in enumerate(events):
         event["sequence_number"] = number
-        for key in {"numbers": ["sequence_number"], "places": ["output_index"], "ids": ["item_id"]}.get(fields, []):
+        for key in {"numbers": ["sequence_number"], "indexes": ["output_index"], "ids": ["item_id"]}.get(fields, []):
             event.pop(key, None)
         if fields == "ids":
             for item in (event.get("item", {}), *event.get("response", {}).get("output", ())):
@@ -232,7 +232,7 @@ def incomplete_events(answer: ChatResponse, kinds: frozenset[str], fields: str) 
 
 
 @bounded
-@given(chat_responses, st.frozensets(st.sampled_from(OMITTABLE_EVENTS)), st.sampled_from(["", "numbers", "places", "ids"]))
+@given(chat_responses, st.frozensets(st.sampled_from(OMITTABLE_EVENTS)), st.sampled_from(["", "numbers", "indexes", "ids"]))
 def test_official_sdk_assembles_an_incomplete_engine_stream(answer: ChatResponse, kinds: frozenset[str], fields: str) -> None:
     editor = DIALECT.stream_editor(META)
     out = editor.feed(encode_sse(incomplete_events(answer, kinds, fields))) + editor.finish()
@@ -273,13 +273,13 @@ def test_text_deltas_without_item_events_form_one_message() -> None:
 
 
 def visible_parts(answer: ChatResponse) -> list[tuple[str, ...]]:
-    """Without parts that say nothing: of which kind they are, perhaps nobody told."""
+    """Without empty parts: the stream may never have stated their kind."""
     contents = map(_part_content, answer.choices[0].parts)
     return [each for each in contents if each[0] == "call" or each[1]]
 
 
 def _part_content(part: Part) -> tuple[str, ...]:
-    """Without what is written anew where an item gets an id."""
+    """Without fields that are rewritten when an item gets an id."""
     match part:
         case Text(text=text) | Refusal(text=text) | Reasoning(text=text):
             return (type(part).__name__, text)
@@ -404,11 +404,11 @@ def test_stream_without_deltas_is_read(answer: ChatResponse) -> None:
     assert read_stream(encode_sse(list(events_without_deltas(answer)))).choices == answer.choices
 
 
-@pytest.mark.parametrize("place", [{"content_index": 300_000}, {"content_index": -1}, {"output_index": 300_000}, {"output_index": -1}])
-def test_out_of_range_index_is_an_invalid_response(place: dict[str, int]) -> None:
+@pytest.mark.parametrize("index", [{"content_index": 300_000}, {"content_index": -1}, {"output_index": 300_000}, {"output_index": -1}])
+def test_out_of_range_index_is_an_invalid_response(index: dict[str, int]) -> None:
     editor = DIALECT.stream_editor(META)
     begun = editor.feed(encode_sse([CREATED, DELTA]))
-    assert editor.feed(encode_sse([{**DELTA, **place}, COMPLETED])) == b""
+    assert editor.feed(encode_sse([{**DELTA, **index}, COMPLETED])) == b""
     assert isinstance(editor.failure, InvalidUpstreamResponse) and parse_events(begun)[-1]["type"] == "response.output_text.delta"
 
 

@@ -1,4 +1,4 @@
-"""Usage has one arithmetic: reasoning within the output, parts by their names, whoever counts."""
+"""Usage is counted alike for every API: reasoning is part of the output, and details are read under every name."""
 
 import json
 from typing import Any
@@ -65,13 +65,13 @@ def test_usage_is_normalized_the_same_way_whole_and_streamed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told_tier", "tier"), [("flex", "flex"), ("priority", "priority"), ("batch", "batch"), ("default", None), (7, None)]
+    ("reported_tier", "tier"), [("flex", "flex"), ("priority", "priority"), ("batch", "batch"), ("default", None), (7, None)]
 )
-def test_service_tier_is_recorded_only_if_it_has_its_own_price(told_tier: Any, tier: str | None) -> None:
-    counted = read_usage(b'{"prompt_tokens": 1, "completion_tokens": 2}', told_tier)
+def test_service_tier_is_recorded_only_if_it_has_its_own_price(reported_tier: Any, tier: str | None) -> None:
+    counted = read_usage(b'{"prompt_tokens": 1, "completion_tokens": 2}', reported_tier)
     assert counted is not None
     assert counted.tier == tier
-    responses = read_usage_of_responses(b'{"input_tokens": 1, "output_tokens": 2}', told_tier)
+    responses = read_usage_of_responses(b'{"input_tokens": 1, "output_tokens": 2}', reported_tier)
     assert responses is not None
     assert responses.tier == tier
 
@@ -116,11 +116,13 @@ def test_host_specific_usage_fields_are_also_reported_under_openais_names(own: d
     assert counted == read_usage(bytes(kept)) and normalize_usage(kept) == (counted, kept)
 
 
-@pytest.mark.parametrize("said", [b"[]", b"{}", b"[[]]", b"7", b"true", b'"on_demand"'])
-def test_unknown_service_tier_does_not_fail_the_response(said: bytes):
+@pytest.mark.parametrize("service_tier", [b"[]", b"{}", b"[[]]", b"7", b"true", b'"on_demand"'])
+def test_unknown_service_tier_does_not_fail_the_response(service_tier: bytes):
     response_body = (
-        b'{"choices":[{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}],"service_tier":' + said + b"}"
+        b'{"choices":[{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}],"service_tier":'
+        + service_tier
+        + b"}"
     )
     assert json.loads(edit_response(response_body, META).raw)["service_tier"] == ""
-    chunk = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}],"service_tier":' + said + b"}\n\n"
+    chunk = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}],"service_tier":' + service_tier + b"}\n\n"
     assert "service_tier" not in json.loads(stream_editor(META).feed(chunk)[6:])

@@ -1,4 +1,4 @@
-"""Prompts for generate: all that is asked is said, refused, or let go by the caller; answers, in each of their shapes, lose nothing."""
+"""The generate routes of TGI and LMI: every field is sent, refused, or dropped with permission; responses of every shape lose nothing."""
 
 import json
 import re
@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from providers import structured_output
 from providers.canonical.chat import ChatRequest, ChatResponse, Choice, Message, Text, Thinking, Tool, Usage
 from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated, Unsupported, UpstreamFailed
 from providers.canonical.events import assemble_response
-from providers.dialect import DropPolicy, EngineDialect
+from providers.canonical.output_format import Grammar, JsonObject
+from providers.dialect import EngineDialect
 from providers.dialects.tgi_generate import LMIGenerate, TGIGenerate
+from providers.drop_policy import DropPolicy
 from tests.support.chat_strategies import bounded, texts
 
 TGI, LMI = TGIGenerate(), LMIGenerate()
@@ -22,7 +23,7 @@ BOTH = pytest.mark.parametrize("dialect", [TGI, LMI], ids=["tgi", "lmi"])
 
 
 def stable_id(value: object) -> str:
-    """Without addresses: each process that runs tests must know them by the same names."""
+    """Without addresses: every process that runs tests must give a case the same id."""
     return re.sub(r" at 0x[0-9a-f]+", "", str(value))
 
 
@@ -44,7 +45,7 @@ def parameters(dialect: EngineDialect, **fields: Any) -> dict[str, Any]:
 
 @BOTH
 def test_bare_prompt_asks_for_sampling_details_and_no_echoed_prompt(dialect: EngineDialect) -> None:
-    """JumpStart's containers repeat the prompt unless told not to; both sample only if told to; neither counts unless asked."""
+    """By default JumpStart's containers repeat the prompt, and neither engine samples or counts tokens."""
     body = json.loads(dialect.write_request(prompt_request(), refusing_policy()).write())
     assert body == {"inputs": "Once", "parameters": {"return_full_text": False, "details": True, "do_sample": True}}
 
@@ -93,8 +94,8 @@ def test_sampling_fields_become_generate_parameters_or_are_refused(
         {"thinking": Thinking("low")},
         {"tools": (Tool("f"),)},
         {"verbosity": "low"},
-        {"output": structured_output.Grammar("root ::= x")},
-        {"output": structured_output.JsonObject()},
+        {"output": Grammar("root ::= x")},
+        {"output": JsonObject()},
         {"extra": {"echo": Raw(b"true")}},
         {"extra": {"suffix": Raw(b'"end"')}},
         {"extra": {"min_p": Raw(b"0.1")}},
@@ -124,7 +125,7 @@ def test_neutral_values_are_dropped_silently_and_hints_are_reported(dialect: Eng
 
 @BOTH
 def test_chat_messages_are_refused_instead_of_being_rendered_as_a_prompt(dialect: EngineDialect) -> None:
-    """Which template the model wants nobody here knows."""
+    """The gateway does not know the model's chat template."""
     with pytest.raises(Unsupported) as refused:
         dialect.write_request(ChatRequest(origin="openai_chat", model="m", messages=(Message("user", (Text("Hi"),)),)), dropping_policy())
     assert refused.value.param == "messages"
@@ -179,9 +180,9 @@ def frame_lines(lines: list[dict[str, Any]], framing: str) -> bytes:
 
 @bounded
 @given(st.lists(texts.filter(bool), max_size=4), st.sampled_from(["events", "spaced", "lines"]), st.lists(st.integers(0, 600), max_size=6))
-def test_stream_yields_the_same_text_for_every_framing_and_split(pieces: list[str], how: str, offsets: list[int]) -> None:
+def test_stream_yields_the_same_text_for_every_framing_and_split(pieces: list[str], framing: str, offsets: list[int]) -> None:
     last = {**END, "generated_text": "".join(pieces)}
-    raw = frame_lines([*(token(piece) for piece in pieces), last], how)
+    raw = frame_lines([*(token(piece) for piece in pieces), last], framing)
     ends = sorted({min(offset, len(raw)) for offset in offsets} | {len(raw)})
     reader = TGI.stream_reader()
     events = [each for start, end in zip([0, *ends], ends, strict=False) for each in reader.feed(raw[start:end])]
@@ -189,7 +190,7 @@ def test_stream_yields_the_same_text_for_every_framing_and_split(pieces: list[st
     assert reader.done and answer.usage == Usage(5, 2)
     (choice,) = answer.choices
     assert choice.parts == ((Text("".join(pieces)),) if pieces else ()) and choice.finish_reason == "stop"
-    assert len(choice.logprobs or ()) == len(pieces)  # the token that ended it is no text
+    assert len(choice.logprobs or ()) == len(pieces)  # the token that ends the text is not part of it
 
 
 def read_lmi_stream(raw: bytes) -> ChatResponse:
@@ -198,10 +199,10 @@ def read_lmi_stream(raw: bytes) -> ChatResponse:
 
 
 def test_logprobs_are_read_into_the_openai_shape() -> None:
-    """LMI has another word for them; TGI tells others beside."""
-    beside = [{"id": 2, "text": "J", "logprob": -1.5, "special": False}]
+    """LMI names them differently; TGI also sends alternative tokens."""
+    alternatives = [{"id": 2, "text": "J", "logprob": -1.5, "special": False}]
     lmi = {"token": {"id": 1, "text": "H", "log_prob": -0.5}}
-    for line, tops in ((token("H", top_tokens=beside), [{"token": "J", "logprob": -1.5, "bytes": None}]), (lmi, [])):
+    for line, tops in ((token("H", top_tokens=alternatives), [{"token": "J", "logprob": -1.5, "bytes": None}]), (lmi, [])):
         (choice,) = read_lmi_stream(frame_lines([line, END], "lines")).choices
         assert choice.logprobs is not None
         assert json.loads(bytes(choice.logprobs[0])) == {"token": "H", "logprob": -0.5, "bytes": None, "top_logprobs": tops}

@@ -1,4 +1,4 @@
-"""Laws of vLLM's route for tokens: what goes through stays the engine's own bytes but for our keys, and what ends a stream waits."""
+"""vLLM's route for tokens: everything except the gateway's keys stays the engine's own bytes, and the end of a stream is held back."""
 
 import json
 from typing import Any
@@ -13,11 +13,12 @@ from providers.canonical.raw_json import Body
 from providers.dialect import ResponseMeta
 from providers.dialects.vllm_generate import VLLMGenerate
 from providers.dialects.vllm_generate.edit import TokenStreamEditor
+from tests.support.case_tables import failed_cases
 from tests.support.chat_strategies import META, META_WITHOUT_USAGE, bounded, parse_sse_chunks
 
 REQUEST: dict[str, Any] = {"model": "m", "token_ids": [1, 2, 3], "sampling_params": {"max_tokens": 5}}
 
-# Every documented field: values of each documented type, and values of none.
+# Each documented field: valid values of each documented type, and invalid values.
 DOCUMENTED: dict[str, tuple[list[Any], list[Any]]] = {
     "model": (["x"], [1, None]),
     "token_ids": ([[0], [1] * 4096], [[], [-1], ["a"], [1.5], [[1]], "ab", 5, None, [True]]),
@@ -50,11 +51,11 @@ SAMPLING: dict[str, tuple[list[Any], list[Any]]] = {
     "logit_bias": ([{"1": 2}], [{"1": "x"}]),
     "structured_outputs": ([{"regex": "a"}], ["x"]),
 }
-VALID = [({field: value}) for field, (right, _) in DOCUMENTED.items() for value in right] + [
-    {"sampling_params": {field: value}} for field, (right, _) in SAMPLING.items() for value in right
+VALID = [{field: value} for field, (valid, _) in DOCUMENTED.items() for value in valid] + [
+    {"sampling_params": {field: value}} for field, (valid, _) in SAMPLING.items() for value in valid
 ]
-INVALID = [(field, {field: value}) for field, (_, wrong) in DOCUMENTED.items() for value in wrong] + [
-    (f"sampling_params.{field}", {"sampling_params": {field: value}}) for field, (_, wrong) in SAMPLING.items() for value in wrong
+INVALID = [(field, {field: value}) for field, (_, invalid) in DOCUMENTED.items() for value in invalid] + [
+    (f"sampling_params.{field}", {"sampling_params": {field: value}}) for field, (_, invalid) in SAMPLING.items() for value in invalid
 ]
 
 ids = st.lists(st.integers(0, 150_000), max_size=4)
@@ -79,19 +80,23 @@ def edit_stream(raw: bytes, meta: ResponseMeta = META) -> tuple[list[dict[str, A
     return parse_sse_chunks(out + editor.finish()), editor
 
 
-@pytest.mark.parametrize("field", VALID, ids=repr)
-def test_documented_and_unknown_fields_are_kept_unchanged(field: dict[str, Any]):
-    request = {**REQUEST, **field, "unheard_of": {"x": [1.50]}}
-    inbound = VLLMGenerate().parse_request(json.dumps(request).encode())
-    assert json.loads(inbound.body.write()) == request
+def test_documented_and_unknown_fields_are_kept_unchanged():
+    def check(fields: dict[str, Any]) -> None:
+        request = {**REQUEST, **fields, "unheard_of": {"x": [1.50]}}
+        inbound = VLLMGenerate().parse_request(json.dumps(request).encode())
+        assert json.loads(inbound.body.write()) == request
+
+    assert failed_cases(check, [(fields,) for fields in VALID]) == []
 
 
-@pytest.mark.parametrize(("path", "field"), INVALID, ids=repr)
-def test_field_of_a_wrong_type_is_refused_by_its_path(path: str, field: dict[str, Any]):
-    with pytest.raises(InvalidRequest) as refused:
-        VLLMGenerate().parse_request(json.dumps({**REQUEST, **field}).encode())
-    assert refused.value.param is not None
-    assert refused.value.param.startswith(path)
+def test_field_of_a_wrong_type_is_refused_by_its_path():
+    def check(path: str, fields: dict[str, Any]) -> None:
+        with pytest.raises(InvalidRequest) as refused:
+            VLLMGenerate().parse_request(json.dumps({**REQUEST, **fields}).encode())
+        assert refused.value.param is not None
+        assert refused.value.param.startswith(path)
+
+    assert failed_cases(check, INVALID) == []
 
 
 @pytest.mark.parametrize("without", REQUEST)
@@ -99,7 +104,7 @@ def test_missing_required_field_is_named(without: str):
     with pytest.raises(InvalidRequest) as refused:
         VLLMGenerate().parse_request(json.dumps({key: value for key, value in REQUEST.items() if key != without}).encode())
     assert refused.value.param == without
-    assert ("behind this gateway are many models" in refused.value.message) == (without == "model")
+    assert ("this gateway serves many models" in refused.value.message) == (without == "model")
 
 
 def test_token_counts_are_exact_and_output_covers_all_choices():
@@ -110,7 +115,7 @@ def test_token_counts_are_exact_and_output_covers_all_choices():
     assert unbounded.input_tokens > 1000
 
 
-def test_stream_usage_is_requested_whatever_the_caller_asked():
+def test_stream_usage_is_requested_whatever_the_caller_requested():
     request = {**REQUEST, "stream": True, "stream_options": {"continuous_usage_stats": True}}
     dialect = VLLMGenerate()
     for stream, include_usage, expected in (
@@ -162,12 +167,12 @@ def test_error_inside_a_200_response_is_raised():
 
 @bounded
 @given(st.lists(ids.filter(bool), min_size=1, max_size=5), st.integers(1, 3), st.integers(1, 40), st.booleans())
-def test_stream_is_unchanged_except_for_its_id_for_every_split(steps: list[list[int]], choices: int, size: int, wants: bool):
+def test_stream_is_unchanged_except_for_its_id_for_every_split(steps: list[list[int]], choices: int, size: int, wants_usage: bool):
     chunks = [chunk(index, step) for step in steps for index in range(choices)] + [chunk(index, [], "stop") for index in range(choices)]
     raw = frames(*chunks, LAST)
-    editor = VLLMGenerate().stream_editor(META if wants else META_WITHOUT_USAGE)
+    editor = VLLMGenerate().stream_editor(META if wants_usage else META_WITHOUT_USAGE)
     out = b"".join(editor.feed(raw[at : at + size]) for at in range(0, len(raw), size)) + editor.finish()
-    expected = [*chunks, LAST] if wants else chunks
+    expected = [*chunks, LAST] if wants_usage else chunks
     assert parse_sse_chunks(out) == [{**each, "request_id": META.id} for each in expected]
     assert (editor.usage, editor.finish_reason, editor.done) == (Usage(3, 9, 2), "stop", True)
     assert editor.written_tokens == choices * sum(map(len, steps))

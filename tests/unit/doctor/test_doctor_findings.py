@@ -1,4 +1,4 @@
-"""The doctor's judgement of facts: each illness has its sentence and its remedy, and health has none."""
+"""The doctor's findings: each unhealthy fact gives a message and advice, and healthy facts give none."""
 
 import os
 from dataclasses import replace
@@ -13,6 +13,7 @@ from app.doctor.engines import EndpointFacts, EngineFacts
 from app.doctor.findings import Finding, worst_first
 from app.doctor.gateway import GatewayFacts, Health
 from app.doctor.machine import ExposedFile, MachineFacts
+from app.doctor.mask_password import mask_password
 from app.doctor.processes import ProcessStatus
 from app.doctor.records import RecordFacts
 from app.doctor.redis import RedisFacts
@@ -24,7 +25,7 @@ from app.store.postgres_status import PostgresStatus, WorkerRow
 
 SETTINGS = Settings()
 HOME = Path("/somewhere/home")
-DIRECTORY = Snapshot(
+SNAPSHOT = Snapshot(
     7,
     "hash",
     {"gpu": ProviderConfig("vllm", "http://10.0.0.5:8000", "env:GPU_KEY"), "spare": ProviderConfig("openai", "http://10.0.0.9/v1")},
@@ -33,7 +34,7 @@ DIRECTORY = Snapshot(
 MACHINE = MachineFacts((3, 11), str(HOME), 1000, 0o700, 1000, (), 50_000_000_000, 10**6, 100_000, 100_000, 4)
 GATEWAY = GatewayFacts("http://127.0.0.1:8787", 200, 0.002, Health("ready", 7, "connected"))
 POSTGRES = PostgresStatus(
-    "18.6", 180006, "0004", "0004", 0.001, 0.0, False, 12, 100, True, DIRECTORY, KnownNames(), (WorkerRow("gateway-0", 7, 3.0),)
+    "18.6", 180006, "0004", "0004", 0.001, 0.0, False, 12, 100, True, SNAPSHOT, KnownNames(), (WorkerRow("gateway-0", 7, 3.0),)
 )
 REDIS = RedisFacts("redis://cache", None, "Valkey", "9.1.2", 0.001, 0.0, False, False, True, False, "noeviction", 10**6, 0)
 WRITER = WriterStatus(at=0.0, pid=1, connected=True, rows=10)
@@ -65,12 +66,12 @@ def record_findings(**changes: object) -> list[Finding]:
 
 
 def engine_findings(*endpoints: EndpointFacts, **unreadable: str) -> list[Finding]:
-    return engines.diagnose(EngineFacts(endpoints, unreadable), DIRECTORY)
+    return engines.diagnose(EngineFacts(endpoints, unreadable), SNAPSHOT)
 
 
 def limit_findings(limit: Limit, **environment: object) -> list[Finding]:
-    directory = msgspec.structs.replace(DIRECTORY, limits=(limit,))
-    return limits.diagnose(directory, KnownNames({"search"}), replace(SETTINGS, **{"redis_url": "redis://cache", **environment}))
+    snapshot = msgspec.structs.replace(SNAPSHOT, limits=(limit,))
+    return limits.diagnose(snapshot, KnownNames({"search"}), replace(SETTINGS, **{"redis_url": "redis://cache", **environment}))
 
 
 def process_findings(*found: ProcessStatus) -> list[Finding]:
@@ -81,135 +82,133 @@ def environment_findings(**variables: str) -> list[Finding]:
     return machine.read_settings(variables)[1]
 
 
-def test_healthy_facts_give_one_fine_finding_per_area() -> None:
+def test_healthy_facts_give_one_ok_finding_per_area() -> None:
     healthy = [
         machine_findings(),
         gateway_findings(),
         postgres_findings(),
         redis_findings(),
         record_findings(),
-        engines.diagnose(ENGINES, DIRECTORY),
+        engines.diagnose(ENGINES, SNAPSHOT),
         limit_findings(RULE),
-        limits.diagnose(DIRECTORY, KnownNames(), SETTINGS),
+        limits.diagnose(SNAPSHOT, KnownNames(), SETTINGS),
         process_findings(*RUNNING),
         environment_findings(NARTHEX_PORT="9000", PATH="/bin", NARTHEX_KEY="nx-1"),
     ]
-    assert [[each.severity for each in found] for found in healthy] == [["fine"]] * len(healthy)
+    assert [[each.severity for each in found] for found in healthy] == [["ok"]] * len(healthy)
     assert all(found[0].message.endswith(".") and found[0].advice is None for found in healthy)
 
 
 UNHEALTHY_CASES = {
-    # name: (findings, severity, what the sentence says, what the advice says)
-    "an old Python": (machine_findings(python=(3, 10)), "wrong", "Python 3.10", "newer Python"),
+    # name: (findings, severity, part of the message, part of the advice)
+    "an old Python": (machine_findings(python=(3, 10)), "error", "Python 3.10", "newer Python"),
     "no home": (machine_findings(home_mode=None), "warning", "no home yet", "narthex up"),
-    "another's home": (machine_findings(home_owner=0), "wrong", "belongs to user 0", "owner"),
-    "an open home": (machine_findings(home_mode=0o755), "warning", "look around", "chmod go-r"),
-    "a writable home": (machine_findings(home_mode=0o777), "wrong", "may write", "chmod go-w"),
+    "another's home": (machine_findings(home_owner=0), "error", "belongs to user 0", "owner"),
+    "an open home": (machine_findings(home_mode=0o755), "warning", "may list the files", "chmod go-r"),
+    "a writable home": (machine_findings(home_mode=0o777), "error", "may write", "chmod go-w"),
     "readable keys": (
         machine_findings(exposed_files=(ExposedFile("/h/first-key", 0o644),)),
-        "wrong",
+        "error",
         "first-key (mode 644)",
         "chmod 600 /h/first-key",
     ),
-    "a full disk": (machine_findings(free_bytes=1000), "wrong", "full", "Make space"),
+    "a full disk": (machine_findings(free_bytes=1000), "error", "full", "Make space"),
     "a nearly full disk": (machine_findings(free_bytes=500_000_000), "warning", "500 MB", "Make space"),
-    "no more files": (machine_findings(free_inodes=5), "wrong", "5 more files", "Remove"),
+    "no more files": (machine_findings(free_inodes=5), "error", "5 more files", "Remove"),
     "few open files": (machine_findings(gateway_max_open_files=1024), "warning", "A gateway process may open 1024 files", "ulimit"),
     "many workers": (machine.diagnose(MACHINE, Settings(workers=9)), "warning", "NARTHEX_WORKERS=9", "4 or less"),
-    "a silent gateway": (gateway_findings(fault="refused", health=None), "wrong", "Nothing answers on http://127.0.0.1:8787", "narthex up"),
+    "a silent gateway": (gateway_findings(fault="refused", health=None), "error", "Nothing answers on http://127.0.0.1:8787", "narthex up"),
     "a gateway that hangs": (
         gateway_findings(fault="no word", hangs=True, health=None),
-        "wrong",
+        "error",
         "does not answer",
         "end the gateway's process",
     ),
-    "somebody else's port": (gateway_findings(health=None, status=404), "wrong", "not Narthex", "NARTHEX_PORT"),
-    "a gateway that ends": (gateway_findings(health=Health("draining", 7, "connected")), "wrong", "draining", "ended"),
+    "a port taken by another program": (gateway_findings(health=None, status=404), "error", "not Narthex", "NARTHEX_PORT"),
+    "a gateway that shuts down": (gateway_findings(health=Health("draining", 7, "connected")), "error", "draining", "ended"),
     "a gateway without Postgres": (
         gateway_findings(health=Health("ready", 7, "away")),
-        "wrong",
-        "cannot ask PostgreSQL",
+        "error",
+        "cannot reach PostgreSQL",
         "Bring PostgreSQL back",
     ),
     "a slow gateway": (gateway_findings(answered_s=1.5), "warning", "1.5 s", "too much"),
-    "lost records": (gateway_findings(records_lost=3), "wrong", "3 records are lost", "space"),
-    "lost content": (gateway_findings(content_lost=3), "warning", "3 records the content", "space"),
-    "no database": (database.diagnose(DatabaseFacts("", fault="none")), "wrong", "DATABASE_URL is not set", "DATABASE_URL"),
-    "a database away": (database.diagnose(DatabaseFacts("postgresql://db", fault="refused")), "wrong", "refused", "Is it running"),
-    "no tables": (postgres_findings(revision=None), "wrong", "no tables", "narthex migrate"),
-    "old tables": (postgres_findings(revision="0001"), "wrong", "version 0001, and this Narthex needs 0004", "narthex migrate"),
-    "newer tables": (postgres_findings(revision="0009"), "wrong", "does not know", "newer one"),
-    "a read-only database": (postgres_findings(is_read_only=True), "wrong", "takes no changes", "primary"),
+    "lost records": (gateway_findings(records_lost=3), "error", "3 records were lost", "space"),
+    "lost content": (gateway_findings(content_lost=3), "warning", "3 records were kept without their content", "space"),
+    "no database": (database.diagnose(DatabaseFacts("", fault="none")), "error", "DATABASE_URL is not set", "DATABASE_URL"),
+    "a database away": (database.diagnose(DatabaseFacts("postgresql://db", fault="refused")), "error", "refused", "Is it running"),
+    "no tables": (postgres_findings(revision=None), "error", "no tables", "narthex migrate"),
+    "old tables": (postgres_findings(revision="0001"), "error", "version 0001, and this Narthex needs 0004", "narthex migrate"),
+    "newer tables": (postgres_findings(revision="0009"), "error", "does not know", "newer one"),
+    "a read-only database": (postgres_findings(is_read_only=True), "error", "takes no changes", "primary"),
     "Postgres's clock": (postgres_findings(skew_s=-90.0), "warning", "90.0 s behind", "clocks"),
-    "no notifications": (postgres_findings(receives_notifications=False), "wrong", "do not arrive", "session mode"),
+    "no notifications": (postgres_findings(receives_notifications=False), "error", "do not arrive", "session mode"),
     "few connections": (postgres_findings(connections=99), "warning", "99 of PostgreSQL's 100", "max_connections"),
     "a slow database": (postgres_findings(response_s=0.4), "warning", "400 ms", "limits"),
     "an old database": (postgres_findings(version_number=130001, version="13.1"), "warning", "13.1", "Upgrade"),
     "a worker behind": (postgres_findings(workers=(WorkerRow("gateway-1", 6, 3.0),)), "warning", "gateway-1", "logs"),
-    "no redis": (redis.diagnose(RedisFacts("", fault="none")), "wrong", "REDIS_URL is not set", "REDIS_URL"),
-    "redis away": (redis.diagnose(RedisFacts("redis://cache", fault="refused")), "wrong", "refused", "Is it running"),
+    "no redis": (redis.diagnose(RedisFacts("", fault="none")), "error", "REDIS_URL is not set", "REDIS_URL"),
+    "redis away": (redis.diagnose(RedisFacts("redis://cache", fault="refused")), "error", "refused", "Is it running"),
     "an old redis": (redis_findings(name="Redis", version="5.0.1"), "warning", "5.0.1", "6.2"),
-    "a replica": (redis_findings(is_replica=True), "wrong", "replica", "primary"),
-    "a cluster": (redis_findings(is_cluster=True), "wrong", "cluster", "primary"),
-    "no right to scripts": (redis_findings(runs_scripts=False), "wrong", "no scripts", "+@scripting"),
+    "a replica": (redis_findings(is_replica=True), "error", "replica", "primary"),
+    "a cluster": (redis_findings(is_cluster=True), "error", "cluster", "primary"),
+    "no right to scripts": (redis_findings(runs_scripts=False), "error", "no scripts", "+@scripting"),
     "nothing appended": (redis_findings(appends=False), "warning", "append-only", "appendonly yes"),
-    "a failed write": (redis_findings(last_write_failed=True), "wrong", "to disk", "space"),
-    "eviction": (redis_findings(eviction="allkeys-lru", max_bytes=10**8), "wrong", "allkeys-lru", "noeviction"),
+    "a failed write": (redis_findings(last_write_failed=True), "error", "to disk", "space"),
+    "eviction": (redis_findings(eviction="allkeys-lru", max_bytes=10**8), "error", "allkeys-lru", "noeviction"),
     "eviction without a bound": (redis_findings(eviction="volatile-lru"), "warning", "volatile-lru", "noeviction"),
     "a full redis": (redis_findings(used_bytes=99, max_bytes=100), "warning", "full", "maxmemory"),
     "redis's clock": (redis_findings(skew_s=30.0), "warning", "30.0 s", "clocks"),
     "a far redis": (redis_findings(answered_s=0.05), "warning", "50 ms", "nearer"),
-    "no writer": (record_findings(writer=None, writer_runs=False), "wrong", "has never run here", "narthex writer"),
+    "no writer": (record_findings(writer=None, writer_runs=False), "error", "has never run here", "narthex writer"),
     "no writer and nothing to write": (
         record_findings(writer=None, writer_runs=False, segments_with_records=0),
         "warning",
         "never",
         "narthex",
     ),
-    "a dead writer": (record_findings(writer_runs=False, silent_s=90.0), "wrong", "90 s ago", "narthex writer"),
+    "a dead writer": (record_findings(writer_runs=False, silent_s=90.0), "error", "90 s ago", "narthex writer"),
     "a writer without Postgres": (
         record_findings(writer=msgspec.structs.replace(WRITER, connected=False, last_error="refused")),
-        "wrong",
+        "error",
         "no connection to PostgreSQL (refused)",
         "nothing is lost",
     ),
-    "a writer behind": (record_findings(writer=msgspec.structs.replace(WRITER, oldest_s=600.0)), "wrong", "600 s old", "PostgreSQL slow"),
-    "a full spool": (record_findings(spool_bytes=SETTINGS.spool_max_bytes + 1), "wrong", "requests are refused", "NARTHEX_SPOOL_MAX_BYTES"),
+    "a writer behind": (record_findings(writer=msgspec.structs.replace(WRITER, oldest_s=600.0)), "error", "600 s old", "PostgreSQL slow"),
+    "a full spool": (record_findings(spool_bytes=SETTINGS.spool_max_bytes + 1), "error", "requests are refused", "NARTHEX_SPOOL_MAX_BYTES"),
     "a filling spool": (record_findings(spool_bytes=int(0.9 * SETTINGS.spool_max_bytes)), "warning", "90%", "NARTHEX_SPOOL_MAX_BYTES"),
     "a quarantine": (record_findings(quarantined=2, last_reason="a NUL"), "warning", "2 record(s)", "/somewhere/home/quarantine"),
     "content without space": (record_findings(writer=msgspec.structs.replace(WRITER, lost_content=4)), "warning", "4 record(s)", "space"),
     "a silent engine": (
         engine_findings(msgspec.structs.replace(GPU, status=None, models=None, fault="refused"), SPARE),
-        "wrong",
-        "No target answers of model small (falls back to large)",
+        "error",
+        "No target of model small (falls back to large) answers",
         "Start the engines",
     ),
     "an engine that refuses us": (
         engine_findings(GPU, msgspec.structs.replace(SPARE, status=401)),
-        "wrong",
+        "error",
         "refuses our credential",
-        "good one",
+        "valid one",
     ),
-    "an engine in trouble": (engine_findings(GPU, msgspec.structs.replace(SPARE, status=500)), "warning", "status 500", "own log"),
+    "an engine that fails": (engine_findings(GPU, msgspec.structs.replace(SPARE, status=500)), "warning", "status 500", "own log"),
     "a model that is not there": (
         engine_findings(msgspec.structs.replace(GPU, models=frozenset({"Other"})), SPARE),
         "warning",
         "does not list 'Small-1'",
         "Name a model",
     ),
-    "too many slow engines": (engines.diagnose(EngineFacts((GPU, SPARE), {}, 7), DIRECTORY), "warning", "7 endpoint(s)", "look again"),
+    "too many slow engines": (engines.diagnose(EngineFacts((GPU, SPARE), {}, 7), SNAPSHOT), "warning", "7 endpoint(s)", "run it again"),
     "a LoRA adapter that is not loaded": (
         engines.diagnose(
             EngineFacts((msgspec.structs.replace(GPU, loras=frozenset({"sql"})), SPARE), {}),
-            msgspec.structs.replace(
-                DIRECTORY, models={"terse": ModelConfig((Target("gpu", "Small-1", lora="poems"),)), **DIRECTORY.models}
-            ),
+            msgspec.structs.replace(SNAPSHOT, models={"terse": ModelConfig((Target("gpu", "Small-1", lora="poems"),)), **SNAPSHOT.models}),
         ),
         "warning",
         "Model terse: gpu on http://10.0.0.5:8000 has no LoRA adapter 'poems': callers of it are refused (404). It has: sql.",
         "load_lora",
     ),
-    "no credential": (engine_findings(GPU, SPARE, gpu="There is none."), "wrong", "Provider gpu: There is none.", "environment"),
+    "no credential": (engine_findings(GPU, SPARE, gpu="There is none."), "error", "Provider gpu: There is none.", "environment"),
     "nothing configured": (engines.diagnose(EngineFacts((), {}), Snapshot(0, "", {}, {})), "warning", "No provider", "narthex apply"),
     "a limit that no request meets": (
         limit_findings(Limit("tiny", {"all": "each"}, "tokens", 3, "minute")),
@@ -218,29 +217,29 @@ UNHEALTHY_CASES = {
         "narthex apply",
     ),
     "a limit for nobody": (limit_findings(Limit("r", {"team": "gone"}, "requests", 3, "minute")), "warning", "gone", "narthex apply"),
-    "limits without a redis": (limit_findings(RULE, redis_url=""), "wrong", "no Redis to count", "REDIS_URL"),
-    "nothing runs": (process_findings(), "wrong", "Nothing runs in /somewhere/home", "narthex up"),
-    "a dead process": (process_findings(*RUNNING, ProcessStatus("valkey", 9, False, None)), "wrong", "valkey does not run", "valkey.log"),
-    "no supervisor": (process_findings(*RUNNING[1:]), "wrong", "writer (process 102) runs without its supervisor", "kill 102"),
-    "no gateway": (process_findings(RUNNING[0], RUNNING[2]), "wrong", "No gateway process", "logs"),
-    "a bad setting": (environment_findings(NARTHEX_PORT="many"), "wrong", "NARTHEX_PORT='many'", "NARTHEX_PORT"),
-    "a port too high": (environment_findings(NARTHEX_PORT="70000"), "wrong", "70000", "65535"),
+    "limits without a redis": (limit_findings(RULE, redis_url=""), "error", "no Redis to count", "REDIS_URL"),
+    "nothing runs": (process_findings(), "error", "Nothing runs in /somewhere/home", "narthex up"),
+    "a dead process": (process_findings(*RUNNING, ProcessStatus("valkey", 9, False, None)), "error", "valkey does not run", "valkey.log"),
+    "no supervisor": (process_findings(*RUNNING[1:]), "error", "writer (process 102) runs without its supervisor", "kill 102"),
+    "no gateway": (process_findings(RUNNING[0], RUNNING[2]), "error", "No gateway process", "logs"),
+    "a bad setting": (environment_findings(NARTHEX_PORT="many"), "error", "NARTHEX_PORT='many'", "NARTHEX_PORT"),
+    "a port too high": (environment_findings(NARTHEX_PORT="70000"), "error", "70000", "65535"),
     "a misspelt setting": (environment_findings(NARTHEX_PROT="9000"), "warning", "NARTHEX_PROT", "NARTHEX_PORT"),
-    "words that outlive rows": (environment_findings(NARTHEX_KEEP_INFERENCES_DAYS="3"), "warning", "outlive", "no longer"),
+    "content kept longer than its rows": (environment_findings(NARTHEX_KEEP_INFERENCES_DAYS="3"), "warning", "outlive", "no longer"),
 }
 
 
-@pytest.mark.parametrize("illness", UNHEALTHY_CASES)
-def test_unhealthy_fact_gives_a_finding_with_its_severity_message_and_advice(illness: str) -> None:
-    found, severity, message, advice = UNHEALTHY_CASES[illness]
+@pytest.mark.parametrize("case", UNHEALTHY_CASES)
+def test_unhealthy_fact_gives_a_finding_with_its_severity_message_and_advice(case: str) -> None:
+    found, severity, message, advice = UNHEALTHY_CASES[case]
     matching = [each for each in found if message in each.message]
     assert [each.severity for each in matching] == [severity], found
     assert matching[0].advice is not None and advice in matching[0].advice
-    assert "fine" not in {each.severity for each in found}
+    assert "ok" not in {each.severity for each in found}
 
 
 def test_findings_are_ordered_by_severity_worst_first() -> None:
-    found = worst_first([Finding("a", "fine", "1"), Finding("b", "warning", "2"), Finding("c", "wrong", "3"), Finding("d", "wrong", "4")])
+    found = worst_first([Finding("a", "ok", "1"), Finding("b", "warning", "2"), Finding("c", "error", "3"), Finding("d", "error", "4")])
     assert [each.message for each in found] == ["3", "4", "2", "1"]
 
 
@@ -262,7 +261,7 @@ def test_invalid_setting_keeps_its_default_while_others_are_read() -> None:
     ],
 )
 def test_connection_url_is_shown_without_its_password(url: str, shown: str) -> None:
-    assert database.mask_password(url) == shown
+    assert mask_password(url) == shown
 
 
 def test_reused_process_id_is_not_reported_as_running(tmp_path: Path) -> None:
@@ -277,7 +276,7 @@ def test_reused_process_id_is_not_reported_as_running(tmp_path: Path) -> None:
         path.write_text(text)
         if noted_at:
             os.utime(path, (noted_at, noted_at))
-    found = {each.name: (each.pid, each.runs) for each in processes.collect_facts(tmp_path)}
+    found = {each.name: (each.pid, each.running) for each in processes.collect_facts(tmp_path)}
     assert found == {
         "gateway-0": (os.getpid(), True),
         "writer": (os.getpid(), False),

@@ -1,4 +1,4 @@
-"""Laws of the routes beside chat: each engine is asked in its own words for what the caller said, and its answer is the caller's."""
+"""Engine routes beside chat: each engine is called in its own format, and its response is translated to the caller's format."""
 
 import json
 from typing import Any
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from app.domain import Target
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.response_translation.translate import translate_response
+from providers.adapters.openai_compatible import OpenAICompatible
 from providers.adapters.provider import Provider
 from providers.canonical.errors import (
     InvalidRequest,
@@ -26,10 +27,9 @@ from providers.canonical.errors import (
 )
 from providers.canonical.raw_json import Body
 from providers.canonical.upstream_errors import read_error
-from providers.catalogue import ADAPTERS
+from providers.catalogue import ADAPTERS, DIALECTS, ROUTES
 from providers.dialect import OutboundResponse, ResponseMeta
-from providers.dialects.catalogue import DIALECTS
-from providers.engine_routes.catalogue import ROUTE_BY_PATH, ROUTES
+from providers.engine_routes.catalogue import ROUTE_BY_PATH
 from providers.engine_routes.missing_route import explain_missing_route
 from tests.support.chat_strategies import META, bounded
 from tests.support.request_translation import MEDIA, drop_everything, drop_nothing
@@ -38,17 +38,17 @@ ENGINES = ("vllm", "sglang", "lmdeploy", "tgi", "llamacpp", "llamacpp_python", "
 
 
 def provider_for(adapter: str) -> Provider:
-    """With the adapter's own class where there is one: what it does to other bodies must do nothing to these."""
-    kind = ADAPTERS.get(adapter) or type("Named", (Provider,), {"name": adapter})
+    """The adapter's own class where there is one: what it changes in chat bodies must not change these."""
+    kind = ADAPTERS.get(adapter) or type("Named", (OpenAICompatible,), {"name": adapter})
     return kind("it", {}, None, "http://engine:8000/v1")
 
 
 def call_route(route: str, adapter: str, body: dict[str, Any], drop: bool = False) -> tuple[str, dict[str, Any], list[str], Any]:
-    """Where it is asked, with what, what was dropped; and a function that reads an answer."""
+    """The path, the body and the dropped fields of the upstream request, and a function that translates a response to it."""
     dialect = ROUTES[route]
     request = dialect.parse_request(json.dumps({"model": "m", **body}).encode())
     translator = RequestTranslator(request, b"", dialect, MEDIA, drop_everything if drop else drop_nothing)
-    translated = translator.translate_route(dialect, provider_for(adapter), Target("it", "theirs"))
+    translated = translator.translate_route(dialect, provider_for(adapter), Target("it", "engine-model"))
     meta = ResponseMeta(META.id, META.episode_id, "m", META.created, True, Body(request.body))
     url = str(provider_for(adapter).url("http://engine:8000/v1", translated.dialect.name)).removeprefix("http://engine:8000")
 
@@ -66,30 +66,30 @@ RANK = {"query": "q", "documents": ["a", "b"]}
 RANKED = [{"index": 1, "relevance_score": 0.9, "document": {"text": "b"}}, {"index": 0, "relevance_score": 0.1, "document": {"text": "a"}}]
 VLLM_RANKED = [{**each, "document": {"text": "?", "multi_modal": None}} for each in RANKED]
 
-# route, engine, what the caller says, where the engine is asked, with what, what it answers, and what the caller gets of it.
+# Route, engine, the caller's fields, the upstream path, the upstream body, the upstream response, the caller's response.
 CASES: list[tuple[str, str, Any, str, Any, Any, Any]] = [
     (
         "tokenize",
         "vllm",
         PROMPT,
         "/tokenize",
-        {**PROMPT, "model": "theirs"},
+        {**PROMPT, "model": "engine-model"},
         {**TOKENS, "max_model_len": 8},
         {**TOKENS, "max_model_len": 8},
     ),
     (
         *("tokenize", "vllm", {"messages": HI, "add_generation_prompt": False, "new_field": 1}, "/tokenize"),
-        {"messages": HI, "add_generation_prompt": False, "new_field": 1, "model": "theirs"},
+        {"messages": HI, "add_generation_prompt": False, "new_field": 1, "model": "engine-model"},
         *(TOKENS, TOKENS),
     ),
     (
         *("tokenize", "sglang", {**PROMPT, "return_token_strs": False, "episode_id": META.episode_id}, "/tokenize"),
-        {**PROMPT, "model": "theirs"},
+        {**PROMPT, "model": "engine-model"},
         {"tokens": [5, 6], "count": 2, "max_model_len": int(1e30)},
         TOKENS,
     ),
     (
-        *("tokenize", "sglang", {"prompt": ["a", "b"]}, "/tokenize", {"prompt": ["a", "b"], "model": "theirs"}),
+        *("tokenize", "sglang", {"prompt": ["a", "b"]}, "/tokenize", {"prompt": ["a", "b"], "model": "engine-model"}),
         {"tokens": [[5], [6, 7]], "count": [1, 2], "max_model_len": 64},
         {"tokens": [[5], [6, 7]], "count": [1, 2], "max_model_len": 64, "token_strs": None},
     ),
@@ -99,35 +99,35 @@ CASES: list[tuple[str, str, Any, str, Any, Any, Any]] = [
         *({"input_ids": [5, 6], "length": 2}, TOKENS),
     ),
     (
-        *("tokenize", "llamacpp", PROMPT, "/tokenize", {"content": "Hi you", "add_special": True, "model": "theirs"}),
+        *("tokenize", "llamacpp", PROMPT, "/tokenize", {"content": "Hi you", "add_special": True, "model": "engine-model"}),
         *({"tokens": [5, 6]}, TOKENS),
     ),
     (
         *("tokenize", "llamacpp", {**PROMPT, "return_token_strs": True, "add_special_tokens": False}, "/tokenize"),
-        {"content": "Hi you", "add_special": False, "with_pieces": True, "model": "theirs"},
+        {"content": "Hi you", "add_special": False, "with_pieces": True, "model": "engine-model"},
         {"tokens": [{"id": 5, "piece": "Hi"}, {"id": 6, "piece": [226, 130]}]},
         {**TOKENS, "token_strs": ["Hi", "<0xE2><0x82>"]},
     ),
     (
         *("tokenize", "tgi", {**PROMPT, "return_token_strs": True, "add_special_tokens": True}, "/tokenize"),
-        {"inputs": "Hi you", "model": "theirs"},
+        {"inputs": "Hi you", "model": "engine-model"},
         [{"id": 5, "text": "Hi", "start": 0, "stop": 2}, {"id": 6, "text": " you", "start": 2, "stop": 6}],
         {**TOKENS, "token_strs": ["Hi", " you"]},
     ),
     (
         *("tokenize", "tgi", {"messages": HI, "tools": [{"a": 1}]}, "/chat_tokenize"),
-        {"messages": HI, "tools": [{"a": 1}], "model": "theirs"},
+        {"messages": HI, "tools": [{"a": 1}], "model": "engine-model"},
         {"tokenize_response": [{"id": 5, "text": "H"}, {"id": 6, "text": "i"}], "templated_text": "Hi"},
         TOKENS,
     ),
-    ("tokenize", "llamacpp_python", PROMPT, "/extras/tokenize", {"input": "Hi you", "model": "theirs"}, {"tokens": [5, 6]}, TOKENS),
-    ("detokenize", "vllm", {"tokens": [5]}, "/detokenize", {"tokens": [5], "model": "theirs"}, {"prompt": "a"}, {"prompt": "a"}),
+    ("tokenize", "llamacpp_python", PROMPT, "/extras/tokenize", {"input": "Hi you", "model": "engine-model"}, {"tokens": [5, 6]}, TOKENS),
+    ("detokenize", "vllm", {"tokens": [5]}, "/detokenize", {"tokens": [5], "model": "engine-model"}, {"prompt": "a"}, {"prompt": "a"}),
     (
-        *("detokenize", "sglang", {"tokens": [5]}, "/detokenize", {"tokens": [5], "skip_special_tokens": False, "model": "theirs"}),
+        *("detokenize", "sglang", {"tokens": [5]}, "/detokenize", {"tokens": [5], "skip_special_tokens": False, "model": "engine-model"}),
         *({"text": "a"}, {"text": "a", "prompt": "a"}),
     ),
     (
-        *("detokenize", "llamacpp", {"tokens": [5]}, "/detokenize", {"tokens": [5], "model": "theirs"}),
+        *("detokenize", "llamacpp", {"tokens": [5]}, "/detokenize", {"tokens": [5], "model": "engine-model"}),
         *({"content": "a"}, {"content": "a", "prompt": "a"}),
     ),
     (
@@ -136,17 +136,17 @@ CASES: list[tuple[str, str, Any, str, Any, Any, Any]] = [
     ),
     (
         *("encode", "vllm", {"input": "a", "add_bos": False, "do_preprocess": False}, "/tokenize"),
-        {"prompt": "a", "add_special_tokens": False, "model": "theirs"},
+        {"prompt": "a", "add_special_tokens": False, "model": "engine-model"},
         *(TOKENS, {"input_ids": [5, 6], "length": 2}),
     ),
     (
-        *("encode", "tgi", {"input": "a", "add_bos": True}, "/tokenize", {"inputs": "a", "model": "theirs"}),
+        *("encode", "tgi", {"input": "a", "add_bos": True}, "/tokenize", {"inputs": "a", "model": "engine-model"}),
         *([{"id": 5, "text": "a"}], {"input_ids": [5], "length": 1}),
     ),
     (
         *("rerank", "vllm", {**RANK, "top_n": 1, "truncate_prompt_tokens": 9}, "/rerank"),
-        {**RANK, "truncate_prompt_tokens": 9, "model": "theirs"},
-        {"id": "x", "model": "theirs", "results": VLLM_RANKED, "usage": USAGE},
+        {**RANK, "truncate_prompt_tokens": 9, "model": "engine-model"},
+        {"id": "x", "model": "engine-model", "results": VLLM_RANKED, "usage": USAGE},
         {"results": RANKED[:1], "usage": USAGE},
     ),
     (
@@ -163,7 +163,7 @@ CASES: list[tuple[str, str, Any, str, Any, Any, Any]] = [
         {"results": [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.1}]},
     ),
     (
-        *("rerank", "llamacpp", RANK, "/v1/rerank", {**RANK, "model": "theirs"}),
+        *("rerank", "llamacpp", RANK, "/v1/rerank", {**RANK, "model": "engine-model"}),
         {
             "object": "list",
             "model": "x",
@@ -173,17 +173,17 @@ CASES: list[tuple[str, str, Any, str, Any, Any, Any]] = [
         {"object": "list", "results": RANKED, "usage": USAGE},
     ),
     (
-        *("score", "vllm", {"text_1": "a", "text_2": ["b", "c"]}, "/score", {"text_1": "a", "text_2": ["b", "c"], "model": "theirs"}),
-        {"object": "list", "data": [{"index": 0, "score": 1.5}, {"index": 1, "score": -2}], "usage": USAGE, "model": "theirs"},
+        *("score", "vllm", {"text_1": "a", "text_2": ["b", "c"]}, "/score", {"text_1": "a", "text_2": ["b", "c"], "model": "engine-model"}),
+        {"object": "list", "data": [{"index": 0, "score": 1.5}, {"index": 1, "score": -2}], "usage": USAGE, "model": "engine-model"},
         {"object": "list", "data": [{"index": 0, "score": 1.5}, {"index": 1, "score": -2}], "usage": USAGE},
     ),
     (
-        *("classify", "sglang", {"input": "a", "add_special_tokens": True}, "/v1/classify", {"input": "a", "model": "theirs"}),
+        *("classify", "sglang", {"input": "a", "add_special_tokens": True}, "/v1/classify", {"input": "a", "model": "engine-model"}),
         {"object": "list", "data": [{"index": 0, "label": "L", "probs": [1], "num_classes": 1}], "usage": USAGE},
         {"object": "list", "data": [{"index": 0, "label": "L", "probs": [1], "num_classes": 1}], "usage": USAGE},
     ),
     (
-        *("pooling", "lmdeploy", {"input": "a", "encoding_format": "float"}, "/pooling", {"input": "a", "model": "theirs"}),
+        *("pooling", "lmdeploy", {"input": "a", "encoding_format": "float"}, "/pooling", {"input": "a", "model": "engine-model"}),
         {"object": "list", "data": [{"index": 0, "object": "pooling", "data": [0.5]}], "usage": USAGE},
         {"object": "list", "data": [{"index": 0, "object": "pooling", "data": [0.5]}], "usage": USAGE},
     ),
@@ -191,24 +191,24 @@ CASES: list[tuple[str, str, Any, str, Any, Any, Any]] = [
 CASE_PARAMS = [pytest.param(*case, id=f"{case[0]}-{case[1]}-{at}") for at, case in enumerate(CASES)]
 
 
-@pytest.mark.parametrize(("route", "adapter", "said", "path", "sent", "told", "gets"), CASE_PARAMS)
+@pytest.mark.parametrize(("route", "adapter", "fields", "path", "sent", "upstream_response", "expected"), CASE_PARAMS)
 def test_engine_is_called_in_its_own_format_and_its_response_is_normalized(
-    route: str, adapter: str, said: Any, path: str, sent: Any, told: Any, gets: Any
+    route: str, adapter: str, fields: Any, path: str, sent: Any, upstream_response: Any, expected: Any
 ):
-    url, body, dropped, read = call_route(route, adapter, said)
+    url, body, dropped, read = call_route(route, adapter, fields)
     assert (url, body, dropped) == (path, sent, [])
-    edited = read(told)
-    answer = json.loads(edited.raw)
-    gateway_fields = {key: answer.pop(key) for key in ("id", "model") if key in answer and "id" not in gets}
-    assert answer == gets
+    edited = read(upstream_response)
+    response = json.loads(edited.raw)
+    gateway_fields = {key: response.pop(key) for key in ("id", "model") if key in response and "id" not in expected}
+    assert response == expected
     if route in ("tokenize", "detokenize", "encode"):
         assert (gateway_fields, edited.usage.input if edited.usage else None) == ({}, 0)
     else:
         assert gateway_fields["model"] == "m" and gateway_fields["id"].endswith(META.id)
-        assert edited.usage is not None and (edited.usage.input, edited.usage.output) == (9 if "usage" in gets else None, 0)
+        assert edited.usage is not None and (edited.usage.input, edited.usage.output) == (9 if "usage" in expected else None, 0)
 
 
-# An engine's own shape, which no other route has: it goes as it came, and so does the answer.
+# A request format of one engine only: it is sent unchanged, and so is the response.
 ENGINE_SPECIFIC: list[tuple[str, str, Any, str, bool, Any]] = [
     (
         "tokenize",
@@ -239,19 +239,21 @@ ENGINE_SPECIFIC: list[tuple[str, str, Any, str, bool, Any]] = [
 
 
 @pytest.mark.parametrize(
-    ("route", "adapter", "said", "path", "names_model", "told"), ENGINE_SPECIFIC, ids=[f"{o[0]}-{o[1]}" for o in ENGINE_SPECIFIC]
+    ("route", "adapter", "fields", "path", "names_model", "upstream_response"),
+    ENGINE_SPECIFIC,
+    ids=[f"{o[0]}-{o[1]}" for o in ENGINE_SPECIFIC],
 )
 def test_engine_specific_request_is_sent_unchanged_and_refused_elsewhere(
-    route: str, adapter: str, said: Any, path: str, names_model: bool, told: Any
+    route: str, adapter: str, fields: Any, path: str, names_model: bool, upstream_response: Any
 ):
-    url, body, dropped, read = call_route(route, adapter, said)
-    assert (url, body, dropped) == (path, {**said, **({"model": "theirs"} if names_model else {})}, [])
-    assert json.loads(read(told).raw) == told
-    assert json.loads(read({"model": "theirs", "x": 1}).raw) == {"model": "m", "x": 1}
+    url, body, dropped, read = call_route(route, adapter, fields)
+    assert (url, body, dropped) == (path, {**fields, **({"model": "engine-model"} if names_model else {})}, [])
+    assert json.loads(read(upstream_response).raw) == upstream_response
+    assert json.loads(read({"model": "engine-model", "x": 1}).raw) == {"model": "m", "x": 1}
     for other in {"vllm", "sglang", "llamacpp", "tgi", "openai"} - {adapter}:
         with pytest.raises((Unsupported, OperationNotSupported)) as refused:
-            call_route(route, other, said)
-        assert refused.value.param in said or isinstance(refused.value, OperationNotSupported)
+            call_route(route, other, fields)
+        assert refused.value.param in fields or isinstance(refused.value, OperationNotSupported)
 
 
 def test_usage_is_summed_and_unknown_if_any_item_lacks_it():
@@ -262,7 +264,7 @@ def test_usage_is_summed_and_unknown_if_any_item_lacks_it():
     assert partial.usage is not None and partial.usage.input is None
 
 
-# What an engine would take and do nothing about, or knows nothing of; and what may be left out because it asks for nothing.
+# Fields that an engine ignores or does not know: a value that asks for something, and a neutral one that is left out.
 IGNORED_FIELDS: list[tuple[str, str, dict[str, Any], str, Any, Any]] = [
     ("tokenize", "sglang", PROMPT, "return_token_strs", True, False),
     ("tokenize", "sglang", {"messages": HI}, "add_generation_prompt", False, True),
@@ -282,21 +284,21 @@ IGNORED_FIELDS: list[tuple[str, str, dict[str, Any], str, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("route", "adapter", "said", "field", "asks", "asks_nothing"), IGNORED_FIELDS)
+@pytest.mark.parametrize(("route", "adapter", "fields", "field", "value", "neutral"), IGNORED_FIELDS)
 def test_ignored_field_is_refused_unless_neutral_or_droppable(
-    route: str, adapter: str, said: dict[str, Any], field: str, asks: Any, asks_nothing: Any
+    route: str, adapter: str, fields: dict[str, Any], field: str, value: Any, neutral: Any
 ):
     with pytest.raises(Unsupported, match=f"`{field}` cannot be honoured by it") as refused:
-        call_route(route, adapter, {**said, field: asks})
+        call_route(route, adapter, {**fields, field: value})
     assert refused.value.param == field
-    _, body, dropped, _ = call_route(route, adapter, {**said, field: asks}, drop=True)
-    assert (field in body and body[field] == asks, dropped) == (False, [field])
-    _, without, dropped, _ = call_route(route, adapter, {**said, field: asks_nothing})
-    assert (without, dropped) == (call_route(route, adapter, said)[1], [])
+    _, body, dropped, _ = call_route(route, adapter, {**fields, field: value}, drop=True)
+    assert (field in body and body[field] == value, dropped) == (False, [field])
+    _, without, dropped, _ = call_route(route, adapter, {**fields, field: neutral})
+    assert (without, dropped) == (call_route(route, adapter, fields)[1], [])
 
 
 @pytest.mark.parametrize(
-    ("route", "adapter", "said", "field"),
+    ("route", "adapter", "fields", "field"),
     [
         ("tokenize", "vllm", {"prompt": ["a"]}, "prompt"),
         ("tokenize", "llamacpp", {"messages": HI}, "messages"),
@@ -308,16 +310,16 @@ def test_ignored_field_is_refused_unless_neutral_or_droppable(
         ("pooling", "lmdeploy", {"messages": HI}, "messages"),
     ],
 )
-def test_field_the_engine_cannot_express_is_refused_even_if_droppable(route: str, adapter: str, said: Any, field: str):
+def test_field_the_engine_cannot_express_is_refused_even_if_droppable(route: str, adapter: str, fields: Any, field: str):
     with pytest.raises(Unsupported) as refused:
-        call_route(route, adapter, said, drop=True)
+        call_route(route, adapter, fields, drop=True)
     assert (refused.value.param, "x-narthex-drop" in refused.value.message) == (field, False)
 
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_engine_without_the_route_gives_a_501_naming_those_with_it(route: str):
-    mark = {"tokens": [1], "documents": ["a"], "text_1": "a"}.get(next(iter(ROUTES[route].request_decoders)), "a")
-    fields = {next(iter(ROUTES[route].request_decoders)): mark, "query": "q", "text_2": "b"}
+    value = {"tokens": [1], "documents": ["a"], "text_1": "a"}.get(next(iter(ROUTES[route].request_decoders)), "a")
+    fields = {next(iter(ROUTES[route].request_decoders)): value, "query": "q", "text_2": "b"}
     for adapter in sorted(ADAPTERS.keys() - ROUTES[route].bindings.keys() - {"auto"} | {"anthropic"}):
         with pytest.raises(OperationNotSupported, match="These have: ") as refused:
             call_route(route, adapter, fields)
@@ -327,14 +329,14 @@ def test_engine_without_the_route_gives_a_501_naming_those_with_it(route: str):
         ROUTES[route].parse_request(json.dumps({"model": "m", **fields}).encode()), b"", ROUTES[route], MEDIA, drop_nothing
     )
     with pytest.raises(OperationNotSupported):
-        translator.translate_route(ROUTES[route], openai, Target("it", "theirs"))
-    with pytest.raises(OperationNotSupported, match="alone"):
-        translator.translate_route(ROUTES[route], provider_for("vllm"), Target("it", "theirs", dialect="openai_chat"))
+        translator.translate_route(ROUTES[route], openai, Target("it", "engine-model"))
+    with pytest.raises(OperationNotSupported, match="only"):
+        translator.translate_route(ROUTES[route], provider_for("vllm"), Target("it", "engine-model", dialect="openai_chat"))
 
 
 @pytest.mark.parametrize("adapter", ["openai", "auto"])
 @pytest.mark.parametrize(
-    ("route", "said", "told"),
+    ("route", "fields", "upstream_response"),
     [
         ("tokenize", {"messages": HI}, {"tokens": []}),
         ("tokenize", PROMPT, {"tokens": [5, 6]}),
@@ -344,10 +346,10 @@ def test_engine_without_the_route_gives_a_501_naming_those_with_it(route: str):
         ("rerank", RANK, {"results": []}),
     ],
 )
-def test_unusable_success_of_an_undetected_engine_is_a_501_and_no_failure(adapter: str, route: str, said: Any, told: Any):
-    """llama.cpp tells no tokens, with 200, of what it does not know."""
+def test_unusable_success_of_an_undetected_engine_is_a_501_and_no_failure(adapter: str, route: str, fields: Any, upstream_response: Any):
+    """llama.cpp responds with 200 and no tokens to fields that it does not know."""
     with pytest.raises(RouteNotServed, match="adapter") as refused:
-        call_route(route, adapter, said)[3](told)
+        call_route(route, adapter, fields)[3](upstream_response)
     assert (refused.value.status, refused.value.counts_as_failure) == (501, False)
 
 
@@ -364,7 +366,7 @@ def test_empty_text_has_no_tokens(adapter: str):
 )
 def test_token_outside_the_vocabulary_is_the_callers_error(adapter: str, message: str):
     binding, _ = ROUTES["detokenize"].translate_request(
-        Body(tokens=msgspec.Raw(b"[999999]")), provider_for(adapter), "m", "theirs", drop_nothing
+        Body(tokens=msgspec.Raw(b"[999999]")), provider_for(adapter), "m", "engine-model", drop_nothing
     )
     for status, kind in ((500, UpstreamRejected), (503, Overloaded)):
         error = binding.explain_error(read_error(status, {}, json.dumps({"error": {"message": message, "code": status}}).encode()), "it")
@@ -377,7 +379,7 @@ def test_token_outside_the_vocabulary_is_the_callers_error(adapter: str, message
 
 
 def test_token_id_outside_31_bits_is_refused():
-    """llama.cpp makes 0 of 2**33."""
+    """llama.cpp reads 2**33 as 0."""
     for token in (2**31, 2**33, -1):
         with pytest.raises(InvalidRequest) as refused:
             ROUTES["detokenize"].parse_request(json.dumps({"model": "m", "tokens": [token]}).encode())
@@ -390,14 +392,14 @@ def test_llama_cpp_python_detokenize_is_not_supported():
 
 
 def test_undetected_engine_is_called_like_a_generic_openai_one():
-    for route, said in (("tokenize", PROMPT), ("rerank", RANK), ("pooling", {"input": "a"})):
-        assert call_route(route, "auto", said)[:3] == call_route(route, "openai", said)[:3]
+    for route, fields in (("tokenize", PROMPT), ("rerank", RANK), ("pooling", {"input": "a"})):
+        assert call_route(route, "auto", fields)[:3] == call_route(route, "openai", fields)[:3]
 
 
 def test_every_route_binding_has_a_known_engine_and_request_shape():
     assert {adapter for route in ROUTES.values() for adapter in route.bindings} == {*ENGINES, "cohere"}
     for route in ROUTES.values():
-        assert [mark for ways in route.bindings.values() for mark in ways if mark not in route.request_decoders] == []
+        assert [shape for bindings in route.bindings.values() for shape in bindings if shape not in route.request_decoders] == []
         assert DIALECTS[route.name] is route
     assert {ROUTE_BY_PATH[path] for path in ROUTE_BY_PATH} == set(ROUTES)
 
@@ -449,10 +451,10 @@ INVALID_RESPONSES: list[tuple[str, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("route", "said", "told"), INVALID_RESPONSES)
-def test_response_that_does_not_match_the_request_is_invalid(route: str, said: Any, told: Any):
+@pytest.mark.parametrize(("route", "fields", "upstream_response"), INVALID_RESPONSES)
+def test_response_that_does_not_match_the_request_is_invalid(route: str, fields: Any, upstream_response: Any):
     with pytest.raises(InvalidUpstreamResponse):
-        call_route(route, "vllm", said)[3](told)
+        call_route(route, "vllm", fields)[3](upstream_response)
 
 
 def test_missing_token_strings_are_an_error_not_null():
@@ -465,9 +467,9 @@ def test_missing_token_strings_are_an_error_not_null():
 
 def test_hints_an_engine_discards_are_reported():
     _, body, dropped, _ = call_route("rerank", "vllm", {**RANK, "user": "u", "metadata": {"a": "b"}})
-    assert (body, dropped) == ({**RANK, "model": "theirs"}, ["metadata", "user"])
+    assert (body, dropped) == ({**RANK, "model": "engine-model"}, ["metadata", "user"])
     _, body, dropped, _ = call_route("rerank", "llamacpp", {**RANK, "user": "u"})
-    assert (body, dropped) == ({**RANK, "model": "theirs"}, ["user"])
+    assert (body, dropped) == ({**RANK, "model": "engine-model"}, ["user"])
 
 
 def test_error_body_with_status_200_raises_an_error():
@@ -482,8 +484,8 @@ def test_rerank_returns_the_top_results_in_descending_score_order(scores: list[f
     documents = [f"d{at}" for at in range(len(scores))]
     results = [{"index": at, "relevance_score": score} for at, score in enumerate(scores)]
     rng.shuffle(results)
-    answer = json.loads(call_route("rerank", "vllm", {"query": "q", "documents": documents, "top_n": top_n})[3]({"results": results}).raw)
-    ranked = [(each["relevance_score"], each["document"]["text"]) for each in answer["results"]]
+    response = json.loads(call_route("rerank", "vllm", {"query": "q", "documents": documents, "top_n": top_n})[3]({"results": results}).raw)
+    ranked = [(each["relevance_score"], each["document"]["text"]) for each in response["results"]]
     assert [score for score, _ in ranked] == sorted(scores, reverse=True)[: top_n or None]
     assert all(scores[int(text[1:])] == score for score, text in ranked) and len({text for _, text in ranked}) == len(ranked)
 
@@ -518,9 +520,9 @@ def test_tokenize_is_estimated_as_free_and_other_routes_by_their_input():
 
 
 @pytest.mark.parametrize(
-    "said", [{"queries": "a", "documents": ["b", "c"]}, {"queries": "a", "items": ["b", "c"]}, {"data_1": "a", "data_2": ["b", "c"]}]
+    "fields", [{"queries": "a", "documents": ["b", "c"]}, {"queries": "a", "items": ["b", "c"]}, {"data_1": "a", "data_2": ["b", "c"]}]
 )
-def test_score_accepts_every_name_for_its_two_sides(said: Any):
-    _, body, _, read = call_route("score", "sandbox", said)
-    assert body == {"model": "theirs", "text_1": "a", "text_2": ["b", "c"]}
+def test_score_accepts_every_name_for_its_two_sides(fields: Any):
+    _, body, _, read = call_route("score", "sandbox", fields)
+    assert body == {"model": "engine-model", "text_1": "a", "text_2": ["b", "c"]}
     assert len(json.loads(read({"data": [{"index": 0, "score": 1}, {"index": 1, "score": 0}]}).raw)["data"]) == 2

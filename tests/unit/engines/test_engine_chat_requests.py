@@ -1,4 +1,4 @@
-"""What several engines have in common: roles, thoughts, choices of tools and empty words, each said so that none of them passes it over."""
+"""Chat requests that several engines handle alike: roles, reasoning, tool choices and empty content, written so that none is ignored."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def test_developer_message_with_tools_stays_a_developer_message(adapter: str) ->
 
 
 @pytest.mark.parametrize(
-    ("adapter", "theirs", "other"),
+    ("adapter", "field", "other_field"),
     [
         ("vllm", "reasoning", "reasoning_content"),
         ("sglang", "reasoning_content", "reasoning"),
@@ -47,16 +47,16 @@ def test_developer_message_with_tools_stays_a_developer_message(adapter: str) ->
         ("llamacpp", "reasoning_content", "reasoning"),
     ],
 )
-def test_reasoning_beside_a_null_of_the_other_field_is_sent_in_the_engines_field(adapter: str, theirs: str, other: str) -> None:
-    """As clients give back an answer that they dumped whole."""
+def test_reasoning_beside_a_null_of_the_other_field_is_sent_in_the_engines_field(adapter: str, field: str, other_field: str) -> None:
+    """As clients send back a message that they dumped with all its fields."""
     body, _ = translate_chat_fields(
-        engine(adapter), {"messages": [*HI, {"role": "assistant", "content": "Hi.", other: "Hm.", theirs: None}, *HI]}
+        engine(adapter), {"messages": [*HI, {"role": "assistant", "content": "Hi.", other_field: "Hm.", field: None}, *HI]}
     )
-    assert body["messages"][1] == {"role": "assistant", "content": "Hi.", theirs: "Hm."}
+    assert body["messages"][1] == {"role": "assistant", "content": "Hi.", field: "Hm."}
     body, _ = translate_chat_fields(
-        engine(adapter), {"messages": [*HI, {"role": "assistant", "content": "Hi.", other: None, theirs: "Hm."}, *HI]}
+        engine(adapter), {"messages": [*HI, {"role": "assistant", "content": "Hi.", other_field: None, field: "Hm."}, *HI]}
     )
-    assert body["messages"][1][theirs] == "Hm."
+    assert body["messages"][1][field] == "Hm."
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_parallel_tool_calls_false_without_tools_is_omitted(adapter: str) -> Non
 
 @pytest.mark.parametrize("choice", ["auto", "required"])
 def test_sglang_refuses_parallel_tool_calls_false_unless_it_is_in_accepts(choice: str) -> None:
-    """Of its parsers few have a grammar for it; with the others it goes without, in silence."""
+    """Few of its parsers have a grammar for it; the others silently ignore it."""
     request = {"tools": [TOOL], "tool_choice": choice, "parallel_tool_calls": False}
     with pytest.raises(Unsupported) as refused:
         translate_chat_fields(engine("sglang"), request)

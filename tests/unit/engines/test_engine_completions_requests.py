@@ -1,4 +1,4 @@
-"""What engines are asked beside a caller's words: for how long they go on, and under which id; and what no completion can be asked."""
+"""Completions requests to engines: token limits, request ids, and the fields that completions do not have."""
 
 import json
 from typing import Any
@@ -8,8 +8,7 @@ import pytest
 from app.domain import Target
 from app.gateway.request_translation.translator import RequestTranslator
 from providers.canonical.errors import Unsupported
-from providers.catalogue import ADAPTERS, build_provider
-from providers.dialects.catalogue import DIALECTS
+from providers.catalogue import ADAPTERS, DIALECTS, build_provider
 from tests.support.field_handling import HI, TOOL, translate_body
 from tests.support.request_translation import MEDIA, drop_nothing
 
@@ -23,7 +22,7 @@ def prompt_body(**fields: Any) -> bytes:
 
 @pytest.mark.parametrize("adapter", ["vllm", "lmdeploy", "tgi", "ollama", "llamacpp", "llamacpp_python"])
 def test_chat_with_a_raw_prompt_and_no_limit_sends_null_max_tokens(adapter: str):
-    """Completions of vLLM, LMDeploy and llama-cpp-python write 16 tokens where nobody says how many."""
+    """Completions of vLLM, LMDeploy and llama-cpp-python stop after 16 tokens if no limit is given."""
     provider = build_provider(adapter, adapter, {}, BASE_URL)
     sent = json.loads(translate_body(provider, "openai_chat", prompt_body()).raw)
     assert {**PROMPT, "max_tokens": None}.items() <= sent.items() and sent.keys() <= {*PROMPT, "max_tokens", "stream", "stream_options"}
@@ -45,14 +44,14 @@ def test_sglang_chat_with_a_raw_prompt_is_refused_without_a_token_limit():
 
 @pytest.mark.parametrize("adapter", ["sglang", "lmdeploy", "tgi", "ollama"])
 @pytest.mark.parametrize(
-    ("field", "said"), [("tools", [TOOL]), ("tool_choice", "required"), ("top_logprobs", 2), ("reasoning_effort", "low")], ids=str
+    ("field", "value"), [("tools", [TOOL]), ("tool_choice", "required"), ("top_logprobs", 2), ("reasoning_effort", "low")], ids=str
 )
-def test_chat_only_field_is_refused_or_dropped_for_completions(adapter: str, field: str, said: Any):
+def test_chat_only_field_is_refused_or_dropped_for_completions(adapter: str, field: str, value: Any):
     provider = build_provider(adapter, adapter, {}, BASE_URL)
     with pytest.raises(Unsupported) as refused:
-        translate_body(provider, "openai_completions", prompt_body(**{field: said}))
+        translate_body(provider, "openai_completions", prompt_body(**{field: value}))
     assert refused.value.param == field
-    assert field not in json.loads(translate_body(provider, "openai_completions", prompt_body(**{field: said}), drop=True).raw)
+    assert field not in json.loads(translate_body(provider, "openai_completions", prompt_body(**{field: value}), drop=True).raw)
 
 
 @pytest.mark.parametrize(
@@ -69,22 +68,22 @@ def test_null_token_limit_field_yields_to_the_other_token_limit_field(adapter: s
     assert sent.get("max_tokens") is None and "max_completion_tokens" not in sent
 
 
-@pytest.mark.parametrize("adapter", sorted(ADAPTERS.keys() - {"auto"}))  # of which nobody knows yet
+@pytest.mark.parametrize("adapter", sorted(ADAPTERS.keys() - {"auto"}))  # its engine is not known yet
 @pytest.mark.parametrize("constraint", [{"guided_regex": "a+"}, {"structured_outputs": {"choice": ["a"]}}], ids=["regex", "choice"])
 def test_constraint_on_completions_is_planned_or_refused_by_field_name(adapter: str, constraint: dict[str, Any]):
     provider = build_provider(adapter, adapter, {}, BASE_URL)
     if "openai_completions" not in provider.spoken_dialects:
         return
     try:
-        prepared = translate_body(provider, "openai_completions", prompt_body(**constraint))
+        translated = translate_body(provider, "openai_completions", prompt_body(**constraint))
     except Unsupported as refused:
         assert refused.param == next(iter(constraint))
     else:
-        assert prepared.constraint_plan is not None and "openai_completions" in provider.constrained_dialects
+        assert translated.constraint_plan is not None and "openai_completions" in provider.constrained_dialects
 
 
 def test_sglang_attempt_ids_are_unique_and_none_is_a_prefix_of_another():
-    """SGLang refuses an id that it still works on, and aborts all that begin with the one that it is told."""
+    """SGLang refuses an id that is in use, and an abort ends every request whose id begins with the given one."""
     sglang = build_provider("sglang", "sglang", {}, BASE_URL)
     body = json.dumps({"model": "m", "messages": HI}).encode()
     chat = DIALECTS["openai_chat"]

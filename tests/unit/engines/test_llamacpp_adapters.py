@@ -1,4 +1,4 @@
-"""Laws of the adapters of llama.cpp's two servers: what each is told of every field, and how each kind of constraint is said."""
+"""The adapters of llama.cpp's server and of llama-cpp-python: what each does with every field and every kind of constraint."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,8 @@ from providers.canonical.errors import (
 from providers.engines.llamacpp.adapter import LlamaCpp
 from providers.engines.llamacpp_python.adapter import LlamaCppPython
 from tests.support.adapted_body import adapt_body
-from tests.support.field_handling import FIELD_VALUES, HI, NEUTRAL_FIELD_VALUES, TOOL, assert_field_handling, translate_chat_fields
+from tests.support.case_tables import assert_every
+from tests.support.field_handling import FIELD_VALUES, HI, NEUTRAL_FIELD_VALUES, TOOL, assert_fields_are_handled, translate_chat_fields
 from tests.support.request_translation import drop_everything
 
 CPP = LlamaCpp("box", {})
@@ -77,21 +78,24 @@ _EXPECTED_OF_PYTHON: Mapping[str, Mapping[str, Any] | str] = {
 }
 
 
-@pytest.mark.parametrize("field", FIELD_VALUES)
-def test_each_field_is_sent_translated_or_refused_for_llamacpp(field: str) -> None:
-    assert_field_handling(CPP, field, _EXPECTED_OF_CPP.get(field, "sent"))
+def test_each_field_is_sent_translated_or_refused_for_llamacpp() -> None:
+    assert_fields_are_handled(CPP, {field: _EXPECTED_OF_CPP.get(field, "sent") for field in FIELD_VALUES})
 
 
-@pytest.mark.parametrize("field", [field for field in FIELD_VALUES if field not in ("tool_choice", "parallel_tool_calls", "top_logprobs")])
-def test_each_field_is_sent_translated_or_refused_for_llama_cpp_python(field: str) -> None:
-    assert_field_handling(PYTHON, field, _EXPECTED_OF_PYTHON.get(field, "sent"))
+def test_each_field_is_sent_translated_or_refused_for_llama_cpp_python() -> None:
+    tested_below = ("tool_choice", "parallel_tool_calls", "top_logprobs")
+    assert_fields_are_handled(
+        PYTHON, {field: _EXPECTED_OF_PYTHON.get(field, "sent") for field in FIELD_VALUES if field not in tested_below}
+    )
 
 
 @pytest.mark.parametrize("engine", BOTH, ids=["llamacpp", "python"])
-@pytest.mark.parametrize("field", NEUTRAL_FIELD_VALUES)
-def test_neutral_or_null_field_is_accepted_silently(engine: Provider, field: str) -> None:
-    assert translate_chat_fields(engine, {field: NEUTRAL_FIELD_VALUES[field]})[1] == []
-    assert translate_chat_fields(engine, {field: None})[1] == []
+def test_neutral_or_null_field_is_accepted_silently(engine: Provider) -> None:
+    def check(field: str) -> None:
+        assert translate_chat_fields(engine, {field: NEUTRAL_FIELD_VALUES[field]})[1] == []
+        assert translate_chat_fields(engine, {field: None})[1] == []
+
+    assert_every(check, NEUTRAL_FIELD_VALUES)
 
 
 @pytest.mark.parametrize("dialect", ["openai_chat", "openai_completions"])
@@ -103,7 +107,7 @@ def test_guided_json_becomes_json_schema_for_llamacpp_chat_and_completions(diale
 
 @pytest.mark.parametrize("shape", ["json_schema", "json_object"])
 def test_flat_and_nested_schemas_reach_llamacpp_as_the_same_json_schema(shape: str) -> None:
-    """llama.cpp reads `schema` beside the type only with json_object, and a json_schema without json_schema is any object to it."""
+    """llama.cpp reads `schema` beside the type only with json_object; to it, a json_schema without `json_schema` is any object."""
     format: dict[str, Any] = {"type": shape, "schema": OBJECT} if shape == "json_object" else {"type": shape, shape: {"schema": OBJECT}}
     assert adapt_body(CPP, {"response_format": format})[0] == {"json_schema": OBJECT}
 
@@ -145,7 +149,7 @@ OTHER: dict[str, Any] = {"type": "function", "function": {"name": "other", "para
 
 
 def test_named_tool_choice_sends_llamacpp_only_that_tool_as_required() -> None:
-    """An object is `auto` to it, without a word."""
+    """llama.cpp silently reads an object as `auto`."""
     body, _, _ = adapt_body(CPP, {"tools": [TOOL, OTHER], "tool_choice": NAMED})
     assert (body["tools"], body["tool_choice"]) == ([TOOL], "required")
 
@@ -191,7 +195,7 @@ def test_strict_tool_is_accepted_only_if_its_whole_schema_is_enforced(engine: Pr
 
 @pytest.mark.parametrize("engine", BOTH, ids=["llamacpp", "python"])
 def test_pattern_in_a_tool_schema_is_rewritten_or_removed(engine: Provider) -> None:
-    """One with \\d ends llama-cpp-python's process."""
+    """A pattern with \\d ends llama-cpp-python's process."""
     for pattern, expected in ((r"^\d$", "^[0-9]$"), ("^(?=a)$", None)):
         parameters = {"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}}
         tool = {"type": "function", "function": {"name": "now", "parameters": parameters}}
@@ -220,7 +224,7 @@ def test_llamacpp_refuses_logprobs_in_a_stream_with_tools() -> None:
 
 
 def test_llamacpp_requests_stream_with_usage_unless_both_modes_are_allowed() -> None:
-    """It does not see in time that the caller of a whole answer has gone."""
+    """Without a stream it does not notice in time that the caller has disconnected."""
     body, _ = translate_chat_fields(CPP, {})
     assert (body["stream"], body["stream_options"]) == (True, {"include_usage": True})
     assert "stream" not in translate_chat_fields(LlamaCpp("box", {"stream": "both"}), {})[0]
@@ -228,7 +232,7 @@ def test_llamacpp_requests_stream_with_usage_unless_both_modes_are_allowed() -> 
 
 def test_llamacpp_refuses_n_above_one_unless_it_is_in_accepts() -> None:
     for request, field, dialect in (({"n": 2}, "n", "openai_chat"), ({"n": 2, "prompt": "a"}, "n", "openai_completions")):
-        with pytest.raises(Unsupported, match="tokens of one alone") as refused:
+        with pytest.raises(Unsupported, match="tokens of only one") as refused:
             adapt_body(CPP, request, dialect=dialect)
         assert refused.value.param == field
         assert adapt_body(LlamaCpp("box", {"accepts": ["n"]}), request, dialect=dialect)[0] == request
@@ -236,9 +240,9 @@ def test_llamacpp_refuses_n_above_one_unless_it_is_in_accepts() -> None:
 
 @pytest.mark.parametrize("engine", BOTH, ids=["llamacpp", "python"])
 def test_several_prompts_are_refused_and_cannot_be_dropped(engine: Provider) -> None:
-    """llama.cpp tells the tokens of one of them, llama-cpp-python answers 500."""
+    """llama.cpp counts the tokens of only one of them; llama-cpp-python answers 500."""
     for prompt in (["a", "b"], [[1], [2]]):
-        with pytest.raises(Unsupported, match="Ask for each by itself") as refused:
+        with pytest.raises(Unsupported, match="Send a request for each") as refused:
             adapt_body(engine, {"prompt": prompt}, drop_everything, dialect="openai_completions")
         assert (refused.value.param, "x-narthex-drop" in refused.value.message) == ("prompt", False)
     for prompt in ("a", ["a"], [1, 2]):
@@ -246,7 +250,7 @@ def test_several_prompts_are_refused_and_cannot_be_dropped(engine: Provider) -> 
 
 
 def test_schema_true_becomes_any_object_and_schema_false_is_refused() -> None:
-    """To llama.cpp `true` and `false` are no schema at all, to llama-cpp-python either is any object."""
+    """llama.cpp reads `true` and `false` as no schema at all, llama-cpp-python reads both as any object."""
     any_object: dict[str, Any] = {}
     cases: list[tuple[Provider, dict[str, Any], str]] = [
         (CPP, {"json_schema": any_object}, "enforced"),
@@ -256,7 +260,7 @@ def test_schema_true_becomes_any_object_and_schema_false_is_refused() -> None:
         body, _, constraint_plan = adapt_body(engine, {"guided_json": True})
         assert constraint_plan is not None
         assert (body, constraint_plan.enforcement) == (expected, how)
-        with pytest.raises(Unsupported, match="no answer is valid") as refused:
+        with pytest.raises(Unsupported, match="no response is valid") as refused:
             adapt_body(engine, {"guided_json": False})
         assert refused.value.param == "guided_json"
 
@@ -281,7 +285,7 @@ def test_llama_cpp_python_messages_use_system_role_plain_text_and_no_null_conten
     assert "content" not in body["messages"][2]
 
 
-def test_llama_cpp_python_requests_stream_without_asking_for_usage() -> None:
+def test_llama_cpp_python_requests_stream_without_requesting_usage() -> None:
     body, _ = translate_chat_fields(PYTHON, {})
     assert body["stream"] is True
     assert "stream_options" not in body
@@ -332,11 +336,11 @@ def test_images_are_sent_to_llama_cpp_python_only_with_the_vision_option() -> No
 
 
 @pytest.mark.parametrize("engine", BOTH, ids=["llamacpp", "python"])
-@pytest.mark.parametrize("said", [{"tools": [TOOL]}, {"tools": []}, {}], ids=["another", "none", "unsaid"])
-def test_tool_choice_of_an_undeclared_tool_is_an_invalid_request(engine: Provider, said: dict[str, Any]) -> None:
-    """Either engine would answer without one."""
+@pytest.mark.parametrize("tool_fields", [{"tools": [TOOL]}, {"tools": []}, {}], ids=["another tool", "no tools", "no field"])
+def test_tool_choice_of_an_undeclared_tool_is_an_invalid_request(engine: Provider, tool_fields: dict[str, Any]) -> None:
+    """Both engines would respond without a call."""
     with pytest.raises(InvalidRequest) as refused:
-        translate_chat_fields(engine, {**said, "tool_choice": {"type": "function", "function": {"name": "elsewhere"}}})
+        translate_chat_fields(engine, {**tool_fields, "tool_choice": {"type": "function", "function": {"name": "elsewhere"}}})
     assert refused.value.param == "tool_choice"
 
 

@@ -1,4 +1,4 @@
-"""Laws of what llama.cpp's converters of schemas are told: patterns mean the same, and no keyword that they pass over is promised."""
+"""Schemas for llama.cpp's converters: patterns keep their meaning, and a schema with an ignored keyword is not called enforced."""
 
 import json
 import re
@@ -31,7 +31,7 @@ PATTERNS = [
     "(a|b){2}-",
     "^é|[語🜁]",
 ]
-# What an answer in JSON may hold without being cut in two: the rest JSON says by codes, which are not promised.
+# Characters of a JSON string that patterns cover. Control characters, which JSON writes as codes, are mostly not covered.
 TEXTS = st.text(st.characters(exclude_categories=("Cc", "Cs"))) | st.text(st.sampled_from('abc-1@"\\\n\té語🜁'), max_size=6)
 
 
@@ -48,11 +48,11 @@ def test_schema_pattern_matches_escaped_json_exactly_as_the_plain_text(pattern: 
 
 
 @bounded
-@given(text=TEXTS, least=st.integers(0, 4), more=st.none() | st.integers(0, 4))
-def test_string_length_counts_characters_and_not_their_escapes(text: str, least: int, more: int | None) -> None:
-    max_length = None if more is None else least + more
-    fits = len(text) >= least and (max_length is None or len(text) <= max_length)
-    assert (re.fullmatch(write_length_pattern(least, max_length), escaped_in_json(text)) is not None) is fits
+@given(text=TEXTS, min_length=st.integers(0, 4), extra=st.none() | st.integers(0, 4))
+def test_string_length_counts_characters_and_not_their_escapes(text: str, min_length: int, extra: int | None) -> None:
+    max_length = None if extra is None else min_length + extra
+    fits = len(text) >= min_length and (max_length is None or len(text) <= max_length)
+    assert (re.fullmatch(write_length_pattern(min_length, max_length), escaped_in_json(text)) is not None) is fits
 
 
 @pytest.mark.parametrize("pattern", ["(?=a)", r"(a)\1", r"\bword", "a^b", "^a{3000}$", r"^\x01$"])
@@ -117,6 +117,6 @@ def test_integer_bounds_and_open_objects_are_enforced_by_llamacpp_only() -> None
 
 
 def test_length_limited_string_is_sent_to_llama_cpp_python_as_a_pattern() -> None:
-    """Its own rule lets control characters stand in a string as they are."""
+    """llama-cpp-python's own rule allows raw control characters in a string."""
     written = convert_schema(Raw(b'{"type":"string","maxLength":3}'), LLAMACPP_PYTHON_CONVERTER)
     assert (written.schema, written.is_enforced) == ({"type": "string", "pattern": write_length_pattern(0, 3)}, True)

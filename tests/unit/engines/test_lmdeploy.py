@@ -1,4 +1,4 @@
-"""Laws of LMDeploy's adapter: its whole documented chat dialect, by version; and what its proxy tells with status 200."""
+"""LMDeploy's adapter: its whole documented chat API, by version, and the errors that its proxy sends with status 200."""
 
 import json
 import re
@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from providers.adapters.provider import InvalidOption
-from providers.canonical.chat import ENGINE_FIELDS
 from providers.canonical.errors import Overloaded, TimedOut, Unsupported, UpstreamError, UpstreamFailed, UpstreamNotFound, UpstreamRejected
 from providers.dialects.openai_chat import OpenAIChat
 from providers.dialects.openai_completions import OpenAICompletions
 from providers.engines.lmdeploy.adapter import LMDeploy
+from providers.fields import ENGINE_FIELDS
 from tests.support.adapted_body import adapt_body
+from tests.support.case_tables import assert_every
 from tests.support.chat_strategies import META, bounded
 from tests.support.request_translation import drop_everything
 
@@ -29,7 +30,7 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": SCHEMA}}
 OTHER = {"type": "function", "function": {"name": "g"}}
 NAMED_CHOICE = {"type": "function", "function": {"name": "f"}}
 
-# As callers say it, and as LMDeploy documents it.
+# The caller's fields, and the response_format that LMDeploy documents.
 CONSTRAINT_CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"response_format": JSON_SCHEMA_FORMAT}, JSON_SCHEMA_FORMAT),
     ({"response_format": {"type": "json_object"}}, {"type": "json_object"}),
@@ -44,10 +45,10 @@ CONSTRAINT_CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
 @pytest.mark.parametrize(
     ("engine", "how"), [(UNKNOWN_VERSION, "validated"), (OLD_VERSION, "validated"), (PYTORCH, "enforced"), (CURRENT_VERSION, "enforced")]
 )
-@pytest.mark.parametrize(("said", "format"), CONSTRAINT_CASES, ids=range(len(CONSTRAINT_CASES)))
-def test_constraint_is_written_as_lmdeploy_documents_it(engine: LMDeploy, how: str, said: dict[str, Any], format: dict[str, Any]) -> None:
-    """TurboMind up to 0.16 may drop a constraint with 200: without a version known to be later, replies are looked at."""
-    sent, dropped, constraint_plan = adapt_body(engine, {"model": "m", **said})
+@pytest.mark.parametrize(("fields", "format"), CONSTRAINT_CASES, ids=range(len(CONSTRAINT_CASES)))
+def test_constraint_is_written_as_lmdeploy_documents_it(engine: LMDeploy, how: str, fields: dict[str, Any], format: dict[str, Any]) -> None:
+    """TurboMind up to 0.16 may ignore a constraint with 200: unless the version is known to be later, responses are validated."""
+    sent, dropped, constraint_plan = adapt_body(engine, {"model": "m", **fields})
     assert constraint_plan is not None
     written = {"type": "regex_schema", **format} if "regex_schema" in format else format
     assert (sent, dropped, constraint_plan.enforcement) == ({"model": "m", "response_format": written}, [], how)
@@ -66,16 +67,16 @@ def test_guided_choice_is_written_as_a_regex(engine: LMDeploy, how: str) -> None
 
 
 @pytest.mark.parametrize(
-    "said",
+    "fields",
     [{"guided_grammar": 'root ::= "a"'}, {"structural_tag": {"format": {}}}, {"response_format": {"type": "structural_tag", "format": {}}}],
     ids=["grammar", "tag", "tag in response_format"],
 )
-def test_grammar_and_structural_tag_are_refused_or_dropped_by_name(said: dict[str, Any]) -> None:
-    field = next(iter(said))
+def test_grammar_and_structural_tag_are_refused_or_dropped_by_name(fields: dict[str, Any]) -> None:
+    field = next(iter(fields))
     with pytest.raises(Unsupported) as refused:
-        adapt_body(CURRENT_VERSION, said)
+        adapt_body(CURRENT_VERSION, fields)
     assert refused.value.param == field
-    assert adapt_body(CURRENT_VERSION, said, drop_everything) == ({}, [field], None)
+    assert adapt_body(CURRENT_VERSION, fields, drop_everything) == ({}, [field], None)
 
 
 def test_constraint_on_completions_is_refused_or_dropped_by_name() -> None:
@@ -91,7 +92,7 @@ def test_constraint_on_completions_is_refused_or_dropped_by_name() -> None:
         )
 
 
-# The documented fields of its chat that go as they are (docs 0.12 to 0.16: /shared/api/lmdeploy-api-and-proxy-server.txt).
+# The documented chat fields that are sent unchanged (docs 0.12 to 0.16: /shared/api/lmdeploy-api-and-proxy-server.txt).
 CHAT_FIELDS: dict[str, Any] = {
     **{"temperature": 0.1, "top_p": 0.9, "top_k": 5, "min_p": 0.1, "repetition_penalty": 1.2, "ignore_eos": True, "seed": 1, "stop": ["a"]},
     **{"skip_special_tokens": False, "spaces_between_special_tokens": False, "min_new_tokens": 3, "include_stop_str_in_output": True},
@@ -130,7 +131,7 @@ def test_documented_completions_fields_are_sent_unchanged(fields: list[str], eng
     assert adapt_body(engine, request, dialect="openai_completions") == (request, [], None)
 
 
-# Of each field that it ignores: a value that asks for something, and one that asks for nothing.
+# Fields that it ignores: a value that asks for something, and a neutral one.
 IGNORED_FIELDS: list[tuple[str, Any, Any]] = [
     ("presence_penalty", 1.0, 0.0),
     ("frequency_penalty", 1.0, 0),
@@ -172,20 +173,24 @@ HINTS = (
 )
 
 
-@pytest.mark.parametrize(("field", "asking", "idle"), IGNORED_FIELDS, ids=[each[0] for each in IGNORED_FIELDS])
-def test_ignored_field_is_refused_by_name_and_reported_when_dropped(field: str, asking: Any, idle: Any) -> None:
-    with pytest.raises(Unsupported) as refused:
-        adapt_body(UNKNOWN_VERSION, {"model": "m", field: asking})
-    assert refused.value.param == field
-    assert adapt_body(UNKNOWN_VERSION, {"model": "m", field: asking}, drop_everything)[:2] == ({"model": "m"}, [field])
-    for neutral_value in (idle, None):
-        sent, dropped, _ = adapt_body(UNKNOWN_VERSION, {"model": "m", field: neutral_value})
-        assert dropped == [] and all(value is None for key, value in sent.items() if key != "model")
+def test_ignored_field_is_refused_by_name_and_reported_when_dropped() -> None:
+    def check(case: tuple[str, Any, Any]) -> None:
+        field, value, neutral = case
+        with pytest.raises(Unsupported) as refused:
+            adapt_body(UNKNOWN_VERSION, {"model": "m", field: value})
+        assert refused.value.param == field
+        assert adapt_body(UNKNOWN_VERSION, {"model": "m", field: value}, drop_everything)[:2] == ({"model": "m"}, [field])
+        for neutral_value in (neutral, None):
+            sent, dropped, _ = adapt_body(UNKNOWN_VERSION, {"model": "m", field: neutral_value})
+            assert dropped == [] and all(each is None for key, each in sent.items() if key != "model")
+
+    assert_every(check, IGNORED_FIELDS)
 
 
-@pytest.mark.parametrize("field", HINTS)
-def test_hint_fields_are_dropped_and_reported(field: str) -> None:
-    assert adapt_body(UNKNOWN_VERSION, {"model": "m", field: "x"})[:2] == ({"model": "m"}, [field])
+def test_hint_fields_are_dropped_and_reported() -> None:
+    assert {field: adapt_body(UNKNOWN_VERSION, {"model": "m", field: "x"})[:2] for field in HINTS} == {
+        field: ({"model": "m"}, [field]) for field in HINTS
+    }
 
 
 def test_parallel_tool_calls_false_is_refused_for_an_unknown_version() -> None:
@@ -218,7 +223,7 @@ def test_field_ignored_by_completions_is_refused_by_name(field: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "said", "sent"),
+    ("engine", "fields", "sent"),
     [
         (UNKNOWN_VERSION, {"top_k": -1}, {"top_k": 0}),
         (UNKNOWN_VERSION, {"top_k": 0}, {"top_k": 0}),
@@ -241,8 +246,8 @@ def test_field_ignored_by_completions_is_refused_by_name(field: str) -> None:
     ],
     ids=range(14),
 )
-def test_field_is_rewritten_for_the_version_and_backend(engine: LMDeploy, said: dict[str, Any], sent: dict[str, Any]) -> None:
-    assert adapt_body(engine, said) == (sent, [], None)
+def test_field_is_rewritten_for_the_version_and_backend(engine: LMDeploy, fields: dict[str, Any], sent: dict[str, Any]) -> None:
+    assert adapt_body(engine, fields) == (sent, [], None)
 
 
 @pytest.mark.parametrize("choice", [None, "required", NAMED_CHOICE], ids=str)
@@ -280,7 +285,7 @@ def test_unknown_backend_option_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "kind", "told"),
+    ("status", "kind", "expected_status"),
     [
         (400, UpstreamRejected, 400),
         (409, UpstreamRejected, 409),
@@ -289,13 +294,13 @@ def test_unknown_backend_option_is_refused() -> None:
         (404, UpstreamNotFound, 404),
     ],
 )
-def test_flat_error_body_is_classified_by_status(status: int, kind: type, told: int) -> None:
+def test_flat_error_body_is_classified_by_status(status: int, kind: type, expected_status: int) -> None:
     body = {"message": "what", "type": "t", "code": status, "param": "p", "object": "error"}
     error = UNKNOWN_VERSION.read_error(status, {}, json.dumps(body).encode())
-    assert (type(error), error.status, error.message) == (kind, told, "what")
+    assert (type(error), error.status, error.message) == (kind, expected_status, "what")
 
 
-# Told with status 200 (its proxy): its own errors, and what its nodes refused.
+# Sent with status 200 by its proxy: its own errors, and refusals of its nodes.
 PROXY_ERRORS: list[tuple[Any, type[UpstreamError], str]] = [
     ({"error_code": 10400, "text": "The request model name does not exist in the model list."}, UpstreamNotFound, "does not exist"),
     ({"error_code": 10401, "text": "The service is unavailable now. May retry later."}, Overloaded, "unavailable"),
@@ -309,14 +314,14 @@ PROXY_ERRORS: list[tuple[Any, type[UpstreamError], str]] = [
 
 @pytest.mark.parametrize("dialect", [OpenAIChat(), OpenAICompletions()], ids=lambda dialect: dialect.name)
 @pytest.mark.parametrize("in_string", [False, True])
-@pytest.mark.parametrize(("body", "kind", "said"), PROXY_ERRORS, ids=range(len(PROXY_ERRORS)))
+@pytest.mark.parametrize(("body", "kind", "message"), PROXY_ERRORS, ids=range(len(PROXY_ERRORS)))
 def test_error_body_with_status_200_is_raised_as_an_error(
-    body: Any, kind: type[UpstreamError], said: str, in_string: bool, dialect: Any
+    body: Any, kind: type[UpstreamError], message: str, in_string: bool, dialect: Any
 ) -> None:
     raw = json.dumps(body).encode()
     raw = json.dumps(raw.decode() + "\n").encode() if in_string else raw
     for read in (lambda: dialect.edit_response(raw, META), lambda: dialect.read_response(raw)):
-        with pytest.raises(kind, match=said):
+        with pytest.raises(kind, match=message):
             read()
 
 
@@ -325,7 +330,7 @@ def test_error_body_with_status_200_is_raised_as_an_error(
 @pytest.mark.parametrize("cut", [1, 7, 1000])
 @pytest.mark.parametrize("ending", [b"\n", b"\n\n"], ids=["the proxy's own", "a node's"])
 def test_bare_error_line_in_a_stream_is_an_error(ending: bytes, cut: int, begun: bool, dialect: Any) -> None:
-    """Without `data:`, and its own without an empty line after; told as soon as it is there, for nothing comes after it."""
+    """It has no `data:`, and the proxy's own no empty line after it. It is raised as soon as it arrives, because nothing follows."""
     choice = {"index": 0, "delta": {"content": "a"}} if dialect.name == "openai_chat" else {"index": 0, "text": "a"}
     start = b"data: " + json.dumps({"id": "x", "choices": [choice]}).encode() + b"\n\n" if begun else b""
     wire = start + json.dumps(PROXY_ERRORS[2][0]).encode() + ending

@@ -1,4 +1,4 @@
-"""Laws of mini-sglang's adapter: what it has no field for never reaches it in silence."""
+"""mini-sglang's adapter: fields that it does not have are never sent to it silently."""
 
 import json
 from collections.abc import Mapping
@@ -9,12 +9,13 @@ import pytest
 from providers.adapters.provider import InvalidOption
 from providers.canonical.errors import OperationNotSupported, Unsupported
 from providers.catalogue import build_provider
+from tests.support.case_tables import assert_every
 from tests.support.field_handling import (
     FIELD_VALUES,
     HI,
     NEUTRAL_FIELD_VALUES,
     TOOL,
-    assert_field_handling,
+    assert_fields_are_handled,
     translate_body,
     translate_chat_fields,
 )
@@ -31,16 +32,17 @@ EXPECTED_BY_FIELD: Mapping[str, Mapping[str, Any] | str] = {
 }
 
 
-# Those that say something only beside tools, which it has not.
-@pytest.mark.parametrize("field", [field for field in FIELD_VALUES if field not in ("tool_choice", "parallel_tool_calls", "top_logprobs")])
-def test_each_field_is_sent_refused_or_reported(field: str):
-    assert_field_handling(MINI, field, EXPECTED_BY_FIELD[field])
+def test_each_field_is_sent_refused_or_reported():
+    needs_other_fields = ("tool_choice", "parallel_tool_calls", "top_logprobs")  # tools or logprobs, which it does not have
+    assert_fields_are_handled(MINI, {field: EXPECTED_BY_FIELD[field] for field in FIELD_VALUES if field not in needs_other_fields})
 
 
-@pytest.mark.parametrize("field", NEUTRAL_FIELD_VALUES)
-def test_neutral_field_value_is_accepted_silently(field: str):
-    body, dropped = translate_chat_fields(MINI, {field: NEUTRAL_FIELD_VALUES[field]})
-    assert dropped == [] and body.keys() <= {"model", "messages", "stream", "top_k", "top_p", "ignore_eos"}
+def test_neutral_field_value_is_accepted_silently():
+    def check(field: str) -> None:
+        body, dropped = translate_chat_fields(MINI, {field: NEUTRAL_FIELD_VALUES[field]})
+        assert dropped == [] and body.keys() <= {"model", "messages", "stream", "top_k", "top_p", "ignore_eos"}
+
+    assert_every(check, NEUTRAL_FIELD_VALUES)
 
 
 @pytest.mark.parametrize("fields", [{"tool_choice": "required"}, {"top_logprobs": 2}, {"tools": [TOOL], "tool_choice": "none"}])
@@ -49,7 +51,7 @@ def test_tools_and_logprobs_are_refused(fields: dict[str, Any]):
         translate_chat_fields(MINI, fields)
 
 
-def test_request_always_streams_and_never_asks_for_usage():
+def test_request_always_streams_and_never_requests_usage():
     for fields in ({}, {"stream": True, "stream_options": {"include_usage": True}}):
         assert translate_chat_fields(MINI, fields)[0] == {"model": "m", "messages": HI, "stream": True}
 
@@ -64,7 +66,7 @@ def test_null_fields_are_not_sent():
 
 @pytest.mark.parametrize("fields", [{"temperature": 0, "top_p": 0.5}, {"top_k": 1, "top_p": 0.5}])
 def test_greedy_sampling_omits_top_p(fields: dict[str, Any]):
-    """It is greedy only where top_p is 1, too."""
+    """mini-sglang is greedy only if top_p is 1, too."""
     assert "top_p" not in translate_chat_fields(MINI, fields)[0]
 
 
@@ -89,7 +91,7 @@ CALL = {"id": "c", "type": "function", "function": {"name": "now", "arguments": 
 
 
 @pytest.mark.parametrize(
-    ("message", "place"),
+    ("message", "path"),
     [
         ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]}, "content[0]"),
         ({"role": "tool", "tool_call_id": "c", "content": "12"}, "role"),
@@ -97,23 +99,23 @@ CALL = {"id": "c", "type": "function", "function": {"name": "now", "arguments": 
         ({"role": "user", "name": "Ann", "content": "Hi."}, "name"),
     ],
 )
-def test_unsupported_message_is_refused_with_its_path(message: dict[str, Any], place: str):
+def test_unsupported_message_is_refused_with_its_path(message: dict[str, Any], path: str):
     with pytest.raises(Unsupported) as refused:
         translate_chat_fields(MINI, {"messages": [*HI, message]})
-    assert refused.value.param == f"messages[1].{place}"
-    assert translate_chat_fields(MINI, {"messages": [*HI, message]}, drop=True)[1] == [f"messages[1].{place}"]
+    assert refused.value.param == f"messages[1].{path}"
+    assert translate_chat_fields(MINI, {"messages": [*HI, message]}, drop=True)[1] == [f"messages[1].{path}"]
 
 
 def test_raw_prompt_is_sent_in_place_of_messages():
-    prepared = translate_body(MINI, "openai_chat", b'{"model": "m", "prompt": "Once upon", "max_tokens": 5}')
-    assert json.loads(prepared.raw) == {"model": "m", "prompt": "Once upon", "max_tokens": 5, "stream": True}
+    translated = translate_body(MINI, "openai_chat", b'{"model": "m", "prompt": "Once upon", "max_tokens": 5}')
+    assert json.loads(translated.raw) == {"model": "m", "prompt": "Once upon", "max_tokens": 5, "stream": True}
 
 
 def test_anthropic_messages_request_is_translated_to_chat():
-    prepared = translate_body(
+    translated = translate_body(
         MINI, "anthropic_messages", json.dumps({"model": "m", "max_tokens": 5, "system": "Be brief.", "messages": HI}).encode()
     )
-    assert json.loads(prepared.raw) == {
+    assert json.loads(translated.raw) == {
         "model": "m",
         "messages": [{"role": "system", "content": "Be brief."}, *HI],
         "max_tokens": 5,

@@ -1,4 +1,4 @@
-"""Laws of Ollama's adapter and of its own chat: what is asked, how it is said there, and what cannot be."""
+"""Ollama's adapter and its native chat API: how each field is written there, and what is refused."""
 
 import json
 import re
@@ -11,24 +11,26 @@ from hypothesis import strategies as st
 
 from providers import structured_output
 from providers.adapters.provider import InvalidOption
-from providers.canonical.chat import ENGINE_FIELDS
 from providers.canonical.errors import Overloaded, Unsupported, UpstreamNotFound, UpstreamRejected
+from providers.canonical.output_format import Choice
 from providers.catalogue import build_provider
 from providers.dialects.ollama_chat.schema_pattern import to_schema_pattern
+from providers.fields import ENGINE_FIELDS
+from tests.support.case_tables import assert_every
 from tests.support.chat_strategies import bounded
 from tests.support.field_handling import (
     FIELD_VALUES,
     HI,
     NEUTRAL_FIELD_VALUES,
     TOOL,
-    assert_field_handling,
+    assert_fields_are_handled,
     translate_body,
     translate_chat_fields,
 )
 
 OLLAMA = build_provider("ollama", "ollama", {}, "http://127.0.0.1:11434")
 SCHEMA = {"type": "object"}
-VERDICTS: Mapping[str, Mapping[str, Any] | str] = {
+EXPECTED_BY_FIELD: Mapping[str, Mapping[str, Any] | str] = {
     **dict.fromkeys(FIELD_VALUES, "refused"),
     "tools": {"tools": [TOOL]},
     "functions": {"tools": [TOOL]},
@@ -66,14 +68,15 @@ def test_field_table_covers_every_engine_and_constraint_field():
     assert FIELD_VALUES.keys() >= ENGINE_FIELDS | structured_output.CONSTRAINT_FIELDS
 
 
-@pytest.mark.parametrize("field", FIELD_VALUES)
-def test_every_openai_field_is_mapped_refused_or_reported_as_dropped(field: str):
-    assert_field_handling(OLLAMA, field, VERDICTS[field])
+def test_every_openai_field_is_mapped_refused_or_reported_as_dropped():
+    assert_fields_are_handled(OLLAMA, {field: EXPECTED_BY_FIELD[field] for field in FIELD_VALUES})
 
 
-@pytest.mark.parametrize("field", NEUTRAL_FIELD_VALUES)
-def test_neutral_value_is_neither_refused_nor_reported(field: str):
-    assert translate_chat_fields(OLLAMA, {field: NEUTRAL_FIELD_VALUES[field]})[1] == []
+def test_neutral_value_is_neither_refused_nor_reported():
+    def check(field: str) -> None:
+        assert translate_chat_fields(OLLAMA, {field: NEUTRAL_FIELD_VALUES[field]})[1] == []
+
+    assert_every(check, NEUTRAL_FIELD_VALUES)
 
 
 def test_truncation_and_context_shift_are_off_unless_configured():
@@ -107,7 +110,7 @@ def test_reasoning_effort_maps_to_think_level(effort: str, think: Any, hints: li
 
 
 @pytest.mark.parametrize(
-    ("word", "said", "how", "trusted_how", "quoted"),
+    ("field", "value", "how", "trusted_how", "quoted"),
     [
         ("guided_json", SCHEMA, "validated", "enforced", False),
         ("response_format", {"type": "json_object"}, "validated", "enforced", False),
@@ -115,8 +118,8 @@ def test_reasoning_effort_maps_to_think_level(effort: str, think: Any, hints: li
         ("guided_regex", "[a-c]+", "validated", "validated", True),
     ],
 )
-def test_constraint_guarantee_follows_the_operators_guided_option(word: str, said: Any, how: str, trusted_how: str, quoted: bool):
-    raw = json.dumps({"model": "m", "messages": HI, word: said}).encode()
+def test_constraint_guarantee_follows_the_operators_guided_option(field: str, value: Any, how: str, trusted_how: str, quoted: bool):
+    raw = json.dumps({"model": "m", "messages": HI, field: value}).encode()
     trusted = build_provider("ollama", "o", {"guided": "enforced"}, "http://127.0.0.1:1")
     for provider, expected in ((OLLAMA, how), (trusted, trusted_how)):
         constraint_plan = translate_body(provider, "openai_chat", raw).constraint_plan
@@ -222,7 +225,7 @@ def test_anthropic_and_responses_requests_are_translated_to_ollama_chat():
 
 
 @pytest.mark.parametrize(
-    ("message", "place"),
+    ("message", "path"),
     [
         ({"role": "user", "name": "Ann", "content": "Hi."}, "messages[0].name"),
         (
@@ -235,10 +238,10 @@ def test_anthropic_and_responses_requests_are_translated_to_ollama_chat():
         ),
     ],
 )
-def test_unsupported_message_content_is_refused_by_path(message: dict[str, Any], place: str):
+def test_unsupported_message_content_is_refused_by_path(message: dict[str, Any], path: str):
     with pytest.raises(Unsupported) as refused:
         translate_chat_fields(OLLAMA, {"messages": [message]})
-    assert refused.value.param == place
+    assert refused.value.param == path
 
 
 @pytest.mark.parametrize(
@@ -283,7 +286,7 @@ regexes = st.recursive(
 @bounded
 @given(regexes, st.lists(st.text('abfxZ09_ é-./]^"\\\n', max_size=5), min_size=10, max_size=40))
 def test_schema_pattern_matches_like_the_regex_except_texts_that_json_escapes(regex: str, texts: list[str]):
-    """And has no shorthand, which llama.cpp takes for a letter."""
+    """The pattern has no shorthand such as \\d, which llama.cpp reads as a letter."""
     pattern = to_schema_pattern(regex)
     assert pattern.startswith("^(") and pattern.endswith(")$") and not re.search(r"\\[^x]", pattern)
     for text in texts:
@@ -301,6 +304,4 @@ def test_guided_choice_is_expected_as_a_quoted_json_string():
     constraint_plan = translate_body(
         OLLAMA, "openai_chat", json.dumps({"model": "m", "messages": HI, "guided_choice": ['say "a"']}).encode()
     ).constraint_plan
-    assert (
-        constraint_plan is not None and constraint_plan.is_json_string and constraint_plan.output == structured_output.Choice(('say "a"',))
-    )
+    assert constraint_plan is not None and constraint_plan.is_json_string and constraint_plan.output == Choice(('say "a"',))

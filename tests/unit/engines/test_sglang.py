@@ -1,4 +1,4 @@
-"""Laws of SGLang's adapter: each kind of output in the words that it documents, what it would ignore by name, the rest as it came."""
+"""SGLang's adapter: constraints in its documented fields, ignored fields refused by name, all other fields unchanged."""
 
 import json
 from typing import Any
@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import Target
-from providers.canonical.chat import ENGINE_FIELDS
 from providers.canonical.errors import Overloaded, TimedOut, Unsupported, UpstreamFailed, UpstreamNotFound, UpstreamRejected
 from providers.dialects.openai_chat import OpenAIChat
 from providers.engines.sglang.adapter import SGLang
+from providers.fields import ENGINE_FIELDS
 from tests.support.adapted_body import adapt_body
+from tests.support.case_tables import assert_every
 from tests.support.chat_strategies import bounded
 from tests.support.request_translation import drop_everything
 from tests.support.request_translation import translate_request as sent_for
@@ -26,7 +27,7 @@ NAMED = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
 STRICT = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True}}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": SCHEMA}}
 
-# As callers say it; as SGLang documents it; how that is told.
+# The caller's fields, SGLang's documented fields, and how the constraint is held.
 OUTPUTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"response_format": NAMED}, {"response_format": NAMED}, "enforced"),
     ({"response_format": {"type": "json_object"}}, {"response_format": {"type": "json_object"}}, "enforced"),
@@ -54,21 +55,26 @@ OUTPUTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize("dialect", ["openai_chat", "openai_completions"])
-@pytest.mark.parametrize(("said", "written", "how"), OUTPUTS, ids=range(len(OUTPUTS)))
-def test_each_constraint_is_written_in_sglang_fields(said: dict[str, Any], written: dict[str, Any], how: str, dialect: str) -> None:
-    sent, dropped, constraint_plan = adapt_body(ENGINE, {"model": "m", **said}, dialect=dialect)
-    assert constraint_plan is not None
-    assert (sent, dropped, constraint_plan.enforcement, constraint_plan.is_json_string) == ({"model": "m", **written}, [], how, False)
+def test_each_constraint_is_written_in_sglang_fields(dialect: str) -> None:
+    def check(case: tuple[dict[str, Any], dict[str, Any], str]) -> None:
+        fields, written, how = case
+        sent, dropped, constraint_plan = adapt_body(ENGINE, {"model": "m", **fields}, dialect=dialect)
+        assert constraint_plan is not None
+        assert (sent, dropped, constraint_plan.enforcement, constraint_plan.is_json_string) == ({"model": "m", **written}, [], how, False)
+
+    assert_every(check, OUTPUTS)
 
 
-@pytest.mark.parametrize(("said", "named"), [({"guided_grammar": 'start: "a"'}, "guided_grammar"), ({"guided_json": False}, "guided_json")])
-def test_inexpressible_constraint_is_refused_or_dropped_by_name(said: dict[str, Any], named: str) -> None:
-    with pytest.raises(Unsupported, match=named):
-        adapt_body(ENGINE, said)
-    assert adapt_body(ENGINE, said, drop_everything) == ({}, [named], None)
+@pytest.mark.parametrize(
+    ("fields", "field"), [({"guided_grammar": 'start: "a"'}, "guided_grammar"), ({"guided_json": False}, "guided_json")]
+)
+def test_inexpressible_constraint_is_refused_or_dropped_by_name(fields: dict[str, Any], field: str) -> None:
+    with pytest.raises(Unsupported, match=field):
+        adapt_body(ENGINE, fields)
+    assert adapt_body(ENGINE, fields, drop_everything) == ({}, [field], None)
 
 
-# Of each field that it ignores: a value that asks for something, and one that does not, if there is any.
+# Fields that it ignores: a value that asks for something, and a neutral one if there is any.
 IGNORED: list[tuple[str, Any, Any]] = [
     ("top_a", 0.2, 0),
     ("typical_p", 0.9, 1.0),
@@ -99,23 +105,27 @@ IGNORED: list[tuple[str, Any, Any]] = [
 HINTS = ("user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "prediction", "guided_decoding_backend")
 
 
-@pytest.mark.parametrize(("field", "asking", "idle"), IGNORED, ids=[each[0] for each in IGNORED])
-def test_field_sglang_ignores_is_refused_by_name_or_dropped_and_reported(field: str, asking: Any, idle: Any) -> None:
-    with pytest.raises(Unsupported) as refused:
-        adapt_body(ENGINE, {"model": "m", field: asking})
-    assert refused.value.param == field
-    assert adapt_body(ENGINE, {"model": "m", field: asking}, drop_everything)[:2] == ({"model": "m"}, [field])
-    for nothing_said in (idle, None):
-        sent, dropped, _ = adapt_body(ENGINE, {"model": "m", field: nothing_said})
-        assert dropped == [] and sent == {"model": "m"}
+def test_field_sglang_ignores_is_refused_by_name_or_dropped_and_reported() -> None:
+    def check(case: tuple[str, Any, Any]) -> None:
+        field, value, neutral = case
+        with pytest.raises(Unsupported) as refused:
+            adapt_body(ENGINE, {"model": "m", field: value})
+        assert refused.value.param == field
+        assert adapt_body(ENGINE, {"model": "m", field: value}, drop_everything)[:2] == ({"model": "m"}, [field])
+        for neutral_value in (neutral, None):
+            sent, dropped, _ = adapt_body(ENGINE, {"model": "m", field: neutral_value})
+            assert dropped == [] and sent == {"model": "m"}
+
+    assert_every(check, IGNORED)
 
 
-@pytest.mark.parametrize("field", HINTS)
-def test_hint_fields_are_dropped_and_reported(field: str) -> None:
-    assert adapt_body(ENGINE, {"model": "m", field: "x"})[:2] == ({"model": "m"}, [field])
+def test_hint_fields_are_dropped_and_reported() -> None:
+    assert {field: adapt_body(ENGINE, {"model": "m", field: "x"})[:2] for field in HINTS} == {
+        field: ({"model": "m"}, [field]) for field in HINTS
+    }
 
 
-# Of its protocol (0.5.23): read and obeyed in chat.
+# Chat fields that it reads and obeys (its protocol of 0.5.23).
 SUPPORTED: dict[str, Any] = {
     **{"temperature": 0.1, "top_p": 0.5, "top_k": 5, "min_p": 0.1, "min_tokens": 2, "repetition_penalty": 1.1, "seed": 7, "n": 2},
     **{"frequency_penalty": 0.5, "presence_penalty": -0.5, "logit_bias": {"5": 1.0}, "logprobs": True, "top_logprobs": 3, "stop": ["a"]},
@@ -148,7 +158,7 @@ def test_every_engine_field_is_supported_renamed_dropped_or_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "sent"),
+    ("fields", "sent"),
     [
         ({"include_stop_str_in_output": True}, {"no_stop_trim": True}),
         ({"min_new_tokens": 3}, {"min_tokens": 3}),
@@ -167,8 +177,8 @@ def test_every_engine_field_is_supported_renamed_dropped_or_refused() -> None:
     ],
     ids=range(8),
 )
-def test_fields_sglang_names_differently_are_renamed(said: dict[str, Any], sent: dict[str, Any]) -> None:
-    assert adapt_body(ENGINE, said) == (sent, [], None)
+def test_fields_sglang_names_differently_are_renamed(fields: dict[str, Any], sent: dict[str, Any]) -> None:
+    assert adapt_body(ENGINE, fields) == (sent, [], None)
 
 
 def test_completions_use_max_tokens_and_refuse_chat_only_fields() -> None:
@@ -180,8 +190,8 @@ def test_completions_use_max_tokens_and_refuse_chat_only_fields() -> None:
         "echo": True,
         "stop": "x",
     }
-    chat_alone: dict[str, Any] = {"reasoning_effort": "low", "chat_template_kwargs": {}, "tools": [TOOL], "enable_thinking": True}
-    for field, value in chat_alone.items():
+    chat_only: dict[str, Any] = {"reasoning_effort": "low", "chat_template_kwargs": {}, "tools": [TOOL], "enable_thinking": True}
+    for field, value in chat_only.items():
         with pytest.raises(Unsupported) as refused:
             adapt_body(ENGINE, {"prompt": "p", field: value}, dialect="openai_completions")
         assert refused.value.param == field
@@ -189,16 +199,16 @@ def test_completions_use_max_tokens_and_refuse_chat_only_fields() -> None:
 
 
 @pytest.mark.parametrize("choice", [None, "auto", "required", {"type": "function", "function": {"name": "f"}}], ids=str)
-@pytest.mark.parametrize("said", [each[0] for each in OUTPUTS[:1] + OUTPUTS[8:9]], ids=["response_format", "guided_regex"])
-def test_tools_beside_a_constraint_are_refused_naming_both_or_dropped(said: dict[str, Any], choice: Any) -> None:
-    request = {"tools": [TOOL], "parallel_tool_calls": False, **({} if choice is None else {"tool_choice": choice}), **said}
+@pytest.mark.parametrize("fields", [each[0] for each in OUTPUTS[:1] + OUTPUTS[8:9]], ids=["response_format", "guided_regex"])
+def test_tools_beside_a_constraint_are_refused_naming_both_or_dropped(fields: dict[str, Any], choice: Any) -> None:
+    request = {"tools": [TOOL], "parallel_tool_calls": False, **({} if choice is None else {"tool_choice": choice}), **fields}
     with pytest.raises(Unsupported) as refused:
         adapt_body(ENGINE, request)
-    assert "`tools`" in refused.value.message and f"`{next(iter(said))}`" in refused.value.message
+    assert "`tools`" in refused.value.message and f"`{next(iter(fields))}`" in refused.value.message
     assert ("`tool_choice`" in refused.value.message) == (choice not in (None, "auto"))
     sent, dropped, constraint_plan = adapt_body(ENGINE, request, drop_everything)
     assert (sent.keys(), dropped, constraint_plan is not None) == (
-        {"response_format"} if "response_format" in said else {"regex"},
+        {"response_format"} if "response_format" in fields else {"regex"},
         ["tools"],
         True,
     )
@@ -235,7 +245,7 @@ def test_request_carries_the_rid_that_abort_requests_use() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "kind", "told"),
+    ("status", "body", "kind", "expected_status"),
     [
         (503, {"object": "error", "message": "The request queue is full.", "type": "x", "param": None, "code": 503}, Overloaded, 503),
         (400, {"object": "error", "message": "bad", "type": "BadRequest", "param": "top_k", "code": 400}, UpstreamRejected, 400),
@@ -248,9 +258,9 @@ def test_request_carries_the_rid_that_abort_requests_use() -> None:
     ],
     ids=lambda value: str(value)[:20],
 )
-def test_sglang_and_router_errors_map_to_the_matching_error(status: int, body: dict[str, Any], kind: type, told: int) -> None:
+def test_sglang_and_router_errors_map_to_the_matching_error(status: int, body: dict[str, Any], kind: type, expected_status: int) -> None:
     error = ENGINE.read_error(status, {"x-smg-error-code": "x", "retry-after": "2"}, json.dumps(body).encode())
-    assert (type(error), error.status) == (kind, told)
+    assert (type(error), error.status) == (kind, expected_status)
     assert error.message == (body["message"] if "message" in body else body["error"]["message"])
     assert error.retry_elsewhere == (kind is not UpstreamRejected)
     if kind is Overloaded:

@@ -1,4 +1,4 @@
-"""Laws of TGI's adapter: OpenAI's words become its own, and what it has none for never reaches it in silence."""
+"""TGI's adapter: OpenAI's fields become TGI's own, and a field that it does not have is never sent silently."""
 
 import json
 from collections.abc import Mapping
@@ -8,19 +8,20 @@ import pytest
 
 from providers.canonical.errors import OperationNotSupported, Overloaded, Unsupported, UpstreamFailed, UpstreamRejected
 from providers.catalogue import build_provider
+from tests.support.case_tables import assert_every
 from tests.support.field_handling import (
     FIELD_VALUES,
     HI,
     NEUTRAL_FIELD_VALUES,
     TOOL,
-    assert_field_handling,
+    assert_fields_are_handled,
     translate_body,
     translate_chat_fields,
 )
 
 TGI = build_provider("tgi", "tgi", {}, "http://127.0.0.1:1")
 SCHEMA = {"type": "object"}
-VERDICTS: Mapping[str, Mapping[str, Any] | str] = {
+EXPECTED_BY_FIELD: Mapping[str, Mapping[str, Any] | str] = {
     **dict.fromkeys(FIELD_VALUES, "refused"),
     **dict.fromkeys(("frequency_penalty", "logprobs", "max_tokens", "seed", "temperature", "tools", "tool_choice"), "sent"),
     **dict.fromkeys(("top_logprobs", "top_p"), "sent"),
@@ -42,41 +43,43 @@ VERDICTS: Mapping[str, Mapping[str, Any] | str] = {
 }
 
 
-@pytest.mark.parametrize("field", FIELD_VALUES)
-def test_every_field_is_sent_converted_refused_or_reported(field: str):
-    assert_field_handling(TGI, field, VERDICTS[field])
+def test_every_field_is_sent_converted_refused_or_reported():
+    assert_fields_are_handled(TGI, {field: EXPECTED_BY_FIELD[field] for field in FIELD_VALUES})
 
 
-@pytest.mark.parametrize("field", NEUTRAL_FIELD_VALUES)
-def test_neutral_value_is_neither_refused_nor_sent(field: str):
-    """A presence_penalty of 0 would be a repetition penalty of 2 there, and a top_p of 1 a 422."""
-    body, dropped = translate_chat_fields(TGI, {field: NEUTRAL_FIELD_VALUES[field]})
-    assert dropped == [] and body.keys() <= {"model", "messages", "stream", "frequency_penalty"}
+def test_neutral_value_is_neither_refused_nor_sent():
+    """TGI reads a presence_penalty of 0 as a repetition penalty of 2, and answers a top_p of 1 with 422."""
+
+    def check(field: str) -> None:
+        body, dropped = translate_chat_fields(TGI, {field: NEUTRAL_FIELD_VALUES[field]})
+        assert dropped == [] and body.keys() <= {"model", "messages", "stream", "frequency_penalty"}
+
+    assert_every(check, NEUTRAL_FIELD_VALUES)
 
 
 @pytest.mark.parametrize(
-    ("word", "said", "how"),
+    ("field", "value", "how"),
     [
         ("guided_json", SCHEMA, "validated"),
         ("guided_regex", "a", "enforced"),
         ("guided_choice", ["a.b", "c|d"], "converted"),
     ],
 )
-def test_constraint_plan_says_how_tgi_holds_each_constraint(word: str, said: Any, how: str):
-    constraint_plan = translate_body(TGI, "openai_chat", json.dumps({"model": "m", "messages": HI, word: said}).encode()).constraint_plan
+def test_constraint_plan_says_how_tgi_holds_each_constraint(field: str, value: Any, how: str):
+    constraint_plan = translate_body(TGI, "openai_chat", json.dumps({"model": "m", "messages": HI, field: value}).encode()).constraint_plan
     assert constraint_plan is not None and constraint_plan.enforcement == how
     trusted = build_provider("tgi", "tgi", {"guided": "enforced"}, "http://127.0.0.1:1")
     constraint_plan = translate_body(
-        trusted, "openai_chat", json.dumps({"model": "m", "messages": HI, word: said}).encode()
+        trusted, "openai_chat", json.dumps({"model": "m", "messages": HI, field: value}).encode()
     ).constraint_plan
     assert constraint_plan is not None and constraint_plan.enforcement == ("enforced" if how == "validated" else how)
 
 
 @pytest.mark.parametrize(
-    ("said", "sent_as"), [("^a+$", "a+"), ("^a", "a"), (r"a\$", r"a\$"), (r"a\\$", r"a\\"), ("^a|b$", "a|b"), ("a+", "a+")]
+    ("regex", "sent_as"), [("^a+$", "a+"), ("^a", "a"), (r"a\$", r"a\$"), (r"a\\$", r"a\\"), ("^a|b$", "a|b"), ("a+", "a+")]
 )
-def test_regex_is_sent_without_its_anchors(said: str, sent_as: str):
-    assert translate_chat_fields(TGI, {"guided_regex": said})[0]["response_format"] == {"type": "regex", "value": sent_as}
+def test_regex_is_sent_without_its_anchors(regex: str, sent_as: str):
+    assert translate_chat_fields(TGI, {"guided_regex": regex})[0]["response_format"] == {"type": "regex", "value": sent_as}
 
 
 def test_tgi_response_formats_are_accepted_from_callers():
@@ -101,11 +104,11 @@ def test_tools_beside_a_constraint_are_refused_naming_both():
     assert refused.value.param == "tools" and "`response_format`" in refused.value.message
 
 
-@pytest.mark.parametrize(("leave", "kept"), [("tools", "response_format"), ("response_format", "tools")])
-def test_either_tools_or_the_constraint_can_be_dropped(leave: str, kept: str):
+@pytest.mark.parametrize(("dropped_field", "kept"), [("tools", "response_format"), ("response_format", "tools")])
+def test_either_tools_or_the_constraint_can_be_dropped(dropped_field: str, kept: str):
     fields = {"tools": [TOOL], "tool_choice": "auto", "response_format": FIELD_VALUES["response_format"]}
-    body, dropped = translate_chat_fields(TGI, fields, drop=leave.__eq__)
-    assert dropped == [leave] and kept in body and leave not in body
+    body, dropped = translate_chat_fields(TGI, fields, drop=dropped_field.__eq__)
+    assert dropped == [dropped_field] and kept in body and dropped_field not in body
 
 
 def test_tool_choice_none_drops_the_tools_and_keeps_the_constraint():

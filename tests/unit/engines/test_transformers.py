@@ -1,4 +1,4 @@
-"""Laws of the adapter of `transformers serve`: its engine hears no field that it would answer 422 to, nor one that it passes over."""
+"""The adapter of `transformers serve`: no field is sent that the server would answer with 422 or ignore."""
 
 import json
 from collections.abc import Mapping
@@ -9,11 +9,12 @@ import pytest
 from providers.canonical.errors import InvalidRequest, Unsupported, UpstreamRejected
 from providers.engines.transformers.adapter import Transformers
 from tests.support.adapted_body import adapt_body
-from tests.support.field_handling import FIELD_VALUES, NEUTRAL_FIELD_VALUES, TOOL, assert_field_handling, translate_chat_fields
+from tests.support.case_tables import assert_every
+from tests.support.field_handling import FIELD_VALUES, NEUTRAL_FIELD_VALUES, TOOL, assert_fields_are_handled, translate_chat_fields
 from tests.support.request_translation import drop_everything
 
 ENGINE = Transformers("hf", {})
-# Those of its handler's that it acts on. Source: transformers 5.23.0, cli/serving/chat_completion.py, read 2026-11.
+# The fields that its handler acts on. Source: transformers 5.23.0, cli/serving/chat_completion.py, read 2026-11.
 READ_FIELDS = frozenset(
     {
         *("model", "messages", "stream", "max_tokens", "max_completion_tokens", "temperature", "top_p", "seed", "stop", "logit_bias"),
@@ -27,7 +28,7 @@ _HINTS = frozenset(
         *("priority", "cache_salt", "session_id", "guided_decoding_backend"),
     }
 )
-# In generation_config, by transformers' names.
+# Sent in generation_config, under transformers' names.
 _GENERATION: Mapping[str, Mapping[str, Any]] = {
     "top_k": {"do_sample": True, "top_k": 5},
     "min_p": {"do_sample": True, "min_p": 0.1},
@@ -37,13 +38,15 @@ _GENERATION: Mapping[str, Mapping[str, Any]] = {
     "no_repeat_ngram_size": {"no_repeat_ngram_size": 3},
     "min_tokens": {"min_new_tokens": 3},
 }
-# Laws of their own are below.
+# Tests of these are below.
 _TESTED_SEPARATELY = frozenset({"temperature", "top_p", "logit_bias", "top_logprobs"})
 
 
-@pytest.mark.parametrize("field", [field for field in FIELD_VALUES if field not in {*_GENERATION, *_TESTED_SEPARATELY}])
-def test_every_field_is_sent_dropped_as_a_hint_or_refused(field: str) -> None:
-    assert_field_handling(ENGINE, field, "sent" if field in _SENT else "hint" if field in _HINTS else "refused")
+def test_every_field_is_sent_dropped_as_a_hint_or_refused() -> None:
+    fields = FIELD_VALUES.keys() - {*_GENERATION, *_TESTED_SEPARATELY}
+    assert_fields_are_handled(
+        ENGINE, {field: "sent" if field in _SENT else "hint" if field in _HINTS else "refused" for field in sorted(fields)}
+    )
 
 
 @pytest.mark.parametrize("field", _GENERATION)
@@ -61,7 +64,7 @@ def test_temperature_or_top_p_switches_sampling_on(field: str) -> None:
 
 
 def test_generation_config_we_write_keeps_the_default_output_length() -> None:
-    """Its own defaults are not read then, and transformers' is 20 tokens."""
+    """The model's own defaults are not read then, and the default of transformers is 20 tokens."""
     assert json.loads(translate_chat_fields(ENGINE, {"top_k": 5})[0]["generation_config"])["max_new_tokens"] == 1024
 
 
@@ -83,20 +86,22 @@ def test_caller_generation_config_is_merged_or_refused_when_invalid() -> None:
 
 
 def test_logit_bias_is_sent_as_floats() -> None:
-    """Whole numbers are a 500 (seen on 5.23)."""
+    """Integers are answered with 500 (seen on 5.23)."""
     assert '"1":5.0' in json.dumps(translate_chat_fields(ENGINE, {"logit_bias": {"1": 5}})[0]["logit_bias"], separators=(",", ":"))
 
 
-@pytest.mark.parametrize("field", NEUTRAL_FIELD_VALUES)
-def test_neutral_value_is_not_refused(field: str) -> None:
-    for value in (NEUTRAL_FIELD_VALUES[field], None):
-        body, dropped = translate_chat_fields(ENGINE, {field: value})
-        assert dropped == []
-        assert body.keys() <= READ_FIELDS
+def test_neutral_value_is_not_refused() -> None:
+    def check(field: str) -> None:
+        for value in (NEUTRAL_FIELD_VALUES[field], None):
+            body, dropped = translate_chat_fields(ENGINE, {field: value})
+            assert dropped == []
+            assert body.keys() <= READ_FIELDS
+
+    assert_every(check, NEUTRAL_FIELD_VALUES)
 
 
 @pytest.mark.parametrize(
-    "words",
+    "fields",
     [
         {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}},
         {"response_format": {"type": "json_object"}},
@@ -106,14 +111,14 @@ def test_neutral_value_is_not_refused(field: str) -> None:
         {"guided_grammar": 'root ::= "a"'},
         {"structural_tag": {}},
     ],
-    ids=lambda words: next(iter(words)),
+    ids=lambda fields: next(iter(fields)),
 )
-def test_every_constraint_is_refused_or_dropped(words: dict[str, Any]) -> None:
-    [field] = words
+def test_every_constraint_is_refused_or_dropped(fields: dict[str, Any]) -> None:
+    [field] = fields
     with pytest.raises(Unsupported) as refused:
-        adapt_body(ENGINE, words)
+        adapt_body(ENGINE, fields)
     assert refused.value.param == field
-    assert adapt_body(ENGINE, words, drop_everything) == ({}, [field], None)
+    assert adapt_body(ENGINE, fields, drop_everything) == ({}, [field], None)
 
 
 def test_forced_tool_choice_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Laws of vLLM's words for guided decoding: each version is asked in words that it obeys, and nothing is promised where it is not known."""
+"""vLLM's constraint fields: each version is sent fields that it obeys, and enforcement is promised only where it is known."""
 
 import json
 from typing import Any
@@ -8,14 +8,16 @@ import pytest
 from providers import structured_output
 from providers.adapters.provider import Provider
 from providers.canonical.errors import Unsupported
+from providers.canonical.output_format import output_kind
 from providers.canonical.raw_json import Body
 from providers.engines.vllm.adapter import VLLM
 from providers.structured_output import ConstraintPlan
+from tests.support.case_tables import assert_every
 from tests.support.request_translation import drop_nothing
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"b": {}, "a": {}}}
 TAG = {"type": "structural_tag", "format": {"type": "any_text"}}
-# What is asked, in each of the words that callers have for it.
+# Each kind of constraint, in every form that callers have for it.
 REQUESTS: dict[str, list[dict[str, Any]]] = {
     "json_schema": [
         {"guided_json": SCHEMA},
@@ -28,7 +30,8 @@ REQUESTS: dict[str, list[dict[str, Any]]] = {
     "grammar": [{"guided_grammar": 'root ::= "a"'}, {"structured_outputs": {"grammar": 'root ::= "a"'}}],
     "structural_tag": [{"structural_tag": TAG}, {"response_format": TAG}, {"structured_outputs": {"structural_tag": json.dumps(TAG)}}],
 }
-every_constraint = pytest.mark.parametrize(("kind", "fields"), [(kind, said) for kind, all_said in REQUESTS.items() for said in all_said])
+Case = tuple[str, dict[str, Any]]
+EVERY_CONSTRAINT: list[Case] = [(kind, fields) for kind, forms in REQUESTS.items() for fields in forms]
 
 
 def adapt(provider: Provider, fields: dict[str, Any], dialect: str) -> tuple[dict[str, Any], ConstraintPlan]:
@@ -40,45 +43,55 @@ def adapt(provider: Provider, fields: dict[str, Any], dialect: str) -> tuple[dic
 
 @pytest.mark.parametrize("dialect", ["openai_chat", "openai_completions"])
 @pytest.mark.parametrize("version", [(0, 12), (0, 32, 0), (1,)], ids=str)
-@every_constraint
-def test_since_0_12_constraints_use_structured_outputs_or_response_format(
-    kind: str, fields: dict[str, Any], version: tuple[int, ...], dialect: str
-) -> None:
-    sent, constraint_plan = adapt(VLLM("v", {}, version), fields, dialect)
-    plain = kind in ("json_schema", "json_object") and "response_format" in fields
-    assert set(sent) == ({"response_format"} if plain else {"structured_outputs"})
-    assert (constraint_plan.enforcement, structured_output.output_kind(constraint_plan.output)) == ("enforced", kind)
+def test_since_0_12_constraints_use_structured_outputs_or_response_format(version: tuple[int, ...], dialect: str) -> None:
+    def check(case: Case) -> None:
+        kind, fields = case
+        sent, constraint_plan = adapt(VLLM("v", {}, version), fields, dialect)
+        plain = kind in ("json_schema", "json_object") and "response_format" in fields
+        assert set(sent) == ({"response_format"} if plain else {"structured_outputs"})
+        assert (constraint_plan.enforcement, output_kind(constraint_plan.output)) == ("enforced", kind)
+
+    assert_every(check, EVERY_CONSTRAINT)
 
 
 @pytest.mark.parametrize("version", [(0, 8, 5), (0, 10, 2), (0, 11, 2)], ids=str)
-@every_constraint
-def test_before_0_12_constraints_use_guided_fields_or_response_format(kind: str, fields: dict[str, Any], version: tuple[int, ...]) -> None:
-    sent, constraint_plan = adapt(VLLM("v", {}, version), fields, "openai_chat")
-    assert len(sent) == 1
-    assert set(sent) <= {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "response_format"}
-    assert constraint_plan.enforcement == "enforced"
+def test_before_0_12_constraints_use_guided_fields_or_response_format(version: tuple[int, ...]) -> None:
+    def check(case: Case) -> None:
+        sent, constraint_plan = adapt(VLLM("v", {}, version), case[1], "openai_chat")
+        assert len(sent) == 1
+        assert set(sent) <= {"guided_json", "guided_regex", "guided_choice", "guided_grammar", "response_format"}
+        assert constraint_plan.enforcement == "enforced"
+
+    assert_every(check, EVERY_CONSTRAINT)
 
 
-@every_constraint
-def test_completions_before_0_12_use_response_format_only_for_json_object(kind: str, fields: dict[str, Any]) -> None:
-    """0.10.2 passes over any other in silence, and over structural tags in any word (its CompletionRequest was run)."""
+def test_completions_before_0_12_use_response_format_only_for_json_object() -> None:
+    """0.10.2 silently ignores any other, and structural tags in every form (its CompletionRequest was run)."""
     old = VLLM("v", {"version": "0.10.2"})
-    if kind == "structural_tag":
-        with pytest.raises(Unsupported) as refused:
-            adapt(old, fields, "openai_completions")
-        assert refused.value.param is not None
-        assert refused.value.param.partition(".")[0] in fields
-        return
-    sent, constraint_plan = adapt(old, fields, "openai_completions")
-    assert ("response_format" in sent) == (kind == "json_object")
-    assert constraint_plan.enforcement == "enforced"
+
+    def check(case: Case) -> None:
+        kind, fields = case
+        if kind == "structural_tag":
+            with pytest.raises(Unsupported) as refused:
+                adapt(old, fields, "openai_completions")
+            assert refused.value.param is not None
+            assert refused.value.param.partition(".")[0] in fields
+            return
+        sent, constraint_plan = adapt(old, fields, "openai_completions")
+        assert ("response_format" in sent) == (kind == "json_object")
+        assert constraint_plan.enforcement == "enforced"
+
+    assert_every(check, EVERY_CONSTRAINT)
 
 
-@every_constraint
-def test_unknown_version_promises_only_constraints_all_versions_enforce(kind: str, fields: dict[str, Any]) -> None:
-    sent, constraint_plan = adapt(VLLM("v", {}), fields, "openai_chat")
-    assert constraint_plan.enforcement == ("enforced" if kind in ("json_schema", "json_object", "structural_tag") else "validated")
-    assert set(sent) == ({"response_format"} if constraint_plan.enforcement == "enforced" else {"structured_outputs"})
+def test_unknown_version_promises_only_constraints_all_versions_enforce() -> None:
+    def check(case: Case) -> None:
+        kind, fields = case
+        sent, constraint_plan = adapt(VLLM("v", {}), fields, "openai_chat")
+        assert constraint_plan.enforcement == ("enforced" if kind in ("json_schema", "json_object", "structural_tag") else "validated")
+        assert set(sent) == ({"response_format"} if constraint_plan.enforcement == "enforced" else {"structured_outputs"})
+
+    assert_every(check, EVERY_CONSTRAINT)
 
 
 def test_unknown_version_validates_schemas_of_completions() -> None:
@@ -89,12 +102,17 @@ def test_unknown_version_validates_schemas_of_completions() -> None:
     assert constraint_plan.enforcement == "enforced"
 
 
-@every_constraint
-def test_configured_version_works_like_a_probed_one_and_the_probe_wins(kind: str, fields: dict[str, Any]) -> None:
-    for version, numbers in (("0.11.0", (0, 11, 0)), ("0.32.0+cpu", (0, 32, 0))):
-        assert adapt(VLLM("v", {"version": version}), fields, "openai_chat") == adapt(VLLM("v", {}, numbers), fields, "openai_chat")
-    # One that was found is the truth.
-    assert adapt(VLLM("v", {"version": "0.11.0"}, (0, 32)), fields, "openai_chat") == adapt(VLLM("v", {}, (0, 32)), fields, "openai_chat")
+def test_configured_version_works_like_a_probed_one_and_the_probe_wins() -> None:
+    def adapted(fields: dict[str, Any], probed: tuple[int, ...] | None = None, **options: str) -> tuple[dict[str, Any], ConstraintPlan]:
+        return adapt(VLLM("v", options, probed), fields, "openai_chat")
+
+    def check(case: Case) -> None:
+        _, fields = case
+        for version, numbers in (("0.11.0", (0, 11, 0)), ("0.32.0+cpu", (0, 32, 0))):
+            assert adapted(fields, version=version) == adapted(fields, numbers)
+        assert adapted(fields, (0, 32), version="0.11.0") == adapted(fields, (0, 32))
+
+    assert_every(check, EVERY_CONSTRAINT)
 
 
 def test_schema_keeps_the_order_of_its_properties() -> None:
@@ -121,7 +139,7 @@ NATIVE: dict[str, dict[str, Any]] = {
 def test_responses_and_messages_constraints_are_native_since_0_32(dialect: str) -> None:
     assert dialect in VLLM("v", {}, (0, 32)).constrained_dialects
     for older in (VLLM("v", {}), VLLM("v", {}, (0, 31)), VLLM("v", {"version": "0.11"})):
-        assert dialect not in older.constrained_dialects  # it is said in chat instead
+        assert dialect not in older.constrained_dialects  # it is translated to chat instead
     sent, constraint_plan = adapt(VLLM("v", {}, (0, 32)), NATIVE[dialect], dialect)
     assert (sent, constraint_plan.enforcement) == (NATIVE[dialect], "enforced")
 

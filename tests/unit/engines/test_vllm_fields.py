@@ -1,4 +1,4 @@
-"""Laws of the other fields at vLLM: what it would pass over with a 200 is refused, dropped by leave, or said otherwise."""
+"""Other fields at vLLM: what it would ignore with a 200 is refused, dropped with permission, or sent in another form."""
 
 import json
 from collections.abc import Callable
@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from providers.adapters.provider import Provider
-from providers.canonical.chat import ENGINE_FIELDS
 from providers.canonical.errors import Unsupported
 from providers.canonical.raw_json import Body
 from providers.engines.vllm.adapter import VLLM
 from providers.engines.vllm.fields import IGNORED_FIELDS, IGNORED_FIELDS_BY_DIALECT, IGNORED_HINT_FIELDS, VLLM_NEUTRAL_VALUES
+from providers.fields import ENGINE_FIELDS
+from tests.support.case_tables import assert_every
 from tests.support.request_translation import drop_everything, drop_nothing
 
 CURRENT_VLLM = VLLM("v", {}, (0, 32))
-IGNORED = [(dialect, field) for dialect, fields in IGNORED_FIELDS_BY_DIALECT.items() for field in sorted(fields | IGNORED_FIELDS)]
 
 
 def adapt(
@@ -26,16 +26,19 @@ def adapt(
     return json.loads(body.write()), adapted.dropped
 
 
-@pytest.mark.parametrize(("dialect", "field"), IGNORED)
-def test_field_vllm_ignores_is_refused_by_name_or_dropped_with_permission(dialect: str, field: str) -> None:
-    with pytest.raises(Unsupported) as refused:
-        adapt({field: "asked"}, dialect, drop_nothing)
-    assert refused.value.param == field
-    assert adapt({field: "asked"}, dialect, drop_everything) == ({}, [field])
-    assert adapt({field: "asked"}, dialect, drop_nothing, VLLM("v", {"accepts": [field]}, (0, 32)))[0] == {field: "asked"}
-    for neutral in (None, *VLLM_NEUTRAL_VALUES.get(field, ())):
-        _, dropped = adapt({field: neutral}, dialect, drop_nothing)
-        assert dropped == []
+@pytest.mark.parametrize("dialect", IGNORED_FIELDS_BY_DIALECT)
+def test_field_vllm_ignores_is_refused_by_name_or_dropped_with_permission(dialect: str) -> None:
+    def check(field: str) -> None:
+        with pytest.raises(Unsupported) as refused:
+            adapt({field: "value"}, dialect, drop_nothing)
+        assert refused.value.param == field
+        assert adapt({field: "value"}, dialect, drop_everything) == ({}, [field])
+        assert adapt({field: "value"}, dialect, drop_nothing, VLLM("v", {"accepts": [field]}, (0, 32)))[0] == {field: "value"}
+        for neutral in (None, *VLLM_NEUTRAL_VALUES.get(field, ())):
+            _, dropped = adapt({field: neutral}, dialect, drop_nothing)
+            assert dropped == []
+
+    assert_every(check, sorted(IGNORED_FIELDS_BY_DIALECT[dialect] | IGNORED_FIELDS))
 
 
 @pytest.mark.parametrize("dialect", ["openai_chat", "openai_completions"])
@@ -45,14 +48,14 @@ def test_hint_fields_are_dropped_and_reported(dialect: str) -> None:
 
 
 def test_every_engine_field_is_sent_renamed_dropped_or_refused() -> None:
-    """A chat for vLLM has each by its own name, or says it otherwise, or refuses it, or drops it as a hint."""
-    for word in ENGINE_FIELDS:
+    """In a chat for vLLM, each is sent by its own name, sent in another form, refused, or dropped as a hint."""
+    for field in ENGINE_FIELDS:
         try:
-            sent, dropped = adapt({word: 2, "use_beam_search": True}, "openai_chat", drop_nothing)
+            sent, dropped = adapt({field: 2, "use_beam_search": True}, "openai_chat", drop_nothing)
         except Unsupported as refused:
-            assert refused.param == word
+            assert refused.param == field
         else:
-            assert word in sent or word in dropped or sent.get("chat_template_kwargs") == {word: 2}
+            assert field in sent or field in dropped or sent.get("chat_template_kwargs") == {field: 2}
 
 
 def test_enable_thinking_becomes_a_chat_template_argument() -> None:
@@ -70,7 +73,7 @@ def test_length_penalty_is_refused_without_beam_search() -> None:
 
 
 def test_assistant_reasoning_is_sent_under_the_name_all_versions_read() -> None:
-    """0.16 to 0.2x read `reasoning` alone (vllm-project/vllm#42664); older and newer ones either."""
+    """0.16 to 0.2x read only `reasoning` (vllm-project/vllm#42664); older and newer versions read both names."""
     message = {"role": "assistant", "content": "x", "reasoning_content": "hm"}
     sent, _ = adapt({"messages": [message, {"role": "user", "content": 'say "reasoning_content"'}]}, "openai_chat", drop_nothing)
     assert sent["messages"][0] == {"role": "assistant", "content": "x", "reasoning": "hm"}

@@ -1,4 +1,4 @@
-"""Laws of attempts: which credential serves, what the caller is told when none does, and what is counted of what never was asked."""
+"""Attempts: which credential is used, which error the caller gets when none works, and what is recorded of calls that were not made."""
 
 import asyncio
 import json
@@ -10,14 +10,17 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from app.domain import ModelConfig, Plan, ProviderConfig, Target
+from app.domain import Attempt, Caller, ModelConfig, Plan, ProviderConfig, Target
 from app.gateway.attempts import Attempts
 from app.gateway.context import RequestContext
-from app.gateway.credentials.client import CredentialClient, RequestTemplateKey
-from app.gateway.fleet.fleet import Endpoint, Fleet
+from app.gateway.credentials.client import CredentialClient
+from app.gateway.credentials.request_template import RequestTemplateKey
+from app.gateway.fleet.endpoint import Endpoint
+from app.gateway.fleet.fleet import Fleet
 from app.gateway.limits.limits import Limits
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.stages import Admitted, Attempted, Authenticated, ExchangeRecord, Planned
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from app.settings import Settings
 from app.store.snapshots import build_snapshot
@@ -25,18 +28,18 @@ from app.store.vault import Vault
 from providers.adapters.provider import Provider
 from providers.canonical.errors import CredentialRefused, Overloaded, TokenUnavailable
 from providers.canonical.raw_json import Body
+from providers.catalogue import DIALECTS
 from providers.credentials import CredentialError, Header, Signer, UnsignedRequest
 from providers.dialect import OutboundResponse, ResponseMeta
-from providers.dialects.catalogue import DIALECTS
 from providers.transport.response_stream import ResponseStream
 
 REQUEST_BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}).encode()
 RESPONSE_BODY = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}]}
-VAULT = Vault(["a key for the laws of attempts, random"])
+VAULT = Vault(["a key for the tests of attempts, random"])
 
 
 class BufferedResponse(ResponseStream):
-    """An answer that has come whole."""
+    """A response that has arrived completely."""
 
     def __init__(self, body: bytes) -> None:
         self.response = cast(Any, SimpleNamespace(complete=True, body_begun=True))
@@ -54,7 +57,7 @@ class ConnectedCaller:
 
 
 class FakeHost(httpx.AsyncBaseTransport):
-    """Answers by the credential with which it is asked; `came` are those, in turn."""
+    """Responds by the credential of a request. `credentials_used` holds them in order."""
 
     def __init__(self, **responses: tuple[int, Any]) -> None:
         self.credentials_used: list[str] = []
@@ -68,7 +71,7 @@ class FakeHost(httpx.AsyncBaseTransport):
 
 
 class FakeSigner:
-    """A signer. See Signer."""
+    """A signer whose headers come from a function."""
 
     def __init__(self, sign: Callable[[], Awaitable[list[Header]]]) -> None:
         self._sign = sign
@@ -81,13 +84,13 @@ class FakeSigner:
 
 
 class AttemptHarness:
-    """One endpoint with these credentials, which are their own names, and an inference on its way there."""
+    """One endpoint whose credentials are named like their secrets, and a request to it."""
 
     def __init__(
         self, host: FakeHost, *names: str, signers: dict[str, Callable[[], Awaitable[list[Header]]]] | None = None, **settings: Any
     ):
         encrypted = {name: VAULT.encrypt(name, name) for name in names}
-        models = {"m": ModelConfig((Target("host", "theirs"),))}
+        models = {"m": ModelConfig((Target("host", "engine-model"),))}
         config = ProviderConfig("vllm", "http://host/v1", tuple(f"store:{name}" for name in names))
         snapshot = build_snapshot(1, {"host": config}, models, credentials=encrypted)
         app_settings = Settings(**settings)
@@ -95,9 +98,17 @@ class AttemptHarness:
         self.fleet.apply_snapshot(snapshot)
         (self.endpoint,) = self.fleet.endpoints
         self.endpoint.provider = _provider_with_signers(self.endpoint, signers or {})
-        self.plan = Plan("m", "m", (Target("host", "theirs"),), ("m",), snapshot)
+        self.plan = Plan("m", "m", (Target("host", "engine-model"),), ("m",), snapshot)
         self.attempts = Attempts(app_settings, self.fleet, cast(Limits, None), cast(ConstraintChecks, None), host)
         self.context = RequestContext("openai_chat", ConnectedCaller())
+
+    @property
+    def recorded_attempts(self) -> list[Attempt]:
+        return self.context.stage.attempts if isinstance(self.context.stage, Attempted) else []
+
+    @property
+    def has_served(self) -> bool:
+        return isinstance(self.context.stage, Attempted) and self.context.stage.served is not None
 
     @property
     def credentials(self) -> list[CredentialClient]:
@@ -108,7 +119,9 @@ class AttemptHarness:
         translator = RequestTranslator(
             dialect.parse_request(REQUEST_BODY), REQUEST_BODY, dialect, cast(MediaFetcher, None), lambda field: False
         )
-        response = await self.attempts.serve(translator, self.plan, ResponseMeta("i", "e", "m", 1, True, Body()), self.context)
+        admitted = Admitted(Authenticated(cast(Caller, None)), translator.request, "e", {})
+        planned = self.context.stage = Planned(admitted, self.plan, None, cast(ExchangeRecord, None))
+        response, _ = await self.attempts.serve(translator, planned, ResponseMeta("i", "e", "m", 1, True, Body()), self.context)
         await self.context.release()
         assert isinstance(response, OutboundResponse)
         return response
@@ -134,17 +147,17 @@ async def wait_forever() -> list[Header]:
     return []
 
 
-@pytest.mark.parametrize("fetching", [fail_to_connect, wait_forever])
-async def test_credential_whose_token_is_unavailable_falls_back_to_the_next(fetching: Callable[[], Awaitable[list[Header]]]):
+@pytest.mark.parametrize("fetch_headers", [fail_to_connect, wait_forever])
+async def test_credential_whose_token_is_unavailable_falls_back_to_the_next(fetch_headers: Callable[[], Awaitable[list[Header]]]):
     host = FakeHost(spare=(200, RESPONSE_BODY))
-    harness = AttemptHarness(host, "first", "spare", signers={"first": fetching}, total_timeout_s=0.05)
+    harness = AttemptHarness(host, "first", "spare", signers={"first": fetch_headers}, total_timeout_s=1.0)
     await harness.send()
-    assert host.credentials_used == ["spare"] and [each.error for each in harness.context.attempts] == ["TokenUnavailable", None]
-    assert harness.endpoint.in_flight == 0 and harness.endpoint.consecutive_failures == 0
+    assert host.credentials_used == ["spare"] and [each.error for each in harness.recorded_attempts] == ["TokenUnavailable", None]
+    assert harness.endpoint.in_flight == 0 and harness.endpoint.breaker.consecutive_failures == 0
     first, spare = harness.credentials
     assert (
-        first.cooldown.in_cooldown(time.monotonic(), "theirs")
-        and not spare.cooldown.in_cooldown(time.monotonic(), "theirs")
+        first.cooldown.in_cooldown(time.monotonic(), "engine-model")
+        and not spare.cooldown.in_cooldown(time.monotonic(), "engine-model")
         and not first.cooldown.refused
     )
 
@@ -153,20 +166,21 @@ async def test_unavailable_token_is_not_counted_as_an_unreachable_host():
     harness = AttemptHarness(FakeHost(), "first", signers={"first": fail_to_connect}, breaker_failures=1)
     with pytest.raises(TokenUnavailable, match="No token for the gateway's credential at host"):
         await harness.send()
-    assert harness.endpoint.open_until == 0 and harness.endpoint.in_flight == 0
+    assert harness.endpoint.breaker.open_until == 0 and harness.endpoint.in_flight == 0
 
 
 async def test_disconnect_before_the_host_was_called_is_recorded_as_cut_and_unserved():
     harness = AttemptHarness(FakeHost(), "first", signers={"first": wait_forever})
     sending = asyncio.create_task(harness.send())
-    await asyncio.sleep(0.01)
-    assert harness.endpoint.in_flight == 1
+    async with asyncio.timeout(30):
+        while harness.endpoint.in_flight != 1:
+            await asyncio.sleep(0.001)
     sending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sending
     await harness.context.release()
     assert harness.endpoint.in_flight == 0
-    assert [each.error for each in harness.context.attempts] == ["Cut"] and harness.context.served is None
+    assert [each.error for each in harness.recorded_attempts] == ["Aborted"] and not harness.has_served
 
 
 async def test_of_several_failures_the_caller_gets_the_most_retryable_one():
@@ -184,7 +198,7 @@ async def test_at_most_eight_credentials_are_tried():
     harness = AttemptHarness(host, *names)
     with pytest.raises(Overloaded):
         await harness.send()
-    assert host.credentials_used == names[:8] and len(harness.context.attempts) == 8 and harness.endpoint.in_flight == 0
+    assert host.credentials_used == names[:8] and len(harness.recorded_attempts) == 8 and harness.endpoint.in_flight == 0
 
 
 async def test_session_token_stays_masked_after_many_signed_requests():
@@ -198,7 +212,7 @@ async def test_session_token_stays_masked_after_many_signed_requests():
     (credential_client,) = harness.credentials
     for _ in range(9):
         await credential_client.build_request(harness.endpoint.provider, "http://host/v1", RequestTemplateKey("openai_chat"), b"{}", {})
-        assert "session" not in credential_client.secret_mask.mask("told: session")
+        assert "session" not in credential_client.secret_mask.mask("leaked: session")
 
 
 async def test_credential_removed_since_the_plan_is_refused_as_not_stored():

@@ -1,4 +1,4 @@
-"""Days and months of a time zone: they follow one another without a gap, also where clocks are put forward and back."""
+"""Calendar days and months of a time zone: they follow one another without a gap, also when clocks are put forward or back."""
 
 from datetime import UTC, datetime
 from typing import Literal
@@ -25,7 +25,7 @@ def test_every_moment_lies_in_exactly_one_period(per: Per, zone: str, now_ms: in
     assert start <= now_ms < end < end_of_next
     assert calendar_period(per, ZoneInfo(zone), end - 1) == (start, end, end_of_next)
     assert calendar_period(per, ZoneInfo(zone), end)[:2] == (end, end_of_next)
-    # By the calendar of that place, it is the same day or month all through.
+    # By the calendar of that zone, it is the same day or month throughout.
     first, last = (datetime.fromtimestamp(moment / 1000, ZoneInfo(zone)) for moment in (start, end - 1))
     assert (first.year, first.month) == (last.year, last.month) and (per == "month" or first.day == last.day)
 

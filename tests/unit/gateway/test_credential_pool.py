@@ -1,31 +1,36 @@
-"""Laws of identities: credentials take turns, what is refused rests and comes back, and what was replaced is used at once."""
+"""Credentials of a provider: they are used in order, one that was refused cools down and returns, a replaced one is used at once."""
 
-import asyncio
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
 from app.domain import ModelConfig, Plan, ProviderConfig, Snapshot, Target
-from app.gateway.credentials.client import CredentialClient, RequestTemplateKey
+from app.gateway.credentials import cooldown as cooldown_module
+from app.gateway.credentials import pool as pool_module
+from app.gateway.credentials.client import CredentialClient
 from app.gateway.credentials.cooldown import Cooldown
 from app.gateway.credentials.pool import CredentialPool
-from app.gateway.fleet.fleet import Endpoint, Fleet
+from app.gateway.credentials.request_template import RequestTemplateKey
+from app.gateway.fleet.endpoint import Endpoint
+from app.gateway.fleet.fleet import Fleet
 from app.settings import Settings
 from app.store.snapshots import build_snapshot
 from app.store.vault import Vault
+from providers.adapters.openai_compatible import OpenAICompatible
 from providers.adapters.provider import Provider
 from providers.canonical.errors import CredentialRefused, Overloaded
 from providers.credentials import CredentialError, Header, Signer, UnsignedRequest
 
-PROVIDER = Provider("host", {})
-VAULT = Vault(["a key for the laws of identities, random"])
-WHERE = RequestTemplateKey("openai_chat")
+PROVIDER = OpenAICompatible("host", {})
+VAULT = Vault(["a key for the tests of credentials, random"])
+TEMPLATE_KEY = RequestTemplateKey("openai_chat")
 
 
 async def refuse_connection(request: httpx.Request) -> tuple[int, bytes]:
-    raise httpx.ConnectError("nobody is asked here")
+    raise httpx.ConnectError("no token server is called here")
 
 
 def credential_pool(*references: str, **stored: str) -> CredentialPool:
@@ -38,7 +43,7 @@ def credential_pool(*references: str, **stored: str) -> CredentialPool:
 
 
 async def sent_authorization(client: CredentialClient, provider: Provider = PROVIDER) -> str:
-    request = await client.build_request(provider, "http://host/v1", WHERE, b"{}", {})
+    request = await client.build_request(provider, "http://host/v1", TEMPLATE_KEY, b"{}", {})
     return request.headers["authorization"]
 
 
@@ -68,11 +73,15 @@ async def test_credentials_are_tried_in_configured_order_with_cooling_ones_last(
     assert pool.candidates({}, "m")[0] is a
 
 
-async def test_credential_is_preferred_again_after_its_cooldown():
+def test_credential_is_preferred_again_after_its_cooldown(monkeypatch: pytest.MonkeyPatch):
+    now = [1000.0]
+    for module in (cooldown_module, pool_module):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0], time=time.time))
     pool = credential_pool("store:a", "store:b", a="1", b="2")
-    pool.gateway_clients[0].cooldown.record_model_overload("m", 0.02)
+    pool.gateway_clients[0].cooldown.record_model_overload("m", 30)
+    now[0] += 29.9
     assert pool.candidates({}, "m")[0] is pool.gateway_clients[1]
-    await asyncio.sleep(0.05)
+    now[0] += 0.2
     assert pool.candidates({}, "m")[0] is pool.gateway_clients[0]
 
 
@@ -101,14 +110,14 @@ async def test_caller_credential_is_read_from_the_named_header_and_bad_ones_are_
     (caller_client,) = pool.candidates({b"x-openai-key": b"sk-mine"}, "m")
     assert caller_client.is_callers_own and await sent_authorization(caller_client) == "Bearer sk-mine" and not caller_client.reload()
     assert "sk-mine" not in repr(caller_client) and "sk-mine" not in repr(vars(pool))
-    elsewhere = b'{"type": "service_account", "token_uri": "http://169.254.169.254/"}'
-    for bad in (b"aws:default", b"google:default", b"", b"two\nlines", "é".encode(), b"{", elsewhere):
+    internal_token_server = b'{"type": "service_account", "token_uri": "http://169.254.169.254/"}'
+    for invalid in (b"aws:default", b"google:default", b"", b"two\nlines", "é".encode(), b"{", internal_token_server):
         with pytest.raises(CredentialError, match="x-openai-key"):
-            pool.candidates({b"x-openai-key": bad}, "m")
+            pool.candidates({b"x-openai-key": invalid}, "m")
 
 
-async def test_caller_credential_is_tried_in_its_configured_place():
-    pool = credential_pool("header:x-key", "store:ours", ours="sk-ours")
+async def test_caller_credential_is_tried_at_its_configured_position():
+    pool = credential_pool("header:x-key", "store:own", own="sk-own")
     assert [each.is_callers_own for each in pool.candidates({b"x-key": b"sk-mine"}, "m")] == [True, False]
     assert [each.is_callers_own for each in pool.candidates({}, "m")] == [False]
 
@@ -130,7 +139,7 @@ async def test_replaced_credential_file_is_reloaded_after_a_refusal(tmp_path: Pa
     key_path.write_text("new-secret")
     assert client.reload() and client.generation > generation and not client.cooldown.in_cooldown(time.monotonic(), "m")
     assert await sent_authorization(client) == "Bearer new-secret"
-    # What is under way went with the old one.
+    # A request in flight was sent with the old one.
     assert client.secret_mask.mask("neither old-secret nor new-secret") == "neither [masked] nor [masked]"
 
 
@@ -165,7 +174,7 @@ async def test_tokens_of_a_signer_are_masked_like_the_secret():
         def invalidate(self) -> bool:
             return True
 
-    class Host(Provider):
+    class Host(OpenAICompatible):
         def signer(self, credential: str | None, fetch: object) -> Signer:
             return Exchanged()
 
@@ -187,8 +196,8 @@ def test_host_error_is_masked_of_the_credential_it_was_sent():
     assert "zebra" not in f"{error} {error.message} {error.reason} {error.upstream_code} {error.param} {error.args}"
 
 
-def planned_providers(fleet: Fleet, directory: Snapshot, *providers: str) -> list[str]:
-    plan = Plan("m", "m", tuple(Target(each, "m") for each in providers), ("m",) * len(providers), directory)
+def planned_providers(fleet: Fleet, snapshot: Snapshot, *providers: str) -> list[str]:
+    plan = Plan("m", "m", tuple(Target(each, "m") for each in providers), ("m",) * len(providers), snapshot)
     return [target.provider for target, _ in fleet.rank_targets(plan)]
 
 
@@ -196,17 +205,17 @@ def test_targets_whose_credentials_are_all_cooling_down_are_tried_last():
     providers = {name: ProviderConfig("openai", f"http://{name}/v1", ("store:a", "store:b")) for name in ("one", "two")}
     models = {"m": ModelConfig((Target("one", "m"), Target("two", "m")))}
     encrypted = {name: VAULT.encrypt(name, f"sk-{name}") for name in ("a", "b")}
-    directory = build_snapshot(1, providers, models, credentials=encrypted)
+    snapshot = build_snapshot(1, providers, models, credentials=encrypted)
     fleet = Fleet(Settings(), httpx.MockTransport(lambda _: httpx.Response(404)), VAULT)
-    fleet.apply_snapshot(directory)
+    fleet.apply_snapshot(snapshot)
     first, second = fleet.endpoints_of(Target("one", "m"))[0].credential_pool.gateway_clients
-    assert planned_providers(fleet, directory, "one", "two") == ["one", "two"]
+    assert planned_providers(fleet, snapshot, "one", "two") == ["one", "two"]
     first.cooldown.record_model_overload("m", 30)
-    assert planned_providers(fleet, directory, "one", "two") == ["one", "two"]
+    assert planned_providers(fleet, snapshot, "one", "two") == ["one", "two"]
     second.cooldown.record_refusal()
-    assert planned_providers(fleet, directory, "one", "two") == ["two", "one"]
+    assert planned_providers(fleet, snapshot, "one", "two") == ["two", "one"]
     second.cooldown.record_success("m", time.monotonic())
-    assert planned_providers(fleet, directory, "one", "two") == ["one", "two"]
+    assert planned_providers(fleet, snapshot, "one", "two") == ["one", "two"]
 
 
 def test_refused_credentials_and_rate_limits_do_not_open_the_breaker():
@@ -214,7 +223,7 @@ def test_refused_credentials_and_rate_limits_do_not_open_the_breaker():
     for _ in range(Settings().breaker_failures):
         fleet.record_failure(endpoint, CredentialRefused("no", upstream_status=401))
         fleet.record_failure(endpoint, Overloaded("later", upstream_status=429))
-    assert endpoint.consecutive_failures == 0 and endpoint.open_until == 0
+    assert endpoint.breaker.consecutive_failures == 0 and endpoint.breaker.open_until == 0
 
 
 def test_cooldown_for_one_model_does_not_affect_another() -> None:

@@ -1,4 +1,4 @@
-"""The fleet: what one endpoint answers to its probe is no matter of the others', and each is spoken to as what it is."""
+"""Probing by the fleet: endpoints are probed independently of each other, and each is used as the engine that it turns out to be."""
 
 import asyncio
 import json
@@ -12,16 +12,17 @@ import pytest
 from msgspec import Raw
 
 from app.domain import ModelConfig, ProviderConfig, Snapshot, Target
-from app.gateway.fleet.fleet import Endpoint, Fleet
+from app.gateway.fleet.endpoint import Endpoint
+from app.gateway.fleet.fleet import Fleet
 from app.settings import Settings
-from app.store.config_file import BadConfiguration
 from app.store.config_validation import validate
+from app.store.errors import BadConfiguration
 from providers.canonical.errors import Unreachable, Unsupported, UpstreamNotFound
 from providers.canonical.raw_json import Body
 
-ADDRESSES = ("http://odd:1", "http://whole:2")
+ADDRESSES = ("http://broken:1", "http://healthy:2")
 TARGET = Target("gpu", "m", endpoints=ADDRESSES)
-DIRECTORY = Snapshot(1, "h", {"gpu": ProviderConfig("vllm", ADDRESSES[0])}, {"m": ModelConfig((TARGET,))})
+SNAPSHOT = Snapshot(1, "h", {"gpu": ProviderConfig("vllm", ADDRESSES[0])}, {"m": ModelConfig((TARGET,))})
 
 MODELS = {"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 4096}]}
 VLLM: Mapping[str, Any] = {"/health": "", "/v1/models": MODELS, "/version": {"version": "0.11.0"}}
@@ -33,7 +34,7 @@ SGLANG: Mapping[str, Any] = {
 
 
 def engine_handler(responses: Mapping[str, Any], requested_paths: list[str] | None = None) -> Callable[[httpx.Request], httpx.Response]:
-    """A server that tells these by path; None: it is not there."""
+    """A server with these responses by path; the key "*" makes it unreachable."""
 
     def handle(request: httpx.Request) -> httpx.Response:
         if requested_paths is not None:
@@ -47,7 +48,7 @@ def engine_handler(responses: Mapping[str, Any], requested_paths: list[str] | No
 
 
 def one_broken_host_handler(request: httpx.Request) -> httpx.Response:
-    if request.url.host == "whole":
+    if request.url.host == "healthy":
         return engine_handler(VLLM)(request)
     return httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(b"not gzip"))
 
@@ -65,7 +66,7 @@ def fleet_with(handler: Callable[[httpx.Request], httpx.Response], adapter: str 
 async def run_until(fleet: Fleet, condition: Callable[[], bool]) -> None:
     fleet.start()
     try:
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(30):
             while not condition():
                 await asyncio.sleep(0.005)
     finally:
@@ -74,9 +75,9 @@ async def run_until(fleet: Fleet, condition: Callable[[], bool]) -> None:
 
 async def test_unreadable_probe_response_does_not_stop_the_probing():
     fleet = Fleet(Settings(probe_interval_s=0.01), httpx.MockTransport(one_broken_host_handler))
-    fleet.apply_snapshot(DIRECTORY)
-    healthy_endpoint = next(endpoint for endpoint in fleet.rank_endpoints(TARGET) if endpoint.base_url == "http://whole:2")
-    for _ in range(3):  # asked again and again: the last one learns after the odd one was met several times
+    fleet.apply_snapshot(SNAPSHOT)
+    healthy_endpoint = next(endpoint for endpoint in fleet.rank_endpoints(TARGET) if endpoint.base_url == "http://healthy:2")
+    for _ in range(3):  # each time the broken endpoint is probed as well
         healthy_endpoint.probe_result = None
         healthy_endpoint.provider = healthy_endpoint.provider.at_version(None)
         await run_until(fleet, lambda: healthy_endpoint.provider.version == (0, 11, 0))
@@ -85,58 +86,64 @@ async def test_unreadable_probe_response_does_not_stop_the_probing():
 async def test_endpoint_uses_the_detected_engine_instead_of_the_configured_one(caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.WARNING):
         fleet, endpoint = fleet_with(engine_handler(SGLANG), version="0.11.0", stream_usage=False)
-        await run_until(fleet, lambda: endpoint.health == "answers")
+        await run_until(fleet, lambda: endpoint.health == "ready")
     assert (endpoint.provider.name, endpoint.provider.version, endpoint.provider.configured_as) == ("sglang", (0, 5, 23), "gpu")
     assert endpoint.provider.options == {"stream_usage": False} and endpoint.dialects == endpoint.provider.spoken_dialects
-    assert len([record for record in caplog.records if "not what it is configured as" in record.message]) == 1
+    assert len([record for record in caplog.records if "runs another engine than configured" in record.message]) == 1
 
 
 async def test_auto_adapter_detects_the_engine_without_a_warning(caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.WARNING):
         fleet, endpoint = fleet_with(engine_handler(VLLM), "auto")
         assert endpoint.provider.constraint_support["json_schema"].enforcement == "validated"
-        await run_until(fleet, lambda: endpoint.health == "answers")
+        await run_until(fleet, lambda: endpoint.health == "ready")
     assert (endpoint.provider.name, endpoint.provider.version) == ("vllm", (0, 11, 0))
     assert [each for each in caplog.records if each.name.startswith(("app", "providers"))] == []
 
 
 async def test_unrecognised_engine_keeps_the_configured_adapter():
     fleet, endpoint = fleet_with(engine_handler({"/health": "", "/v1/models": {"data": [{"id": "m", "owned_by": "acme"}]}}))
-    await run_until(fleet, lambda: endpoint.health == "answers")
+    await run_until(fleet, lambda: endpoint.health == "ready")
     assert (endpoint.provider.name, endpoint.provider.version) == ("vllm", None) and endpoint.probe_result is not None
 
 
 @pytest.mark.parametrize("adapter", ["openai", "anthropic"])
 async def test_hosted_provider_is_not_probed(adapter: str):
-    requested_paths: list[str] = []
-    fleet, endpoint = fleet_with(engine_handler(VLLM, requested_paths), adapter)
-    fleet.start()
-    await asyncio.sleep(0.05)
-    fleet.stop()
-    assert not requested_paths and endpoint.health == "not_asked"
+    requested_hosts: list[str] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        requested_hosts.append(request.url.host)
+        return engine_handler(VLLM)(request)
+
+    fleet = Fleet(Settings(probe_interval_s=0.01), httpx.MockTransport(handle))
+    providers = {"gpu": ProviderConfig("vllm", "http://engine:1/v1"), "host": ProviderConfig(adapter, "http://host:1/v1")}
+    fleet.apply_snapshot(Snapshot(1, "h", providers, {"m": ModelConfig((Target("gpu", "m"), Target("host", "m")))}))
+    (endpoint,) = fleet.rank_endpoints(Target("host", "m"))
+    await run_until(fleet, lambda: len(requested_hosts) > 20)
+    assert set(requested_hosts) == {"engine"} and endpoint.health == "not_probed"
 
 
 async def test_detected_engine_is_probed_for_readiness_and_models_only():
     requested_paths: list[str] = []
     fleet, endpoint = fleet_with(engine_handler(SGLANG, requested_paths), "sglang")
-    await run_until(fleet, lambda: endpoint.health == "answers" and len(requested_paths) > 20)
+    await run_until(fleet, lambda: endpoint.health == "ready" and len(requested_paths) > 20)
     assert (
         requested_paths.count("/server_info") == 1
         and set(requested_paths[4:]) == {"/ready", "/v1/models"}
         and "/health" not in requested_paths
     )
-    assert abs(requested_paths.count("/ready") - requested_paths.count("/v1/models")) <= 1  # two questions each time
+    assert abs(requested_paths.count("/ready") - requested_paths.count("/v1/models")) <= 1  # each round sends both
 
 
 async def test_engine_is_detected_anew_after_it_was_unreachable():
     responses = dict(VLLM)
     fleet, endpoint = fleet_with(engine_handler(responses))
-    await run_until(fleet, lambda: endpoint.health == "answers")
+    await run_until(fleet, lambda: endpoint.health == "ready")
     responses["*"] = "gone"
-    await run_until(fleet, lambda: endpoint.health == "silent" and endpoint.open_until > 0)
+    await run_until(fleet, lambda: endpoint.health == "unreachable" and endpoint.breaker.open_until > 0)
     responses.clear()
     responses.update(SGLANG)
-    await run_until(fleet, lambda: endpoint.provider.name == "sglang" and endpoint.open_until == 0)
+    await run_until(fleet, lambda: endpoint.provider.name == "sglang" and endpoint.breaker.open_until == 0)
 
 
 async def test_lora_adapter_loaded_later_is_discovered_by_probes():
@@ -151,10 +158,10 @@ async def test_lora_adapter_loaded_later_is_discovered_by_probes():
 
 
 async def test_sglang_replacing_vllm_is_never_probed_at_its_generating_health_path():
-    """SGLang's /health, which is vLLM's cheap path, runs one."""
+    """/health, which is cheap on vLLM, runs a generation on SGLang."""
     responses, requested_paths = dict(VLLM), list[str]()
     fleet, endpoint = fleet_with(engine_handler(responses, requested_paths))
-    await run_until(fleet, lambda: endpoint.provider.name == "vllm" and endpoint.health == "answers")
+    await run_until(fleet, lambda: endpoint.provider.name == "vllm" and endpoint.health == "ready")
     responses.clear()
     responses.update(SGLANG)
     requested_paths.clear()
@@ -162,16 +169,16 @@ async def test_sglang_replacing_vllm_is_never_probed_at_its_generating_health_pa
     assert "/health" not in requested_paths
 
 
-@pytest.mark.parametrize("doubt", ["a minute", "a fault", "told to do something"])
-async def test_new_engine_version_is_detected_after_a_minute_a_failure_or_a_command(doubt: str):
+@pytest.mark.parametrize("trigger", ["a minute", "a failure", "a command"])
+async def test_new_engine_version_is_detected_after_a_minute_a_failure_or_a_command(trigger: str):
     responses = dict(VLLM)
     fleet, endpoint = fleet_with(engine_handler(responses))
     await run_until(fleet, lambda: endpoint.provider.version == (0, 11, 0))
     responses["/version"] = {"version": "0.32.0"}
-    if doubt == "told to do something":
+    if trigger == "a command":
         await fleet.reprobe(endpoint)
         assert endpoint.provider.version == (0, 32, 0)
-    elif doubt == "a fault":
+    elif trigger == "a failure":
         fleet.record_failure(endpoint, Unreachable("It broke off."))
     else:
         assert endpoint.learned_at is not None
@@ -184,12 +191,12 @@ async def test_slow_endpoint_does_not_delay_probes_of_other_endpoints():
     slow = asyncio.Event()
 
     async def handle(request: httpx.Request) -> httpx.Response:
-        if request.url.host == "odd":
+        if request.url.host == "broken":
             await slow.wait()
         return engine_handler(VLLM, requested_paths)(request)
 
     fleet = Fleet(Settings(probe_interval_s=0.01), httpx.MockTransport(handle))
-    fleet.apply_snapshot(DIRECTORY)
+    fleet.apply_snapshot(SNAPSHOT)
     await run_until(fleet, lambda: requested_paths.count("/v1/models") > 5)
 
 
@@ -200,7 +207,7 @@ async def test_503_probe_response_keeps_the_detected_engine():
         return httpx.Response(503, stream=httpx.ByteStream(b"<html>")) if down else engine_handler(responses)(request)
 
     fleet, endpoint = fleet_with(handle, "auto")
-    await run_until(fleet, lambda: endpoint.health == "answers")
+    await run_until(fleet, lambda: endpoint.health == "ready")
     down.append(1)
     endpoint.learned_at = None
     await run_until(fleet, lambda: endpoint.health == "not_ready")
@@ -233,7 +240,7 @@ async def test_probes_use_a_rotated_credential_and_keep_it_when_its_file_is_gone
     config = ProviderConfig("vllm", "http://one:1/v1", f"file:{credential_path}")
     fleet.apply_snapshot(Snapshot(1, "h", {"gpu": config}, {"m": ModelConfig((target,))}))
     (endpoint,) = fleet.rank_endpoints(target)
-    await run_until(fleet, lambda: endpoint.health == "answers")
+    await run_until(fleet, lambda: endpoint.health == "ready")
     assert endpoint.provider.version is None
     credential_path.write_text("new")
     await run_until(fleet, lambda: endpoint.provider.version == (0, 11, 0))
@@ -246,17 +253,17 @@ async def test_lora_is_unreachable_until_the_engine_is_detected_and_then_unsuppo
     fleet, endpoint = fleet_with(engine_handler({"/v1/models": {"data": [{"id": "m", "owned_by": "acme"}]}}), "auto")
     with pytest.raises(Unreachable, match="not known yet"):
         endpoint.provider.select_lora_adapter("m", "sql", Body())
-    await run_until(fleet, lambda: endpoint.health == "answers")
+    await run_until(fleet, lambda: endpoint.health == "ready")
     with pytest.raises(Unsupported, match="LoRA"):
         endpoint.provider.select_lora_adapter("m", "sql", Body())
     assert endpoint.provider.name == "openai" and endpoint.provider.constraint_support["json_schema"].enforcement == "validated"
 
 
 def test_llamacpp_lora_is_applied_to_chat_and_refused_for_input_requests():
-    """llama.cpp reads no `lora` there, and would answer by the base."""
+    """llama.cpp ignores `lora` there, and would respond with the base model."""
     _, endpoint = fleet_with(engine_handler({}), "llamacpp")
     endpoint.provider.lora_adapters = {"sql": 1}
-    with pytest.raises(Unsupported, match="writes"):
+    with pytest.raises(Unsupported, match="only where it generates text"):
         endpoint.provider.select_lora_adapter("m", "sql", Body({"input": Raw(b'"x"')}))
     body = Body({"messages": Raw(b"[]")})
     assert endpoint.provider.select_lora_adapter("m", "sql", body) == "m" and json.loads(body.write())["lora"] == [{"id": 1, "scale": 1.0}]
@@ -264,7 +271,7 @@ def test_llamacpp_lora_is_applied_to_chat_and_refused_for_input_requests():
 
 async def test_sleeping_engine_is_not_ready_and_its_breaker_opens():
     fleet, endpoint = fleet_with(engine_handler({"/health": {"status": "sleeping"}, "/v1/models": MODELS}), "lmdeploy")
-    await run_until(fleet, lambda: endpoint.health == "not_ready" and endpoint.open_until > 0)
+    await run_until(fleet, lambda: endpoint.health == "not_ready" and endpoint.breaker.open_until > 0)
 
 
 def test_adapter_without_lora_support_refuses_a_lora():
@@ -274,13 +281,13 @@ def test_adapter_without_lora_support_refuses_a_lora():
 
 
 @pytest.mark.parametrize(
-    ("adapter", "lora", "told"), [("sandbox", "sql", "These can: .*vllm"), ("vllm", " ", "engine's name"), ("vllm", "sql", None)]
+    ("adapter", "lora", "message"), [("sandbox", "sql", "These do: .*vllm"), ("vllm", " ", "engine's name"), ("vllm", "sql", None)]
 )
-def test_configured_lora_needs_a_name_and_an_adapter_that_supports_it(adapter: str, lora: str, told: str | None):
+def test_configured_lora_needs_a_name_and_an_adapter_that_supports_it(adapter: str, lora: str, message: str | None):
     model = ModelConfig((Target("gpu", "m", lora=lora),))
-    directory = Snapshot(1, "h", {"gpu": ProviderConfig(adapter, "http://one:1")}, {"m": model})
-    if told is None:
-        validate(directory)
+    snapshot = Snapshot(1, "h", {"gpu": ProviderConfig(adapter, "http://one:1")}, {"m": model})
+    if message is None:
+        validate(snapshot)
         return
-    with pytest.raises(BadConfiguration, match=told):
-        validate(directory)
+    with pytest.raises(BadConfiguration, match=message):
+        validate(snapshot)

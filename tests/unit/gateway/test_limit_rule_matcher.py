@@ -1,4 +1,4 @@
-"""Which rules are about a request, and whose count each is: the same as if all of them were looked at one by one."""
+"""Which limit rules apply to a request, and which requests share a count: the same as if every rule were examined by itself."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import Caller, Limit
-from app.gateway.limits.reservation import format_duration
+from app.gateway.limits.rate_limit_headers import format_duration
 from app.gateway.limits.rule_matcher import RuleMatcher
 from app.gateway.limits.rules import RuleTable, request_dimensions
 from app.store.counters.scripts import read_scripts
@@ -33,15 +33,15 @@ def caller(prefix: str, team: str = "team") -> Caller:
 
 
 def applies_to(limit: Limit, prefix: str, team: str, model: str, tags: Mapping[str, str]) -> bool:
-    has = {"key": prefix, "team": team, "model": model, **{f"tag:{name}": value for name, value in tags.items()}, "all": "each"}
-    return all(name == "all" or (name in has and of in ("each", has[name])) for name, of in limit.scope.items())
+    dimensions = {"key": prefix, "team": team, "model": model, **{f"tag:{name}": value for name, value in tags.items()}, "all": "each"}
+    return all(name == "all" or (name in dimensions and of in ("each", dimensions[name])) for name, of in limit.scope.items())
 
 
 @given(limits, st.lists(requesters, min_size=1, max_size=4))
 def test_matcher_finds_exactly_the_rules_that_apply_to_a_request(rules: list[Limit], requests: list[Any]):
-    matches = RuleMatcher(RuleTable(rules), SCRIPTS, 1000, lambda: 0)
+    matcher = RuleMatcher(RuleTable(rules), SCRIPTS, 1000, lambda: 0)
     for prefix, team, model, tags in requests * 2:
-        match = matches.match_for(caller(prefix, team), model, tags)
+        match = matcher.match_for(caller(prefix, team), model, tags)
         expected = [limit.name for limit in rules if applies_to(limit, prefix, team, model, tags)]
         assert ([] if match is None else [bucket.rule.name for bucket in match.buckets]) == expected
 
@@ -87,30 +87,29 @@ SCOPES: dict[str, Callable[[int], dict[str, str]]] = {
 
 @pytest.mark.parametrize("scope", SCOPES)
 def test_matching_against_ten_thousand_rules_costs_no_more_than_against_ten(scope: str):
-    """First meetings only, so that it is the index that is looked at and not what is remembered."""
+    """Every request is new to the matcher, so that its index is measured and not its cache."""
     few, many = (
         RuleMatcher(RuleTable([Limit(f"r{n}", SCOPES[scope](n), "requests", 5, "minute") for n in range(count)]), SCRIPTS, 1000, lambda: 0)
         for count in (10, 10_000)
     )
 
-    def cost_s(matches: RuleMatcher) -> float:
-        best = 1e9
-        for again in range(5):
-            began = time.process_time()
-            for n in range(200):
-                match = matches.match_for(caller(f"nx-{n % 10:012x}", f"team {again} {n}"), "m", {f"t{n % 10}": "yes"})
-                assert match is not None and len(match.buckets) == 1
-            best = min(best, time.process_time() - began)
-        return best
+    def cost_s(matcher: RuleMatcher, turn: int) -> float:
+        began = time.process_time()
+        for n in range(200):
+            match = matcher.match_for(caller(f"nx-{n % 10:012x}", f"team {turn} {n}"), "m", {f"t{n % 10}": "yes"})
+            assert match is not None and len(match.buckets) == 1
+        return time.process_time() - began
 
-    assert cost_s(many) < 3 * cost_s(few) + 0.005
+    # By turns, and the best of each, so that other processes disturb both alike.
+    costs_s = [(cost_s(few, turn), cost_s(many, turn)) for turn in range(12)]
+    assert min(cost for _, cost in costs_s) < 3 * min(cost for cost, _ in costs_s) + 0.005
 
 
 def test_remembered_matches_are_bounded():
-    matches = RuleMatcher(RuleTable([Limit("r", {"tag:t": "each"}, "requests", 5, "minute")]), SCRIPTS, 1000, lambda: 0)
+    matcher = RuleMatcher(RuleTable([Limit("r", {"tag:t": "each"}, "requests", 5, "minute")]), SCRIPTS, 1000, lambda: 0)
     for n in range(20_100):
-        matches.match_for(caller(KEYS[0]), "m", {"t": str(n), "other": "x"})
-    assert len(matches) == 20_000
+        matcher.match_for(caller(KEYS[0]), "m", {"t": str(n), "other": "x"})
+    assert len(matcher) == 20_000
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""While Redis is away: what a worker admits by itself is never more than its share in any window, and is told later, once."""
+"""The local limiter, while Redis is away: a worker admits no more than its share in any window, and reports it to Redis later, once."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -50,13 +50,13 @@ def test_no_window_admits_more_than_the_workers_share(script: Sequence[tuple[int
     )
     counted: list[list[int]] = []
     for number, (tokens, ms, spent) in enumerate(script):
-        reservation, reply = take(local, match, number, tokens, workers)
-        if reply[0] == TAKEN:
+        reservation, result = take(local, match, number, tokens, workers)
+        if result[0] == TAKEN:
             within = [amount for at, amount in counted if at >= clock.now_ms - 60_000]
             assert not tokens or sum(within) + tokens <= 20 // workers
             counted.append([clock.now_ms, tokens])
         clock.now_ms += ms
-        if reply[0] == TAKEN and spent < 8:
+        if result[0] == TAKEN and spent < 8:
             local.settle(reservation, UsageEstimate(spent).amounts())
             if spent <= tokens:
                 counted[-1][1] = spent
@@ -65,17 +65,17 @@ def test_no_window_admits_more_than_the_workers_share(script: Sequence[tuple[int
 
 
 @given(st.lists(st.tuples(st.integers(1, 10), st.integers(0, 30_000)), max_size=15), st.integers(1, 10))
-def test_request_passes_exactly_after_the_reported_wait(before: Sequence[tuple[int, int]], wanted: int):
+def test_request_passes_exactly_after_the_reported_wait(before: Sequence[tuple[int, int]], requested: int):
     local, match, clock = limiter_without_redis(Limit("t", {"key": "each"}, "tokens", 10, "minute"))
     for number, (tokens, ms) in enumerate(before):
         take(local, match, number, tokens)
         clock.now_ms += ms
-    _, reply = take(local, match, 100, wanted)
-    if reply[0] == REFUSED:
-        clock.now_ms += reply[6] - 1
-        assert take(local, match, 101, wanted)[1][0] == REFUSED
+    _, result = take(local, match, 100, requested)
+    if result[0] == REFUSED:
+        clock.now_ms += result[6] - 1
+        assert take(local, match, 101, requested)[1][0] == REFUSED
         clock.now_ms += 1
-        assert take(local, match, 102, wanted)[1][0] == TAKEN
+        assert take(local, match, 102, requested)[1][0] == TAKEN
 
 
 def test_refused_request_consumes_nothing_of_any_limit():
@@ -93,9 +93,9 @@ def test_charge_is_repeated_unchanged_until_redis_confirmed_it():
     [charge] = local.pending_charges()
     assert charge.amount == 2
     take(local, match, 3)
-    [again] = local.pending_charges()  # the same, as nobody knows whether it was heard
-    assert (again.id, again.amount) == (charge.id, 2)
-    local.confirm_charge(again)
+    [repeated] = local.pending_charges()  # unchanged, because it may have been counted already
+    assert (repeated.id, repeated.amount) == (charge.id, 2)
+    local.confirm_charge(repeated)
     [remaining] = local.pending_charges()
     assert remaining.amount == 1 and remaining.id != charge.id
     local.confirm_charge(remaining)
@@ -108,8 +108,8 @@ def test_concurrency_counts_reservations_held_locally_and_in_redis():
         Caller("k", "t", "team", "full", prefix="nx-1"), "m", {}
     )
     assert match is not None
-    local = LocalLimiter(clock, lambda key: [b"of redis"])
-    first, reply = take(local, match, 1, workers=2)
-    assert reply[0] == TAKEN and take(local, match, 2, workers=2)[1][0] == REFUSED
+    local = LocalLimiter(clock, lambda key: [b"held in redis"])
+    first, result = take(local, match, 1, workers=2)
+    assert result[0] == TAKEN and take(local, match, 2, workers=2)[1][0] == REFUSED
     local.settle(first, UsageEstimate().amounts())
     assert take(local, match, 3, workers=2)[1][0] == TAKEN

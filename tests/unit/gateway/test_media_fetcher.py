@@ -1,4 +1,4 @@
-"""Laws of fetching media: no address that is not public is ever spoken to, however it is written, and nobody learns what is there."""
+"""Fetching media: no private address is ever connected to, however it is written, and no error reveals what is there."""
 
 import asyncio
 import socket
@@ -42,7 +42,7 @@ public = st.sampled_from(PUBLIC).flatmap(addresses_in)
 
 @st.composite
 def embedded_in_ipv6(draw: st.DrawFn, addresses: st.SearchStrategy[str]) -> str:
-    """An IPv4 address in one of the clothes that IPv6 has for it."""
+    """An IPv4 address in one of the forms that embed it in IPv6."""
     number = int(IPv4Address(draw(addresses)))
     prefix, shift = draw(st.sampled_from([("::ffff:0:0", 0), ("64:ff9b::", 0), ("::", 0), ("2002::", 80)]))
     return str(IPv6Address(int(IPv6Address(prefix)) | number << shift))
@@ -59,7 +59,7 @@ def oddly_written(draw: st.DrawFn, addresses: st.SearchStrategy[str]) -> str:
 
 
 class UnreachableTransport(httpx.AsyncBaseTransport):
-    """Remembers where it was to connect to, and never does."""
+    """Records which hosts were requested, and refuses every connection."""
 
     def __init__(self) -> None:
         self.requested_hosts: list[str] = []
@@ -79,7 +79,7 @@ def resolving_to(*addresses: str) -> ResolveHost:
 
 
 def refused_fetch(url: str, look_up: ResolveHost | None = None, settings: Settings | None = None) -> tuple[str, list[str]]:
-    """The refusal's sentence, and where a connection was tried."""
+    """The message of the refusal, and the hosts to which a connection was tried."""
 
     async def main() -> str:
         media = MediaFetcher(settings or Settings(), transport, look_up)
@@ -130,9 +130,11 @@ def test_network_allowed_by_the_operator_is_reachable_and_its_neighbours_are_not
 @bounded
 @given(oddly_written(st.sampled_from(PRIVATE).flatmap(addresses_in)))
 def test_odd_spelling_of_a_private_address_is_refused_without_connecting(host: str) -> None:
-    message, hosts = refused_fetch(f"http://{host}:8080/a.png")  # as the machine itself reads such a host
+    message, hosts = refused_fetch(f"http://{host}:8080/a.png")  # resolved as the system resolves such a host
     assert hosts == []
-    assert message.endswith(("its host has no public address.", "it is no URL."))  # the latter: four parts, one with a 0 before it
+    assert message.endswith(
+        ("its host has no public address.", "it is not a valid URL.")
+    )  # not valid: four parts, one of them with a leading 0
 
 
 @pytest.mark.parametrize("host", ["localhost", "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:a9fe:a9fe]", "[fe80::1]", "127.1", "0"])
@@ -143,8 +145,10 @@ def test_local_host_is_refused_without_connecting(host: str) -> None:
 
 @bounded
 @given(st.lists(public, max_size=3), private | private6 | embedded_in_ipv6(private), st.lists(public, max_size=3))
-def test_name_with_one_address_that_is_not_public_is_refused_without_connecting(before: list[str], bad: str, after: list[str]) -> None:
-    message, hosts = refused_fetch("https://images.example/a.png", resolving_to(*before, bad, *after))
+def test_name_with_one_address_that_is_not_public_is_refused_without_connecting(
+    before: list[str], private_address: str, after: list[str]
+) -> None:
+    message, hosts = refused_fetch("https://images.example/a.png", resolving_to(*before, private_address, *after))
     assert (message.endswith("its host has no public address."), hosts) == (True, [])
 
 
@@ -162,23 +166,23 @@ def test_only_checked_addresses_are_tried_and_at_most_three(addresses: list[str]
 
 
 @pytest.mark.parametrize(
-    ("url", "why"),
+    ("url", "reason"),
     [
         ("file:///etc/passwd", "only http and https"),
         ("gopher://93.184.215.14/", "only http and https"),
         ("data:image/svg+xml,<svg/>", "only http and https"),
         ("images/a.png", "only http and https"),
         ("http:///a.png", "names no host"),
-        ("http://[::1", "no URL"),
+        ("http://[::1", "not a valid URL"),
         ("http://me:pw@93.184.215.14/a.png", "credentials"),
         ("http://93.184.215.14:25/", "port 25"),
         ("http://93.184.215.14:0/", "port 0"),
         ("http://93.184.215.14:65536/", "port 65536"),
     ],
 )
-def test_unfetchable_url_is_refused_without_connecting(url: str, why: str) -> None:
+def test_unfetchable_url_is_refused_without_connecting(url: str, reason: str) -> None:
     message, hosts = refused_fetch(url)
-    assert (why in message, hosts) == (True, []), message
+    assert (reason in message, hosts) == (True, []), message
 
 
 @bounded
@@ -186,8 +190,8 @@ def test_unfetchable_url_is_refused_without_connecting(url: str, why: str) -> No
     st.text(max_size=30),
     st.sampled_from(["", "http://", "https://images.example/", "http://images.example:", "http://[", "//", "http://a@"]),
 )
-def test_any_text_as_a_url_is_refused_with_a_printable_message(rest: str, beginning: str) -> None:
-    message, hosts = refused_fetch(beginning + rest, resolving_to("8.8.8.8"))
+def test_any_text_as_a_url_is_refused_with_a_printable_message(text: str, prefix: str) -> None:
+    message, hosts = refused_fetch(prefix + text, resolving_to("8.8.8.8"))
     assert message.startswith("The media at ") and {*hosts} <= {"8.8.8.8"}
     assert message.isprintable()
 
@@ -234,7 +238,7 @@ async def test_host_names_are_resolved_as_the_system_does() -> None:
     names.close()
 
 
-# What bytes begin with, and what they are.
+# The first bytes of a file, and its media type.
 MAGIC_BYTES = [
     (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "image/png"),
     (b"\xff\xd8\xff\xe0\0\x10JFIF", "image/jpeg"),
@@ -247,10 +251,10 @@ MAGIC_BYTES = [
 ]
 
 
-@pytest.mark.parametrize("said", ["", "application/octet-stream", " Application/Octet-Stream; charset=x", "binary/octet-stream"])
+@pytest.mark.parametrize("declared", ["", "application/octet-stream", " Application/Octet-Stream; charset=x", "binary/octet-stream"])
 @pytest.mark.parametrize(("opening", "kind"), MAGIC_BYTES, ids=[kind for _, kind in MAGIC_BYTES])
-def test_bytes_without_a_declared_type_are_identified_by_their_magic_number(said: str, opening: bytes, kind: str) -> None:
-    assert detect_media_type(said, opening) == kind
+def test_bytes_without_a_declared_type_are_identified_by_their_magic_number(declared: str, opening: bytes, kind: str) -> None:
+    assert detect_media_type(declared, opening) == kind
 
 
 @bounded
@@ -260,7 +264,7 @@ def test_unrecognised_bytes_have_no_media_type(opening: bytes, declared: str) ->
 
 
 @pytest.mark.parametrize(
-    ("said", "opening", "kind"),
+    ("declared", "opening", "kind"),
     [
         ("image/heic", b"\0\0\0\x18ftyp", "image/heic"),
         ("TEXT/Plain; charset=utf-8", b"ID3 tags are", "text/plain"),
@@ -277,6 +281,6 @@ def test_unrecognised_bytes_have_no_media_type(opening: bytes, declared: str) ->
         ("*/*", b"?", ""),
     ],
 )
-def test_declared_media_type_is_trusted_corrected_or_refused(said: str, opening: bytes, kind: str | None) -> None:
-    """None: as it was said; empty: refused."""
-    assert detect_media_type(said, opening) == (said if kind is None else kind or None)
+def test_declared_media_type_is_trusted_corrected_or_refused(declared: str, opening: bytes, kind: str | None) -> None:
+    """None: as declared. Empty: refused."""
+    assert detect_media_type(declared, opening) == (declared if kind is None else kind or None)

@@ -1,4 +1,4 @@
-"""Laws of plans: weights are kept to, an id always draws the same, fallbacks come after all of the model's own targets."""
+"""Plans: targets are drawn by weight, an id always draws the same ones, and fallbacks come after the model's own targets."""
 
 import time
 from collections import Counter
@@ -28,23 +28,23 @@ def snapshot_of(**models: ModelConfig) -> Snapshot:
 
 @bounded
 @given(targets, st.uuids().map(str))
-def test_target_order_is_deterministic_per_seed_without_duplicates(listed: tuple[Target, ...], seed: str) -> None:
-    drawn = order_targets(listed, seed)
-    assert drawn == order_targets(listed, seed)
-    weighted = any(target.weight is not None for target in listed)
-    assert sorted(drawn, key=listed.index) == [target for target in listed if not weighted or target.weight != 0]
+def test_target_order_is_deterministic_per_seed_without_duplicates(configured: tuple[Target, ...], seed: str) -> None:
+    drawn = order_targets(configured, seed)
+    assert drawn == order_targets(configured, seed)
+    weighted = any(target.weight is not None for target in configured)
+    assert sorted(drawn, key=configured.index) == [target for target in configured if not weighted or target.weight != 0]
     if not weighted:
-        assert drawn == listed
+        assert drawn == configured
 
 
-@pytest.mark.parametrize("given", [(1.0, 1.0), (3.0, 1.0), (0.9, 0.1), (5.0, 3.0, 2.0), (None, 3.0), (1.0, 0.0, 1.0)], ids=str)
-def test_first_target_is_drawn_by_weight(given: tuple[float | None, ...]) -> None:
-    listed = tuple(Target("p", str(at), weight) for at, weight in enumerate(given))
+@pytest.mark.parametrize("configured", [(1.0, 1.0), (3.0, 1.0), (0.9, 0.1), (5.0, 3.0, 2.0), (None, 3.0), (1.0, 0.0, 1.0)], ids=str)
+def test_first_target_is_drawn_by_weight(configured: tuple[float | None, ...]) -> None:
+    listed = tuple(Target("p", str(at), weight) for at, weight in enumerate(configured))
     draws = 4000
     first = Counter(order_targets(listed, f"seed-{number}")[0].model for number in range(draws))
-    known = [1.0 if weight is None else weight for weight in given]
-    for at, weight in enumerate(known):
-        share = weight / sum(known)
+    weights = [1.0 if weight is None else weight for weight in configured]
+    for at, weight in enumerate(weights):
+        share = weight / sum(weights)
         # Five standard deviations: the seeds are fixed, so this passes always or never.
         assert abs(first[str(at)] - draws * share) <= 5 * (draws * share * (1 - share)) ** 0.5
 
@@ -77,13 +77,13 @@ def test_model_is_found_by_its_name_with_or_without_a_prefix(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [("b", "There is no model 'b'. This key may use: a."), ("tensorzero::function_name::f", "There is no function 'f'")],
 )
-def test_unknown_model_is_refused_with_the_usable_ones(name: str, told: str) -> None:
+def test_unknown_model_is_refused_with_the_usable_ones(name: str, message: str) -> None:
     with pytest.raises(UnknownModel) as unknown:
         plan(snapshot_of(a=ModelConfig((Target("p", "a1"),))), UNRESTRICTED_CALLER, name, "seed")
-    assert unknown.value.message.startswith(told)
+    assert unknown.value.message.startswith(message)
     assert unknown.value.param == "model"
 
 

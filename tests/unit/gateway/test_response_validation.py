@@ -1,4 +1,4 @@
-"""Laws of replies that are held back: out of their quotes as they were meant, and looked at only where they answer what was asked."""
+"""Validation of responses: JSON strings are unquoted, and a response is validated only if it answers the constraint."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -11,7 +11,8 @@ from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from app.gateway.upstream.response_validation import validate_response
 from providers.canonical.chat import ChatResponse, Choice, Part, Reasoning, Refusal, Text, ToolCall, Usage
 from providers.canonical.errors import ConstraintViolation
-from providers.structured_output import Constraint, ConstraintPlan, Enforcement, Regex
+from providers.canonical.output_format import Regex
+from providers.structured_output import Constraint, ConstraintPlan, Enforcement
 
 few_examples = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 WORD_REGEX = Regex("[a-z]+")
@@ -42,12 +43,12 @@ def text_of(response: ChatResponse) -> str:
 @few_examples
 @given(st.text(st.characters(exclude_categories=("Cs",)), max_size=8), st.booleans(), st.integers(0, 60))
 async def test_quoted_response_is_unquoted_and_a_truncated_one_as_far_as_it_came(
-    checks: ConstraintChecks, text: str, is_ascii: bool, room: int
+    checks: ConstraintChecks, text: str, is_ascii: bool, length: int
 ) -> None:
     quoted = json.dumps(text, ensure_ascii=is_ascii)
-    whole = await validated(checks, response_of(Text(f" {quoted}\n")), how="converted", quoted=True)
-    assert text_of(whole) == text
-    cut = quoted[: max(1, room)]
+    unquoted = await validated(checks, response_of(Text(f" {quoted}\n")), how="converted", quoted=True)
+    assert text_of(unquoted) == text
+    cut = quoted[: max(1, length)]
     truncated_text = text_of(await validated(checks, response_of(Text(cut), reason="length"), how="converted", quoted=True))
     assert text.startswith(truncated_text)
     assert len(cut) < len(quoted) or truncated_text == text
@@ -58,11 +59,11 @@ async def test_response_that_meets_its_constraint_is_returned_unchanged(checks: 
     assert await validated(checks, response) == response
 
 
-@pytest.mark.parametrize("said", ["ABC", "abc ", ""])
-async def test_constraint_violation_carries_the_text_and_the_token_usage(checks: ConstraintChecks, said: str) -> None:
+@pytest.mark.parametrize("text", ["ABC", "abc ", ""])
+async def test_constraint_violation_carries_the_text_and_the_token_usage(checks: ConstraintChecks, text: str) -> None:
     with pytest.raises(ConstraintViolation) as failed:
-        await validated(checks, response_of(Text(said)))
-    assert (failed.value.response_text, failed.value.param) == (said, "guided_regex")
+        await validated(checks, response_of(Text(text)))
+    assert (failed.value.response_text, failed.value.param) == (text, "guided_regex")
     assert (failed.value.input_tokens, failed.value.output_tokens) == (3, 2)
 
 

@@ -1,4 +1,4 @@
-"""Conversations made of answers that name the one before: what was said comes back whole, in order, and within bounds."""
+"""Conversations of responses that name the previous one: the history comes back complete, in order, and within bounds."""
 
 import json
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ from app.uuid7 import mint
 from providers.canonical.errors import InvalidRequest, Unavailable, UnknownResponse
 from providers.canonical.raw_json import Body
 from providers.canonical.token_estimate import text_tokens
-from providers.dialects.openai_responses.response_items import item_id
+from providers.dialects.openai_responses.item_ids import item_id
 from tests.support.chat_strategies import META, bounded, texts
 
-# Of each answer: which of those before it the ask went on from (by counting back; 0: none), what was said, and what was answered.
+# Of each turn: how many turns back the one lies that it continues (0: none), the user's text, and the assistant's text.
 turn_plans = st.tuples(st.integers(0, 5), texts, texts)
 
 
 class FakeTurnStore:
-    """Answers by id, as a store would find them."""
+    """Turns by id, as the store finds them."""
 
     def __init__(self) -> None:
         self.turns: dict[str, ConversationTurn] = {}
@@ -61,7 +61,7 @@ def assistant(text: str) -> dict[str, Any]:
 
 
 def role_texts(items: list[Any]) -> list[tuple[str, str]]:
-    """Who said what, of items as JSON."""
+    """Roles and texts of items in JSON."""
     decoded = [json.loads(bytes(item)) for item in items]
     return [(each["role"], each["content"] if isinstance(each["content"], str) else each["content"][0]["text"]) for each in decoded]
 
@@ -141,7 +141,7 @@ def test_page_after_an_unknown_item_is_refused():
 
 
 class FakeItemIndex:
-    """What engines named their items, as Redis would tell it; None: it is away."""
+    """The response of each item id, as Redis holds it. None: Redis is away."""
 
     def __init__(self, response_ids: dict[str, str] | None) -> None:
         self.response_ids = response_ids
@@ -157,12 +157,12 @@ def reference(id: str) -> Raw:
 
 
 def minted_item_id(response_id: str) -> str:
-    """An item's id as we mint it for an answer."""
+    """The item id that the gateway mints for a response."""
     return item_id(replace(META, id=response_id.removeprefix("resp_")), "msg", 0)
 
 
 def store_with_item(assistant_text: str, upstream_id: str | None = None) -> tuple[FakeTurnStore, str, str]:
-    """A shelf with one answer, its inference's id, and the id of its only item: as we mint it, or as said."""
+    """A store with one response, its inference id, and the id of its only item: minted by the gateway, or as given."""
     store = FakeTurnStore()
     response_id = store.put(None, "Hi!", assistant_text)
     id = upstream_id or minted_item_id(response_id)
@@ -191,11 +191,11 @@ async def test_only_gateway_minted_item_ids_resolve_without_the_index():
     store, response_id, id = store_with_item("Hello.")
     assert role_texts(await resolve_ids([id], store, FakeItemIndex(None)))[1:] == [("assistant", "Hello.")]
     with pytest.raises(Unavailable):
-        await resolve_ids([id, "msg_theirs"], store, FakeItemIndex(None))
+        await resolve_ids([id, "msg_of_an_engine"], store, FakeItemIndex(None))
     second_store, second_response_id, item = store_with_item("Hello.", upstream_id=minted_item_id(f"resp_{mint()}"))
     assert role_texts(await resolve_ids([item], second_store, FakeItemIndex({item: second_response_id})))[1:] == [
         ("assistant", "Hello.")
-    ]  # the engine is such a gateway too
+    ]  # the engine is a Narthex gateway too
     assert second_response_id != response_id
 
 
@@ -218,5 +218,5 @@ async def test_oversized_or_unresolvable_item_reference_is_refused():
     last = store.turns[f"resp_{response_id}"]
     request = Body({"input": Raw(b"[" + bytes(reference(id)) + b"]")})
     store.turns[last.id] = replace(last, request=request, response=b'{"output": []}')
-    with pytest.raises(InvalidRequest, match="not found"):  # the ask of that answer only named it too
+    with pytest.raises(InvalidRequest, match="not found"):  # the request of that response only references it, too
         await resolve_ids([id], store, FakeItemIndex({}))

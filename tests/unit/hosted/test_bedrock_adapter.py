@@ -1,4 +1,4 @@
-"""Laws of Bedrock's adapter: where it is asked, as whom, in which API, and what it says of errors; embeddings and counts of tokens."""
+"""Bedrock's adapter: URLs, credentials, APIs and errors; embeddings and token counts."""
 
 import base64
 import json
@@ -21,10 +21,9 @@ from providers.canonical.errors import (
     UpstreamRejected,
 )
 from providers.canonical.raw_json import Body
-from providers.catalogue import build_provider
+from providers.catalogue import DIALECTS, build_provider
 from providers.credentials import CredentialError, UnsignedRequest
 from providers.dialect import ResponseMeta
-from providers.dialects.catalogue import DIALECTS
 from providers.dialects.openai_embeddings import OpenAIEmbeddings
 from providers.hosted.bedrock.adapter import Bedrock
 from tests.support.chat_strategies import META
@@ -62,8 +61,8 @@ def drop_nothing(field: str) -> bool:
 def test_url_escapes_the_model_id_once(dialect: str, model: str, stream: bool, path: str):
     url = bedrock().url(HOME, dialect, model, stream)
     assert (url.host, url.raw_path.decode()) == ("bedrock-runtime.us-east-1.amazonaws.com", path)
-    elsewhere = bedrock().url("http://127.0.0.1:9/some/prefix/", dialect, model, stream)
-    assert elsewhere.raw_path.decode() == "/some/prefix" + path
+    prefixed = bedrock().url("http://127.0.0.1:9/some/prefix/", dialect, model, stream)
+    assert prefixed.raw_path.decode() == "/some/prefix" + path
 
 
 @pytest.mark.parametrize(
@@ -175,15 +174,15 @@ def test_mantle_body_and_headers_follow_the_plain_dialects():
 
 def test_operator_guardrail_applies_and_the_callers_own_is_refused_or_dropped():
     provider = bedrock(guardrail={"id": "g", "version": "1", "trace": True})
-    wanted = {"guardrailIdentifier": "g", "guardrailVersion": "1", "trace": "enabled"}
+    configured = {"guardrailIdentifier": "g", "guardrailVersion": "1", "trace": "enabled"}
     body = Body(messages=[])
-    assert provider.adapt_request(body, "bedrock_converse", drop_nothing).dropped == [] and body["guardrailConfig"] == wanted
+    assert provider.adapt_request(body, "bedrock_converse", drop_nothing).dropped == [] and body["guardrailConfig"] == configured
     with pytest.raises(Unsupported):
         provider.adapt_request(Body(guardrailConfig={"x": 1}), "bedrock_converse", drop_nothing)
     body = Body(guardrailConfig={"x": 1})
     assert (
         provider.adapt_request(body, "bedrock_converse", lambda _: True).dropped == ["guardrailConfig"]
-        and body["guardrailConfig"] == wanted
+        and body["guardrailConfig"] == configured
     )
 
 
@@ -201,7 +200,7 @@ def test_s3_urls_are_accepted_only_when_the_operator_allows_them():
 
 
 @pytest.mark.parametrize(
-    ("status", "word", "message", "error", "ours"),
+    ("status", "code", "message", "error", "expected_status"),
     [
         (403, "UnrecognizedClientException", "The security token is invalid.", CredentialRefused, 502),
         (400, "ExpiredTokenException", "The security token is expired.", CredentialRefused, 502),
@@ -221,11 +220,11 @@ def test_s3_urls_are_accepted_only_when_the_operator_allows_them():
     ],
 )
 def test_error_is_classified_by_its_aws_code_and_hides_the_account(
-    status: int, word: str, message: str, error: type[UpstreamError], ours: int
+    status: int, code: str, message: str, error: type[UpstreamError], expected_status: int
 ):
     body = json.dumps({"message": f"{message} (arn:aws:iam::123456789012:user/x)"}).encode()
-    mapped = bedrock().read_error(status, {"x-amzn-errortype": f"{word}:http://internal.amazon.com/"}, body)
-    assert (type(mapped), mapped.status, mapped.upstream_code) == (error, ours, word)
+    mapped = bedrock().read_error(status, {"x-amzn-errortype": f"{code}:http://internal.amazon.com/"}, body)
+    assert (type(mapped), mapped.status, mapped.upstream_code) == (error, expected_status, code)
     assert "123456789012" not in mapped.message and message[:10] in mapped.message
 
 
@@ -237,14 +236,14 @@ def test_mantle_errors_are_read_as_openai_errors():
 EMBEDDING = Bedrock.host_operations["openai_embeddings"]
 
 
-def write_embeddings(model: str, **more: Any) -> tuple[Any, list[str]]:
-    raw = json.dumps({"model": "m", "input": "Hi!", **more}).encode()
+def write_embeddings(model: str, **fields: Any) -> tuple[Any, list[str]]:
+    raw = json.dumps({"model": "m", "input": "Hi!", **fields}).encode()
     body, dropped = EMBEDDING.write_request(Body(DIALECTS["openai_embeddings"].parse_request(raw).body), model, drop_nothing)
     return json.loads(body.write()), dropped
 
 
 @pytest.mark.parametrize(
-    ("model", "more", "body"),
+    ("model", "fields", "body"),
     [
         ("amazon.titan-embed-text-v2:0", {"dimensions": 256}, {"inputText": "Hi!", "dimensions": 256}),
         ("amazon.titan-embed-text-v1", {"input": ["Hi!"]}, {"inputText": "Hi!"}),
@@ -264,28 +263,28 @@ def write_embeddings(model: str, **more: Any) -> tuple[Any, list[str]]:
         ),
     ],
 )
-def test_embedding_request_is_written_in_each_vendors_format(model: str, more: dict[str, Any], body: Any):
-    assert write_embeddings(model, user="u", **more) == (body, ["user"])
+def test_embedding_request_is_written_in_each_vendors_format(model: str, fields: dict[str, Any], body: Any):
+    assert write_embeddings(model, user="u", **fields) == (body, ["user"])
 
 
 @pytest.mark.parametrize(
-    ("model", "more", "rule"),
+    ("model", "fields", "rule"),
     [
         ("amazon.titan-embed-text-v2:0", {"input": ["a", "b"]}, "takes 1 in a request at most, not 2"),
         ("cohere.embed-english-v3", {"input": ["a"] * 97}, "takes 96 in a request at most, not 97"),
         ("amazon.titan-embed-text-v2:0", {"dimensions": 300}, "one of 256, 512, 1024"),
         ("amazon.titan-embed-text-v1", {"dimensions": 256}, "one length of its own"),
-        ("cohere.embed-v4:0", {"input": [1, 2]}, "no token ids"),
-        ("cohere.embed-v4:0", {"normalize": True}, "no such field"),
+        ("cohere.embed-v4:0", {"input": [1, 2]}, "not token ids"),
+        ("cohere.embed-v4:0", {"normalize": True}, "does not have this field"),
     ],
 )
-def test_unsupported_embedding_request_is_refused_with_the_rule(model: str, more: dict[str, Any], rule: str):
+def test_unsupported_embedding_request_is_refused_with_the_rule(model: str, fields: dict[str, Any], rule: str):
     with pytest.raises(Unsupported, match=rule):
-        write_embeddings(model, **more)
+        write_embeddings(model, **fields)
 
 
 @pytest.mark.parametrize(
-    ("told", "headers", "count"),
+    ("response", "headers", "count"),
     [
         ({"embedding": [0.5, 1], "inputTextTokenCount": 3}, {}, 3),
         ({"embeddings": {"float": [[0.5, 1]]}}, {"x-amzn-bedrock-input-token-count": "4"}, 4),
@@ -293,9 +292,9 @@ def test_unsupported_embedding_request_is_refused_with_the_rule(model: str, more
         ({"embeddings": [{"embeddingType": "TEXT", "embedding": [0.5, 1]}]}, {"x-amzn-bedrock-input-token-count": "x"}, None),
     ],
 )
-def test_embedding_response_is_read_from_each_vendors_format(told: Any, headers: dict[str, str], count: int | None):
+def test_embedding_response_is_read_from_each_vendors_format(response: Any, headers: dict[str, str], count: int | None):
     meta = ResponseMeta(META.id, META.episode_id, "a name", 1, wants_usage=True, request_body=Body.read(b'{"input":"Hi!"}'))
-    edited = OpenAIEmbeddings().edit_response(EMBEDDING.read_response(json.dumps(told).encode(), httpx.Headers(headers), meta), meta)
+    edited = OpenAIEmbeddings().edit_response(EMBEDDING.read_response(json.dumps(response).encode(), httpx.Headers(headers), meta), meta)
     assert json.loads(edited.raw)["data"] == [{"object": "embedding", "index": 0, "embedding": [0.5, 1]}]
     assert edited.usage is not None and edited.usage.input == count
 

@@ -1,4 +1,4 @@
-"""A rule of a host's is refused by the caller's own name of the field, whichever API the host is asked in, and may be let go by it."""
+"""A host's rules name the field as the caller wrote it, whichever API of the host is called; by that name it may be dropped."""
 
 import json
 from collections.abc import Mapping

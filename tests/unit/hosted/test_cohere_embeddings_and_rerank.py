@@ -1,4 +1,4 @@
-"""Laws of what Cohere is asked beside chats: embeddings in a shape of its own, and documents ranked."""
+"""Cohere beside chat: embeddings in its own format, and reranking."""
 
 import json
 from typing import Any
@@ -12,9 +12,8 @@ from app.gateway.response_translation.translate import translate_response
 from providers.adapters.provider import InvalidOption
 from providers.canonical.errors import InvalidUpstreamResponse, OperationNotSupported, Unsupported, UpstreamFailed
 from providers.canonical.raw_json import Body
+from providers.catalogue import DIALECTS, ROUTES
 from providers.dialect import ResponseMeta
-from providers.dialects.catalogue import DIALECTS
-from providers.engine_routes.catalogue import ROUTES
 from providers.hosted.cohere.adapter import Cohere
 from tests.support.chat_strategies import META
 from tests.support.request_translation import MEDIA, drop_everything, drop_nothing
@@ -47,9 +46,9 @@ def test_embeddings_are_translated_to_and_from_cohere():
     assert dropped == ["user"] and str(COHERE.url(BASE, operation.name)) == f"{BASE}/v2/embed"
     upstream_body = {"id": "x", "embeddings": {"float": [[1, 2], [3, 4]]}, "meta": {"billed_units": {"input_tokens": 5.0}}}
     response = translate_response(json.dumps(upstream_body).encode(), DIALECTS["openai_embeddings"], operation, meta, httpx.Headers())
-    answer = json.loads(response.raw)
-    assert [(each["index"], each["embedding"]) for each in answer["data"]] == [(0, [1, 2]), (1, [3, 4])]
-    assert response.usage is not None and (response.usage.input, answer["usage"]) == (5, {"prompt_tokens": 5, "total_tokens": 5})
+    body_for_caller = json.loads(response.raw)
+    assert [(each["index"], each["embedding"]) for each in body_for_caller["data"]] == [(0, [1, 2]), (1, [3, 4])]
+    assert response.usage is not None and (response.usage.input, body_for_caller["usage"]) == (5, {"prompt_tokens": 5, "total_tokens": 5})
 
 
 def test_embedding_input_type_may_be_given():
@@ -66,11 +65,11 @@ def test_unsupported_embedding_field_is_refused(body: dict[str, Any], param: str
     assert refused.value.param == param
 
 
-@pytest.mark.parametrize(("told", "kind"), [({"message": "broke"}, UpstreamFailed), ({"embeddings": [[1]]}, InvalidUpstreamResponse)])
-def test_invalid_embeddings_response_is_an_error(told: dict[str, Any], kind: type[Exception]):
+@pytest.mark.parametrize(("response", "kind"), [({"message": "broke"}, UpstreamFailed), ({"embeddings": [[1]]}, InvalidUpstreamResponse)])
+def test_invalid_embeddings_response_is_an_error(response: dict[str, Any], kind: type[Exception]):
     operation, _, _, meta = translate_embeddings(input="a")
     with pytest.raises(kind):
-        translate_response(json.dumps(told).encode(), DIALECTS["openai_embeddings"], operation, meta)
+        translate_response(json.dumps(response).encode(), DIALECTS["openai_embeddings"], operation, meta)
 
 
 def test_rerank_uses_coheres_v2_api():
@@ -85,8 +84,8 @@ def test_rerank_uses_coheres_v2_api():
         "meta": {},
     }
     meta = ResponseMeta(META.id, META.episode_id, "m", META.created, wants_usage=True, request_body=Body(request.body))
-    answer = json.loads(translate_response(json.dumps(upstream_body).encode(), route, translated.dialect, meta).raw)
-    assert answer["results"] == [{"index": 1, "relevance_score": 0.9, "document": {"text": "b"}}]
+    response = json.loads(translate_response(json.dumps(upstream_body).encode(), route, translated.dialect, meta).raw)
+    assert response["results"] == [{"index": 1, "relevance_score": 0.9, "document": {"text": "b"}}]
 
 
 def test_engine_only_routes_are_not_offered():

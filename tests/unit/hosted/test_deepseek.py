@@ -1,4 +1,4 @@
-"""DeepSeek: its thinking, its JSON mode, what it does nothing about; in each of its three dialects."""
+"""DeepSeek: its thinking, its JSON mode, and the fields that it ignores, in each of its three dialects."""
 
 import json
 from typing import Any
@@ -9,9 +9,9 @@ from providers.adapters.provider import InvalidOption
 from providers.canonical.errors import QuotaExhausted, Unsupported, UpstreamFailed
 from providers.canonical.raw_json import Body
 from providers.catalogue import build_provider
-from providers.dialect import DropPolicy
 from providers.dialects.catalogue import CHAT_DIALECTS
 from providers.dialects.openai_chat import OpenAIChat
+from providers.drop_policy import DropPolicy
 from providers.hosted.deepseek.adapter import DeepSeek
 from tests.support.adapted_body import adapt_body
 from tests.support.chat_strategies import META
@@ -53,7 +53,7 @@ def test_anthropic_messages_requests_carry_anthropic_headers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dialect", "asked", "off"),
+    ("dialect", "fields", "thinking_off"),
     [
         ("openai_chat", {**CHAT, "tool_choice": "required"}, {"thinking": {"type": "disabled"}}),
         ("openai_chat", {**CHAT, "tool_choice": {"type": "function", "function": {"name": "add"}}}, {"thinking": {"type": "disabled"}}),
@@ -61,13 +61,15 @@ def test_anthropic_messages_requests_carry_anthropic_headers() -> None:
         ("openai_responses", {**RESPONSES, "tool_choice": "required"}, {"reasoning": {"effort": "none"}}),
     ],
 )
-def test_forced_tool_choice_disables_thinking_that_was_not_requested(dialect: str, asked: dict[str, Any], off: dict[str, Any]) -> None:
-    sent, dropped, _ = adapt_body(DEEPSEEK, asked, dialect=dialect)
-    assert (sent, dropped) == ({**asked, **off}, [])
+def test_forced_tool_choice_disables_thinking_that_was_not_requested(
+    dialect: str, fields: dict[str, Any], thinking_off: dict[str, Any]
+) -> None:
+    sent, dropped, _ = adapt_body(DEEPSEEK, fields, dialect=dialect)
+    assert (sent, dropped) == ({**fields, **thinking_off}, [])
 
 
 @pytest.mark.parametrize(
-    ("dialect", "asked"),
+    ("dialect", "fields"),
     [
         ("openai_chat", {**CHAT, "tool_choice": "required", "reasoning_effort": "low"}),
         ("openai_chat", {**CHAT, "tool_choice": "required", "thinking": {"type": "enabled"}}),
@@ -75,11 +77,11 @@ def test_forced_tool_choice_disables_thinking_that_was_not_requested(dialect: st
         ("openai_responses", {**RESPONSES, "tool_choice": {"type": "function", "name": "add"}, "reasoning": {"effort": "high"}}),
     ],
 )
-def test_forced_tool_choice_with_requested_thinking_is_refused_naming_tool_choice(dialect: str, asked: dict[str, Any]) -> None:
-    with pytest.raises(Unsupported, match="while it thinks") as refused:
-        adapt_body(DEEPSEEK, asked, dialect=dialect)
+def test_forced_tool_choice_with_requested_thinking_is_refused_naming_tool_choice(dialect: str, fields: dict[str, Any]) -> None:
+    with pytest.raises(Unsupported, match="while thinking") as refused:
+        adapt_body(DEEPSEEK, fields, dialect=dialect)
     assert refused.value.param == "tool_choice"
-    sent, dropped, _ = adapt_body(DEEPSEEK, asked, drop_everything, dialect)
+    sent, dropped, _ = adapt_body(DEEPSEEK, fields, drop_everything, dialect)
     assert "tool_choice" not in sent
     assert dropped == ["tool_choice"]
 
@@ -97,7 +99,7 @@ def test_reasoning_effort_none_becomes_disabled_thinking() -> None:
 
 @pytest.mark.parametrize("field", ["temperature", "presence_penalty", "frequency_penalty"])
 def test_sampling_field_without_effect_while_thinking_is_refused_unless_neutral(field: str) -> None:
-    with pytest.raises(Unsupported, match="while it thinks") as refused:
+    with pytest.raises(Unsupported, match="while thinking") as refused:
         adapt_body(DEEPSEEK, {**CHAT, field: 0.5})
     assert refused.value.param == field
     assert adapt_body(DEEPSEEK, {**CHAT, field: 1 if field == "temperature" else 0})[0] == CHAT
@@ -135,7 +137,7 @@ TOOL_CALL_RESPONSE = {
 
 @pytest.mark.parametrize("caller", ["openai_chat", "openai_responses", "anthropic_messages"])
 def test_reasoning_round_trips_through_every_caller_dialect(caller: str) -> None:
-    """What it answered, told to the caller, sent back as an SDK does, and said to it again."""
+    """From the response of DeepSeek to the caller, back in the next request as an SDK sends it, and to DeepSeek again."""
     upstream_dialect, caller_dialect = OpenAIChat(), CHAT_DIALECTS[caller]
     caller_response = json.loads(
         caller_dialect.write_response(upstream_dialect.read_response(json.dumps(TOOL_CALL_RESPONSE).encode()), META)
@@ -179,7 +181,7 @@ def test_json_schema_becomes_json_object_with_an_instruction_and_is_validated() 
     assert "json" in instruction
     assert json.loads(instruction.partition("\n")[2]) == SCHEMA
     array_format = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "array"}}}
-    with pytest.raises(Unsupported, match="objects alone"):
+    with pytest.raises(Unsupported, match="only supports JSON objects"):
         adapt_body(DEEPSEEK, {"model": "m", "messages": USER, "response_format": array_format})
 
 

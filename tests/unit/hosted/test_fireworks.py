@@ -1,4 +1,4 @@
-"""Fireworks: its addresses, what its strict reading would refuse, its grammars, and its own words for errors."""
+"""Fireworks: its URLs, the fields that its strict parser would refuse, its grammars, and its errors."""
 
 import json
 from typing import Any
@@ -61,17 +61,17 @@ GBNF = 'root ::= "a"'
 
 
 @pytest.mark.parametrize(
-    ("word", "value", "grammar", "how"),
+    ("field", "value", "grammar", "how"),
     [
         ("guided_grammar", GBNF, GBNF, "enforced"),
         ("guided_choice", ["yes", "no"], 'root ::= "yes" | "no"', "converted"),
         ("guided_regex", "[ab]", "root ::= [a-b]", "converted"),
     ],
 )
-def test_grammar_choice_and_regex_become_a_gbnf_response_format(word: str, value: Any, grammar: str, how: str) -> None:
-    sent, _, constraint_plan = adapt_body(FIREWORKS, {"model": MODEL, "messages": USER, word: value})
+def test_grammar_choice_and_regex_become_a_gbnf_response_format(field: str, value: Any, grammar: str, how: str) -> None:
+    sent, _, constraint_plan = adapt_body(FIREWORKS, {"model": MODEL, "messages": USER, field: value})
     assert sent["response_format"] == {"type": "grammar", "grammar": grammar}
-    assert word not in sent
+    assert field not in sent
     assert constraint_plan is not None
     assert constraint_plan.enforcement == how
 
@@ -105,4 +105,4 @@ def test_rate_limit_headers_are_read_with_their_resource_names() -> None:
     headers = [(b"x-ratelimit-limit-tokens-prompt", b"60000"), (b"x-ratelimit-remaining-tokens-prompt", b"59900")]
     rate_limits = read_rate_limits(headers, 0.0, 0.0)
     assert rate_limits is not None
-    assert [(room.resource, room.limit, room.remaining) for room in rate_limits.limits] == [("tokens-prompt", 60000.0, 59900.0)]
+    assert [(limit.resource, limit.limit, limit.remaining) for limit in rate_limits.limits] == [("tokens-prompt", 60000.0, 59900.0)]

@@ -1,4 +1,4 @@
-"""Laws of Google AI Studio as a host: its addresses, its errors, embeddings and the count of tokens."""
+"""Google AI Studio as a host: its URLs, its errors, embeddings and token counts."""
 
 import json
 from typing import Any
@@ -100,9 +100,9 @@ def embeddings_request(drop: bool = False, **fields: Any) -> tuple[Any, list[str
     dialect = OpenAIEmbeddings()
     request = dialect.parse_request(json.dumps({"model": "e", **fields}).encode())
     translator = RequestTranslator(request, b"", dialect, MEDIA, drop_everything if drop else drop_nothing)
-    prepared = translator.translate_host_operation(STUDIO.host_operations["openai_embeddings"], STUDIO, Target("google", MODEL))
-    assert prepared.model == MODEL
-    return json.loads(prepared.raw), prepared.dropped
+    translated = translator.translate_host_operation(STUDIO.host_operations["openai_embeddings"], STUDIO, Target("google", MODEL))
+    assert translated.model == MODEL
+    return json.loads(translated.raw), translated.dropped
 
 
 def test_each_embedding_input_is_one_request_of_a_batch():
@@ -147,10 +147,10 @@ def count_tokens_request(drop: bool = False, **fields: Any) -> tuple[Any, list[s
     messages = [{"role": "user", "content": "Hi"}]
     request = dialect.parse_request(json.dumps({"model": "e", "messages": messages, **fields}).encode())
     translator = RequestTranslator(request, b"", dialect, MEDIA, drop_everything if drop else drop_nothing)
-    prepared = translator.translate_host_operation(
+    translated = translator.translate_host_operation(
         STUDIO.host_operations["anthropic_count_tokens"], STUDIO, Target("google", "gemini-2.5-flash")
     )
-    return json.loads(prepared.raw), prepared.dropped
+    return json.loads(translated.raw), translated.dropped
 
 
 def test_count_tokens_counts_the_translated_generate_request():

@@ -1,4 +1,4 @@
-"""Laws of hosts that are rows: a row is checked strictly, and what a host does not take is refused by name, renamed, or reported."""
+"""Hosts that are specified in hosts.toml: specs are checked strictly; unsupported fields are refused by name, renamed, or reported."""
 
 import json
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from tests.support.field_handling import (
     HI,
     NEUTRAL_FIELD_VALUES,
     TOOL,
-    assert_field_handling,
+    assert_fields_are_handled,
     translate_body,
     translate_chat_fields,
 )
@@ -32,8 +32,8 @@ from tests.support.field_handling import (
 VALID_SPEC = 'title = "x"\nbase_url = "https://x.test/v1"\ndialects = ["openai_chat"]\n'
 
 
-# Those whose classes add no more than is said below.
-HOSTS = ("together", "hyperbolic", "groq", "openrouter", "perplexity", "cerebras")
+# Hosts whose classes add no more than is tested below.
+HOST_NAMES = ("together", "hyperbolic", "groq", "openrouter", "perplexity", "cerebras")
 
 
 def build_adapter(name: str, **options: Any) -> Provider:
@@ -41,7 +41,7 @@ def build_adapter(name: str, **options: Any) -> Provider:
 
 
 @pytest.mark.parametrize(
-    "row",
+    "spec",
     [
         VALID_SPEC + "colour = 1",
         VALID_SPEC + "[x.rules]\nmost_stop = 4",
@@ -60,24 +60,24 @@ def build_adapter(name: str, **options: Any) -> Provider:
         "[",
     ],
 )
-def test_invalid_host_spec_is_refused(row: str):
+def test_invalid_host_spec_is_refused(spec: str):
     with pytest.raises(InvalidHostSpec):
-        read_host_specs(f"[x]\n{row}".encode())
+        read_host_specs(f"[x]\n{spec}".encode())
 
 
 def test_host_spec_is_read_and_every_spec_is_an_adapter():
     assert read_host_specs(f"[x]\n{VALID_SPEC}".encode())["x"].title == "x"
     assert ADAPTERS.keys() > HOSTS.keys()
-    assert all(ADAPTERS[name].name == name and ADAPTERS[name].default_base_url == row.base_url for name, row in HOSTS.items())
+    assert all(ADAPTERS[name].name == name and ADAPTERS[name].default_base_url == spec.base_url for name, spec in HOSTS.items())
 
 
-@pytest.mark.parametrize("name", HOSTS)
+@pytest.mark.parametrize("name", HOST_NAMES)
 def test_host_url_keeps_its_own_path_under_another_base_url(name: str):
     host, own = build_adapter(name), HOSTS[name].base_url
     path = own.split("/", 3)[3] if own.count("/") > 2 else ""
-    wanted = "/".join(part for part in (path, "chat/completions") if part)
+    expected_path = "/".join(part for part in (path, "chat/completions") if part)
     assert str(host.url(own, "openai_chat")) == f"{own}/chat/completions"
-    assert str(host.url("http://127.0.0.1:9/some/prefix", "openai_chat")) == f"http://127.0.0.1:9/some/prefix/{wanted}"
+    assert str(host.url("http://127.0.0.1:9/some/prefix", "openai_chat")) == f"http://127.0.0.1:9/some/prefix/{expected_path}"
     assert str(host.url("http://127.0.0.1:9/proxied/v1/", "openai_chat")) == "http://127.0.0.1:9/proxied/v1/chat/completions"
 
 
@@ -90,22 +90,22 @@ _SENT = {
     *("seed", "stop", "temperature", "tool_choice", "tools", "top_p", "logprobs", "top_logprobs"),
 }
 _SCHEMA = {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object"}, "strict": True}}}
-# Words of engines for schemas are said as OpenAI does.
+# Engines' fields for schemas are written in OpenAI's form.
 _CONSTRAINT_FIELDS: Mapping[str, Any] = dict.fromkeys(("guided_json", "structured_outputs", "json_schema"), _SCHEMA)
 
 
-def expected_verdicts(name: str) -> Mapping[str, Any]:
-    """By what rows say, but not as adapters make it of them."""
-    row = HOSTS[name]
-    most = row.rules.max_tokens
+def expected_handling(name: str) -> Mapping[str, Any]:
+    """Expected from the spec, not from what the adapter makes of it."""
+    spec = HOSTS[name]
+    limit_field = spec.rules.max_tokens
     return {
         **dict.fromkeys(FIELD_VALUES, "refused"),
         **dict.fromkeys(_HINTS, "hint"),
         **dict.fromkeys(_SENT, "sent"),
         **_CONSTRAINT_FIELDS,
-        **{field: {most: 7} if most else "sent" for field in ("max_tokens", "max_completion_tokens")},
-        **dict.fromkeys(row.supported_fields & FIELD_VALUES.keys(), "sent"),
-        **dict.fromkeys(row.unsupported_fields & FIELD_VALUES.keys(), "refused"),
+        **{field: {limit_field: 7} if limit_field else "sent" for field in ("max_tokens", "max_completion_tokens")},
+        **dict.fromkeys(spec.supported_fields & FIELD_VALUES.keys(), "sent"),
+        **dict.fromkeys(spec.unsupported_fields & FIELD_VALUES.keys(), "refused"),
         **_HOST_SPECIFIC.get(name, {}),
     }
 
@@ -116,17 +116,22 @@ _HOST_SPECIFIC: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTS)
+@pytest.mark.parametrize("name", HOST_NAMES)
 def test_every_field_is_sent_converted_refused_or_reported(name: str):
     host = build_adapter(name, **({"require_parameters": False} if name == "openrouter" else {}))
-    for field, verdict in expected_verdicts(name).items():
-        # What a field needs beside it may be refused already.
-        prerequisite = {"top_logprobs": "logprobs", "tool_choice": "tools", "parallel_tool_calls": "tools"}.get(field)
-        if prerequisite not in HOSTS[name].unsupported_fields:
-            assert_field_handling(host, field, verdict)
+    # A field that another one needs may be refused already.
+    prerequisites = {"top_logprobs": "logprobs", "tool_choice": "tools", "parallel_tool_calls": "tools"}
+    assert_fields_are_handled(
+        host,
+        {
+            field: handling
+            for field, handling in expected_handling(name).items()
+            if prerequisites.get(field) not in HOSTS[name].unsupported_fields
+        },
+    )
 
 
-@pytest.mark.parametrize("name", HOSTS)
+@pytest.mark.parametrize("name", HOST_NAMES)
 def test_neutral_values_are_neither_refused_nor_reported(name: str):
     for field, value in NEUTRAL_FIELD_VALUES.items():
         assert translate_chat_fields(build_adapter(name), {field: value})[1] == []
@@ -135,12 +140,12 @@ def test_neutral_values_are_neither_refused_nor_reported(name: str):
 @pytest.mark.parametrize(
     ("name", "fields", "param", "rule"),
     [
-        ("groq", {"stop": list("abcde")}, "stop", "at most 4 stop sequences, and these are 5"),
-        ("groq", {"tools": [TOOL] * 129}, "tools", "at most 128 tools, and these are 129"),
+        ("groq", {"stop": list("abcde")}, "stop", "at most 4 stop sequences, not 5"),
+        ("groq", {"tools": [TOOL] * 129}, "tools", "at most 128 tools, not 129"),
         ("groq", {"tools": [{"type": "function", "function": {"name": "a.b"}}]}, "tools[0].function.name", "names match"),
-        ("groq", {"tools": [{"type": "custom", "custom": {"name": "a"}}]}, "tools[0]", "functions of the caller's"),
+        ("groq", {"tools": [{"type": "custom", "custom": {"name": "a"}}]}, "tools[0]", "functions that the caller runs"),
         ("groq", {"reasoning_format": "raw", "include_reasoning": True}, "reasoning_format", "together with `include_reasoning`"),
-        ("perplexity", {"reasoning_effort": "none"}, "reasoning_effort", "it takes minimal, low, medium, high"),
+        ("perplexity", {"reasoning_effort": "none"}, "reasoning_effort", "it accepts minimal, low, medium, high"),
         ("cerebras", {"stop": list("abcde")}, "stop", "at most 4"),
     ],
 )
@@ -159,13 +164,15 @@ def test_developer_role_becomes_system(name: str):
 
 
 def test_assistant_message_sent_back_keeps_only_fields_the_host_knows():
-    """As the official client gives it back."""
-    answer = {"role": "assistant", "content": "x", "reasoning_content": "hm", "refusal": None, "annotations": [{"type": "url_citation"}]}
-    body, dropped = translate_chat_fields(build_adapter("groq"), {"messages": [*HI, {**answer, "audio": None, "function_call": None}, *HI]})
+    """As the official client sends it back."""
+    message = {"role": "assistant", "content": "x", "reasoning_content": "hm", "refusal": None, "annotations": [{"type": "url_citation"}]}
+    body, dropped = translate_chat_fields(
+        build_adapter("groq"), {"messages": [*HI, {**message, "audio": None, "function_call": None}, *HI]}
+    )
     assert body["messages"][1] == {"role": "assistant", "content": "x", "reasoning": "hm"}
     assert dropped == ["messages[1].annotations"]
     with pytest.raises(Unsupported, match="refusal"):
-        translate_chat_fields(build_adapter("groq"), {"messages": [*HI, {**answer, "refusal": "no"}, *HI]})
+        translate_chat_fields(build_adapter("groq"), {"messages": [*HI, {**message, "refusal": "no"}, *HI]})
 
 
 @pytest.mark.parametrize(
@@ -201,7 +208,7 @@ def test_tool_calls_are_refused_or_dropped_for_a_host_without_tools(name: str):
     ]
     conversation = [*HI, *tool_call_messages, {"role": "tool", "tool_call_id": "c", "content": "noon"}, *HI]
     for messages, param in ((conversation, "messages[1].tool_calls"), ([*HI, conversation[3]], "messages[1]")):
-        with pytest.raises(Unsupported, match="calls no tools") as refused:
+        with pytest.raises(Unsupported, match="does not support tools") as refused:
             translate_chat_fields(build_adapter(name), {"messages": messages})
         assert refused.value.param == param
     body, dropped = translate_chat_fields(build_adapter(name), {"messages": conversation}, drop=True)
@@ -237,7 +244,7 @@ UPSTREAM_RATE_LIMITED = {
 
 
 @pytest.mark.parametrize(
-    ("name", "status", "body", "kind", "words", "code"),
+    ("name", "status", "body", "kind", "message", "code"),
     [
         (
             "groq",
@@ -264,7 +271,7 @@ UPSTREAM_RATE_LIMITED = {
     ],
 )
 def test_host_error_is_classified_with_its_own_code_and_message(
-    name: str, status: int, body: Any, kind: type[UpstreamError], words: str, code: str | None
+    name: str, status: int, body: Any, kind: type[UpstreamError], message: str, code: str | None
 ):
     error = build_adapter(name).read_error(status, {}, json.dumps(body).encode())
-    assert type(error) is kind and error.upstream_status == status and words in error.message and error.upstream_code == code
+    assert type(error) is kind and error.upstream_status == status and message in error.message and error.upstream_code == code

@@ -1,4 +1,4 @@
-"""Laws of asking Mistral: OpenAI's chat in its words, nothing that it does not document, and ids of calls as it takes them."""
+"""Mistral: OpenAI's chat in Mistral's fields, nothing that it does not document, and tool call ids in its format."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from providers.canonical.raw_json import Body
 from providers.dialects.openai_chat import OpenAIChat
 from providers.dialects.openai_embeddings import OpenAIEmbeddings
 from providers.hosted.mistral.adapter import Mistral
-from providers.hosted.mistral.tool_call_ids import ToolCallIds
+from providers.profiles.mistral import ToolCallIds
 from tests.support.adapted_body import adapt_body
 from tests.support.chat_strategies import META, bounded, byte_splits, chunk, chunk_choice, parse_sse_chunks
 from tests.support.request_translation import drop_everything, drop_nothing, translate_request
@@ -48,7 +48,7 @@ REQUEST_CASES: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"prompt_cache_key": "k", "metadata": {"a": "b"}, "min_tokens": 3},
         {"prompt_cache_key": "k", "metadata": {"a": "b"}, "min_tokens": 3},
     ),
-    # What asks for nothing is left out without a word.
+    # Neutral values are left out silently.
     ({"logprobs": False, "top_k": -1, "logit_bias": {}, "verbosity": "medium", "store": False}, {}),
     (
         {"tools": [{"type": "function", "function": {"name": "now"}}]},
@@ -92,15 +92,15 @@ def test_hints_are_reported_and_low_reasoning_effort_becomes_high():
 def test_messages_that_need_no_change_are_sent_byte_for_byte():
     raw = b'{"model":"m","messages": [ {"role":"user", "content":"Hi"} ]}'
     request = DIALECT.parse_request(raw)
-    assert b'"messages":[ {"role":"user", "content":"Hi"} ]' in translate_request(request, MISTRAL, Target("it", "theirs")).raw
+    assert b'"messages":[ {"role":"user", "content":"Hi"} ]' in translate_request(request, MISTRAL, Target("it", "host-model")).raw
 
 
 def test_stream_is_requested_without_stream_options():
     request = DIALECT.parse_request(
         json.dumps({"model": "m", "messages": [HI], "stream": True, "stream_options": {"include_usage": True}}).encode()
     )
-    body = json.loads(translate_request(request, MISTRAL, Target("it", "theirs")).raw)
-    assert (body["stream"], "stream_options" in body, body["model"]) == (True, False, "theirs")
+    body = json.loads(translate_request(request, MISTRAL, Target("it", "host-model")).raw)
+    assert (body["stream"], "stream_options" in body, body["model"]) == (True, False, "host-model")
 
 
 def test_roles_and_media_are_converted_and_message_names_are_refused():
@@ -156,7 +156,7 @@ def test_assistant_reasoning_is_sent_back_as_thinking_content():
 
 @pytest.mark.parametrize("content", ["", None, []])
 def test_empty_assistant_message_is_omitted_unless_it_has_calls(content: Any):
-    """It refuses one that has neither content nor calls."""
+    """Mistral refuses one that has neither content nor calls."""
     again = {"role": "user", "content": "Again?"}
     assert adapted_messages(HI, {"role": "assistant", "content": content}, again) == ([HI, again], [])
     assert adapted_messages(HI, {**assistant_with_call("gRgYUmPLP"), "content": content})[0][1]["tool_calls"][0]["id"] == "gRgYUmPLP"
@@ -228,7 +228,7 @@ CHUNKS = [
     ),
     chunk([chunk_choice(content=" is")], p="abcdef"),
     chunk([chunk_choice(content=" so.")], p="ab"),
-    # A call whole, its index left out, with the finish reason and the usage; what follows names it by nothing.
+    # A tool call in two pieces, the first of them without an index.
     chunk([chunk_choice(tool_calls=[{"id": "7QjFNcS8z", "function": {"name": "add", "arguments": '{"a": '}}])]),
     chunk([chunk_choice(tool_calls=[{"id": "7QjFNcS8z", "function": {"name": "", "arguments": "1}"}, "index": 0}])]),
     chunk([chunk_choice(0, "tool_calls", content="")], usage={"prompt_tokens": 5, "completion_tokens": 7, "service_tier": "priority"}),
@@ -240,8 +240,8 @@ STREAM = b"".join(f"data: {json.dumps(each)}\n\n".encode() for each in CHUNKS) +
 @given(st.data())
 def test_stream_of_mixed_lists_and_texts_becomes_openai_deltas(data: st.DataObject):
     editor = DIALECT.stream_editor(META)
-    out = b"".join([editor.feed(block) for block in data.draw(byte_splits(STREAM))]) + editor.finish()
-    deltas = [each["choices"][0]["delta"] for each in parse_sse_chunks(out)]
+    edited = b"".join([editor.feed(block) for block in data.draw(byte_splits(STREAM))]) + editor.finish()
+    deltas = [each["choices"][0]["delta"] for each in parse_sse_chunks(edited)]
     assert all(isinstance(each.get("content", ""), str) for each in deltas)
     assert "".join(each.get("content", "") for each in deltas) == "It is so."
     assert "".join(each.get("reasoning_content", "") for each in deltas) == "Hm."
@@ -263,16 +263,16 @@ def test_stream_is_read_into_reasoning_text_and_a_tool_call():
 
 FAILURES: list[tuple[dict[str, Any], str]] = [
     ({"object": "error", "message": "Service unavailable.", "type": "internal_server_error", "param": None, "code": "1700"}, "unavailable"),
-    (chunk([chunk_choice(0, "error", content="")], usage={"prompt_tokens": 5, "completion_tokens": 7}), "gave its answer up"),
+    (chunk([chunk_choice(0, "error", content="")], usage={"prompt_tokens": 5, "completion_tokens": 7}), "aborted its response"),
 ]
 
 
-@pytest.mark.parametrize(("failure", "said"), FAILURES)
-def test_stream_error_is_raised_after_the_parts_before_it(failure: Any, said: str):
+@pytest.mark.parametrize(("failure", "message"), FAILURES)
+def test_stream_error_is_raised_after_the_parts_before_it(failure: Any, message: str):
     stream = b"".join(f"data: {json.dumps(each)}\n\n".encode() for each in (*CHUNKS[:4], failure))
     reader = DIALECT.stream_reader()
     received: list[Event] = []
-    with pytest.raises(UpstreamError, match=said):
+    with pytest.raises(UpstreamError, match=message):
         for event in reader.feed(stream):
             received.append(event)
     assert assemble_response(received).choices[0].parts[-1] == Text("It is")
@@ -326,11 +326,13 @@ def test_embedding_dimensions_become_output_dimension():
     request = OpenAIEmbeddings().parse_request(
         json.dumps({"model": "m", "input": ["a"], "dimensions": 2, "encoding_format": "base64", "user": "u"}).encode()
     )
-    prepared = translate_request(request, MISTRAL, Target("it", "codestral-embed"))
-    assert json.loads(prepared.raw) == {"model": "codestral-embed", "input": ["a"], "output_dimension": 2} and prepared.dropped == ["user"]
-    for odd in ({"input": [1, 2]}, {"messages": [HI]}):
+    translated = translate_request(request, MISTRAL, Target("it", "codestral-embed"))
+    assert json.loads(translated.raw) == {"model": "codestral-embed", "input": ["a"], "output_dimension": 2} and translated.dropped == [
+        "user"
+    ]
+    for unsupported in ({"input": [1, 2]}, {"messages": [HI]}):
         with pytest.raises(Unsupported):
-            MISTRAL.adapt_request(Body.read(json.dumps(odd).encode()), "openai_embeddings", drop_nothing)
+            MISTRAL.adapt_request(Body.read(json.dumps(unsupported).encode()), "openai_embeddings", drop_nothing)
 
 
 def test_urls_are_below_v1():

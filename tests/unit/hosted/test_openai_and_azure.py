@@ -1,4 +1,4 @@
-"""OpenAI itself, and Azure: names of fields by model, addresses, credentials, and what errors mean."""
+"""OpenAI and Azure: field names by model, URLs, credentials, and error classes."""
 
 import json
 from typing import Any
@@ -20,7 +20,8 @@ from providers.catalogue import build_provider
 from providers.dialects.openai_chat import OpenAIChat
 from providers.dialects.openai_responses import OpenAIResponses
 from providers.hosted.azure.adapter import Azure
-from providers.hosted.openai.adapter import OpenAI, is_reasoning_model
+from providers.hosted.openai.adapter import OpenAI
+from providers.profiles.gpt import is_reasoning_model
 from tests.support.adapted_body import adapt_body
 from tests.support.chat_strategies import META, parse_sse_chunks
 from tests.support.field_handling import translate_body
@@ -35,7 +36,7 @@ def test_reasoning_models_get_max_completion_tokens(model: str) -> None:
     assert (sent, dropped) == ({"model": model, "messages": MESSAGES, "max_completion_tokens": 5}, [])
 
 
-@pytest.mark.parametrize("model", ["gpt-4o", "gpt-4.1-mini", "gpt-3.5-turbo", "omni", "gpt-4o-audio-preview", "theirs"])
+@pytest.mark.parametrize("model", ["gpt-4o", "gpt-4.1-mini", "gpt-3.5-turbo", "omni", "gpt-4o-audio-preview", "custom-model"])
 def test_other_models_keep_the_callers_max_tokens(model: str) -> None:
     fields = {"model": model, "messages": MESSAGES, "max_tokens": 5, "temperature": 0.5}
     assert adapt_body(OpenAI("o", {}), fields)[:2] == (fields, [])
@@ -50,8 +51,8 @@ def test_model_name_rules_apply_only_at_openai_hosts() -> None:
 
 def test_organization_and_project_are_sent_as_headers() -> None:
     provider = build_provider("openai", "o", {"organization": "org-1", "project": "proj_2"})
-    wanted = [("authorization", "Bearer k"), ("openai-organization", "org-1"), ("openai-project", "proj_2")]
-    assert provider.headers("k") == wanted
+    expected = [("authorization", "Bearer k"), ("openai-organization", "org-1"), ("openai-project", "proj_2")]
+    assert provider.headers("k") == expected
     with pytest.raises(InvalidOption, match="organization"):
         OpenAI("o", {"organization": "a\nb"})
 
@@ -149,9 +150,9 @@ def test_azure_url_depends_on_api_and_api_version(options: dict[str, str], diale
     provider = Azure("az", options, None, BASE)
     for base in (BASE, BASE + "/", BASE + "/openai/v1"):
         assert str(provider.url(base, dialect, "my/gpt", stream=True)) == BASE + address
-    of_portal = str(Azure("az", {"resource": "acme", **options}).url(Azure.default_base_url or "", dialect, "my/gpt"))
+    resource_url = str(Azure("az", {"resource": "acme", **options}).url(Azure.default_base_url or "", dialect, "my/gpt"))
     host = "services.ai.azure.com" if "api" in options else "openai.azure.com"
-    assert of_portal == f"https://acme.{host}{address}"
+    assert resource_url == f"https://acme.{host}{address}"
 
 
 def test_azure_api_keys_and_tokens_use_different_headers() -> None:

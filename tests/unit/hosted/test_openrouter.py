@@ -1,4 +1,4 @@
-"""Laws of what OpenRouter tells beyond OpenAI's chat: sealed reasoning comes back as it came, and errors within answers are errors."""
+"""OpenRouter beyond OpenAI's chat: opaque reasoning comes back unchanged, and errors inside responses are errors."""
 
 import itertools
 import json
@@ -23,7 +23,7 @@ CALL = {"index": 0, "id": "call_a", "type": "function", "function": {"name": "no
 SIGNED = {"type": "reasoning.text", "text": "Let me look.", "format": "anthropic-claude-v1", "index": 0, "signature": "EvgC=="}
 SUMMARY = {"type": "reasoning.summary", "summary": "Weighing it.", "format": "openai-responses-v1", "index": 0}
 ENCRYPTED = {"type": "reasoning.encrypted", "data": "gAAAA==", "format": "openai-responses-v1", "id": "rs_1", "index": 0}
-KINDS: dict[str, list[dict[str, Any]]] = {"signed": [SIGNED], "summed and locked": [SUMMARY, ENCRYPTED], "locked": [ENCRYPTED]}
+KINDS: dict[str, list[dict[str, Any]]] = {"signed": [SIGNED], "summary and encrypted": [SUMMARY, ENCRYPTED], "encrypted": [ENCRYPTED]}
 
 
 def reasoning_text(details: list[dict[str, Any]]) -> str:
@@ -45,16 +45,17 @@ def response_body(details: list[dict[str, Any]]) -> bytes:
 
 
 def stream_deltas(detail: dict[str, Any]) -> list[dict[str, Any]]:
-    """As it streams them: a few characters a chunk, the signature in a chunk of its own."""
+    """Streamed as OpenRouter does: a few characters in a chunk, the signature in a chunk of its own."""
     text_key = next((key for key in ("text", "summary") if key in detail), None)
     if text_key is None:
         return [{"reasoning_details": [detail]}]
-    rest = {key: value for key, value in detail.items() if key not in (text_key, "signature")}
+    other_fields = {key: value for key, value in detail.items() if key not in (text_key, "signature")}
     text = detail[text_key]
     deltas = [
-        {"reasoning": text[at : at + 4], "reasoning_details": [{**rest, text_key: text[at : at + 4]}]} for at in range(0, len(text), 4)
+        {"reasoning": text[at : at + 4], "reasoning_details": [{**other_fields, text_key: text[at : at + 4]}]}
+        for at in range(0, len(text), 4)
     ]
-    return [*deltas, {"reasoning_details": [{**rest, "signature": detail["signature"]}]}] if "signature" in detail else deltas
+    return [*deltas, {"reasoning_details": [{**other_fields, "signature": detail["signature"]}]}] if "signature" in detail else deltas
 
 
 def response_stream(details: list[dict[str, Any]]) -> bytes:
@@ -76,14 +77,14 @@ def sorted_details(details: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("arrives", ["streamed", "whole"])
 def test_reasoning_details_come_back_unchanged_through_every_official_client(kind: str, caller: str, streamed: bool, arrives: str):
-    """Through the official client of any dialect, which appends the answer to the conversation as its guide says."""
+    """Each official client appends the response to the conversation as its guide says."""
     details = KINDS[kind]
-    answer = response_stream(details) if arrives == "streamed" else response_body(details)
+    response = response_stream(details) if arrives == "streamed" else response_body(details)
     sdk = CALLERS[caller]
-    received = sdk.take(
-        translate_response(answer, CHAT, caller, arrives_streamed=arrives == "streamed", streamed=streamed), streamed=streamed
+    received = sdk.parse(
+        translate_response(response, CHAT, caller, arrives_streamed=arrives == "streamed", streamed=streamed), streamed=streamed
     )
-    raw = json.dumps({**sdk.next_ask(received), "model": "m"}).encode()
+    raw = json.dumps({**sdk.next_request_body(received), "model": "m"}).encode()
     body = json.loads(translate_body(build_adapter("openrouter"), caller, raw).raw)
     (message,) = [each for each in body["messages"] if each["role"] == "assistant"]
     assert sorted_details(message["reasoning_details"]) == sorted_details(details)
@@ -97,9 +98,9 @@ def test_reasoning_details_come_back_unchanged_through_every_official_client(kin
 def test_streamed_reasoning_details_read_like_whole_ones_wherever_cut(kind: str, data: st.DataObject):
     details = KINDS[kind]
     wire = response_stream(details)
-    places = sorted({0, len(wire), *data.draw(st.lists(st.integers(0, len(wire)), max_size=8))})
+    cuts = sorted({0, len(wire), *data.draw(st.lists(st.integers(0, len(wire)), max_size=8))})
     reader = OpenAIChat().stream_reader()
-    events = [event for start, end in itertools.pairwise(places) for event in reader.feed(wire[start:end])]
+    events = [event for start, end in itertools.pairwise(cuts) for event in reader.feed(wire[start:end])]
     read = assemble_response([*events, *reader.finish()])
     assert read.choices[0].parts == OpenAIChat().read_response(response_body(details)).choices[0].parts
     assert read.usage == OpenAIChat().read_response(response_body(details)).usage
@@ -107,12 +108,12 @@ def test_streamed_reasoning_details_read_like_whole_ones_wherever_cut(kind: str,
 
 def test_reasoning_blocks_stay_separate():
     both = [SIGNED, {**SIGNED, "text": "And again.", "index": 1, "signature": "Zz=="}]
-    seals = [json.dumps({key: value for key, value in each.items() if key != "text"}, separators=(",", ":")) for each in both]
+    states = [json.dumps({key: value for key, value in each.items() if key != "text"}, separators=(",", ":")) for each in both]
     reader = OpenAIChat().stream_reader()
     parts = assemble_response([*reader.feed(response_stream(both)), *reader.finish()]).choices[0].parts
     assert parts == (
-        Reasoning("Let me look.", OpaqueState(CHAT, seals[0])),
-        Reasoning("And again.", OpaqueState(CHAT, seals[1])),
+        Reasoning("Let me look.", OpaqueState(CHAT, states[0])),
+        Reasoning("And again.", OpaqueState(CHAT, states[1])),
         ToolCall("call_a", "now", "{}"),
     )
 
@@ -133,15 +134,15 @@ ERRORS: list[tuple[dict[str, Any], type[UpstreamError]]] = [
         {"error": {"code": "server_error", "message": "Provider disconnected"}, "choices": [{"delta": {}, "finish_reason": "error"}]},
         UpstreamFailed,
     ),
-    # Groq's, of what its model wrote amiss.
+    # Groq's, for a tool call that its model wrote incorrectly.
     ({"error": {"message": "no call", "code": "tool_use_failed", "status_code": 400}}, UnparsableModelOutput),
     ({"choices": [{"index": 0, "message": {"content": ""}, "delta": {"content": ""}, "finish_reason": "error"}]}, UpstreamFailed),
 ]
 
 
-@pytest.mark.parametrize(("told", "kind"), ERRORS, ids=range(len(ERRORS)))
-def test_error_inside_a_response_is_raised(told: dict[str, Any], kind: type[UpstreamError]):
-    dialect, raw = OpenAIChat(), json.dumps(told).encode()
+@pytest.mark.parametrize(("body", "kind"), ERRORS, ids=range(len(ERRORS)))
+def test_error_inside_a_response_is_raised(body: dict[str, Any], kind: type[UpstreamError]):
+    dialect, raw = OpenAIChat(), json.dumps(body).encode()
     for act in (lambda: dialect.edit_response(raw, META), lambda: dialect.read_response(raw)):
         with pytest.raises(kind):
             act()

@@ -1,4 +1,4 @@
-"""SageMaker: where endpoints are, what leaves for a container, and what comes out of AWS's frames."""
+"""SageMaker: endpoint URLs, requests to containers, and responses inside AWS's frames."""
 
 import json
 from typing import Any
@@ -9,16 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import ModelConfig, ProviderConfig, Snapshot, Target
-from app.gateway.request_translation.translator import RequestTranslator, TranslatedRequest
-from app.store.config_file import BadConfiguration
+from app.gateway.request_translation.translated_request import TranslatedRequest
+from app.gateway.request_translation.translator import RequestTranslator
 from app.store.config_validation import validate
+from app.store.errors import BadConfiguration
 from providers.adapters.provider import InvalidOption
 from providers.canonical.chat import Text, Usage
 from providers.canonical.errors import OperationNotSupported, StreamTruncated, Unsupported, UpstreamFailed, UpstreamNotFound
 from providers.canonical.events import Event, assemble_response
-from providers.catalogue import build_provider
+from providers.catalogue import DIALECTS, build_provider
 from providers.credentials import CredentialError
-from providers.dialects.catalogue import DIALECTS, ENGINE_DIALECTS
+from providers.dialects.catalogue import ENGINE_DIALECTS
 from providers.hosted.sagemaker.adapter import SageMaker
 from providers.structured_output import read_constraint
 from tests.replay.hosts.recordings import Recording, recordings
@@ -28,29 +29,31 @@ from tests.support.chat_strategies import bounded
 from tests.support.request_translation import MEDIA, drop_nothing
 
 HOME = "https://runtime.sagemaker.{region}.amazonaws.com"
-GIVEN = '{"access_key_id": "AKIDEXAMPLE", "secret_access_key": "a-secret", "region": "us-east-2"}'
+AWS_KEYS = '{"access_key_id": "AKIDEXAMPLE", "secret_access_key": "a-secret", "region": "us-east-2"}'
 CHAT: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 RECORDED = [each for each in recordings("aws_sagemaker", "payload-only", "constructed-framing") if each.fidelity != "constructed"]
 
 
 def make_sagemaker(base_url: str | None = HOME, **options: Any) -> SageMaker:
-    found = build_provider("sagemaker", "sm", options, base_url)
-    assert isinstance(found, SageMaker)
-    return found
+    provider = build_provider("sagemaker", "sm", options, base_url)
+    assert isinstance(provider, SageMaker)
+    return provider
 
 
-def translate_request(provider: SageMaker, body: dict[str, Any], own: str = "openai_chat", dialect: str | None = None) -> TranslatedRequest:
-    """What leaves for an ask in a dialect of the caller's, in the container's best, or that one."""
-    inbound = DIALECTS[own].parse_request(json.dumps(body).encode())
-    translator = RequestTranslator(inbound, b"", DIALECTS[own], MEDIA, drop_nothing, constraint=read_constraint(own, inbound.body))
+def translate_request(
+    provider: SageMaker, body: dict[str, Any], caller: str = "openai_chat", dialect: str | None = None
+) -> TranslatedRequest:
+    """The upstream request for one in the caller's dialect, in the given dialect or the one that suits the container best."""
+    inbound = DIALECTS[caller].parse_request(json.dumps(body).encode())
+    translator = RequestTranslator(inbound, b"", DIALECTS[caller], MEDIA, drop_nothing, constraint=read_constraint(caller, inbound.body))
     target = Target("sm", "my-endpoint")
-    chosen = translator.candidate_dialects(provider, provider.spoken_dialects if dialect is None else (dialect,))
-    translation = translator.translate_chat(chosen[0], provider, target)  # pyright: ignore[reportArgumentType]
+    dialects = translator.candidate_dialects(provider, provider.spoken_dialects if dialect is None else (dialect,))
+    translation = translator.translate_chat(dialects[0], provider, target)  # pyright: ignore[reportArgumentType]
     try:
         translation.send(None)
     except StopIteration as done:
         return done.value
-    raise AssertionError("nothing of this waits")
+    raise AssertionError("no media has to be fetched")
 
 
 @pytest.mark.parametrize(
@@ -67,7 +70,7 @@ def test_sagemaker_url_has_the_endpoint_in_its_path_and_the_region_in_its_host(
 ) -> None:
     provider = make_sagemaker(base_url, **options)
     built_url = provider.url(base_url, "openai_chat", "e-1", stream)
-    assert provider.complete_url(built_url, GIVEN) == httpx.URL(url)
+    assert provider.complete_url(built_url, AWS_KEYS) == httpx.URL(url)
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a?b", "a_b", "-a", "a" * 64])
@@ -77,7 +80,7 @@ def test_invalid_endpoint_name_is_refused_before_a_url_is_built(name: str) -> No
 
 
 def test_machine_credentials_are_sent_only_to_aws_or_loopback_unless_the_base_url_is_trusted() -> None:
-    """Unless the operator says so: it is not for whoever stands at another address to be asked with them."""
+    """A server at another address must not get them, unless the operator says so."""
     provider = make_sagemaker(region="eu-west-1")
     for address in (
         HOME,
@@ -92,20 +95,20 @@ def test_machine_credentials_are_sent_only_to_aws_or_loopback_unless_the_base_ur
         url = provider.url(address, "openai_chat", "e")
         with pytest.raises(CredentialError, match="trusts_base_url"):
             provider.complete_url(url, "aws:default")
-        assert provider.complete_url(url, GIVEN) == url
+        assert provider.complete_url(url, AWS_KEYS) == url
         assert make_sagemaker(region="eu-west-1", trusts_base_url=True).complete_url(url, "aws:profile:p") == url
 
 
-@pytest.mark.parametrize("where", ["base_url", "endpoints"])
-def test_configuration_sending_machine_credentials_outside_aws_is_refused(where: str) -> None:
+@pytest.mark.parametrize("field", ["base_url", "endpoints"])
+def test_configuration_sending_machine_credentials_outside_aws_is_refused(field: str) -> None:
     def configured(address: str, **options: Any) -> Snapshot:
-        provider = ProviderConfig("sagemaker", address if where == "base_url" else None, "aws:default", options)
-        target = Target("sm", "e", endpoints=(address,) if where == "endpoints" else ())
+        provider = ProviderConfig("sagemaker", address if field == "base_url" else None, "aws:default", options)
+        target = Target("sm", "e", endpoints=(address,) if field == "endpoints" else ())
         return Snapshot(1, "", providers={"sm": provider}, models={"m": ModelConfig((target,))})
 
     validate(configured("https://example.com", trusts_base_url=True))
     validate(configured("https://runtime.sagemaker.eu-west-1.amazonaws.com"))
-    with pytest.raises(BadConfiguration, match=f"{where}.*trusts_base_url"):
+    with pytest.raises(BadConfiguration, match=f"{field}.*trusts_base_url"):
         validate(configured("https://example.com"))
 
 
@@ -139,14 +142,17 @@ def test_inference_component_and_target_model_are_sent_as_headers() -> None:
         "x-amzn-sagemaker-target-model": "m.tar.gz",
         "x-amzn-sagemaker-custom-attributes": "a=1",
     }
-    assert provider.streams == "never"  # an endpoint of several models has no stream
+    assert provider.streams == "never"  # an endpoint with several models cannot stream
 
 
 def test_model_field_is_sent_to_the_container_only_if_configured() -> None:
-    assert json.loads(translate_request(make_sagemaker(), {**CHAT, "model": "ours"}, dialect="openai_chat").raw) == {
+    assert json.loads(translate_request(make_sagemaker(), {**CHAT, "model": "caller-model"}, dialect="openai_chat").raw) == {
         "messages": CHAT["messages"]
     }
-    assert json.loads(translate_request(make_sagemaker(model="theirs"), CHAT, dialect="openai_chat").raw)["model"] == "theirs"
+    assert (
+        json.loads(translate_request(make_sagemaker(model="container-model"), CHAT, dialect="openai_chat").raw)["model"]
+        == "container-model"
+    )
 
 
 def test_known_container_gets_the_constraint_fields_of_its_engine() -> None:
@@ -224,8 +230,8 @@ def test_stream_is_read_whole_when_lines_span_frames_and_frames_span_blocks(inne
     chunks = [chunk("Hel"), chunk("lo."), chunk("", "eos_token")]
     stream = b"".join(each + b"\n" if lines else b"data: " + each + b"\n\n" for each in chunks)
     raw = b"".join(frames.event("PayloadPart", part) for part in split_at(stream, inner))
-    answer = assemble_response(read_events(make_sagemaker(payload="lmi" if lines else "openai_chat"), split_at(raw, outer)))
-    assert [(choice.parts[0].text, choice.finish_reason) for choice in answer.choices] == [("Hello.", "stop")]  # pyright: ignore
+    response = assemble_response(read_events(make_sagemaker(payload="lmi" if lines else "openai_chat"), split_at(raw, outer)))
+    assert [(choice.parts[0].text, choice.finish_reason) for choice in response.choices] == [("Hello.", "stop")]  # pyright: ignore
 
 
 def test_last_stream_line_needs_no_newline_but_must_be_whole_json() -> None:
@@ -257,16 +263,16 @@ def test_stream_exception_is_raised_after_the_data_before_it() -> None:
 @pytest.mark.skipif(not RECORDED, reason="the recordings are not beside the project")
 @pytest.mark.parametrize("recording", RECORDED, ids=lambda each: each.name)
 def test_recorded_container_payloads_are_read(recording: Recording) -> None:
-    """Real output of containers; the frames around the streams were made by hand, and none of it passed through SageMaker."""
+    """Real output of containers. The frames around the streams are constructed; none of it passed through SageMaker."""
     if recording.streamed:
-        answer = assemble_response(read_events(make_sagemaker(), [recording.raw[at : at + 7] for at in range(0, len(recording.raw), 7)]))
-        assert answer.usage == Usage(input=39, output=3)
-        assert [(choice.parts[0].text, choice.finish_reason) for choice in answer.choices] == [("OK!", "stop")]  # pyright: ignore
+        response = assemble_response(read_events(make_sagemaker(), [recording.raw[at : at + 7] for at in range(0, len(recording.raw), 7)]))
+        assert response.usage == Usage(input=39, output=3)
+        assert [(choice.parts[0].text, choice.finish_reason) for choice in response.choices] == [("OK!", "stop")]  # pyright: ignore
         return
-    answer = ENGINE_DIALECTS["openai_chat"].read_response(recording.raw)
+    response = ENGINE_DIALECTS["openai_chat"].read_response(recording.raw)
     recorded_choice = recording.body["choices"][0]
-    assert [(choice.parts[0].text, choice.finish_reason) for choice in answer.choices] == [  # pyright: ignore
+    assert [(choice.parts[0].text, choice.finish_reason) for choice in response.choices] == [  # pyright: ignore
         (recorded_choice["message"]["content"], recorded_choice["finish_reason"])
     ]
     counted = recording.body["usage"]
-    assert answer.usage == Usage(input=counted["prompt_tokens"], output=counted["completion_tokens"])
+    assert response.usage == Usage(input=counted["prompt_tokens"], output=counted["completion_tokens"])

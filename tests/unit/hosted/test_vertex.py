@@ -1,4 +1,4 @@
-"""Vertex: whose model it is tells where it is asked, in which words; projects, locations, and what Claude and Gemini want there."""
+"""Vertex: the model's vendor selects the URL and the dialect; projects, locations, and the rules of Claude and Gemini there."""
 
 import json
 from typing import Any
@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import Target
-from app.gateway.credentials.client import CredentialClient, RequestTemplateKey
-from app.gateway.request_translation.translator import RequestTranslator, TranslatedRequest
+from app.gateway.credentials.client import CredentialClient
+from app.gateway.credentials.request_template import RequestTemplateKey
+from app.gateway.request_translation.translated_request import TranslatedRequest
+from app.gateway.request_translation.translator import RequestTranslator
 from providers.adapters.provider import InvalidOption
 from providers.canonical.errors import (
     CredentialRefused,
@@ -23,9 +25,10 @@ from providers.canonical.errors import (
     UpstreamRejected,
 )
 from providers.canonical.raw_json import Body
+from providers.catalogue import DIALECTS
 from providers.credentials import CredentialError
 from providers.dialect import ResponseMeta
-from providers.dialects.catalogue import DIALECTS, ENGINE_DIALECTS
+from providers.dialects.catalogue import ENGINE_DIALECTS
 from providers.hosted.vertex.adapter import Vertex
 from providers.profiles.claude import request_body
 from providers.structured_output import read_constraint
@@ -68,7 +71,7 @@ def test_location_selects_the_host_unless_a_base_url_is_set(location: str, host:
 
 
 @pytest.mark.parametrize(
-    ("model", "spoken", "whole", "stream"),
+    ("model", "spoken", "path", "stream_path"),
     [
         (CLAUDE, "anthropic_messages", f"{AT_ANTHROPIC}{CLAUDE}:rawPredict", f"{AT_ANTHROPIC}{CLAUDE}:streamRawPredict"),
         ("publishers/anthropic/models/claude-opus-5", "anthropic_messages", "publishers/anthropic/models/claude-opus-5:rawPredict", None),
@@ -80,14 +83,14 @@ def test_location_selects_the_host_unless_a_base_url_is_set(location: str, host:
         ("endpoints/1234567890", "gemini", "endpoints/1234567890:generateContent", "endpoints/1234567890:streamGenerateContent?alt=sse"),
     ],
 )  # fmt: skip
-def test_model_name_selects_the_path_and_the_dialect(model: str, spoken: str, whole: str, stream: str | None) -> None:
+def test_model_name_selects_the_path_and_the_dialect(model: str, spoken: str, path: str, stream_path: str | None) -> None:
     provider = vertex()
-    version = "v1beta1" if "publishers/google/" in whole else "v1"
-    place = f"{HOST.replace('https://', 'https://us-east5-')}/{version}/projects/p/locations/us-east5/"
-    assert str(provider.url(HOST, spoken, model)) == place + whole
-    if stream is not None:
-        assert str(provider.url(HOST, spoken, model, stream=True)) == place + stream
-    # A tuned Gemini has a number, as other endpoints have, and is told by the target's dialect.
+    version = "v1beta1" if "publishers/google/" in path else "v1"
+    prefix = f"{HOST.replace('https://', 'https://us-east5-')}/{version}/projects/p/locations/us-east5/"
+    assert str(provider.url(HOST, spoken, model)) == prefix + path
+    if stream_path is not None:
+        assert str(provider.url(HOST, spoken, model, stream=True)) == prefix + stream_path
+    # A tuned Gemini has a numbered endpoint like others, so the target's dialect must name it.
     assert provider.spoken_dialects_for(model)[0] == ("openai_chat" if model.startswith("endpoints/") else spoken)
 
 
@@ -191,13 +194,13 @@ def test_gemini_token_count_is_translated_to_count_tokens() -> None:
         make_translator("anthropic_count_tokens", {"messages": HELLO}).translate_host_operation(operation, vertex(), target("meta/llama"))
 
 
-@pytest.mark.parametrize(("model", "named"), [("meta/llama-maas", "meta/llama-maas"), ("codestral-2", "codestral-2"), ("123", None)])
-def test_model_field_of_open_models_depends_on_the_kind_of_url(model: str, named: str | None) -> None:
+@pytest.mark.parametrize(("model", "expected"), [("meta/llama-maas", "meta/llama-maas"), ("codestral-2", "codestral-2"), ("123", None)])
+def test_model_field_of_open_models_depends_on_the_kind_of_url(model: str, expected: str | None) -> None:
     inbound = DIALECTS["openai_chat"].parse_request(json.dumps({"model": "m", "messages": HELLO}).encode())
-    assert body_of(translate_request(inbound, vertex(), target(model))).get("model") == named
+    assert body_of(translate_request(inbound, vertex(), target(model))).get("model") == expected
 
 
-# What it says of a number is not held to.
+# The bound of its number is not enforced.
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 3}}, "required": ["a"]}
 SCHEMA_OUTPUT = {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}}
 IMAGE = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}
@@ -254,9 +257,6 @@ def test_surplus_cache_breakpoints_are_dropped_and_reported() -> None:
     assert ["cache_control" in each for each in body["messages"][0]["content"]] == [False, False, True, True, True, True]
 
 
-# Embeddings
-
-
 def translate_embeddings(model: str, body: dict[str, Any], may_drop: Any = drop_nothing) -> TranslatedRequest:
     provider = vertex()
     return make_translator("openai_embeddings", body, may_drop=may_drop).translate_host_operation(
@@ -285,10 +285,10 @@ def test_gemini_embedding_2_request_becomes_one_embed_content_call() -> None:
 @pytest.mark.parametrize(
     ("model", "body", "param", "why"),
     [
-        ("gemini-embedding-001", {"input": ["a", "b"]}, "input", "one input in a request"),
-        ("gemini-embedding-2", {"input": ["a", "b"]}, "input", "one input in a request"),
-        ("text-embedding-005", {"input": [1, 2]}, "input", "no token ids"),
-        ("text-embedding-005", {"input": "a", "embed_dtype": "float16"}, "embed_dtype", "no such field"),
+        ("gemini-embedding-001", {"input": ["a", "b"]}, "input", "one input per request"),
+        ("gemini-embedding-2", {"input": ["a", "b"]}, "input", "one input per request"),
+        ("text-embedding-005", {"input": [1, 2]}, "input", "not token ids"),
+        ("text-embedding-005", {"input": "a", "embed_dtype": "float16"}, "embed_dtype", "does not have this field"),
     ],
 )
 def test_unsupported_embeddings_input_is_refused_with_the_reason(model: str, body: dict[str, Any], param: str, why: str) -> None:
@@ -304,33 +304,30 @@ def test_embeddings_field_can_be_dropped_and_claude_offers_no_embeddings() -> No
 
 
 @pytest.mark.parametrize(
-    ("answer", "tokens"),
+    ("response", "tokens"),
     [
         ({"predictions": [{"embeddings": {"values": [0.5, 1], "statistics": {"token_count": 3, "truncated": False}}}]}, 3),
         ({"predictions": [{"embeddings": {"values": [0.5, 1]}}]}, None),
         ({"embedding": {"values": [0.5, 1]}, "usageMetadata": {"promptTokenCount": 4, "totalTokenCount": 4}, "truncated": False}, 4),
     ],
 )
-def test_embeddings_response_is_translated_to_the_openai_shape(answer: dict[str, Any], tokens: int | None) -> None:
-    translated_body = vertex().host_operations["openai_embeddings"].read_response(json.dumps(answer).encode(), httpx.Headers(), META)
+def test_embeddings_response_is_translated_to_the_openai_shape(response: dict[str, Any], tokens: int | None) -> None:
+    translated_body = vertex().host_operations["openai_embeddings"].read_response(json.dumps(response).encode(), httpx.Headers(), META)
     edited = DIALECTS["openai_embeddings"].edit_response(translated_body, META)
     assert json.loads(edited.raw)["data"] == [{"object": "embedding", "index": 0, "embedding": [0.5, 1]}]
     assert edited.usage is not None and edited.usage.input == tokens
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         {"predictions": [{"embeddings": {"values": [1], "statistics": {"truncated": True}}}]},
         {"embedding": {"values": [1]}, "truncated": True},
     ],
 )
-def test_truncated_embeddings_input_is_an_invalid_upstream_response(answer: dict[str, Any]) -> None:
-    with pytest.raises(InvalidUpstreamResponse, match="cut"):
-        vertex().host_operations["openai_embeddings"].read_response(json.dumps(answer).encode(), httpx.Headers(), META)
-
-
-# Errors
+def test_truncated_embeddings_input_is_an_invalid_upstream_response(response: dict[str, Any]) -> None:
+    with pytest.raises(InvalidUpstreamResponse, match="truncated"):
+        vertex().host_operations["openai_embeddings"].read_response(json.dumps(response).encode(), httpx.Headers(), META)
 
 
 def envelope(code: int, status: str, *details: dict[str, Any], message: str = "A message.") -> bytes:
@@ -358,9 +355,6 @@ QUOTA = {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [
 def test_errors_are_read_from_google_and_anthropic_envelopes(status: int, body: bytes, kind: type[Exception], code: str) -> None:
     error = vertex().read_error(status, {}, body)
     assert type(error) is kind and error.upstream_code == code
-
-
-# What any cloud wants of a body for Claude
 
 
 def test_claude_body_for_a_cloud_has_version_betas_and_max_tokens_but_no_model() -> None:

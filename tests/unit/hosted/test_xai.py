@@ -1,4 +1,4 @@
-"""xAI: what each of its models takes, its schemas, and what its errors mean."""
+"""xAI: the fields that each of its models accepts, its schemas, and its errors."""
 
 import json
 from typing import Any
@@ -7,14 +7,15 @@ import pytest
 from msgspec.structs import replace
 
 from providers.canonical.errors import CredentialRefused, Unsupported, UpstreamError, UpstreamNotFound, UpstreamRejected
+from providers.canonical.output_format import JsonSchema
 from providers.canonical.raw_json import Body
 from providers.catalogue import build_provider
 from providers.hosted.xai.adapter import XAI
-from providers.structured_output import Constraint, JsonSchema, read_constraint
+from providers.structured_output import Constraint, read_constraint
 from tests.support.adapted_body import adapt_body
 from tests.support.request_translation import drop_everything, drop_nothing
 
-XAI_ITSELF = XAI("x", {})
+XAI_HOST = XAI("x", {})
 USER = [{"role": "user", "content": "Hi"}]
 
 
@@ -29,18 +30,18 @@ def test_xai_prefers_responses_over_chat_and_offers_no_messages() -> None:
 @pytest.mark.parametrize(("field", "value"), [("stop", ["END"]), ("presence_penalty", 0.5), ("frequency_penalty", -1)])
 def test_reasoning_model_refuses_or_drops_stop_and_penalties(model: str, field: str, value: Any) -> None:
     with pytest.raises(Unsupported, match=model) as refused:
-        adapt_body(XAI_ITSELF, {"model": model, "messages": USER, field: value})
+        adapt_body(XAI_HOST, {"model": model, "messages": USER, field: value})
     assert refused.value.param == field
-    sent, dropped, _ = adapt_body(XAI_ITSELF, {"model": model, "messages": USER, field: value}, drop_everything)
+    sent, dropped, _ = adapt_body(XAI_HOST, {"model": model, "messages": USER, field: value}, drop_everything)
     assert (sent, dropped) == ({"model": model, "messages": USER}, [field])
     neutral: Any = [] if field == "stop" else 0
-    assert adapt_body(XAI_ITSELF, {"model": model, "messages": USER, field: neutral})[:2] == ({"model": model, "messages": USER}, [])
+    assert adapt_body(XAI_HOST, {"model": model, "messages": USER, field: neutral})[:2] == ({"model": model, "messages": USER}, [])
 
 
 @pytest.mark.parametrize("model", ["grok-4-fast-non-reasoning", "grok-3", "grok-2-vision", "assistant"])
 def test_other_models_accept_stop_and_penalties(model: str) -> None:
     request = {"model": model, "messages": USER, "stop": ["END"], "presence_penalty": 0.5}
-    assert adapt_body(XAI_ITSELF, request)[:2] == (request, [])
+    assert adapt_body(XAI_HOST, request)[:2] == (request, [])
 
 
 EFFORTS = {
@@ -49,19 +50,19 @@ EFFORTS = {
 }
 
 
-@pytest.mark.parametrize(("model", "takes"), EFFORTS.items())
-def test_reasoning_effort_is_sent_only_to_models_that_accept_it(model: str, takes: bool) -> None:
+@pytest.mark.parametrize(("model", "is_accepted"), EFFORTS.items())
+def test_reasoning_effort_is_sent_only_to_models_that_accept_it(model: str, is_accepted: bool) -> None:
     chat = {"model": model, "messages": USER, "reasoning_effort": "low"}
     responses = {"model": model, "input": "Hi", "reasoning": {"effort": "low", "summary": "auto"}}
-    if takes:
-        assert adapt_body(XAI_ITSELF, chat)[0] == chat
-        assert adapt_body(XAI_ITSELF, responses, dialect="openai_responses")[0] == responses
+    if is_accepted:
+        assert adapt_body(XAI_HOST, chat)[0] == chat
+        assert adapt_body(XAI_HOST, responses, dialect="openai_responses")[0] == responses
         return
     for request, dialect, param in ((chat, "openai_chat", "reasoning_effort"), (responses, "openai_responses", "reasoning.effort")):
         with pytest.raises(Unsupported) as refused:
-            adapt_body(XAI_ITSELF, request, dialect=dialect)
+            adapt_body(XAI_HOST, request, dialect=dialect)
         assert refused.value.param == param
-    sent, dropped, _ = adapt_body(XAI_ITSELF, responses, drop_everything, "openai_responses")
+    sent, dropped, _ = adapt_body(XAI_HOST, responses, drop_everything, "openai_responses")
     assert (sent["reasoning"], dropped) == ({"summary": "auto"}, ["reasoning.effort"])
 
 
@@ -82,12 +83,12 @@ def test_schema_is_enforced_or_validated_by_its_grammar_coverage(dialect: str) -
     body = Body.read(json.dumps(request).encode())
     constraint = read_required_constraint(dialect, body)
     sent = Body(body)
-    enforced_plan = XAI_ITSELF.adapt_request(sent, dialect, drop_nothing, constraint).constraint_plan
+    enforced_plan = XAI_HOST.adapt_request(sent, dialect, drop_nothing, constraint).constraint_plan
     assert enforced_plan is not None
     assert json.loads(sent.write()) == request
     assert enforced_plan.enforcement == "enforced"
     assert isinstance(enforced_plan.output, JsonSchema)
-    validated_plan = XAI_ITSELF.adapt_request(
+    validated_plan = XAI_HOST.adapt_request(
         Body(body), dialect, drop_nothing, replace(constraint, uncovered_paths=frozenset({constraint.field}))
     ).constraint_plan
     assert validated_plan is not None
@@ -98,10 +99,10 @@ def test_strict_tool_with_a_partly_enforced_schema_is_refused() -> None:
     function = {"name": "f", "parameters": {"type": "object"}, "strict": True}
     body = Body.read(json.dumps({"model": "grok-4.3", "messages": USER, "tools": [{"type": "function", "function": function}]}).encode())
     constraint = read_required_constraint("openai_chat", body)
-    assert XAI_ITSELF.adapt_request(Body(body), "openai_chat", drop_nothing, constraint).dropped == []
+    assert XAI_HOST.adapt_request(Body(body), "openai_chat", drop_nothing, constraint).dropped == []
     ((path, _),) = constraint.strict_tools
     with pytest.raises(Unsupported, match="part"):
-        XAI_ITSELF.adapt_request(Body(body), "openai_chat", drop_nothing, replace(constraint, uncovered_paths=frozenset({path})))
+        XAI_HOST.adapt_request(Body(body), "openai_chat", drop_nothing, replace(constraint, uncovered_paths=frozenset({path})))
 
 
 ERRORS: list[tuple[int, str, str, type[UpstreamError]]] = [
@@ -115,6 +116,6 @@ ERRORS: list[tuple[int, str, str, type[UpstreamError]]] = [
 
 @pytest.mark.parametrize(("status", "code", "message", "error"), ERRORS)
 def test_error_message_selects_the_error_class(status: int, code: str, message: str, error: type[UpstreamError]) -> None:
-    read = XAI_ITSELF.read_error(status, {}, json.dumps({"code": code, "error": message}).encode())
+    read = XAI_HOST.read_error(status, {}, json.dumps({"code": code, "error": message}).encode())
     assert (type(read), read.upstream_status, read.upstream_code) == (error, status, code)
     assert message in read.message

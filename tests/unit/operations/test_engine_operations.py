@@ -1,4 +1,4 @@
-"""Engines' operations are data: whatever is said, a call has what was said, or a fault that names it."""
+"""Operations of engines are data: a call holds exactly the given arguments, or an error names the argument that is wrong."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -15,11 +15,12 @@ from app.domain import ModelConfig, ProviderConfig, Snapshot, Target
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.operations import OperationResult, Operations
 from app.settings import Settings
-from providers.adapters.probing import ENGINE_PROBES, ProbeResult
+from providers.adapters.probe import ProbeResult
 from providers.canonical.errors import InvalidRequest, OperationNotSupported
-from providers.operations.catalogue import ENGINE_OPERATIONS, OPERATION_NAMES, find_operation
+from providers.catalogue import ENGINE_OPERATIONS, ENGINE_PROBES, OPERATION_NAMES, find_operation
 from providers.operations.manual import operations_manual
 from providers.operations.operation import ArgumentType, Operation, build_call
+from tests.support.case_tables import assert_every
 from tests.support.chat_strategies import bounded
 
 ALL_OPERATIONS = [(engine, name) for engine, offer in ENGINE_OPERATIONS.items() for name in offer.operations]
@@ -48,25 +49,27 @@ def test_no_operation_is_both_offered_and_excluded():
 def test_operation_call_contains_the_given_arguments_and_only_fixed_ones_besides(engine_and_name: tuple[str, str], data: st.DataObject):
     engine, name = engine_and_name
     operation = find_operation(engine, name)
-    given_ = {
+    arguments = {
         key: data.draw(VALUES_BY_KIND[argument.type_name])
         for key, argument in operation.arguments.items()
         if argument.required or data.draw(st.booleans())
     }
     if operation.exactly_one_of:
-        assume(sum(bool(given_.get(key)) or type(given_.get(key)) is int for key in operation.exactly_one_of) == 1)
-        given_ = {key: value for key, value in given_.items() if value or type(value) is int or key not in operation.exactly_one_of}
-    sent = build_call(name, operation, given_, "the-model")
-    given_ = {key: value for key, value in given_.items() if operation.arguments[key].location != "nowhere"}
-    in_query = {key for key, argument in operation.arguments.items() if argument.location == "query"} & given_.keys()
+        assume(sum(bool(arguments.get(key)) or type(arguments.get(key)) is int for key in operation.exactly_one_of) == 1)
+        arguments = {key: value for key, value in arguments.items() if value or type(value) is int or key not in operation.exactly_one_of}
+    sent = build_call(name, operation, arguments, "the-model")
+    arguments = {key: value for key, value in arguments.items() if operation.arguments[key].location != "nowhere"}
+    in_query = {key for key, argument in operation.arguments.items() if argument.location == "query"} & arguments.keys()
     assert len(sent.paths) == len(operation.paths) and sent.method == operation.method
     for path, expected_path in zip(sent.paths, operation.paths, strict=True):
         assert urlsplit(path).path == expected_path
         assert {key for key, _ in parse_qsl(urlsplit(path).query, keep_blank_values=True)} == in_query
     if operation.method == "POST":
         body = json.loads(sent.body)
-        assert {key: value for key, value in body.items() if key in given_} == {key: given_[key] for key in given_.keys() - in_query}
-        assert body.keys() - given_.keys() <= {*operation.fixed_body, operation.model_field}
+        assert {key: value for key, value in body.items() if key in arguments} == {
+            key: arguments[key] for key in arguments.keys() - in_query
+        }
+        assert body.keys() - arguments.keys() <= {*operation.fixed_body, operation.model_field}
     else:
         assert sent.body == b""
 
@@ -78,8 +81,8 @@ def test_operation_call_contains_the_given_arguments_and_only_fixed_ones_besides
 )
 def test_unknown_argument_is_refused(engine_and_name: tuple[str, str], key: str):
     operation = find_operation(*engine_and_name)
-    some: dict[ArgumentType, Any] = {"object": {}, "array": [], "integer": 1}
-    needed = {name: some.get(argument.type_name, "x") for name, argument in operation.arguments.items() if argument.required}
+    examples: dict[ArgumentType, Any] = {"object": {}, "array": [], "integer": 1}
+    needed = {name: examples.get(argument.type_name, "x") for name, argument in operation.arguments.items() if argument.required}
     if key not in operation.arguments:
         with pytest.raises(InvalidRequest, match="no argument"):
             build_call(engine_and_name[1], operation, {**needed, key: 1}, "m")
@@ -96,11 +99,11 @@ def test_streamed_generate_is_refused_by_name(engine: str):
 
 
 @pytest.mark.parametrize(
-    "said", [{}, {"request_ids": []}, {"request_ids": None}, {"abort_all": False}, {"request_ids": ["a"], "abort_all": True}], ids=str
+    "arguments", [{}, {"request_ids": []}, {"request_ids": None}, {"abort_all": False}, {"request_ids": ["a"], "abort_all": True}], ids=str
 )
-def test_vllm_abort_with_no_or_two_targets_is_refused(said: dict[str, Any]):
+def test_vllm_abort_with_no_or_two_targets_is_refused(arguments: dict[str, Any]):
     with pytest.raises(InvalidRequest, match="request_ids, abort_all"):
-        build_call("abort", find_operation("vllm", "abort"), said, "m")
+        build_call("abort", find_operation("vllm", "abort"), arguments, "m")
 
 
 def test_vllm_abort_takes_either_request_ids_or_abort_all():
@@ -109,25 +112,25 @@ def test_vllm_abort_takes_either_request_ids_or_abort_all():
     assert json.loads(build_call("abort", abort, {"request_ids": [], "abort_all": True}, "m").body) == {}
 
 
-@pytest.mark.parametrize(("engine", "one"), [("sglang", "rid"), ("lmdeploy", "session_id")])
-def test_abort_without_a_target_is_refused(engine: str, one: str):
-    """SGLang stops all requests whose id begins with the `rid`, so that an empty one is all of them."""
+@pytest.mark.parametrize(("engine", "target_field"), [("sglang", "rid"), ("lmdeploy", "session_id")])
+def test_abort_without_a_target_is_refused(engine: str, target_field: str):
+    """SGLang aborts every request whose id begins with the `rid`, so an empty one means all of them."""
     abort = find_operation(engine, "abort")
-    for arguments in ({}, {one: None}, {"abort_all": False}, {"abort_message": "no"}):
-        with pytest.raises(InvalidRequest, match=f"{one}, abort_all"):
+    for arguments in ({}, {target_field: None}, {"abort_all": False}, {"abort_message": "no"}):
+        with pytest.raises(InvalidRequest, match=f"{target_field}, abort_all"):
             build_call("abort", abort, arguments, "m")
     assert json.loads(build_call("abort", find_operation("lmdeploy", "abort"), {"session_id": 0}, "m").body) == {"session_id": 0}
 
 
 @pytest.mark.parametrize("tags", [[{"a": 1}], [None], [["weights"]]], ids=str)
 def test_wake_tags_that_are_not_strings_are_refused(tags: list[Any]):
-    with pytest.raises(InvalidRequest, match="words") as refused:
+    with pytest.raises(InvalidRequest, match="strings") as refused:
         build_call("wake", find_operation("vllm", "wake"), {"tags": tags}, "m")
     assert refused.value.param == "tags"
 
 
 class FakeEngine(NamedTuple):
-    """An engine that has what it was told; what each call to it was; and whoever tells it. `huge`: what it answers, if it is there."""
+    """An engine with the LoRA adapters that were loaded. `requests`: those it got. `oversized_responses`: one here is sent instead."""
 
     oversized_responses: list[bytes]
     requests: list[tuple[str, str, Any]]
@@ -152,13 +155,13 @@ def fake_engine(owner: str, *targets: Target) -> FakeEngine:
 
     fleet = Fleet(Settings(probe_interval_s=3600.0), httpx.MockTransport(respond))
     providers = {name: ProviderConfig("auto", "http://one:1/v1") for name in {target.provider for target in targets}}
-    directory = Snapshot(1, "h", providers, {"m": ModelConfig(targets)})
-    fleet.apply_snapshot(directory)
+    snapshot = Snapshot(1, "h", providers, {"m": ModelConfig(targets)})
+    fleet.apply_snapshot(snapshot)
     operations = Operations(fleet, 5.0, 10_000)
 
-    async def operate(name: str, **said: Any) -> list[OperationResult]:
+    async def operate(name: str, **arguments: Any) -> list[OperationResult]:
         requests.clear()
-        return await operations.run(directory, "m", name, said, read_only=False)
+        return await operations.run(snapshot, "m", name, arguments, read_only=False)
 
     return FakeEngine(oversized_responses, requests, fleet, operate)
 
@@ -211,7 +214,7 @@ async def test_oversized_operation_response_is_discarded():
     await probe_endpoints(vllm)
     vllm.oversized_responses.append(b"x" * 20_000)
     (outcome,) = await vllm.operate("metrics")
-    assert outcome.status == 502 and "larger than 10000 bytes" in str(outcome.error) and outcome.answer is None
+    assert outcome.status == 502 and "larger than 10000 bytes" in str(outcome.error) and outcome.response is None
 
 
 async def test_undetected_engine_is_reported_as_502_not_as_lacking_the_operation():
@@ -233,14 +236,16 @@ INVALID_VALUES: dict[ArgumentType, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize(("engine", "name"), ALL_OPERATIONS)
-def test_argument_of_the_wrong_type_is_refused_by_name(engine: str, name: str):
-    operation = find_operation(engine, name)
-    for key, argument in operation.arguments.items():
-        for wrong in INVALID_VALUES[argument.type_name]:
-            with pytest.raises(InvalidRequest) as refused:
-                build_call(name, Operation(operation.method, operation.paths, {key: argument}), {key: wrong}, "m")
-            assert refused.value.param == key
+def test_argument_of_the_wrong_type_is_refused_by_name():
+    def check(engine_and_name: tuple[str, str]) -> None:
+        operation = find_operation(*engine_and_name)
+        for key, argument in operation.arguments.items():
+            for wrong in INVALID_VALUES[argument.type_name]:
+                with pytest.raises(InvalidRequest) as refused:
+                    build_call(engine_and_name[1], Operation(operation.method, operation.paths, {key: argument}), {key: wrong}, "m")
+                assert refused.value.param == key
+
+    assert_every(check, ALL_OPERATIONS)
 
 
 @pytest.mark.parametrize("engine", [*ENGINE_OPERATIONS, "openai"])
@@ -258,4 +263,4 @@ def test_only_terminate_needs_confirmation():
 
 def test_operations_manual_is_up_to_date():
     manual = (Path(__file__).parents[3] / "docs" / "engines" / "operations.md").read_text()
-    assert operations_manual() in manual, "write docs/engines/operations.md anew: operations_manual() tells its part"
+    assert operations_manual(ENGINE_OPERATIONS) in manual, "regenerate docs/engines/operations.md: operations_manual() returns this part"

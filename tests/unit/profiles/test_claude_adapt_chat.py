@@ -1,4 +1,4 @@
-"""Laws of asking Anthropic itself for callers of other APIs: its rules are kept where the meaning stays, and else named."""
+"""Chats of other APIs for Claude: its rules are applied where the meaning stays the same, and else the field is refused by name."""
 
 import json
 import re
@@ -16,9 +16,9 @@ from providers.adapters.provider import Provider
 from providers.canonical.chat import ChatRequest, Message, Text, Thinking
 from providers.canonical.errors import Unsupported
 from providers.canonical.raw_json import Body
-from providers.dialect import DropPolicy
 from providers.dialects.anthropic_messages import AnthropicMessages
 from providers.dialects.catalogue import CHAT_DIALECTS
+from providers.drop_policy import DropPolicy
 from providers.hosted.anthropic.adapter import Anthropic
 from providers.profiles.claude.adapt_chat import adapt_claude_chat
 from providers.profiles.claude.models import find_profile
@@ -37,7 +37,7 @@ OPEN_SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 async def translate(
     model: str, may_drop: Callable[[str], bool] = drop_nothing, dialect: str = "openai_chat", host: Provider = HOST, **fields: Any
 ) -> tuple[dict[str, Any], list[str], str | None]:
-    """What Anthropic is sent for an ask, what was dropped, and how what constrains the answer is held."""
+    """The upstream body, the dropped fields, and how the output constraint is held (None: there is none)."""
     default_fields = {"messages": [HI]} if dialect == "openai_chat" else {}
     raw = json.dumps({"model": "m", **default_fields, **fields}).encode()
     caller_dialect = CHAT_DIALECTS[dialect]
@@ -45,7 +45,7 @@ async def translate(
     translator = RequestTranslator(request, raw, caller_dialect, MEDIA, may_drop, constraint=read_constraint(dialect, request.body))
     translated = await translator.translate_chat(AnthropicMessages(), host, Target(provider="claude", model=model))
     body = json.loads(translated.raw)
-    # It must be what Anthropic takes at all.
+    # It must be a valid request to Anthropic.
     AnthropicMessages().parse_request(translated.raw)
     return body, translated.dropped, None if translated.constraint_plan is None else translated.constraint_plan.enforcement
 
@@ -60,25 +60,25 @@ def json_schema_format(schema: Any, **more: Any) -> dict[str, Any]:
 
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     (MIDDLE, {"temperature": 1.5}, "temperature", "from 0 to 1"),
-    (NEW, {"temperature": 0.5}, "temperature", "where nothing is said"),
-    (NEW, {"top_p": 0.5}, "top_p", "where nothing is said"),
+    (NEW, {"temperature": 0.5}, "temperature", "only the default"),
+    (NEW, {"top_p": 0.5}, "top_p", "only the default"),
     (MIDDLE, {"temperature": 0.5, "top_p": 0.5}, "top_p", "not both"),
-    (MIDDLE, {"temperature": 0.5, "reasoning_effort": "low"}, "temperature", "while it reasons"),
+    (MIDDLE, {"temperature": 0.5, "reasoning_effort": "low"}, "temperature", "while thinking"),
     (MIDDLE, {"stop": ["a", " \n"]}, "stop", "white space"),
     (MIDDLE, {"messages": [{"role": "user", "content": " "}]}, "messages", "white space"),
-    (MIDDLE, {"messages": [HI, {"role": "assistant", "content": "So"}]}, "messages[1]", "goes on with no answer"),
-    (OLD, {"messages": [HI, {"role": "assistant", "content": "So"}], "reasoning_effort": "low"}, "messages[1]", "while it reasons"),
+    (MIDDLE, {"messages": [HI, {"role": "assistant", "content": "So"}]}, "messages[1]", "does not support prefill"),
+    (OLD, {"messages": [HI, {"role": "assistant", "content": "So"}], "reasoning_effort": "low"}, "messages[1]", "while thinking"),
     (
         OLD,
         {"messages": [HI, {"role": "assistant", "content": "{"}], "response_format": json_schema_format(CLOSED_SCHEMA)},
         "messages[1]",
         "schema",
     ),
-    (NEWEST, {"reasoning_effort": "none"}, "reasoning_effort", "always reasons"),
-    ("claude-3-5-haiku-20241022", {"reasoning_effort": "low"}, "reasoning_effort", "does not reason"),
-    (OLD, {"reasoning_effort": "low", "max_tokens": 1000}, "reasoning_effort", "1024 tokens at least"),
-    (OLD, {"reasoning_effort": "low", "tools": [FUNCTION_TOOL], "tool_choice": "required"}, "tool_choice", "by a budget"),
-    (NEWEST, {"tools": [FUNCTION_TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice", "decides itself"),
+    (NEWEST, {"reasoning_effort": "none"}, "reasoning_effort", "cannot be turned off"),
+    ("claude-3-5-haiku-20241022", {"reasoning_effort": "low"}, "reasoning_effort", "does not support thinking"),
+    (OLD, {"reasoning_effort": "low", "max_tokens": 1000}, "reasoning_effort", "at least 1024 tokens"),
+    (OLD, {"reasoning_effort": "low", "tools": [FUNCTION_TOOL], "tool_choice": "required"}, "tool_choice", "with a thinking budget"),
+    (NEWEST, {"tools": [FUNCTION_TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice", "cannot be forced"),
     (MIDDLE, {"tools": [tool("get.weather", type="object")]}, "tools[0]", "^[a-zA-Z0-9_-]{1,128}$"),
     (MIDDLE, {"tools": [tool(type="string")]}, "tools[0]", "object"),
     (MIDDLE, {"tools": [tool(type="object", anyOf=[{"required": ["a"]}])]}, "tools[0]", "anyOf"),
@@ -105,13 +105,13 @@ async def test_request_that_breaks_a_claude_rule_is_refused_with_the_rule(model:
     with pytest.raises(Unsupported, match=re.escape(rule)) as refused:
         await translate(model, **fields)
     assert refused.value.param == param
-    if param != "messages":  # of which none is left without them
+    if param != "messages":  # no request is left without them
         _, dropped, _ = await translate(model, drop_everything, **fields)
         assert param in dropped
 
 
 ACCEPTED: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
-    # 1 is what holds if nothing is said.
+    # 1 is the default.
     (NEW, {"temperature": 1, "top_p": 1}, {}, []),
     (MIDDLE, {"temperature": 0.2, "top_p": 1}, {"temperature": 0.2}, []),
     (UNKNOWN_MODEL, {"temperature": 0.2, "top_p": 0.9}, {"temperature": 0.2, "top_p": 0.9}, []),
@@ -121,11 +121,11 @@ ACCEPTED: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
         {"top_p": 0.95, "thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
         [],
     ),
-    # Efforts, as far as a model knows them.
+    # Efforts, limited to those that the model has.
     (NEW, {"reasoning_effort": "xhigh"}, {"thinking": {"type": "adaptive"}, "output_config": {"effort": "xhigh"}}, []),
     (MIDDLE, {"reasoning_effort": "xhigh"}, {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}, ["reasoning_effort"]),
     (MIDDLE, {"reasoning_effort": "none"}, {"thinking": {"type": "disabled"}}, []),
-    # Where nobody says how many tokens there may be, the budget comes on top.
+    # Without a token limit, the budget is added to the default.
     (OLD, {"reasoning_effort": "low"}, {"thinking": {"type": "enabled", "budget_tokens": 2048}, "max_tokens": 8192 + 2048}, []),
     (
         OLD,
@@ -139,7 +139,7 @@ ACCEPTED: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
         {"thinking": {"type": "enabled", "budget_tokens": 8192}, "output_config": {"effort": "medium"}, "max_tokens": 16384},
         [],
     ),
-    # A call may be demanded while it reasons as it finds right (recorded: anthropic/31-count-tokens).
+    # A call may be forced with adaptive thinking (recorded: anthropic/31-count-tokens).
     (
         MIDDLE,
         {"reasoning_effort": "low", "tools": [FUNCTION_TOOL], "tool_choice": "required"},
@@ -151,23 +151,23 @@ ACCEPTED: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
         },
         [],
     ),
-    # Arguments are an object, whether their schema says it or not.
+    # Arguments are always an object, even if the schema does not say so.
     (MIDDLE, {"tools": [tool(properties={})]}, {"tools": [{"name": "f", "input_schema": {"type": "object", "properties": {}}}]}, []),
     (MIDDLE, {"stop": ["a", "\n-"]}, {"stop_sequences": ["a", "\n-"]}, []),
     (OLD, {"messages": [HI, {"role": "assistant", "content": "So"}]}, {"messages": [HI, {"role": "assistant", "content": "So"}]}, []),
 ]
 
 
-@pytest.mark.parametrize(("model", "fields", "wanted", "dropped"), ACCEPTED)
+@pytest.mark.parametrize(("model", "fields", "expected", "dropped"), ACCEPTED)
 async def test_supported_fields_are_written_as_the_claude_model_accepts_them(
-    model: str, fields: dict[str, Any], wanted: dict[str, Any], dropped: list[str]
+    model: str, fields: dict[str, Any], expected: dict[str, Any], dropped: list[str]
 ):
     body, reported, _ = await translate(model, **fields)
-    assert (body, reported) == ({"model": model, "messages": [HI], "max_tokens": 8192, **wanted}, dropped)
+    assert (body, reported) == ({"model": model, "messages": [HI], "max_tokens": 8192, **expected}, dropped)
 
 
 @pytest.mark.parametrize(
-    ("model", "thinking", "fitted", "dropped"),
+    ("model", "thinking", "adapted", "dropped"),
     [
         (NEW, Thinking(budget_tokens=4000), Thinking("medium", adaptive=True), ["thinking.budget_tokens"]),
         (NEW, Thinking(budget_tokens=99_000), Thinking("high", adaptive=True), ["thinking.budget_tokens"]),
@@ -177,14 +177,14 @@ async def test_supported_fields_are_written_as_the_claude_model_accepts_them(
         (OLD, Thinking(adaptive=True), Thinking(budget_tokens=7999), []),
     ],
 )
-def test_thinking_budget_is_adapted_to_the_claude_model(model: str, thinking: Thinking, fitted: Thinking, dropped: list[str]):
+def test_thinking_budget_is_adapted_to_the_claude_model(model: str, thinking: Thinking, adapted: Thinking, dropped: list[str]):
     messages = (Message("user", (Text("Hi"),)),)
     drop_policy = DropPolicy(drop_nothing, {}, "it")
     chat = ChatRequest("openai_chat", model, messages, thinking=thinking, max_tokens=8000)
-    assert (adapt_claude_chat(chat, drop_policy).thinking, drop_policy.dropped) == (fitted, dropped)
+    assert (adapt_claude_chat(chat, drop_policy).thinking, drop_policy.dropped) == (adapted, dropped)
     anthropic_chat = msgspec.structs.replace(chat, origin="anthropic_messages")
     assert adapt_claude_chat(anthropic_chat, drop_policy) is anthropic_chat, (
-        "Anthropic's own callers say what they mean, and hear of it from Anthropic"
+        "chats in Anthropic's own dialect are not adapted: Anthropic itself checks them"
     )
 
 
@@ -221,7 +221,7 @@ async def test_only_the_last_four_cache_breakpoints_are_kept():
 async def test_budget_thinking_is_refused_after_tool_calls_that_lost_their_reasoning():
     calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
     messages = [HI, {"role": "assistant", "tool_calls": calls}, {"role": "tool", "tool_call_id": "c", "content": "1"}]
-    with pytest.raises(Unsupported, match="reasoning that it came with"):
+    with pytest.raises(Unsupported, match="requires the thinking blocks"):
         await translate(OLD, messages=messages, tools=[FUNCTION_TOOL], reasoning_effort="low")
     body, dropped, _ = await translate(OLD, drop_everything, messages=messages, tools=[FUNCTION_TOOL], reasoning_effort="low")
     assert "thinking" not in body and dropped == ["reasoning_effort"]
@@ -230,10 +230,10 @@ async def test_budget_thinking_is_refused_after_tool_calls_that_lost_their_reaso
 
 
 @pytest.mark.parametrize(
-    ("output", "how", "told"),
+    ("output", "how", "sent_schema"),
     [
         (json_schema_format(CLOSED_SCHEMA), "enforced", CLOSED_SCHEMA),
-        # OpenAI's strict schemas close every object; of others nobody knows.
+        # Strict schemas close every object; others may be open.
         (json_schema_format(OPEN_SCHEMA, strict=True), "enforced", {**OPEN_SCHEMA, "additionalProperties": False}),
         (json_schema_format(OPEN_SCHEMA), "validated", None),
         (json_schema_format({"type": "object"}, strict=False), "validated", None),
@@ -246,11 +246,11 @@ async def test_budget_thinking_is_refused_after_tool_calls_that_lost_their_reaso
         (json_schema_format({**CLOSED_SCHEMA, "properties": {"a": {"$ref": "#"}}}), "validated", None),
     ],
 )
-async def test_output_schema_is_enforced_or_validated(output: dict[str, Any], how: str, told: Any):
+async def test_output_schema_is_enforced_or_validated(output: dict[str, Any], how: str, sent_schema: Any):
     body, dropped, enforcement = await translate(MIDDLE, response_format=output)
     assert enforcement == how and dropped in ([], ["response_format.strict"])
-    if told is not None:
-        assert body["output_config"] == {"format": {"type": "json_schema", "schema": told}} and "system" not in body
+    if sent_schema is not None:
+        assert body["output_config"] == {"format": {"type": "json_schema", "schema": sent_schema}} and "system" not in body
     else:
         assert "output_config" not in body and body["system"].startswith("Answer with ")
         assert "json_schema" not in output or json.dumps(output["json_schema"]["schema"]) in body["system"]

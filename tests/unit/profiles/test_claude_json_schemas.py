@@ -1,4 +1,4 @@
-"""Laws of schemas at Anthropic: what it is told allows all that the caller does, and what was left out is known."""
+"""JSON schemas for Claude: the schema that is sent allows all that the caller's allows, and what was left out of it is reported."""
 
 import json
 from typing import Any
@@ -26,17 +26,17 @@ KEYWORDS: list[tuple[Any, tuple[str, ...]]] = [
     ({"type": "string", "not": {"const": "a"}}, ("not",)),
 ]
 INEXPRESSIBLE: list[tuple[Any, str]] = [
-    (True, "anything"),
-    ({}, "anything"),
-    ({"type": "array"}, "an array of anything"),
-    ({"type": "any"}, "a type of another kind"),
-    ({"enum": [{"a": 1}]}, "objects or lists"),
+    (True, "allows any value"),
+    ({}, "allows any value"),
+    ({"type": "array"}, "an array of any values"),
+    ({"type": "any"}, "an unknown type"),
+    ({"enum": [{"a": 1}]}, "objects or arrays"),
     ({"type": "object", "patternProperties": {}, "additionalProperties": False}, "patternProperties"),
-    ({"$ref": "https://example.org/schema"}, r"\$ref to elsewhere"),
+    ({"$ref": "https://example.org/schema"}, r"\$ref to something other"),
     ({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "null"}}}, "allOf"),
     (
         {"$ref": "#/$defs/a", "$defs": {"a": {"type": "array", "items": {"$ref": "#/$defs/b"}}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}}},
-        "itself",
+        "recursive",
     ),
     ({"anyOf": [{"type": ["null", "string"]}] * 17}, "more than 16 unions"),
 ]
@@ -46,16 +46,16 @@ def raw_json(value: Any) -> Raw:
     return Raw(json.dumps(value).encode())
 
 
-@pytest.mark.parametrize(("schema", "lost"), KEYWORDS)
-def test_dropped_schema_keywords_are_reported(schema: Any, lost: tuple[str, ...]):
+@pytest.mark.parametrize(("schema", "dropped"), KEYWORDS)
+def test_dropped_schema_keywords_are_reported(schema: Any, dropped: tuple[str, ...]):
     subset = fit_schema(raw_json(schema), closes_objects=False)
-    assert subset.schema is not None and subset.dropped == lost and subset.is_lossless == (not lost)
+    assert subset.schema is not None and subset.dropped == dropped and subset.is_lossless == (not dropped)
 
 
-@pytest.mark.parametrize(("schema", "why"), INEXPRESSIBLE)
-def test_inexpressible_schema_says_why(schema: Any, why: str):
+@pytest.mark.parametrize(("schema", "reason"), INEXPRESSIBLE)
+def test_inexpressible_schema_says_why(schema: Any, reason: str):
     subset = fit_schema(raw_json(schema), closes_objects=False)
-    assert subset.schema is None and why.replace("\\", "") in subset.dropped[0]
+    assert subset.schema is None and reason.replace("\\", "") in subset.dropped[0]
 
 
 def test_deeply_nested_schema_is_not_fitted():

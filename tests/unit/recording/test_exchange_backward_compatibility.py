@@ -1,17 +1,17 @@
-"""What an older version wrote of exchanges is read by this one: fields are only ever appended."""
+"""Exchanges written by an older version are read by this one: fields are only ever appended."""
 
 from typing import Any
 
 import msgspec
+import pytest
 
 from app.domain import Attempt, Exchange
-from app.recording.batch import decode_exchange
-from app.recording.exchange_encoding import encode_exchange
+from app.recording.exchange_encoding import decode_exchange, encode_exchange
 from app.recording.rows import inference_row
 from providers.canonical.chat import Usage
 from tests.support.spooled_exchanges import make_exchange
 
-# Of the version before hosts: so many fields were written of each.
+# How many fields the version before hosts wrote.
 OLD_USAGE_FIELDS, OLD_ATTEMPT_FIELDS = 5, 8
 
 
@@ -25,6 +25,27 @@ def test_exchange_written_without_the_newer_fields_is_read_and_stored():
     fields[names.index("attempts")] = [each[:OLD_ATTEMPT_FIELDS] for each in fields[names.index("attempts")]]
     read = decode_exchange(msgspec.msgpack.encode(fields))
     assert read == now and inference_row(read) == inference_row(now)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (("hung_up", "HungUp"), ("disconnected", "ClientDisconnected")),
+        (("cut", "Cut"), ("aborted", "Aborted")),
+        (("failed", "CutShort"), ("failed", "StreamTruncated")),
+    ],
+)
+def test_outcomes_and_errors_under_their_older_names_are_read_under_todays(written: tuple[str, str], read: tuple[str, str]):
+    attempt = Attempt("host", "m", "http://h", 1, 2, 200, written[1])
+    fields: list[Any] = msgspec.msgpack.decode(encode_exchange(msgspec.structs.replace(make_exchange(), attempts=(attempt,))))
+    fields[Exchange.__struct_fields__.index("outcome")] = written[0]
+    exchange = decode_exchange(msgspec.msgpack.encode(fields))
+    assert (exchange.outcome, exchange.attempts[0].error) == read
+    fields[Exchange.__struct_fields__.index("error")] = written[1]
+    assert decode_exchange(msgspec.msgpack.encode(fields)).error == read[1]
+    fields[Exchange.__struct_fields__.index("outcome")] = "unknown outcome"
+    with pytest.raises(msgspec.ValidationError):
+        decode_exchange(msgspec.msgpack.encode(fields))
 
 
 def test_older_fields_keep_their_positions():

@@ -1,4 +1,4 @@
-"""Laws of redaction: nothing that was said survives, structure does."""
+"""Redaction: no content survives, structure does."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ secrets = st.one_of(
     st.just(json.dumps({"city": SECRET, "name": SECRET})),  # tool arguments: JSON in a string
     st.just(f"data: {SECRET}\n\n"),
 )
-# `name` is a tool's word where a tool is described, and a person's anywhere else; it has tests of its own.
+# `name` is a tool's name where a tool is described, and a person's elsewhere; it has tests of its own.
 keys = st.one_of(st.sampled_from(sorted(STRUCTURE_KEYS | {"input", "output", "arguments", "text", "user"})), st.text(max_size=8)).filter(
     lambda key: key not in VERBATIM_KEYS and key != "name"
 )

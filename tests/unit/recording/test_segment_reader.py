@@ -1,4 +1,4 @@
-"""Laws of segments: what was written whole is read, whatever happens to the rest, and nothing else is."""
+"""Segments: complete records are read, whatever happens to the rest, and nothing else is."""
 
 import tempfile
 from collections.abc import Generator
@@ -54,9 +54,9 @@ def read_metas(path: Path) -> list[bytes]:
 def test_truncated_segment_loses_only_the_records_it_cuts(metas: list[bytes], data: st.DataObject) -> None:
     with temporary_folder() as segment_folder:
         segment, ends = write_segment(segment_folder, metas)
-        whole = segment.path.read_bytes()
-        cut = data.draw(st.integers(0, len(whole)))
-        path = write_orphan_segment(segment, whole[:cut])
+        content = segment.path.read_bytes()
+        cut = data.draw(st.integers(0, len(content)))
+        path = write_orphan_segment(segment, content[:cut])
         reader = SegmentReader(path, 0)
         assert [each.meta for each in read_records(reader)] == [meta for meta, end in zip(metas, ends, strict=True) if end <= cut]
         assert reader.is_finished
@@ -68,22 +68,22 @@ def test_truncated_segment_loses_only_the_records_it_cuts(metas: list[bytes], da
 def test_damaged_segment_loses_only_the_records_it_hits(metas: list[bytes], data: st.DataObject) -> None:
     with temporary_folder() as segment_folder:
         segment, ends = write_segment(segment_folder, metas)
-        whole = bytearray(segment.path.read_bytes())
-        start = data.draw(st.integers(0, len(whole) - 1))
-        noise = data.draw(st.binary(min_size=1, max_size=60))[: len(whole) - start]
-        hit = {at for at, (old, new) in enumerate(zip(whole[start:], noise, strict=False), start) if old != new}
-        whole[start : start + len(noise)] = noise
-        path = write_orphan_segment(segment, bytes(whole))
+        content = bytearray(segment.path.read_bytes())
+        start = data.draw(st.integers(0, len(content) - 1))
+        noise = data.draw(st.binary(min_size=1, max_size=60))[: len(content) - start]
+        hit = {at for at, (old, new) in enumerate(zip(content[start:], noise, strict=False), start) if old != new}
+        content[start : start + len(noise)] = noise
+        path = write_orphan_segment(segment, bytes(content))
         starts = [len(HEADER), *ends[:-1]]
         intact = [meta for meta, begin, end in zip(metas, starts, ends, strict=True) if hit.isdisjoint(range(begin, end))]
-        header = bytes(whole[: len(HEADER)])
-        assume(header == HEADER or not ANY_HEADER.fullmatch(header))  # the header of another version: such a segment is left alone, whole
+        header = bytes(content[: len(HEADER)])
+        assume(header == HEADER or not ANY_HEADER.fullmatch(header))  # a segment with the header of another version is left unread
         reader = SegmentReader(path, 0)
         found: list[ExchangeRecord | DamagedBytes] = []
         while some := reader.read(3):
             found += some
         assert [each.meta for each in found if isinstance(each, ExchangeRecord)] == intact
-        # All that is not a record is set aside, and no byte that is one.
+        # All damaged bytes are set aside, and no byte of an intact record.
         set_aside = [at for each in found if isinstance(each, DamagedBytes) for at in range(each.offset, each.end)]
         lost = [at for begin, end in zip(starts, ends, strict=True) if not hit.isdisjoint(range(begin, end)) for at in range(begin, end)]
         assert set_aside == lost or (reader.torn_records and set_aside == [at for at in lost if at < starts[-1]])
@@ -92,16 +92,16 @@ def test_damaged_segment_loses_only_the_records_it_hits(metas: list[bytes], data
 
 @given(bodies, bodies)
 def test_forged_records_inside_caller_content_are_not_read(metas: list[bytes], forged: list[bytes]) -> None:
-    """A caller who knows the format, and even another segment, gets nothing recorded under another name, whatever is damaged."""
+    """A caller who knows the format, and even another segment, cannot forge records, whatever is damaged."""
     with temporary_folder() as segment_folder:
         other, _ = write_segment(segment_folder, forged)
         forged_segment = other.path.read_bytes()[len(HEADER) :]
         other.retire()
         other.path.unlink()
         segment, ends = write_segment(segment_folder, [*metas, forged_segment, *metas])
-        whole = bytearray(segment.path.read_bytes())
-        whole[ends[len(metas) - 1] + 5] ^= 0xFF
-        assert read_metas(write_orphan_segment(segment, bytes(whole))) == [*metas, *metas]
+        content = bytearray(segment.path.read_bytes())
+        content[ends[len(metas) - 1] + 5] ^= 0xFF
+        assert read_metas(write_orphan_segment(segment, bytes(content))) == [*metas, *metas]
 
 
 @given(bodies, st.lists(st.integers(0, 8), max_size=4))
@@ -156,10 +156,10 @@ def test_parts_of_an_exchange_are_found_in_order_from_the_last_one(parts: list[t
     with temporary_folder() as segment_folder:
         segment = OpenSegment(segment_folder)
         last = 0
-        for at, (is_ask, data) in enumerate(parts):
+        for at, (is_request, data) in enumerate(parts):
             if at < unended_parts:
                 segment.append(PART_OF_RESPONSE, 0, pack_part(b"\xff" * 16, 0) + b"another exchange's")
-            last = segment.append(PART_OF_REQUEST if is_ask else PART_OF_RESPONSE, 0, pack_part(KEY, last) + data)
+            last = segment.append(PART_OF_REQUEST if is_request else PART_OF_RESPONSE, 0, pack_part(KEY, last) + data)
         segment.append(EXCHANGE, 0, pack_exchange(0, 0, last))
         segment.retire()
         reader = SegmentReader(segment.path, 0)

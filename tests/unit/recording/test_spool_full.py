@@ -1,4 +1,4 @@
-"""Laws of a spool without space: nothing is lost in silence, what was written stays readable, and space that is back is used."""
+"""A spool without space: nothing is lost silently, what was written stays readable, and space that becomes free is used."""
 
 import multiprocessing
 import os
@@ -17,21 +17,21 @@ from app.recording.spool import Spool, SpoolFull
 from app.settings import Settings
 from tests.support.spooled_exchanges import make_exchange, read_folder, read_records, spool_exchange
 
-# A limit on the size of files is set for a whole process.
+# The limit on file sizes holds for a whole process, so those tests need one of their own.
 processes = multiprocessing.get_context("forkserver")
 
 
 def make_spool(home: Path, **changes: Any) -> Spool:
-    given: dict[str, Any] = {"home": home, "spool_reserve_bytes": 16 * 1024} | changes
-    return Spool(home / "spool", Settings(**given))
+    settings: dict[str, Any] = {"home": home, "spool_reserve_bytes": 16 * 1024} | changes
+    return Spool(home / "spool", Settings(**settings))
 
 
 def fill_spool(spool: Spool) -> list[str]:
-    """Records until no more is admitted."""
+    """Records exchanges until no more is admitted; returns their ids."""
     recorded_ids: list[str] = []
     with pytest.raises(SpoolFull, match="full"):
         for _ in range(10_000):
-            spool.admit()
+            spool.check_space()
             recorded_ids.append(spool_exchange(spool, b"ask", b"r" * 500).id)
     return recorded_ids
 
@@ -46,11 +46,11 @@ def test_full_spool_refuses_new_requests_and_records_admitted_ones_whole(tmp_pat
     running = make_exchange()
     spool_record = spool.open(running.id, "full")
     recorded_ids = fill_spool(spool)
-    spool_record.append_response(b"the end of a long answer")
+    spool_record.append_response(b"the end of a long response")
     spool_record.close(running)
-    found = {id: (policy, reply) for id, policy, _, reply in read_folder(tmp_path / "spool")}
+    found = {id: (policy, response) for id, policy, _, response in read_folder(tmp_path / "spool")}
     assert found.keys() == {*recorded_ids, running.id}
-    assert found[running.id] == ("full", b"the end of a long answer")
+    assert found[running.id] == ("full", b"the end of a long response")
     assert spool.stats().lost_content == spool.stats().lost_records == 0
     spool.close()
 
@@ -78,17 +78,17 @@ def test_full_spool_keeps_metadata_in_the_reserve_and_counts_lost_content(tmp_pa
     for _ in range(20):
         spool_record.append_response(b"x" * 50)
     spool_record.close(streaming)
-    without = make_exchange(content="none")
-    spool_record = spool.open(without.id, "none")
+    without_content = make_exchange(content="none")
+    spool_record = spool.open(without_content.id, "none")
     spool_record.append_request(b"never kept, so never lost")
-    spool_record.close(without)
-    spool.admit()
-    found = {id: (policy, reply) for id, policy, _, reply in read_folder(tmp_path / "spool")}
-    assert found.keys() == {*recorded_ids, streaming.id, without.id}
+    spool_record.close(without_content)
+    spool.check_space()
+    found = {id: (policy, response) for id, policy, _, response in read_folder(tmp_path / "spool")}
+    assert found.keys() == {*recorded_ids, streaming.id, without_content.id}
     lost = [id for id, (policy, _) in found.items() if policy == "lost"]
     assert found[recorded_ids[0]] == ("full", b"r" * 100)
     assert recorded_ids[-1] in lost and streaming.id in lost
-    assert found[without.id] == ("none", None)
+    assert found[without_content.id] == ("none", None)
     assert spool.stats().lost_content == len(lost)
     assert spool.stats().lost_records == 0
     spool.close()
@@ -113,7 +113,7 @@ def test_used_reserve_is_handed_to_the_writer_and_replaced(tmp_path: Path) -> No
         recorded_ids = [id for id in recorded_ids if id not in Path(each.path).read_bytes().decode("latin-1")]
         Path(each.path).unlink()
     refresh_disk_usage(spool)
-    spool.admit()
+    spool.check_space()
     recorded_ids += [spool_exchange(spool, b"ask", b"reply").id]
     (reserve,) = [each for each in list_segments(folder) if each.is_reserve]
     assert b"qwen" not in Path(reserve.path).read_bytes()
@@ -122,19 +122,19 @@ def test_used_reserve_is_handed_to_the_writer_and_replaced(tmp_path: Path) -> No
 
 
 def record_on_a_small_disk(home: Path, when_full: str, result_pipe: Any) -> None:
-    """The disk takes files of 24 KiB, then of any size again."""
+    """The disk holds files of 24 KiB at most, then of any size again."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (24 * 1024, resource.RLIM_INFINITY))
     spool = make_spool(home, spool_when_full=when_full, spool_part_bytes=2000)
     recorded_ids = [spool_exchange(spool, b"ask", os.urandom(3000)).id for _ in range(12)]
     refused = False
     try:
-        spool.admit()
+        spool.check_space()
     except SpoolFull:
         refused = True
     stats = spool.stats()
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     refresh_disk_usage(spool)
-    spool.admit()
+    spool.check_space()
     recorded_ids.append(spool_exchange(spool, b"ask", b"back again").id)
     spool.close()
     result_pipe.send((recorded_ids, refused, stats.lost_content, stats.lost_records))
@@ -144,20 +144,20 @@ def record_on_a_small_disk(home: Path, when_full: str, result_pipe: Any) -> None
 def test_full_disk_loses_content_but_no_record(when_full: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
-        ours, theirs = processes.Pipe()
-        process = processes.Process(target=record_on_a_small_disk, args=(home, when_full, theirs))
+        receiver, sender = processes.Pipe()
+        process = processes.Process(target=record_on_a_small_disk, args=(home, when_full, sender))
         process.start()
-        assert ours.poll(20)
-        recorded_ids, refused, lost_content, lost_records = ours.recv()
+        assert receiver.poll(60)
+        recorded_ids, refused, lost_content, lost_records = receiver.recv()
         process.join()
         assert refused == (when_full == "refuse")
-        found = {id: (policy, reply) for id, policy, _, reply in read_folder(home / "spool")}
+        found = {id: (policy, response) for id, policy, _, response in read_folder(home / "spool")}
         assert found.keys() == set(recorded_ids)
         assert found[recorded_ids[-1]] == ("full", b"back again")
         lost = [id for id, (policy, _) in found.items() if policy == "lost"]
         assert len(lost) == lost_content > 0
         assert lost_records == 0
-        # What was written before is whole: the half written record was taken back.
+        # What was written before is complete: the half-written record was removed.
         for each in list_segments(home / "spool"):
             reader = SegmentReader(Path(each.path), 0)
             read_records(reader)

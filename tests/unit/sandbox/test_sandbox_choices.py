@@ -1,4 +1,4 @@
-"""Tokens, limits and chances of the sandbox's answers agree with each other."""
+"""The sandbox's responses: tokens, limits and probabilities agree with each other."""
 
 from math import exp
 
@@ -35,20 +35,20 @@ def test_joined_tokens_equal_the_text(text: str) -> None:
 
 @bounded
 @given(st.integers(1, 60), st.integers(0, 99))
-def test_max_tokens_cuts_a_seeded_answer_to_its_beginning(room: int, seed: int) -> None:
-    (whole,) = answer_chat(seed=seed)
-    (short,) = answer_chat(seed=seed, max_tokens=room)
-    assert whole.text("text").startswith(short.text("text"))
-    assert short.count_tokens() == min(room, whole.count_tokens())
-    assert short.finish_reason == ("length" if whole.count_tokens() > room else "stop")
+def test_max_tokens_cuts_a_seeded_answer_to_its_beginning(max_tokens: int, seed: int) -> None:
+    (full,) = answer_chat(seed=seed)
+    (short,) = answer_chat(seed=seed, max_tokens=max_tokens)
+    assert full.text("text").startswith(short.text("text"))
+    assert short.count_tokens() == min(max_tokens, full.count_tokens())
+    assert short.finish_reason == ("length" if full.count_tokens() > max_tokens else "stop")
 
 
 @bounded
 @given(st.integers(0, 99), st.sampled_from(["sandbox", " ", "e", "tide", "."]))
 def test_stop_text_ends_the_answer_and_is_left_out(seed: int, stop: str) -> None:
-    (whole,) = answer_chat(seed=seed)
-    (short,) = answer_chat(seed=seed, stop=[stop, "never said"])
-    assert short.text("text") == whole.text("text").partition(stop)[0]
+    (full,) = answer_chat(seed=seed)
+    (short,) = answer_chat(seed=seed, stop=[stop, "unused"])
+    assert short.text("text") == full.text("text").partition(stop)[0]
     assert short.finish_reason == "stop"
 
 

@@ -1,4 +1,4 @@
-"""What is remembered of keys: bounded, and what was used last stays."""
+"""The cache of callers by key: it is bounded, and the last used entries stay."""
 
 from typing import Literal
 
@@ -20,28 +20,28 @@ def caller_for(hash: bytes) -> Caller:
 @given(st.integers(1, 9), STEPS)
 def test_recently_used_half_stays_cached_and_size_stays_bounded(max_entries: int, steps: list[Step]):
     sizes_at_eviction: list[int] = []
-    recent = CallerCache(max_entries, {}, on_evicted=lambda: sizes_at_eviction.append(len(recent)))
+    cache = CallerCache(max_entries, {}, on_evicted=lambda: sizes_at_eviction.append(len(cache)))
     used: list[bytes] = []  # the last one last
     for step, hash in steps:
         match step:
             case "put":
-                recent.put(hash, caller_for(hash))
+                cache.put(hash, caller_for(hash))
             case "get" | "peek":
-                cached = recent.get(hash) if step == "get" else recent.peek(hash)
+                cached = cache.get(hash) if step == "get" else cache.peek(hash)
                 assert cached is None or cached == caller_for(hash)
             case "pop":
-                assert recent.pop(hash) or hash not in used[-max(max_entries // 2, 1) :]
-                assert recent.peek(hash) is None
+                assert cache.pop(hash) or hash not in used[-max(max_entries // 2, 1) :]
+                assert cache.peek(hash) is None
         if step != "peek":
             used = [each for each in used if each != hash]
-        if step != "peek" and recent.peek(hash) is not None:
+        if step != "peek" and cache.peek(hash) is not None:
             used.append(hash)
-        assert len(recent) == len(recent.all_callers()) <= max(max_entries, 2) + 1
-        assert all(recent.peek(each) == caller_for(each) for each in used[-max(max_entries // 2, 1) :])
-    assert all(left <= max(max_entries, 2) + 1 for left in sizes_at_eviction)
+        assert len(cache) == len(cache.all_callers()) <= max(max_entries, 2) + 1
+        assert all(cache.peek(each) == caller_for(each) for each in used[-max(max_entries // 2, 1) :])
+    assert all(size <= max(max_entries, 2) + 1 for size in sizes_at_eviction)
 
 
 @given(st.integers(2, 9), st.lists(HASHES, unique=True))
 def test_preloaded_cache_keeps_the_latest_entries(max_entries: int, hashes: list[bytes]):
-    recent = CallerCache(max_entries, {hash: caller_for(hash) for hash in hashes}, on_evicted=lambda: None)
-    assert list(recent.all_callers()) == hashes[-(max_entries // 2) * 2 :]
+    cache = CallerCache(max_entries, {hash: caller_for(hash) for hash in hashes}, on_evicted=lambda: None)
+    assert list(cache.all_callers()) == hashes[-(max_entries // 2) * 2 :]

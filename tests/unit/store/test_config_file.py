@@ -1,4 +1,4 @@
-"""The configuration file: what is written is read as the same, and the hash of what it says."""
+"""The configuration file: what is written is read back unchanged, errors name the entry, and the hash covers all of it."""
 
 from pathlib import Path
 from typing import get_args
@@ -10,7 +10,8 @@ from hypothesis import strategies as some
 
 from app.domain import ContentPolicy, Limit, ModelConfig, Period, Price, ProviderConfig, Resource, Snapshot, Target, TeamConfig
 from app.store import snapshots
-from app.store.config_file import BadConfiguration, parse_config_file, write_file
+from app.store.config_file import parse_config_file, write_file
+from app.store.errors import BadConfiguration
 
 NAMES = some.text(some.characters(codec="utf-8"), min_size=1, max_size=12)
 AMOUNTS = some.integers(1, 2**53).map(float) | some.floats(1e-6, 1e9)
@@ -93,11 +94,11 @@ PRICE = '[[prices]]\nprovider = "p"\nmodel = "x"\ninput = 1\noutput = 1\n'
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ("a = " + "1" * 5000, "not TOML: Exceeds the limit"),
         ("a = " + "[" * 5000, "not TOML: maximum recursion depth"),
-        ("[limits]", "`limits` is a list: each begins with [[limits]]"),
+        ("[limits]", "`limits` is a list: each entry begins with [[limits]]"),
         ("[prices.x]", "`prices` is a list"),
         ("limits = 5", "Expected `array | null`, got `int` at `limits`"),
         ("limits = [5]", "Expected a table at `limits[0]`"),
@@ -112,18 +113,18 @@ PRICE = '[[prices]]\nprovider = "p"\nmodel = "x"\ninput = 1\noutput = 1\n'
         (LIMIT.replace('name = "r"\n', ""), "missing required field `name` at `limits[0]`"),
         (LIMIT + "ammount = 1", "unknown field `ammount`"),
         (LIMIT.replace('{ key = "each" }', '"key"'), 'Expected `object`, got `str` at `limits["r"].scope`'),
-        (LIMIT + LIMIT, 'limits["r"] is there twice: limits[0] and limits[1]'),
-        (PRICE + PRICE, "is there twice: prices[0] and prices[1]"),
-        (PRICE + "since = 2026-01-01\n" + PRICE + 'since = "20260101"', "is there twice"),
+        (LIMIT + LIMIT, 'limits["r"] appears twice: limits[0] and limits[1]'),
+        (PRICE + PRICE, "appears twice: prices[0] and prices[1]"),
+        (PRICE + "since = 2026-01-01\n" + PRICE + 'since = "20260101"', "appears twice"),
         (PRICE + "since = 2026-01-01T00:00:00", "got `datetime` at `prices[0].since`"),
         ('[teams.t]\ncontent = "some"', "at `teams.t.content`. It may be full, redacted, none."),
         ("[teams.t]\nkeys = 5", "unknown field `keys` at `teams.t`"),
     ],
 )
-def test_invalid_config_error_names_the_place_and_the_allowed_values(content: str, told: str):
+def test_invalid_config_error_names_the_place_and_the_allowed_values(content: str, message: str):
     with pytest.raises(BadConfiguration) as caught:
         parse_config_file(content)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_snapshot_hash_covers_all_content_and_not_the_version():

@@ -1,4 +1,4 @@
-"""The log of what a worker remembers of keys: what is read back is what was remembered, or an earlier moment of it."""
+"""The log of a worker's cached keys: reading it returns what was cached, or an earlier state of it."""
 
 import asyncio
 import hashlib
@@ -22,12 +22,12 @@ CALLERS = st.builds(
     models=st.none() | st.just(("m*",)),
     expires_s=st.none() | st.floats(0, 1e10),
 )
-# Add, forget, reach a version; None: a pause in which it is written.
+# Add a caller, invalidate a key, reach a version; None: a pause in which the log may be written.
 STEPS = st.lists(st.tuples(st.sampled_from(HASHES), CALLERS | st.none()) | st.integers(1, 99) | st.none(), max_size=30)
 
 
 class FakeKeyIndex:
-    """As the index does: a change, and the log told of it."""
+    """Changes its callers and logs each change, as the real index does."""
 
     def __init__(self, path: Path) -> None:
         self.callers: dict[bytes, Caller] = {}
@@ -59,7 +59,7 @@ def write_without_delay(monkeypatch: pytest.MonkeyPatch) -> None:
 @settings(max_examples=60, deadline=None)
 @given(STEPS)
 def test_key_log_reads_back_what_was_logged(steps: list[tuple[bytes, Caller | None] | int | None]):
-    async def live(path: Path) -> LoggedKeys:
+    async def write_log(path: Path) -> LoggedKeys:
         index = FakeKeyIndex(path)
         for step in steps:
             if step is None:
@@ -72,14 +72,14 @@ def test_key_log_reads_back_what_was_logged(steps: list[tuple[bytes, Caller | No
     with TemporaryDirectory() as folder:
         path = Path(folder) / "keys-w.log"
         assert read_log(path) == LoggedKeys({}, None)
-        now = asyncio.run(live(path))
+        now = asyncio.run(write_log(path))
         assert read_log(path) == now
         assert not path.exists() or path.stat().st_mode & 0o777 == 0o600
 
 
 @given(st.lists(st.tuples(st.sampled_from(HASHES), CALLERS | st.none()) | st.integers(1, 99), min_size=1, max_size=8), st.data())
 def test_torn_last_line_of_the_key_log_is_ignored(steps: list[tuple[bytes, Caller | None] | int], data: st.DataObject):
-    async def live(path: Path) -> None:
+    async def write_log(path: Path) -> None:
         index = FakeKeyIndex(path)
         index.log.request_rewrite()
         await asyncio.sleep(0.003)
@@ -89,13 +89,13 @@ def test_torn_last_line_of_the_key_log_is_ignored(steps: list[tuple[bytes, Calle
 
     with TemporaryDirectory() as folder:
         path = Path(folder) / "keys-w.log"
-        asyncio.run(live(path))
-        whole = path.read_bytes()
-        lines = whole.splitlines(keepends=True)
-        cut = data.draw(st.integers(0, len(whole)))
-        path.write_bytes(whole[:cut])
+        asyncio.run(write_log(path))
+        content = path.read_bytes()
+        lines = content.splitlines(keepends=True)
+        cut = data.draw(st.integers(0, len(content)))
+        path.write_bytes(content[:cut])
         torn = read_log(path)
-        path.write_bytes(b"".join(lines[: whole[:cut].count(b"\n")]))
+        path.write_bytes(b"".join(lines[: content[:cut].count(b"\n")]))
         assert torn == read_log(path)
 
 
@@ -109,7 +109,7 @@ def test_key_log_stays_small_under_frequent_changes(tmp_path: Path):
     path = tmp_path / "keys-w.log"
     sizes: list[int] = []
 
-    async def live() -> None:
+    async def write_log() -> None:
         index = FakeKeyIndex(path)
         for number in range(300):
             index.apply((HASHES[number % 6], Caller("k", "t", "team", "full")))
@@ -119,25 +119,29 @@ def test_key_log_stays_small_under_frequent_changes(tmp_path: Path):
                 sizes.append(path.stat().st_size if path.exists() else 0)
         await index.log.close()
 
-    asyncio.run(live())
+    asyncio.run(write_log())
+    sizes.append(path.stat().st_size)
     assert 0 < max(sizes) < 12_000
 
 
-def test_key_log_is_written_once_the_disk_recovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_key_log_is_written_once_the_disk_recovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture):
     monkeypatch.setattr("app.store.key_log._AFTER_FAILURE_S", 0.01)
     folder = tmp_path / "not yet"
 
-    async def live() -> LoggedKeys:
+    async def write_log() -> LoggedKeys:
         index = FakeKeyIndex(folder / "keys-w.log")
         index.apply((HASHES[0], Caller("k", "t", "team", "full")))
         index.apply(4)
-        await asyncio.sleep(0.03)
-        folder.mkdir()
-        await asyncio.sleep(0.05)
+        async with asyncio.timeout(30):
+            while "could not be written" not in caplog.text:
+                await asyncio.sleep(0.005)
+            folder.mkdir()
+            while not (folder / "keys-w.log").exists():
+                await asyncio.sleep(0.005)
         await index.log.close()
         return index.now()
 
-    assert asyncio.run(live()) == read_log(folder / "keys-w.log")
+    assert asyncio.run(write_log()) == read_log(folder / "keys-w.log")
 
 
 def test_key_files_of_removed_workers_are_deleted(tmp_path: Path):

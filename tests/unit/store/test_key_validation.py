@@ -1,4 +1,4 @@
-"""What a key may be restricted to: refused when it is saved, if it could not be meant."""
+"""Restrictions of keys: one that cannot be meant is refused when the key is saved."""
 
 import re
 from collections.abc import Callable
@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.store.errors import InvalidKeyField
 from app.store.key_validation import (
     MAX_LIST_ENTRIES,
     ROUTES,
-    InvalidKeyField,
     check_expiry,
     check_models,
     check_name,
@@ -41,26 +41,26 @@ def test_text_that_is_not_a_key_has_no_prefix(text: str):
 
 
 @pytest.mark.parametrize(
-    ("check", "said", "told"),
+    ("check", "value", "message"),
     [
-        (check_team, "", "needs a name"),
+        (check_team, "", "name has 1 to"),
         (check_team, " ops", "no space at its ends"),
         (check_team, "a\0b", "printable"),
         (check_team, "x" * 201, "1 to 200"),
         (check_name, "line\nbreak", "printable"),
-        (check_models, [], "good for nothing"),
-        (check_models, ["a*b"], "no model's name"),
-        (check_models, ["ok", ""], "no model's name"),
-        (check_models, ["m" * 201], "no model's name"),
+        (check_models, [], "could not be used"),
+        (check_models, ["a*b"], "not a model's name"),
+        (check_models, ["ok", ""], "not a model's name"),
+        (check_models, ["m" * 201], "not a model's name"),
         (check_models, [f"m{number}" for number in range(MAX_LIST_ENTRIES + 1)], "at most"),
-        (check_routes, ["/v1/chat/completion"], "no route; there are /v1/chat/completions"),
-        (check_routes, ["chat"], "no route"),
-        (check_routes, ["/v3/*"], "no route"),
-        (check_routes, ["/admin/v1/"], "no route"),
-        (check_routes, ["/*/chat"], "no route"),
+        (check_routes, ["/v1/chat/completion"], "not a route. The routes are: /v1/chat/completions"),
+        (check_routes, ["chat"], "not a route"),
+        (check_routes, ["/v3/*"], "not a route"),
+        (check_routes, ["/admin/v1/"], "not a route"),
+        (check_routes, ["/*/chat"], "not a route"),
         (check_networks, ["10.0.0.1/8"], "has host bits set"),
-        (check_networks, ["ops.internal"], "no network"),
-        (check_networks, ["10.0.0.0/8", "::/200"], "no network"),
+        (check_networks, ["ops.internal"], "not a network"),
+        (check_networks, ["10.0.0.0/8", "::/200"], "not a network"),
         (check_expiry, datetime.now(UTC) - timedelta(seconds=1), "in the past"),
         (check_expiry, datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))), "beyond the calendar"),
         (check_overlap, -1, "from 0"),
@@ -68,10 +68,10 @@ def test_text_that_is_not_a_key_has_no_prefix(text: str):
         (check_overlap, 1e300, "ten years"),
     ],
 )
-def test_invalid_key_property_is_refused_naming_the_field(check: Callable[[Any], Any], said: Any, told: str):
+def test_invalid_key_property_is_refused_naming_the_field(check: Callable[[Any], Any], value: Any, message: str):
     with pytest.raises(InvalidKeyField) as caught:
-        check(said)
-    assert told in str(caught.value) and caught.value.field in check.__name__ + "_s expires_at"
+        check(value)
+    assert message in str(caught.value) and caught.value.field in check.__name__ + "_s expires_at"
 
 
 @pytest.mark.parametrize("route", [*ROUTES, "/v1/*", "/*", "/v1/m*", "/admin/v1/keys", "/admin/v1/inferences*", "/v1/models/small"])

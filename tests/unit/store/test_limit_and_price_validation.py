@@ -1,4 +1,4 @@
-"""What is refused of limits, prices and models when they are saved, and what is warned of."""
+"""Validation of limits, prices and models: what is refused when they are saved, and what causes a warning."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ import pytest
 
 from app.domain import Limit, ModelConfig, Price, ProviderConfig, Snapshot, Target
 from app.store import snapshots
-from app.store.config_file import BadConfiguration
 from app.store.config_validation import find_warnings, validate
+from app.store.errors import BadConfiguration
 from app.store.limit_validation import KnownNames
 
 VALID_LIMIT = Limit(name="r", scope={"key": "each"}, resource="requests", amount=600, per="minute")
@@ -16,7 +16,7 @@ PRICE = Price(provider="p", model="x", input=1.0, output=2.0)
 
 
 def snapshot_with(*limits: Limit, prices: tuple[Price, ...] = (), **models: int | None) -> Snapshot:
-    """With a provider p and a model for each name, which reserves so many tokens."""
+    """With a provider p, and a model for each name that reserves the given number of output tokens."""
     model_configs = {name: ModelConfig(targets=(Target(provider="p", model="x"),), output_tokens=tokens) for name, tokens in models.items()}
     return snapshots.build_snapshot(1, {"p": ProviderConfig("openai")}, model_configs, limits, prices)
 
@@ -30,7 +30,7 @@ def changed_limit(**changes: Any) -> Limit:
     [
         VALID_LIMIT,
         changed_limit(scope={"all": "each"}),
-        changed_limit(scope={"key": "nx-0123456789ab", "model": "m", "team": "unborn", "tag:tenant": "each"}),
+        changed_limit(scope={"key": "nx-0123456789ab", "model": "m", "team": "future", "tag:tenant": "each"}),
         changed_limit(resource="concurrency", per=None, amount=1),
         changed_limit(resource="cost_usd", amount=0.01, per="month", time_zone="America/New_York"),
         changed_limit(resource="tokens", amount=2.0**53, per="day"),
@@ -41,7 +41,7 @@ def test_valid_limit_is_accepted(limit: Limit):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"scope": {}}, "scope is empty"),
         ({"scope": {"tag": "each"}}, "'tag' names no tag"),
@@ -49,12 +49,12 @@ def test_valid_limit_is_accepted(limit: Limit):
         ({"scope": {"tag: ": "each"}}, "names no tag"),
         ({"scope": {"user": "each"}}, "no dimension 'user'. There are: key, team, model, tag:NAME, all"),
         ({"scope": {"team": ""}}, '"each" or one name'),
-        ({"scope": {"all": "each", "key": "each"}}, "stands alone"),
-        ({"scope": {"all": "blue"}}, "stands alone"),
+        ({"scope": {"all": "each", "key": "each"}}, "must stand alone"),
+        ({"scope": {"all": "blue"}}, "must stand alone"),
         ({"scope": {"key": "nx-0123"}}, "12 hex digits"),
         ({"scope": {"key": "nx-0123456789AB"}}, "12 hex digits"),
         ({"scope": {"model": "gone"}}, "no model 'gone'. There are: m."),
-        ({"per": None}, "per is needed"),
+        ({"per": None}, "per is required"),
         ({"resource": "concurrency"}, "has no period"),
         ({"amount": 0.0}, "more than 0"),
         ({"amount": -1.0}, "more than 0"),
@@ -70,16 +70,16 @@ def test_valid_limit_is_accepted(limit: Limit):
         ({"per": "day", "time_zone": "../etc"}, "no time zone"),
         ({"per": "day", "time_zone": "localtime"}, "no time zone"),
         ({"per": "day", "time_zone": "posix/Europe/Berlin"}, "no time zone"),
-        ({"time_zone": "Europe/Berlin"}, "any minute is as long everywhere"),
-        ({"name": " r"}, "a name is printable"),
-        ({"name": ""}, "a name is printable"),
-        ({"name": "x" * 201}, "at most 200 characters"),
+        ({"time_zone": "Europe/Berlin"}, "a minute is the same everywhere"),
+        ({"name": " r"}, "a name has 1 to 200 printable"),
+        ({"name": ""}, "a name has 1 to 200 printable"),
+        ({"name": "x" * 201}, "1 to 200 printable characters"),
     ],
 )
-def test_invalid_limit_is_refused_with_its_path(changes: dict[str, Any], told: str):
+def test_invalid_limit_is_refused_with_its_path(changes: dict[str, Any], message: str):
     with pytest.raises(BadConfiguration) as caught:
         validate(snapshot_with(changed_limit(**changes), m=None))
-    assert told in str(caught.value) and str(caught.value).startswith(("limits.name", f'limits["{changes.get("name", "r")}"].'))
+    assert message in str(caught.value) and str(caught.value).startswith(("limits.name", f'limits["{changes.get("name", "r")}"].'))
 
 
 def test_two_limits_of_one_name_are_refused():
@@ -115,24 +115,24 @@ def test_daily_limits_in_two_time_zones_do_not_contradict():
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"provider": "q"}, "no provider 'q'. There are: p."),
         ({"model": ""}, "the provider's own name"),
         ({"model": "x" * 201}, "the provider's own name"),
-        ({"source": "a\0"}, "a NUL cannot be kept"),
+        ({"source": "a\0"}, "a NUL character cannot be stored"),
         ({"input": -1.0}, ".input must be from 0"),
         ({"output": float("nan")}, ".output must be from 0"),
         ({"cached_input": float("inf")}, ".cached_input must be from 0"),
-        ({"since": "tomorrow"}, "'tomorrow' is none"),
+        ({"since": "tomorrow"}, "not 'tomorrow'"),
         ({"since": "2026-02-30"}, "must be a day"),
         ({"since": "20260201"}, "must be a day"),
     ],
 )
-def test_invalid_price_is_refused_with_its_path(changes: dict[str, Any], told: str):
+def test_invalid_price_is_refused_with_its_path(changes: dict[str, Any], message: str):
     with pytest.raises(BadConfiguration) as caught:
         validate(snapshot_with(prices=(msgspec.structs.replace(PRICE, **changes),)))
-    assert told in str(caught.value) and str(caught.value).startswith("prices[")
+    assert message in str(caught.value) and str(caught.value).startswith("prices[")
 
 
 def test_duplicate_price_is_refused_but_one_for_another_day_is_accepted():
@@ -156,11 +156,11 @@ def test_token_limit_below_one_requests_reservation_is_warned_of():
     rule = changed_limit(resource="tokens", amount=1000)
     assert warnings_for(rule, m=1000) == []
     (warning,) = warnings_for(rule, m=1001, n=5)
-    assert warning.startswith('limits["r"].amount 1000 is less than one request for m reserves')
+    assert warning.startswith('limits["r"].amount 1000 is less than a request for m reserves')
     assert warnings_for(changed_limit(resource="tokens", amount=1000, scope={"model": "n"}), m=1001, n=5) == [], (
-        "it is not about that model"
+        "the limit is for another model"
     )
-    assert len(warnings_for(rule, known=KnownNames(output_tokens=4096), m=None)) == 1, "the setting holds for models that do not say it"
+    assert len(warnings_for(rule, known=KnownNames(output_tokens=4096), m=None)) == 1, "the setting applies to models without a value"
     assert warnings_for(rule, m=None) == []
 
 
@@ -172,11 +172,11 @@ def test_cost_limit_below_one_requests_reservation_is_warned_of():
 
 def test_cost_limit_without_a_price_is_warned_of():
     (warning,) = warnings_for(changed_limit(resource="cost_usd", amount=5), a=None, b=None, c=None, d=None)
-    assert "a, b, c and 1 more will be refused, for want of a price" in warning
+    assert "a, b, c and 1 more will be refused, as not every target has a price" in warning
     assert warnings_for(changed_limit(resource="cost_usd", amount=5), prices=(PRICE,), a=None) == []
     begins_later = msgspec.structs.replace(PRICE, since="2999-01-01")
     (warning,) = warnings_for(changed_limit(resource="cost_usd", amount=5), prices=(begins_later,), a=None)
-    assert "want of a price" in warning
+    assert "not every target has a price" in warning
 
 
 def test_limit_for_an_unknown_team_or_key_is_warned_of():
@@ -188,4 +188,4 @@ def test_limit_for_an_unknown_team_or_key_is_warned_of():
 
 
 def test_two_equal_limits_are_warned_of():
-    assert warnings_for(VALID_LIMIT, changed_limit(name="s")) == ['limits["s"] says the same as limits["r"]: one of them is enough.']
+    assert warnings_for(VALID_LIMIT, changed_limit(name="s")) == ['limits["s"] does the same as limits["r"]: one of them is enough.']

@@ -1,4 +1,4 @@
-"""Laws of conversions: what is said another way for an engine's sake accepts exactly the same answers."""
+"""Conversions of constraints: the converted form accepts exactly the same texts."""
 
 import json
 import re
@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 from msgspec import Raw
 
-from providers import structured_output
 from providers.canonical.errors import Unsupported
+from providers.structured_output.gbnf import choice_to_gbnf, regex_to_gbnf
 from providers.structured_output.gbnf_to_lark import gbnf_to_lark
+from providers.structured_output.grammar_language import detect_grammar_language
+from providers.structured_output.regexes import anchor_regex, choice_to_regex, unrolled_size
+from providers.structured_output.schema_regex import schema_to_regex
 from tests.support.chat_strategies import bounded
 
 BYTE_TOKENIZER = LLTokenizer("byte")
@@ -46,8 +49,8 @@ regexes = st.recursive(
     st.tuples(atoms, times).map("".join),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3).map("".join),
-        st.tuples(st.lists(inner, min_size=1, max_size=3).map("|".join), times).map(lambda told: f"(?:{told[0]}){told[1]}"),
-        st.tuples(inner, times).map(lambda told: f"({told[0]}){told[1]}"),
+        st.tuples(st.lists(inner, min_size=1, max_size=3).map("|".join), times).map(lambda pair: f"(?:{pair[0]}){pair[1]}"),
+        st.tuples(inner, times).map(lambda pair: f"({pair[0]}){pair[1]}"),
     ),
     max_leaves=5,
 )
@@ -57,7 +60,7 @@ regexes = st.recursive(
 @given(regexes, st.lists(candidate_texts, min_size=1, max_size=6), st.data())
 def test_gbnf_of_a_regex_accepts_the_same_texts(pattern: str, others: list[str], data: st.DataObject) -> None:
     matching = data.draw(st.from_regex(re.compile(pattern, re.ASCII), fullmatch=True, alphabet=st.sampled_from('abc-1 _."éxy')))
-    gbnf = structured_output.regex_to_gbnf(pattern)
+    gbnf = regex_to_gbnf(pattern)
     for text in [matching, *others]:
         accepted = re.fullmatch(pattern, text, re.ASCII) is not None
         assert gbnf_accepts(gbnf, text) == accepted, (pattern, gbnf, text)
@@ -65,7 +68,7 @@ def test_gbnf_of_a_regex_accepts_the_same_texts(pattern: str, others: list[str],
 
 
 @pytest.mark.parametrize(
-    ("pattern", "yes", "no"),
+    ("pattern", "accepted", "rejected"),
     [
         ("^abc$", ["abc"], ["ab", "abcd"]),
         ("^a|b$", ["a", "b"], ["ab"]),
@@ -82,10 +85,10 @@ def test_gbnf_of_a_regex_accepts_the_same_texts(pattern: str, others: list[str],
         (r"(?:)", [""], ["a"]),
     ],
 )
-def test_gbnf_of_a_regex_accepts_and_rejects_the_expected_texts(pattern: str, yes: list[str], no: list[str]) -> None:
-    gbnf = structured_output.regex_to_gbnf(pattern)
-    assert [answer for answer in yes if not gbnf_accepts(gbnf, answer)] == []
-    assert [answer for answer in no if gbnf_accepts(gbnf, answer)] == []
+def test_gbnf_of_a_regex_accepts_and_rejects_the_expected_texts(pattern: str, accepted: list[str], rejected: list[str]) -> None:
+    gbnf = regex_to_gbnf(pattern)
+    assert [text for text in accepted if not gbnf_accepts(gbnf, text)] == []
+    assert [text for text in rejected if gbnf_accepts(gbnf, text)] == []
 
 
 @pytest.mark.parametrize(
@@ -130,21 +133,21 @@ def test_gbnf_of_a_regex_accepts_and_rejects_the_expected_texts(pattern: str, ye
 )
 def test_ambiguous_or_oversized_regex_is_not_converted_to_gbnf(pattern: str) -> None:
     with pytest.raises(Unsupported):
-        structured_output.regex_to_gbnf(pattern)
+        regex_to_gbnf(pattern)
 
 
 @bounded
 @given(st.text(max_size=30))
 def test_any_text_becomes_gbnf_or_is_refused_as_unsupported(pattern: str) -> None:
     try:
-        gbnf = structured_output.regex_to_gbnf(pattern)
+        gbnf = regex_to_gbnf(pattern)
     except Unsupported:
         return
     assert gbnf.startswith("root ::= ")
 
 
 class GbnfPiece:
-    """A piece of GBNF and the regex that means the same; `rules` are what it refers to."""
+    """A piece of GBNF, the equivalent regex, and the rules to which the piece refers."""
 
     def __init__(self, gbnf: str, pattern: str, rules: tuple[str, ...] = ()) -> None:
         self.gbnf, self.pattern, self.rules = gbnf, pattern, rules
@@ -217,20 +220,20 @@ special_texts = st.text(st.sampled_from("ab.|()[]{}*+?^$\\\"'-#& \n\té/"), min_
 @bounded
 @given(st.lists(special_texts, min_size=1, max_size=4), st.lists(special_texts, max_size=4))
 def test_choice_as_regex_or_gbnf_accepts_only_its_options(options: list[str], others: list[str]) -> None:
-    pattern, gbnf = structured_output.choice_to_regex(options), structured_output.choice_to_gbnf(options)
+    pattern, gbnf = choice_to_regex(options), choice_to_gbnf(options)
     for text in [*options, *others, options[0] + "x", ""]:
         chosen = text in options
         assert (re.fullmatch(pattern, text) is not None) == chosen
         assert regex_accepts(pattern, text) == chosen
         assert gbnf_accepts(gbnf, text) == chosen
-    assert gbnf_accepts(structured_output.regex_to_gbnf(pattern), options[0])
+    assert gbnf_accepts(regex_to_gbnf(pattern), options[0])
 
 
 @bounded
 @given(regexes, st.lists(candidate_texts, max_size=5))
 def test_anchored_regex_matches_the_whole_text_and_anchoring_is_idempotent(pattern: str, others: list[str]) -> None:
-    anchored_pattern = structured_output.anchor_regex(pattern)
-    assert structured_output.anchor_regex(anchored_pattern) == anchored_pattern
+    anchored_pattern = anchor_regex(pattern)
+    assert anchor_regex(anchored_pattern) == anchored_pattern
     for text in others:
         assert (re.search(anchored_pattern.removesuffix("$") + r"\Z", text) is not None) == (re.fullmatch(pattern, text) is not None)
 
@@ -251,12 +254,12 @@ def test_anchored_regex_matches_the_whole_text_and_anchoring_is_idempotent(patte
     ],
 )
 def test_unrolled_size_of_a_regex_multiplies_its_repetitions(pattern: str, size: int) -> None:
-    assert structured_output.unrolled_size(pattern) == size
+    assert unrolled_size(pattern) == size
 
 
-@pytest.mark.parametrize(("pattern", "held"), [("^a$", "^a$"), ("a", "^(?:a)$"), ("^a|b$", "^(?:^a|b$)$"), (r"^a\$", r"^(?:^a\$)$")])
-def test_anchors_are_added_only_where_they_are_missing(pattern: str, held: str) -> None:
-    assert structured_output.anchor_regex(pattern) == held
+@pytest.mark.parametrize(("pattern", "anchored"), [("^a$", "^a$"), ("a", "^(?:a)$"), ("^a|b$", "^(?:^a|b$)$"), (r"^a\$", r"^(?:^a\$)$")])
+def test_anchors_are_added_only_where_they_are_missing(pattern: str, anchored: str) -> None:
+    assert anchor_regex(pattern) == anchored
 
 
 @pytest.mark.parametrize(
@@ -273,7 +276,7 @@ def test_anchors_are_added_only_where_they_are_missing(pattern: str, held: str) 
     ],
 )
 def test_grammar_language_is_detected_from_its_first_rule(text: str, language: str) -> None:
-    assert structured_output.detect_grammar_language(text) == language
+    assert detect_grammar_language(text) == language
 
 
 PERSON: dict[str, Any] = {
@@ -302,7 +305,7 @@ people = st.fixed_dictionaries(
 @bounded
 @given(people, st.sampled_from(["", " ", "\n", "  "]))
 def test_schema_regex_accepts_valid_objects_with_the_allowed_whitespace(person: dict[str, Any], gap: str) -> None:
-    pattern = structured_output.schema_to_regex(Raw(json.dumps(PERSON).encode()), r"[ \n]?")
+    pattern = schema_to_regex(Raw(json.dumps(PERSON).encode()), r"[ \n]?")
     ordered = {key: person[key] for key in PERSON["properties"] if key in person}
     text = json.dumps(ordered, ensure_ascii=False, separators=(f",{gap}", f":{gap}"))
     validator: Any = jsonschema.Draft202012Validator(PERSON)
@@ -345,7 +348,7 @@ anything: st.SearchStrategy[Any] = words | st.sampled_from(other_values)
 
 
 def mostly_valid_values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
-    """Values that obey a schema more often than not, their properties in its order."""
+    """Values that mostly satisfy a schema, with their properties in its order."""
     match schema:
         case {"properties": {**inside}}:
             return st.fixed_dictionaries({}, optional={name: mostly_valid_values(each) for name, each in inside.items()}).map(
@@ -369,7 +372,7 @@ def mostly_valid_values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
 )
 def test_schema_regex_accepts_exactly_the_valid_values(schema_and_value: tuple[dict[str, Any], Any], gap: str, at: int) -> None:
     schema, value = schema_and_value
-    pattern = structured_output.schema_to_regex(Raw(json.dumps(schema).encode()), r"[ \n]?")
+    pattern = schema_to_regex(Raw(json.dumps(schema).encode()), r"[ \n]?")
     validator = jsonschema_rs.Draft202012Validator(schema, validate_formats=True)
     text = json.dumps(value, ensure_ascii=False, separators=(f"{gap},{gap}", f"{gap}:{gap}"))
     assert (re.fullmatch(pattern, text) is not None) == validator.is_valid(value)
@@ -379,12 +382,12 @@ def test_schema_regex_accepts_exactly_the_valid_values(schema_and_value: tuple[d
 
 
 @pytest.mark.parametrize(
-    ("date", "is_one"),
+    ("date", "is_date"),
     [("2026-11-21", True), ("2024-02-29", True), ("2000-02-29", True), ("1900-02-29", False), ("2026-02-30", False), ("2026-04-31", False)],
 )
-def test_date_format_regex_accepts_only_calendar_dates(date: str, is_one: bool) -> None:
-    pattern = structured_output.schema_to_regex(Raw(b'{"type":"string","format":"date"}'), None)
-    assert (re.fullmatch(pattern, f'"{date}"') is not None) == is_one
+def test_date_format_regex_accepts_only_calendar_dates(date: str, is_date: bool) -> None:
+    pattern = schema_to_regex(Raw(b'{"type":"string","format":"date"}'), None)
+    assert (re.fullmatch(pattern, f'"{date}"') is not None) == is_date
 
 
 @pytest.mark.parametrize(
@@ -415,4 +418,4 @@ def test_date_format_regex_accepts_only_calendar_dates(date: str, is_one: bool) 
 )
 def test_schema_that_a_regex_cannot_express_is_refused(schema: Any) -> None:
     with pytest.raises(Unsupported):
-        structured_output.schema_to_regex(Raw(json.dumps(schema).encode()), None)
+        schema_to_regex(Raw(json.dumps(schema).encode()), None)

@@ -1,4 +1,4 @@
-"""What engines that use xgrammar are promised to hold an answer to, and what is looked at, said otherwise or refused."""
+"""Engines that use xgrammar: which constraints they enforce, and which are validated, converted or refused."""
 
 import re
 from typing import Any
@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from providers import structured_output
 from providers.adapters.provider import Provider
 from providers.canonical.errors import Unsupported
+from providers.canonical.output_format import JsonSchema, Regex, StructuralTag
 from providers.canonical.raw_json import Body
 from providers.engines.lmdeploy.adapter import LMDeploy
 from providers.engines.sglang.adapter import SGLang
 from providers.engines.vllm.adapter import VLLM
 from providers.engines.xgrammar import exclude_newline_from_dot
-from providers.structured_output import Constraint, JsonSchema, Regex
+from providers.structured_output import Constraint
 from providers.structured_output.grammar_coverage import is_schema_covered
 from tests.engines.constraint_samples import BOOKING, REFUSED_BY_XGRAMMAR
 from tests.support.chat_strategies import bounded
@@ -38,19 +39,21 @@ def test_pattern_with_expanded_dots_matches_the_same_text(pattern: str, text: st
 @pytest.mark.parametrize("dialect", ["openai_chat", "openai_completions", "openai_responses", "anthropic_messages"])
 @pytest.mark.parametrize(("schema", "how"), [(BOOKING, "enforced"), (REFUSED_BY_XGRAMMAR, "validated")])
 def test_schema_not_fully_covered_by_the_grammar_is_validated_in_each_dialect(dialect: str, schema: dict[str, Any], how: str):
-    loose = frozenset[str]() if is_schema_covered(schema) else frozenset({"field"})
-    constraint = Constraint(JsonSchema(msgspec.Raw(msgspec.json.encode(schema))), "field", uncovered_paths=loose)
-    constraint_plan = VLLM("gpu", {}, (0, 32)).plan_constraint(constraint, dialect, as_said=False)
+    uncovered_paths = frozenset[str]() if is_schema_covered(schema) else frozenset({"field"})
+    constraint = Constraint(JsonSchema(msgspec.Raw(msgspec.json.encode(schema))), "field", uncovered_paths=uncovered_paths)
+    constraint_plan = VLLM("gpu", {}, (0, 32)).plan_constraint(constraint, dialect, in_own_fields=False)
     assert constraint_plan
     assert constraint_plan.enforcement == how
 
 
 @pytest.mark.parametrize(
-    ("version", "told"), [((0, 32), {"structured_outputs": {"regex": "a[^\\n]\\.[.]"}}), ((0, 11, 2), {"guided_regex": "a[^\\n]\\.[.]"})]
+    ("version", "fields"), [((0, 32), {"structured_outputs": {"regex": "a[^\\n]\\.[.]"}}), ((0, 11, 2), {"guided_regex": "a[^\\n]\\.[.]"})]
 )
-def test_regex_dot_is_expanded_to_exclude_newlines(version: tuple[int, ...], told: dict[str, Any]):
-    constraint_plan = VLLM("gpu", {}, version).plan_constraint(Constraint(Regex("a.\\.[.]"), "guided_regex"), "openai_chat", as_said=True)
-    assert constraint_plan == structured_output.ConstraintPlan("converted", Regex("a.\\.[.]"), told)
+def test_regex_dot_is_expanded_to_exclude_newlines(version: tuple[int, ...], fields: dict[str, Any]):
+    constraint_plan = VLLM("gpu", {}, version).plan_constraint(
+        Constraint(Regex("a.\\.[.]"), "guided_regex"), "openai_chat", in_own_fields=True
+    )
+    assert constraint_plan == structured_output.ConstraintPlan("converted", Regex("a.\\.[.]"), fields)
 
 
 ENGINES: list[Provider] = [VLLM("gpu", {}, (0, 32)), SGLang("gpu", {}), LMDeploy("gpu", {"version": "0.18.0"})]
@@ -58,14 +61,14 @@ ENGINES: list[Provider] = [VLLM("gpu", {}, (0, 32)), SGLang("gpu", {}), LMDeploy
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 def test_partly_enforced_schema_is_validated_unless_the_operator_trusts_the_engine(engine: Provider):
-    loose = Constraint(
+    partly_covered = Constraint(
         JsonSchema(msgspec.Raw(b'{"type":"string","maxLength":3}')), "guided_json", uncovered_paths=frozenset({"guided_json"})
     )
     enforced = Constraint(JsonSchema(msgspec.Raw(b'{"type":"null"}')), "guided_json")
     trusted = type(engine)("gpu", {**engine.options, "guided": "enforced"}, engine.version)
     plans = [
-        (each.plan_constraint(constraint, "openai_chat", as_said=False))
-        for each, constraint in ((engine, loose), (engine, enforced), (trusted, loose))
+        (each.plan_constraint(constraint, "openai_chat", in_own_fields=False))
+        for each, constraint in ((engine, partly_covered), (engine, enforced), (trusted, partly_covered))
     ]
     assert [each and each.enforcement for each in plans] == ["validated", "enforced", "enforced"]
 
@@ -85,6 +88,6 @@ def test_strict_tool_with_a_partly_enforced_schema_is_refused_or_dropped_by_its_
 
 
 def test_structural_tag_with_a_partly_enforced_schema_is_validated():
-    constraint = Constraint(structured_output.StructuralTag("{}"), "structural_tag", uncovered_paths=frozenset({"structural_tag"}))
-    constraint_plan = ENGINES[0].plan_constraint(constraint, "openai_chat", as_said=True)
+    constraint = Constraint(StructuralTag("{}"), "structural_tag", uncovered_paths=frozenset({"structural_tag"}))
+    constraint_plan = ENGINES[0].plan_constraint(constraint, "openai_chat", in_own_fields=True)
     assert constraint_plan is not None and constraint_plan.enforcement == "validated"

@@ -1,4 +1,4 @@
-"""What listens on an engine's usual port may be any program: nothing that it answers keeps `narthex up` from starting."""
+"""The scan for local engines: any program may listen on an engine's usual port, and no response of it blocks `narthex up`."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from app.supervisor import local_engines
 
 @contextmanager
 def endless_server(block: bytes, pause_s: float) -> Generator[int]:
-    """The port of a server whose every answer goes on for as long as the test does."""
+    """The port of a server whose responses last as long as the test."""
     ended = Event()
 
     class Endless(BaseHTTPRequestHandler):
@@ -23,7 +23,7 @@ def endless_server(block: bytes, pause_s: float) -> Generator[int]:
                 while not ended.wait(pause_s):
                     self.wfile.write(block)
             except OSError:
-                pass  # it hung up, as it should
+                pass  # the client disconnected, as it should
 
         def log_message(self, format: str, *args: object) -> None:
             pass
@@ -45,6 +45,6 @@ def test_endless_response_on_an_engine_port_does_not_block_the_scan(block: bytes
     with endless_server(block, pause_s) as port:
         scan = Thread(target=lambda: offered.extend(local_engines.find_engines([port], own_ports=(), configured=())), daemon=True)
         scan.start()
-        scan.join(10)
+        scan.join(60)
         ended = not scan.is_alive()
     assert ended and not offered

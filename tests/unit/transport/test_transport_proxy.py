@@ -1,4 +1,4 @@
-"""Through a proxy: hosts that are spoken to by https, and those alone."""
+"""The proxy: https hosts are reached through it, and no others."""
 
 import asyncio
 import base64
@@ -15,13 +15,13 @@ from tests.unit.transport.test_transport_tls import client_tls, server_tls
 
 
 class ConnectProxy:
-    """A proxy: `asked` are the heads that came. Whoever is asked for, it is `port` that is reached."""
+    """A proxy that connects every request to `port`. `connect_heads`: the heads of the requests that it got."""
 
-    def __init__(self, port: int, answer: bytes) -> None:
+    def __init__(self, port: int, response: bytes) -> None:
         self.connect_heads: list[str] = []
         self.writers: list[asyncio.StreamWriter] = []
         self._port = port
-        self._answer = answer
+        self._answer = response
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writers.append(writer)
@@ -38,18 +38,18 @@ class ConnectProxy:
         writer.close()
 
 
-async def _relay(source: asyncio.StreamReader, drain: asyncio.StreamWriter) -> None:
+async def _relay(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
     while data := await source.read(65536):
-        drain.write(data)
-        await drain.drain()
-    drain.close()
+        target.write(data)
+        await target.drain()
+    target.close()
 
 
 @contextlib.asynccontextmanager
 async def connect_proxy(
-    port: int, answer: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n"
+    port: int, response: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n"
 ) -> AsyncGenerator[tuple[ConnectProxy, str]]:
-    proxy = ConnectProxy(port, answer)
+    proxy = ConnectProxy(port, response)
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
     try:
         yield proxy, f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -64,17 +64,17 @@ async def connect_proxy(
 def test_https_host_is_reached_through_the_proxy_and_its_connection_is_reused(new_loop: NewLoop) -> None:
     async def main() -> None:
         async with (
-            start_engine(respond_always(OK), tls=server_tls()) as served,
-            connect_proxy(served.url.port or 0) as (proxy, proxy_address),
+            start_engine(respond_always(OK), tls=server_tls()) as engine,
+            connect_proxy(engine.url.port or 0) as (proxy, proxy_address),
         ):
-            via = Transport(tls=client_tls(), proxy=Proxy(f"http://me:p%40ss@{proxy_address}"))
+            transport = Transport(tls=client_tls(), proxy=Proxy(f"http://me:p%40ss@{proxy_address}"))
             for _ in range(3):
-                assert await fetch(via, post_request(httpx.URL("https://engine.test:444/v1"), b"x" * 300_000)) == (200, b"ok")
+                assert await fetch(transport, post_request(httpx.URL("https://engine.test:444/v1"), b"x" * 300_000)) == (200, b"ok")
             (head,) = proxy.connect_heads
             assert head.startswith("CONNECT engine.test:444 HTTP/1.1\r\nHost: engine.test:444\r\n")
             assert f"Proxy-Authorization: Basic {base64.b64encode(b'me:p@ss').decode()}\r\n" in head
-            assert len(served.requests) == 3 and len(served.connections) == 1
-            await via.aclose()
+            assert len(engine.requests) == 3 and len(engine.connections) == 1
+            await transport.aclose()
 
     run(new_loop, main())
 
@@ -84,37 +84,37 @@ def test_plain_http_and_loopback_bypass_the_proxy(new_loop: NewLoop) -> None:
     async def main() -> None:
         async with (
             start_engine(respond_always(OK)) as plain,
-            start_engine(respond_always(OK), tls=server_tls()) as served,
+            start_engine(respond_always(OK), tls=server_tls()) as engine,
             connect_proxy(1) as (proxy, proxy_address),
         ):
-            via = Transport(tls=client_tls(), proxy=Proxy(f"http://{proxy_address}"))
-            assert await fetch(via, post_request(plain.url)) == (200, b"ok")
-            assert await fetch(via, post_request(served.url.copy_with(host="localhost"))) == (200, b"ok")
+            transport = Transport(tls=client_tls(), proxy=Proxy(f"http://{proxy_address}"))
+            assert await fetch(transport, post_request(plain.url)) == (200, b"ok")
+            assert await fetch(transport, post_request(engine.url.copy_with(host="localhost"))) == (200, b"ok")
             assert proxy.connect_heads == []
-            await via.aclose()
+            await transport.aclose()
 
     run(new_loop, main())
 
 
 @both_loops
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("response", "message"),
     [
         (b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "407"),
         (b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n", "502"),
         (b"SSH-2.0-OpenSSH_9\r\n\r\n", "SSH"),
-        (b"x" * 20_000, "no end"),
-        (b"HTTP/1.1", "hung up"),
+        (b"x" * 20_000, "longer than 16384 bytes"),
+        (b"HTTP/1.1", "closed the connection"),
     ],
 )
-def test_proxy_refusal_is_a_connect_error_without_its_password(new_loop: NewLoop, answer: bytes, says: str) -> None:
+def test_proxy_refusal_is_a_connect_error_without_its_password(new_loop: NewLoop, response: bytes, message: str) -> None:
     async def main() -> None:
-        async with connect_proxy(1, answer) as (_, proxy_address):
-            via = Transport(tls=client_tls(), proxy=Proxy(f"http://me:secret@{proxy_address}"))
-            with pytest.raises(httpx.ConnectError, match=says) as raised:
-                await fetch(via, post_request(httpx.URL("https://engine.test/v1")))
+        async with connect_proxy(1, response) as (_, proxy_address):
+            transport = Transport(tls=client_tls(), proxy=Proxy(f"http://me:secret@{proxy_address}"))
+            with pytest.raises(httpx.ConnectError, match=message) as raised:
+                await fetch(transport, post_request(httpx.URL("https://engine.test/v1")))
             assert "secret" not in repr(raised.value) and "secret" not in str(raised.value)
-            await via.aclose()
+            await transport.aclose()
 
     run(new_loop, main())
 
@@ -122,18 +122,18 @@ def test_proxy_refusal_is_a_connect_error_without_its_password(new_loop: NewLoop
 @both_loops
 def test_host_certificate_is_verified_through_the_proxy(new_loop: NewLoop) -> None:
     async def main() -> None:
-        async with start_engine(respond_always(OK), tls=server_tls()) as served, connect_proxy(served.url.port or 0) as (_, proxy_address):
-            via = Transport(tls=client_tls(), proxy=Proxy(proxy_address))
+        async with start_engine(respond_always(OK), tls=server_tls()) as engine, connect_proxy(engine.url.port or 0) as (_, proxy_address):
+            transport = Transport(tls=client_tls(), proxy=Proxy(proxy_address))
             with pytest.raises(httpx.ConnectError, match=r"(?i)certificate"):
-                await fetch(via, post_request(httpx.URL("https://other.test/v1")))
-            assert served.requests == []
-            await via.aclose()
+                await fetch(transport, post_request(httpx.URL("https://other.test/v1")))
+            assert engine.requests == []
+            await transport.aclose()
 
     run(new_loop, main())
 
 
 @pytest.mark.parametrize(
-    ("without", "host", "port", "by_proxy"),
+    ("no_proxy", "host", "port", "by_proxy"),
     [
         ("", "api.openai.com", 443, True),
         ("", "localhost", 443, False),
@@ -154,13 +154,13 @@ def test_host_certificate_is_verified_through_the_proxy(new_loop: NewLoop) -> No
         ("fd00::/8", "fd00::12", 443, False),
     ],
 )
-def test_no_proxy_rules_select_the_hosts_that_use_the_proxy(without: str, host: str, port: int, by_proxy: bool) -> None:
-    assert Proxy("http://proxy:3128", without).is_for(host, port) == by_proxy
+def test_no_proxy_rules_select_the_hosts_that_use_the_proxy(no_proxy: str, host: str, port: int, by_proxy: bool) -> None:
+    assert Proxy("http://proxy:3128", no_proxy).is_for(host, port) == by_proxy
 
 
 @pytest.mark.parametrize("url", ["https://proxy:3128", "socks5://proxy:1080", "http://", "ftp://x", "http://proxy:port"])
 def test_unsupported_proxy_url_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match=r"(?i)proxy is given as|port"):
+    with pytest.raises(ValueError, match=r"(?i)proxy is written|port"):
         Proxy(url)
 
 

@@ -1,4 +1,4 @@
-"""Laws of Anthropic's errors: each is what it is, with the wait and the word that came with it, within a stream too."""
+"""Errors of Anthropic: each becomes the right error with its retry-after and its code, in streams too."""
 
 import json
 from typing import Any
@@ -26,8 +26,8 @@ def read_error(status: int, body: Any, **headers: str) -> UpstreamError:
     return HOST.read_error(status, {name.replace("_", "-"): value for name, value in headers.items()}, raw)
 
 
-def error_body(kind: str, message: str = "x", **more: Any) -> dict[str, Any]:
-    return {"type": "error", "error": {"type": kind, "message": message, **more}, "request_id": "req_1"}
+def error_body(kind: str, message: str = "x", **extra: Any) -> dict[str, Any]:
+    return {"type": "error", "error": {"type": kind, "message": message, **extra}, "request_id": "req_1"}
 
 
 LOW_CREDIT = "Your credit balance is too low to access the Anthropic API."
@@ -36,7 +36,7 @@ HTML_PAGE = "<!DOCTYPE html><html><title>Attention Required! | Cloudflare</title
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "status", "word"),
+    ("error", "kind", "status", "code"),
     [
         (read_error(400, error_body("invalid_request_error"), x_should_retry="false"), UpstreamRejected, 400, "invalid_request_error"),
         (read_error(400, error_body("invalid_request_error", LOW_CREDIT)), QuotaExhausted, 502, "invalid_request_error"),
@@ -61,8 +61,8 @@ HTML_PAGE = "<!DOCTYPE html><html><title>Attention Required! | Cloudflare</title
         (read_error(529, error_body("overloaded_error")), Overloaded, 503, "overloaded_error"),
     ],
 )
-def test_anthropic_error_maps_to_its_kind_status_and_code(error: UpstreamError, kind: type[UpstreamError], status: int, word: str | None):
-    assert (type(error), error.status, error.upstream_code) == (kind, status, word)
+def test_anthropic_error_maps_to_its_kind_status_and_code(error: UpstreamError, kind: type[UpstreamError], status: int, code: str | None):
+    assert (type(error), error.status, error.upstream_code) == (kind, status, code)
 
 
 def test_retry_after_is_kept():

@@ -1,0 +1,47 @@
+"""Tests of large tables: one test per group of cases, which reports every failing case of the group at once."""
+
+import traceback
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import pytest
+
+Case = TypeVar("Case")
+
+
+def one_test_per_group(
+    cases: Iterable[Case], *, group: Callable[[Case], str], name: Callable[[Case], str]
+) -> Callable[[Callable[[Case], None]], Callable[[str], None]]:
+    """Turn the check of one case into a test per group, by the group's name. The failure has each failing case and its assertion."""
+    groups: dict[str, list[Case]] = {}
+    for case in cases:
+        groups.setdefault(group(case), []).append(case)
+    assert groups, "a table without cases tests nothing"
+
+    def decorate(check: Callable[[Case], None]) -> Callable[[str], None]:
+        def test(group: str) -> None:
+            failures = {name(case): failure for case in groups[group] if (failure := _failure(check, case))}
+            if failures:
+                listed = "\n\n".join(f"{case}: {failure}" for case, failure in failures.items())
+                pytest.fail(f"{len(failures)} of {len(groups[group])} cases fail\n\n{listed}", pytrace=False)
+
+        test.__name__, test.__qualname__, test.__doc__, test.__module__ = (
+            check.__name__,
+            check.__qualname__,
+            check.__doc__,
+            check.__module__,
+        )
+        return pytest.mark.parametrize("group", list(groups))(test)
+
+    return decorate
+
+
+def _failure(check: Callable[[Case], None], case: Case) -> str | None:
+    """What is wrong with a case, and the line that found it; None if nothing."""
+    try:
+        check(case)
+    except (Exception, pytest.fail.Exception) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        frame = next((each for each in reversed(frames) if each.filename == check.__code__.co_filename), frames[-1])
+        return f"line {frame.lineno}: {type(error).__name__}: {error}"
+    return None

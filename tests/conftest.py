@@ -1,0 +1,26 @@
+"""Guards for every test: a blocking call in an event loop, or traffic beyond loopback, fails it."""
+
+import os
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests.support import guards
+
+guards.install()
+_report = Path(tempfile.mkdtemp(prefix="narthex-guards-")) / "violations"
+_report.touch()
+os.environ[guards.REPORT] = str(_report)
+os.environ["PYTHONPATH"] = str(Path(guards.__file__).with_name("guarded_processes"))
+
+
+@pytest.fixture(autouse=True)
+def no_violations() -> Generator[None]:
+    """Of this process, and of the services that it started: those are found by the next test at the latest."""
+    yield
+    found = [*guards.violations, *_report.read_text().splitlines()]
+    guards.violations.clear()
+    _report.write_text("")
+    assert found == []
