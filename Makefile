@@ -1,52 +1,52 @@
-# Every task of this project. `make` alone lists them.
+# Every task of this project. `make` without a target lists them.
 .DEFAULT_GOAL := help
 .PHONY: help up serve migrate test test-long test-engines test-clients check bench lock clean
 
 VENV := .venv/bin
 NARTHEX := $(VENV)/narthex
-# Tests meet the same examples on every run in CI, and new ones everywhere else.
+# Property tests use the same examples on every run in CI, and new ones everywhere else.
 PYTEST := $(VENV)/python -m pytest $(if $(CI),--hypothesis-profile=ci)
 
 help:  ## List the tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 16
 
-up: installed  ## Start everything on this machine: gateway, database, engine to try (Ctrl-C ends it)
+up: installed  ## Start everything on this machine: gateway, database, sandbox engine (Ctrl-C ends it)
 	@exec $(NARTHEX) up
 
-serve: installed  ## Start the gateway alone, with DATABASE_URL and REDIS_URL
+serve: installed  ## Start only the gateway, with DATABASE_URL and REDIS_URL
 	@exec $(NARTHEX) serve
 
-migrate: installed  ## Bring the database of DATABASE_URL (or of the running `make up`) to this version's tables
+migrate: installed  ## Create or upgrade the tables of DATABASE_URL, or of the running `make up`
 	@$(NARTHEX) migrate
 
-test: installed-dev  ## Run the tests, two at a time (minutes)
+test: installed-dev  ## Run the tests in two processes (minutes)
 	$(PYTEST) -n 2 --dist loadfile --ignore=tests/engines --ignore=tests/long --ignore=tests/clients $(ARGS)
 
-test-long: installed-dev  ## Follow the README in an empty folder, from the install on
+test-long: installed-dev  ## Run the long tests, among them the README in an empty folder
 	$(PYTEST) tests/long $(ARGS)
 
-test-engines: installed-dev  ## Run the adapters against real engines, which are installed first (gigabytes, many minutes)
+test-engines: installed-dev  ## Test the adapters with real engines, which are installed first (gigabytes, many minutes)
 	$(VENV)/python -m tests.engines.install
 	$(PYTEST) tests/engines $(ARGS)
 
-test-clients: installed-dev  ## Run the SDKs and frameworks of application teams through the gateway; they are installed first (Node 20)
+test-clients: installed-dev  ## Test popular SDKs and frameworks with the gateway; they are installed first (Node 20)
 	$(VENV)/python -m tests.clients.install
 	$(PYTEST) tests/clients $(ARGS)
 
-check: installed-dev  ## Look for mistakes without running anything: ruff and pyright
+check: installed-dev  ## Check style and types: ruff and pyright
 	$(VENV)/ruff check
 	$(VENV)/ruff format --check
 	PYRIGHT_PYTHON_USE_BUNDLED_PYRIGHT=1 $(VENV)/pyright
 
-bench: installed-dev  ## Compare with a direct connection and another gateway
+bench: installed-dev  ## Measure the gateway, beside a direct connection and other gateways
 	$(VENV)/python -m bench $(ARGS)
 
-lock:  ## Write the locks anew from pyproject.toml (needs uv; UPGRADE=1 takes newer versions)
-	@command -v $(UV) >/dev/null || { echo "uv is needed to write locks: pipx install uv, or make lock UV=/path/to/uv" >&2; exit 1; }
+lock:  ## Regenerate the lock files from pyproject.toml (needs uv; UPGRADE=1 upgrades versions)
+	@command -v $(UV) >/dev/null || { echo "make lock needs uv: pipx install uv, or make lock UV=/path/to/uv" >&2; exit 1; }
 	$(COMPILE) --extra local --group build -o requirements.lock
 	$(COMPILE) --extra local --extra dev --group build -c requirements.lock -o requirements-dev.lock
 
-clean:  ## Remove what was built (.venv, caches); the data in .narthex stays
+clean:  ## Remove build results (.venv, caches); the data in .narthex stays
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis dist bench/build
 	find . -name __pycache__ -type d -not -path './.*' -prune -exec rm -rf {} +
 

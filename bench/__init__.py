@@ -1,1 +1,1 @@
-"""The benchmark: the gateway with everything on, a direct connection and other gateways, interleaved in one run. Start: README.md."""
+"""The benchmark: the gateway with everything on, a direct connection and other gateways, in turns. README.md explains it."""

@@ -1,4 +1,4 @@
-"""The two C programs, compiled when their source is newer than what is in bench/build."""
+"""The two C programs, compiled if their source is newer than the binaries in bench/build."""
 
 import shutil
 import subprocess
@@ -13,14 +13,14 @@ BUILD_FOLDER = BENCH_FOLDER / "build"
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """Where the mock engine and the load client are."""
+    """The paths of the mock engine and the load client."""
 
     engine: Path
     load: Path
 
 
 def compile_programs() -> Programs:
-    """Raises Trouble where there is no C compiler: a mock written in Python would cost as much as the gateway that it is to measure."""
+    """Raises BenchmarkError without a C compiler. A mock in Python would cost as much as the gateway that is measured."""
     BUILD_FOLDER.mkdir(exist_ok=True)
     return Programs(_compile("engine"), _compile("load"))
 

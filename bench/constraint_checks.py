@@ -1,7 +1,7 @@
-"""What checks of constraints cost: the first time in the process that checks, and each time after that in the worker.
+"""The cost of checking a constraint: the first check, in the checking process, and repeated checks, in the worker.
 
-`python -m bench.constraint_checks`. Schemas are in JSONSchemaBench's style; processor time is that of the worker, and for a first check that of the
-process that checks and its forks.
+`python -m bench.constraint_checks`. Schemas are in JSONSchemaBench's style. Processor time is that of the worker; for a first check, that
+of the checking process and its forks.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from typing import Any
 
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from providers.canonical.errors import InvalidRequest
+from providers.catalogue import DIALECTS
 from providers.dialect import InboundRequest
-from providers.dialects.catalogue import DIALECTS
 
 _ROUNDS = 9
 _CALLS = 2_000
@@ -26,8 +26,8 @@ _MESSAGES = [{"role": "user", "content": "Hello"}]
 
 def wide_object(count: int) -> dict[str, Any]:
     kinds = ("string", "integer", "boolean", "number")
-    each = {f"property_{at}": {"type": kinds[at % 4], "description": "What it is for."} for at in range(count)}
-    return {"type": "object", "properties": each, "required": list(each)[::2], "additionalProperties": False}
+    properties = {f"property_{index}": {"type": kinds[index % 4], "description": "What it is for."} for index in range(count)}
+    return {"type": "object", "properties": properties, "required": list(properties)[::2], "additionalProperties": False}
 
 
 def nested_object(levels: int) -> Any:
@@ -39,14 +39,15 @@ def nested_object(levels: int) -> Any:
 
 def fan_out_references(count: int, combinator: str) -> dict[str, Any]:
     defs: dict[str, Any] = {"d0": {"type": "integer"}}
-    for at in range(1, count):
-        defs[f"d{at}"] = {combinator: [{"$ref": f"#/$defs/d{at - 1}"}, {"$ref": f"#/$defs/d{at - 1}"}]}
+    for index in range(1, count):
+        defs[f"d{index}"] = {combinator: [{"$ref": f"#/$defs/d{index - 1}"}, {"$ref": f"#/$defs/d{index - 1}"}]}
     return {"$defs": defs, "$ref": f"#/$defs/d{count - 1}"}
 
 
 def alternatives(count: int) -> dict[str, Any]:
     branches = [
-        {"type": "object", "properties": {"kind": {"const": at}, "value": wide_object(4)}, "required": ["kind"]} for at in range(count)
+        {"type": "object", "properties": {"kind": {"const": index}, "value": wide_object(4)}, "required": ["kind"]}
+        for index in range(count)
     ]
     return {"oneOf": branches}
 
@@ -55,7 +56,7 @@ SCHEMAS: dict[str, Any] = {
     "a small object": wide_object(3),
     "nested 30 deep": nested_object(30),
     "oneOf of 40 objects": alternatives(40),
-    "an enum of 5000": {"enum": [f"value {at}" for at in range(5000)]},
+    "an enum of 5000": {"enum": [f"value {index}" for index in range(5000)]},
     "a recursive tree": {"$defs": {"n": {"properties": {"n": {"items": {"$ref": "#/$defs/n"}}}}}, "$ref": "#/$defs/n"},
     "patternProperties": {"patternProperties": {"^[a-z]{1,8}$": {"type": "integer"}, "^x-": {"type": "string"}}},
     "formats": {"properties": {each: {"type": "string", "format": each} for each in ("date-time", "uuid", "email", "uri", "ipv6")}},
@@ -82,47 +83,46 @@ def parse_request(raw: bytes) -> InboundRequest:
 
 
 def cpu_spent_s(pid: int) -> float:
-    """By the process that checks and its forks; in ticks of the kernel's clock."""
+    """Seconds of a process and its forks, in ticks of the kernel's clock."""
     stat_fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, stat_fields[11:15])) * _TICK_S
 
 
 async def measure_first_check(checks: ConstraintChecks, schema: Any, number: int) -> tuple[float, str]:
-    """Milliseconds of the clock, queue and pipes included, and what was found."""
+    """Milliseconds of wall time, queue and pipes included, and the outcome."""
     request = parse_request(request_body(guided_json={"title": f"{number}", **schema}))
-    began = time.perf_counter()
+    started_at = time.perf_counter()
     try:
         await checks.check_request(request, "key")
         outcome = "passes"
-    except InvalidRequest as refused:
-        outcome = refused.message
-    return (time.perf_counter() - began) * 1000, outcome
+    except InvalidRequest as error:
+        outcome = error.message
+    return (time.perf_counter() - started_at) * 1000, outcome
 
 
 async def measure_first_checks(checks: ConstraintChecks) -> None:
     await checks.check_request(parse_request(request_body(guided_regex="a")), "key")
     assert checks.pid is not None
-    print("A first check\n\n| schema | kB | processor ms (mean of 9) | clock ms (median) | found |\n|---|---|---|---|---|")
+    print("First check\n\n| schema | kB | processor ms (mean of 9) | wall ms (median) | outcome |\n|---|---|---|---|---|")
     for name, schema in SCHEMAS.items():
         before_s = cpu_spent_s(checks.pid)
         measurements = [await measure_first_check(checks, schema, number) for number in range(_ROUNDS)]
         spent_ms = (cpu_spent_s(checks.pid) - before_s) * 1000 / _ROUNDS
         size_kb = len(json.dumps(schema)) / 1000
-        print(
-            f"| {name} | {size_kb:.1f} | {spent_ms:.0f} | {median(elapsed_ms for elapsed_ms, _ in measurements):.1f} | {measurements[0][1][:90]} |"
-        )
+        wall_ms = median(elapsed_ms for elapsed_ms, _ in measurements)
+        print(f"| {name} | {size_kb:.1f} | {spent_ms:.0f} | {wall_ms:.1f} | {measurements[0][1][:90]} |")
 
 
 async def measure_call_us(call: Callable[[], Awaitable[Any] | Any]) -> float:
-    """Processor microseconds of one call, awaited if it is to be."""
+    """Processor microseconds of one call; an awaitable result is awaited."""
     rounds: list[float] = []
     for _ in range(_ROUNDS):
-        began = time.process_time_ns()
+        started_ns = time.process_time_ns()
         for _ in range(_CALLS):
             awaitable = call()
             if awaitable is not None and hasattr(awaitable, "__await__"):
                 await awaitable
-        rounds.append((time.process_time_ns() - began) / _CALLS / 1000)
+        rounds.append((time.process_time_ns() - started_ns) / _CALLS / 1000)
     return median(rounds)
 
 
@@ -138,7 +138,7 @@ async def measure_repeated_checks(checks: ConstraintChecks) -> None:
         "a schema of 50 kB": request_body(guided_json=wide_object(650)),
         "a schema of 100 kB": request_body(guided_json=wide_object(1300)),
     }
-    print("\nA known one: processor µs in the worker\n\n| ask | check | opening the ask |\n|---|---|---|")
+    print("\nRepeated check: processor µs in the worker\n\n| request | check | parsing the request |\n|---|---|---|")
 
     async def do_nothing() -> None:
         return
@@ -150,7 +150,7 @@ async def measure_repeated_checks(checks: ConstraintChecks) -> None:
             await checks.check_request(request, "key")
         except InvalidRequest:
             continue
-        check = await measure_call_us(lambda ask=request: checks.check_request(ask, "key"))
+        check = await measure_call_us(lambda request=request: checks.check_request(request, "key"))
         parsing = await measure_call_us(lambda raw=raw: parse_request(raw))
         print(f"| {name} | {check:.2f} | {parsing:.1f} |")
     print(f"\n(An empty coroutine: {empty:.2f}.)")

@@ -1,4 +1,4 @@
-"""Cores: which one belongs to the proxies, to the load, and to what stands behind the gateway."""
+"""Cores: one for the proxies, one for the load, one for the gateway's background processes."""
 
 import os
 from collections.abc import Generator, Iterable, Sequence
@@ -11,7 +11,7 @@ from bench.processes import process_tree, thread_ids
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """`backstage` is for the gateway's writer, Postgres and Valkey: a third core, or the load's where there are only two."""
+    """`background` is for the gateway's writer, Postgres and Valkey: a third core, or the load's if there are only two."""
 
     proxy: int
     load: int
@@ -20,7 +20,7 @@ class Cores:
     @property
     def warning(self) -> str:
         if self.proxy == self.load:
-            return "Only one core: proxy and load share it, and no figure but processor time means anything."
+            return "Only one core: proxy and load share it, so only processor time is meaningful."
         if self.load == self.background:
             return "Two cores: the gateway's writer and Postgres share the load's, at the lowest priority."
         return ""
@@ -33,7 +33,7 @@ def assign_cores() -> Cores:
 
 @contextmanager
 def run_children_on(core: int) -> Generator[None]:
-    """What is started inside inherits the core from its first instruction, so that runtimes size their thread pools by it."""
+    """Processes started inside inherit the core from their first instruction, so that runtimes size their thread pools by it."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
     try:
@@ -43,16 +43,17 @@ def run_children_on(core: int) -> Generator[None]:
 
 
 def move_processes(roots: Iterable[int], core: int) -> None:
-    """Every thread of these running trees."""
+    """Moves every thread of these process trees to the core."""
     for pid in (pid for root in roots for pid in process_tree(root)):
         for thread in thread_ids(pid):
             os.sched_setaffinity(thread, {core})
 
 
 def set_nice(roots: Iterable[int], nice: int) -> None:
-    """19: these running trees get what the load client on their core leaves over. 0: as before, where we may (only root may take back).
+    """Sets the priority of these process trees: at 19 they get what the load client on their core leaves; 0 is normal.
 
-    With autogroup scheduling a nice value counts only inside a session, and every session has one of its own to set.
+    Only root may go back to 0; other users keep 19. With autogroup scheduling a nice value counts only inside a session, so each session's
+    own value is set too.
     """
     for pid in (pid for root in roots for pid in process_tree(root)):
         try:
@@ -61,4 +62,4 @@ def set_nice(roots: Iterable[int], nice: int) -> None:
             if own_group.exists() and own_group.read_text() != Path("/proc/self/autogroup").read_text():
                 own_group.write_text(str(nice))
         except (ProcessLookupError, FileNotFoundError, PermissionError):
-            continue  # it ended meanwhile, or may not be favoured again
+            continue  # it has ended, or this user may not raise its priority again

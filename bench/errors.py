@@ -1,4 +1,4 @@
-"""Trouble: why a system cannot be measured, in a sentence for the person who ran the benchmark."""
+"""BenchmarkError: why a system cannot be measured, in a sentence for the person who runs the benchmark."""
 
 
 class BenchmarkError(Exception):

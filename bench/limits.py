@@ -1,6 +1,6 @@
-"""What limits cost a request: processor time of reserve() and settle() with five rules, at 32 requests at a time, and for 10,000 rules.
+"""The cost of limits for a request: processor time of reserve() and settle(), at 32 concurrent requests, with none to 10,000 rules.
 
-`python -m bench.limits` starts a Valkey of its own. The figure is of this process alone, user and system; so is the server's, beside it.
+`python -m bench.limits` starts a Valkey of its own. It prints the user and system time of this process, and that of the server.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ FIVE_LIMITS = (
 
 
 def many_limits(count: int) -> tuple[Limit, ...]:
-    """The five, and others that are about others."""
+    """The five limits, and others that apply to other keys."""
     return (*FIVE_LIMITS, *(Limit(f"of {n}", {"key": f"nx-{n:012x}"}, "requests", 10, "minute") for n in range(count - 5)))
 
 
@@ -80,7 +80,7 @@ async def _measure(url: str, rules: Sequence[Limit], server: int) -> tuple[float
     limits = Limits(Settings(), counters, database, _EmptyLedger(), Telemetry(), lambda: 1)
     limits.apply_snapshot(Snapshot(1, "", {}, {}, tuple(rules)))
     await limits.start()
-    await counters.call(command((b"SET", EPOCH, b"0:bench")))  # as if Postgres had said that nothing was lost
+    await counters.call(command((b"SET", EPOCH, b"0:bench")))  # as if Postgres had confirmed that no counts were lost
     await _run_requests(limits, 2_000)
     own_before_s, server_s = _cpu_spent_s(), cpu_s([server])
     await _run_requests(limits, _REQUESTS)

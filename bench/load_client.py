@@ -1,4 +1,4 @@
-"""The load client, run and read. What it counts and how is told in c/load.c."""
+"""Runs the load client and reads its result. c/load.c says what it counts, and how."""
 
 import subprocess
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ EXPECTED_TEXT = "mock engine speaking"
 
 
 class Percentiles(msgspec.Struct, frozen=True):
-    """Microseconds."""
+    """A distribution in microseconds; `count` is the number of samples."""
 
     count: int
     p50: float
@@ -32,7 +32,7 @@ class Percentiles(msgspec.Struct, frozen=True):
 
 
 class LoadResult(msgspec.Struct, frozen=True):
-    """What one run of the load client saw. `answered` are whole, right answers; everything else is in one of the failures."""
+    """The result of one run. `answered` counts complete, correct responses; everything else is in one of the failures."""
 
     seconds: float
     answered: int
@@ -51,7 +51,7 @@ class LoadResult(msgspec.Struct, frozen=True):
 
 
 class LoadClient:
-    """Asks one system. `folder` keeps the request bodies, which the client reads from files."""
+    """Sends load to systems. `folder` holds the request bodies, which the program reads from files."""
 
     def __init__(self, program: Path, folder: Path) -> None:
         self._program = program
@@ -74,7 +74,7 @@ class LoadClient:
         ramp_s: float,
         on_all_open: Callable[[int], None] = lambda _open: None,
     ) -> LoadResult:
-        """`held` is called once, with how many streams are open, when all have been opened or refused."""
+        """Calls `on_all_open` once, with the number of open streams, when every stream has been opened or refused."""
         hold_s = chunks * interval_s
         options = ["--connections", str(count), "--chunks", str(chunks), "--ramp", str(ramp_s), "--hold", str(hold_s), "--grace", "5"]
         return self._run("streams", port, headers, STREAM_BODY % (chunks, int(interval_s * 1e6)), ramp_s + hold_s, options, on_all_open)

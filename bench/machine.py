@@ -1,4 +1,4 @@
-"""Machine: what a reader must know of the computer, and of its mood during the run. Nothing that tells whose it is."""
+"""Machine: what a reader has to know about the computer and its load. Nothing identifies its owner."""
 
 import os
 import platform
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.c_programs import BENCH_FOLDER
 
-# The word in front of a result is worth less above these.
+# Above these, a note warns readers of the result.
 MAX_LOAD_BEFORE = 0.3
 MAX_STEAL_SHARE = 0.02
 MAX_OTHERS_SHARE = 0.05
@@ -29,7 +29,7 @@ def machine_facts() -> dict[str, str]:
 
 
 def load_average() -> float:
-    """Over the last minute: what the machine was busy with before the benchmark began."""
+    """The load average of the last minute, before the benchmark starts."""
     return os.getloadavg()[0]
 
 

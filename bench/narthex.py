@@ -1,4 +1,4 @@
-"""Narthex: started as a user starts it, its gateway process alone on the proxy's core; its writer and servers accounted for apart."""
+"""Narthex: started as a user starts it. Its gateway process is alone on the proxy's core; writer and servers are measured separately."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 
 from app.settings import Settings
-from app.supervisor.paths import erase_home
+from app.supervisor.home import erase_home
 from app.supervisor.server_addresses import resolve
 from bench.c_programs import BENCH_FOLDER
 from bench.cores import Cores, move_processes, run_children_on, set_nice
@@ -21,12 +21,12 @@ from bench.targets import NARTHEX, NARTHEX_LIMITS
 
 READY_TIMEOUT_S = 180
 STOP_TIMEOUT_S = 90
-MIN_BACKLOG_ROWS = 2000  # rows; fewer arrive between two looks
+MIN_BACKLOG_ROWS = 2000  # as many as may arrive between two polls
 COMMAND = Path(sys.executable).parent / "narthex"
 
 
 class NarthexSystem(System):
-    """Its trees of processes: the gateway is the proxy; writer, Postgres and Valkey are shown beside it."""
+    """Its process trees: the gateway is the proxy; writer, Postgres and Valkey are reported separately."""
 
     def __init__(self, name: str, description: str, home: Path, port: int, cores: Cores) -> None:
         key = (home / "first-key").read_text().strip()
@@ -35,7 +35,7 @@ class NarthexSystem(System):
         self._writer, self._postgres, self._valkey = (_read_pid(home, name) for name in ("writer", "postgres", "valkey"))
         self._shares_load_core = cores.load == cores.background
         self._database_url = resolve(Settings(home=home)).database_url
-        self._began_at = 0.0
+        self._started_at = 0.0
         self._recording = RecordingProgress(self._database_url)
         self._cpu_before: Sequence[float] = ()
         move_processes(self.roots, cores.proxy)
@@ -43,21 +43,21 @@ class NarthexSystem(System):
 
     def before_saturation(self) -> None:
         if [_read_pid(self._home, "gateway-0")] != list(self.roots):
-            raise BenchmarkError("The gateway process was started anew in the middle of the benchmark: see its log above.")
+            raise BenchmarkError("The gateway process was restarted during the benchmark: see its log above.")
         if self._shares_load_core:
-            set_nice([self._writer, self._postgres], 19)  # every time: Postgres starts new backends, each in a session of its own
+            set_nice([self._writer, self._postgres], 19)  # again each time: Postgres starts new backends, each in a session of its own
         self._recording = RecordingProgress(self._database_url)
         self._cpu_before = self._cpu_spent()
-        self._began_at = monotonic()
+        self._started_at = monotonic()
 
     def after_saturation(self, answered: int) -> Figures:
-        loaded_s = monotonic() - self._began_at
+        loaded_s = monotonic() - self._started_at
         if self._shares_load_core:
             set_nice([self._writer, self._postgres], 0)
         drained = self._recording.wait_until_drained(answered)
         writer, postgres, valkey = (after - before for after, before in zip(self._cpu_spent(), self._cpu_before, strict=True))
         rows = max(1, drained.rows)
-        # While the load ran the writer also made progress; where it left no backlog, that pace is all that was seen of it.
+        # The writer also worked during the load. If it left no backlog, that pace is the only measurement.
         load_pace = drained.rows / (loaded_s + drained.seconds)
         drain_pace = drained.backlog / drained.seconds if drained.backlog >= MIN_BACKLOG_ROWS else 0.0
         return {
@@ -76,11 +76,9 @@ class NarthexSystem(System):
 
 @contextmanager
 def run_narthex(engine_port: int, cores: Cores, folder: Path, *, limited: bool = False) -> Generator[NarthexSystem]:
-    """Raises Trouble if it does not come up. Its home is removed afterwards. `limited`: with five rules about every request."""
+    """Runs it and removes its home afterwards. Raises BenchmarkError if it does not start. `limited`: five rules apply to every request."""
     name = NARTHEX_LIMITS if limited else NARTHEX
-    description = "keys, directory, routing, durable recording: on" + (
-        "; five limits about every request" if limited else "; no limits set"
-    )
+    description = f"keys, configuration, routing, durable recording; {'five limits on every request' if limited else 'no limits'}"
     home, port, log = folder / name, free_port(), folder / f"{name}.log"
     environment = {
         "NARTHEX_HOME": str(home),
@@ -106,7 +104,7 @@ def _apply(configuration: Path, environment: dict[str, str]) -> None:
     command = [str(COMMAND), "apply", str(configuration), "--yes"]
     completed = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=60)
     if completed.returncode:
-        raise BenchmarkError(f"narthex apply said:\n{completed.stdout}{completed.stderr}")
+        raise BenchmarkError(f"narthex apply failed:\n{completed.stdout}{completed.stderr}")
 
 
 def _read_pid(home: Path, name: str) -> int:

@@ -1,4 +1,4 @@
-"""Peers: other gateways, a row each: how they are installed, started and asked. All run with everything off that can be."""
+"""Peers: other gateways, one row each: how to install, start and call them. Everything that can be off is off."""
 
 import os
 import shutil
@@ -20,16 +20,19 @@ INSTALL_TIMEOUT_S = 900
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """`program`: a path below bench/, or a name on the PATH. In `command`, `headers`, `environment` and `config` the words
-    @PROGRAM@, @PORT@, @SPARE_PORT@, @ENGINE_PORT@, @FOLDER@ (its own) and @SECRET@ (of this run) are filled in."""
+    """A gateway to compare with. `program`: a path below bench/, or a name on the PATH.
+
+    In `command`, `headers`, `environment` and `config`, these are replaced: @PROGRAM@, @PORT@, @SPARE_PORT@, @ENGINE_PORT@, @FOLDER@ (its
+    own) and @SECRET@ (of this run).
+    """
 
     name: str
     description: str
     program: str
     command: Sequence[str]
-    install: Sequence[Sequence[str]] = ()  # run in bench/; none: it is for the machine's owner to install
-    installer: str = ""  # a program without which `install` is not tried
-    config: str = ""  # a file beside this one
+    install: Sequence[Sequence[str]] = ()  # commands run in bench/; none: the machine's owner installs it
+    installer: str = ""  # a program that `install` needs
+    config: str = ""  # a file in bench/
     headers: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=lambda: {})
     ready_path: str = "/v1/models"
@@ -79,7 +82,7 @@ PEERS = {
             ("@PROGRAM@", "--host", "127.0.0.1", "--port", "@PORT@", "--num_workers", "1", "--config", "@FOLDER@/litellm.yaml"),
             _python_install(".venv-litellm", "litellm[proxy]==1.106.2"),
             config="litellm.yaml",
-            # Without the first it asks the network for a price list when it starts.
+            # Without the first it downloads a price list when it starts.
             environment={
                 "LITELLM_LOCAL_MODEL_COST_MAP": "True",
                 "LITELLM_LOG": "ERROR",
@@ -111,7 +114,7 @@ PEERS = {
 
 @contextmanager
 def run_peer(peer: Peer, engine_port: int, cores: Cores, folder: Path, may_install: bool) -> Generator[System]:
-    """Raises Trouble if it is not there, cannot be installed, or does not start."""
+    """Runs it. Raises BenchmarkError if it is missing, cannot be installed or does not start."""
     home = folder / peer.name
     home.mkdir()
     placeholders = {
@@ -127,7 +130,7 @@ def run_peer(peer: Peer, engine_port: int, cores: Cores, folder: Path, may_insta
     port, log = int(placeholders["@PORT@"]), home / "log"
     with run_children_on(cores.proxy):
         process = start_process(
-            [_fill_placeholders(placeholder, placeholders) for placeholder in peer.command],
+            [_fill_placeholders(argument, placeholders) for argument in peer.command],
             log,
             {name: _fill_placeholders(value, placeholders) for name, value in peer.environment.items()},
         )
@@ -151,16 +154,16 @@ def _find_program(peer: Peer, may_install: bool) -> Path:
     program = BENCH_FOLDER / peer.program
     if not program.exists():
         if not may_install:
-            raise BenchmarkError(f"{peer.name} is not installed, and --no-install was given.")
+            raise BenchmarkError(f"{peer.name} is not installed, and --no-install forbids installing it.")
         _install(peer)
     if not program.exists():
-        raise BenchmarkError(f"{peer.name} was installed, but brought no {peer.program}.")
+        raise BenchmarkError(f"{peer.name} was installed, but without {peer.program}.")
     return program
 
 
 def _install(peer: Peer) -> None:
     if peer.installer and shutil.which(peer.installer) is None:
-        raise BenchmarkError(f"{peer.name} is installed by {peer.installer}, which is not on the PATH.")
+        raise BenchmarkError(f"Installing {peer.name} needs {peer.installer}, which is not on the PATH.")
     print(f"installing {peer.name} for comparison (once, into bench/{peer.program.split('/', 1)[0]}) ...", flush=True)
     for command in peer.install:
         try:

@@ -1,4 +1,4 @@
-"""Phases: the four things that are measured of a system, each a function from a running system to figures."""
+"""Phases: the four measurements of a system, each a function from a running system to figures."""
 
 import time
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from bench.system import Figures, System
 CONNECTIONS = 32
 STREAMS = 100
 CHUNK_INTERVAL_S = 0.02
-FIRST_RESPONSE_TIMEOUT_S = 30  # some load half of themselves when they are first asked
+FIRST_RESPONSE_TIMEOUT_S = 30  # some gateways load much of their code at the first request
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long and how often. Latencies are asked for at these rates, in requests per second."""
+    """The duration and number of measurements. `latency_s`: seconds by rate, in requests per second."""
 
     rounds: int
     saturate_s: float
@@ -33,7 +33,7 @@ QUICK = Plan(rounds=1, saturate_s=2, latency_s={100: 2, 500: 2}, stream_s=2, hel
 
 
 class PhaseRunner:
-    """Holds what every phase needs: the load client, the cores, the plan."""
+    """Runs the phases with one load client, on assigned cores, by one plan."""
 
     def __init__(self, load: LoadClient, cores: Cores, plan: Plan) -> None:
         self._load = load
@@ -41,7 +41,7 @@ class PhaseRunner:
         self._plan = plan
 
     def warm_up(self, system: System) -> None:
-        """Both ways of asking, until code is compiled, caches filled and pools open. Raises Trouble if nothing is answered rightly."""
+        """Sends both kinds of requests until caches are filled and pools open. Raises BenchmarkError if no response is correct."""
         deadline = time.monotonic() + FIRST_RESPONSE_TIMEOUT_S
         answered = 0
         while not answered:
@@ -53,12 +53,12 @@ class PhaseRunner:
         self._wait_until_quiet(system)
 
     def measure_saturation(self, system: System) -> Figures:
-        """32 connections, each asking again as soon as it is answered."""
+        """32 connections, each sending its next request as soon as it has its response."""
         system.before_saturation()
         others_before = core_busy_s(self._cores.proxy)[0] - cpu_s(system.roots)
-        before, began = cpu_s(system.roots), time.monotonic()
+        before, started_at = cpu_s(system.roots), time.monotonic()
         outcome = self._load.run_closed_loop(system.port, system.headers, connections=CONNECTIONS, seconds=self._plan.saturate_s)
-        cpu_spent_s, wall_s = cpu_s(system.roots) - before, time.monotonic() - began
+        cpu_spent_s, wall_s = cpu_s(system.roots) - before, time.monotonic() - started_at
         others = core_busy_s(self._cores.proxy)[0] - cpu_s(system.roots) - others_before
         figures: Figures = {
             "requests_per_s": outcome.answered / outcome.seconds,
@@ -76,7 +76,7 @@ class PhaseRunner:
         return figures
 
     def measure_latency(self, system: System, rate: int) -> Figures:
-        """A request every 1/rate seconds, whatever the answers do; latency from the intended send time to the last byte."""
+        """A request every 1/rate seconds, however late responses are; latency from the intended send time to the last byte."""
         outcome = self._load.run_open_loop(system.port, system.headers, rate=rate, seconds=self._plan.latency_s[rate])
         self._wait_until_quiet(system)
         return {
@@ -86,7 +86,7 @@ class PhaseRunner:
         }
 
     def measure_streams(self, system: System) -> Figures:
-        """100 streams of 50 chunks a second, evenly out of step, so that each chunk is a wake-up of its own. Costs include the requests."""
+        """100 streams of 50 chunks a second, evenly out of step, so that each chunk is a separate wake-up. Costs include the requests."""
         before = cpu_s(system.roots)
         outcome = self._load.run_streams(
             system.port,
@@ -94,7 +94,7 @@ class PhaseRunner:
             count=STREAMS,
             chunks=round(self._plan.stream_s / CHUNK_INTERVAL_S),
             interval_s=CHUNK_INTERVAL_S,
-            # Half an interval and a little after one another: in the end all phases are taken evenly, and nothing begins in a heap.
+            # They start a little more than half an interval apart, so that they are evenly out of step and none start together.
             ramp_s=STREAMS * CHUNK_INTERVAL_S * (1 + 1 / STREAMS) / 2,
         )
         cpu_spent_s, chunks = cpu_s(system.roots) - before, outcome.chunk_delay_us.count
@@ -110,7 +110,7 @@ class PhaseRunner:
         return figures
 
     def measure_held_streams(self, system: System) -> Figures:
-        """A thousand streams open at once, a chunk a second each. Memory is looked at when all are open."""
+        """A thousand streams open at the same time, a chunk a second each. Memory is measured when all are open."""
         memory_before, memory_open, open_streams = memory_kib(system.roots), 0.0, 0
 
         def record_memory(count: int) -> None:
@@ -134,7 +134,7 @@ class PhaseRunner:
         return figures
 
     def _wait_until_quiet(self, system: System) -> None:
-        """Until a proxy has finished what its callers no longer wait for, or for ten seconds: the next system deserves a quiet core."""
+        """Waits until the proxy has finished its remaining work, at most ten seconds, so that the next system has a quiet core."""
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
             before = cpu_s(system.roots)
@@ -145,4 +145,5 @@ class PhaseRunner:
 
 def _require_responses(correct: int, outcome: LoadResult) -> None:
     if not correct:
-        raise BenchmarkError(f"no right answer at all; the first was: {' '.join(outcome.first_failure.split()) or 'none within the time'}")
+        first_failure = " ".join(outcome.first_failure.split()) or "none in time"
+        raise BenchmarkError(f"no correct response; the first response was: {first_failure}")

@@ -1,4 +1,4 @@
-"""Processes, read from /proc: a tree with its processor time and memory."""
+"""Processes: trees, processor time and memory, read from /proc."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -8,22 +8,22 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def process_tree(root: int) -> list[int]:
-    """The process and all its living descendants; empty if it is gone."""
+    """The process and all its running descendants; empty if it has ended."""
     children: dict[int, list[int]] = {}
     for pid in _pids():
         fields = _stat(pid)
         if fields:
             children.setdefault(int(fields[1]), []).append(pid)
-    found, waiting = list[int](), [root] if _stat(root) else []
-    while waiting:
-        pid = waiting.pop()
-        found.append(pid)
-        waiting += children.get(pid, [])
-    return found
+    tree, pending = list[int](), [root] if _stat(root) else []
+    while pending:
+        pid = pending.pop()
+        tree.append(pid)
+        pending += children.get(pid, [])
+    return tree
 
 
 def cpu_s(roots: Iterable[int]) -> float:
-    """User and kernel seconds of whole trees, ended children that were waited for included. Ticks of 10 ms: measure seconds, not less."""
+    """User and kernel seconds of process trees, collected children included. In ticks of 10 ms, so measure over seconds."""
     total = 0
     for root in roots:
         for pid in process_tree(root):
@@ -33,17 +33,17 @@ def cpu_s(roots: Iterable[int]) -> float:
 
 
 def memory_kib(roots: Iterable[int]) -> float:
-    """Proportional set size of whole trees: a page that several processes share counts once. The kernel's socket buffers do not."""
+    """Proportional set size of process trees: a page that several processes share counts once; socket buffers do not count."""
     return sum(_field_kib(Path(f"/proc/{pid}/smaps_rollup"), "Pss:") for root in roots for pid in process_tree(root))
 
 
 def peak_memory_kib(root: int) -> float:
-    """The most that this one process has ever held."""
+    """The most that this process alone has ever used."""
     return _field_kib(Path(f"/proc/{root}/status"), "VmHWM:")
 
 
 def core_busy_s(core: int) -> tuple[float, float]:
-    """Seconds that a core has worked for anybody, and that the host has kept from it (steal), since the machine started."""
+    """Seconds since the boot that a core has worked, and that the host has withheld it (steal)."""
     for line in Path("/proc/stat").read_text().splitlines():
         if line.startswith(f"cpu{core} "):
             user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, line.split()[1:9])
@@ -63,7 +63,7 @@ def _pids() -> list[int]:
 
 
 def _stat(pid: int) -> Sequence[str]:
-    # The name, in parentheses, may hold spaces and parentheses of its own: count fields from behind it.
+    # The name, in parentheses, may contain spaces and parentheses, so the fields are counted from its end.
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Recorded: how many inferences of one phase have reached Postgres, and how fast they arrive once the callers are gone."""
+"""RecordingProgress: how many inferences of a phase have reached Postgres, and how fast the backlog drains after the load."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ TIMEOUT_S = 90.0
 
 @dataclass(frozen=True, slots=True)
 class DrainResult:
-    """`backlog`: rows that were still in the spool when the load stopped; they took `seconds`. `rows`: all of the phase."""
+    """`rows`: all inferences of the phase. `backlog`: those still in the spool when the load stopped, which took `seconds` to drain."""
 
     rows: int
     backlog: int
@@ -23,27 +23,27 @@ class DrainResult:
 
 
 class RecordingProgress:
-    """Counts the inferences received since it was made. Each look costs Postgres an index scan of this phase's rows."""
+    """Counts the inferences since its creation. Each count costs Postgres an index scan of the phase's rows."""
 
     def __init__(self, database_url: str) -> None:
         self._database_url = database_url
         self._since = lowest_at(time.time_ns() // 1_000_000)
 
     def wait_until_drained(self, expected: int) -> DrainResult:
-        """Returns when nothing has arrived for two seconds and what was expected is there, or after a minute and a half."""
+        """Returns once `expected` rows have arrived and none more for two seconds, or after 90 s."""
         return asyncio.run(self._wait_until_drained(expected))
 
     async def _wait_until_drained(self, expected: int) -> DrainResult:
         connection = await asyncpg.connect(self._database_url)
         try:
-            began = last_change = time.monotonic()
+            started_at = last_change = time.monotonic()
             first = last = await self._count(connection)
-            while time.monotonic() - began < TIMEOUT_S and (last < expected or time.monotonic() - last_change < QUIET_S):
+            while time.monotonic() - started_at < TIMEOUT_S and (last < expected or time.monotonic() - last_change < QUIET_S):
                 await asyncio.sleep(POLL_S)
                 count = await self._count(connection)
                 if count != last:
                     last, last_change = count, time.monotonic()
-            return DrainResult(last, last - first, last_change - began)
+            return DrainResult(last, last - first, last_change - started_at)
         finally:
             await connection.close()
 

@@ -1,4 +1,4 @@
-"""Report: one run as tables, as Markdown for a README and in a terminal, and as JSON for whoever compares runs."""
+"""Report: one run as tables, in Markdown and for a terminal."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from bench.targets import DIRECT, NARTHEX, TARGETS, Run, added_ms
 
 @dataclass(frozen=True, slots=True)
 class ReportTable:
-    """A table: the first row names the columns."""
+    """A table. The first row has the column titles."""
 
     title: str
     rows: Sequence[Sequence[str]]
@@ -28,9 +28,8 @@ def report_tables(run: Run, descriptions: Mapping[str, str], not_measured: Mappi
     if NARTHEX in run:
         tables.append(_recording_table(run[NARTHEX]))
     if not_measured:
-        tables.append(
-            ReportTable("Not measured", [("system", "why"), *((name, " ".join(reason.split())) for name, reason in not_measured.items())])
-        )
+        reasons = [(name, " ".join(reason.split())) for name, reason in not_measured.items()]
+        tables.append(ReportTable("Not measured", [("system", "reason"), *reasons]))
     return tables
 
 
@@ -70,7 +69,7 @@ def _systems_table(run: Run) -> ReportTable:
         ("KiB / held stream", lambda _, f: _number(f.get("kib_per_held_stream"))),
         ("failed requests", lambda _, f: _failed_requests(f)),
         ("failed streams", lambda _, f: _number(f.get("failed_streams"))),
-        ("failed of the held", lambda _, f: _number(f.get("failed_held"))),
+        ("failed held streams", lambda _, f: _number(f.get("failed_held"))),
     )
     ordered = sorted(run.items(), key=lambda item: (item[0] != DIRECT, item[0] != NARTHEX, item[1].get("us_per_request", math.inf)))
     rows = [[title, *(cell(name, system_figures) for name, system_figures in ordered)] for title, cell in figures]
@@ -92,7 +91,7 @@ def _targets_table(run: Run) -> ReportTable:
 
 
 def _recording_table(figures: Figures) -> ReportTable:
-    """What recording costs in other processes, which no proxy core shows but somebody pays."""
+    """The cost of recording in other processes, which the proxy's core does not show."""
     total_us = sum(figures.get(name, 0.0) for name in ("us_per_request", "writer_us_per_row", "postgres_us_per_row", "valkey_us_per_row"))
     rows = [
         ("writer, µs / inference", _number(figures.get("writer_us_per_row"))),
@@ -128,7 +127,7 @@ def _percent(value: float | None) -> str:
 
 
 def _number(value: float | None) -> str:
-    """Three or four digits are all that such a measurement is worth."""
+    """Three or four digits: the measurements are no more precise."""
     if value is None:
         return "–"
     if value == 0 or abs(value) >= 1000:

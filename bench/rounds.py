@@ -1,4 +1,4 @@
-"""Rounds: every phase goes round all systems before the next begins, so that a noisy minute hurts all alike; medians of the rounds."""
+"""Rounds: every phase measures all systems before the next starts, so that a noisy minute affects all; results are medians."""
 
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -7,13 +7,13 @@ from bench.errors import BenchmarkError
 from bench.phases import PhaseRunner, Plan
 from bench.system import Figures, System
 
-# Asked for more than this share of what it can do, a system only shows its queue growing: "overloaded" says as much, sooner.
+# At more than this share of its capacity a system's latency shows only its growing queue, so it is called overloaded instead.
 MAX_CAPACITY_SHARE = 0.9
 STREAMS_PART = ", streams"
 
 
 class Rounds:
-    """run() gives the figures by system; `broken` says what could not be measured, and why."""
+    """run() returns the figures by system; `failures` says what could not be measured, and why."""
 
     def __init__(self, phases: PhaseRunner, plan: Plan, systems: Sequence[System], report: Callable[[str], None]) -> None:
         self._phases = phases
@@ -31,7 +31,7 @@ class Rounds:
             for rate in self._plan.latency_s:
                 self._measure_each(f"{round_title}: {rate} requests/s", lambda system, rate=rate: self._measure_latency(system, rate))
             self._measure_each(f"{round_title}: streams", self._phases.measure_streams, STREAMS_PART)
-            self._systems.append(self._systems.pop(0))  # nobody is always measured right after the same neighbour
+            self._systems.append(self._systems.pop(0))  # each round starts with another system
         self._measure_each(f"{self._plan.held_streams} held streams", self._phases.measure_held_streams, STREAMS_PART)
         return {name: _medians(measured) for name, measured in self._figures.items() if name not in self.failures}
 
@@ -46,7 +46,7 @@ class Rounds:
         return self._phases.measure_latency(system, rate)
 
     def _measure_each(self, title: str, measure: Callable[[System], Figures], part: str = "") -> None:
-        """Trouble with a `part` costs a system that part alone; any other trouble ends its run."""
+        """Measures each system. After a failure a system is skipped: in this `part`, or without one in everything."""
         for system in list(self._systems):
             failure_key = f"{system.name}{part}"
             if failure_key in self.failures:
@@ -56,13 +56,13 @@ class Rounds:
                 self._figures[system.name].append(measure(system))
             except BenchmarkError as error:
                 self.failures[failure_key] = str(error)
-                self._report(f"{failure_key} given up: {error}")
+                self._report(f"{failure_key} failed: {error}")
                 if not part:
                     self._systems.remove(system)
 
 
 def _medians(rounds: Sequence[Figures]) -> Figures:
-    """Medians; what failed or is missing is added up, because a single failure counts."""
+    """The medians of all figures; failures and missing records are added up, because a single one counts."""
     names = {name for figures in rounds for name in figures}
     return {name: _combine(name, [figures[name] for figures in rounds if name in figures]) for name in sorted(names)}
 

@@ -1,4 +1,4 @@
-"""System: something that answers POST /v1/chat/completions and can be measured; and how its processes are started and stopped."""
+"""System: something that answers POST /v1/chat/completions and is measured; and starting and stopping its processes."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ Figures = dict[str, float]
 
 
 class System:
-    """`what` says in the report what is switched on. `roots` are the processes whose trees are the proxy; a direct connection has none."""
+    """`description`: what is on, for the report. `roots`: the processes whose trees are the proxy; none for a direct connection."""
 
     def __init__(self, name: str, description: str, port: int, roots: Sequence[int], headers: Sequence[str] = ()) -> None:
         self.name = name
@@ -26,10 +26,10 @@ class System:
         self.headers = headers
 
     def before_saturation(self) -> None:
-        """For a system that has more to show than its answers."""
+        """A hook for systems with figures of their own."""
 
     def after_saturation(self, answered: int) -> Figures:
-        """Figures of its own; returns when no work is left that would disturb the next system."""
+        """A system's own figures. Returns once no work is left that would disturb the next system."""
         return {}
 
 
@@ -37,7 +37,7 @@ class System:
 def start_process(
     command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None, stop_timeout_s: float = 10
 ) -> Generator[int]:
-    """The pid. Afterwards the program has been asked to end, and its process group is gone."""
+    """Starts a program and yields its pid. Afterwards ends the program and its process group."""
     with log.open("wb") as log_file:
         process = subprocess.Popen(
             command,
@@ -68,15 +68,15 @@ def free_port() -> int:
 
 
 def wait_until_ready(name: str, port: int, path: str, pid: int, log: Path, timeout_s: float) -> None:
-    """Raises Trouble, with the end of its log, if it ends or does not answer in time."""
+    """Returns once it answers. Raises BenchmarkError with the end of its log if it ends instead, or does not answer in time."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-            raise BenchmarkError(f"{name} ended while starting. Its last words:\n{_log_tail(log)}")
+            raise BenchmarkError(f"{name} ended while starting. The end of its log:\n{_log_tail(log)}")
         if _answers(port, path):
             return
         time.sleep(0.1)
-    raise BenchmarkError(f"{name} was not ready after {timeout_s:.0f} s. Its last words:\n{_log_tail(log)}")
+    raise BenchmarkError(f"{name} was not ready after {timeout_s:.0f} s. The end of its log:\n{_log_tail(log)}")
 
 
 def _answers(port: int, path: str) -> bool:

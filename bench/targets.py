@@ -1,4 +1,4 @@
-"""Targets: what this project promised itself, computed from one run's figures."""
+"""Targets: this project's performance targets, computed from one run's figures."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ NARTHEX, NARTHEX_LIMITS, DIRECT = "narthex", "narthex-limits", "direct"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`measured` gives None where the run has no such figure, as without the peer it compares with."""
+    """`measure` returns None if the run lacks a figure, for example without the peer that it compares with."""
 
     title: str
     unit: str
-    required: float  # the bound that the first version has to keep
+    required: float  # of the first version
     goal: float
     at_least: bool
     measure: Callable[[Run], float | None]
@@ -42,7 +42,7 @@ def _ratio_to_peer(peer: str) -> Callable[[Run], float | None]:
 
 
 def added_ms(run: Run, name: str, figure: str) -> float | None:
-    """A system's percentile less the direct connection's, in milliseconds."""
+    """A system's percentile minus the direct connection's, in milliseconds; None if the run lacks one of them."""
     through, direct = run.get(name, {}).get(figure), run.get(DIRECT, {}).get(figure)
     return None if through is None or direct is None else (through - direct) / 1e3
 
@@ -58,7 +58,7 @@ def _cost_of_five_limits(run: Run) -> float | None:
 
 TARGETS = (
     Target("processor per request, saturated", "µs", 220, 120, False, _narthex_figure("us_per_request")),
-    Target("more for five limits about every request", "µs", 60, 60, False, _cost_of_five_limits),
+    Target("added by five limits on every request", "µs", 60, 60, False, _cost_of_five_limits),
     Target("requests/s per core × LiteLLM", "×", 80, 150, True, _ratio_to_peer("litellm")),
     Target("requests/s per core × Portkey", "×", 10, 20, True, _ratio_to_peer("portkey")),
     Target("requests/s per core × sglang-router", "×", 0.65, 1.1, True, _ratio_to_peer("sglang-router")),

@@ -1,6 +1,6 @@
-"""What it costs to cross from one dialect to another: processor time a streamed chunk, and of a whole answer of 8 kB, beside the byte edit.
+"""The cost of translating responses between dialects, compared with the byte edit: per streamed chunk, and for a response of 8 kB.
 
-`python -m bench.translation_cost`. The engine's bytes are what our own writers write; each pair is timed in turns with the others.
+`python -m bench.translation_cost`. The engine's bytes come from our own writers; the pairs are measured in turns.
 """
 
 import itertools
@@ -48,18 +48,18 @@ def response_body(dialect: str) -> bytes:
 
 def measure_stream_us(caller_dialect: str, target_dialect: str, frames: Sequence[bytes]) -> float:
     stream_editor = make_stream_editor(CHAT_DIALECTS[caller_dialect], CHAT_DIALECTS[target_dialect], _META, streamed=True)
-    began = time.process_time_ns()
+    started_ns = time.process_time_ns()
     for block in frames:
         stream_editor.feed(block)
     stream_editor.finish()
-    return (time.process_time_ns() - began) / _CHUNKS / 1000
+    return (time.process_time_ns() - started_ns) / _CHUNKS / 1000
 
 
 def measure_response_us(caller_dialect: str, target_dialect: str, raw: bytes) -> float:
-    began = time.process_time_ns()
+    started_ns = time.process_time_ns()
     for _ in range(_RESPONSES):
         translate_response(raw, CHAT_DIALECTS[caller_dialect], CHAT_DIALECTS[target_dialect], _META)
-    return (time.process_time_ns() - began) / _RESPONSES / 1000
+    return (time.process_time_ns() - started_ns) / _RESPONSES / 1000
 
 
 def measure_pairs(measure: Callable[[str, str], float]) -> dict[tuple[str, str], float]:
@@ -69,13 +69,11 @@ def measure_pairs(measure: Callable[[str, str], float]) -> dict[tuple[str, str],
 
 
 def print_table(title: str, measured_us: dict[tuple[str, str], float]) -> None:
-    print(f"\n{title}: processor µs, and times the byte edit of the engine's own dialect\n")
+    print(f"\n{title}: processor µs, and the ratio to the byte edit of the engine's own dialect\n")
     print("| caller \\ engine | " + " | ".join(_DIALECT_NAMES) + " |\n|---|" + "---|" * len(_DIALECT_NAMES))
     for caller_dialect in _DIALECT_NAMES:
-        cells = (
-            f"{measured_us[caller_dialect, target_dialect]:.1f} (x{measured_us[caller_dialect, target_dialect] / measured_us[target_dialect, target_dialect]:.1f})"
-            for target_dialect in _DIALECT_NAMES
-        )
+        row = {target_dialect: measured_us[caller_dialect, target_dialect] for target_dialect in _DIALECT_NAMES}
+        cells = (f"{cost:.1f} (x{cost / measured_us[name, name]:.1f})" for name, cost in row.items())
         print(f"| {caller_dialect} | " + " | ".join(cells) + " |")
 
 
@@ -83,7 +81,7 @@ def main() -> None:
     streams = {name: stream_frames(name) for name in _DIALECT_NAMES}
     bodies = {name: response_body(name) for name in _DIALECT_NAMES}
     print_table("A streamed chunk (of 12)", measure_pairs(lambda ours, theirs: measure_stream_us(ours, theirs, streams[theirs])))
-    print_table("A whole answer of 8 kB (of 250)", measure_pairs(lambda ours, theirs: measure_response_us(ours, theirs, bodies[theirs])))
+    print_table("A response of 8 kB (of 250)", measure_pairs(lambda ours, theirs: measure_response_us(ours, theirs, bodies[theirs])))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes .venv and installs into it what a lock names, hash by hash, then this project. Does nothing if that is already so.
-# Usage: infra/install.sh requirements.lock|requirements-dev.lock, in the project's folder. PYTHON names another interpreter.
+# Creates .venv and installs a lock file's packages into it, verified by hash, then this project. Does nothing if .venv is up to date.
+# Usage: infra/install.sh requirements.lock|requirements-dev.lock, in the project's folder. PYTHON chooses another interpreter.
 set -eu
 
 lock=$1
@@ -19,7 +19,7 @@ wanted() {
 }
 
 if [ -x $venv/bin/python ] && [ -f $stamp ] && $venv/bin/python -c 'import click' 2>/dev/null; then
-    for each in "$lock" requirements-dev.lock; do # the second holds all that the first does
+    for each in "$lock" requirements-dev.lock; do # requirements-dev.lock includes requirements.lock
         [ "$(cat $stamp)" = "$(wanted "$each")" ] && exit 0
     done
 fi
@@ -35,15 +35,15 @@ for each in ${python:-python3 python3.14 python3.13 python3.12 python3.11}; do
 done
 if [ -z "$python" ]; then
     found=$(${PYTHON:-python3} --version 2>&1) || found="no ${PYTHON:-python3}"
-    fail "Narthex needs Python 3.11 or newer, and here is $found. On Debian 12 or newer: apt install python3 python3-venv." \
-        "Another interpreter can be named: make up PYTHON=/path/to/python3.11"
+    fail "Narthex needs Python 3.11 or newer; found $found. On Debian 12 or newer: apt install python3 python3-venv." \
+        "To use another interpreter: make up PYTHON=/path/to/python3.11"
 fi
 "$python" -c 'import ensurepip, venv' 2>/dev/null ||
     fail "Python's venv module is missing. On Debian: apt install python3-venv (as root), then run the same command again."
 
 printf 'Installing into .venv (once; a minute or so) ...\n' >&2
 rm -f $stamp
-# An environment of another Python, or of a folder that has since moved, is made anew; any other is brought up to date.
+# An environment of another Python, or of a folder that has moved, is created again; any other is updated.
 if [ "$($venv/bin/python -c 'import sys; print(*sys.version_info[:2], sys.prefix)' 2>/dev/null)" != \
     "$("$python" -c 'import sys; print(*sys.version_info[:2])') $(pwd -P)/$venv" ]; then
     rm -rf $venv
@@ -53,6 +53,6 @@ pip() {
     $venv/bin/python -m pip --disable-pip-version-check --no-input "$@"
 }
 pip install --quiet --require-hashes --no-deps --only-binary :all: -r "$lock" ||
-    fail "The packages of $lock could not be installed; what pip says is above. Is the package index within reach from here?"
+    fail "The packages of $lock could not be installed; pip's message is above. Is the package index reachable?"
 pip install --quiet --no-index --no-build-isolation --no-deps --editable .
 wanted "$lock" >$stamp

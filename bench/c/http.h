@@ -16,7 +16,7 @@ struct http {
     enum http_kind kind;
     enum http_state state;
     int status;    /* of a response */
-    int close;     /* the other side will not keep the connection */
+    int close;     /* the peer will close the connection */
     uint64_t left; /* bytes of this body or chunk still to come */
     size_t head_size, line_size;
     char head[8192]; /* ends with a NUL once complete */
@@ -37,7 +37,7 @@ static inline void http_reset(struct http *h, enum http_kind kind) {
     h->head_size = h->line_size = 0;
 }
 
-/* The value of a header in a complete head, or NULL; the head is small, so a scan is cheap enough. */
+/* The value of a header in a complete head, or NULL. */
 static inline const char *http_header(const struct http *h, const char *name) {
     size_t size = strlen(name);
     for (const char *line = strstr(h->head, "\r\n"); line && line[2]; line = strstr(line + 2, "\r\n")) {
@@ -50,12 +50,12 @@ static inline const char *http_header(const struct http *h, const char *name) {
     return NULL;
 }
 
-static inline void http_headed(struct http *h) {
+static inline void http_read_framing(struct http *h) {
     const char *value;
     if (h->kind == HTTP_RESPONSE) {
         const char *space = strchr(h->head, ' ');
         h->status = space ? atoi(space + 1) : 0;
-        if (h->status >= 100 && h->status < 200) { /* a 1xx answer comes before the real one */
+        if (h->status >= 100 && h->status < 200) { /* a 1xx response precedes the final one */
             h->head_size = 0;
             return;
         }
@@ -88,11 +88,11 @@ static inline size_t http_feed_head(struct http *h, const char *bytes, size_t si
     size_t head = (size_t)(end - h->head) + 4;
     h->head_size = head;
     h->head[head - 2] = 0; /* the last header line keeps its line end, so that http_header needs no special case */
-    http_headed(h);
+    http_read_framing(h);
     return head - before;
 }
 
-/* Reads one message and returns the bytes taken; stops at HTTP_DONE or HTTP_BROKEN, and what follows is the next message. */
+/* Reads one message and returns the number of bytes read; stops at HTTP_DONE or HTTP_BROKEN, before the next message. */
 static inline size_t http_feed(struct http *h, const char *bytes, size_t size, http_body body, void *owner) {
     size_t at = 0;
     while (at < size && h->state != HTTP_DONE && h->state != HTTP_BROKEN) {

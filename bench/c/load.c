@@ -1,12 +1,12 @@
-/* The load client: three ways of asking, every failure counted, one line of JSON at the end.
+/* The load client: three kinds of load, every failure counted, one line of JSON at the end.
 
-   closed   --connections N --seconds T           N connections, each asking again as soon as it is answered
-   open     --rate R --seconds T                  a request every 1/R seconds whatever the answers do; latency from the intended send time
-   streams  --connections N --chunks C --ramp S   N streams begun evenly over S seconds; each must bring C timed chunks and [DONE]
+   closed   --connections N --seconds T           N connections, each sending its next request as soon as it has its response
+   open     --rate R --seconds T                  a request every 1/R seconds, however late responses are; latency from the intended send time
+   streams  --connections N --chunks C --ramp S   N streams started evenly over S seconds; each must have C timed chunks and [DONE]
    always   --port P --body FILE [--header "Name: value"]... [--expect TEXT] [--grace S] [--path /v1/chat/completions]
 
-   An answer counts only if it is a 200, whole, and holds the expected text (a stream: its chunks and [DONE]). What is still unanswered
-   after the grace is a failure, and its age so far enters the latencies: leaving it out would flatter the slow. */
+   A response counts only if it is a complete 200 with the expected text (a stream: its chunks and [DONE]). A request without a response
+   after the grace period is a failure, and its age so far is among the latencies: leaving it out would favour slow systems. */
 #include "http.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,9 +22,9 @@
 #define MAX_CONNS 4096
 #define BODY_KEPT 16384
 
-enum phase { CLOSED, IDLE, CONNECTING, ASKING };
-enum failing { F_CONNECT, F_RESET, F_STATUS, F_SHORT, F_TIMEOUT, F_KINDS };
-static const char *const FAILING[] = {"connect", "reset", "status", "short", "timeout"};
+enum phase { CLOSED, IDLE, CONNECTING, WAITING };
+enum failure { F_CONNECT, F_RESET, F_STATUS, F_SHORT, F_TIMEOUT, F_KINDS };
+static const char *const FAILURE_NAMES[] = {"connect", "reset", "status", "short", "timeout"};
 
 struct conn {
     int fd, number;
@@ -32,17 +32,17 @@ struct conn {
     struct http http;
     uint64_t intended_ns;
     size_t sent;
-    char body[BODY_KEPT]; /* of a whole answer: the beginning; of a stream: its last bytes */
+    char body[BODY_KEPT]; /* of a stream its last bytes, otherwise the beginning */
     size_t body_size;
     long chunks;
-    int digits; /* of a chunk's timestamp read so far, -1: outside one */
+    int digits; /* read so far of a chunk's timestamp; -1: outside one */
     uint64_t stamp_ns;
-    int opened; /* the first byte of the body is here */
+    int opened; /* the first byte of the body has arrived */
 };
 
 struct samples {
     double *us;
-    size_t size, room;
+    size_t size, capacity;
 };
 
 static struct conn conns[MAX_CONNS];
@@ -54,19 +54,19 @@ static char *request;
 static size_t request_size;
 static struct sockaddr_in address;
 static const char *expect = "";
-static long chunks_wanted;
-static int idle[MAX_CONNS], idle_size, reopen[MAX_CONNS], reopen_size;
-static long settled_streams, opened_streams, open_now; /* streams ended in any way, that brought a first byte, that are open */
+static long expected_chunks;
+static int idle[MAX_CONNS], idle_size, reopening[MAX_CONNS], reopening_size;
+static long ended_streams, opened_streams, open_now; /* streams that ended in any way, that had a first byte, that are open */
 
 static void add(struct samples *s, double us) {
-    if (s->size == s->room) {
-        s->room = s->room ? 2 * s->room : 1 << 16;
-        s->us = realloc(s->us, s->room * sizeof *s->us);
+    if (s->size == s->capacity) {
+        s->capacity = s->capacity ? 2 * s->capacity : 1 << 16;
+        s->us = realloc(s->us, s->capacity * sizeof *s->us);
     }
     s->us[s->size++] = us;
 }
 
-static void note(const struct conn *c, enum failing kind) {
+static void count_failure(const struct conn *c, enum failure kind) {
     failures[kind]++;
     if (first_failure[0]) return;
     char text[301] = "";
@@ -76,48 +76,48 @@ static void note(const struct conn *c, enum failing kind) {
         text[size++] = (b < ' ' || b == '"' || b == '\\' || b == 127) ? ' ' : b;
     }
     text[size] = 0;
-    snprintf(first_failure, sizeof first_failure, "%s, status %d: %s", FAILING[kind], c->http.status, text);
+    snprintf(first_failure, sizeof first_failure, "%s, status %d: %s", FAILURE_NAMES[kind], c->http.status, text);
 }
 
-static void shut(struct conn *c) {
+static void close_connection(struct conn *c) {
     if (c->fd >= 0) close(c->fd);
     c->fd = -1;
     c->phase = CLOSED;
 }
 
-static void ask(struct conn *c, uint64_t intended_ns);
+static void send_request(struct conn *c, uint64_t intended_ns);
 
-/* The request of this connection is over; `failed` < 0: it was answered as it should be. */
-static void settle(struct conn *c, int failed) {
+/* The request of this connection is over; `failed` < 0: with a correct response. */
+static void complete_request(struct conn *c, int failed) {
     int reusable = failed < 0 && !c->http.close;
-    if (failed >= 0) note(c, (enum failing)failed);
+    if (failed >= 0) count_failure(c, (enum failure)failed);
     else answered++;
     if (failed < 0 || open_loop) add(&latencies, (double)(now_ns() - c->intended_ns) / 1e3);
     if (streaming) {
-        settled_streams++;
+        ended_streams++;
         open_now -= c->opened;
     }
     if (reusable) c->phase = IDLE;
-    else shut(c);
+    else close_connection(c);
     if (streaming || stopped) return;
     if (open_loop) idle[idle_size++] = c->number;
-    else if (failed >= 0) reopen[reopen_size++] = c->number; /* at the next turn: a proxy that refuses must not become recursion */
-    else ask(c, now_ns());
+    else if (failed >= 0) reopening[reopening_size++] = c->number; /* in the next iteration: a proxy that refuses must not cause recursion */
+    else send_request(c, now_ns());
 }
 
 static void send_rest(struct conn *c) {
     ssize_t sent = send(c->fd, request + c->sent, request_size - c->sent, MSG_NOSIGNAL);
     if (sent < 0 && errno != EAGAIN) {
-        settle(c, F_RESET);
+        complete_request(c, F_RESET);
         return;
     }
     if (sent > 0) c->sent += (size_t)sent;
     struct epoll_event e = {.events = c->sent < request_size ? EPOLLIN | EPOLLOUT : EPOLLIN, .data.u32 = (uint32_t)c->number};
     if (c->sent < request_size || c->phase == CONNECTING) epoll_ctl(epoll_fd, EPOLL_CTL_MOD, c->fd, &e);
-    c->phase = ASKING;
+    c->phase = WAITING;
 }
 
-static void ask(struct conn *c, uint64_t intended_ns) {
+static void send_request(struct conn *c, uint64_t intended_ns) {
     int fresh = c->fd < 0, on = 1;
     c->intended_ns = intended_ns;
     c->sent = c->body_size = 0;
@@ -130,14 +130,14 @@ static void ask(struct conn *c, uint64_t intended_ns) {
         c->phase = CONNECTING;
         struct epoll_event e = {.events = EPOLLIN | EPOLLOUT, .data.u32 = (uint32_t)c->number};
         epoll_ctl(epoll_fd, EPOLL_CTL_ADD, c->fd, &e);
-        if (connect(c->fd, (struct sockaddr *)&address, sizeof address) < 0 && errno != EINPROGRESS) settle(c, F_CONNECT);
+        if (connect(c->fd, (struct sockaddr *)&address, sizeof address) < 0 && errno != EINPROGRESS) complete_request(c, F_CONNECT);
         return;
     }
-    c->phase = ASKING;
+    c->phase = WAITING;
     send_rest(c);
 }
 
-/* Timestamps travel as ~NINETEEN DIGITS~ inside the content, so they are found however the proxy writes its JSON and wherever reads split. */
+/* Timestamps are ~NINETEEN DIGITS~ inside the content, so they are found however the proxy writes its JSON and wherever reads split. */
 static void read_stamps(struct conn *c, const char *bytes, size_t size) {
     for (size_t i = 0; i < size; i++) {
         if (c->digits < 0) {
@@ -157,12 +157,12 @@ static void read_stamps(struct conn *c, const char *bytes, size_t size) {
     }
 }
 
-static void take_body(void *owner, const char *bytes, size_t size) {
+static void append_body(void *owner, const char *bytes, size_t size) {
     struct conn *c = owner;
     if (streaming && !c->opened) c->opened = 1, opened_streams++, open_now++;
     if (streaming && c->http.status == 200) {
         read_stamps(c, bytes, size);
-        size_t kept = 64; /* enough for [DONE] and whatever white space follows it */
+        size_t kept = 64; /* enough for [DONE] and the white space after it */
         if (size >= kept) bytes += size - kept, size = kept, c->body_size = 0;
         if (c->body_size + size > 2 * kept) {
             memmove(c->body, c->body + c->body_size - kept, kept);
@@ -174,32 +174,32 @@ static void take_body(void *owner, const char *bytes, size_t size) {
     c->body_size += size;
 }
 
-static int as_it_should_be(const struct conn *c) {
-    if (streaming) return c->chunks == chunks_wanted && memmem(c->body, c->body_size, "[DONE]", 6);
+static int is_correct(const struct conn *c) {
+    if (streaming) return c->chunks == expected_chunks && memmem(c->body, c->body_size, "[DONE]", 6);
     return memmem(c->body, c->body_size, expect, strlen(expect)) != NULL;
 }
 
-static void take(struct conn *c) {
+static void receive(struct conn *c) {
     static char bytes[65536];
     ssize_t got = recv(c->fd, bytes, sizeof bytes, 0);
     if (got < 0 && errno == EAGAIN) return;
-    if (c->phase != ASKING) { /* the other side let go of an idle connection: no request was harmed */
-        shut(c);
+    if (c->phase != WAITING) { /* the server closed a connection without a request: not a failure */
+        close_connection(c);
         return;
     }
     if (got <= 0) {
-        int whole = got == 0 && c->http.state == HTTP_UNTIL_CLOSE;
+        int complete = got == 0 && c->http.state == HTTP_UNTIL_CLOSE;
         c->http.close = 1;
-        if (!whole) settle(c, c->http.state == HTTP_HEAD && !c->http.head_size ? F_RESET : F_SHORT);
-        else settle(c, c->http.status != 200 ? F_STATUS : as_it_should_be(c) ? -1 : F_SHORT);
+        if (!complete) complete_request(c, c->http.state == HTTP_HEAD && !c->http.head_size ? F_RESET : F_SHORT);
+        else complete_request(c, c->http.status != 200 ? F_STATUS : is_correct(c) ? -1 : F_SHORT);
         return;
     }
-    http_feed(&c->http, bytes, (size_t)got, take_body, c);
-    if (c->http.state == HTTP_BROKEN) settle(c, F_SHORT);
-    else if (c->http.state == HTTP_DONE) settle(c, c->http.status != 200 ? F_STATUS : as_it_should_be(c) ? -1 : F_SHORT);
+    http_feed(&c->http, bytes, (size_t)got, append_body, c);
+    if (c->http.state == HTTP_BROKEN) complete_request(c, F_SHORT);
+    else if (c->http.state == HTTP_DONE) complete_request(c, c->http.status != 200 ? F_STATUS : is_correct(c) ? -1 : F_SHORT);
 }
 
-static void turn(int timeout_ms) {
+static void run_event_loop_once(int timeout_ms) {
     struct epoll_event events[512];
     int count = epoll_wait(epoll_fd, events, 512, timeout_ms);
     for (int i = 0; i < count; i++) {
@@ -214,12 +214,12 @@ static void turn(int timeout_ms) {
             int error = 0;
             socklen_t size = sizeof error;
             getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &size);
-            if (error) settle(c, F_CONNECT);
+            if (error) complete_request(c, F_CONNECT);
             else send_rest(c);
-        } else if (c->phase == ASKING && c->sent < request_size && (events[i].events & EPOLLOUT)) {
+        } else if (c->phase == WAITING && c->sent < request_size && (events[i].events & EPOLLOUT)) {
             send_rest(c);
         } else if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
-            take(c);
+            receive(c);
         }
     }
 }
@@ -231,80 +231,80 @@ static void wake_at(uint64_t when_ns) {
 
 static void run_closed(int connections, double seconds) {
     uint64_t end = now_ns() + (uint64_t)(seconds * 1e9);
-    for (int i = 0; i < connections; i++) ask(&conns[i], now_ns());
+    for (int i = 0; i < connections; i++) send_request(&conns[i], now_ns());
     while (now_ns() < end) {
-        int again = reopen_size;
-        turn(again ? 1 : 50);
-        for (int i = 0; i < again; i++) ask(&conns[reopen[i]], now_ns());
-        memmove(reopen, reopen + again, (size_t)(reopen_size - again) * sizeof *reopen);
-        reopen_size -= again;
+        int again = reopening_size;
+        run_event_loop_once(again ? 1 : 50);
+        for (int i = 0; i < again; i++) send_request(&conns[reopening[i]], now_ns());
+        memmove(reopening, reopening + again, (size_t)(reopening_size - again) * sizeof *reopening);
+        reopening_size -= again;
     }
     stopped = 1;
 }
 
-static void fail_the_unanswered(void) {
+static void fail_pending_requests(void) {
     stopped = 1;
     for (int i = 0; i < MAX_CONNS; i++)
-        if (conns[i].phase == CONNECTING || conns[i].phase == ASKING) settle(&conns[i], F_TIMEOUT);
+        if (conns[i].phase == CONNECTING || conns[i].phase == WAITING) complete_request(&conns[i], F_TIMEOUT);
 }
 
 static void run_open(double rate, double seconds, double grace) {
-    uint64_t begin = now_ns() + 10000000ull, period = (uint64_t)(1e9 / rate);
+    uint64_t start_ns = now_ns() + 10000000ull, period = (uint64_t)(1e9 / rate);
     long total = (long)(rate * seconds), next = 0;
     for (idle_size = 0; idle_size < MAX_CONNS; idle_size++) idle[idle_size] = MAX_CONNS - 1 - idle_size;
-    uint64_t deadline = begin + (uint64_t)((seconds + grace) * 1e9);
-    while (now_ns() < deadline && (next < total || idle_size < MAX_CONNS)) {
-        /* The last one to fall idle is the first to be used: as few connections as the load needs. */
-        while (next < total && idle_size && begin + (uint64_t)next * period <= now_ns()) ask(&conns[idle[--idle_size]], begin + (uint64_t)next++ * period);
-        wake_at(next < total ? begin + (uint64_t)next * period : deadline);
-        turn(100);
+    uint64_t deadline_ns = start_ns + (uint64_t)((seconds + grace) * 1e9);
+    while (now_ns() < deadline_ns && (next < total || idle_size < MAX_CONNS)) {
+        /* The connection that became idle last is used first, so that as few are open as the load needs. */
+        while (next < total && idle_size && start_ns + (uint64_t)next * period <= now_ns()) send_request(&conns[idle[--idle_size]], start_ns + (uint64_t)next++ * period);
+        wake_at(next < total ? start_ns + (uint64_t)next * period : deadline_ns);
+        run_event_loop_once(100);
     }
-    fail_the_unanswered();
-    for (; next < total; next++) { /* never sent for want of connections: late, like the rest */
+    fail_pending_requests();
+    for (; next < total; next++) { /* not sent, because all connections were busy: late, like the others */
         failures[F_TIMEOUT]++;
-        add(&latencies, (double)(now_ns() - (begin + (uint64_t)next * period)) / 1e3);
+        add(&latencies, (double)(now_ns() - (start_ns + (uint64_t)next * period)) / 1e3);
     }
 }
 
 static void run_streams(int connections, double ramp, double hold, double grace) {
-    uint64_t begin = now_ns(), step = (uint64_t)(ramp * 1e9 / connections), deadline = begin + (uint64_t)((ramp + hold + grace) * 1e9);
-    uint64_t report = begin + (uint64_t)((ramp + 0.8 * hold) * 1e9);
+    uint64_t start_ns = now_ns(), step = (uint64_t)(ramp * 1e9 / connections), deadline_ns = start_ns + (uint64_t)((ramp + hold + grace) * 1e9);
+    uint64_t report_ns = start_ns + (uint64_t)((ramp + 0.8 * hold) * 1e9);
     int next = 0, reported = 0;
-    while (now_ns() < deadline && settled_streams < connections) {
-        while (next < connections && begin + (uint64_t)next * step <= now_ns()) {
-            ask(&conns[next], begin + (uint64_t)next * step);
+    while (now_ns() < deadline_ns && ended_streams < connections) {
+        while (next < connections && start_ns + (uint64_t)next * step <= now_ns()) {
+            send_request(&conns[next], start_ns + (uint64_t)next * step);
             next++;
         }
-        if (!reported && (opened_streams >= connections || settled_streams + open_now >= connections || now_ns() >= report)) {
+        if (!reported && (opened_streams >= connections || ended_streams + open_now >= connections || now_ns() >= report_ns)) {
             reported = 1;
             printf("held %ld\n", open_now);
             fflush(stdout);
         }
-        if (next < connections) wake_at(begin + (uint64_t)next * step);
-        turn(100);
+        if (next < connections) wake_at(start_ns + (uint64_t)next * step);
+        run_event_loop_once(100);
     }
     if (!reported) printf("held %ld\n", open_now);
-    fail_the_unanswered();
+    fail_pending_requests();
 }
 
-static int by_size(const void *a, const void *b) {
+static int compare_samples(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static double at_rank(const struct samples *s, double share) {
+static double percentile(const struct samples *s, double share) {
     if (!s->size) return 0;
     size_t rank = (size_t)(share * (double)s->size);
     return s->us[rank < s->size ? rank : s->size - 1];
 }
 
 static void print_samples(const char *name, struct samples *s) {
-    qsort(s->us, s->size, sizeof *s->us, by_size);
-    printf(",\"%s\":{\"count\":%zu,\"p50\":%.1f,\"p90\":%.1f,\"p99\":%.1f,\"max\":%.1f}", name, s->size, at_rank(s, 0.5), at_rank(s, 0.9),
-           at_rank(s, 0.99), at_rank(s, 1.0));
+    qsort(s->us, s->size, sizeof *s->us, compare_samples);
+    printf(",\"%s\":{\"count\":%zu,\"p50\":%.1f,\"p90\":%.1f,\"p99\":%.1f,\"max\":%.1f}", name, s->size, percentile(s, 0.5), percentile(s, 0.9),
+           percentile(s, 0.99), percentile(s, 1.0));
 }
 
-static char *read_whole(const char *path, size_t *size) {
+static char *read_file(const char *path, size_t *size) {
     FILE *file = fopen(path, "rb");
     char *text = malloc(1 << 20);
     *size = file ? fread(text, 1, 1 << 20, file) : 0;
@@ -322,7 +322,7 @@ int main(int argc, char **argv) {
         const char *name = argv[i], *value = argv[i + 1];
         if (!strcmp(name, "--port")) port = atoi(value);
         else if (!strcmp(name, "--path")) path = value;
-        else if (!strcmp(name, "--body")) body = read_whole(value, &body_size);
+        else if (!strcmp(name, "--body")) body = read_file(value, &body_size);
         else if (!strcmp(name, "--header") && strlen(headers) + strlen(value) < sizeof headers - 4) strcat(strcat(headers, value), "\r\n");
         else if (!strcmp(name, "--connections")) connections = atoi(value);
         else if (!strcmp(name, "--seconds")) seconds = atof(value);
@@ -330,11 +330,11 @@ int main(int argc, char **argv) {
         else if (!strcmp(name, "--ramp")) ramp = atof(value);
         else if (!strcmp(name, "--hold")) hold = atof(value);
         else if (!strcmp(name, "--grace")) grace = atof(value);
-        else if (!strcmp(name, "--chunks")) chunks_wanted = atol(value);
+        else if (!strcmp(name, "--chunks")) expected_chunks = atol(value);
         else if (!strcmp(name, "--expect")) expect = value;
         else return fprintf(stderr, "load: unknown option %s\n", name), 2;
     }
-    if (!body_size || connections > MAX_CONNS || rate <= 0) return fprintf(stderr, "load: wants a mode, --port and a --body that is there\n"), 2;
+    if (!body_size || connections > MAX_CONNS || rate <= 0) return fprintf(stderr, "load: needs a mode, --port and an existing --body\n"), 2;
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     prctl(PR_SET_TIMERSLACK, 1);
     request = malloc(body_size + sizeof headers + 512);
@@ -350,14 +350,14 @@ int main(int argc, char **argv) {
     epoll_ctl(epoll_fd, EPOLL_CTL_ADD, timer_fd, &e);
     for (int i = 0; i < MAX_CONNS; i++) conns[i].fd = -1, conns[i].number = i;
 
-    uint64_t begin = now_ns();
+    uint64_t start_ns = now_ns();
     if (!strcmp(mode, "closed")) run_closed(connections, seconds);
     else if (!strcmp(mode, "open")) open_loop = 1, run_open(rate, seconds, grace);
     else if (!strcmp(mode, "streams")) streaming = 1, run_streams(connections, ramp, hold, grace);
     else return fprintf(stderr, "load: mode is closed, open or streams\n"), 2;
 
-    printf("{\"seconds\":%.4f,\"answered\":%ld", (double)(now_ns() - begin) / 1e9, answered);
-    for (int kind = 0; kind < F_KINDS; kind++) printf(",\"failed_%s\":%ld", FAILING[kind], failures[kind]);
+    printf("{\"seconds\":%.4f,\"answered\":%ld", (double)(now_ns() - start_ns) / 1e9, answered);
+    for (int kind = 0; kind < F_KINDS; kind++) printf(",\"failed_%s\":%ld", FAILURE_NAMES[kind], failures[kind]);
     print_samples("latency_us", &latencies);
     print_samples("chunk_delay_us", &delays);
     printf(",\"first_failure\":\"%s\"}\n", first_failure);
