@@ -1,5 +1,6 @@
 """What the embedded PostgreSQL and Valkey share: one server for one home, in a data folder that only it uses."""
 
+import abc
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from app.supervisor.process import SupervisedProcess
 _ORPHAN_TIMEOUT_S = 5.0
 
 
-class EmbeddedServer(SupervisedProcess):
+class EmbeddedServer(SupervisedProcess, abc.ABC):
     """start() returns the server's address once it answers; stop() ends it with everything stored.
 
     A start recovers by itself from any kind of end, kill -9 and a lost machine included. A subclass names `url` and `end_signals`, and
@@ -26,9 +27,9 @@ class EmbeddedServer(SupervisedProcess):
         self._data = data
 
     @property
+    @abc.abstractmethod
     def url(self) -> str:
         """The address for DATABASE_URL or REDIS_URL."""
-        raise NotImplementedError
 
     def start(self) -> str:
         """Returns the server's address once it answers. Raises OperatorError with the end of its log if it does not."""
