@@ -16,14 +16,10 @@ def mint(at_us: int | None = None) -> str:
     milliseconds, submillisecond_us = divmod(microseconds, 1000)
     # Twelve bits after the version: the fraction of the millisecond (RFC 9562, 6.2, method 3).
     # Ids are names, not secrets: a system call for each would cost more than everything else here.
-    random_bits = random.getrandbits(62)
-    return "%08x-%04x-7%03x-%04x-%012x" % (  # noqa: UP031, as it takes two thirds of an f-string's time
-        milliseconds >> 16,
-        milliseconds & 0xFFFF,
-        submillisecond_us * 4096 // 1000,
-        random_bits >> 48 | 0x8000,
-        random_bits & 0xFFFF_FFFF_FFFF,
-    )
+    # Bytes and their hex() take half the time of one format string.
+    high = (milliseconds << 16 | 0x7000 | submillisecond_us * 4096 // 1000).to_bytes(8, "big").hex()
+    low = (0x8000_0000_0000_0000 | random.getrandbits(62)).to_bytes(8, "big").hex()
+    return f"{high[:8]}-{high[8:12]}-{high[12:]}-{low[:4]}-{low[4:]}"
 
 
 def is_uuid7(text: str) -> bool:

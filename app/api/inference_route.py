@@ -68,17 +68,17 @@ class InferenceRoute:
 
     async def _send_error(self, error: NarthexError, context: RequestContext, sink: HttpResponseSink) -> None:
         """As a response of its own, or as the last frame of a stream that has begun."""
-        gateway, spool_record = self._gateway, context.spool_record
+        gateway, planned = self._gateway, context.planned
         if sink.has_begun:
             frame = self._dialect.write_error_frame(error)
             context.set_failure(200, error, error.message)
         else:
             frame = self._dialect.write_error(error)
             context.set_failure(error.status, error, error.message)
-        if spool_record is None:
+        if planned is None:
             gateway.telemetry.count_refusal(error.status)
-        elif not spool_record.closed:
-            spool_record.append_response(frame)
+        elif not planned.spool_record.closed:
+            planned.spool_record.append_response(frame)
             gateway.finish_exchange(context, "failed")
             await gateway.spool.wait_until_durable()
         await context.release()

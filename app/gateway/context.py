@@ -5,8 +5,8 @@ from typing import Protocol
 
 from app import uuid7
 from app.domain import Exchange, Outcome
-from app.gateway.exchange import Ending, build_exchange
-from app.gateway.stages import Attempted, ExchangeRecord, Planned, Received, Stage
+from app.gateway.exchange import build_exchange
+from app.gateway.stages import Attempted, Planned, Received, Stage
 from app.gateway.upstream.progress import ResponseProgress
 
 
@@ -40,38 +40,23 @@ class RequestContext:
         return self._caller_connection.disconnected
 
     @property
-    def spool_record(self) -> ExchangeRecord | None:
-        """None: the request has no plan yet, so there is nothing to record."""
-        match self.stage:
-            case Attempted(planned=planned) | (Planned() as planned):
-                return planned.spool_record
-            case _:
-                return None
+    def planned(self) -> Planned | None:
+        """The plan, the reservation and the record; None: the request has no plan yet, so there is nothing to settle or record."""
+        stage = self.stage
+        return stage.planned if isinstance(stage, Attempted) else stage if isinstance(stage, Planned) else None
 
     def set_failure(self, status: int, error: Exception, message: str) -> None:
         self.status, self.error, self.message = status, type(error).__name__, message
 
     def write_record(self, outcome: Outcome) -> Exchange | None:
         """The exchange, as it is written to the spool. None: there is no plan to record, or it was written before."""
-        stage, spool_record = self.stage, self.spool_record
-        if spool_record is None or spool_record.closed:
+        planned = self.planned
+        if planned is None or planned.spool_record.closed:
             return None
-        assert isinstance(stage, Planned | Attempted)
-        exchange = build_exchange(stage, self._ending("failed" if self.error is not None else outcome))
-        spool_record.close(exchange)
+        attempted = self.stage if isinstance(self.stage, Attempted) else None
+        exchange = build_exchange(planned, attempted, self, self.progress.elapsed_us(), outcome)
+        planned.spool_record.close(exchange)
         return exchange
-
-    def _ending(self, outcome: Outcome) -> Ending:
-        return Ending(
-            id=self.id,
-            route=self.route,
-            received_us=self.received_us,
-            duration_us=self.progress.elapsed_us(),
-            status=self.status,
-            outcome=outcome,
-            error=self.error,
-            message=self.message,
-        )
 
     def mask(self, text: str) -> str:
         """The text without the secret that the newest attempt was sent with."""
@@ -83,8 +68,6 @@ class RequestContext:
 
     async def release(self) -> None:
         """Ends what still runs at an engine."""
-        match self.stage:
-            case Attempted(call=call) if call is not None:
-                await call.release()
-            case _:
-                pass
+        stage = self.stage
+        if isinstance(stage, Attempted) and stage.call is not None:
+            await stage.call.release()

@@ -4,7 +4,6 @@ import asyncio
 import time
 
 import httpx
-from msgspec import Struct
 
 from app.domain import Attempt, Target
 from app.gateway.context import RequestContext
@@ -36,18 +35,6 @@ _DISCONNECTED = "ClientDisconnected"
 _ABORTED = "Aborted"
 
 
-class AttemptInput(Struct, frozen=True):
-    """What every attempt at one endpoint needs, whichever credential it sends."""
-
-    endpoint: Endpoint
-    target: Target
-    translated: TranslatedRequest
-    translator: RequestTranslator
-    meta: ResponseMeta
-    context: RequestContext
-    attempted: Attempted
-
-
 class EndpointAttempts:
     """`transport` sends to engines; `checks` validate responses of engines that do not enforce a constraint."""
 
@@ -69,7 +56,6 @@ class EndpointAttempts:
 
         Raises UpstreamError; CallerCredentialRequired where callers send their own credential and this one did not, or it was refused.
         """
-        attempt_input = AttemptInput(endpoint, target, translated, translator, meta, context, attempted)
         failed: UpstreamError | None = None
         for client in _candidate_clients(endpoint, target, translator):
             if failed is not None and len(attempted.attempts) >= MAX_ATTEMPTS:
@@ -77,12 +63,12 @@ class EndpointAttempts:
             generation, requested_at = client.generation, time.monotonic()
             try:
                 try:
-                    response = await self._send_with_credential(client, attempt_input)
+                    response = await self._send_with_credential(client, endpoint, target, translated, translator, meta, context, attempted)
                 except CredentialRefused:
                     # It may have been replaced in its store, or reloaded by another request: a rotation must not cost a request.
                     if client.generation == generation and not client.reload():
                         raise
-                    response = await self._send_with_credential(client, attempt_input)
+                    response = await self._send_with_credential(client, endpoint, target, translated, translator, meta, context, attempted)
             except CredentialRefused as error:
                 if client.is_callers_own:
                     raise _caller_credential_refused(endpoint, error) from None
@@ -105,9 +91,17 @@ class EndpointAttempts:
         assert failed is not None
         raise failed
 
-    async def _send_with_credential(self, client: CredentialClient, attempt_input: AttemptInput) -> OutboundResponse | OutboundStream:
-        endpoint, target, translated = attempt_input.endpoint, attempt_input.target, attempt_input.translated
-        context, attempted = attempt_input.context, attempt_input.attempted
+    async def _send_with_credential(
+        self,
+        client: CredentialClient,
+        endpoint: Endpoint,
+        target: Target,
+        translated: TranslatedRequest,
+        translator: RequestTranslator,
+        meta: ResponseMeta,
+        context: RequestContext,
+        attempted: Attempted,
+    ) -> OutboundResponse | OutboundStream:
         progress = attempted.progress
         started_us = progress.elapsed_us()
         progress.restart()
@@ -117,7 +111,7 @@ class EndpointAttempts:
         message: str | None = None
         code: str | None = None
         try:
-            return await self._client.send(call, translated, attempt_input.translator, attempt_input.meta, progress)
+            return await self._client.send(call, translated, translator, meta, progress)
         except UpstreamError as fault:
             call.explain(fault)
             error, message, code = type(fault).__name__, fault.message, fault.upstream_code

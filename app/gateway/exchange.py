@@ -1,6 +1,7 @@
 """The exchange: what is recorded of a request that has a plan, however it ended."""
 
-from msgspec import Struct
+from typing import Protocol
+
 from msgspec.structs import replace
 
 from app.domain import Attempt, Exchange, Outcome
@@ -12,41 +13,43 @@ from providers.canonical.chat import Usage
 _MAX_END_USER_CHARS = 512
 
 
-class Ending(Struct, frozen=True):
-    """How a request ended. `status`: 499 if no response was begun. `error`: the class of the error, with its `message`."""
+class EndedRequest(Protocol):
+    """What is recorded of a request whatever its stage; RequestContext is one.
+
+    `status`: 499 if no response was begun. `error`: the class of the error, with its `message`; None: no error.
+    """
 
     id: str
     route: str
     received_us: int
-    duration_us: int
     status: int
-    outcome: Outcome
     error: str | None
     message: str | None
 
 
-def build_exchange(stage: Planned | Attempted, ending: Ending) -> Exchange:
-    """A Planned stage is a request that reached no engine: it is charged nothing."""
-    planned, attempted = (stage.planned, stage) if isinstance(stage, Attempted) else (stage, None)
+def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRequest, duration_us: int, outcome: Outcome) -> Exchange:
+    """`attempted`: None for a request that reached no engine, which is charged nothing. `outcome`: unless it ended with an error."""
+    if ended.error is not None:
+        outcome = "failed"
     admitted = planned.admitted
     request, caller = admitted.request, admitted.caller
     progress = None if attempted is None else attempted.progress
     served = None if attempted is None else attempted.served
-    used, cost = (Usage(0, 0), 0) if attempted is None else _charge(attempted, ending.received_us / 1e6)
+    used, cost = (Usage(0, 0), 0) if attempted is None else _charge(attempted, ended.received_us / 1e6)
     keeps_content = caller.content == "full"
     return Exchange(
-        id=ending.id,
+        id=ended.id,
         episode_id=admitted.episode_id,
-        route=ending.route,
+        route=ended.route,
         model=request.model,
         key_id=caller.key_id,
         team_id=caller.team_id,
         snapshot=planned.plan.snapshot.hash,
-        received_us=ending.received_us,
-        duration_us=ending.duration_us,
+        received_us=ended.received_us,
+        duration_us=duration_us,
         streamed=request.stream,
-        status=ending.status,
-        outcome=ending.outcome,
+        status=ended.status,
+        outcome=outcome,
         content=caller.content,
         first_token_us=None if progress is None else progress.first_token_us,
         finish_reason=None if progress is None else progress.finish_reason,
@@ -54,9 +57,9 @@ def build_exchange(stage: Planned | Attempted, ending: Ending) -> Exchange:
         served_provider=None if served is None else served.provider,
         served_model=None if served is None else served.model,
         endpoint=None if served is None else served.endpoint,
-        error=ending.error,
-        message=ending.message if keeps_content else None,
-        attempts=() if attempted is None else _recorded_attempts(attempted.attempts, ending.outcome, keeps_content),
+        error=ended.error,
+        message=ended.message if keeps_content else None,
+        attempts=() if attempted is None else _recorded_attempts(attempted.attempts, outcome, keeps_content),
         dropped=() if attempted is None else tuple(attempted.dropped),
         tags=admitted.tags,
         end_user=request.end_user and request.end_user[:_MAX_END_USER_CHARS],

@@ -45,7 +45,7 @@ from app.telemetry import Telemetry
 from providers.canonical.errors import Unavailable, UpstreamError
 from providers.canonical.raw_json import Body
 from providers.canonical.token_estimate import text_tokens
-from providers.dialect import Dialect, InboundRequest, OutboundResponse, ResponseMeta
+from providers.dialect import Dialect, OutboundResponse, ResponseMeta
 from providers.structured_output import Constraint
 
 # How long an engine may take to end a stream after its last frame, before its connection is closed instead of reused.
@@ -98,19 +98,19 @@ class Gateway:
 
     def finish_exchange(self, context: RequestContext, outcome: Outcome) -> None:
         """Records the exchange, counts it, and settles its reservation. Once: a second call does nothing."""
+        planned = context.planned
+        if planned is None:
+            return
         exchange = context.write_record(outcome)
         if exchange is not None:
             self.telemetry.count_exchange(exchange)
-        match context.stage:
-            case Planned(reservation=reservation) if reservation is not None and not reservation.settled:
-                self.limits.cancel(reservation)  # no engine was called
-            case Attempted(planned=Planned(reservation=reservation)) if reservation is not None and not reservation.settled:
-                if exchange is None:
-                    self.limits.cancel(reservation)
-                else:
-                    self.limits.settle(reservation, actual_usage(exchange))
-            case _:
-                pass
+        reservation = planned.reservation
+        if reservation is None or reservation.settled:
+            return
+        if exchange is None or not isinstance(context.stage, Attempted):  # no engine was called
+            self.limits.cancel(reservation)
+        else:
+            self.limits.settle(reservation, actual_usage(exchange))
 
 
 async def serve(
@@ -138,12 +138,27 @@ async def serve(
             return
         authenticated.claim = begun
         authenticated.caller = await reauthenticate()
-    admitted, original_body = await _admit(gateway, dialect, raw, headers, context, authenticated)
-    planned, translator = await _plan(gateway, dialect, raw, headers, context, admitted)
-    request = admitted.request
-    meta = ResponseMeta(
-        context.id, admitted.episode_id, request.model, context.received_us // 1_000_000, request.wants_usage, original_body
+    request = dialect.parse_request(raw)
+    sent_body = request.body
+    if request.previous_response_id is not None or request.references_items:
+        sent_body = Body(request.body)
+        await gateway.conversations.expand_request(request, authenticated.caller)
+    episode_id = resolve_episode_id(request, headers, context.received_us)
+    admitted = context.stage = Admitted(authenticated, request, episode_id, request_tags(request, headers))
+    planned, constraint = await _plan(gateway, raw, context, admitted)
+    translator = RequestTranslator(
+        request,
+        raw,
+        dialect,
+        gateway.media,
+        droppable_fields(headers),
+        headers.get(b"anthropic-beta", b""),
+        constraint,
+        context.id,
+        max_repairs(headers),
+        headers,
     )
+    meta = ResponseMeta(context.id, episode_id, request.model, context.received_us // 1_000_000, request.wants_usage, sent_body)
     response, attempted = await gateway.attempts.serve(translator, planned, meta, context)
     context.status = 200
     if isinstance(response, OutboundStream):
@@ -152,24 +167,8 @@ async def serve(
         await _send_response(gateway, response, raw, context, attempted, sink)
 
 
-async def _admit(
-    gateway: Gateway, dialect: Dialect, raw: bytes, headers: Mapping[bytes, bytes], context: RequestContext, authenticated: Authenticated
-) -> tuple[Admitted, Body]:
-    """The parsed request, and its body before an earlier response (previous_response_id) was put into it."""
-    request = dialect.parse_request(raw)
-    original_body = request.body
-    if request.previous_response_id is not None or request.references_items:
-        original_body = Body(request.body)
-        await gateway.conversations.expand_request(request, authenticated.caller)
-    episode_id = resolve_episode_id(request, headers, context.received_us)
-    admitted = context.stage = Admitted(authenticated, request, episode_id, request_tags(request, headers))
-    return admitted, original_body
-
-
-async def _plan(
-    gateway: Gateway, dialect: Dialect, raw: bytes, headers: Mapping[bytes, bytes], context: RequestContext, admitted: Admitted
-) -> tuple[Planned, RequestTranslator]:
-    """The targets, the constraint on the response, the reservation, and the record in the spool."""
+async def _plan(gateway: Gateway, raw: bytes, context: RequestContext, admitted: Admitted) -> tuple[Planned, Constraint | None]:
+    """The targets, the reservation and the record in the spool; and the constraint on the response, None without one."""
     try:
         gateway.spool.check_space()
     except SpoolFull as full:
@@ -184,30 +183,7 @@ async def _plan(
     # Nothing between these two lines: a reservation that no stage holds is never settled.
     planned = context.stage = Planned(admitted, targets, reservation, record)
     opened.append_request(raw)
-    return planned, _build_translator(gateway, dialect, raw, headers, context, request, constraint)
-
-
-def _build_translator(
-    gateway: Gateway,
-    dialect: Dialect,
-    raw: bytes,
-    headers: Mapping[bytes, bytes],
-    context: RequestContext,
-    request: InboundRequest,
-    constraint: Constraint | None,
-) -> RequestTranslator:
-    return RequestTranslator(
-        request=request,
-        raw=raw,
-        dialect=dialect,
-        media_fetcher=gateway.media,
-        may_drop=droppable_fields(headers),
-        betas=headers.get(b"anthropic-beta", b""),
-        constraint=constraint,
-        inference_id=context.id,
-        max_repairs=max_repairs(headers),
-        headers=headers,
-    )
+    return planned, constraint
 
 
 async def _send_response(

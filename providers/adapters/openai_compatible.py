@@ -102,20 +102,21 @@ class OpenAICompatible(Provider):
         if dialect not in OPENAI_SHAPED:
             return super().adapt_request(body, dialect, may_drop, constraint)
         remove_gateway_fields(body)
-        drop_policy = self.drop_policy(body, may_drop)
-        if constraint is not None and constraint.whitespace is not None:
-            constraint = self._apply_whitespace(body, constraint, drop_policy)
-        self._drop_unsupported(body, drop_policy)
-        plan = None if constraint is None else self._apply_constraint(body, dialect, constraint, drop_policy)
+        adapted = Adapted([], None)
+        if constraint is not None or not (self.unsupported_fields.isdisjoint(body) and self.hint_fields.isdisjoint(body)):
+            drop_policy = self.drop_policy(body, may_drop)
+            if constraint is not None and constraint.whitespace is not None:
+                constraint = self._apply_whitespace(body, constraint, drop_policy)
+            self._drop_unsupported(body, drop_policy)
+            plan = None if constraint is None else self._apply_constraint(body, dialect, constraint, drop_policy)
+            adapted = Adapted(drop_policy.dropped, plan)
         for openai_name, host_name in self.renamed_fields.items():
             value = body.pop(openai_name, NULL)
             if value != NULL:
                 body[host_name] = value
-        return Adapted(drop_policy.dropped, plan)
+        return adapted
 
     def _drop_unsupported(self, body: Body, drop_policy: DropPolicy) -> None:
-        if self.unsupported_fields.isdisjoint(body) and self.hint_fields.isdisjoint(body):
-            return
         for key in sorted((self.unsupported_fields | self.hint_fields) & body.keys()):
             if body[key] == NULL:
                 del body[key]

@@ -244,9 +244,9 @@ class Provider:
         Raises Unsupported for a field that it cannot honour, unless `may_drop` allows that the field is dropped.
         """
         remove_gateway_fields(body)
-        drop_policy = self.drop_policy(body, may_drop)
         if constraint is None:
             return Adapted([], None)
+        drop_policy = self.drop_policy(body, may_drop)
         if constraint.whitespace is not None:
             constraint = self._drop_whitespace(body, constraint, drop_policy, "it supports neither a white-space pattern nor a regex.")
         plan = self._plan_or_drop_constraint(body, dialect, constraint, drop_policy, in_own_fields=False)

@@ -7,8 +7,6 @@ from math import inf
 
 import httpx
 
-_TIMEOUT_KEYS = ("pool", "connect", "write", "read", "total")
-
 
 @dataclass(slots=True)
 class Deadlines:
@@ -33,7 +31,17 @@ def read_deadlines(request: httpx.Request) -> Deadlines:
     """The deadlines of a request; `total` runs from this call. The timeouts are explained in providers/transport/transport.py."""
     now = time.monotonic()
     timeout: Mapping[str, float | None] = request.extensions.get("timeout") or {}
-    pool, connect, write, read, total = [inf if (s := timeout.get(step)) is None else s for step in _TIMEOUT_KEYS]
+    seconds = timeout.get
+    pool, connect, write, read, total = seconds("pool"), seconds("connect"), seconds("write"), seconds("read"), seconds("total")
     has_first = "first" in timeout
     first = timeout["first"] if has_first else read
-    return Deadlines(pool, connect, write, inf if first is None else first, has_first, read, total, now + total)
+    return Deadlines(
+        inf if pool is None else pool,
+        inf if connect is None else connect,
+        inf if write is None else write,
+        inf if first is None else first,
+        has_first,
+        inf if read is None else read,
+        inf if total is None else total,
+        inf if total is None else now + total,
+    )

@@ -48,7 +48,8 @@ class Fleet:
         `request`: what is to be served; None: no inference (an operation). Reserved for prefix affinity (DESIGN.md part 9), which will
         prefer the endpoint that holds the prompt's prefix; today the order does not depend on it.
         """
-        return select.rank_endpoints(self.endpoints_of(target), target.model, time.monotonic())
+        endpoints = self._endpoints_by_target.get((target.provider, target.endpoints), ())
+        return select.rank_endpoints(endpoints, target.model, time.monotonic()) if len(endpoints) > 1 else list(endpoints)
 
     def rank_targets(self, plan: Plan) -> Iterable[tuple[Target, str]]:
         """See select.rank_targets()."""

@@ -8,8 +8,6 @@ from app.gateway.fleet.endpoint import Endpoint
 
 def rank_endpoints(endpoints: Sequence[Endpoint], model: str, now: float) -> list[Endpoint]:
     """Best first: those in cooldown last, then by what this worker has in flight there. `model`: the target's, as its host names it."""
-    if len(endpoints) == 1:
-        return list(endpoints)
     return sorted(endpoints, key=lambda endpoint: (endpoint.in_cooldown(now, model), endpoint.in_flight))
 
 

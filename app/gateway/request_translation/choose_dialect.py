@@ -1,5 +1,7 @@
 """Choose the dialect in which a target gets a request, and translate the request into it."""
 
+import asyncio
+
 from app.domain import Target
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.request_translation.translated_request import TranslatedRequest
@@ -24,7 +26,10 @@ async def translate_request(translator: RequestTranslator, endpoint: Endpoint, t
     for dialect in translator.candidate_dialects(provider, dialect_names if target.dialect is None else (target.dialect,)):
         try:
             if dialect is caller_dialect:
-                edited = await translator.run_in_thread_if_slow(translator.edit_request, provider, target)
+                if translator.is_slow_to_translate:
+                    edited = await asyncio.to_thread(translator.edit_request, provider, target)
+                else:
+                    edited = translator.edit_request(provider, target)
                 if edited is not None:
                     return edited
             return await translator.translate_chat(dialect, provider, target)

@@ -3,7 +3,6 @@
 import asyncio
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import ParamSpec, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -33,9 +32,6 @@ from providers.drop_policy import DropPolicy
 from providers.engine_routes.route import Route
 from providers.host_operation import HostOperation
 from providers.structured_output import Constraint
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 # Naming the place of a dropped field reads the body anew each time: at most so often, and so many bytes together.
 _MAX_PATH_LOOKUPS = 8
@@ -213,9 +209,10 @@ class RequestTranslator:
             target_chat_dialect.field_names if target_chat_dialect is not None else _NO_FIELD_NAMES,
         )
         try:
-            return await self.run_in_thread_if_slow(
-                self._finish_request, dialect, body, provider, target, limit_paths(drop_policy.dropped), constraint, caller_field_name
-            )
+            arguments = dialect, body, provider, target, limit_paths(drop_policy.dropped), constraint, caller_field_name
+            if self.is_slow_to_translate:
+                return await asyncio.to_thread(self._finish_request, *arguments)
+            return self._finish_request(*arguments)
         except Unsupported as fault:
             raise rename_field_in_error(fault, caller_field_name) from None
 
@@ -235,11 +232,10 @@ class RequestTranslator:
             chat = self._chat = media.inline_media(chat, kinds, await self._media_fetcher.fetch(urls))
         return chat
 
-    async def run_in_thread_if_slow(self, prepare: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs prepare(), on a thread if the constraint is slow to convert, so that other requests are served meanwhile."""
-        if self.constraint is None or not self.constraint.is_slow_to_convert:
-            return prepare(*args, **kwargs)
-        return await asyncio.to_thread(prepare, *args, **kwargs)
+    @property
+    def is_slow_to_translate(self) -> bool:
+        """Whether a thread should translate it, so that other requests are served meanwhile: its constraint is slow to convert."""
+        return self.constraint is not None and self.constraint.is_slow_to_convert
 
     def add_repair_messages(self, violation: ConstraintViolation) -> None:
         """Continues the chat with the response that violated the constraint and a message that says so. Raw prompts stay as they are."""

@@ -22,10 +22,11 @@ async def read_body(response: httpx.Response, limit_bytes: int) -> bytes:
 def is_stream(response: httpx.Response, stream_requested: bool) -> bool:
     """Whether the body is a stream: by its content type, or by what was requested where that does not tell.
 
-    Raises InvalidUpstreamResponse for a content encoding. Reads raw headers: a look-up in httpx.Headers guesses an encoding first.
+    Raises InvalidUpstreamResponse for a content encoding. Reads the headers as received: a look-up in httpx.Headers guesses an encoding
+    first.
     """
     content_type = b""
-    for name, value in response.headers.raw:
+    for name, value in response_stream(response).response.headers:
         match name.lower():
             case b"content-type":
                 content_type = value.lower()

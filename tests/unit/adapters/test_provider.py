@@ -5,12 +5,15 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import ModelConfig, ProviderConfig, Snapshot, Target
+from app.gateway.fleet.endpoint import Endpoint
+from app.gateway.request_translation.choose_dialect import translate_request
 from app.gateway.request_translation.translator import RequestTranslator
 from app.store.config_validation import validate
 from app.store.errors import BadConfiguration
@@ -244,9 +247,14 @@ async def test_only_large_constraints_are_translated_in_another_thread(fields: d
     request = chat.parse_request(raw)
     translator = RequestTranslator(request, raw, chat, MEDIA, lambda _: False, constraint=read_constraint(request.dialect, request.body))
     slow = SlowProvider("p", {})
-    await translator.run_in_thread_if_slow(translator.edit_request, slow, Target("p", "m"))
+    endpoint = Endpoint(ProviderConfig("openai"), slow, "http://127.0.0.1", lambda _: "", _fetch_nothing)
+    await translate_request(translator, endpoint, Target("p", "m"))
     await translator.translate_chat(chat, slow, Target("p", "m"))
     assert [each != threading.get_ident() for each in threads] == [in_thread, in_thread]
+
+
+async def _fetch_nothing(_: httpx.Request) -> tuple[int, bytes]:
+    raise AssertionError("no token is fetched for a translation")
 
 
 def test_constraint_for_an_undetected_engine_is_validated_or_unreachable():

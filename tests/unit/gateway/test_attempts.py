@@ -4,7 +4,6 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
-from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
@@ -31,6 +30,7 @@ from providers.canonical.raw_json import Body
 from providers.catalogue import DIALECTS
 from providers.credentials import CredentialError, Header, Signer, UnsignedRequest
 from providers.dialect import OutboundResponse, ResponseMeta
+from providers.transport.http1_response import ResponseReader
 from providers.transport.response_stream import ResponseStream
 
 REQUEST_BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}).encode()
@@ -42,7 +42,8 @@ class BufferedResponse(ResponseStream):
     """A response that has arrived completely."""
 
     def __init__(self, body: bytes) -> None:
-        self.response = cast(Any, SimpleNamespace(complete=True, body_begun=True))
+        self.response = ResponseReader()
+        self.response.feed(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
         self._body = body
 
     async def read_all(self, limit_bytes: int) -> bytes:
