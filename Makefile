@@ -7,6 +7,9 @@ NARTHEX := $(VENV)/narthex
 # Property tests use the same examples on every run in CI, and new ones everywhere else.
 PYTEST := $(VENV)/python -m pytest $(if $(CI),--hypothesis-profile=ci)
 
+# The tests start hundreds of processes, each of which would compile every module again where this is set.
+unexport PYTHONDONTWRITEBYTECODE
+
 help:  ## List the tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */\1\t/' | expand -t 16
 
@@ -19,8 +22,8 @@ serve: installed  ## Start only the gateway, with DATABASE_URL and REDIS_URL
 migrate: installed  ## Create or upgrade the tables of DATABASE_URL, or of the running `make up`
 	@$(NARTHEX) migrate
 
-test: installed-dev  ## Run the tests in two processes (minutes)
-	$(PYTEST) -n 2 --dist loadfile --ignore=tests/engines --ignore=tests/long --ignore=tests/clients $(ARGS)
+test: installed-dev  ## Run the tests in three processes (minutes)
+	$(PYTEST) -n 3 --dist loadfile --ignore=tests/engines --ignore=tests/long --ignore=tests/clients $(ARGS)
 
 test-long: installed-dev  ## Run the long tests, among them the README in an empty folder
 	$(PYTEST) tests/long $(ARGS)

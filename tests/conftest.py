@@ -1,5 +1,6 @@
 """Guards for every test: a blocking call in an event loop, or traffic beyond loopback, fails it."""
 
+import gc
 import os
 import tempfile
 from collections.abc import Generator
@@ -8,6 +9,15 @@ from pathlib import Path
 import pytest
 
 from tests.support import guards
+
+# Seven thousand collected tests and the SDKs' models stay until the end: the garbage collector need not look at them again and again.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
 
 guards.install()
 _report = Path(tempfile.mkdtemp(prefix="narthex-guards-")) / "violations"

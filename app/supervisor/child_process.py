@@ -71,7 +71,10 @@ class ChildProcess:
                 pass_fds=self._files,
                 start_new_session=True,  # Ctrl-C in the terminal reaches only the supervisor, which ends its children in order
             )
-        self.pid_file.write_text(f"{self._process.pid}\n")
+        # Replaced, not rewritten: a reader sees the old pid or the new one, and never half a file.
+        unfinished = self.pid_file.with_suffix(".pid-new")
+        unfinished.write_text(f"{self._process.pid}\n")
+        unfinished.replace(self.pid_file)
 
     def terminate(self) -> None:
         """Sends the end signal and returns at once."""

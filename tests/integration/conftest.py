@@ -108,7 +108,8 @@ async def client(service: Service) -> AsyncGenerator[httpx.AsyncClient]:
 
 @pytest.fixture
 async def sdk(service: Service) -> AsyncGenerator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(base_url=service.url + "/v1", api_key=service.key, max_retries=0) as sdk:
+    plain = openai.DefaultAsyncHttpxClient(verify=False)  # it would load the certificate authorities, 30 ms for each test
+    async with openai.AsyncOpenAI(base_url=service.url + "/v1", api_key=service.key, max_retries=0, http_client=plain) as sdk:
         yield sdk
 
 

@@ -23,6 +23,8 @@ import pytest
 from app.settings import Settings
 from app.store import keys
 from app.store.database import connect
+from app.store.key_log import log_path, read_log
+from app.store.key_validation import hash_key
 from app.supervisor.home import erase_home
 from tests.support import service as services
 from tests.support.postgres import Postgres, fast_folder
@@ -104,6 +106,8 @@ async def test_known_keys_keep_chatting_without_postgres_and_records_arrive_late
     stranger = await keys.create_key(external.server.url, "a stranger")
     async with service.client() as once:  # one connection, so only one worker has seen the key
         await once.get("/v1/models")
+    logs = [log_path(service.home / "directory", f"gateway-{number}") for number in range(2)]
+    await wait_until(lambda: any(hash_key(service.key) in read_log(path).callers for path in logs))  # where the other worker finds it
     external.server.stop()
     try:
         async with connections(service, 12) as callers:

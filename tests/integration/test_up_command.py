@@ -75,12 +75,14 @@ class RunningUp:
     def chat(self, model: str = "sandbox", key: str = "") -> httpx.Response:
         headers = {"authorization": f"Bearer {key or self.key}"}
         body = {"model": model, "messages": [{"role": "user", "content": "Hello!"}]}
-        return httpx.post(f"{self.url}/v1/chat/completions", json=body, headers=headers, timeout=REQUEST_TIMEOUT_S, trust_env=False)
+        return httpx.post(
+            f"{self.url}/v1/chat/completions", json=body, headers=headers, timeout=REQUEST_TIMEOUT_S, trust_env=False, verify=False
+        )
 
     def inference_records(self) -> list[Any]:
         admin = (self.home / "admin-key").read_text().strip()
         headers = {"authorization": f"Bearer {admin}"}
-        answer = httpx.get(f"{self.url}/admin/v1/inferences", headers=headers, timeout=REQUEST_TIMEOUT_S, trust_env=False)
+        answer = httpx.get(f"{self.url}/admin/v1/inferences", headers=headers, timeout=REQUEST_TIMEOUT_S, trust_env=False, verify=False)
         assert answer.status_code == 200, answer.text
         return answer.json()["data"]
 
@@ -217,7 +219,11 @@ def test_ctrl_c_drains_and_leaves_no_process_and_restarts_keep_the_data(running_
     key, home = running_up.key, running_up.home
     with ThreadPoolExecutor(1) as caller:
         response = caller.submit(running_up.chat, "sandbox-slow")
-        block_until(lambda: "narthex_requests_in_flight 1.0" in httpx.get(f"{running_up.url}/metrics", timeout=60, trust_env=False).text)
+        block_until(
+            lambda: (
+                "narthex_requests_in_flight 1.0" in httpx.get(f"{running_up.url}/metrics", timeout=60, trust_env=False, verify=False).text
+            )
+        )
         assert running_up.terminate() == 0, running_up.output
         inference_id = response.result().json()["id"]
     assert remaining_processes(home) == set()

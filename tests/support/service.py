@@ -62,14 +62,15 @@ class Service:
 
     def client(self, **options: Any) -> httpx.AsyncClient:
         headers = {"authorization": f"Bearer {self.key}", **options.pop("headers", {})}
-        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=REQUEST_TIMEOUT_S, **options)
+        # Plain HTTP: without verify=False each client would load the certificate authorities, which takes 30 ms of processor time.
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=REQUEST_TIMEOUT_S, verify=False, **options)
 
     def admin_client(self) -> httpx.AsyncClient:
         return self.client(headers={"authorization": f"Bearer {self.admin_key}"})
 
     def keyless_client(self) -> httpx.AsyncClient:
         """A client that sends no key, unless a request names one."""
-        return httpx.AsyncClient(base_url=self.url, timeout=REQUEST_TIMEOUT_S)
+        return httpx.AsyncClient(base_url=self.url, timeout=REQUEST_TIMEOUT_S, verify=False)
 
     async def wait_for_record(self, id: str, within_s: float = 120) -> dict[str, Any]:
         """An inference as the admin API shows it, once it is recorded."""
@@ -112,7 +113,7 @@ def start(within_s: float = PROCESS_TIMEOUT_S, **settings: object) -> Service:
 
 def is_ready(url: str) -> bool:
     try:
-        return httpx.get(url + "/health/ready", timeout=10, trust_env=False).status_code == 200
+        return httpx.get(url + "/health/ready", timeout=10, trust_env=False, verify=False).status_code == 200
     except httpx.TransportError:
         return False
 

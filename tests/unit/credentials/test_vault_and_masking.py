@@ -48,12 +48,12 @@ def test_encrypted_secret_decrypts_only_under_its_own_name(name: str, secret: st
 
 
 @bounded
-@given(data=st.data())
-def test_damaged_ciphertext_is_refused_without_showing_the_secret(data: st.DataObject) -> None:
+@given(place=st.floats(0, 1, exclude_max=True), other=st.sampled_from("AZaz09+/=.~é"))
+def test_damaged_ciphertext_is_refused_without_showing_the_secret(place: float, other: str) -> None:
     vault = Vault([OLD])
     encrypted = vault.encrypt("openai", "sk-something")
-    at = data.draw(st.integers(0, len(encrypted) - 1))
-    other = data.draw(st.sampled_from("AZaz09+/=.~é").filter(lambda each: each != encrypted[at]))
+    at = int(place * len(encrypted))
+    other = "!" if other == encrypted[at] else other
     for damaged in (encrypted[:at] + other + encrypted[at + 1 :], encrypted[:at]):
         try:  # the last base64 digits may hold unused bits
             assert vault.decrypt("openai", damaged) == "sk-something"
