@@ -18,7 +18,7 @@ from tests.conformance.request_case import HELLO, DropReported, Refused, Request
 from tests.conformance.request_cases import REQUEST_CASES
 from tests.conformance.request_samples import PDF
 from tests.conformance.situations import ALL, ANTHROPIC
-from tests.conformance.whole_table import one_test_per_group
+from tests.support.case_tables import one_test_per_group
 
 
 class Cell(Struct, frozen=True):

@@ -14,7 +14,7 @@ from tests.conformance.expected_responses import comparable, expected_history, e
 from tests.conformance.situations import ALL, SITUATIONS, Situation, WireResponse
 from tests.conformance.stream_quirks import STREAM_QUIRKS
 from tests.conformance.translation import CALLERS, ENGINES, translate_response, translate_response_blocks
-from tests.conformance.whole_table import one_test_per_group
+from tests.support.case_tables import one_test_per_group
 from tests.support.chat_strategies import bounded
 
 EngineResponse = tuple[Situation, str, WireResponse]

@@ -22,7 +22,7 @@ from providers.dialects.anthropic_count_tokens import AnthropicCountTokens
 from providers.dialects.anthropic_messages import AnthropicMessages
 from providers.drop_policy import DropPolicy
 from providers.hosted.anthropic.adapter import Anthropic
-from tests.conformance.whole_table import one_test_per_group
+from tests.support.case_tables import one_test_per_group
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "exchanges"
 if not FOLDER.is_dir():

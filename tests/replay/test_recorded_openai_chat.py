@@ -20,7 +20,7 @@ from providers.canonical.errors import CredentialRefused, InvalidRequest, Overlo
 from providers.canonical.events import assemble_response
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.openai_chat import OpenAIChat
-from tests.conformance.whole_table import one_test_per_group
+from tests.support.case_tables import one_test_per_group
 from tests.support.request_translation import translate_request
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "exchanges"

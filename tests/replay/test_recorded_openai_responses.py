@@ -29,7 +29,7 @@ from providers.dialects.openai_responses import (
     write_input_items,
 )
 from providers.drop_policy import DropPolicy
-from tests.conformance.whole_table import one_test_per_group
+from tests.support.case_tables import one_test_per_group
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "exchanges"
 if not FOLDER.is_dir():

@@ -11,10 +11,10 @@ from providers.canonical.chat import ChatResponse
 from providers.canonical.events import ResponseAssembler
 from providers.catalogue import build_provider
 from providers.dialects.catalogue import ENGINE_DIALECTS
-from tests.conformance.whole_table import one_test_per_group
 from tests.replay.hosts.catalogue import HOSTS
 from tests.replay.hosts.host import Host
 from tests.replay.hosts.recordings import Recording
+from tests.support.case_tables import one_test_per_group
 
 STREAMS = [(host, each) for host in HOSTS for each in host.recordings if each.streamed and host.chat(each) is not None]
 

@@ -37,7 +37,7 @@ from providers.drop_policy import DropPolicy
 from tests.conformance.expected_responses import summary
 from tests.conformance.situations import ALL, ANTHROPIC, CHAT, RESPONSES
 from tests.conformance.translation import CALLERS, translate_response
-from tests.conformance.whole_table import one_test_per_group
+from tests.support.case_tables import one_test_per_group
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "exchanges"
 if not FOLDER.is_dir():
