@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 from msgspec import Raw
 
+from app.gateway.structured_output import constraint_checks
 from app.gateway.structured_output.checker.errors import CheckFailed
 from app.gateway.structured_output.checker.meta_schemas import META_SCHEMA_VALIDATORS
 from app.gateway.structured_output.checker.schema_checks import build_validator
@@ -361,7 +362,8 @@ def test_invalid_schema_is_explained_with_its_path(schema: dict[str, Any], path:
     assert refused.value.message.startswith(message)
 
 
-async def test_checked_constraint_carries_the_regex_and_the_engine_gets_it() -> None:
+async def test_checked_constraint_carries_the_regex_and_the_engine_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constraint_checks, "_DEADLINE_S", 60.0)  # a busy machine may take seconds to start the checking process
     fields = {"guided_json": PERSON, "guided_whitespace_pattern": "[ ]?"}
     request = DIALECTS["openai_chat"].parse_request(
         json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hello"}], **fields}).encode()

@@ -248,7 +248,7 @@ def test_total_timeout_ends_a_response_nobody_reads(new_loop: NewLoop) -> None:
                 await connection.send(b"x" * 100_000)
 
         async with start_engine(script) as engine, open_transport() as transport:
-            stream = response_stream(await transport.handle_async_request(post_request(engine.url, total=0.2)))
+            stream = response_stream(await transport.handle_async_request(post_request(engine.url, total=1.5)))
             await wait_until(lambda: transport.stats().busy == 0)
             with pytest.raises(httpx.ReadTimeout):
                 async for _ in stream:
