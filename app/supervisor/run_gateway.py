@@ -9,7 +9,10 @@ from app.supervisor import secret_key
 
 
 def main(name: str, descriptor: str) -> None:
-    run_worker(secret_key.resolve(Settings.read()), sockets=[socket.socket(fileno=int(descriptor))], name=name)
+    listener = socket.socket(fileno=int(descriptor))
+    # Otherwise a process that the worker starts keeps the port open while the worker drains, and new connections wait for nobody.
+    listener.set_inheritable(False)
+    run_worker(secret_key.resolve(Settings.read()), sockets=[listener], name=name)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ One service is shared by the tests of this module. Its Postgres and Valkey run o
 
 import asyncio
 import contextlib
+import errno
 import json
 import shutil
 import signal
@@ -242,14 +243,25 @@ async def test_sigterm_drains_short_streams_cuts_long_ones_and_empties_the_spool
     engine.script = script
     short, long = asyncio.create_task(stream_text("short")), asyncio.create_task(stream_text("long"))
     await wait_until(lambda: len(engine.requests) == 2)
+    checkers = [child for number in range(2) for child in process_tree(service.pid(f"gateway-{number}"))[1:]]
     service.process.send_signal(signal.SIGTERM)
-    await asyncio.sleep(0.5)
+    await wait_until(lambda: refuses_connections(service))
+    assert checkers and all(map(is_running, checkers)), "they would keep the port open"
     is_draining.set()
     assert (await short).endswith("data: [DONE]\n\n")
     assert "[DONE]" not in await long
     assert await asyncio.to_thread(service.process.wait, PROCESS_TIMEOUT_S) == 0
     assert not list((service.home / "spool").glob("*.spool")), "the writer emptied the spool"
     engine.script = ReceivedRequest.respond_completion
+
+
+def is_running(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def refuses_connections(service: Service) -> bool:
+    with socket.socket() as caller:
+        return caller.connect_ex(("127.0.0.1", int(service.url.rsplit(":", 1)[1]))) == errno.ECONNREFUSED
 
 
 async def test_gateway_started_without_postgres_serves_from_its_saved_snapshot(external: ServiceWithExternalServers):

@@ -16,7 +16,10 @@ log = logging.getLogger(__name__)
 _MAX_WAITING = 64
 _STOP_TIMEOUT_S = 1.0
 # A hostile constraint might take over the process, so it inherits no secrets: only the variables that locate Python.
-_INHERITED_ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LANG")
+_INHERITED_ENVIRONMENT = ("PATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LANG")
+# -P and the root folder: a package named app in the operator's working folder must not be imported instead of ours.
+_COMMAND = (sys.executable, "-P", "-m", "app.gateway.structured_output.checker.process")
+_WORKING_FOLDER = "/"
 
 
 class CheckerUnavailable(Exception):
@@ -89,9 +92,9 @@ class CheckerClient:
 
     async def _ensure_process(self) -> Process:
         if self._process is None or self._process.returncode is not None:
-            environment = {name: os.environ[name] for name in _INHERITED_ENVIRONMENT if name in os.environ}
-            command = (sys.executable, "-m", "app.gateway.structured_output.checker.process")
-            self._process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment)
+            self._process = await asyncio.create_subprocess_exec(
+                *_COMMAND, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=_environment(), cwd=_WORKING_FOLDER
+            )
         return self._process
 
     async def _release(self, stop_timeout_s: float) -> None:
@@ -107,3 +110,11 @@ class CheckerClient:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+
+
+def _environment() -> dict[str, str]:
+    environment = {name: os.environ[name] for name in _INHERITED_ENVIRONMENT if name in os.environ}
+    # Its entries are relative to our working folder, and an empty one means that folder itself.
+    if import_folders := [os.path.abspath(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]:
+        environment["PYTHONPATH"] = os.pathsep.join(import_folders)
+    return environment

@@ -4,12 +4,14 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
@@ -410,6 +412,39 @@ async def test_checker_process_inherits_no_secrets_and_ends_when_stopped(monkeyp
     await checks.stop()
     assert isinstance((await asyncio.gather(late, return_exceptions=True))[0], Constraint | Unavailable)
     assert not is_running(pid)
+
+
+def test_checker_process_imports_nothing_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "__init__.py").write_text("open('planted', 'w').close()")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep)
+    with asyncio.Runner() as runner:
+        runner.run(check_one_regex(CheckerClient(60.0)))
+    assert not (tmp_path / "planted").exists()
+
+
+async def check_one_regex(checker: CheckerClient) -> set[str]:
+    """What the checking process has open."""
+    try:
+        assert (await checker.check(CheckOrder((CheckTask("regex", "a"),), 10.0))).outcome == "valid"
+        assert checker.pid is not None
+        return open_files(checker.pid)
+    finally:
+        await checker.stop()
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_checker_process_inherits_no_listening_socket(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, asyncio.Runner(loop_factory=new_loop) as runner:
+        listener.set_inheritable(True)
+        own = os.readlink(f"/proc/self/fd/{listener.fileno()}")
+        opened = runner.run(check_one_regex(CheckerClient(60.0)))
+    assert opened and own not in opened
+
+
+def open_files(pid: int) -> set[str]:
+    return {os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()}
 
 
 def is_running(pid: int) -> bool:

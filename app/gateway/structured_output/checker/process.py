@@ -27,7 +27,12 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _SIGNAL_REASONS: Mapping[int, str] = {signal.SIGPROF: "time", signal.SIGABRT: "memory", signal.SIGKILL: "memory", signal.SIGSEGV: "depth"}
 
 
+_FIRST_INHERITED_DESCRIPTOR = 3
+
+
 def main() -> None:
+    # uvloop closes nothing in what it starts, and whatever an order takes over must not reach the worker's files and connections.
+    os.closerange(_FIRST_INHERITED_DESCRIPTOR, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     # It ends at the end of its input only. Signals that a terminal sends to the process group are for the worker.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
