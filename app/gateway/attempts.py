@@ -138,7 +138,7 @@ class Attempts:
                 failures.add(_Rank.UPSTREAM, error)
             else:
                 self._fleet.record_success(endpoint)
-                attempted.dropped = translated.dropped
+                attempted.dropped = attempted.planned.admitted.reserved_fields + translated.dropped
                 attempted.structured_output = None if translated.constraint_plan is None else translated.constraint_plan.enforcement
                 return response
         return None

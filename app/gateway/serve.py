@@ -33,6 +33,7 @@ from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.plan import plan
 from app.gateway.request_headers import droppable_fields, max_repairs, request_tags, resolve_episode_id
 from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.reserved_fields import remove_fields, reported_names, reserved_fields
 from app.gateway.responses_state.conversations import ConversationStore
 from app.gateway.stages import Admitted, Attempted, Authenticated, Planned, Replayed
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
@@ -139,12 +140,15 @@ async def serve(
         authenticated.claim = begun
         authenticated.caller = await reauthenticate()
     request = dialect.parse_request(raw)
+    reserved = reserved_fields(request.body)
+    if reserved:
+        request, raw = remove_fields(request, reserved)
     sent_body = request.body
     if request.previous_response_id is not None or request.references_items:
         sent_body = Body(request.body)
         await gateway.conversations.expand_request(request, authenticated.caller)
     episode_id = resolve_episode_id(request, headers, context.received_us)
-    admitted = context.stage = Admitted(authenticated, request, episode_id, request_tags(request, headers))
+    admitted = context.stage = Admitted(authenticated, request, episode_id, request_tags(request, headers), reported_names(reserved))
     planned, constraint = await _plan(gateway, raw, context, admitted)
     translator = RequestTranslator(
         request,

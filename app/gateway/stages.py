@@ -48,12 +48,13 @@ class Authenticated(Struct):
 
 
 class Admitted(Struct):
-    """`tags`: the header's, else the body's."""
+    """`tags`: the header's, else the body's. `reserved_fields`: fields for a gateway that this one does not have."""
 
     authenticated: Authenticated
     request: InboundRequest
     episode_id: str
     tags: Mapping[str, str]
+    reserved_fields: list[str] = []
 
     @property
     def caller(self) -> Caller:

@@ -286,6 +286,23 @@ async def test_tensorzero_model_name_prefix_is_accepted(sdk: openai.AsyncOpenAI,
     assert answer.model == "tensorzero::model_name::scripted"
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings", "/tokenize"])
+async def test_fields_for_a_gateway_reach_no_host_and_their_values_no_record(
+    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine, path: str
+):
+    secret = "sk-a-credential-of-the-callers"
+    reserved = {"tensorzero::credentials": {"key": secret}, "narthex::later": secret, "tensorzero::tags": {"a": "b"}}
+    content = {"messages": HI} if path.startswith("/v1/chat") else {"input": "Hello!"} if path == "/v1/embeddings" else {"prompt": "Hello!"}
+    answer = await client.post(path, json={"model": "vllm", **content, **reserved})
+    sent = [request.body for request in engine.requests if request.path == path]
+    assert sent and not any(key.startswith(("tensorzero::", "narthex::")) for body in sent for key in body)
+    row = await service.wait_for_record(answer.headers["x-narthex-inference-id"])
+    assert secret not in json.dumps(row)
+    assert json.loads(row["content"]["request"])["tensorzero::credentials"] == "[withheld]"
+    if path.startswith("/v1/chat"):
+        assert (answer.status_code, answer.headers["x-narthex-dropped"]) == (200, "tensorzero::credentials, narthex::later")
+
+
 async def _frames(sdk: openai.AsyncOpenAI, model: str = "scripted", **options: Any) -> list[ChatCompletionChunk]:
     stream = await sdk.chat.completions.create(model=model, messages=HI, stream=True, **options)
     return [frame async for frame in stream]
