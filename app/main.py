@@ -7,6 +7,7 @@ import logging
 import resource
 import socket
 from collections.abc import AsyncGenerator
+from typing import Any, cast
 
 import uvicorn
 import uvloop
@@ -17,6 +18,7 @@ from app.api.admin.routes import admin_router
 from app.api.exception_handlers import HANDLERS
 from app.api.http_protocol import http_protocol_class
 from app.api.metrics import keep_metrics_current
+from app.api.path_segments import SegmentedPaths
 from app.api.routes import inference_routes, routes
 from app.domain import Snapshot
 from app.gateway.fleet.fleet import Fleet
@@ -131,8 +133,10 @@ async def _serve(settings: Settings, sockets: list[socket.socket], name: str) ->
     write_batcher = WriteBatcher()
     app, gateway = create_app(settings, write_batcher, name=name)
     config = uvicorn.Config(
-        app,
-        http=http_protocol_class(write_batcher, settings.silence_timeout_s, inference_routes(gateway)),
+        cast(Any, SegmentedPaths(app)),
+        http=http_protocol_class(
+            write_batcher, settings.silence_timeout_s, inference_routes(gateway), head_timeout_s=settings.head_timeout_s
+        ),
         ws="none",
         loop="none",
         lifespan="on",

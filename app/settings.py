@@ -94,6 +94,7 @@ class Settings:
     total_timeout_s: float = setting(900.0, "Longest time one attempt may take, streaming or not.")
     max_reply_bytes: int = setting(256 * 1024 * 1024, "Largest non-streaming response read from an engine; a larger one is a 502.")
     drain_timeout_s: float = setting(30.0, "After SIGTERM: how long requests in progress may take to finish.")
+    head_timeout_s: float = setting(30.0, "Longest time for the head of a request, from its first byte; a slower connection is closed.")
     keep_alive_s: float = setting(75.0, "How long the connection of a caller is kept open between requests.")
 
     media_fetch: Literal["on", "off"] = setting(
@@ -164,6 +165,10 @@ class Settings:
     keys_remembered: int = setting(50_000, "Most keys that each worker caches (about 1 kB each); least recently used ones go first.")
     trusted_proxies: Networks = setting(
         Networks(), "Networks of the proxies in front of the gateway (10.0.0.0/8, ...), whose X-Forwarded-For is trusted."
+    )
+    metrics: Literal["open", "key", "off"] = setting(
+        "open",
+        "Who may read /metrics: everybody; keys (admin keys, and keys whose routes name /metrics); or nobody, and there is no such route.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = setting("info", "Least severe level that is logged.")
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from litestar.types import Scope
 
 from app.api.client_ip import client_address
+from app.api.path_segments import decode_slashes
 from app.domain import Caller
 from app.gateway.permissions import may_come_from, may_use_route
 from app.store.db_errors import DB_UNAVAILABLE_ERRORS
@@ -52,7 +53,7 @@ async def authenticate_scope(snapshot_cache: SnapshotCache, scope: Scope) -> Cal
         if sum(each == name for each, _ in raw_headers) > 1:  # a proxy in front of the gateway may have checked the other one
             raise InvalidRequest(f"The header {name.decode()} was sent several times; send it once.")
     client = scope["client"]
-    return await authenticate(snapshot_cache, dict(raw_headers), scope["path"], client[0] if client else None, raw_headers)
+    return await authenticate(snapshot_cache, dict(raw_headers), decode_slashes(scope["path"]), client[0] if client else None, raw_headers)
 
 
 async def _look_up(snapshot_cache: SnapshotCache, key: str) -> Caller:

@@ -34,10 +34,13 @@ class _BatchedTransport:
         self._transport.close()
 
 
-def http_protocol_class(write_batcher: WriteBatcher, idle_timeout_s: float, handlers: Mapping[str, CallHandler]) -> type[HttpToolsProtocol]:
+def http_protocol_class(
+    write_batcher: WriteBatcher, idle_timeout_s: float, handlers: Mapping[str, CallHandler], *, head_timeout_s: float
+) -> type[HttpToolsProtocol]:
     """The protocol class for uvicorn.Config(http=...).
 
-    `idle_timeout_s`: the longest wait for more of a request that has begun. `handlers`: the inference routes, by path.
+    `idle_timeout_s`: the longest wait for more of a request that has begun. `head_timeout_s`: the longest time for all of its head, from
+    the first byte: a byte now and then does not extend it. `handlers`: the inference routes, by path.
     """
 
     class HttpProtocol(BoundedHttpProtocol):
@@ -46,6 +49,7 @@ def http_protocol_class(write_batcher: WriteBatcher, idle_timeout_s: float, hand
 
         _in_request = True  # a connection that sends nothing counts as one that has begun a request
         _read_timer: asyncio.TimerHandle | None = None
+        _head_deadline: float | None = None  # of the newest request whose head did not come in one read
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(cast(asyncio.Transport, _BatchedTransport(transport, write_batcher)))
@@ -58,15 +62,31 @@ def http_protocol_class(write_batcher: WriteBatcher, idle_timeout_s: float, hand
             super().data_received(data)
             # A request that came in one read, as nearly all do, costs no timer.
             if self._in_request and not self.transport.is_closing():
-                self._read_timer = self.loop.call_later(idle_timeout_s, self.transport.close)
+                self._set_read_timer()
 
         def connection_lost(self, exc: Exception | None) -> None:
             if self._read_timer is not None:
                 self._read_timer.cancel()
             super().connection_lost(exc)
 
+        def _set_read_timer(self) -> None:
+            if not self._in_head:
+                self._read_timer = self.loop.call_later(idle_timeout_s, self.transport.close)
+                return
+            if self._head_deadline is None:
+                self._head_deadline = self.loop.time() + head_timeout_s
+            remaining_s = self._head_deadline - self.loop.time()
+            self._read_timer = self.loop.call_later(min(idle_timeout_s, remaining_s), self._close_unless_paused)
+
+        def _close_unless_paused(self) -> None:
+            if self.flow.read_paused:  # the rest may have come, and wait behind the requests that are in progress
+                self._read_timer = self.loop.call_later(idle_timeout_s, self._close_unless_paused)
+            else:
+                self.transport.close()
+
         def on_message_begin(self) -> None:
             self._in_request = True
+            self._head_deadline = None
             super().on_message_begin()
 
         def on_message_complete(self) -> None:

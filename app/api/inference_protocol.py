@@ -4,7 +4,6 @@ ASGI would cost each inference a second task (to notice a disconnect), two event
 """
 
 import asyncio
-import urllib.parse
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -12,6 +11,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.api.http_call import CallHandler, HttpCall
+from app.api.path_segments import routed_path
 
 _MAX_PIPELINED = 8  # requests that wait behind the one in progress
 
@@ -92,7 +92,7 @@ class InferenceProtocol(HttpToolsProtocol):
         path = self.url.decode("latin-1")
         handler = self.call_handlers.get(path)
         if handler is None and (not path.startswith("/") or "?" in path or "%" in path):
-            path = urllib.parse.unquote((httptools.parse_url(self.url).path or b"").decode("ascii"))
+            path = routed_path((httptools.parse_url(self.url).path or b"").decode("ascii"))
             handler = self.call_handlers.get(path)
         return path, handler
 

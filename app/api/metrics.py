@@ -2,21 +2,35 @@
 
 import asyncio
 import contextlib
+from typing import Any
 
-from litestar import Response, Router, get
+from litestar import Request, Response, Router, get
 
 from app import telemetry
+from app.api.authentication import authenticate_scope
+from app.domain import Caller
 from app.gateway.serve import Gateway
 from app.recording.writer_status import read_status
+from providers.canonical.errors import NotAllowed
 
 
 def routes(gateway: Gateway) -> Router:
+    access = gateway.settings.metrics
+
     @get("/metrics")
-    async def metrics() -> Response[bytes]:
+    async def metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
+        if access == "key":
+            _check_permission(await authenticate_scope(gateway.snapshot_cache, request.scope))
         _update_spool_metrics(gateway)
         return Response(gateway.telemetry.render(), media_type=telemetry.CONTENT_TYPE)
 
-    return Router("/", route_handlers=[metrics])
+    return Router("/", route_handlers=[] if access == "off" else [metrics])
+
+
+def _check_permission(caller: Caller) -> None:
+    """A key without restrictions is not enough: the metrics are those of all teams."""
+    if not caller.admin and caller.routes is None:
+        raise NotAllowed("This needs an admin key, or a key whose routes name it: `narthex keys create --team T --route /metrics`.")
 
 
 async def keep_metrics_current(gateway: Gateway) -> None:

@@ -6,6 +6,7 @@ from litestar import Request, Response, Router, get
 
 from app.api.authentication import authenticate_scope
 from app.api.exception_handlers import is_anthropic_client
+from app.api.path_segments import decode_slashes
 from app.api.response_headers import new_request_headers
 from app.domain import Caller
 from app.gateway.permissions import may_use
@@ -25,7 +26,7 @@ def routes(snapshot_cache: SnapshotCache) -> Router:
     @get("/{name:path}")
     async def show_model(request: Request[Any, Any, Any], name: str) -> Response[dict[str, Any]]:
         caller = await authenticate_scope(snapshot_cache, request.scope)
-        wanted = name.removeprefix("/")
+        wanted = decode_slashes(name.removeprefix("/"))
         if wanted not in snapshot_cache.snapshot.models or not may_use(caller, wanted):
             known = ", ".join(_usable_models(snapshot_cache, caller)) or "none yet"
             raise UnknownModel(f"There is no model {wanted!r}. This key may use: {known}.", param="model")

@@ -48,7 +48,7 @@ async def collect_facts(settings: Settings) -> GatewayFacts:
         try:
             response = await client.get("/health/ready")
             answered_s = time.monotonic() - started_at
-            losses = _read_losses((await client.get("/metrics")).text)
+            metrics = await client.get("/metrics", headers=_admin_header(settings))
         except (httpx.ReadTimeout, httpx.WriteTimeout):
             return GatewayFacts(url, fault=f"no response within {_TIMEOUT_S:.0f} s", hangs=True)
         except (httpx.HTTPError, httpx.InvalidURL) as fault:
@@ -57,9 +57,10 @@ async def collect_facts(settings: Settings) -> GatewayFacts:
         health = msgspec.json.decode(response.content, type=Health)
     except (msgspec.DecodeError, UnicodeDecodeError):
         health = None
-    return GatewayFacts(
-        url, response.status_code, answered_s, health, None, losses.get("narthex_records_lost", 0), losses.get("narthex_content_lost", 0)
-    )
+    losses = _read_losses(metrics.text) if metrics.status_code == 200 else {}
+    # Where the setting `metrics` closes that page, at least the answering process reports its own losses.
+    records_lost = losses.get("narthex_records_lost", 0 if health is None else health.records_lost)
+    return GatewayFacts(url, response.status_code, answered_s, health, None, records_lost, losses.get("narthex_content_lost", 0))
 
 
 def diagnose(facts: GatewayFacts) -> list[Finding]:
@@ -103,6 +104,15 @@ def diagnose(facts: GatewayFacts) -> list[Finding]:
             f"{facts.content_lost} records were kept without their content, for lack of space.", "Make space on the disk of NARTHEX_HOME."
         )
     return findings.finish(f"The gateway answers on {facts.url} and has lost no record.")
+
+
+def _admin_header(settings: Settings) -> dict[str, str]:
+    """The key that /metrics may need (setting `metrics`), where this home has one."""
+    try:
+        key = (settings.home / "admin-key").read_text().strip()
+    except OSError:
+        return {}
+    return {"authorization": f"Bearer {key}"} if key else {}
 
 
 def _read_losses(metrics_page: str) -> dict[str, int]:

@@ -6,8 +6,10 @@ The supervisor binds the socket once, so the port accepts connections even while
 import errno
 import os
 import socket
+from ipaddress import ip_address
 from pathlib import Path
 
+from app.settings import Settings
 from app.supervisor.errors import OperatorError
 
 _BACKLOG = 2048
@@ -42,6 +44,17 @@ def find_free_port(preferred: int) -> int:
                 continue
             return probe.getsockname()[1]
     raise OperatorError("This machine has no free port left.")
+
+
+def exposure_warning(listener: socket.socket, settings: Settings) -> str | None:
+    """A line for an operator whose callers reach the gateway over a network, without a TLS proxy that is known. None: there is no need."""
+    host = str(listener.getsockname()[0]).partition("%")[0]
+    if settings.trusted_proxies or ip_address(host).is_loopback:
+        return None
+    return (
+        f"Warning: Narthex listens on {settings.host}:{settings.port} without TLS, so keys and prompts can be read on the network."
+        " Put a TLS proxy in front and name it in NARTHEX_TRUSTED_PROXIES, or listen on 127.0.0.1 only (NARTHEX_HOST)."
+    )
 
 
 def _listen_error(host: str, port: int, error: OSError | OverflowError) -> str:

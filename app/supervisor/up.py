@@ -73,6 +73,8 @@ def _supervised(settings: Settings, report: Callable[[str], None]) -> Generator[
         _end_orphans(home)
         listener = ports.open_listener(settings.host, settings.port)
         supervisor = Supervisor(report)
+        if (warning := ports.exposure_warning(listener, settings)) is not None:
+            report(warning)
         try:
             with contextlib.suppress(KeyboardInterrupt):  # a signal before everything had started
                 yield replace(settings, home=home), supervisor, listener

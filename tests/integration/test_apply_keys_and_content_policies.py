@@ -371,7 +371,7 @@ ENV_SECRET, FILE_SECRET = "sk-env-Canary-2718281828", "sk-file-Canary-3141592653
 def secrets_service(tmp_path_factory: pytest.TempPathFactory) -> Generator[Service]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("ENGINE_KEY", ENV_SECRET)
-        running = services.start(workers=2, log_level="debug", drain_timeout_s=5)
+        running = services.start(workers=2, log_level="debug", drain_timeout_s=5, metrics="key")
     yield running
     services.stop(running)
 
@@ -427,12 +427,21 @@ async def test_provider_credential_reaches_the_engine_and_appears_nowhere_else(
                     visible_texts.append(str(row))
         sent = [request.headers["authorization"] for request in engine.requests]
         assert sent == [f"Bearer {ENV_SECRET}"] * 2 + [f"Bearer {FILE_SECRET}"] * 2
-    async with secrets_service.client() as client:
+    async with secrets_service.admin_client() as client:
         visible_texts.append((await client.get("/metrics")).text)
     visible_texts.append(await exported(secrets_service))
     visible_texts.append(await all_stored_text(secrets_service))
     visible_texts.extend(file_contents(secrets_service.home).values())
     assert len(visible_texts) > 20 and not [text for text in visible_texts if ENV_SECRET in text or FILE_SECRET in text or "Canary" in text]
+
+
+async def test_metrics_are_for_admin_keys_and_keys_made_for_them_where_the_setting_says_so(secrets_service: Service):
+    scraper = await keys.create_key(database_url(secrets_service), "monitoring", routes=["/metrics"])
+    async with secrets_service.keyless_client() as nobody, secrets_service.client() as caller, secrets_service.admin_client() as admin:
+        answers = [await client.get("/metrics") for client in (nobody, caller, admin)]
+        answers.append(await nobody.get("/metrics", headers={"authorization": f"Bearer {scraper}"}))
+    assert [answer.status_code for answer in answers] == [401, 403, 200, 200]
+    assert all("narthex_requests" not in answer.text for answer in answers[:2]) and "narthex_requests" in answers[3].text
 
 
 async def test_missing_credential_is_a_502_naming_its_variable(

@@ -103,6 +103,16 @@ async def test_http_1_0_stream_ends_by_closing_the_connection(service: Service, 
     assert body.endswith(b"data: [DONE]\n\n")
 
 
+@pytest.mark.parametrize("path", ["/admin%2Fv1/keys", "/admin%2fv1%2fkeys", "//admin/v1/keys", "/%61dmin/v1/keys", "/admin/v1%2Fkeys"])
+async def test_admin_routes_have_one_spelling_which_a_proxy_can_compare(service: Service, path: str):
+    fields = f"GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {service.admin_key}\r\n\r\n".encode()
+    async with raw_connection(service) as caller:
+        caller.send(fields.replace(path.encode(), b"/admin/v1/keys"))
+        assert (await caller.answer())[0] == 200
+        caller.send(fields)
+        assert (await caller.answer())[0] == 404
+
+
 async def test_expect_100_continue_is_answered_before_the_body(service: Service):
     async with raw_connection(service) as caller:
         caller.send(head(service, len(REQUEST), "expect: 100-continue"))

@@ -1,6 +1,9 @@
 """The HTTP protocol of inference routes on real connections, with a route that echoes request bodies."""
 
 import asyncio
+import contextlib
+import itertools
+import time
 import tracemalloc
 from collections.abc import AsyncGenerator
 
@@ -16,6 +19,7 @@ from tests.support.wait_until import GENEROUS_S
 
 REQUEST = b"POST /echo HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi"
 IDLE_S = 1.0
+HEAD_S = 2.0
 
 
 async def _unused_app(scope: object, receive: object, send: object) -> None:
@@ -48,7 +52,7 @@ class EchoServer:
 @pytest.fixture
 async def echo_server() -> AsyncGenerator[EchoServer]:
     echo = EchoServer()
-    protocol = http_protocol_class(WriteBatcher(), 5, {"/echo": lambda call: echo.answer(call)})
+    protocol = http_protocol_class(WriteBatcher(), 5, {"/echo": lambda call: echo.answer(call)}, head_timeout_s=HEAD_S)
     assert issubclass(protocol, InferenceProtocol)
     config = uvicorn.Config(_unused_app, ws="none", lifespan="off", log_config=None)
     config.load()
@@ -76,6 +80,29 @@ async def test_idle_timeout_spares_a_connection_with_a_partial_request(echo_serv
         await asyncio.sleep(IDLE_S * 0.2)
     async with asyncio.timeout(GENEROUS_S):
         assert await reader.read() == b"", "an idle connection is closed"
+    writer.close()
+
+
+@pytest.mark.parametrize("before", [b"", REQUEST])
+async def test_head_that_comes_byte_by_byte_is_cut_off_and_a_slow_body_is_not(echo_server: EchoServer, before: bytes):
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
+    closed = asyncio.create_task(reader.read())
+    begun = time.monotonic()
+    head = itertools.chain(REQUEST[:21], itertools.repeat(ord("x")))
+    writer.write(before)
+    while not closed.done():
+        assert time.monotonic() - begun < GENEROUS_S, "it lives for ever"
+        with contextlib.suppress(ConnectionError):
+            writer.write(bytes([next(head)]))
+        await asyncio.wait([closed], timeout=0.2)
+    assert time.monotonic() - begun >= HEAD_S
+    writer.close()
+
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
+    writer.write(REQUEST[:-1])
+    await asyncio.sleep(HEAD_S * 1.2)
+    writer.write(REQUEST[-1:])
+    assert await read_response_body(reader) == b"hi"
     writer.close()
 
 

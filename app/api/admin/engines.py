@@ -13,6 +13,7 @@ from litestar import HttpMethod, Request, Response, Router, get, route
 
 from app.api.admin.request_parsing import parse_admin_body, reject_unknown_parameters
 from app.api.authentication import authenticate_scope
+from app.api.path_segments import decode_slashes
 from app.api.response_headers import new_request_headers
 from app.domain import Snapshot
 from app.gateway.credentials.client import CredentialClient
@@ -49,6 +50,7 @@ def routes(gateway: Gateway) -> Router:
     @route("/models/{path:path}", http_method=[HttpMethod.GET, HttpMethod.POST], status_code=200)
     async def operate(request: Request[Any, Any, Any], path: str) -> Response[Any]:
         model, separator, name = path.removeprefix("/").rpartition("/engine/")
+        model = decode_slashes(model)
         if not separator or not model or not name:
             raise UnknownRoute(f"There is nothing at {request.method} {request.url.path}. /docs lists the routes.")
         is_read = request.method == "GET"

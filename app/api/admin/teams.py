@@ -9,6 +9,7 @@ from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.api.admin.request_parsing import parse_admin_body, reject_unknown_parameters
+from app.api.path_segments import decode_slashes
 from app.domain import ContentPolicy
 from app.store import teams
 from app.store.errors import InvalidKeyField
@@ -35,7 +36,7 @@ def routes(database: AsyncEngine) -> Router:
     @put("/teams/{name:path}")
     async def set_team(request: Request[Any, Any, Any], name: str) -> dict[str, Any]:
         """Create or change a team. Its name may contain slashes."""
-        team = name.removeprefix("/")
+        team = decode_slashes(name.removeprefix("/"))
         body = parse_admin_body(await request.body(), TeamBody)
         try:
             await teams.set_team(database, team, body.content)
