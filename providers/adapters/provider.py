@@ -6,6 +6,7 @@ it; adapt_request() changes the body, translated or not; set_model(), url(), hea
 error of a response.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
@@ -30,6 +31,8 @@ from providers.structured_output import Constraint, ConstraintPlan
 
 # Fields of a body that are meant for the gateway; no engine sees them.
 _GATEWAY_FIELDS = frozenset({"episode_id", "tensorzero::episode_id", "tensorzero::tags"})
+
+_HOST = re.compile(r"(?:\*\.)?[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
 
 
 class InvalidOption(ValueError):
@@ -60,9 +63,12 @@ class Provider:
         "accepts": "a list of fields that this engine honours although its adapter would refuse them",
         "guided": 'whether this server enforces JSON schemas: "validated" (default; the gateway checks responses) or "enforced"',
         "dialects": "a list of the dialects that this host speaks, best first, where they are not those of its adapter",
+        "media_hosts": "a list of hosts (NAME or *.NAME) whose media URLs a self-hosted engine gets as they are; others are fetched for it",
     }
     # Whether a chat may hold a raw prompt in place of messages (mini-sglang).
     accepts_raw_prompt: ClassVar[bool] = False
+    # Whether it runs in the operator's network: media URLs of callers are then fetched for it, unless `media_hosts` has their host.
+    is_self_hosted: bool = False
     # Whether its URLs name the model, and differ for streams.
     model_in_url: ClassVar[bool] = False
     # Whether the headers of its responses report its rate limits.
@@ -111,10 +117,16 @@ class Provider:
         accepts = options.get("accepts", [])
         if not isinstance(accepts, list) or not all(isinstance(field, str) for field in accepts):  # pyright: ignore[reportUnknownVariableType]
             raise InvalidOption(f"Option accepts of provider {configured_as!r} must be a list of field names.")
+        media_hosts = options.get("media_hosts", [])
+        if not isinstance(media_hosts, list) or not all(isinstance(host, str) and _HOST.fullmatch(host) for host in media_hosts):  # pyright: ignore[reportUnknownVariableType]
+            raise InvalidOption(
+                f"Option media_hosts of provider {configured_as!r} must be a list of host names, or *.NAME for all below one."
+            )
         dialects = options.get("dialects", [])
         if not isinstance(dialects, list) or not DIALECT_PATHS.keys() | ROOT_PATHS.keys() >= set(dialects):  # pyright: ignore[reportUnknownArgumentType]
             known = ", ".join([*DIALECT_PATHS, *ROOT_PATHS])
             raise InvalidOption(f"Option dialects of provider {configured_as!r} must be a list of these: {known}.")
+        self.media_hosts = frozenset(str(host).lower() for host in media_hosts)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         self._dialects: tuple[str, ...] = tuple(dialects)  # pyright: ignore[reportUnknownArgumentType]
         self.configured_as = configured_as
         self.options = options

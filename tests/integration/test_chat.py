@@ -303,6 +303,25 @@ async def test_fields_for_a_gateway_reach_no_host_and_their_values_no_record(
         assert (answer.status_code, answer.headers["x-narthex-dropped"]) == (200, "tensorzero::credentials, narthex::later")
 
 
+@pytest.mark.parametrize("model", ["vllm", "scripted", "responses"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "http://169.254.169.254/latest/meta-data", "http://127.0.0.1:9000/a.png"])
+async def test_media_of_the_engines_own_network_never_reaches_it(
+    client: httpx.AsyncClient, engine: ScriptedEngine, model: str, path: str, url: str
+):
+    content: Any = {
+        "/v1/chat/completions": {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]},
+        "/v1/responses": {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": url}]}]},
+        "/v1/messages": {
+            "max_tokens": 9,
+            "messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": url}}]}],
+        },
+    }[path]
+    answer = await client.post(path, json={"model": model, **content})
+    assert answer.status_code == 400 and ("data: URL" in answer.text or "no public address" in answer.text)
+    assert [request for request in engine.requests if url in request.raw.decode()] == []
+
+
 async def _frames(sdk: openai.AsyncOpenAI, model: str = "scripted", **options: Any) -> list[ChatCompletionChunk]:
     stream = await sdk.chat.completions.create(model=model, messages=HI, stream=True, **options)
     return [frame async for frame in stream]

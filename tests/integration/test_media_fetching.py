@@ -2,17 +2,27 @@
 
 import asyncio
 import base64
+import json
 import ssl
 from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
+from app.domain import ProviderConfig, Target
+from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.media.fetcher import MediaFetcher
+from app.gateway.request_translation.choose_dialect import translate_request
+from app.gateway.request_translation.translator import RequestTranslator
 from app.settings import Networks, Settings
+from providers.adapters.provider import InvalidOption, Provider
 from providers.canonical.chat import Inline
 from providers.canonical.errors import InvalidRequest
+from providers.catalogue import DIALECTS
+from providers.engines.vllm.adapter import VLLM
 from tests.support.raw_engine import EngineConnection, ScriptedEngine, open_transport, respond_always, start_engine
 from tests.support.wait_until import GENEROUS_S, wait_until
 
@@ -283,3 +293,52 @@ async def test_proxy_environment_variables_are_ignored(monkeypatch: pytest.Monke
         async with media_fetcher() as media:
             await media.fetch([url_on(served)])
         assert (len(served.requests), proxy.connections) == (1, [])
+
+
+def translator_for(media: MediaFetcher, url: str, dialect: str = "openai_chat") -> RequestTranslator:
+    part: Any = {"type": "image_url", "image_url": {"url": url, "detail": "low"}, "uuid": "of the engine's cache"}
+    if dialect == "anthropic_messages":
+        part = {"type": "image", "source": {"type": "url", "url": url}}
+    body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": [part]}]}
+    raw = json.dumps(body).encode()
+    return RequestTranslator(DIALECTS[dialect].parse_request(raw), raw, DIALECTS[dialect], media, lambda _: False)
+
+
+async def sent_to(provider: Provider, translator: RequestTranslator) -> dict[str, Any]:
+    """The body for an engine, in the dialect of its caller."""
+    endpoint = Endpoint(ProviderConfig(provider.name), provider, "http://127.0.0.1", lambda _: "", _fetch_nothing)
+    return json.loads((await translate_request(translator, endpoint, Target(provider="p", model="m"))).raw)
+
+
+async def _fetch_nothing(request: httpx.Request) -> tuple[int, bytes]:
+    raise AssertionError("a translation needs no token")
+
+
+async def test_engine_of_the_same_dialect_gets_media_inline_and_everything_else_as_it_came() -> None:
+    async with start_engine(respond_always(http_response())) as served, media_fetcher() as media:
+        url = url_on(served)
+        inline = base64.b64encode(PNG).decode()
+        part = (await sent_to(VLLM("p", {}), translator_for(media, url)))["messages"][0]["content"][0]
+        data_url = f"data:image/png;base64,{inline}"
+        assert part == {"type": "image_url", "image_url": {"url": data_url, "detail": "low"}, "uuid": "of the engine's cache"}
+        vllm = VLLM("p", {"dialects": ["anthropic_messages"]})
+        part = (await sent_to(vllm, translator_for(media, url, "anthropic_messages")))["messages"][0]["content"][0]
+        assert part["source"] == {"type": "base64", "media_type": "image/png", "data": inline}
+
+
+async def test_engine_gets_the_url_itself_only_of_a_host_that_the_operator_lists() -> None:
+    async with start_engine(respond_always(http_response())) as served, media_fetcher() as media:
+        url = url_on(served)
+        translator = translator_for(media, url)
+        body = await sent_to(VLLM("p", {"media_hosts": ["127.0.0.1"]}), translator)
+        assert (body["messages"][0]["content"][0]["image_url"]["url"], served.requests) == (url, [])
+        for provider in (VLLM("q", {"media_hosts": ["example.com"]}), VLLM("p", {"media_hosts": ["127.0.0.1"]})):
+            body = await sent_to(provider, translator)
+            assert body["messages"][0]["content"][0]["image_url"]["url"].startswith("data:image/png;base64,")
+        assert len(served.requests) == 1, "fetched once, for all targets"
+
+
+@pytest.mark.parametrize("hosts", ["images.example.com", ["http://images.example.com"], [1], ["*"]])
+def test_media_hosts_that_are_no_names_are_refused(hosts: Any) -> None:
+    with pytest.raises(InvalidOption, match="media_hosts"):
+        VLLM("p", {"media_hosts": hosts})

@@ -16,6 +16,8 @@ async def translate_request(translator: RequestTranslator, endpoint: Endpoint, t
     Raises Unsupported for what its best dialect cannot express, if none can; OperationNotSupported if it has no such API at all.
     """
     provider, caller_dialect = endpoint.provider, translator.caller_dialect
+    if provider.is_self_hosted and translator.may_name_media:
+        await translator.inline_media_for_engine(provider)
     if isinstance(caller_dialect, Route):
         return translator.translate_route(caller_dialect, provider, target)
     dialect_names = endpoint.dialects_for(target.model)

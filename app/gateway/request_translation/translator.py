@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from app.domain import Target
+from app.gateway.media import body_media
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.request_translation.caller_fields import (
     apply_constraint_fields,
@@ -37,6 +38,7 @@ from providers.structured_output import Constraint
 _MAX_PATH_LOOKUPS = 8
 _PATH_LOOKUP_BYTES = 4_000_000
 
+_ALL_MEDIA_KINDS: frozenset[media.MediaKind] = frozenset({"image", "file", "audio"})
 _NO_HEADERS: Mapping[bytes, bytes] = {}
 _NO_FIELD_NAMES: Mapping[str, str] = {}
 
@@ -54,7 +56,8 @@ class RequestTranslator:
 
     __slots__ = (
         *("_betas", "_chat", "_chat_dialect", "_field_names", "_has_carrier", "_has_engine_constraint_fields", "_id_count"),
-        *("_inference_id", "_is_repaired", "_max_path_lookups", "_may_drop", "_media_fetcher"),
+        *("_inference_id", "_inlined_for", "_is_repaired", "_max_path_lookups", "_may_drop", "_may_name_media"),
+        *("_media_fetcher", "_raw"),
         *("caller_dialect", "constraint", "headers", "max_repairs", "request"),
     )
 
@@ -78,6 +81,9 @@ class RequestTranslator:
         self._betas = betas
         self._max_path_lookups = min(_MAX_PATH_LOOKUPS, 1 + _PATH_LOOKUP_BYTES // (len(raw) + 1))
         self._media_fetcher = media_fetcher
+        self._raw = raw
+        self._may_name_media: bool | None = None
+        self._inlined_for: frozenset[str] | None = None
         self._chat_dialect = CHAT_DIALECTS.get(dialect.name)
         # Opaque state must go back to the kind of engine that signed it, or be left out: no engine reads our carriers.
         self._has_carrier = self._chat_dialect is not None and has_carrier(request, raw)
@@ -131,6 +137,34 @@ class RequestTranslator:
         return provider.constrained_dialects.isdisjoint(dialect_names) or (
             caller_dialect_name in provider.constrained_dialects and not self._has_engine_constraint_fields
         )
+
+    @property
+    def may_name_media(self) -> bool:
+        """Whether the body may name media by URL. Looked up once, and only for engines."""
+        if self._may_name_media is None:
+            # Earlier turns that it only refers to are in the body alone.
+            refers_to_earlier = self.request.previous_response_id is not None or self.request.references_items
+            self._may_name_media = refers_to_earlier or (not self.request.holds_only_text and body_media.may_name_media(self._raw))
+        return self._may_name_media
+
+    async def inline_media_for_engine(self, provider: Provider) -> None:
+        """Puts the bytes of media in place of URLs that this engine may not read itself; also for the targets tried after it.
+
+        Raises InvalidRequest for media that is named otherwise than by http, https and data URLs, or that cannot be fetched.
+        """
+        if self._inlined_for is not None and self._inlined_for <= provider.media_hosts:
+            return
+        fields, slots = body_media.decode_media(self.request.body)
+        urls = body_media.urls_to_fetch(slots, provider.media_hosts)
+        if urls:
+            fetched = await self._media_fetcher.fetch(urls)
+            body_media.write_inline(slots, fetched)
+            self.request = replace(self.request, body=Body({**self.request.body, **fields}))
+            if self._is_repaired and self._chat is not None:
+                self._chat = media.inline_media(self._chat, _ALL_MEDIA_KINDS, fetched)
+            else:
+                self._chat = None
+        self._inlined_for = provider.media_hosts
 
     def edit_request(self, provider: Provider, target: Target) -> TranslatedRequest | None:
         """The caller's bytes, edited, for a target that speaks the caller's dialect; None where an edit is not enough.

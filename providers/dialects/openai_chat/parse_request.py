@@ -16,12 +16,14 @@ from providers.dialects.openai_chat.dialect_name import DIALECT
 from providers.dialects.openai_chat.request_schema import ImageUrl, Request
 
 _decoder = msgspec.json.Decoder(Request)
+_TEXT_TYPES = frozenset({"text", "refusal"})
 
 
 def parse_request(raw: bytes) -> InboundRequest:
     """Raises InvalidRequest, which says what is wrong, where, and what is expected."""
     request, body = parse_body(raw, _decoder)
     raw_prompt = _normalize_prompt(request, body)
+    only_text = _holds_only_text(request)
     max_output_tokens = request.max_completion_tokens or request.max_tokens
     choices = request.n or 1
     inbound = inbound_request(
@@ -30,11 +32,12 @@ def parse_request(raw: bytes) -> InboundRequest:
         body,
         end_user=request.user,
         wants_usage=includes_usage(request.stream_options),
-        input_tokens=_input_tokens(raw, request),
+        input_tokens=text_tokens(len(raw)) if only_text else _input_tokens(raw, request),
         output_tokens=None if max_output_tokens is None else max_output_tokens * choices,
         choices=choices,
     )
     inbound.raw_prompt = raw_prompt
+    inbound.holds_only_text = only_text
     inbound.has_strict_tools = bool(request.tools) and any([tool.function is not None and tool.function.strict for tool in request.tools])
     return inbound
 
@@ -63,11 +66,19 @@ def _normalize_prompt(request: Request, body: Body) -> bool:
     return False
 
 
+def _holds_only_text(request: Request) -> bool:
+    if not isinstance(request.messages, list):
+        return True
+    for message in request.messages:
+        if type(message.content) is list:
+            for part in message.content:
+                if part.type not in _TEXT_TYPES or part.image_url is not None:
+                    return False
+    return True
+
+
 def _input_tokens(raw: bytes, request: Request) -> int:
     """An estimate. The body counts as text, tools and schemas included, except media."""
-    # Without one of these strings, all parts of all messages are text.
-    if b"image_url" not in raw and b"input_audio" not in raw and b'"file"' not in raw:
-        return text_tokens(len(raw))
     inline_bytes = media = 0
     for message in request.messages if isinstance(request.messages, list) else ():
         for part in message.content if isinstance(message.content, list) else ():

@@ -59,6 +59,7 @@ def parse_request(raw: bytes) -> InboundRequest:
     )
     inbound.previous_response_id = request.previous_response_id
     inbound.references_items = has_references
+    inbound.holds_only_text = isinstance(request.input, str)
     inbound.stores_response = request.store is not False
     inbound.has_strict_tools = bool(request.tools) and any([tool.strict for tool in request.tools])
     return inbound

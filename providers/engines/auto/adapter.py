@@ -15,6 +15,7 @@ class Auto(OpenAICompatible):
     """Whatever engines do in different ways is Unreachable, so that another target is tried, or the caller tries again."""
 
     name: ClassVar[str] = "auto"
+    is_self_hosted: bool = True
     default_base_url: ClassVar[str | None] = None
     lora_naming: ClassVar[AdapterNaming | None] = staticmethod(refuse_unknown_engine)
 

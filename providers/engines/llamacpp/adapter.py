@@ -41,6 +41,7 @@ class LlamaCpp(OpenAICompatible):
     """A constraint that its converter of schemas does not cover is sent as a grammar of ours, or validated."""
 
     name: ClassVar[str] = "llamacpp"
+    is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = ("openai_chat", "openai_completions", "openai_embeddings", "anthropic_count_tokens")
     default_base_url: ClassVar[str | None] = None
     known_options: ClassVar[Mapping[str, str]] = {

@@ -58,6 +58,7 @@ class LlamaCppPython(OpenAICompatible):
     """It calls a tool only where the choice names one, unless its chat_format does more (option `calls`)."""
 
     name: ClassVar[str] = "llamacpp_python"
+    is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = ("openai_chat", "openai_completions", "openai_embeddings")
     default_base_url: ClassVar[str | None] = None
     known_options: ClassVar[Mapping[str, str]] = {

@@ -62,6 +62,7 @@ class LMDeploy(OpenAICompatible):
     """What it enforces depends on its version and backend, which are options."""
 
     name: ClassVar[str] = "lmdeploy"
+    is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = ("openai_chat", "openai_completions")
     default_base_url: ClassVar[str | None] = None
     constrained_dialects = frozenset({"openai_chat"})

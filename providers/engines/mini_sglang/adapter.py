@@ -24,6 +24,7 @@ class MiniSGLang(OpenAICompatible):
     """Text in, a stream of text out: no tools, no constraints, no usage."""
 
     name: ClassVar[str] = "mini_sglang"
+    is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = ("openai_chat",)
     default_base_url: ClassVar[str | None] = None
     accepts_raw_prompt: ClassVar[bool] = True

@@ -25,6 +25,7 @@ class Ollama(OpenAICompatible):
     """OpenAI's fields are those of its /v1/completions; its own chat is written by the dialect ollama_chat."""
 
     name: ClassVar[str] = "ollama"
+    is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = (_NATIVE_DIALECT, "openai_completions", "openai_embeddings")
     constrained_dialects = frozenset({_NATIVE_DIALECT})
     default_base_url: ClassVar[str | None] = None

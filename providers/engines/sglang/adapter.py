@@ -68,6 +68,7 @@ class SGLang(OpenAICompatible):
     """It enforces every kind of constraint, by xgrammar, and ignores fields that it does not know."""
 
     name: ClassVar[str] = "sglang"
+    is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = ("openai_chat", "openai_completions", "openai_embeddings", "anthropic_count_tokens")
     default_base_url: ClassVar[str | None] = None
     request_id_field: ClassVar[str | None] = "rid"

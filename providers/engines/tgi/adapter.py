@@ -62,6 +62,7 @@ class TGI(OpenAICompatible):
     """Constraints work in its chat only, and not together with tools."""
 
     name: ClassVar[str] = "tgi"
+    is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = (_CHAT, _COMPLETIONS)
     constrained_dialects = frozenset({_CHAT})
     default_base_url: ClassVar[str | None] = None

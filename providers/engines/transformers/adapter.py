@@ -35,6 +35,7 @@ class Transformers(OpenAICompatible):
     """States the fields that it supports, where other engines state those that they lack: it rejects unknown ones."""
 
     name: ClassVar[str] = "transformers"
+    is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = ("openai_chat", "openai_completions")
     default_base_url: ClassVar[str | None] = None
     strict_tools: ClassVar[bool] = False

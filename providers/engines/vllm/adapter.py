@@ -68,6 +68,7 @@ class VLLM(OpenAICompatible):
     """What it honours depends on its version, which probing reports, or the option `version`."""
 
     name: ClassVar[str] = "vllm"
+    is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = (
         *("openai_chat", "openai_responses", "anthropic_messages", "openai_completions"),
         *("openai_embeddings", "anthropic_count_tokens", "vllm_generate"),

@@ -28,6 +28,8 @@ class OpenAI(OpenAICompatible):
     ) -> None:
         """Raises InvalidOption."""
         super().__init__(configured_as, options, version, base_url)
+        # Whatever else serves OpenAI's API may be in the operator's network.
+        self.is_self_hosted = not self.is_openai_host
         self._account_headers: list[tuple[str, str]] = []
         for option in ("organization", "project"):
             value = options.get(option)

@@ -53,6 +53,7 @@ class SageMaker(AwsHost):
     """The target's model is the name of the endpoint. The model's name in the container is an option, as few containers need it."""
 
     name: ClassVar[str] = "sagemaker"
+    is_self_hosted: bool = True
     service: ClassVar[str] = "sagemaker"
     dialects: ClassVar[tuple[str, ...]] = _DIALECTS_BY_PAYLOAD["openai_chat"]
     default_base_url: ClassVar[str | None] = f"https://runtime.sagemaker.{REGION_PLACEHOLDER}.amazonaws.com"
