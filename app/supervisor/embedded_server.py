@@ -1,8 +1,9 @@
 """What the embedded PostgreSQL and Valkey share: one server for one home, in a data folder that only it uses."""
 
 import abc
+import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from app.supervisor import orphans
@@ -10,6 +11,12 @@ from app.supervisor.child_process import ChildProcess
 from app.supervisor.process import SupervisedProcess
 
 _ORPHAN_TIMEOUT_S = 5.0
+_INHERITED_VARIABLES = ("PATH", "LD_LIBRARY_PATH")
+
+
+def server_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What a server inherits: nothing of the gateway's secrets, which every process of the server's user could read in /proc."""
+    return {name: environ[name] for name in _INHERITED_VARIABLES if name in environ}
 
 
 class EmbeddedServer(SupervisedProcess, abc.ABC):

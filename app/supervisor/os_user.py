@@ -28,7 +28,7 @@ def server_user() -> OsUser | None:
 def can_enter(os_user: OsUser, path: Path) -> bool:
     """Whether this user may enter the folder or run the program: tested as that user, because access lists and mounts count too."""
     check = subprocess.run(
-        ["/bin/sh", "-c", 'test -x "$0"', str(path)], cwd="/", user=os_user.uid, group=os_user.gid, extra_groups=[], check=False
+        ["/bin/sh", "-c", 'test -x "$0"', str(path)], cwd="/", env={}, user=os_user.uid, group=os_user.gid, extra_groups=[], check=False
     )
     return check.returncode == 0
 

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from app.supervisor.child_process import ChildProcess
-from app.supervisor.embedded_server import EmbeddedServer
+from app.supervisor.embedded_server import EmbeddedServer, server_environment
 from app.supervisor.errors import OperatorError
 from app.supervisor.home import make_home
 from app.supervisor.os_user import has_user_name
@@ -51,6 +51,7 @@ class Postgres(EmbeddedServer):
             "postgres",
             [str(self._program), "-D", str(data), *options],
             working_folder=self._paths.data,
+            environment=server_environment(),
             os_user=self._paths.os_user,
             end_signal=signal.SIGINT,
         )
@@ -133,6 +134,7 @@ class Postgres(EmbeddedServer):
             input=stdin,
             capture_output=True,
             cwd=self._paths.data,
+            env=server_environment(),
             user=uid,
             group=gid,
             extra_groups=None if uid is None else [],

@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 
 from app.supervisor.child_process import ChildProcess
-from app.supervisor.embedded_server import EmbeddedServer
+from app.supervisor.embedded_server import EmbeddedServer, server_environment
 from app.supervisor.home import make_home
 from app.supervisor.paths import prepare_paths
 
@@ -33,7 +33,9 @@ class Valkey(EmbeddedServer):
             "daemonize": "no",
         }
         options = [text for name, value in settings.items() for text in (f"--{name}", value)]
-        child = ChildProcess(home, "valkey", [str(program), *options], working_folder=data, os_user=paths.os_user)
+        child = ChildProcess(
+            home, "valkey", [str(program), *options], working_folder=data, environment=server_environment(), os_user=paths.os_user
+        )
         super().__init__(child, home=home, data=data)
 
     @property

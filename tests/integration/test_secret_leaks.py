@@ -22,6 +22,7 @@ from app.supervisor import secret_key, server_addresses
 from tests.support import service as services
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, chunk
 from tests.support.service import Service
+from tests.support.service_inspection import process_tree
 
 # In every secret and nowhere else. It is searched for in small and capital letters, and in base64.
 CANARY = "canarium"
@@ -296,6 +297,15 @@ def test_redis_contains_no_secret(exposed: SecretsUnderTest):
 def test_no_process_command_line_contains_a_secret(exposed: SecretsUnderTest):
     for name in ("gateway-0", "writer", "postgres", "valkey", "sandbox"):
         assert find_secrets(Path(f"/proc/{exposed.service.pid(name)}/cmdline").read_bytes()) == []
+
+
+@pytest.mark.parametrize("name", ["postgres", "valkey"])
+def test_embedded_servers_inherit_no_secret(exposed: SecretsUnderTest, name: str):
+    """Under root they run as another user, whose processes could all read it in /proc."""
+    assert find_secrets(Path(f"/proc/{exposed.service.pid('gateway-0')}/environ").read_bytes()) != []
+    for pid in process_tree(exposed.service.pid(name)):
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        assert find_secrets(environment) == [] and b"NARTHEX_" not in environment
 
 
 @pytest.mark.parametrize(
