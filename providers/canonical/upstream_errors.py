@@ -14,6 +14,7 @@ import msgspec
 from providers.canonical.credential_masking import mask_credentials
 from providers.canonical.errors import (
     CredentialRefused,
+    InvalidUpstreamResponse,
     Overloaded,
     QuotaExhausted,
     TimedOut,
@@ -27,6 +28,8 @@ from providers.canonical.raw_json import DECODE_ERRORS, NULL, repair_unicode
 
 # Of an error that is not JSON: the text that is read.
 _MAX_TEXT_BYTES = 8_000
+# Of the message in a response that is no answer.
+_MAX_QUOTED_CHARS = 500
 # LMDeploy's proxy forwards the errors of its nodes with status 200, FastAPI's `detail` included; its own errors have these codes.
 # Source: lmdeploy/serve/proxy/utils.py and proxy.py (0.16 and 0.18), read 2026-11.
 _PROXY_ERROR_FIELDS = ("error_code", "detail")
@@ -107,6 +110,17 @@ def find_error(body: Mapping[str, Any]) -> UpstreamError | None:
     if not 400 <= status < 600:
         status = next((_CODE_STATUSES[error_code] for error_code in _error_codes(decoded) if error_code in _CODE_STATUSES), 500)
     return read_error(status, {}, raw)
+
+
+def add_upstream_message(error: InvalidUpstreamResponse, raw: bytes) -> InvalidUpstreamResponse:
+    """The error with what a response says that is no answer, such as {"message": "Internal failure"}; else as it is."""
+    match _decode_lenient(raw) if len(raw) <= _MAX_TEXT_BYTES else None:
+        case {"message": str(text)} | {"msg": str(text)} | {"detail": str(text)} if text:
+            error.message = f"{error.message} It says: {mask_credentials(text)[:_MAX_QUOTED_CHARS]}"
+            error.args = (error.message,)
+        case _:
+            pass
+    return error
 
 
 def read_retry_delay(headers: Mapping[str, str], decoded: Any) -> float | None:

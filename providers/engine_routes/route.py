@@ -39,6 +39,10 @@ _common_fields_decoder = msgspec.json.Decoder(CommonFields)
 # An engine that is not identified yet is treated as OpenAI-compatible.
 _ADAPTER_ALIASES: Mapping[str, str] = {"auto": "openai"}
 _UNCERTAIN_ADAPTERS = ("auto", "openai")
+# A response with nothing but these is an error, or nothing, in place of a result.
+_FIELDS_BESIDE_A_RESULT = frozenset(
+    {"message", "msg", "detail", "code", "status", "success", "error", "error_code", "request_id", "id", "object", "model", "usage"}
+)
 
 
 class Route:
@@ -143,8 +147,13 @@ class Route:
             ) from None
 
     def edit_response(self, raw: bytes, meta: ResponseMeta) -> OutboundResponse:
-        """The response with the caller's name of the model. A route with a common shape overrides this and checks the shape."""
+        """The response with the caller's name of the model. A route with a common shape overrides this and checks the shape.
+
+        Raises InvalidUpstreamResponse for a response that holds no result, whatever its shape.
+        """
         response = read_object_or_list(raw)
+        if not response or (isinstance(response, Body) and response.keys() <= _FIELDS_BESIDE_A_RESULT):
+            raise InvalidUpstreamResponse("The engine's response holds no result.")
         if isinstance(response, Body) and "model" in response:
             response["model"] = meta.model
         return self.outbound_response(response)

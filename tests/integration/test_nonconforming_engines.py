@@ -52,6 +52,21 @@ async def test_unrequested_content_encoding_is_a_502_naming_it(client: httpx.Asy
 
 
 @pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "body", [{}, {"message": "Internal failure"}, {"choices": [{"index": 0, "message": None, "finish_reason": "stop"}]}]
+)
+async def test_fallback_serves_where_a_200_is_no_answer(
+    client: httpx.AsyncClient, engine: ScriptedEngine, second_engine: ScriptedEngine, stream: bool, body: Any
+):
+    async def script(request: ReceivedRequest) -> None:
+        await request.respond(200, json.dumps(body).encode())
+
+    engine.script = script
+    answer = await send_chat(client, stream=stream, model="backed")
+    assert (answer.status_code, len(chat_requests(engine)), len(chat_requests(second_engine))) == (200, 1, 1)
+
+
+@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("count", [-3, 2**31, 10**12])
 async def test_invalid_token_count_costs_neither_response_nor_record(
     client: httpx.AsyncClient, service: Service, engine: ScriptedEngine, stream: bool, count: int

@@ -3,8 +3,9 @@
 from app.gateway.response_translation.write_response import check_finished
 from app.gateway.response_translation.written_tokens import BYTES_PER_TOKEN
 from providers.canonical.chat import ChatResponse, Usage
-from providers.canonical.errors import UpstreamError
+from providers.canonical.errors import InvalidUpstreamResponse, UpstreamError
 from providers.canonical.events import response_events
+from providers.canonical.upstream_errors import add_upstream_message
 from providers.dialect import ChatDialect, EngineDialect, ResponseMeta
 
 
@@ -22,7 +23,11 @@ class ResponseStreamer:
 
     def feed(self, block: bytes) -> bytes:
         self.written_tokens = len(block) // BYTES_PER_TOKEN
-        return self.stream_response(check_finished(self._engine_dialect.read_response(block)))
+        try:
+            response = check_finished(self._engine_dialect.read_response(block))
+        except InvalidUpstreamResponse as error:
+            raise add_upstream_message(error, block) from None
+        return self.stream_response(response)
 
     def stream_response(self, response: ChatResponse) -> bytes:
         """All frames of a response that has been read already."""

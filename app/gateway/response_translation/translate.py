@@ -10,6 +10,8 @@ from app.gateway.response_translation.response_streamer import ResponseStreamer
 from app.gateway.response_translation.stream_assembler import StreamAssembler
 from app.gateway.response_translation.stream_translator import StreamTranslator
 from app.gateway.response_translation.write_response import check_finished, write_response
+from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.upstream_errors import add_upstream_message
 from providers.dialect import Dialect, OutboundResponse, ResponseMeta, StreamEditor
 from providers.engine_routes.route import Route
 from providers.engine_routes.route_binding import RouteBinding
@@ -35,7 +37,19 @@ def make_assembler(caller_dialect: Dialect, target_dialect: TargetDialect, meta:
 def translate_response(
     raw: bytes, caller_dialect: Dialect, target_dialect: TargetDialect, meta: ResponseMeta, headers: httpx.Headers = _NO_HEADERS
 ) -> OutboundResponse:
-    """The engine's non-streaming response as the caller's. `headers`: the host's; some report usage there, not in the body."""
+    """The engine's non-streaming response as the caller's. `headers`: the host's; some report usage there, not in the body.
+
+    Raises UpstreamError: InvalidUpstreamResponse for a response that is no answer, though its status is 200.
+    """
+    try:
+        return _translate_response(raw, caller_dialect, target_dialect, meta, headers)
+    except InvalidUpstreamResponse as error:
+        raise add_upstream_message(error, raw) from None
+
+
+def _translate_response(
+    raw: bytes, caller_dialect: Dialect, target_dialect: TargetDialect, meta: ResponseMeta, headers: httpx.Headers
+) -> OutboundResponse:
     if caller_dialect is target_dialect:
         return caller_dialect.edit_response(raw, meta)
     if isinstance(target_dialect, HostOperation):

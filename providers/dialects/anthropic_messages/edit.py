@@ -54,6 +54,8 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
         message_end = _message_end_decoder.decode(body.write())
     except DECODE_ERRORS as decode_error:
         raise InvalidUpstreamResponse(f"The engine's answer is not a message: {decode_error}.") from None
+    if not message_end.content and message_end.stop_reason is None:
+        raise InvalidUpstreamResponse("The engine's answer is a message without content and without a stop reason.")
     _fill_required_fields(body, meta)
     finish_reason = None if message_end.stop_reason is None else read_stop_reason(message_end.stop_reason)[0]
     return OutboundResponse(body.write(), to_usage(read_counts(message_end.usage)), finish_reason)

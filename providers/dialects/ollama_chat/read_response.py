@@ -1,6 +1,7 @@
 """Complete responses of Ollama's chat: one chunk that holds everything."""
 
 from providers.canonical.chat import ChatResponse
+from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.events import assemble_response
 from providers.dialects.ollama_chat.response_parser import ResponseParser
 
@@ -10,4 +11,8 @@ def read_response(raw: bytes) -> ChatResponse:
 
     A response that is not marked as done has no finish reason.
     """
-    return assemble_response(ResponseParser().read(raw))
+    parser = ResponseParser()
+    response = assemble_response(parser.read(raw))
+    if not parser.has_message:
+        raise InvalidUpstreamResponse("The engine's answer has no message.")
+    return response

@@ -33,11 +33,14 @@ _FINISH_REASONS = frozenset({"stop", "length"})
 class ResponseParser:
     """Parses one response, chunk by chunk. `done`: the engine said so; chunks after that are ignored.
 
+    `has_message`: one of the chunks had a message, if only an empty one.
+
     At most one text or reasoning is open at a time; calls arrive complete.
     """
 
     def __init__(self) -> None:
         self.done = False
+        self.has_message = False
         self._started = False
         self._part_index = 0
         self._open_kind: type[Text | Reasoning] | None = None
@@ -50,6 +53,7 @@ class ResponseParser:
         if not self._started:
             self._started = True
             yield ResponseStarted(chunk.model, to_unix_seconds(chunk.created_at))
+        self.has_message = self.has_message or chunk.message is not None
         message = chunk.message or Message()
         if message.thinking:
             yield from self._append_text(Reasoning, message.thinking)

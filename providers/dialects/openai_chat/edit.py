@@ -9,13 +9,13 @@ are repaired so that clients can put them together (repair_tool_calls.py).
 import re
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.canonical.upstream_errors import find_error
 from providers.dialect import OutboundResponse, ResponseMeta
-from providers.dialects.openai.choice_heads import ChoiceHead, read_heads
+from providers.dialects.openai.choice_heads import ChoiceHead
 from providers.dialects.openai.finish_reasons import FINISH_REASONS, check_finish_reason, normalize_finish_reasons
 from providers.dialects.openai.stream_editor import OpenAIStreamEditor
 from providers.dialects.openai.usage import groq_usage, normalize_usage
@@ -36,6 +36,18 @@ _STOP, _TOOL_CALLS = Raw(b'"stop"'), Raw(b'"tool_calls"')
 # Choices without any of these need no change. One search costs half of three.
 _needs_normalizing = re.compile(rb'"(?:text"|reasoning"|tool_calls"|content"\s*:\s*\[)').search
 
+
+class _Object(Struct, gc=False):
+    """An object of which only its presence counts."""
+
+
+class _CompleteChoice(ChoiceHead):
+    message: _Object | None = None
+    delta: _Object | None = None
+    text: Raw = NULL
+
+
+_read_complete_choices = msgspec.json.Decoder(list[_CompleteChoice]).decode
 _choices_decoder = msgspec.json.Decoder(list[dict[str, Raw]])
 _message_decoder = msgspec.json.Decoder(dict[str, Raw])
 
@@ -48,7 +60,7 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
         raise error
     choices = body.get("choices", NULL)
     try:
-        heads = read_heads(choices)
+        heads = _read_complete_choices(choices)
         raw_usage = body["usage"] if body.has_value("usage") else groq_usage(body.get("x_groq", NULL))
         usage = None
         service_tier = body.value("service_tier") if "service_tier" in body else None
@@ -62,7 +74,7 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
             normalize_finish_reasons(original_choices) if has_engine_reason else original_choices, stops_after_calls=meta.stops_after_calls
         )
         if normalized is not original_choices:
-            heads = read_heads(normalized)
+            heads = _read_complete_choices(normalized)
         body["choices"] = Raw(normalized)
         if has_sources(body):
             body["choices"] = with_annotations(body, "message") or body["choices"]
@@ -72,6 +84,8 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
         raise InvalidUpstreamResponse("The engine's answer has no choices.")
     for head in heads:
         check_finish_reason(head.finish_reason)
+        if head.message is None and head.delta is None and head.text == NULL:
+            raise InvalidUpstreamResponse("A choice of the engine's answer has no message.")
     body["id"], body["episode_id"], body["model"] = meta.id, meta.episode_id, meta.model
     body["object"] = "chat.completion"
     if not body.has_value("created"):

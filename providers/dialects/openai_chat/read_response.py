@@ -4,6 +4,7 @@ Source: https://platform.openai.com/docs/api-reference/chat, read 2026-11.
 """
 
 from providers.canonical.chat import ChatResponse, Choice, Citation, Part, Reasoning, Refusal, Text, ToolCall, Usage
+from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.raw_json import NULL
 from providers.dialects.openai.usage import groq_usage, read_usage
 from providers.dialects.openai_chat.citations import read_annotations
@@ -51,7 +52,9 @@ def read_response_usage(parsed: WireResponse) -> Usage | None:
 
 
 def _read_choice(choice: WireChoice, sources: tuple[Citation, ...]) -> Choice:
-    message = choice.message or choice.delta or WireMessage(content=choice.text)
+    message = choice.message or choice.delta or (None if choice.text is None else WireMessage(content=choice.text))
+    if message is None:
+        raise InvalidUpstreamResponse("A choice of the engine's answer has no message.")
     reason, engine_reason, stop_sequence = read_finish_reason(choice)
     logprobs = choice.logprobs.content if choice.logprobs else None
     return Choice(_read_parts(message, sources), reason, None if logprobs is None else tuple(logprobs), engine_reason, stop_sequence)

@@ -10,17 +10,26 @@ from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.canonical.upstream_errors import find_error
 from providers.dialect import OutboundResponse, ResponseMeta
-from providers.dialects.openai.choice_heads import read_heads
+from providers.dialects.openai.choice_heads import ChoiceHead
 from providers.dialects.openai.finish_reasons import FINISH_REASONS, check_finish_reason, normalize_finish_reasons
 from providers.dialects.openai.stream_editor import OpenAIStreamEditor
 from providers.dialects.openai.usage import normalize_usage
 
 _EMPTY = Raw(b'""')
 _OBJECT = "text_completion"
+# Told apart from a null by its identity: engines send null for an empty text.
+_ABSENT = Raw(b"null")
 
 
 class _TextField(Struct):
     text: Raw = NULL
+
+
+class _CompleteChoice(ChoiceHead):
+    text: Raw = _ABSENT
+
+
+_read_complete_choices = msgspec.json.Decoder(list[_CompleteChoice]).decode
 
 
 _decode_texts = msgspec.json.Decoder(list[_TextField]).decode
@@ -35,11 +44,11 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
         raise error
     choices = body.get("choices", NULL)
     try:
+        heads = _read_complete_choices(choices)
         normalized = _normalize_choices(bytes(choices))
-        heads = read_heads(normalized)
         if any([head.finish_reason in FINISH_REASONS for head in heads]):
             normalized = normalize_finish_reasons(normalized)
-            heads = read_heads(normalized)
+            heads = _read_complete_choices(normalized)
         body["choices"] = Raw(normalized)
     except DECODE_ERRORS as exc:
         raise InvalidUpstreamResponse(f"The engine's answer is not a completion: {exc}.") from None
@@ -47,6 +56,8 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
         raise InvalidUpstreamResponse("The engine's answer has no choices.")
     for head in heads:
         check_finish_reason(head.finish_reason)
+        if head.text is _ABSENT:
+            raise InvalidUpstreamResponse("A choice of the engine's answer has no text.")
     usage = None
     if body.has_value("usage"):
         usage, body["usage"] = normalize_usage(body["usage"], body.value("service_tier"))

@@ -4,9 +4,10 @@ Source: https://platform.openai.com/docs/api-reference/completions/object, read 
 """
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from providers.canonical.chat import ChatResponse, Choice, Text, Usage
+from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.events import ResponseStarted
 from providers.canonical.raw_json import DECODE_ERRORS, NULL
 from providers.dialects.openai.finish_reasons import check_finish_reason
@@ -59,6 +60,8 @@ def read_response(raw: bytes) -> ChatResponse:
 
 
 def _read_choice(choice: WireChoice) -> Choice:
+    if choice.text is UNSET:
+        raise InvalidUpstreamResponse("A choice of the engine's answer has no text.")
     parts = (Text(choice.text),) if choice.text else ()
     logprobs = None if choice.logprobs is NULL else read_logprobs(choice.logprobs)
     ending = read_finish_reason(choice)

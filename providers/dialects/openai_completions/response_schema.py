@@ -1,14 +1,16 @@
 """Completions and chunks as engines send them."""
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from providers.canonical.raw_json import DECODE_ERRORS, NULL
 from providers.canonical.response_decoding import decode_repaired
 
 
 class WireChoice(Struct):
-    text: str | None = None
+    """`text` is null for an empty text of some engines; a complete choice without the field is none."""
+
+    text: str | UnsetType | None = UNSET
     index: int | None = 0
     finish_reason: str | None = None
     logprobs: Raw = NULL

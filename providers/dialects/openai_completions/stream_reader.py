@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from msgspec import UNSET
+
 from providers.canonical.chat import Text
 from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated
 from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelta, PartFinished, PartStarted, UsageReported
@@ -57,7 +59,7 @@ class CompletionStreamReader:
             index = choice.index or 0
             if index in self._finished_choices:
                 continue
-            if choice.text:
+            if choice.text is not UNSET and choice.text:
                 if index not in self._open_choices:
                     self._open_choices.add(index)
                     events.append(PartStarted(index, 0, _EMPTY_TEXT))

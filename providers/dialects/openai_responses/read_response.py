@@ -23,6 +23,8 @@ def read_response(raw: bytes) -> ChatResponse:
     error = find_response_error(body)
     if error is not None:
         raise error
+    if not body.has_value("output"):
+        raise InvalidUpstreamResponse("The engine's answer has no output.")
     try:
         return read_wire_response(_response_decoder.decode(raw))
     except DECODE_ERRORS:

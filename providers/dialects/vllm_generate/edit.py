@@ -18,11 +18,15 @@ from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.openai.usage import read_usage
 from providers.stream_editor import SSEStreamEditor
 
+_ABSENT = Raw(b"null")
+
 
 class _ChoiceHead(Struct):
+    """`token_ids` is null where the engine wrote no token; a complete choice without the field is none."""
+
     index: int = 0
     finish_reason: str | None = None
-    token_ids: Raw = NULL
+    token_ids: Raw = _ABSENT
 
 
 _heads_decoder = msgspec.json.Decoder(list[_ChoiceHead])
@@ -46,6 +50,8 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
         raise InvalidUpstreamResponse(f"The engine's answer holds no choices of token ids: {decode_error}.") from None
     if not heads:
         raise InvalidUpstreamResponse("The engine's answer has no choices.")
+    if any([head.token_ids is _ABSENT for head in heads]):
+        raise InvalidUpstreamResponse("A choice of the engine's answer has no token ids.")
     usage = read_usage(body["usage"]) if body.has_value("usage") else None
     if usage is None:
         # vLLM 0.21 reported none (llm-d's reference of it). The output can be counted, and the input is known from the request.
