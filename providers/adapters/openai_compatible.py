@@ -8,9 +8,10 @@ from msgspec.structs import replace
 
 from providers import structured_output
 from providers.adapters.provider import Adapted, Provider, remove_gateway_fields
-from providers.canonical.errors import Unsupported
+from providers.canonical.errors import Unsupported, UpstreamError
 from providers.canonical.output_format import JsonSchema, OutputFormat, Regex, output_kind
 from providers.canonical.raw_json import NULL, Body
+from providers.dialects.openai_responses import remove_encrypted_reasoning
 from providers.drop_policy import DropPolicy
 from providers.structured_output import Constraint, ConstraintPlan, ConstraintSupport
 from providers.structured_output.schema_regex import schema_to_regex
@@ -157,3 +158,13 @@ class OpenAICompatible(Provider):
                 del body[key]
             body.update({} if plan is None else plan.fields or {})
         return plan
+
+    def body_after_refusal(self, error: UpstreamError, dialect: str, raw: bytes) -> bytes | None:
+        """A Responses body without encrypted reasoning, which models that do not reason refuse.
+
+        OpenAI's message is "Encrypted content is not supported with this model."
+        """
+        if dialect != "openai_responses" or error.upstream_status != 400 or "encrypted content" not in error.message.lower():
+            return None
+        body = Body.read(raw)
+        return body.write() if remove_encrypted_reasoning(body) else None

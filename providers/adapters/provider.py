@@ -322,6 +322,10 @@ class Provider:
         """The error that a response with this status and body reports."""
         return read_error(status, headers, body)
 
+    def body_after_refusal(self, error: UpstreamError, dialect: str, raw: bytes) -> bytes | None:
+        """The body to send once more after this error: without what the gateway itself added and the host refuses. None: there is none."""
+        return None
+
     def diagnostic_request(self, raw: bytes) -> bytes | None:
         """A body to send after a stream that ended before its first byte, so that the engine reports the reason; None: there is none."""
         return None

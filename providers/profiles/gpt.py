@@ -6,12 +6,18 @@ from typing import Any
 from providers.canonical.raw_json import NULL, Body
 
 # Names: https://platform.openai.com/docs/models, read 2026-11.
-_REASONING_MODEL = re.compile(r"(?:ft:)?(?:o\d|gpt-(?:[5-9]|\d\d))(?![a-z0-9])")
+_REASONING_MODEL = re.compile(r"(?:ft:)?(?:o\d|gpt-(?:[5-9]|[12]\d))(?![a-z0-9])")
+_OTHER_MODEL = re.compile(r"(?:ft:)?(?:chatgpt|gpt-?[34])")
 
 
 def is_reasoning_model(model: Any) -> bool:
     """Whether this is the name of an OpenAI model that reasons."""
     return isinstance(model, str) and _REASONING_MODEL.match(model) is not None
+
+
+def may_reason(deployment: str) -> bool:
+    """Whether a deployment of this name may reason: Azure's have any name, often that of their model."""
+    return is_reasoning_model(deployment) or _OTHER_MODEL.match(deployment) is None
 
 
 def rename_max_tokens(body: Body) -> None:

@@ -1,8 +1,10 @@
 """The Responses API and the chat helpers of the official OpenAI SDK, with engines of each API."""
 
+import json
 import uuid
 from typing import Any
 
+import httpx
 import openai
 import pytest
 from openai import pydantic_function_tool
@@ -11,7 +13,8 @@ from pydantic import BaseModel
 from providers.canonical.chat import Text
 from tests.conformance.situations import ALL, ANTHROPIC, CHAT, CUSTOM_CALL, HELLO, PARIS, RESPONSES, ROME, SITUATIONS, Situation
 from tests.support.scripted_dialects import MODELS, break_midway, fail_with, respond_with
-from tests.support.scripted_engine import ScriptedEngine
+from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine
+from tests.support.service import Service
 
 HI: Any = [{"role": "user", "content": "Hello!"}]
 TOOLS: Any = [{"type": "function", "name": "get_weather", "parameters": {"type": "object"}, "strict": False}]
@@ -156,3 +159,25 @@ async def test_chat_sdk_helpers_work_on_engines_of_other_apis(sdk: openai.AsyncO
         done = [event async for event in stream if event.type == "tool_calls.function.arguments.done"]
     assert [event.parsed_arguments for event in done] == [City(city="Paris"), City(city="Rome")]
     assert [event.index for event in done] == [0, 1]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_host_that_refuses_to_encrypt_reasoning_is_sent_the_request_again_without_it(
+    client: httpx.AsyncClient, service: Service, engine: ScriptedEngine, stream: bool
+):
+    serve = respond_with(TEXT)
+
+    async def script(request: ReceivedRequest) -> None:
+        if b"reasoning.encrypted_content" in request.raw:
+            message = "Encrypted content is not supported with this model."
+            await request.respond(400, json.dumps({"error": {"message": message, "param": "include"}}).encode())
+        else:
+            await serve(request)
+
+    engine.script = script
+    answer = await client.post("/v1/responses", json={"model": "responses", "input": "Hi", "stream": stream})
+    assert answer.status_code == 200 and HELLO.text in answer.text
+    first, second = (request.body for request in engine.requests if request.path == "/v1/responses")
+    assert first.pop("include") == ["reasoning.encrypted_content"] and first == second
+    row = await service.wait_for_record(answer.headers["x-narthex-inference-id"])
+    assert (row["outcome"], row["attempts"]) == ("answered", None)  # None: the one attempt served

@@ -1,6 +1,6 @@
 """UpstreamClient: one request to one engine, until there is something for the caller: a response, or the beginning of a stream."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import httpx
 from msgspec import Struct
@@ -62,13 +62,16 @@ class UpstreamClient:
             meta = replace(meta, stops_after_calls=True)
         try:
             timeout = self._stream_timeout if translated.stream else self._response_timeout
-            request = await call.build_request(translated, translated.raw, timeout)
-            call.was_sent = True
-            response = call.response = await self._transport.handle_async_request(request)
-            if call.endpoint.provider.reports_rate_limits:
-                call.credential_client.cooldown.record_headers(call.model, response.headers)
+            response = await self._send_body(call, translated, translated.raw, timeout)
             if response.status_code >= 300 or response.status_code < 200:
-                raise await _read_error(call, response, translated)
+                error = await _read_error(call, response, translated)
+                raw = call.endpoint.provider.body_after_refusal(error, translated.dialect.name, translated.raw)
+                if raw is None:
+                    raise error
+                await response_stream(response).aclose()
+                response = await self._send_body(call, translated, raw, timeout)
+                if response.status_code >= 300 or response.status_code < 200:
+                    raise await _read_error(call, response, translated)
             return await self._translate(call, response, translated, translator, meta, progress)
         except StreamTruncated as fault:
             raise await self._diagnose_empty_stream(call, translated) or fault from None
@@ -76,6 +79,16 @@ class UpstreamClient:
             raise CredentialRefused(str(fault)) from None
         except httpx.TransportError as fault:
             raise call.connection_error(fault) from fault
+
+    async def _send_body(
+        self, call: UpstreamCall, translated: TranslatedRequest, body: bytes, timeout: Mapping[str, float]
+    ) -> httpx.Response:
+        request = await call.build_request(translated, body, timeout)
+        call.was_sent = True
+        response = call.response = await self._transport.handle_async_request(request)
+        if call.endpoint.provider.reports_rate_limits:
+            call.credential_client.cooldown.record_headers(call.model, response.headers)
+        return response
 
     async def _translate(
         self,

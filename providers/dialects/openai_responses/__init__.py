@@ -24,7 +24,7 @@ from providers.dialects.openai_responses.read_response import read_response
 from providers.dialects.openai_responses.stored_responses import final_response, output_items
 from providers.dialects.openai_responses.stream_reader import ResponsesStreamReader
 from providers.dialects.openai_responses.stream_writer import ResponsesStreamWriter
-from providers.dialects.openai_responses.upstream_body import make_stateless, prepare_upstream_body
+from providers.dialects.openai_responses.upstream_body import make_stateless, prepare_upstream_body, remove_encrypted_reasoning
 from providers.dialects.openai_responses.write_request import write_request
 from providers.dialects.openai_responses.write_response import write_response
 from providers.drop_policy import DropPolicy
@@ -37,6 +37,7 @@ __all__ = [
     "output_items",
     "prepend_items",
     "referenced_item_id",
+    "remove_encrypted_reasoning",
     "write_input_items",
 ]
 

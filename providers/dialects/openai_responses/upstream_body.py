@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import Raw
 
-from providers.canonical.raw_json import Body
+from providers.canonical.raw_json import NULL, Body
 from providers.dialects.openai_responses.include_values import ENCRYPTED_REASONING
 
 _include_decoder = msgspec.json.Decoder(list[str])
@@ -21,10 +21,26 @@ def prepare_upstream_body(body: Body, stream: bool) -> None:
 def make_stateless(body: Body) -> None:
     """Makes the engine store nothing, as the gateway keeps the conversation, and return its reasoning encrypted, to be sent back later."""
     body["store"] = False
-    include = (
-        _include_decoder.decode(body["include"])
-        if isinstance(body.get("include"), Raw) and body.has_value("include")
-        else body.get("include") or []
-    )
+    include = _read_include(body)
     if ENCRYPTED_REASONING not in include:
         body["include"] = [*include, ENCRYPTED_REASONING]
+
+
+def remove_encrypted_reasoning(body: Body) -> bool:
+    """Requests no encrypted reasoning. False: the body did not request it."""
+    include = _read_include(body)
+    if ENCRYPTED_REASONING not in include:
+        return False
+    include = [value for value in include if value != ENCRYPTED_REASONING]
+    if include:
+        body["include"] = include
+    else:
+        del body["include"]
+    return True
+
+
+def _read_include(body: Body) -> list[str]:
+    include = body.get("include")
+    if isinstance(include, Raw):
+        return [] if include == NULL else _include_decoder.decode(include)
+    return include or []

@@ -13,7 +13,8 @@ from providers.adapters.openai_compatible import OpenAICompatible
 from providers.adapters.provider import Adapted, InvalidOption, Provider
 from providers.adapters.urls import DIALECT_PATHS
 from providers.canonical.raw_json import NULL, Body
-from providers.profiles.gpt import is_reasoning_model, rename_max_tokens
+from providers.dialects.openai_responses import remove_encrypted_reasoning
+from providers.profiles.gpt import is_reasoning_model, may_reason, rename_max_tokens
 from providers.structured_output import Constraint
 
 # Versions of the API whose URLs do not name the deployment.
@@ -101,6 +102,12 @@ class Azure(OpenAICompatible):
             return []
         is_token = credential.startswith("eyJ") and credential.count(".") == 2
         return [("authorization", f"Bearer {credential}") if is_token else ("api-key", credential)]
+
+    def set_model(self, body: Body, dialect: str, model: str, stream: bool) -> None:
+        super().set_model(body, dialect, model, stream)
+        # A deployment whose name does not tell its model is asked for encrypted reasoning, which it may refuse: body_after_refusal().
+        if dialect == "openai_responses" and not may_reason(model):
+            remove_encrypted_reasoning(body)
 
     def adapt_request(self, body: Body, dialect: str, may_drop: Callable[[str], bool], constraint: Constraint | None = None) -> Adapted:
         adapted = super().adapt_request(body, dialect, may_drop, constraint)

@@ -8,7 +8,8 @@ from providers.adapters.provider import Adapted, InvalidOption, Provider
 from providers.canonical.errors import UpstreamError, UpstreamNotFound, UpstreamRejected
 from providers.canonical.raw_json import Body
 from providers.canonical.reclassify_error import as_overload
-from providers.profiles.gpt import rename_max_tokens
+from providers.dialects.openai_responses import remove_encrypted_reasoning
+from providers.profiles.gpt import is_reasoning_model, rename_max_tokens
 from providers.structured_output import Constraint
 
 
@@ -47,6 +48,12 @@ class OpenAI(OpenAICompatible):
         if dialect == "openai_chat" and self.is_openai_host:
             rename_max_tokens(body)
         return adapted
+
+    def set_model(self, body: Body, dialect: str, model: str, stream: bool) -> None:
+        super().set_model(body, dialect, model, stream)
+        # Other models refuse to encrypt reasoning, of which they have none, with a 400.
+        if dialect == "openai_responses" and self.is_openai_host and not is_reasoning_model(model):
+            remove_encrypted_reasoning(body)
 
     def read_error(self, status: int, headers: Mapping[str, str], body: bytes) -> UpstreamError:
         """With `x-should-retry: true`, a 4xx such as 409 (a lock) is not the caller's fault: OpenAI's SDKs retry it too."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from providers.adapters.provider import InvalidOption
+from providers.adapters.provider import InvalidOption, Provider
 from providers.canonical.errors import (
     CredentialRefused,
     Overloaded,
@@ -16,6 +16,7 @@ from providers.canonical.errors import (
     UpstreamRejected,
 )
 from providers.canonical.events import assemble_response
+from providers.canonical.raw_json import Body
 from providers.catalogue import build_provider
 from providers.dialects.openai_chat import OpenAIChat
 from providers.dialects.openai_responses import OpenAIResponses
@@ -26,6 +27,7 @@ from tests.support.adapted_body import adapt_body
 from tests.support.chat_strategies import META, parse_sse_chunks
 from tests.support.field_handling import translate_body
 
+ENCRYPTED = "reasoning.encrypted_content"
 MESSAGES = [{"role": "user", "content": "Hi"}]
 
 
@@ -243,3 +245,37 @@ def test_azure_late_content_filter_choice_gets_an_empty_delta() -> None:
     assert [frame["choices"][0]["delta"] for frame in frames] == [{"content": "Hi"}, {}, {}, {}]
     assert frames[1]["choices"][0]["content_filter_results"] == filter_result["content_filter_results"]
     assert editor.finish_reason == "stop"
+
+
+def _sent_include(provider: Provider, model: str, **fields: Any) -> Any:
+    body = Body(json.loads(json.dumps({"model": model, "input": "Hi", **fields})))
+    OpenAIResponses().prepare_upstream_body(body, False, include_usage=True)
+    provider.set_model(body, "openai_responses", model, False)
+    return body.get("include")
+
+
+@pytest.mark.parametrize("include", [None, [ENCRYPTED]])
+def test_encrypted_reasoning_is_requested_only_of_models_that_reason(include: list[str] | None) -> None:
+    azure = Azure("a", {"resource": "r"})
+    for provider, model, expected in (
+        (OpenAI("o", {}), "gpt-5.4-mini", [ENCRYPTED]),
+        (OpenAI("o", {}), "gpt-4o-mini", None),
+        (OpenAI("o", {}, None, "http://10.0.0.5:8000"), "gpt-4o-mini", [ENCRYPTED]),
+        (azure, "gpt-5", [ENCRYPTED]),
+        (azure, "gpt-35-turbo", None),
+        (azure, "gpt-4.1", None),
+        (azure, "the-company-model", [ENCRYPTED]),
+    ):
+        assert _sent_include(provider, model, include=include) == expected, model
+    assert _sent_include(OpenAI("o", {}), "gpt-4o", include=[ENCRYPTED, "other"]) == ["other"]
+
+
+def test_refusal_to_encrypt_reasoning_is_followed_by_the_same_body_without_it() -> None:
+    raw = json.dumps({"model": "m", "input": "Hi", "include": ["other", ENCRYPTED]}).encode()
+    provider = OpenAI("o", {})
+    refusal = provider.read_error(400, {}, b'{"error": {"message": "Encrypted content is not supported with this model."}}')
+    sent = provider.body_after_refusal(refusal, "openai_responses", raw)
+    assert sent is not None and json.loads(sent) == {"model": "m", "input": "Hi", "include": ["other"]}
+    assert provider.body_after_refusal(refusal, "openai_responses", sent) is None
+    other = provider.read_error(400, {}, b'{"error": {"message": "Unknown model."}}')
+    assert provider.body_after_refusal(other, "openai_responses", raw) is None
