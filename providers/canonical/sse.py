@@ -7,7 +7,8 @@ from typing import Protocol
 
 from providers.canonical.errors import InvalidUpstreamResponse
 
-_BOM = b"\xef\xbb\xbf"
+# The byte order mark, with which some hosts begin.
+BOM = b"\xef\xbb\xbf"
 
 
 class SSEDecoder:
@@ -54,7 +55,7 @@ def _event_data(frame: bytes) -> bytes | None:
         _, is_data, data = frame.partition(b"\ndata: ")
         if is_data:
             return data or None
-    lines = [line[5:].removeprefix(b" ") for line in frame.removeprefix(_BOM).split(b"\n") if line.startswith(b"data:")]
+    lines = [line[5:].removeprefix(b" ") for line in frame.removeprefix(BOM).split(b"\n") if line.startswith(b"data:")]
     return b" ".join(line for line in lines if line) or (to_single_line(frame) if frame[:1] == b"{" else None)
 
 

@@ -28,6 +28,7 @@ from providers.canonical.raw_json import DECODE_ERRORS, NULL, repair_unicode
 
 # Of an error that is not JSON: the text that is read.
 _MAX_TEXT_BYTES = 8_000
+_NO_ERRORS = (b"null", b'""', b"{}", b"[]", b"false")
 # Of the message in a response that is no answer.
 _MAX_QUOTED_CHARS = 500
 # LMDeploy's proxy forwards the errors of its nodes with status 200, FastAPI's `detail` included; its own errors have these codes.
@@ -97,12 +98,17 @@ def _upstream_error(status: int, text: str, param: str | None, codes: Sequence[s
             return UpstreamFailed(text, upstream_status=status)
 
 
+def is_error(value: Any) -> bool:
+    """Whether the undecoded value of a field `error` reports one: some engines send an empty one with each response."""
+    return bytes(value).strip() not in _NO_ERRORS if isinstance(value, msgspec.Raw) else bool(value)
+
+
 def find_error(body: Mapping[str, Any]) -> UpstreamError | None:
     """The error in a response with status 200, in its body or in a frame of its stream; None if there is none."""
     error = body.get("error")
     is_flat = body.get("object") == msgspec.Raw(b'"error"')
     is_proxy_error = "choices" not in body and any(body.get(key, NULL) != NULL for key in _PROXY_ERROR_FIELDS)
-    if not (is_flat or is_proxy_error) and (error is None or error == NULL):
+    if not (is_flat or is_proxy_error) and not is_error(error):
         return None
     raw = msgspec.json.encode(body)
     decoded = _decode_lenient(raw)

@@ -83,6 +83,15 @@ class ResponseStream(httpx.AsyncByteStream):
             self._resume()
         return block
 
+    async def peek(self) -> bytes:
+        """The first bytes of the body, once some have come; they stay unread. Empty for a body without any, or one that failed."""
+        response = self.response
+        while not response.blocks:
+            if self._closed or self._failure is not None or response.complete:
+                return b""
+            await self._wait_for_progress()
+        return response.blocks[0]
+
     async def read_all(self, limit_bytes: int) -> bytes:
         """The complete body. Raises ResponseTooLarge, and closes the connection, as soon as it exceeds the limit."""
         response = self.response

@@ -1,6 +1,7 @@
 """Engines that deviate from the protocol: what is unambiguous is understood, and the rest is an error that names the deviation."""
 
 import asyncio
+import gzip
 import json
 from typing import Any
 
@@ -8,6 +9,7 @@ import httpx
 import pytest
 
 from app.store import configuration
+from providers.canonical.sse import sse_frame
 from tests.support.scripted_engine import HELLO, ReceivedRequest, ScriptedEngine, chunk, completion, stream_script
 from tests.support.service import Service
 from tests.support.service_inspection import database_url
@@ -41,14 +43,57 @@ async def test_stream_is_recognized_whatever_its_content_type(client: httpx.Asyn
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_unrequested_content_encoding_is_a_502_naming_it(client: httpx.AsyncClient, engine: ScriptedEngine, stream: bool):
+async def test_unknown_content_encoding_is_a_502_naming_it(client: httpx.AsyncClient, engine: ScriptedEngine, stream: bool):
     async def script(request: ReceivedRequest) -> None:
-        assert "accept-encoding" not in request.headers
-        await request.respond(200, b"\x1f\x8b\x08 compressed", "content-type: application/json\r\ncontent-encoding: gzip\r\n")
+        assert request.headers["accept-encoding"] == "identity"
+        await request.respond(200, b"compressed", "content-type: application/json\r\ncontent-encoding: zstd\r\n")
 
     engine.script = script
     answer = await send_chat(client, stream=stream)
-    assert answer.status_code == 502 and "gzip" in answer.json()["error"]["message"]
+    assert answer.status_code == 502 and "zstd" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("status", [200, 400])
+async def test_gzip_that_was_not_requested_is_decoded(client: httpx.AsyncClient, engine: ScriptedEngine, stream: bool, status: int):
+    async def script(request: ReceivedRequest) -> None:
+        if status == 400:
+            content_type, body = "application/json", b'{"error": {"message": "Hello, lo. was wrong."}}'
+        elif stream:
+            content_type = "text/event-stream"
+            body = b"".join(sse_frame(each if isinstance(each, bytes) else json.dumps(each).encode()) for each in (*HELLO, b"[DONE]"))
+        else:
+            content_type, body = "application/json", json.dumps(completion("Hello, lo.")).encode()
+        await request.respond(status, gzip.compress(body), f"content-type: {content_type}\r\ncontent-encoding: gzip\r\n")
+
+    engine.script = script
+    answer = await send_chat(client, stream=stream)
+    assert answer.status_code == status and "lo." in answer.text
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_events_labelled_as_json_are_read(client: httpx.AsyncClient, engine: ScriptedEngine, stream: bool):
+    async def script(request: ReceivedRequest) -> None:
+        request.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n")
+        for at, frame in enumerate((*HELLO, b"[DONE]")):
+            data = frame if isinstance(frame, bytes) else json.dumps(frame).encode()
+            request.send_chunk((b"" if at else b"\xef\xbb\xbf") + b"data: " + data + b"\n\n")
+        request.end_stream()
+
+    engine.script = script
+    answer = await send_chat(client, stream=stream)
+    assert answer.status_code == 200 and "lo." in answer.text
+    assert answer.headers["content-type"].startswith("text/event-stream" if stream else "application/json")
+
+
+@pytest.mark.parametrize("body", [b"\xef\xbb\xbf" + json.dumps(completion()).encode(), json.dumps({**completion(), "error": ""}).encode()])
+async def test_byte_order_mark_and_an_empty_error_do_not_cost_a_response(client: httpx.AsyncClient, engine: ScriptedEngine, body: bytes):
+    async def script(request: ReceivedRequest) -> None:
+        await request.respond(200, body)
+
+    engine.script = script
+    answer = await send_chat(client, stream=False)
+    assert answer.status_code == 200 and answer.json()["choices"][0]["message"]["content"] == "Hello."
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -25,7 +25,13 @@ _TOKEN_HEADERS = (b"authorization", b"x-amz-security-token")
 # AWS signatures differ for each request and are no secrets.
 _SIGNATURE_PREFIX = b"AWS4-"
 
-_DEFAULT_HEADERS = {"content-type": "application/json", "accept": "application/json, text/event-stream", "user-agent": "narthex"}
+_DEFAULT_HEADERS = {
+    "content-type": "application/json",
+    "accept": "application/json, text/event-stream",
+    # Without it a server may choose any encoding: https://www.rfc-editor.org/rfc/rfc9110#section-12.5.3, read 2026-11.
+    "accept-encoding": "identity",
+    "user-agent": "narthex",
+}
 
 
 class CredentialClient:

@@ -91,7 +91,9 @@ class Endpoint:
         try:
             return self.build_request(url, b"", "GET")
         except credentials.CredentialError:
-            return httpx.Request("GET", url, headers=[("user-agent", "narthex")], extensions={"timeout": PROBE_TIMEOUT})
+            return httpx.Request(
+                "GET", url, headers=[("accept-encoding", "identity"), ("user-agent", "narthex")], extensions={"timeout": PROBE_TIMEOUT}
+            )
 
     def reload_credential(self) -> bool:
         """Reads the credential again after it was refused. See CredentialClient.reload."""

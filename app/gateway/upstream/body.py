@@ -1,45 +1,86 @@
 """Bodies of upstream responses: read whole up to a limit, or relayed block by block."""
 
 from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 import httpx
 
+from app.gateway.upstream.content_coding import CODINGS, decode_blocks
 from providers.canonical.errors import InvalidUpstreamResponse
-from providers.canonical.sse import StreamUnwrapper
+from providers.canonical.sse import BOM, StreamUnwrapper
 from providers.transport.response_stream import ResponseStream, ResponseTooLarge
 
 _STREAM_CONTENT_TYPES = (b"text/event-stream", b"application/x-ndjson", b"application/vnd.amazon.eventstream")
 
 
-async def read_body(response: httpx.Response, limit_bytes: int) -> bytes:
-    """The whole body. Raises InvalidUpstreamResponse over the limit."""
+# How a stream of events begins, whatever its content type says.
+_EVENT_STREAM_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":", BOM + b"data:", BOM + b"event:")
+
+
+class ContentKind(NamedTuple):
+    """What the headers say of a body. `coding`: a content encoding that is to be decoded; b"": there is none."""
+
+    streamed: bool
+    coding: bytes
+
+
+async def read_body(response: httpx.Response, limit_bytes: int, coding: bytes = b"") -> bytes:
+    """The whole body, decoded. Raises InvalidUpstreamResponse over the limit."""
+    stream = response_stream(response)
     try:
-        return await response_stream(response).read_all(limit_bytes)
+        raw = (
+            b"".join([piece async for piece in decode_blocks(stream, coding, limit_bytes)])
+            if coding
+            else await stream.read_all(limit_bytes)
+        )
     except ResponseTooLarge:
         raise InvalidUpstreamResponse(f"The engine's answer is larger than {limit_bytes} bytes.") from None
+    return raw[len(BOM) :] if raw.startswith(BOM) else raw
 
 
-def is_stream(response: httpx.Response, stream_requested: bool) -> bool:
-    """Whether the body is a stream: by its content type, or by what was requested where that does not tell.
+async def read_error_body(response: httpx.Response, limit_bytes: int) -> bytes:
+    """The body of an error, which is read as it is where its encoding is unknown."""
+    try:
+        coding = content_kind(response, False).coding
+    except InvalidUpstreamResponse:
+        coding = b""
+    return await read_body(response, limit_bytes, coding)
 
-    Raises InvalidUpstreamResponse for a content encoding. Reads the headers as received: a look-up in httpx.Headers guesses an encoding
-    first.
+
+def content_kind(response: httpx.Response, stream_requested: bool) -> ContentKind:
+    """Whether the body is a stream, by its content type, or by what was requested where that does not tell; and its encoding.
+
+    Raises InvalidUpstreamResponse for an encoding that is not decoded. Reads the headers as received: a look-up in httpx.Headers guesses
+    an encoding first.
     """
-    content_type = b""
+    content_type = coding = b""
     for name, value in response_stream(response).response.headers:
         match name.lower():
             case b"content-type":
                 content_type = value.lower()
             case b"content-encoding" if value.lower() not in (b"identity", b""):
-                raise InvalidUpstreamResponse(f"The engine encoded its answer ({value.decode('latin-1'):.40}), which was not requested.")
+                coding = value.lower()
+                if coding not in CODINGS:
+                    raise InvalidUpstreamResponse(
+                        f"The engine encoded its answer ({value.decode('latin-1'):.40}), which was not requested."
+                    )
             case _:
                 pass
-    return content_type.startswith(_STREAM_CONTENT_TYPES) or (stream_requested and not content_type.startswith(b"application/"))
+    return ContentKind(
+        content_type.startswith(_STREAM_CONTENT_TYPES) or (stream_requested and not content_type.startswith(b"application/")), coding
+    )
 
 
-def iter_blocks(response: httpx.Response, unwrapping: StreamUnwrapper | None) -> AsyncIterator[bytes]:
-    """The body as it arrives, undecoded (we accept no content encoding), and unwrapped from the frames that a host puts around it."""
+def is_event_stream(raw: bytes) -> bool:
+    """Whether a body, or its beginning, is a stream of events: some hosts label theirs as JSON."""
+    return raw.startswith(_EVENT_STREAM_STARTS)
+
+
+def iter_blocks(response: httpx.Response, unwrapping: StreamUnwrapper | None, coding: bytes, limit_bytes: int) -> AsyncIterator[bytes]:
+    """The body as it arrives, decoded, and unwrapped from the frames that a host puts around it. `limit_bytes`: of a decoded body."""
     blocks = aiter(response_stream(response))
+    if coding:
+        blocks = decode_blocks(blocks, coding, limit_bytes)
     return blocks if unwrapping is None else _unwrap(blocks, unwrapping)
 
 

@@ -14,7 +14,7 @@ from app.gateway.response_translation.response_streamer import ResponseStreamer
 from app.gateway.response_translation.stream_assembler import StreamAssembler
 from app.gateway.response_translation.write_response import check_finished, write_response
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
-from app.gateway.upstream.body import is_stream, iter_blocks, read_body, response_stream
+from app.gateway.upstream.body import content_kind, is_event_stream, iter_blocks, read_body, read_error_body, response_stream
 from app.gateway.upstream.call import UpstreamCall
 from app.gateway.upstream.progress import ResponseProgress
 from app.gateway.upstream.response_validation import validate_response
@@ -100,28 +100,36 @@ class UpstreamClient:
         progress: ResponseProgress,
     ) -> OutboundResponse | OutboundStream:
         caller_dialect, target_dialect, plan = translator.caller_dialect, translated.dialect, translated.constraint_plan
-        streamed = is_stream(response, translated.stream)
-        blocks = iter_blocks(response, call.endpoint.provider.stream_unwrapper(target_dialect.name)) if streamed else None
+        streamed, coding = content_kind(response, translated.stream)
+        if not streamed and translated.stream and not coding:
+            streamed = is_event_stream(await response_stream(response).peek())
+        unwrapper = call.endpoint.provider.stream_unwrapper(target_dialect.name)
+        blocks = iter_blocks(response, unwrapper, coding, self._max_bytes) if streamed else None
         if plan is not None and (plan.enforcement == "validated" or plan.is_json_string):
-            return await self._validate(response, blocks, plan, target_dialect, translator, meta, progress)
+            return await self._validate(response, blocks, coding, plan, target_dialect, translator, meta, progress)
         if translator.request.stream:
             editor = translate.make_stream_editor(caller_dialect, target_dialect, meta, streamed=streamed)
             if blocks is not None:
                 return await _begin_stream(blocks, editor, progress, call.endpoint.provider.configured_as)
-            body = await read_body(response, self._max_bytes)
+            body = await read_body(response, self._max_bytes, coding)
             progress.mark_first_token()
             return OutboundStream(editor.feed(body), editor, _no_blocks())
         if blocks is not None:
             assembler = translate.make_assembler(caller_dialect, target_dialect, meta)
             await _assemble(blocks, assembler, self._max_bytes, progress)
             return assembler.finish()
-        raw = await read_body(response, self._max_bytes)
+        raw = await read_body(response, self._max_bytes, coding)
+        if is_event_stream(raw):
+            assembler = translate.make_assembler(caller_dialect, target_dialect, meta)
+            await _assemble(_one_block(raw), assembler, self._max_bytes, progress)
+            return assembler.finish()
         return translate.translate_response(raw, caller_dialect, target_dialect, meta, response.headers)
 
     async def _validate(
         self,
         response: httpx.Response,
         blocks: AsyncIterator[bytes] | None,
+        coding: bytes,
         constraint_plan: ConstraintPlan,
         target_dialect: TargetDialect,
         translator: RequestTranslator,
@@ -140,7 +148,7 @@ class UpstreamClient:
             raw = await _assemble(blocks, assembler, self._max_bytes, progress)
             chat_response = assembler.response()
         else:
-            raw = await read_body(response, self._max_bytes)
+            raw = await read_body(response, self._max_bytes, coding)
             chat_response = engine_dialect.read_response(raw)
         progress.usage = chat_response.usage
         chat_response = await validate_response(check_finished(chat_response), constraint_plan, translator.constraint, self._checks)
@@ -169,7 +177,7 @@ class UpstreamClient:
         try:
             request = await call.build_request(translated, raw, self._stream_timeout)
             diagnosis = await self._transport.handle_async_request(request)
-            body = call.credential_client.secret_mask.mask_bytes(await read_body(diagnosis, _ERROR_BODY_BYTES))
+            body = call.credential_client.secret_mask.mask_bytes(await read_error_body(diagnosis, _ERROR_BODY_BYTES))
         except (httpx.TransportError, TokenUnavailable, CredentialError, InvalidUpstreamResponse):
             return None
         return provider.read_error(diagnosis.status_code, diagnosis.headers, body) if diagnosis.status_code >= 300 else None
@@ -177,7 +185,7 @@ class UpstreamClient:
 
 async def _read_error(call: UpstreamCall, response: httpx.Response, translated: TranslatedRequest) -> UpstreamError:
     provider = call.endpoint.provider
-    body = call.credential_client.secret_mask.mask_bytes(await read_body(response, _ERROR_BODY_BYTES))
+    body = call.credential_client.secret_mask.mask_bytes(await read_error_body(response, _ERROR_BODY_BYTES))
     error = provider.read_error(response.status_code, response.headers, body)
     return translated.dialect.explain_error(error, provider.configured_as) if isinstance(translated.dialect, RouteBinding) else error
 
@@ -218,6 +226,10 @@ async def _assemble(blocks: AsyncIterator[bytes], assembler: StreamAssembler, li
         if assembler.done:
             break
     return b"".join(received)
+
+
+async def _one_block(block: bytes) -> AsyncIterator[bytes]:
+    yield block
 
 
 async def _no_blocks() -> AsyncIterator[bytes]:

@@ -91,8 +91,8 @@ def decode_frame(raw: bytes) -> Frame:
         frame = decode_repaired(raw, _decode, "one of generateContent")
     if frame.error != NULL:
         error = find_error(Body.read_response(raw))
-        assert error is not None
-        raise error
+        if error is not None:
+            raise error
     return frame
 
 

@@ -52,6 +52,6 @@ def decode_chunk(raw: bytes) -> Chunk:
         chunk = decode_repaired(raw, _decode, "one of Ollama's chat")
     if chunk.error != NULL:
         error = find_error(Body.read_response(raw))
-        assert error is not None
-        raise error
+        if error is not None:
+            raise error
     return chunk

@@ -84,8 +84,10 @@ class OpenAIStreamEditor(SSEStreamEditor):
         service_tier = body.value("service_tier")
         self._edit_chunk_fields(body)
         choices = body.get("choices", NULL)
+        if choices == NULL and usage == NULL:
+            return b""  # a ping, or another object that is no chunk
         try:
-            heads = [] if choices == NULL and usage != NULL else read_heads(choices)
+            heads = [] if choices == NULL else read_heads(choices)
             if usage != NULL:
                 self.usage, self._raw_usage = normalize_usage(usage, service_tier)
         except DECODE_ERRORS as decode_error:

@@ -3,6 +3,7 @@
 import msgspec
 from msgspec import Raw, Struct
 
+from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.canonical.response_decoding import decode_repaired
 from providers.canonical.tool_calls import new_call_id
@@ -71,7 +72,7 @@ class WireChoice(Struct):
 class WireResponse(Struct):
     """A chat completion or chunk. `search_results` and `citations` are Perplexity's (search_results.py)."""
 
-    choices: list[WireChoice] | None
+    choices: list[WireChoice] | None = None
     model: str | None = ""
     created: int | float | None = None
     usage: Raw = NULL
@@ -84,20 +85,34 @@ class WireResponse(Struct):
 
 
 _decode_wire_response = msgspec.json.Decoder(WireResponse).decode
-_ERROR_KEY = b'"error"'
 
 
 def decode_response(raw: bytes) -> WireResponse:
-    """Decodes a response or a chunk. Raises the error that it holds, or InvalidUpstreamResponse."""
-    try:
-        response = _decode_wire_response(raw)
-    except DECODE_ERRORS:
-        response = decode_repaired(raw, _decode_wire_response, "a chat completion")
-    if response.error is not NULL and response.error != NULL:
-        error = find_error(Body.read_response(raw))
-        assert error is not None
-        raise error
+    """Decodes a complete response. Raises the error that it holds, or InvalidUpstreamResponse."""
+    response = decode_chunk(raw)
+    if response is None or response.choices is None:
+        raise InvalidUpstreamResponse("The engine's answer has no choices.")
     return response
+
+
+def decode_chunk(raw: bytes) -> WireResponse | None:
+    """Decodes a chunk. None for an object that is none: it has neither choices nor usage. Raises as decode_response() does."""
+    try:
+        chunk = _decode_wire_response(raw)
+    except DECODE_ERRORS:
+        try:
+            chunk = decode_repaired(raw, _decode_wire_response, "a chat completion")
+        except InvalidUpstreamResponse:
+            if Body.read_response(raw).has_value("choices"):
+                raise
+            return None
+    if chunk.choices is None or (chunk.error is not NULL and chunk.error != NULL):
+        error = find_error(Body.read_response(raw))
+        if error is not None:
+            raise error
+        if chunk.choices is None and chunk.usage == NULL and chunk.x_groq == NULL:
+            return None
+    return chunk
 
 
 def unix_seconds(created: int | float | None) -> int | None:

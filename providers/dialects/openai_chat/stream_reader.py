@@ -27,7 +27,7 @@ from providers.dialects.openai_chat.response_schema import (
     arguments_text,
     call_id_or_new,
     content_texts,
-    decode_response,
+    decode_chunk,
     unix_seconds,
 )
 from providers.dialects.openai_chat.search_results import read_sources
@@ -74,8 +74,10 @@ class ChatStreamReader:
             yield from choice.close_all()
 
     def _read_chunk(self, data: bytes) -> list[Event]:
-        chunk = decode_response(data)
+        chunk = decode_chunk(data)
         events: list[Event] = []
+        if chunk is None:
+            return events
         if not self._started:
             self._started = True
             events.append(

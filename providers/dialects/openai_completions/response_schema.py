@@ -3,7 +3,8 @@
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from providers.canonical.raw_json import DECODE_ERRORS, NULL
+from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.canonical.response_decoding import decode_repaired
 
 
@@ -18,7 +19,7 @@ class WireChoice(Struct):
 
 
 class WireResponse(Struct):
-    choices: list[WireChoice] | None
+    choices: list[WireChoice] | None = None
     model: str | None = ""
     created: int | float | None = None
     usage: Raw = NULL
@@ -31,11 +32,25 @@ _decode_wire_response = msgspec.json.Decoder(WireResponse).decode
 
 
 def decode_response(raw: bytes) -> WireResponse:
-    """Decodes a response or a chunk. Raises the error that it holds, or InvalidUpstreamResponse."""
+    """Decodes a complete response. Raises the error that it holds, or InvalidUpstreamResponse."""
+    response = decode_chunk(raw)
+    if response is None or response.choices is None:
+        raise InvalidUpstreamResponse("The engine's answer has no choices.")
+    return response
+
+
+def decode_chunk(raw: bytes) -> WireResponse | None:
+    """Decodes a chunk. None for an object that is none: it has neither choices nor usage. Raises as decode_response() does."""
     try:
-        parsed = _decode_wire_response(raw)
-        if parsed.error is NULL or parsed.error == NULL:
-            return parsed
+        chunk = _decode_wire_response(raw)
+        if chunk.choices is not None and (chunk.error is NULL or chunk.error == NULL):
+            return chunk
     except DECODE_ERRORS:
         pass
-    return decode_repaired(raw, _decode_wire_response, "a completion")
+    try:
+        chunk = decode_repaired(raw, _decode_wire_response, "a completion")
+    except InvalidUpstreamResponse:
+        if Body.read_response(raw).has_value("choices"):
+            raise
+        return None
+    return None if chunk.choices is None and chunk.usage == NULL else chunk

@@ -11,7 +11,7 @@ from providers.canonical.raw_json import NULL
 from providers.canonical.sse import SSEDecoder
 from providers.dialects.openai_completions.logprobs import read_logprobs
 from providers.dialects.openai_completions.read_response import read_finish_reason, read_response_usage, read_started
-from providers.dialects.openai_completions.response_schema import decode_response
+from providers.dialects.openai_completions.response_schema import decode_chunk
 
 _EMPTY_TEXT = Text("")
 
@@ -50,8 +50,10 @@ class CompletionStreamReader:
             yield PartFinished(index, 0)
 
     def _read_chunk(self, data: bytes) -> list[Event]:
-        chunk = decode_response(data)
+        chunk = decode_chunk(data)
         events: list[Event] = []
+        if chunk is None:
+            return events
         if not self._started:
             self._started = True
             events.append(read_started(chunk))

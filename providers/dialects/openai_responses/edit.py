@@ -15,7 +15,7 @@ from providers.canonical.chat import Usage
 from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unicode
 from providers.dialect import OutboundResponse, ResponseMeta
-from providers.dialects.openai_responses.errors import find_response_error, read_failure_event
+from providers.dialects.openai_responses.errors import check_untyped_event, find_response_error, read_failure_event
 from providers.dialects.openai_responses.finish_reasons import read_finish_reason
 from providers.dialects.openai_responses.repair_stream import StreamRepair
 from providers.dialects.openai_responses.response_object import apply_response_meta, response_head
@@ -140,7 +140,7 @@ class ResponsesStreamEditor(SSEStreamEditor):
         return b"".join(frames)
 
     def _decode_event(self, data: bytes) -> ItemEvent | None:
-        """None for [DONE]. Raises the error that is sent in place of an event, or InvalidUpstreamResponse."""
+        """None for what is no event, as [DONE]. Raises the error that is sent in place of one, or InvalidUpstreamResponse."""
         try:
             event = _event_decoder.decode(data)
         except DECODE_ERRORS:
@@ -149,9 +149,8 @@ class ResponsesStreamEditor(SSEStreamEditor):
                 return None
             event = self._decode_leniently(repair_unicode(data))
         if not event.type or "\n" in event.type or "\r" in event.type:
-            raise find_response_error(Body.read_response(data)) or InvalidUpstreamResponse(
-                f"The engine's event has no type: {data[:100]!r}."
-            )
+            check_untyped_event(data)
+            return None
         return event
 
     def _decode_leniently(self, data: bytes) -> ItemEvent:

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from providers.canonical.errors import UpstreamError
-from providers.canonical.raw_json import NULL, Body, repair_unicode
-from providers.canonical.upstream_errors import find_error, read_error
+from providers.canonical.errors import InvalidUpstreamResponse, UpstreamError
+from providers.canonical.raw_json import Body, repair_unicode
+from providers.canonical.upstream_errors import find_error, is_error, read_error
 
 # Codes of a failed Response that are caused by the engine and not by the request.
 # Source: https://platform.openai.com/docs/api-reference/responses/object, read 2026-11.
@@ -22,13 +22,15 @@ _REQUEST_ERROR_CODES = frozenset(
     }
 )
 
+_CONTENT_FIELDS = frozenset({"delta", "text", "item", "part", "response", "output"})
+
 _STATUS_PHRASES = {"failed": "failed", "cancelled": "was cancelled"}
 
 
 def find_response_error(body: Mapping[str, Any]) -> UpstreamError | None:
     """The error of a Response, or of an event without one; None if there is no error."""
     error = body.get("error")
-    if error is not None and error != NULL:
+    if is_error(error):
         return read_error_object(_error_object(error))
     envelope_error = find_error(body)
     if envelope_error is not None:
@@ -37,6 +39,16 @@ def find_response_error(body: Mapping[str, Any]) -> UpstreamError | None:
         if body.get("status") == msgspec.Raw(b'"%b"' % status.encode()):
             return read_error_object({"message": f"The engine's answer {_STATUS_PHRASES[status]}, and it gives no reason."})
     return None
+
+
+def check_untyped_event(data: bytes) -> None:
+    """Passes for an object that is no event, such as a ping. Raises the error that it holds, or InvalidUpstreamResponse for content."""
+    body = Body.read_response(data)
+    error = find_response_error(body)
+    if error is not None:
+        raise error
+    if not _CONTENT_FIELDS.isdisjoint(body):
+        raise InvalidUpstreamResponse(f"The engine's event has no type: {data[:100]!r}.")
 
 
 def read_error_object(error: Mapping[str, Any]) -> UpstreamError:

@@ -19,10 +19,10 @@ from providers.canonical.events import (
     UsageReported,
     response_events,
 )
-from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unicode
+from providers.canonical.raw_json import DECODE_ERRORS, NULL, repair_unicode
 from providers.canonical.sse import SSEDecoder
 from providers.dialects.openai_responses.dialect_name import DIALECT
-from providers.dialects.openai_responses.errors import find_response_error, read_failure_event
+from providers.dialects.openai_responses.errors import check_untyped_event, read_failure_event
 from providers.dialects.openai_responses.read_output_items import (
     PARAGRAPH_BREAK,
     read_citations,
@@ -134,9 +134,7 @@ class ResponsesStreamReader:
         except DECODE_ERRORS:
             event = self._decode_repaired(data)
         if not event.type and not self.done:
-            raise find_response_error(Body.read_response(data)) or InvalidUpstreamResponse(
-                f"The engine's event has no type: {data[:100]!r}."
-            )
+            check_untyped_event(data)
         return event
 
     def _decode_repaired(self, data: bytes) -> _Event:

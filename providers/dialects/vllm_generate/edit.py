@@ -103,8 +103,11 @@ class TokenStreamEditor(SSEStreamEditor):
             if error is not None:
                 raise error
         usage: Any = body.get("usage", NULL)
+        choices = body.get("choices", NULL)
+        if choices == NULL and usage == NULL:
+            return b""  # a ping, or another object that is no chunk
         try:
-            heads = _heads_decoder.decode(body.get("choices", NULL))
+            heads = [] if choices == NULL else _heads_decoder.decode(choices)
         except DECODE_ERRORS as decode_error:
             raise InvalidUpstreamResponse(f"The engine's chunk holds no choices of token ids: {decode_error}.") from None
         _set_identity(body, self._meta)

@@ -266,18 +266,15 @@ def test_unreadable_usage_is_not_counted_and_does_not_fail_the_stream(usage: byt
         b"",
         b"null",
         b"[]",
-        b"{}",
         b"hello",
-        b'{"choices":null}',
         b'{"choices":{}}',
         b'{"choices":[1]}',
         b'{"choices":[{"finish_reason":1}]}',
         b'{"choices":[{"finish_reason":"\xff"}]}',
         b'{"choices":[{"delta":["reasoning"]}]}',
-        b'{"\xff":1}',
         b'{"choices":[],"deep":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ],
-    ids=range(13),
+    ids=range(10),
 )
 def test_invalid_chunk_is_an_invalid_upstream_response(data: bytes) -> None:
     editor = OpenAIChat().stream_editor(META)
