@@ -29,6 +29,9 @@ from providers.canonical.raw_json import DECODE_ERRORS, NULL, repair_unicode
 # Of an error that is not JSON: the text that is read.
 _MAX_TEXT_BYTES = 8_000
 _NO_ERRORS = (b"null", b'""', b"{}", b"[]", b"false")
+# Of the place that a validation error of FastAPI names.
+_MAX_LOCATION_STEPS = 20
+_MAX_STEP_CHARS = 100
 # Of the message in a response that is no answer.
 _MAX_QUOTED_CHARS = 500
 # LMDeploy's proxy forwards the errors of its nodes with status 200, FastAPI's `detail` included; its own errors have these codes.
@@ -263,5 +266,21 @@ def _param(decoded: Any) -> str | None:
     match decoded:
         case {"error": {"param": str(param)}} | {"param": str(param)}:
             return param
+        case {"detail": [{"loc": [*location]}, *_]} | {"message": {"detail": [{"loc": [*location]}, *_]}}:
+            return _location_path(location)
         case _:
             return None
+
+
+def _location_path(location: list[Any]) -> str | None:
+    """FastAPI's ["body", "messages", 0, "role"] as messages[0].role; None for the body as a whole."""
+    path = ""
+    for step in location[1 if location[:1] == ["body"] else 0 :][:_MAX_LOCATION_STEPS]:
+        match step:
+            case int():
+                path += f"[{step}]"
+            case str():
+                path += f".{step[:_MAX_STEP_CHARS]}" if path else step[:_MAX_STEP_CHARS]
+            case _:
+                break
+    return path or None

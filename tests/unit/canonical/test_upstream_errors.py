@@ -34,7 +34,8 @@ ERROR_SHAPES: list[tuple[str, Any, str, str | None]] = [
     ),
     ("vllm-401", {"error": "Unauthorized"}, "Unauthorized", None),
     ("fastapi", {"detail": "Not Found"}, "Not Found", None),
-    ("fastapi-list", {"detail": [{"loc": ["body", "n"], "msg": "field required", "type": "missing"}]}, "field required", None),
+    ("fastapi-list", {"detail": [{"loc": ["body", "n"], "msg": "field required", "type": "missing"}]}, "field required", "n"),
+    ("fastapi-path", {"detail": [{"loc": ["body", "messages", 0, "role"], "msg": "bad role"}]}, "bad role", "messages[0].role"),
     ("sglang", {"object": "error", "message": "queue is full", "type": "x", "param": None, "code": 503}, "queue is full", None),
     (
         "lmdeploy",
