@@ -126,6 +126,17 @@ CHAT_ONLY_FIELDS = frozenset(
     }
 )
 
+# Names that dialects and engines have for a bound on output tokens (providers/output_bounds.py): OpenAI's; n_predict of llama.cpp;
+# max_new_tokens of SGLang, LMDeploy, TGI and transformers; num_predict of Ollama; the rest of older and of Bedrock's APIs.
+OUTPUT_BOUND_FIELDS = frozenset(
+    {
+        *("max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict", "max_new_tokens", "num_predict"),
+        *("max_tokens_to_sample", "max_gen_len"),
+    }
+)
+# Objects that hold one of them: of transformers, Ollama, TGI and vLLM or SGLang.
+OUTPUT_BOUND_OBJECTS = frozenset({"generation_config", "options", "parameters", "sampling_params"})
+
 # Hints that ChatRequest does not name, so that they are among the extra fields of a chat.
 _EXTRA_HINT_FIELDS = HINT_FIELDS - {"prompt_cache_key", *ChatRequest.__struct_fields__}
 # Fields whose neutral values are also neutral where they are extra fields of a chat.

@@ -45,6 +45,7 @@ PROVIDER_LAYERS = (
         "providers.dialect",
         "providers.drop_policy",
         "providers.fields",
+        "providers.output_bounds",
         "providers.stream_editor",
         "providers.unsupported",
     },

@@ -15,6 +15,7 @@ from providers.canonical.raw_json import Body
 from providers.canonical.token_estimate import FILE_TOKENS, IMAGE_TOKENS, text_tokens
 from providers.dialect import InboundRequest
 from providers.dialects.anthropic.request_schema import Block, CountTokensRequest, MessagesRequest, Object, Source, Tool
+from providers.output_bounds import merge_output_bounds
 
 RequestT = TypeVar("RequestT", bound=CountTokensRequest)
 
@@ -58,13 +59,13 @@ _NOT_IN_TOOL_RESULTS = frozenset({"tool_use", "tool_result", "thinking", "redact
 def parse_messages_request(raw: bytes) -> InboundRequest:
     """Raises InvalidRequest with the path and the problem."""
     request, body = _decode(raw, _messages_decoder)
+    max_tokens = merge_output_bounds(body, "max_tokens", request.max_tokens, minimum=0)
+    assert max_tokens is not None  # the field is required
     thinking = request.thinking
     # With tools the budget covers the thinking between all calls of a turn, and may exceed `max_tokens`.
-    if thinking is not None and thinking.budget_tokens is not None and not request.tools and thinking.budget_tokens >= request.max_tokens:
+    if thinking is not None and thinking.budget_tokens is not None and not request.tools and thinking.budget_tokens >= max_tokens:
         raise _invalid("thinking.budget_tokens", "`max_tokens` must be greater than `thinking.budget_tokens`")
-    return _inbound_request(
-        "anthropic_messages", raw, body, request, request.metadata.user_id if request.metadata else None, request.max_tokens
-    )
+    return _inbound_request("anthropic_messages", raw, body, request, request.metadata.user_id if request.metadata else None, max_tokens)
 
 
 def parse_count_request(raw: bytes) -> InboundRequest:

@@ -14,6 +14,7 @@ from providers.dialect import InboundRequest
 from providers.dialects.openai.parse_request import inbound_request, includes_usage
 from providers.dialects.openai_chat.dialect_name import DIALECT
 from providers.dialects.openai_chat.request_schema import ImageUrl, Request
+from providers.output_bounds import merge_output_bounds
 
 _decoder = msgspec.json.Decoder(Request)
 _TEXT_TYPES = frozenset({"text", "refusal"})
@@ -24,7 +25,8 @@ def parse_request(raw: bytes) -> InboundRequest:
     request, body = parse_body(raw, _decoder)
     raw_prompt = _normalize_prompt(request, body)
     only_text = _holds_only_text(request)
-    max_output_tokens = request.max_completion_tokens or request.max_tokens
+    bound_field = "max_tokens" if request.max_completion_tokens is None else "max_completion_tokens"
+    max_output_tokens = merge_output_bounds(body, bound_field, request.max_completion_tokens or request.max_tokens)
     choices = request.n or 1
     inbound = inbound_request(
         DIALECT,

@@ -10,6 +10,7 @@ from providers.dialect import InboundRequest
 from providers.dialects.openai.parse_request import inbound_request, includes_usage
 from providers.dialects.openai_completions.dialect_name import DIALECT
 from providers.dialects.openai_completions.request_schema import Request
+from providers.output_bounds import merge_output_bounds
 
 _decoder = msgspec.json.Decoder(Request)
 
@@ -23,6 +24,7 @@ def parse_request(raw: bytes) -> InboundRequest:
         raise InvalidRequest("`best_of` must be at least `n`.", param="best_of")
     if request.best_of is not None and request.best_of > 1 and request.stream:
         raise InvalidRequest("`best_of` cannot be streamed: which choice is best is known only at the end.", param="best_of")
+    max_tokens = merge_output_bounds(body, "max_tokens", request.max_tokens, minimum=0)
     generated_choices = prompts * max(choices_per_prompt, request.best_of or 1)
     return inbound_request(
         DIALECT,
@@ -31,7 +33,7 @@ def parse_request(raw: bytes) -> InboundRequest:
         end_user=request.user,
         wants_usage=includes_usage(request.stream_options),
         input_tokens=_input_tokens(body, raw, token_id_count),
-        output_tokens=None if request.max_tokens is None else request.max_tokens * generated_choices,
+        output_tokens=None if max_tokens is None else max_tokens * generated_choices,
         choices=prompts * choices_per_prompt,
     )
 

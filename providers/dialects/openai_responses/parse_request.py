@@ -12,6 +12,7 @@ from providers.dialect import InboundRequest
 from providers.dialects.openai.parse_request import inbound_request
 from providers.dialects.openai_responses.dialect_name import DIALECT
 from providers.dialects.openai_responses.request_schema import Item, Part, Request
+from providers.output_bounds import merge_output_bounds
 
 _decoder = msgspec.json.Decoder(Request)
 
@@ -55,7 +56,7 @@ def parse_request(raw: bytes) -> InboundRequest:
         end_user=request.user or request.safety_identifier,
         wants_usage=True,
         input_tokens=_input_tokens(raw, request),
-        output_tokens=request.max_output_tokens,
+        output_tokens=merge_output_bounds(body, "max_output_tokens", request.max_output_tokens),
     )
     inbound.previous_response_id = request.previous_response_id
     inbound.references_items = has_references

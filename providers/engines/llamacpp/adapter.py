@@ -123,8 +123,9 @@ class LlamaCpp(OpenAICompatible):
             return super().adapt_request(body, dialect, may_drop, constraint)
         drop_policy = self.drop_policy(body, may_drop)
         drop_policy.drop_neutral(NEUTRAL_VALUES)
-        if body.has_value("n"):
-            drop_policy.drop_or_refuse("n", _USAGE_COUNTS_ONE_CHOICE)
+        for field in ("n", "n_cmpl"):
+            if body.has_value(field):
+                drop_policy.drop_or_refuse(field, _USAGE_COUNTS_ONE_CHOICE)
         if dialect == "openai_completions":
             refuse_multiple_prompts(body, drop_policy, _USAGE_COUNTS_ONE_CHOICE)
         if dialect == "openai_chat":

@@ -32,5 +32,6 @@ UNKNOWN_FIELDS: NeutralValues = {
 NEUTRAL_VALUES: NeutralValues = {
     **UNKNOWN_FIELDS,
     **neutral_values(("n", "logprobs", "parallel_tool_calls", "tools")),
+    "n_cmpl": (1,),  # its own name for n
     **only_null(("repetition_penalty",)),
 }

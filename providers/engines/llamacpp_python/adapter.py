@@ -122,8 +122,6 @@ class LlamaCppPython(OpenAICompatible):
         top_k = body.value("top_k")
         if isinstance(top_k, int) and top_k < 0:
             body["top_k"] = 0  # off; it answers 500 to negative numbers, and its default is 40
-        if body.has_value("max_completion_tokens"):
-            body.pop("max_tokens", None)
         if dialect == "openai_completions":
             refuse_multiple_prompts(body, drop_policy, "it answers 500 to several.")
         if dialect == "openai_chat":

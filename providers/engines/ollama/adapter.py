@@ -38,7 +38,6 @@ class Ollama(OpenAICompatible):
         "truncate": "true: a conversation longer than the context silently loses its beginning; false (default): it is refused",
     }
 
-    renamed_fields: Mapping[str, str] = {"max_completion_tokens": "max_tokens"}
     unsupported_fields = UNSUPPORTED_FIELDS
     hint_fields = UNSUPPORTED_HINT_FIELDS
 

@@ -22,7 +22,7 @@ from providers.adapters.tools import adapt_functions, check_strict_tools, drop_t
 from providers.adapters.urls import server_root
 from providers.canonical.errors import Unsupported, UpstreamError
 from providers.canonical.output_format import Choice, Grammar, OutputFormat, Regex
-from providers.canonical.raw_json import NULL, Body
+from providers.canonical.raw_json import Body
 from providers.canonical.reclassify_error import as_overload
 from providers.canonical.upstream_errors import read_error
 from providers.drop_policy import DropPolicy
@@ -100,9 +100,6 @@ class SGLang(OpenAICompatible):
         elif dialect == "openai_completions":
             for field in sorted(UNSUPPORTED_IN_COMPLETIONS & body.keys()):
                 drop_policy.drop_or_refuse(field, "its completions have no such field.")
-            max_tokens = body.pop("max_completion_tokens", NULL)
-            if max_tokens != NULL:
-                body["max_tokens"] = max_tokens
         adapted = super().adapt_request(body, dialect, may_drop, constraint)
         adapted.dropped[:0] = drop_policy.dropped
         return adapted

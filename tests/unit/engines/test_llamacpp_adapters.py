@@ -231,11 +231,12 @@ def test_llamacpp_requests_stream_with_usage_unless_both_modes_are_allowed() -> 
 
 
 def test_llamacpp_refuses_n_above_one_unless_it_is_in_accepts() -> None:
-    for request, field, dialect in (({"n": 2}, "n", "openai_chat"), ({"n": 2, "prompt": "a"}, "n", "openai_completions")):
+    cases = (({"n": 2}, "n", "openai_chat"), ({"n": 2, "prompt": "a"}, "n", "openai_completions"), ({"n_cmpl": 2}, "n_cmpl", "openai_chat"))
+    for request, field, dialect in cases:
         with pytest.raises(Unsupported, match="tokens of only one") as refused:
             adapt_body(CPP, request, dialect=dialect)
         assert refused.value.param == field
-        assert adapt_body(LlamaCpp("box", {"accepts": ["n"]}), request, dialect=dialect)[0] == request
+        assert adapt_body(LlamaCpp("box", {"accepts": [field]}), request, dialect=dialect)[0] == request
 
 
 @pytest.mark.parametrize("engine", BOTH, ids=["llamacpp", "python"])

@@ -181,8 +181,8 @@ def test_fields_sglang_names_differently_are_renamed(fields: dict[str, Any], sen
     assert adapt_body(ENGINE, fields) == (sent, [], None)
 
 
-def test_completions_use_max_tokens_and_refuse_chat_only_fields() -> None:
-    request = {"prompt": "p", "max_completion_tokens": 7, "top_k": None, "logprobs": 0, "echo": True, "stop": "x"}
+def test_completions_omit_nulls_and_refuse_chat_only_fields() -> None:
+    request = {"prompt": "p", "max_tokens": 7, "top_k": None, "logprobs": 0, "echo": True, "stop": "x"}
     assert adapt_body(ENGINE, request, dialect="openai_completions")[0] == {
         "prompt": "p",
         "max_tokens": 7,
