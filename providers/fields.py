@@ -98,6 +98,7 @@ FIELDS: Mapping[str, Field] = {
     "prediction": Field(is_hint=True),
     # Fields of single engines that others are sent too.
     "do_preprocess": Field((True,)),
+    "id_slot": Field((-1,)),
     "documents": Field(),
     "include_reasoning": Field(),
     "thinking_token_budget": Field(),
@@ -126,6 +127,31 @@ CHAT_ONLY_FIELDS = frozenset(
     }
 )
 
+# Fields by which a request chooses what only an operator may choose, with what that is. Each adapter lists those that its engine or host
+# reads (engines/NAME/fields.py, hosted/hosts.toml); for an unknown server all of them count. A dot leads into an object.
+# Source: docs/sources.md#restricted-fields.
+RESTRICTED_FIELDS: Mapping[str, str] = {
+    **dict.fromkeys(("lora_path", "lora", "adapter_name", "adapter_id", "adapters"), "a LoRA adapter"),
+    **dict.fromkeys(("models", "route", "preset", "fallbacks", "compound_custom"), "another model"),
+    **dict.fromkeys(("provider", "api_base", "user_config"), "another provider"),
+    **dict.fromkeys(("id_slot", "slot_id"), "a slot of the engine"),
+    **dict.fromkeys(("data_parallel_rank", "routed_dp_rank", "disagg_prefill_dp_rank"), "a rank of the engine"),
+    **dict.fromkeys(
+        (
+            *("bootstrap_host", "bootstrap_port", "bootstrap_room", "bootstrap_pair_key", "decode_tp_size", "migration_request"),
+            *("kv_transfer_params", "ec_transfer_params", "vllm_xargs.kv_transfer_params", "vllm_xargs.ec_transfer_params"),
+            *("sampling_params.extra_args", "with_cache", "preserve_cache"),
+        ),
+        "where the engine keeps and fetches the state of requests",
+    ),
+    "session_params": "a session of the engine, which may be another caller's",
+    **dict.fromkeys(("cache_salt", "extra_key"), "with whom a cache is shared"),
+    "priority": "which request comes first",
+    **dict.fromkeys(("custom_logit_processor", "logits_processors", "plugins"), "code to run"),
+    "prompt_embeds": "a tensor to load",
+    "data_sources": "an index to read with the account's rights",
+}
+
 # Names that dialects and engines have for a bound on output tokens (providers/output_bounds.py): OpenAI's; n_predict of llama.cpp;
 # max_new_tokens of SGLang, LMDeploy, TGI and transformers; num_predict of Ollama; the rest of older and of Bedrock's APIs.
 OUTPUT_BOUND_FIELDS = frozenset(
@@ -146,6 +172,11 @@ _EXTRA_FIELDS = (ENGINE_FIELDS | {"echo", "modalities"}) - {"top_k"}
 def neutral_values(fields: Iterable[str]) -> NeutralValues:
     """The neutral values of these fields; of a field that is not in the table only null is neutral."""
     return {name: FIELDS[name].neutral_values if name in FIELDS else () for name in fields}
+
+
+def restricted_fields(names: Iterable[str]) -> Mapping[str, str]:
+    """These of RESTRICTED_FIELDS."""
+    return {name: RESTRICTED_FIELDS[name] for name in names}
 
 
 def only_null(fields: Iterable[str]) -> NeutralValues:

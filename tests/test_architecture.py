@@ -46,6 +46,7 @@ PROVIDER_LAYERS = (
         "providers.drop_policy",
         "providers.fields",
         "providers.output_bounds",
+        "providers.restricted_fields",
         "providers.stream_editor",
         "providers.unsupported",
     },

@@ -13,6 +13,7 @@ from providers.canonical.output_format import JsonSchema, OutputFormat, Regex, o
 from providers.canonical.raw_json import NULL, Body
 from providers.dialects.openai_responses import remove_encrypted_reasoning
 from providers.drop_policy import DropPolicy
+from providers.fields import RESTRICTED_FIELDS
 from providers.structured_output import Constraint, ConstraintPlan, ConstraintSupport
 from providers.structured_output.schema_regex import schema_to_regex
 from providers.structured_output.write_constraint_fields import display_name, is_sent_as_strict
@@ -48,6 +49,8 @@ class OpenAICompatible(Provider):
         {"chat_template", "chat_template_kwargs", "mm_processor_kwargs", "guided_whitespace_pattern"}
     )
     hint_fields: frozenset[str] = frozenset({"guided_decoding_backend"})
+    # What the server is, is not known.
+    restricted_fields: Mapping[str, str] = RESTRICTED_FIELDS
 
     def __init__(
         self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None

@@ -27,6 +27,7 @@ from providers.canonical.upstream_errors import read_error
 from providers.credentials import Fetch, Signer
 from providers.drop_policy import DropPolicy, unsupported_error
 from providers.host_operation import HostOperation
+from providers.restricted_fields import RestrictedFields
 from providers.structured_output import Constraint, ConstraintPlan
 
 # Fields of a body that are meant for the gateway; no engine sees them.
@@ -60,7 +61,8 @@ class Provider:
     known_options: ClassVar[Mapping[str, str]] = {
         "stream": 'which responses the engine gives: "both" (default), "only" streams, or "never" streams',
         "stream_usage": "false: the engine refuses stream_options, so streams do not request usage",
-        "accepts": "a list of fields that this engine honours although its adapter would refuse them",
+        "accepts": "a list of fields that this engine honours, or that callers may set, although its adapter would refuse them",
+        "refuses": "a list of more fields that callers may not set",
         "guided": 'whether this server enforces JSON schemas: "validated" (default; the gateway checks responses) or "enforced"',
         "dialects": "a list of the dialects that this host speaks, best first, where they are not those of its adapter",
         "media_hosts": "a list of hosts (NAME or *.NAME) whose media URLs a self-hosted engine gets as they are; others are fetched for it",
@@ -98,6 +100,8 @@ class Provider:
     renamed_fields: Mapping[str, str] = {}
     unsupported_fields: frozenset[str] = frozenset()
     hint_fields: frozenset[str] = frozenset()
+    # In all of its dialects and routes: fields that are not open to callers, with what a request would choose by them.
+    restricted_fields: Mapping[str, str] = {}
 
     def __init__(
         self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
@@ -114,9 +118,9 @@ class Provider:
             raise InvalidOption(f'Option stream={stream!r} of provider {configured_as!r} may be "both", "only" or "never".')
         if options.get("guided", "validated") not in ("validated", "enforced"):
             raise InvalidOption(f'Option guided of provider {configured_as!r} may be "validated" or "enforced".')
-        accepts = options.get("accepts", [])
-        if not isinstance(accepts, list) or not all(isinstance(field, str) for field in accepts):  # pyright: ignore[reportUnknownVariableType]
-            raise InvalidOption(f"Option accepts of provider {configured_as!r} must be a list of field names.")
+        accepts, refuses = (_field_names(option, configured_as, options) for option in ("accepts", "refuses"))
+        if both := sorted(accepts & refuses):
+            raise InvalidOption(f"Options accepts and refuses of provider {configured_as!r} both name {both[0]!r}.")
         media_hosts = options.get("media_hosts", [])
         if not isinstance(media_hosts, list) or not all(isinstance(host, str) and _HOST.fullmatch(host) for host in media_hosts):  # pyright: ignore[reportUnknownVariableType]
             raise InvalidOption(
@@ -135,8 +139,9 @@ class Provider:
         self.lora_adapters: LoadedAdapters = None
         self.streams: Literal["both", "only", "never"] = stream
         self.stream_usage = bool(options.get("stream_usage", True))
-        self.unsupported_fields = self.unsupported_fields.difference(accepts)  # pyright: ignore[reportUnknownArgumentType]
-        self.hint_fields = self.hint_fields.difference(accepts)  # pyright: ignore[reportUnknownArgumentType]
+        self.unsupported_fields = self.unsupported_fields - accepts
+        self.hint_fields = self.hint_fields - accepts
+        self.restricted = RestrictedFields(self.restricted_fields, refuses, accepts)
 
     def at_version(self, version: tuple[int, ...] | None) -> "Provider":
         """The same provider for this version of its engine."""
@@ -336,6 +341,14 @@ class Provider:
         None: closing the connection is enough.
         """
         return None
+
+
+def _field_names(option: str, configured_as: str, options: Mapping[str, Any]) -> frozenset[str]:
+    """Raises InvalidOption."""
+    names = options.get(option, [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):  # pyright: ignore[reportUnknownVariableType]
+        raise InvalidOption(f"Option {option} of provider {configured_as!r} must be a list of field names.")
+    return frozenset(names)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
 def remove_gateway_fields(body: Body) -> None:

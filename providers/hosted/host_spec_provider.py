@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from providers import structured_output
 from providers.adapters.urls import DIALECT_PATHS, with_version_segment
 from providers.canonical.output_format import JsonSchema, OutputFormat
-from providers.fields import ENGINE_FIELDS, HINT_FIELDS, RARE_FIELDS
+from providers.fields import ENGINE_FIELDS, HINT_FIELDS, RARE_FIELDS, restricted_fields
 from providers.hosted.host_specs import HOSTS, HostSpec
 from providers.hosted.rules.rule_based_provider import RuleBasedProvider
 from providers.structured_output import ConstraintSupport
@@ -72,6 +72,7 @@ def _class_attributes(spec: HostSpec) -> Mapping[str, Any]:
         "unsupported_fields": ((ENGINE_FIELDS | RARE_FIELDS) - spec.supported_fields) | spec.unsupported_fields,
         "hint_fields": HINT_FIELDS - spec.supported_fields,
         "renamed_fields": spec.renamed_fields,
+        "restricted_fields": restricted_fields(sorted(spec.restricted_fields)),
         "strict_tools": spec.strict_tools,
         "stops_after_calls": spec.stops_after_calls,
         "reports_rate_limits": spec.reports_rate_limits,

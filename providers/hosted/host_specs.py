@@ -24,6 +24,7 @@ class HostSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One table of hosts.toml.
 
     `supported_fields`: exceptions from the fields that all hosts refuse or drop. `unsupported_fields`: more fields that this host lacks.
+    `restricted_fields`: those of providers.fields.RESTRICTED_FIELDS that it reads, which are not open to callers.
     `constraint_support`: the kinds of output format that it accepts; with "strict" it enforces schemas that are sent as strict, and
     responses for others are validated. `requests_stream_usage`: its streams report usage only with stream_options. `rules`: see HostRules.
     The other fields are those of Provider.
@@ -35,6 +36,7 @@ class HostSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     supported_fields: frozenset[str] = frozenset()
     unsupported_fields: frozenset[str] = frozenset()
     renamed_fields: Mapping[str, str] = {}
+    restricted_fields: frozenset[str] = frozenset()
     constraint_support: Mapping[OutputKind, Literal["enforced", "strict", "validated"]] = {}
     strict_tools: bool = True
     stops_after_calls: bool = False

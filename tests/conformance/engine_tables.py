@@ -15,7 +15,7 @@ from app.domain import Target
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.request_translation.translator import RequestTranslator
 from providers.adapters.provider import Provider
-from providers.canonical.errors import OperationNotSupported, Unsupported
+from providers.canonical.errors import InvalidRequest, OperationNotSupported, Unsupported
 from providers.catalogue import DIALECTS, build_provider
 from providers.structured_output import read_constraint
 from tests.conformance.engine_table_requests import ENGINE_REQUESTS, ENGINES, Engine, EngineRequest
@@ -40,7 +40,7 @@ def outcome(engine: Engine, engine_request: EngineRequest) -> Outcome:
     provider = provider_for(engine)
     try:
         translated = _translate(provider, engine_request)
-    except Unsupported:
+    except (Unsupported, InvalidRequest):
         return Outcome("refused")
     except OperationNotSupported:
         return Outcome("501")

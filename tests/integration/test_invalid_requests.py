@@ -203,3 +203,13 @@ async def test_engine_error_sent_with_status_200_is_an_error(client: httpx.Async
             if script is respond_with_error or stream:
                 answer = await client.post(CHAT, json={"model": "scripted", "messages": HI, "stream": stream})
                 assert (answer.status_code, answer.json()["error"]["message"]) == (400, "bad grammar")
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/messages", "/pooling"])
+async def test_field_that_chooses_a_place_is_a_400_before_any_engine_is_called(
+    client: httpx.AsyncClient, engine: ScriptedEngine, path: str
+):
+    fields = {"input": "x"} if path == "/pooling" else {"messages": HI, "max_tokens": 5}
+    answer = await client.post(path, json={"model": "vllm", **fields, "kv_transfer_params": {"remote_host": "10.0.0.1"}})
+    assert answer.status_code == 400 and "`kv_transfer_params` is not open to callers of vllm" in answer.text
+    assert not any(request.path.startswith("/v1/") and request.body for request in engine.requests)

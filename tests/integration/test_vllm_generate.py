@@ -69,9 +69,9 @@ async def test_request_fields_are_forwarded_unchanged_with_usage_requested(clien
     set_stream(engine, chunk([7]), chunk([8], "stop"), {"request_id": "of-the-engine", "choices": [], "usage": usage})
     body: dict[str, Any] = {
         **SCRIPTED,
-        "cache_salt": "s",
         "features": {"mm_hashes": {}},
-        "priority": 2,
+        "priority": 0,
+        "return_token_ids": True,
         "tensorzero::tags": {"a": "b"},
         "stream": True,
     }

@@ -195,12 +195,13 @@ class RequestTranslator:
                 param="model",
             )
         body = Body(self.request.body)
+        restricted = provider.restricted.drop_or_refuse(body, provider.target_name, self._may_drop)
         binding, dropped = route.translate_request(body, provider, self.request.model, target.model, self._may_drop)
         if target.lora is not None and not route.is_free_of_charge:
             if not binding.sends_model:
                 raise provider.unsupported_error("model", f"its {binding.name} cannot use a LoRA adapter.")
             body["model"] = provider.select_lora_adapter(target.model, target.lora, body)
-        return TranslatedRequest(body.write(), binding, False, dropped, b"", None)
+        return TranslatedRequest(body.write(), binding, False, restricted + dropped, b"", None)
 
     def translate_host_operation(self, host_operation: HostOperation, provider: Provider, target: Target) -> TranslatedRequest:
         """The request for an operation that a host has in a form of its own. Raises Unsupported and InvalidRequest."""
@@ -295,6 +296,8 @@ class RequestTranslator:
     ) -> TranslatedRequest:
         """`caller_field_name`: the caller's name of a field of the body; None: the body is in the caller's dialect."""
         body["model"] = target.model  # hosts' rules about their models go by this name
+        if not provider.restricted.top_level_names.isdisjoint(body):
+            dropped += provider.restricted.drop_or_refuse(body, provider.target_name, self._may_drop)
         if caller_field_name is None:
             adapted = provider.adapt_request(body, dialect.name, self._may_drop, constraint)
             dropped += adapted.dropped

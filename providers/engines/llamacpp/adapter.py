@@ -22,7 +22,7 @@ from providers.canonical.output_format import Choice, Grammar, JsonObject, JsonS
 from providers.canonical.raw_json import Body
 from providers.canonical.upstream_errors import read_error
 from providers.drop_policy import DropPolicy
-from providers.engines.llamacpp.fields import NEUTRAL_VALUES, SHARED_HINT_FIELDS, UNKNOWN_FIELDS
+from providers.engines.llamacpp.fields import NEUTRAL_VALUES, RESTRICTED_FIELDS, SHARED_HINT_FIELDS, UNKNOWN_FIELDS
 from providers.engines.llamacpp.lora import select_adapter_by_id
 from providers.engines.llamacpp.prompts import refuse_multiple_prompts
 from providers.engines.llamacpp.schemas import LLAMACPP_CONVERTER, convert_schema
@@ -53,6 +53,7 @@ class LlamaCpp(OpenAICompatible):
 
     unsupported_fields = frozenset(UNKNOWN_FIELDS)
     hint_fields = SHARED_HINT_FIELDS
+    restricted_fields = RESTRICTED_FIELDS
     renamed_fields: Mapping[str, str] = {"repetition_penalty": "repeat_penalty"}
 
     def __init__(

@@ -3,7 +3,7 @@
 Those of SHARED_UNKNOWN_FIELDS are unknown to llama-cpp-python's server as well.
 """
 
-from providers.fields import HINT_FIELDS, NeutralValues, neutral_values, only_null
+from providers.fields import HINT_FIELDS, NeutralValues, neutral_values, only_null, restricted_fields
 
 SHARED_UNKNOWN_FIELDS: NeutralValues = {
     **neutral_values(
@@ -35,3 +35,6 @@ NEUTRAL_VALUES: NeutralValues = {
     "n_cmpl": (1,),  # its own name for n
     **only_null(("repetition_penalty",)),
 }
+
+# Not open to callers.
+RESTRICTED_FIELDS = restricted_fields(("lora", "id_slot", "slot_id"))

@@ -69,6 +69,7 @@ class LlamaCppPython(OpenAICompatible):
 
     unsupported_fields = frozenset(UNKNOWN_FIELDS)
     hint_fields = SHARED_HINT_FIELDS
+    restricted_fields: Mapping[str, str] = {}
     renamed_fields: Mapping[str, str] = {"repetition_penalty": "repeat_penalty", "max_completion_tokens": "max_tokens"}
 
     def __init__(

@@ -24,6 +24,7 @@ from providers.drop_policy import DropPolicy
 from providers.engines.lmdeploy.fields import (
     NEUTRAL_VALUES,
     REASONING_EFFORTS,
+    RESTRICTED_FIELDS,
     UNSUPPORTED_FIELDS,
     UNSUPPORTED_HINT_FIELDS,
     UNSUPPORTED_IN_COMPLETIONS,
@@ -76,6 +77,7 @@ class LMDeploy(OpenAICompatible):
 
     unsupported_fields = UNSUPPORTED_FIELDS
     hint_fields = UNSUPPORTED_HINT_FIELDS
+    restricted_fields = RESTRICTED_FIELDS
     renamed_fields: Mapping[str, str] = {"min_tokens": "min_new_tokens"}
 
     def __init__(

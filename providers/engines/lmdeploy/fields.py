@@ -3,7 +3,16 @@
 from collections.abc import Mapping
 
 from providers.adapters.messages import UNREAD_PARTS
-from providers.fields import CHAT_ONLY_FIELDS, HINT_FIELDS, RARE_FIELDS, RARE_NEUTRAL_VALUES, NeutralValues, neutral_values, only_null
+from providers.fields import (
+    CHAT_ONLY_FIELDS,
+    HINT_FIELDS,
+    RARE_FIELDS,
+    RARE_NEUTRAL_VALUES,
+    NeutralValues,
+    neutral_values,
+    only_null,
+    restricted_fields,
+)
 
 UNSUPPORTED_FIELDS = RARE_FIELDS | {
     *("presence_penalty", "frequency_penalty", "do_preprocess", "stop_token_ids", "separate_reasoning", "continue_final_message"),
@@ -27,3 +36,6 @@ NEUTRAL_VALUES: NeutralValues = {
 
 UNSUPPORTED_PARTS: Mapping[bytes, str] = {**UNREAD_PARTS, b'"input_audio"': "it has no parts of that type."}
 REASONING_EFFORTS = ("low", "medium", "high")
+
+# Not open to callers.
+RESTRICTED_FIELDS = restricted_fields(("adapter_name", "migration_request", "with_cache", "preserve_cache", "logits_processors"))

@@ -37,6 +37,7 @@ class MiniSGLang(OpenAICompatible):
     renamed_fields: Mapping[str, str] = {"max_completion_tokens": "max_tokens"}
     unsupported_fields = UNSUPPORTED_FIELDS
     hint_fields = UNSUPPORTED_HINT_FIELDS
+    restricted_fields: Mapping[str, str] = {}
 
     def __init__(
         self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None

@@ -27,6 +27,7 @@ class Sandbox(OpenAICompatible):
 
     unsupported_fields: frozenset[str] = frozenset()
     hint_fields = frozenset({"guided_decoding_backend", "user", "store", "metadata", "service_tier"})
+    restricted_fields: Mapping[str, str] = {}
     own_constraint_fields = structured_output.CONSTRAINT_FIELDS - {"regex", "ebnf", "grammar", "json_schema"}
 
     @property

@@ -30,6 +30,7 @@ from providers.engines.object_schemas import write_object_response_format
 from providers.engines.sglang.fields import (
     CHAT_NEUTRAL_VALUES,
     COMPLETIONS_NEUTRAL_VALUES,
+    RESTRICTED_FIELDS,
     UNSUPPORTED_FIELDS,
     UNSUPPORTED_HINT_FIELDS,
     UNSUPPORTED_IN_COMPLETIONS,
@@ -77,6 +78,7 @@ class SGLang(OpenAICompatible):
 
     unsupported_fields = UNSUPPORTED_FIELDS
     hint_fields = UNSUPPORTED_HINT_FIELDS
+    restricted_fields = RESTRICTED_FIELDS
     renamed_fields: Mapping[str, str] = {"include_stop_str_in_output": "no_stop_trim", "min_new_tokens": "min_tokens"}
 
     @property

@@ -1,6 +1,15 @@
 """Fields that SGLang lacks or ignores, and their neutral values. It reads bodies as pydantic does, and ignores unknown fields."""
 
-from providers.fields import CHAT_ONLY_FIELDS, HINT_FIELDS, RARE_FIELDS, RARE_NEUTRAL_VALUES, NeutralValues, neutral_values, only_null
+from providers.fields import (
+    CHAT_ONLY_FIELDS,
+    HINT_FIELDS,
+    RARE_FIELDS,
+    RARE_NEUTRAL_VALUES,
+    NeutralValues,
+    neutral_values,
+    only_null,
+    restricted_fields,
+)
 
 # `mm_processor_kwargs` is read for one family of models only (option `accepts`).
 UNSUPPORTED_FIELDS = RARE_FIELDS | {"mm_processor_kwargs", "spaces_between_special_tokens"}
@@ -21,3 +30,12 @@ CHAT_NEUTRAL_VALUES: NeutralValues = {
     **neutral_values(("spaces_between_special_tokens", "enable_thinking")),
 }
 COMPLETIONS_NEUTRAL_VALUES: NeutralValues = {**CHAT_NEUTRAL_VALUES, **only_null(_NOT_NULLABLE_IN_COMPLETIONS)}
+
+# Not open to callers.
+RESTRICTED_FIELDS = restricted_fields(
+    (
+        *("lora_path", "session_params", "custom_logit_processor", "bootstrap_host", "bootstrap_port", "bootstrap_room"),
+        *("bootstrap_pair_key", "decode_tp_size", "data_parallel_rank", "routed_dp_rank", "disagg_prefill_dp_rank"),
+        *("priority", "cache_salt", "extra_key"),
+    )
+)

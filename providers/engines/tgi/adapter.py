@@ -21,6 +21,7 @@ from providers.drop_policy import DropPolicy
 from providers.engines.tgi.fields import (
     CHAT_NEUTRAL_VALUES,
     COMPLETIONS_NEUTRAL_VALUES,
+    RESTRICTED_FIELDS,
     UNSUPPORTED_FIELDS,
     UNSUPPORTED_HINT_FIELDS,
     UNSUPPORTED_IN_COMPLETIONS,
@@ -74,6 +75,7 @@ class TGI(OpenAICompatible):
     renamed_fields: Mapping[str, str] = {"max_completion_tokens": "max_tokens"}
     unsupported_fields = UNSUPPORTED_FIELDS
     hint_fields = UNSUPPORTED_HINT_FIELDS
+    restricted_fields = RESTRICTED_FIELDS
 
     @property
     def constraint_support(self) -> structured_output.SupportByKind:

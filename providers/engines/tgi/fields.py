@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from providers.fields import HINT_FIELDS, RARE_FIELDS, RARE_NEUTRAL_VALUES, NeutralValues, neutral_values
+from providers.fields import HINT_FIELDS, RARE_FIELDS, RARE_NEUTRAL_VALUES, NeutralValues, neutral_values, restricted_fields
 
 _NEUTRAL_FIELDS = (
     *("n", "logit_bias", "top_k", "min_p", "min_tokens", "ignore_eos", "stop_token_ids", "include_stop_str_in_output"),
@@ -28,3 +28,6 @@ CHAT_NEUTRAL_VALUES: NeutralValues = {**COMPLETIONS_NEUTRAL_VALUES, **neutral_va
 UNSUPPORTED_PARTS: Mapping[bytes, str] = dict.fromkeys(
     (b'"file"', b'"input_audio"', b'"refusal"', b'"video_url"', b'"audio_url"'), "it reads only texts and images."
 )
+
+# Not open to callers.
+RESTRICTED_FIELDS = restricted_fields(("adapter_id",))

@@ -42,6 +42,7 @@ class Transformers(OpenAICompatible):
 
     unsupported_fields: frozenset[str] = frozenset()
     hint_fields = UNSUPPORTED_HINT_FIELDS
+    restricted_fields: Mapping[str, str] = {}
 
     def __init__(
         self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None

@@ -27,6 +27,7 @@ from providers.engines.vllm.fields import (
     IGNORED_FIELDS,
     IGNORED_FIELDS_BY_DIALECT,
     IGNORED_HINT_FIELDS,
+    RESTRICTED_FIELDS,
     UNSUPPORTED_CHAT_PARTS,
     VLLM_NEUTRAL_VALUES,
 )
@@ -84,6 +85,7 @@ class VLLM(OpenAICompatible):
 
     unsupported_fields = IGNORED_FIELDS
     hint_fields = IGNORED_HINT_FIELDS
+    restricted_fields = RESTRICTED_FIELDS
 
     @functools.cached_property
     def _known_version(self) -> tuple[int, ...] | None:

@@ -7,7 +7,7 @@ flags, more stop strings than VLLM_MAX_STOP_STRINGS, a cache_salt with a slash.
 
 from collections.abc import Mapping
 
-from providers.fields import HINT_FIELDS, RARE_NEUTRAL_VALUES, NeutralValues, neutral_values
+from providers.fields import HINT_FIELDS, RARE_NEUTRAL_VALUES, NeutralValues, neutral_values, restricted_fields
 
 # Without effect in all of its dialects.
 IGNORED_FIELDS = frozenset(
@@ -44,3 +44,11 @@ IGNORED_HINT_FIELDS = HINT_FIELDS
 
 # Chat parts that vLLM rejects with 400, by type.
 UNSUPPORTED_CHAT_PARTS: Mapping[bytes, str] = {b'"file"': "it reads no documents."}
+
+# Not open to callers.
+RESTRICTED_FIELDS = restricted_fields(
+    (
+        *("kv_transfer_params", "ec_transfer_params", "vllm_xargs.kv_transfer_params", "vllm_xargs.ec_transfer_params"),
+        *("sampling_params.extra_args", "data_parallel_rank", "priority", "cache_salt", "logits_processors", "prompt_embeds"),
+    )
+)

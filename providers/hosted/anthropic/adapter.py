@@ -21,6 +21,7 @@ class Anthropic(OpenAICompatible):
     """Anthropic requires `max_tokens`, which is optional in other dialects: the option `max_tokens` is the default for those callers."""
 
     name: ClassVar[str] = "anthropic"
+    restricted_fields: Mapping[str, str] = {}
     dialects: ClassVar[tuple[str, ...]] = ("anthropic_messages", "anthropic_count_tokens")
     default_base_url: ClassVar[str | None] = "https://api.anthropic.com"
     reports_rate_limits: ClassVar[bool] = True

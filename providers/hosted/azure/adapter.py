@@ -14,6 +14,7 @@ from providers.adapters.provider import Adapted, InvalidOption, Provider
 from providers.adapters.urls import DIALECT_PATHS
 from providers.canonical.raw_json import NULL, Body
 from providers.dialects.openai_responses import remove_encrypted_reasoning
+from providers.fields import restricted_fields
 from providers.profiles.gpt import is_reasoning_model, may_reason, rename_max_tokens
 from providers.structured_output import Constraint
 
@@ -29,6 +30,7 @@ class Azure(OpenAICompatible):
     """The target's model is the name of a deployment. The option `api = "models"` selects Foundry, with models of all makers."""
 
     name: ClassVar[str] = "azure"
+    restricted_fields: Mapping[str, str] = restricted_fields(("data_sources",))
     default_base_url: ClassVar[str | None] = _BASE_URLS["openai"]
     model_in_url: ClassVar[bool] = True
     reports_rate_limits: ClassVar[bool] = True

@@ -59,6 +59,7 @@ class Bedrock(AwsHost):
     """Without the option `api`: Converse, and Anthropic's own dialect for callers of Messages whose target is Claude."""
 
     name: ClassVar[str] = "bedrock"
+    restricted_fields: Mapping[str, str] = {}
     service: ClassVar[str] = "bedrock"
     dialects: ClassVar[tuple[str, ...]] = (CONVERSE, _ANTHROPIC_MESSAGES, _LLAMA)
     default_base_url: ClassVar[str | None] = _RUNTIME_BASE_URL

@@ -39,6 +39,7 @@ _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 
 class Mistral(RuleBasedProvider):
     name: ClassVar[str] = "mistral"
+    restricted_fields: Mapping[str, str] = {}
     dialects: ClassVar[tuple[str, ...]] = (_CHAT, _EMBEDDINGS)
     default_base_url: ClassVar[str | None] = "https://api.mistral.ai/v1"
     reports_rate_limits: ClassVar[bool] = True

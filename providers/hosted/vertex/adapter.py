@@ -53,6 +53,7 @@ _UNKNOWN_PROJECT = "/projects/-/"
 
 class Vertex(OpenAICompatible):
     name: ClassVar[str] = "vertex"
+    restricted_fields: Mapping[str, str] = {}
     dialects: ClassVar[tuple[str, ...]] = (GEMINI, _ANTHROPIC_MESSAGES, "anthropic_count_tokens", "openai_chat")
     default_base_url: ClassVar[str | None] = _GLOBAL_BASE_URL
     model_in_url: ClassVar[bool] = True
