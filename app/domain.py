@@ -215,4 +215,4 @@ class Exchange(Struct, frozen=True, array_like=True):
     charged_input: int = 0
     charged_output: int = 0
     cost_microusd: int | None = None  # None: unknown, as there is no price
-    structured_output: str | None = None  # how the constraint was met: enforced, converted, validated; None: there was none
+    structured_output: str | None = None  # how the constraint was met: enforced, converted, validated, unvalidated; None: there was none

@@ -76,7 +76,7 @@ def create_app(settings: Settings, write_batcher: WriteBatcher, *, name: str) ->
     idempotency = Idempotency(settings, database)
     media = MediaFetcher(settings)
     conversations = ConversationStore(settings, database)
-    checks = ConstraintChecks()
+    checks = ConstraintChecks(settings.total_timeout_s)
     gateway = Gateway(settings, snapshot_cache, fleet, limits, transport, spool, telemetry, idempotency, media, conversations, checks)
 
     @contextlib.asynccontextmanager

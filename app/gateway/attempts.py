@@ -20,6 +20,7 @@ from app.settings import Settings
 from providers.canonical.chat import Usage
 from providers.canonical.errors import (
     CallerCredentialRequired,
+    ConstraintUnchecked,
     ConstraintViolation,
     LimitExceeded,
     NarthexError,
@@ -124,7 +125,7 @@ class Attempts:
             except ConstraintViolation as error:
                 failures.add(_Rank.UPSTREAM, error)
                 _discard_response(attempted, error)
-                if len(attempted.discarded) > translator.max_repairs:
+                if isinstance(error, ConstraintUnchecked) or len(attempted.discarded) > translator.max_repairs:
                     break  # the target's other endpoints serve the same model: that would be a retry which the caller did not allow
                 translator.add_repair_messages(error)
                 candidates.append(endpoint)
@@ -139,7 +140,9 @@ class Attempts:
             else:
                 self._fleet.record_success(endpoint)
                 attempted.dropped = attempted.planned.admitted.reserved_fields + translated.dropped
-                attempted.structured_output = None if translated.constraint_plan is None else translated.constraint_plan.enforcement
+                constraint_plan = translated.constraint_plan
+                if constraint_plan is not None:
+                    attempted.structured_output = "unvalidated" if attempted.progress.is_unvalidated else constraint_plan.enforcement
                 return response
         return None
 

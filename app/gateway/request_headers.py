@@ -1,4 +1,4 @@
-"""What a caller tells the gateway in headers: the episode, tags, fields that may be dropped, retries of invalid responses."""
+"""What a caller tells the gateway in headers: the episode, tags, fields that may be dropped, what becomes of invalid responses."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -58,6 +58,16 @@ def max_repairs(headers: Mapping[bytes, bytes]) -> int:
     if header_value not in (b"0", b"1", b"2", b"3"):
         raise InvalidRequest("The header x-narthex-guided-retries may be 0, 1, 2 or 3.")
     return int(header_value)
+
+
+def refuses_unvalidated(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a response that could not be validated is refused: `x-narthex-guided-unvalidated: refuse`. Raises InvalidRequest."""
+    header_value = headers.get(b"x-narthex-guided-unvalidated")
+    if header_value is None:
+        return False
+    if header_value not in (b"serve", b"refuse"):
+        raise InvalidRequest("The header x-narthex-guided-unvalidated may be serve or refuse.")
+    return header_value == b"refuse"
 
 
 def _drop_nothing(field: str) -> bool:

@@ -4,7 +4,8 @@
     replay         an Idempotency-Key that was answered before gets that response again       -> Replayed
     parse          the body is a request of the caller's dialect; its episode and its tags    -> Admitted
     plan           the model's name becomes targets in order
-    reserve        what the request will use is reserved against all limits that apply        -> Planned
+    reserve        what the request will use is reserved against all limits that apply;
+                   a constraint on the response is checked                                    -> Planned
     attempt        targets are tried until one serves                                         -> Attempted
     translate      the engine's response becomes the caller's: same dialect, an edit of the
                    bytes; another dialect, through the canonical model
@@ -31,7 +32,7 @@ from app.gateway.idempotency.idempotency import KEY_HEADER, Idempotency
 from app.gateway.limits.limits import Limits
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.plan import plan
-from app.gateway.request_headers import droppable_fields, max_repairs, request_tags, resolve_episode_id
+from app.gateway.request_headers import droppable_fields, max_repairs, refuses_unvalidated, request_tags, resolve_episode_id
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.reserved_fields import remove_fields, reported_names, reserved_fields
 from app.gateway.responses_state.conversations import ConversationStore
@@ -161,6 +162,8 @@ async def serve(
         context.id,
         max_repairs(headers),
         headers,
+        authenticated.caller.team_id,
+        refuses_unvalidated(headers),
     )
     meta = ResponseMeta(context.id, episode_id, request.model, context.received_us // 1_000_000, request.wants_usage, sent_body)
     response, attempted = await gateway.attempts.serve(translator, planned, meta, context)
@@ -179,12 +182,17 @@ async def _plan(gateway: Gateway, raw: bytes, context: RequestContext, admitted:
         raise Unavailable(str(full), retry_after_s=5) from None
     request, caller = admitted.request, admitted.caller
     targets = plan(gateway.snapshot_cache.snapshot, caller, request.model, context.id, episode_id=admitted.episode_id, tags=admitted.tags)
-    constraint = await gateway.checks.check_request(request, caller.key_id)
     estimate = estimate_usage(request, targets, gateway.settings.limits_output_tokens, context.received_us / 1e6)
     opened, claim = gateway.spool.open(context.id, caller.content), admitted.authenticated.claim
     record = opened if claim is None else claim.capture(opened)
     reservation = await gateway.limits.reserve(context.id, caller, targets.name, admitted.tags, estimate)
-    # Nothing between these two lines: a reservation that no stage holds is never settled.
+    # A reservation that no stage holds is never settled: only this comes before the stage. A request that limits refuse costs no check.
+    try:
+        constraint = await gateway.checks.check_request(request, caller.team_id)
+    except BaseException:
+        if reservation is not None:
+            gateway.limits.cancel(reservation)
+        raise
     planned = context.stage = Planned(admitted, targets, reservation, record)
     opened.append_request(raw)
     return planned, constraint

@@ -74,7 +74,7 @@ class Attempted(Struct):
     """`call`: the newest. `served`: the attempt that answered, or that was stopped after it was sent; None: no engine worked for it.
 
     `dropped`: fields that the response was made without. `structured_output`: how its constraint was kept (enforced, converted,
-    validated); None without one. `discarded`: responses that violated the constraint, with the usage that is charged for each.
+    validated, unvalidated); None without one. `discarded`: responses that violated the constraint, with the usage that is charged for each.
     """
 
     planned: Planned

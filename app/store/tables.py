@@ -183,7 +183,7 @@ inferences = Table(
     Column("charged_input", Integer),  # what limits counted in the end; None: recorded before there were limits
     Column("charged_output", Integer),
     Column("cost_microusd", BigInteger),  # None: unknown
-    Column("structured_output", Text),  # how the constraint was met: enforced, converted or validated; None: there was none
+    Column("structured_output", Text),  # how the constraint was met: enforced, converted, validated or unvalidated; None: there was none
     Column("usage_details", JSONB),  # usage beside the tokens above: cache writes, audio, images, the tier; None: none was reported
     Index(None, "episode_id"),
     postgresql_partition_by="RANGE (id)",

@@ -31,6 +31,7 @@ NarthexError                          500
     ├── TokenUnavailable              502 the token service for our credential is unreachable, or too slow
     ├── RouteNotServed                501 the engine, or its model, was not started for this route
     ├── ConstraintViolation           502 the response failed validation against the requested format
+    │   └── ConstraintUnchecked       502 it could not be validated, and the caller refuses such responses
     ├── RequestIgnored                422 the engine responded and ignored a part of the request; another endpoint may honour it
     └── UpstreamRejected              4xx the engine says that the request is wrong; its own number is kept
         └── UpstreamNotFound          404 it does not have what the target names; another may
@@ -274,7 +275,7 @@ class RouteNotServed(UpstreamError):
 
 
 class ConstraintViolation(UpstreamError):
-    """The response does not have the format that `param` requests, or it could not be checked.
+    """The response does not have the format that `param` requests, or it takes too much to check whether it does.
 
     `response_text`: what the model wrote. `reason`: what is wrong with it, a sentence. `input_tokens`, `output_tokens`: what it used,
     which is charged; None: not reported.
@@ -284,15 +285,31 @@ class ConstraintViolation(UpstreamError):
     code = "constraint_violation"
 
     def __init__(self, reason: str, *, param: str, response_text: str, input_tokens: int | None, output_tokens: int | None) -> None:
-        super().__init__(
-            f"The engine does not guarantee `{param}`, and this response failed validation: {reason} "
-            "The header `x-narthex-guided-retries: 1` (up to 3) lets the gateway retry.",
-            param=param,
-        )
+        super().__init__(self.write_message(param, reason), param=param)
         self.reason = reason
         self.response_text = response_text
         self.input_tokens = input_tokens
         self.output_tokens = output_tokens
+
+    @staticmethod
+    def write_message(param: str, reason: str) -> str:
+        return (
+            f"The engine does not guarantee `{param}`, and this response failed validation: {reason} "
+            "The header `x-narthex-guided-retries: 1` (up to 3) lets the gateway retry."
+        )
+
+
+class ConstraintUnchecked(ConstraintViolation):
+    """The gateway could not check the response, and the caller refuses such responses."""
+
+    code = "constraint_unchecked"
+
+    @staticmethod
+    def write_message(param: str, reason: str) -> str:
+        return (
+            f"The engine does not guarantee `{param}`, and the gateway cannot validate responses at the moment: {reason} "
+            "Without the header `x-narthex-guided-unvalidated: refuse` the response would have been sent, marked as unvalidated."
+        )
 
 
 class RequestIgnored(UpstreamError):

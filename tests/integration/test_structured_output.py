@@ -48,7 +48,8 @@ SCHEMAS = {"chat": in_chat, "responses": in_responses, "messages": in_messages}
 @pytest.fixture(scope="module", autouse=True)
 async def guided_models(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> AsyncGenerator[None]:
     """Models of the first engine: guarded, which may violate schemas, and obedient, which enforces them; twice (guarded, on both engines)
-    and caught (guarded, with a fallback at another price); abandoned (guarded, for a test that reads its records).
+    and caught (guarded, with a fallback at another price); abandoned (guarded, for a test that reads its records); scarce (guarded, with
+    one request a day).
     """
     one, two = (f"http://127.0.0.1:{engine.port}" for engine in engines)
     service.apply(f"""
@@ -67,7 +68,14 @@ async def guided_models(service: Service, engines: tuple[ScriptedEngine, Scripte
         model = "engine-model"
         input = 1.0
         output = 1.0
+        [[limits]]
+        name = "scarce"
+        scope = {{ model = "scarce" }}
+        resource = "requests"
+        amount = 1
+        per = "day"
         [models]
+        scarce = {{ targets = [{{ provider = "guarded", model = "engine-model" }}] }}
         twice = {{ targets = [{{ provider = "guarded", model = "engine-model", endpoints = ["{one}", "{two}"] }}] }}
         caught = {{ targets = [{{ provider = "guarded", model = "engine-model" }}], fallbacks = ["cheap"] }}
         abandoned = {{ targets = [{{ provider = "guarded", model = "engine-model" }}] }}
@@ -113,6 +121,28 @@ async def test_invalid_schema_is_a_400_without_an_upstream_call(
         assert message in message_of(route, answer.json())
         assert FIELDS[route] in message_of(route, answer.json())
     assert engine.requests == []
+
+
+async def test_limits_are_reserved_before_a_constraint_is_checked_and_returned_if_it_is_invalid(
+    client: httpx.AsyncClient, engine: ScriptedEngine
+) -> None:
+    engine.script = text_script('{"name": "Ada"}')
+
+    async def status_with(schema: Any) -> int:
+        return (await client.post(ROUTES["chat"][0], json={"model": "scarce", "messages": HI, **in_chat(schema)})).status_code
+
+    assert await status_with({"type": "nothing of the kind"}) == 400
+    assert await status_with(PERSON) == 200
+    assert await status_with({"type": "strange"}) == 429
+
+
+async def test_header_for_unvalidated_responses_is_validated_itself(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+    engine.script = text_script('{"name": "Ada"}')
+    body = {"model": "guarded", "messages": HI, **in_chat(PERSON)}
+    answer = await client.post(ROUTES["chat"][0], json=body, headers={"x-narthex-guided-unvalidated": "refuse"})
+    assert (answer.status_code, answer.headers["x-narthex-guided"]) == (200, "validated")
+    answer = await client.post(ROUTES["chat"][0], json=body, headers={"x-narthex-guided-unvalidated": "perhaps"})
+    assert answer.status_code == 400 and "serve or refuse" in answer.json()["error"]["message"]
 
 
 INVALID_ENGINE_FIELDS: tuple[dict[str, Any], ...] = (

@@ -51,14 +51,15 @@ class RequestTranslator:
 
     `may_drop`: whether the caller allows a field to be dropped. `betas`: the caller's `anthropic-beta`. `constraint`: on the output.
     `max_repairs`: how often a response that violates the constraint may be requested again.
-    `headers`: the caller's, of which a target's credential may be one.
+    `headers`: the caller's, of which a target's credential may be one. `team_id`: the caller's. `refuses_unvalidated`: the caller wants no
+    response that could not be checked against the constraint.
     """
 
     __slots__ = (
         *("_betas", "_chat", "_chat_dialect", "_field_names", "_has_carrier", "_has_engine_constraint_fields", "_id_count"),
         *("_inference_id", "_inlined_for", "_is_repaired", "_max_path_lookups", "_may_drop", "_may_name_media"),
         *("_media_fetcher", "_raw"),
-        *("caller_dialect", "constraint", "headers", "max_repairs", "request"),
+        *("caller_dialect", "constraint", "headers", "max_repairs", "refuses_unvalidated", "request", "team_id"),
     )
 
     def __init__(
@@ -73,6 +74,8 @@ class RequestTranslator:
         inference_id: str = "",
         max_repairs: int = 0,
         headers: Mapping[bytes, bytes] = _NO_HEADERS,
+        team_id: str = "",
+        refuses_unvalidated: bool = False,
     ) -> None:
         self.request = request
         self.headers = headers
@@ -89,6 +92,8 @@ class RequestTranslator:
         self._has_carrier = self._chat_dialect is not None and has_carrier(request, raw)
         self.constraint = constraint
         self.max_repairs = max_repairs
+        self.team_id = team_id
+        self.refuses_unvalidated = refuses_unvalidated
         self._inference_id = inference_id
         self._id_count = 0
         self._is_repaired = False

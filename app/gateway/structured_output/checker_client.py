@@ -13,7 +13,6 @@ from app.gateway.structured_output.checker.protocol import LENGTH_PREFIX_BYTES, 
 
 log = logging.getLogger(__name__)
 
-_MAX_WAITING = 64
 _STOP_TIMEOUT_S = 1.0
 # A hostile constraint might take over the process, so it inherits no secrets: only the variables that locate Python.
 _INHERITED_ENVIRONMENT = ("PATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LANG")
@@ -23,7 +22,11 @@ _WORKING_FOLDER = "/"
 
 
 class CheckerUnavailable(Exception):
-    """The order could not be checked: too many wait, or the process cannot run."""
+    """The order could not be checked: the process cannot run, or too many orders wait for it."""
+
+
+class CheckerStopped(CheckerUnavailable):
+    """The worker is stopping: no later try can succeed."""
 
 
 class CheckerClient:
@@ -34,7 +37,6 @@ class CheckerClient:
         self._deadline_s = deadline_s
         self._process: Process | None = None
         self._lock = asyncio.Lock()
-        self._waiting = 0
         self._starting: asyncio.Task[None] | None = None
         self._stopped = False
 
@@ -57,16 +59,10 @@ class CheckerClient:
 
     async def check(self, check_order: CheckOrder) -> Verdict:
         """Raises CheckerUnavailable. Must not be cancelled: the next order would read this order's verdict."""
-        if self._waiting >= _MAX_WAITING:
-            raise CheckerUnavailable(f"{_MAX_WAITING} others wait")
-        self._waiting += 1
-        try:
-            async with self._lock:
-                if self._stopped:
-                    raise CheckerUnavailable("the worker is stopping")
-                return await self._check(check_order)
-        finally:
-            self._waiting -= 1
+        async with self._lock:
+            if self._stopped:
+                raise CheckerStopped("the worker is stopping")
+            return await self._check(check_order)
 
     async def _check(self, check_order: CheckOrder) -> Verdict:
         for is_last_try in (False, True):

@@ -1,15 +1,17 @@
 """Constraint checks: whether a constraint can be satisfied at all, before any engine gets it, and whether a response satisfies it."""
 
 import asyncio
-from collections import Counter
+import contextlib
+import time
 from collections.abc import Sequence
 
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from app.gateway.structured_output.check_queue import CheckQueue, TooManyOrders
 from app.gateway.structured_output.check_tasks import MAX_CONSTRAINT_CHARS, check_task, source_text
 from app.gateway.structured_output.checker.protocol import CheckOrder, CheckTask, Verdict, dotted_path
-from app.gateway.structured_output.checker_client import CheckerClient, CheckerUnavailable
+from app.gateway.structured_output.checker_client import CheckerClient, CheckerStopped, CheckerUnavailable
 from app.gateway.structured_output.content_cache import ContentCache
 from providers import structured_output
 from providers.canonical.errors import InvalidRequest, RequestError, Unavailable, Unsupported
@@ -26,9 +28,13 @@ CPU_LIMIT_S = 0.05
 MAX_CPU_LIMIT_S = 0.25
 RESPONSE_CPU_LIMIT_S = 0.5
 _DEADLINE_S = 2.0
-# New constraints of one key that may wait for the checking process, which all callers share.
-_MAX_PENDING_PER_KEY = 32
-_RESPONSE_DEADLINE_S = 5.0
+# New constraints of one team that may wait for the checking process.
+_MAX_WAITING_PER_TEAM = 64
+# For one response by the clock, once the process has it: longer than the process itself lets a check take.
+_RESPONSE_CHECK_S = 10.0
+# So long after the checking process failed, a response is checked again; then it counts as one that cannot be checked.
+_RETRY_CHECK_S = 5.0
+_FIRST_PAUSE_S, _MAX_PAUSE_S = 0.1, 1.0
 _MAX_CACHED = 2_048
 _MAX_CACHED_BYTES = 32_000_000
 _MAX_RESPONSE_CHARS = 4_000_000
@@ -59,33 +65,39 @@ class CheckResult(Struct, frozen=True):
 
 
 class ConstraintChecks:
-    """One for each worker. Results are cached by the bytes of the constraint."""
+    """One for each worker. Results are cached by the bytes of the constraint.
 
-    def __init__(self) -> None:
+    Responses have a checking process of their own, started for the first of them: constraints cost nothing to send, and a response that
+    was paid for does not wait for them. `response_wait_s`: how long a response may wait for its turn.
+    """
+
+    def __init__(self, response_wait_s: float) -> None:
         self._checker = CheckerClient(_DEADLINE_S)
+        self._response_checker = CheckerClient(_RESPONSE_CHECK_S)
+        self._queue = CheckQueue(self._checker, _MAX_WAITING_PER_TEAM)
+        self._response_queue = CheckQueue(self._response_checker)
+        self._response_wait_s = response_wait_s
         self._cache: ContentCache[CheckResult] = ContentCache(_MAX_CACHED, _MAX_CACHED_BYTES)
-        self._checking: dict[bytes, asyncio.Task[CheckResult]] = {}
-        self._response_checks: set[asyncio.Task[Verdict]] = set()
-        self._pending_by_key: Counter[str] = Counter()
+        self._checking: dict[tuple[str, bytes], asyncio.Task[CheckResult]] = {}
 
     def start(self) -> None:
-        """Starts the checking process in the background."""
+        """Starts the checking process of constraints in the background."""
         self._checker.start()
 
     async def stop(self) -> None:
-        """Stops the checking process. Checks that still wait fail as unavailable."""
-        await self._checker.stop()
-        await asyncio.gather(*self._checking.values(), *self._response_checks, return_exceptions=True)
+        """Stops the checking processes. Checks that still wait fail as unavailable."""
+        await asyncio.gather(self._queue.stop(), self._response_queue.stop())
+        await asyncio.gather(*self._checking.values(), return_exceptions=True)
 
     @property
-    def pid(self) -> int | None:
-        """The checking process's; None: it does not run."""
-        return self._checker.pid
+    def pids(self) -> tuple[int | None, int | None]:
+        """Of the checking processes of constraints and of responses; None: it does not run."""
+        return self._checker.pid, self._response_checker.pid
 
-    async def check_request(self, request: InboundRequest, key_id: str) -> Constraint | None:
+    async def check_request(self, request: InboundRequest, team_id: str) -> Constraint | None:
         """The constraint on a request's output; None: there is none. Raises InvalidRequest, naming the field, if nothing can satisfy it.
 
-        Raises Unavailable if that could not be checked in time, or if too many new constraints of `key_id` are being checked.
+        Raises Unavailable if that could not be checked in time, or if too many new constraints of the team are waiting.
         """
         constraint_fields = (CONSTRAINT_FIELDS_BY_DIALECT if request.has_strict_tools is False else _CHECKED_FIELDS).get(request.dialect)
         if constraint_fields is None or constraint_fields.isdisjoint(request.body):
@@ -101,36 +113,29 @@ class ConstraintChecks:
         content = request.dialect.encode() + b"".join([b"\0%b\0%b" % (place.encode(), raw) for place, raw in fields])
         result = self._cache.get(content)
         if result is None:
-            result = await self._check_once(request.dialect, fields, content, key_id)
+            result = await self._check_once(request.dialect, fields, content, team_id)
         return result.unwrap()
 
-    async def _check_once(self, dialect: str, fields: Sequence[tuple[str, bytes]], content: bytes, key_id: str) -> CheckResult:
-        checking = self._checking.get(content)
+    async def _check_once(self, dialect: str, fields: Sequence[tuple[str, bytes]], content: bytes, team_id: str) -> CheckResult:
+        check_key = (team_id, content)  # of the team too: a check waits among those of the team that began it
+        checking = self._checking.get(check_key)
         if checking is None:
-            if self._pending_by_key[key_id] >= _MAX_PENDING_PER_KEY:
-                raise Unavailable(
-                    f"{_MAX_PENDING_PER_KEY} new constraints of this key are being checked already. Try again.", retry_after_s=1
-                )
-            self._pending_by_key[key_id] += 1
-            checking = self._checking[content] = asyncio.create_task(self._check_and_cache(dialect, fields, content))
-            checking.add_done_callback(lambda _: self._forget_check(content, key_id))
+            checking = self._checking[check_key] = asyncio.create_task(self._check_and_cache(dialect, fields, content, team_id))
+            checking.add_done_callback(lambda _: self._checking.pop(check_key))
         try:
-            # Shielded: other requests may wait for the same check, and an order to the checking process must not be cancelled.
+            # Shielded: other requests may wait for the same check, and a retry finds its result.
             return await asyncio.wait_for(asyncio.shield(checking), _DEADLINE_S)
+        except TooManyOrders:
+            why = f"{_MAX_WAITING_PER_TEAM} new constraints of your team are waiting to be checked already. Try again."
+            raise Unavailable(why, retry_after_s=1) from None
         except (CheckerUnavailable, TimeoutError):
             why = "Whether the constraint can be satisfied could not be checked in time. Try again."
             raise Unavailable(why, retry_after_s=1) from None
 
-    def _forget_check(self, content: bytes, key_id: str) -> None:
-        self._checking.pop(content, None)
-        self._pending_by_key[key_id] -= 1
-        if not self._pending_by_key[key_id]:
-            del self._pending_by_key[key_id]
-
-    async def _check_and_cache(self, dialect: str, fields: Sequence[tuple[str, bytes]], content: bytes) -> CheckResult:
+    async def _check_and_cache(self, dialect: str, fields: Sequence[tuple[str, bytes]], content: bytes, team_id: str) -> CheckResult:
         try:
             constraint = structured_output.read_constraint(dialect, Body((field, Raw(raw)) for field, raw in fields))
-            result = CheckResult(constraint) if constraint is None else await self._check_constraint(constraint)
+            result = CheckResult(constraint) if constraint is None else await self._check_constraint(constraint, team_id)
         except DECODE_ERRORS as fault:
             result = CheckResult(fault=(InvalidRequest, f"`{fields[0][0]}` cannot be read: {fault}.", fields[0][0]))
         except (InvalidRequest, Unsupported) as fault:
@@ -138,7 +143,7 @@ class ConstraintChecks:
         self._cache.put(content, result)
         return result
 
-    async def _check_constraint(self, constraint: Constraint) -> CheckResult:
+    async def _check_constraint(self, constraint: Constraint, team_id: str) -> CheckResult:
         tasks: list[tuple[str, CheckTask]] = [
             (path, CheckTask("json_schema", bytes(schema).decode())) for path, schema in constraint.strict_tools
         ]
@@ -157,7 +162,7 @@ class ConstraintChecks:
         if not tasks:
             return CheckResult(constraint)
         check_order = CheckOrder(tuple(task for _, task in tasks), min(MAX_CPU_LIMIT_S, CPU_LIMIT_S * len(tasks)))
-        verdict = await self._checker.check(check_order)
+        verdict = await self._queue.check(team_id, check_order)
         field_path, _ = tasks[verdict.task_index]
         match verdict.outcome:
             case "valid":
@@ -178,23 +183,19 @@ class ConstraintChecks:
                     f"`{field_path}` is too large or too deep: {_TOO_EXPENSIVE_REASONS.get(verdict.message, verdict.message)}.",
                     param=field_path,
                 )
+            case "out_of_time":
+                raise CheckerUnavailable("the machine is too busy")
 
-    async def find_violation(self, output: OutputFormat, text: str, *, is_complete: bool) -> str | None:
+    async def find_violation(self, output: OutputFormat, text: str, team_id: str, *, is_complete: bool) -> str | None:
         """How a response's text violates the output format, as a sentence; None: it does not.
 
         `is_complete` False: the text was cut off, so it only has to be a possible beginning. A text that cannot be checked within the
-        limits is a violation too, as it is not known to satisfy the format.
+        limits is a violation too, as it is not known to satisfy the format. Raises CheckerUnavailable if nothing can be said of it.
         """
         if len(text) > _MAX_RESPONSE_CHARS:
             return f"the answer has {len(text)} characters, more than can be checked."
         task = CheckTask(output_kind(output), source_text(output), text, is_complete)
-        checking = asyncio.create_task(self._checker.check(CheckOrder((task,), RESPONSE_CPU_LIMIT_S)))
-        self._response_checks.add(checking)
-        checking.add_done_callback(self._response_checks.discard)
-        try:
-            verdict = await asyncio.wait_for(asyncio.shield(checking), _RESPONSE_DEADLINE_S)
-        except (CheckerUnavailable, TimeoutError):
-            return "whether the answer satisfies the constraint could not be checked in time."
+        verdict = await self._check_response(CheckOrder((task,), RESPONSE_CPU_LIMIT_S), team_id)
         match verdict.outcome:
             case "valid":
                 return None
@@ -202,6 +203,27 @@ class ConstraintChecks:
                 return f"{verdict.message}."
             case "too_expensive":
                 return f"the answer takes more than {RESPONSE_CPU_LIMIT_S * 1000:.0f} ms of processor time, or too much memory, to check."
+            case "out_of_time":
+                raise CheckerUnavailable("the machine is too busy")
+
+    async def _check_response(self, check_order: CheckOrder, team_id: str) -> Verdict:
+        """Waits for its turn, and for a checking process that failed to work again. Raises CheckerUnavailable."""
+        give_up_at: float | None = None
+        pause_s = _FIRST_PAUSE_S
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._response_wait_s):
+                while True:
+                    try:
+                        return await self._response_queue.check(team_id, check_order)
+                    except CheckerStopped:
+                        raise
+                    except CheckerUnavailable:
+                        give_up_at = give_up_at or time.monotonic() + _RETRY_CHECK_S
+                        if time.monotonic() + pause_s > give_up_at:
+                            raise
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(pause_s * 2, _MAX_PAUSE_S)
+        raise CheckerUnavailable(f"no turn came within {self._response_wait_s:g} s")
 
 
 def _may_constrain(field: str, raw: bytes) -> bool:

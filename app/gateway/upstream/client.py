@@ -17,7 +17,7 @@ from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from app.gateway.upstream.body import content_kind, is_event_stream, iter_blocks, read_body, read_error_body, response_stream
 from app.gateway.upstream.call import UpstreamCall
 from app.gateway.upstream.progress import ResponseProgress
-from app.gateway.upstream.response_validation import validate_response
+from app.gateway.upstream.response_validation import ResponseChecker, validate_response
 from app.settings import Settings
 from providers.canonical.errors import CredentialRefused, InvalidUpstreamResponse, StreamTruncated, TokenUnavailable, UpstreamError
 from providers.credentials import CredentialError
@@ -151,7 +151,11 @@ class UpstreamClient:
             raw = await read_body(response, self._max_bytes, coding)
             chat_response = engine_dialect.read_response(raw)
         progress.usage = chat_response.usage
-        chat_response = await validate_response(check_finished(chat_response), constraint_plan, translator.constraint, self._checks)
+        checker = ResponseChecker(self._checks, translator.team_id, translator.refuses_unvalidated)
+        chat_response, is_validated = await validate_response(
+            check_finished(chat_response), constraint_plan, translator.constraint, checker
+        )
+        progress.is_unvalidated = not is_validated
         if not translator.request.stream:
             if streamed or constraint_plan.is_json_string:
                 return write_response(chat_response, caller_dialect, meta)

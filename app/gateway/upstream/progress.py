@@ -12,9 +12,10 @@ class ResponseProgress:
     """`usage` and `finish_reason` as the engine reported them; None: not reported. `written_tokens`: an estimate of what came.
 
     `editor`: of a stream that has begun; it knows better than these. `first_token_us`: microseconds after the request; None: none came.
+    `is_unvalidated`: the response was to be validated, but could not be checked.
     """
 
-    __slots__ = ("_started_ns", "editor", "finish_reason", "first_token_us", "usage", "written_tokens")
+    __slots__ = ("_started_ns", "editor", "finish_reason", "first_token_us", "is_unvalidated", "usage", "written_tokens")
 
     def __init__(self, started_ns: int) -> None:
         self._started_ns = started_ns
@@ -23,6 +24,7 @@ class ResponseProgress:
         self.written_tokens = 0
         self.first_token_us: int | None = None
         self.editor: StreamEditor | None = None
+        self.is_unvalidated = False
 
     def elapsed_us(self) -> int:
         """Microseconds since the request came."""
@@ -30,7 +32,7 @@ class ResponseProgress:
 
     def restart(self) -> None:
         """Another attempt begins: what came of the one before is not part of the response."""
-        self.usage, self.written_tokens, self.first_token_us = None, 0, None
+        self.usage, self.written_tokens, self.first_token_us, self.is_unvalidated = None, 0, None, False
 
     def mark_first_token(self) -> None:
         """Notes the time of the first byte; later calls change nothing."""

@@ -3,28 +3,43 @@
 Used where the engine does not guarantee the constraint: the response is held back until it is checked.
 """
 
+import logging
 from typing import assert_never
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
+from app.gateway.structured_output.checker_client import CheckerUnavailable
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
-from providers.canonical.chat import ChatResponse, Choice, Opaque, Part, Reasoning, Refusal, Text, ToolCall
-from providers.canonical.errors import ConstraintViolation
+from providers.canonical.chat import ChatResponse, Choice, Opaque, Part, Reasoning, Refusal, Text, ToolCall, Usage
+from providers.canonical.errors import ConstraintUnchecked, ConstraintViolation
 from providers.canonical.raw_json import DECODE_ERRORS
 from providers.structured_output import Constraint, ConstraintPlan
+
+log = logging.getLogger(__name__)
 
 # A character beyond the first 65536 is written as a pair of escapes; all of it but the last digit may be there.
 _MAX_PARTIAL_ESCAPE_CHARS = 11
 
 
-async def validate_response(
-    response: ChatResponse, constraint_plan: ConstraintPlan, constraint: Constraint, checks: ConstraintChecks
-) -> ChatResponse:
-    """The response, decoded if it came as a JSON string. Raises ConstraintViolation if one of its choices violates the constraint.
+class ResponseChecker(Struct, frozen=True):
+    """What checks responses to one request. `refuses_unvalidated`: the caller wants no response that could not be checked."""
 
-    Tool calls and refusals are not constrained, as with OpenAI.
+    checks: ConstraintChecks
+    team_id: str
+    refuses_unvalidated: bool = False
+
+
+async def validate_response(
+    response: ChatResponse, constraint_plan: ConstraintPlan, constraint: Constraint, checker: ResponseChecker
+) -> tuple[ChatResponse, bool]:
+    """The response, decoded if it came as a JSON string, and whether it was validated as far as its plan demands.
+
+    Raises ConstraintViolation if one of its choices violates the constraint, ConstraintUnchecked if the caller refuses one that could not
+    be checked. Tool calls and refusals are not constrained, as with OpenAI.
     """
+    is_validated = True
     if constraint_plan.is_json_string:
         response = replace(response, choices=tuple(_unquote_choice(choice) for choice in response.choices))
     if constraint_plan.enforcement == "validated":
@@ -32,17 +47,28 @@ async def validate_response(
             text = _choice_text(choice)
             if text is None or choice.finish_reason == "content_filter":
                 continue
-            fault = await checks.find_violation(constraint_plan.output, text, is_complete=choice.finish_reason != "length")
-            if fault is not None:
-                usage = response.usage
-                raise ConstraintViolation(
-                    fault,
-                    param=constraint.field,
-                    response_text=text,
-                    input_tokens=usage.input if usage else None,
-                    output_tokens=usage.output if usage else None,
+            usage = response.usage or Usage()
+            try:
+                fault = await checker.checks.find_violation(
+                    constraint_plan.output, text, checker.team_id, is_complete=choice.finish_reason != "length"
                 )
-    return response
+            except CheckerUnavailable as unavailable:
+                log.error("a response could not be validated", extra={"fault": str(unavailable), "refused": checker.refuses_unvalidated})
+                if checker.refuses_unvalidated:
+                    raise ConstraintUnchecked(
+                        "the checking process does not run.",
+                        param=constraint.field,
+                        response_text=text,
+                        input_tokens=usage.input,
+                        output_tokens=usage.output,
+                    ) from None
+                is_validated = False
+                continue
+            if fault is not None:
+                raise ConstraintViolation(
+                    fault, param=constraint.field, response_text=text, input_tokens=usage.input, output_tokens=usage.output
+                )
+    return response, is_validated
 
 
 def _choice_text(choice: Choice) -> str | None:

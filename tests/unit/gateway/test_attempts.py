@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from app.domain import Attempt, Caller, ModelConfig, Plan, ProviderConfig, Target
 from app.gateway.attempts import Attempts
@@ -20,12 +22,14 @@ from app.gateway.limits.limits import Limits
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.stages import Admitted, Attempted, Authenticated, ExchangeRecord, Planned
+from app.gateway.structured_output import constraint_checks
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from app.settings import Settings
 from app.store.snapshots import build_snapshot
 from app.store.vault import Vault
+from providers import structured_output
 from providers.adapters.provider import Provider
-from providers.canonical.errors import CredentialRefused, Overloaded, TokenUnavailable
+from providers.canonical.errors import ConstraintUnchecked, CredentialRefused, Overloaded, TokenUnavailable
 from providers.canonical.raw_json import Body
 from providers.catalogue import DIALECTS
 from providers.credentials import CredentialError, Header, Signer, UnsignedRequest
@@ -88,7 +92,12 @@ class AttemptHarness:
     """One endpoint whose credentials are named like their secrets, and a request to it."""
 
     def __init__(
-        self, host: FakeHost, *names: str, signers: dict[str, Callable[[], Awaitable[list[Header]]]] | None = None, **settings: Any
+        self,
+        host: FakeHost,
+        *names: str,
+        signers: dict[str, Callable[[], Awaitable[list[Header]]]] | None = None,
+        checks: ConstraintChecks | None = None,
+        **settings: Any,
     ):
         encrypted = {name: VAULT.encrypt(name, name) for name in names}
         models = {"m": ModelConfig((Target("host", "engine-model"),))}
@@ -100,7 +109,7 @@ class AttemptHarness:
         (self.endpoint,) = self.fleet.endpoints
         self.endpoint.provider = _provider_with_signers(self.endpoint, signers or {})
         self.plan = Plan("m", "m", (Target("host", "engine-model"),), ("m",), snapshot)
-        self.attempts = Attempts(app_settings, self.fleet, cast(Limits, None), cast(ConstraintChecks, None), host)
+        self.attempts = Attempts(app_settings, self.fleet, cast(Limits, None), cast(ConstraintChecks, checks), host)
         self.context = RequestContext("openai_chat", ConnectedCaller())
 
     @property
@@ -115,10 +124,10 @@ class AttemptHarness:
     def credentials(self) -> list[CredentialClient]:
         return self.endpoint.credential_pool.gateway_clients
 
-    async def send(self) -> OutboundResponse:
+    async def send(self, body: bytes = REQUEST_BODY, **translator_options: Any) -> OutboundResponse:
         dialect = DIALECTS["openai_chat"]
         translator = RequestTranslator(
-            dialect.parse_request(REQUEST_BODY), REQUEST_BODY, dialect, cast(MediaFetcher, None), lambda field: False
+            dialect.parse_request(body), body, dialect, cast(MediaFetcher, None), lambda field: False, **translator_options
         )
         admitted = Admitted(Authenticated(cast(Caller, None)), translator.request, "e", {})
         planned = self.context.stage = Planned(admitted, self.plan, None, cast(ExchangeRecord, None))
@@ -225,3 +234,32 @@ async def test_credential_removed_since_the_plan_is_refused_as_not_stored():
         await harness.send()
     with pytest.raises(CredentialError):
         harness.credentials[0].headers(harness.endpoint.provider)
+
+
+@pytest.mark.parametrize("refuses_unvalidated", [False, True])
+async def test_unchecked_response_is_recorded_as_unvalidated_or_refused_and_charged(
+    monkeypatch: pytest.MonkeyPatch, refuses_unvalidated: bool
+):
+    """The checking process cannot start."""
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(constraint_checks, "_RETRY_CHECK_S", 0.0)
+    schema = {"type": "object", "minProperties": 1}  # which no grammar is known to enforce
+    constraint = {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}}
+    body = json.dumps({**json.loads(REQUEST_BODY), **constraint}).encode()
+    request = DIALECTS["openai_chat"].parse_request(body)
+    read = structured_output.read_constraint("openai_chat", request.body)
+    assert read is not None
+    checks = ConstraintChecks(response_wait_s=60)
+    harness = AttemptHarness(FakeHost(first=(200, RESPONSE_BODY)), "first", checks=checks)
+    options = {"constraint": replace(read, uncovered_paths=frozenset({"response_format"})), "refuses_unvalidated": refuses_unvalidated}
+    if refuses_unvalidated:
+        with pytest.raises(ConstraintUnchecked):
+            await harness.send(body, max_repairs=3, **options)
+    else:
+        await harness.send(body, **options)
+    attempted = harness.context.stage
+    assert isinstance(attempted, Attempted)
+    assert len(attempted.attempts) == 1
+    assert attempted.structured_output == (None if refuses_unvalidated else "unvalidated")
+    assert len(attempted.discarded) == int(refuses_unvalidated)
+    await checks.stop()

@@ -1,16 +1,18 @@
 """Validation of responses: JSON strings are unquoted, and a response is validated only if it answers the constraint."""
 
 import json
+import sys
 from collections.abc import AsyncGenerator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.gateway.structured_output import constraint_checks
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
-from app.gateway.upstream.response_validation import validate_response
+from app.gateway.upstream.response_validation import ResponseChecker, validate_response
 from providers.canonical.chat import ChatResponse, Choice, Part, Reasoning, Refusal, Text, ToolCall, Usage
-from providers.canonical.errors import ConstraintViolation
+from providers.canonical.errors import ConstraintUnchecked, ConstraintViolation
 from providers.canonical.output_format import Regex
 from providers.structured_output import Constraint, ConstraintPlan, Enforcement
 
@@ -21,7 +23,7 @@ CONSTRAINT = Constraint(WORD_REGEX, "guided_regex")
 
 @pytest.fixture(scope="module")
 async def checks() -> AsyncGenerator[ConstraintChecks]:
-    checks = ConstraintChecks()
+    checks = ConstraintChecks(response_wait_s=60)
     yield checks
     await checks.stop()
 
@@ -33,7 +35,10 @@ def response_of(*parts: Part, reason: str = "stop") -> ChatResponse:
 async def validated(
     checks: ConstraintChecks, response: ChatResponse, *, how: Enforcement = "validated", quoted: bool = False
 ) -> ChatResponse:
-    return await validate_response(response, ConstraintPlan(how, WORD_REGEX, is_json_string=quoted), CONSTRAINT, checks)
+    plan = ConstraintPlan(how, WORD_REGEX, is_json_string=quoted)
+    read_response, is_validated = await validate_response(response, plan, CONSTRAINT, ResponseChecker(checks, "team"))
+    assert is_validated
+    return read_response
 
 
 def text_of(response: ChatResponse) -> str:
@@ -82,3 +87,28 @@ async def test_tool_call_or_refusal_is_not_validated_against_the_constraint(chec
 async def test_response_of_an_enforcing_engine_is_not_validated(checks: ConstraintChecks) -> None:
     response = response_of(Text("ABC"))
     assert await validated(checks, response, how="enforced") == response
+
+
+@pytest.fixture
+async def broken_checks(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[ConstraintChecks]:
+    """Checks whose process cannot start."""
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(constraint_checks, "_RETRY_CHECK_S", 0.0)
+    checks = ConstraintChecks(response_wait_s=60)
+    yield checks
+    await checks.stop()
+
+
+async def test_response_that_cannot_be_checked_is_served_as_unvalidated(broken_checks: ConstraintChecks) -> None:
+    response = response_of(Text("ABC"))
+    plan = ConstraintPlan("validated", WORD_REGEX)
+    assert await validate_response(response, plan, CONSTRAINT, ResponseChecker(broken_checks, "team")) == (response, False)
+
+
+async def test_unchecked_response_is_refused_with_its_usage_if_the_caller_demands_it(broken_checks: ConstraintChecks) -> None:
+    plan = ConstraintPlan("validated", WORD_REGEX)
+    with pytest.raises(ConstraintUnchecked, match="x-narthex-guided-unvalidated") as refused:
+        await validate_response(
+            response_of(Text("abc")), plan, CONSTRAINT, ResponseChecker(broken_checks, "team", refuses_unvalidated=True)
+        )
+    assert (refused.value.code, refused.value.input_tokens, refused.value.output_tokens) == ("constraint_unchecked", 3, 2)

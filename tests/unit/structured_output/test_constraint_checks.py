@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from app.gateway.structured_output import constraint_checks
+from app.gateway.structured_output.check_queue import CheckQueue
 from app.gateway.structured_output.checker.protocol import CheckOrder, CheckTask
 from app.gateway.structured_output.checker_client import CheckerClient, CheckerUnavailable
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
@@ -136,13 +138,13 @@ def generous_deadlines() -> Generator[None]:
     """On a busy machine a check may wait long. Its processor time stays limited."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(constraint_checks, "_DEADLINE_S", 60.0)
-        patch.setattr(constraint_checks, "_RESPONSE_DEADLINE_S", 60.0)
+        patch.setattr(constraint_checks, "_RESPONSE_CHECK_S", 60.0)
         yield
 
 
 @pytest.fixture(scope="module")
 async def checks(generous_deadlines: None) -> AsyncGenerator[ConstraintChecks]:
-    checks = ConstraintChecks()
+    checks = ConstraintChecks(response_wait_s=60)
     checks.start()
     yield checks
     await checks.stop()
@@ -347,15 +349,15 @@ def parameter_id(value: OutputFormat | str | bool) -> str:
 async def test_response_is_judged_against_its_constraint_whole_and_truncated(
     checks: ConstraintChecks, output: OutputFormat, text: str, is_valid: bool, is_valid_beginning: bool
 ) -> None:
-    assert (await checks.find_violation(output, text, is_complete=True) is None) == is_valid
-    assert (await checks.find_violation(output, text, is_complete=False) is None) == is_valid_beginning
+    assert (await checks.find_violation(output, text, "team", is_complete=True) is None) == is_valid
+    assert (await checks.find_violation(output, text, "team", is_complete=False) is None) == is_valid_beginning
 
 
 async def test_response_too_slow_to_check_counts_as_a_violation(checks: ConstraintChecks) -> None:
-    violation = await checks.find_violation(Regex("(.|\n)*"), "a" * 3_000_000, is_complete=True)
+    violation = await checks.find_violation(Regex("(.|\n)*"), "a" * 3_000_000, "team", is_complete=True)
     assert violation is not None
     assert "to check" in violation
-    assert await checks.find_violation(Regex("a"), "a", is_complete=True) is None
+    assert await checks.find_violation(Regex("a"), "a", "team", is_complete=True) is None
 
 
 async def test_identical_concurrent_checks_share_one_and_survive_a_cancellation(checks: ConstraintChecks) -> None:
@@ -369,16 +371,17 @@ async def test_identical_concurrent_checks_share_one_and_survive_a_cancellation(
 
 
 async def test_checks_continue_after_the_checker_process_is_killed() -> None:
-    checks = ConstraintChecks()
+    checks = ConstraintChecks(response_wait_s=60)
     checks.start()
     try:
         assert await checks.check_request(inbound_request(guided_regex="first"), "key") is not None
-        assert checks.pid is not None
-        os.kill(checks.pid, signal.SIGKILL)
+        pid, _ = checks.pids
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
         assert await checks.check_request(inbound_request(guided_regex="second"), "key") is not None
     finally:
         await checks.stop()
-    assert checks.pid is None
+    assert checks.pids == (None, None)
 
 
 async def test_hanging_checker_process_is_killed_and_a_stopped_checker_answers_nothing() -> None:
@@ -402,16 +405,18 @@ async def test_hanging_checker_process_is_killed_and_a_stopped_checker_answers_n
 
 async def test_checker_process_inherits_no_secrets_and_ends_when_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NARTHEX_SECRET", "hidden")
-    checks = ConstraintChecks()
+    checks = ConstraintChecks(response_wait_s=60)
     await checks.check_request(inbound_request(guided_regex="a"), "key")
-    pid = checks.pid
-    assert pid is not None
-    assert b"hidden" not in environment_of(pid)
+    await checks.find_violation(Regex("a"), "a", "team", is_complete=True)
+    pids = checks.pids
+    for pid in pids:
+        assert pid is not None
+        assert b"hidden" not in environment_of(pid)
     late = asyncio.create_task(checks.check_request(inbound_request(guided_regex="b"), "key"))
     await asyncio.sleep(0)
     await checks.stop()
     assert isinstance((await asyncio.gather(late, return_exceptions=True))[0], Constraint | Unavailable)
-    assert not is_running(pid)
+    assert not any(pid is not None and is_running(pid) for pid in pids)
 
 
 def test_checker_process_imports_nothing_from_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -482,15 +487,74 @@ def test_content_cache_is_bounded_and_never_returns_other_content(entries: list[
         assert cache.size_bytes <= 50_000
 
 
-async def test_one_key_does_not_take_the_checker_from_other_keys(checks: ConstraintChecks) -> None:
-    flooding_checks = [
-        asyncio.create_task(checks.check_request(inbound_request(guided_regex=f"flood{at}"), "flooding key")) for at in range(40)
+async def begin_flood(checks: ConstraintChecks, title: str) -> list[asyncio.Task[Constraint | None]]:
+    """One team's checks of 31 heavy schemas, which wait."""
+    heavy = [inbound_request(guided_json={"title": f"{title} {at}", **wide_schema(300)}) for at in range(31)]
+    flood = [asyncio.create_task(checks.check_request(each, "flooding team")) for each in heavy]
+    await asyncio.sleep(0)
+    return flood
+
+
+async def test_new_constraint_of_one_team_waits_for_no_others_queue(checks: ConstraintChecks) -> None:
+    flood = await begin_flood(checks, "constraints")
+    assert await checks.check_request(inbound_request(guided_regex="of another team"), "other team") is not None
+    # One of them was in progress when the other team's came.
+    assert sum(each.done() for each in flood) <= 2
+    assert all(isinstance(each, Constraint) for each in await asyncio.gather(*flood))
+
+
+async def test_team_with_too_many_waiting_constraints_is_refused_and_others_are_not(checks: ConstraintChecks) -> None:
+    bound = constraint_checks._MAX_WAITING_PER_TEAM  # pyright: ignore[reportPrivateUsage]
+    flood = [
+        asyncio.create_task(checks.check_request(inbound_request(guided_regex=f"flood{at}"), "flooding team")) for at in range(bound + 9)
     ]
     await asyncio.sleep(0)
-    assert await checks.check_request(inbound_request(guided_regex="other"), "other key") is not None
-    results = await asyncio.gather(*flooding_checks, return_exceptions=True)
-    assert sum(isinstance(each, Unavailable) for each in results) == 8
-    assert await checks.check_request(inbound_request(guided_regex="flood again"), "flooding key") is not None
+    assert await checks.check_request(inbound_request(guided_regex="other"), "other team") is not None
+    results = await asyncio.gather(*flood, return_exceptions=True)
+    assert 8 <= sum(isinstance(each, Unavailable) for each in results) <= 9
+    assert await checks.check_request(inbound_request(guided_regex="flood again"), "flooding team") is not None
+
+
+async def test_response_is_checked_while_constraints_wait(checks: ConstraintChecks) -> None:
+    await checks.find_violation(Regex("a"), "a", "team", is_complete=True)  # its process runs
+    flood = await begin_flood(checks, "beside responses")
+    assert await checks.find_violation(Regex("a"), "a", "flooding team", is_complete=True) is None
+    assert sum(each.done() for each in flood) <= 5
+    await asyncio.gather(*flood)
+
+
+async def test_response_waits_for_a_checker_that_comes_back_and_counts_as_unchecked_if_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = ConstraintChecks(response_wait_s=60)
+    try:
+        with monkeypatch.context() as broken:
+            broken.setattr(sys, "executable", "/nowhere/python")
+            broken.setattr(constraint_checks, "_RETRY_CHECK_S", 0.2)
+            with pytest.raises(CheckerUnavailable):
+                await checks.find_violation(Regex("a"), "a", "team", is_complete=True)
+            broken.setattr(constraint_checks, "_RETRY_CHECK_S", 60.0)
+            waiting = asyncio.create_task(checks.find_violation(Regex("a"), "b", "team", is_complete=True))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0.05)
+        assert await waiting is not None
+    finally:
+        await checks.stop()
+
+
+async def test_cancelled_check_of_a_response_that_waits_costs_nothing() -> None:
+    """A caller who hangs up takes nobody's turn."""
+    checker = CheckerClient(60.0)
+    queue = CheckQueue(checker)
+    orders = [CheckOrder((CheckTask("regex", "a"),), 0.05), CheckOrder((CheckTask("regex", "(a"),), 0.05)]
+    try:
+        abandoned = [asyncio.create_task(queue.check("team", orders[0])) for _ in range(20)]
+        last = asyncio.create_task(queue.check("team", orders[1]))
+        await asyncio.sleep(0)
+        for each in abandoned[1:]:
+            each.cancel()
+        assert (await abandoned[0]).outcome == "valid"
+        assert (await last).outcome == "invalid"
+    finally:
+        await queue.stop()
 
 
 LENGTH: dict[str, Any] = {"type": "string", "minLength": 1}

@@ -368,7 +368,7 @@ async def test_checked_constraint_carries_the_regex_and_the_engine_gets_it(monke
     request = DIALECTS["openai_chat"].parse_request(
         json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hello"}], **fields}).encode()
     )
-    checks = ConstraintChecks()
+    checks = ConstraintChecks(response_wait_s=60)
     try:
         constraint = await checks.check_request(request, "key")
     finally:

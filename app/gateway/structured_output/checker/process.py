@@ -20,7 +20,7 @@ from app.gateway.structured_output.checker.protocol import LENGTH_PREFIX_BYTES, 
 MEMORY_BYTES = 100_000_000
 """Beyond the size of the process itself."""
 
-# By the clock, for a fork that hangs without using the processor, which no other limit would end. The worker has given up by then.
+# By the clock, for a fork that does not get on without using the processor, which no other limit would end.
 _WALL_CLOCK_LIMIT_S = 5.0
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -49,9 +49,14 @@ def main() -> None:
             _run_in_fork(check_order, output_fd)
         _, status = os.waitpid(child_pid, 0)
         if status != 0:
-            _write_frame(
-                output_fd, Verdict("too_expensive", _SIGNAL_REASONS.get(os.WTERMSIG(status), "") if os.WIFSIGNALED(status) else "")
-            )
+            _write_frame(output_fd, _failed_verdict(status))
+
+
+def _failed_verdict(status: int) -> Verdict:
+    if not os.WIFSIGNALED(status):
+        return Verdict("too_expensive")
+    number = os.WTERMSIG(status)
+    return Verdict("out_of_time") if number == signal.SIGALRM else Verdict("too_expensive", _SIGNAL_REASONS.get(number, ""))
 
 
 def _run_in_fork(raw: bytes, output_fd: int) -> None:
