@@ -25,6 +25,7 @@ from app.gateway.fleet.fleet import Fleet
 from app.gateway.idempotency.idempotency import Idempotency
 from app.gateway.limits.limits import Limits
 from app.gateway.media.fetcher import MediaFetcher
+from app.gateway.memory.body_memory import BodyMemory
 from app.gateway.responses_state.conversations import ConversationStore
 from app.gateway.serve import Gateway
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
@@ -75,9 +76,23 @@ def create_app(settings: Settings, write_batcher: WriteBatcher, *, name: str) ->
     spool = Spool(settings.home / "spool", settings, write_batcher)
     idempotency = Idempotency(settings, database)
     media = MediaFetcher(settings)
-    conversations = ConversationStore(settings, database)
+    body_memory = BodyMemory(settings)
+    conversations = ConversationStore(settings, database, body_memory)
     checks = ConstraintChecks(settings.total_timeout_s)
-    gateway = Gateway(settings, snapshot_cache, fleet, limits, transport, spool, telemetry, idempotency, media, conversations, checks)
+    gateway = Gateway(
+        settings,
+        snapshot_cache,
+        fleet,
+        limits,
+        transport,
+        spool,
+        telemetry,
+        idempotency,
+        media,
+        conversations,
+        checks,
+        body_memory,
+    )
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncGenerator[None, None]:

@@ -88,6 +88,15 @@ class Settings:
     )
 
     max_body_bytes: int = setting(32 * 1024 * 1024, "Largest request body; a larger one is refused with 413.")
+    bodies_max_bytes_key: int = setting(
+        256 * 1024 * 1024,
+        "Most bytes of bodies that the requests in progress of one key may hold in each gateway process, uploads counting with their"
+        " declared size; more is a 429. A single body always fits, and those of up to 64 KiB are not counted.",
+    )
+    bodies_max_bytes_team: int = setting(512 * 1024 * 1024, "The same for all keys of a team together.")
+    bodies_max_bytes_worker: int = setting(
+        2 * 1024 * 1024 * 1024, "The same for all requests of a gateway process; more is a 503. Several times what a team may hold."
+    )
     connect_timeout_s: float = setting(5.0, "Longest wait for a connection to an engine.")
     first_token_timeout_s: float = setting(300.0, "Longest wait for the first byte of a streamed response.")
     silence_timeout_s: float = setting(120.0, "Longest pause within a streamed response.")
@@ -150,6 +159,12 @@ class Settings:
     )
     responses_max_bytes: int = setting(
         4 * 1024 * 1024, "Largest response of /v1/responses, with its request, kept in Redis; a larger one is found once it is in Postgres."
+    )
+
+    responses_history_max_bytes: int = setting(
+        64 * 1024 * 1024,
+        "Most bytes of earlier requests and responses, with their tools and instructions, that are read for one request that continues"
+        " or lists a conversation; a longer one is refused with 400.",
     )
 
     redis_timeout_s: float = setting(

@@ -107,8 +107,16 @@ class HttpCall:
 
     # The request
 
-    async def read(self, limit_bytes: int) -> bytes:
-        """The complete body. Raises BodyTooLarge as soon as it exceeds the limit."""
+    @property
+    def is_body_large(self) -> bool:
+        """Whether the body is longer than what is buffered of any, or has not come completely."""
+        return self.more_body or len(self._body) > _MAX_BUFFERED_BYTES
+
+    async def read(self, limit_bytes: int, on_growth: Callable[[int], None] | None = None) -> bytes:
+        """The complete body. Raises BodyTooLarge as soon as it exceeds the limit.
+
+        `on_growth`: called with the number of bytes that have come, as more come; what it raises ends the reading.
+        """
         if self._expects_100:
             self._expects_100 = False
             self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -116,6 +124,8 @@ class HttpCall:
             self._connection.flow.resume_reading()
             self._waiter = self._connection.loop.create_future()
             await self._waiter
+            if on_growth is not None:
+                on_growth(len(self._body))
         body, self._body = self._body, b""
         if len(body) > limit_bytes:
             raise body_too_large(limit_bytes)
@@ -170,6 +180,7 @@ class HttpCall:
 
     def _finish(self) -> None:
         self.response_complete = True
+        self._body = b""
         if not self.keep_alive:
             self._connection.transport.close()
         self._connection.on_response_complete()
@@ -184,7 +195,7 @@ class HttpCall:
             self._start_task()
 
     def receive_body(self, block: bytes) -> None:
-        if self.response_complete:
+        if self.response_complete or self.disconnected:
             return
         # Joined at once: with chunks of two bytes, a list would take twenty times the memory.
         if not self._body:
@@ -212,6 +223,7 @@ class HttpCall:
         if self.response_complete:
             return
         self.disconnected = True
+        self._body = b""  # at once: connection, call and task refer to each other until the next garbage collection
         if self._is_running and self._task is not None:
             self._task.cancel()
 
@@ -226,6 +238,10 @@ class HttpCall:
         try:
             if not self.disconnected:
                 await self._handler(self)
+        except asyncio.CancelledError:
+            # A task that ends as cancelled keeps the error, whose traceback keeps all that the handler held, the body too.
+            if not self.disconnected:
+                raise
         except Exception:
             log.exception("unhandled exception in an inference route")
         finally:

@@ -31,8 +31,11 @@ class InferenceProtocol(HttpToolsProtocol):
             self._idle_timer.cancel()
         super().connection_lost(exc)
         # uvicorn notifies the newest request only; the one in progress may be an earlier one.
-        for queued, _ in self.pipeline:
-            queued.disconnected = True
+        for queued, _ in cast(Any, self.pipeline):
+            if type(queued) is HttpCall:
+                queued.on_disconnect()
+            else:
+                queued.disconnected = True
         if self._active_call is not None:
             self._active_call.on_disconnect()
 

@@ -43,9 +43,15 @@ class InferenceRoute:
                     raise Unavailable("This gateway is being shut down: try again.", retry_after_s=1)
                 headers = _read_headers(call.headers)
                 reauthenticate = functools.partial(authenticate, gateway.snapshot_cache, headers, call.path, call.peer, call.headers)
-                context.stage = Authenticated(await reauthenticate())
-                _check_body(headers, gateway.settings.max_body_bytes)
-                raw = await call.read(gateway.settings.max_body_bytes)
+                caller = await reauthenticate()
+                context.stage = Authenticated(caller)
+                declared_bytes = _check_body(headers, gateway.settings.max_body_bytes)
+                if call.is_body_large:
+                    body_claim = context.body_claim = gateway.body_memory.claim(caller)
+                    body_claim.grow_to(declared_bytes)
+                    raw = await call.read(gateway.settings.max_body_bytes, body_claim.grow_to)
+                else:
+                    raw = await call.read(gateway.settings.max_body_bytes)
                 await serve(gateway, self._dialect, raw, headers, context, sink, reauthenticate)
             except NarthexError as error:
                 await self._send_error(error, context, sink)
@@ -64,7 +70,11 @@ class InferenceRoute:
             finally:
                 if (claim := claim_of(context.stage)) is not None:
                     claim.start_completion()
-                await context.release()
+                try:
+                    await context.release()
+                finally:
+                    if context.body_claim is not None:
+                        context.body_claim.release()
 
     async def _send_error(self, error: NarthexError, context: RequestContext, sink: HttpResponseSink) -> None:
         """As a response of its own, or as the last frame of a stream that has begun."""
@@ -100,11 +110,13 @@ def _read_headers(raw_headers: list[Header]) -> dict[bytes, bytes]:
     return headers
 
 
-def _check_body(headers: dict[bytes, bytes], limit_bytes: int) -> None:
-    """Raises BodyTooLarge, or InvalidRequest for an encoded body, before any of it is read."""
+def _check_body(headers: dict[bytes, bytes], limit_bytes: int) -> int:
+    """The size that the head declares; 0: none. Raises BodyTooLarge, or InvalidRequest for an encoded body, before any of it is read."""
     coding = headers.get(b"content-encoding", b"identity").lower()
     if coding != b"identity":
         raise InvalidRequest(f"Content-Encoding {coding.decode('latin-1'):.40} is not supported; send the body uncompressed.")
     content_length = headers.get(b"content-length", b"")
-    if content_length.isdigit() and int(content_length) > limit_bytes:
-        raise body_too_large(limit_bytes, int(content_length))
+    declared_bytes = int(content_length) if content_length.isdigit() else 0
+    if declared_bytes > limit_bytes:
+        raise body_too_large(limit_bytes, declared_bytes)
+    return declared_bytes

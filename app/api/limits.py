@@ -9,6 +9,7 @@ from msgspec import to_builtins
 from app import uuid7
 from app.api.authentication import authenticate_scope
 from app.api.response_headers import new_request_headers
+from app.domain import Caller
 from app.gateway.charges import estimate_usage
 from app.gateway.limits.limits import RuleState
 from app.gateway.permissions import may_use
@@ -31,7 +32,15 @@ def routes(gateway: Gateway) -> Router:
     @post("/preview", status_code=200)
     async def preview(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
         caller = await authenticate_scope(gateway.snapshot_cache, request.scope)
-        inbound = DIALECTS["openai_chat"].parse_request(await request.body())
+        body_claim = gateway.body_memory.claim(caller)
+        try:
+            body_claim.grow_to(_declared_bytes(request, gateway.settings.max_body_bytes))
+            return await _preview(request, caller, await request.body())
+        finally:
+            body_claim.release()
+
+    async def _preview(request: Request[Any, Any, Any], caller: Caller, raw: bytes) -> Response[dict[str, Any]]:
+        inbound = DIALECTS["openai_chat"].parse_request(raw)
         planned = plan(gateway.snapshot_cache.snapshot, caller, inbound.model, uuid7.mint())
         need = estimate_usage(inbound, planned, gateway.settings.limits_output_tokens, time.time())
         _, input, output, tokens, cost, _ = need.amounts()
@@ -56,6 +65,12 @@ def routes(gateway: Gateway) -> Router:
         )
 
     return Router("/v1/limits", route_handlers=[show_limits, preview])
+
+
+def _declared_bytes(request: Request[Any, Any, Any], max_body_bytes: int) -> int:
+    """The body's size; of one without Content-Length, the largest that it can have."""
+    content_length = request.headers.get("content-length", "")
+    return min(int(content_length), max_body_bytes) if content_length.isdigit() else max_body_bytes
 
 
 def _rule_to_json(state: RuleState) -> dict[str, Any]:

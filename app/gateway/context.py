@@ -6,6 +6,7 @@ from typing import Protocol
 from app import uuid7
 from app.domain import Exchange, Outcome
 from app.gateway.exchange import build_exchange
+from app.gateway.memory.body_memory import BodyClaim
 from app.gateway.stages import Attempted, Planned, Received, Stage
 from app.gateway.upstream.progress import ResponseProgress
 
@@ -21,7 +22,7 @@ class RequestContext:
     """What is known of a request whatever its stage, and its two endings: write_record() and release(), each once.
 
     `id`: the inference's. `status`: the HTTP status of the response; 499 until there is one. `error`: the class of the error that
-    ended the request, with its `message`; None: no error.
+    ended the request, with its `message`; None: no error. `body_claim`: the memory that its bodies take; None: too little to be counted.
     """
 
     def __init__(self, route: str, caller_connection: CallerConnection) -> None:
@@ -34,6 +35,7 @@ class RequestContext:
         self.status = 499
         self.error: str | None = None
         self.message: str | None = None
+        self.body_claim: BodyClaim | None = None
 
     @property
     def disconnected(self) -> bool:

@@ -31,6 +31,7 @@ from app.gateway.fleet.fleet import Fleet
 from app.gateway.idempotency.idempotency import KEY_HEADER, Idempotency
 from app.gateway.limits.limits import Limits
 from app.gateway.media.fetcher import MediaFetcher
+from app.gateway.memory.body_memory import BodyClaim, BodyMemory
 from app.gateway.plan import plan
 from app.gateway.request_headers import droppable_fields, max_repairs, refuses_unvalidated, request_tags, resolve_episode_id
 from app.gateway.request_translation.translator import RequestTranslator
@@ -84,6 +85,7 @@ class Gateway:
         media: MediaFetcher,
         conversations: ConversationStore,
         checks: ConstraintChecks,
+        body_memory: BodyMemory,
     ) -> None:
         self.settings = settings
         self.snapshot_cache = snapshot_cache
@@ -96,6 +98,7 @@ class Gateway:
         self.media = media
         self.conversations = conversations
         self.checks = checks
+        self.body_memory = body_memory
         self.draining = False
 
     def finish_exchange(self, context: RequestContext, outcome: Outcome) -> None:
@@ -147,7 +150,7 @@ async def serve(
     sent_body = request.body
     if request.previous_response_id is not None or request.references_items:
         sent_body = Body(request.body)
-        await gateway.conversations.expand_request(request, authenticated.caller)
+        await gateway.conversations.expand_request(request, authenticated.caller, _body_claim(gateway, context, authenticated.caller))
     episode_id = resolve_episode_id(request, headers, context.received_us)
     admitted = context.stage = Admitted(authenticated, request, episode_id, request_tags(request, headers), reported_names(reserved))
     planned, constraint = await _plan(gateway, raw, context, admitted)
@@ -164,6 +167,7 @@ async def serve(
         headers,
         authenticated.caller.team_id,
         refuses_unvalidated(headers),
+        lambda size_bytes: _body_claim(gateway, context, authenticated.caller).add(size_bytes),
     )
     meta = ResponseMeta(context.id, episode_id, request.model, context.received_us // 1_000_000, request.wants_usage, sent_body)
     response, attempted = await gateway.attempts.serve(translator, planned, meta, context)
@@ -172,6 +176,13 @@ async def serve(
         await _relay_stream(gateway, dialect, response, raw, context, attempted, sink)
     else:
         await _send_response(gateway, response, raw, context, attempted, sink)
+
+
+def _body_claim(gateway: Gateway, context: RequestContext, caller: Caller) -> BodyClaim:
+    """The claim to memory that the request has, or a new one."""
+    if context.body_claim is None:
+        context.body_claim = gateway.body_memory.claim(caller)
+    return context.body_claim
 
 
 async def _plan(gateway: Gateway, raw: bytes, context: RequestContext, admitted: Admitted) -> tuple[Planned, Constraint | None]:

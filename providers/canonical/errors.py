@@ -16,6 +16,7 @@ NarthexError                          500
 │   ├── IdempotencyKeyReused          422 the Idempotency-Key belongs to another request
 │   ├── LimitExceeded                 429 a limit has no room for the request now
 │   │   └── LimitUnsatisfiable        400 a limit never has room for it
+│   ├── BodyMemoryExceeded            429 the requests in progress of the key or team hold as many bytes as they may
 │   ├── OperationNotSupported         501 no target of the model has this route
 │   └── Unavailable                   503 the gateway is shutting down, or cannot record the exchange
 └── UpstreamError                     502 an engine, or what is between it and us, failed
@@ -179,6 +180,14 @@ class LimitUnsatisfiable(LimitExceeded):
     ) -> None:
         super().__init__(message, code=code, details=details, retry_after_s=0, headers=headers)
         self.retry_after_s = None
+
+
+class BodyMemoryExceeded(RequestError):
+    """Raised by app.gateway.memory.body_memory, while a body is being read."""
+
+    status = 429
+    kind = "rate_limit_exceeded"
+    code = "body_memory_exceeded"
 
 
 class OperationNotSupported(RequestError):

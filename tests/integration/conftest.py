@@ -28,6 +28,8 @@ def service() -> Generator[Service]:
     running = services.start(
         workers=WORKERS,
         max_body_bytes=MOST_BODY_BYTES,
+        bodies_max_bytes_key=20 * MOST_BODY_BYTES,
+        bodies_max_bytes_team=30 * MOST_BODY_BYTES,
         first_token_timeout_s=5,
         silence_timeout_s=4,
         total_timeout_s=15,

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ import pytest
 
 from app.api.metrics import keep_metrics_current
 from app.telemetry import Telemetry
+from tests.integration.conftest import MOST_BODY_BYTES, WORKERS
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, chunk
 from tests.support.service import PROCESS_TIMEOUT_S, Service
 from tests.support.service_inspection import processor_s
@@ -133,6 +134,42 @@ async def test_large_body_without_a_valid_key_is_refused_before_it_is_complete(s
     async with raw_connection(service) as caller:
         caller.send(head(service, 900_000).replace(service.key.encode(), b"nobodys") + b" " * 100_000)
         assert (await caller.answer())[0] == 401
+
+
+async def test_open_uploads_of_a_key_are_bounded_and_freed_by_a_disconnect(service: Service):
+    """Each declares the largest body, and sends a part of it."""
+    large = json.dumps({"model": "scripted", "messages": [{"role": "user", "content": "x" * 500_000}]}).encode()
+    created = service.run("keys", "create", "--team", "other uploads", "--quiet")
+    assert created.returncode == 0, created.stderr
+    of_other_team = {"authorization": f"Bearer {created.stdout.strip()}"}
+    refusals: list[tuple[int, dict[str, str], bytes]] = []
+
+    async def status_of(path: str, content: bytes, **headers: str) -> int:
+        async with service.client() as client:  # a new connection, to any of the workers
+            return (await client.post(path, content=content, headers=headers)).status_code
+
+    async with AsyncExitStack() as connections:
+        for _ in range(WORKERS * 20 + 10):
+            caller = await connections.enter_async_context(raw_connection(service))
+            caller.send(head(service, MOST_BODY_BYTES) + b" " * 100_000)
+            refusal = asyncio.create_task(caller.answer())
+            refusal.add_done_callback(lambda done: None if done.cancelled() or done.exception() else refusals.append(done.result()))
+            connections.callback(refusal.cancel)
+        await wait_until(lambda: len(refusals) >= 10)
+        for status, headers, body in refusals:
+            assert (status, headers["retry-after"]) == (429, "1")
+            assert json.loads(body)["error"]["code"] == "body_memory_exceeded"
+        for path in (CHAT, "/v1/limits/preview"):
+            async with asyncio.timeout(GENEROUS_S):
+                while await status_of(path, large) != 429:
+                    pass
+        for _ in range(2 * WORKERS):
+            assert await status_of(CHAT, REQUEST) == 200
+            assert await status_of(CHAT, large, **of_other_team) == 200
+    async with asyncio.timeout(GENEROUS_S):
+        for _ in range(2 * WORKERS):
+            while await status_of(CHAT, large) != 200:
+                await asyncio.sleep(0.02)
 
 
 async def test_http_trailers_are_not_headers(service: Service, engine: ScriptedEngine):

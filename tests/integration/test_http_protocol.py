@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import itertools
 import time
 import tracemalloc
@@ -15,7 +16,7 @@ from app.api.http_call import HttpCall
 from app.api.http_protocol import http_protocol_class
 from app.api.inference_protocol import InferenceProtocol
 from providers.transport.write_batcher import WriteBatcher
-from tests.support.wait_until import GENEROUS_S
+from tests.support.wait_until import GENEROUS_S, wait_until
 
 REQUEST = b"POST /echo HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi"
 IDLE_S = 1.0
@@ -157,3 +158,52 @@ async def test_refusal_without_100_continue_closes_the_connection(echo_server: E
     async with asyncio.timeout(GENEROUS_S):
         assert b"connection: close" in await reader.read()
     writer.close()
+
+
+@pytest.mark.parametrize("stage", ["uploading", "waiting for the response", "pipelined", "refused"])
+async def test_bytes_of_a_disconnected_caller_are_freed_without_a_garbage_collection(echo_server: EchoServer, stage: str):
+    """Connection, call and task refer to each other, so what they hold would stay until the collector runs."""
+    size_bytes, ended = 5_000_000, asyncio.Event()
+    received = asyncio.Event()
+
+    async def answer(call: HttpCall) -> None:
+        try:
+            if stage == "refused":
+                await call.send_response(401, b"", b"no")
+                received.set()
+                return
+            body = await call.read(2 * size_bytes, lambda read_bytes: received.set() if read_bytes > size_bytes // 2 else None)
+            received.set()
+            assert body
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    echo_server.answer = answer
+    _, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
+    declared_bytes = size_bytes if stage == "waiting for the response" else size_bytes + 1
+    head = b"POST /echo HTTP/1.1\r\ncontent-length: %d\r\n\r\n"
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        if stage == "pipelined":
+            writer.write(head % 2 + b"hi" + head % 60_000 + b"x" * 60_000)
+        else:
+            writer.write(head % declared_bytes)
+            for _ in range(size_bytes // 50_000):
+                writer.write(b"x" * 50_000)
+                await asyncio.sleep(0)
+        async with asyncio.timeout(GENEROUS_S):
+            await received.wait()
+            writer.transport.abort()
+            await ended.wait()
+            (protocol,) = echo_server.protocols
+            await wait_until(lambda: protocol.transport.is_closing())
+        del writer
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert tracemalloc.get_traced_memory()[0] < 50_000 + (0 if stage == "pipelined" else 200_000)
+    finally:
+        tracemalloc.stop()
+        gc.enable()

@@ -8,13 +8,15 @@ import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 import redis.asyncio
+from sqlalchemy import QueuePool
 
 from app.domain import Caller
+from app.gateway.memory.body_memory import BodyMemory
 from app.gateway.responses_state import conversations
 from app.gateway.responses_state.conversations import ConversationStore
 from app.gateway.responses_state.history import ConversationTurn
@@ -69,7 +71,7 @@ def response(id: str, text: str = "Hello.") -> Any:
 @contextlib.asynccontextmanager
 async def open_state(settings: Settings) -> AsyncGenerator[ResponsesState]:
     database = database_engine(settings.database_url, pool_size=2)
-    store, spool = ConversationStore(settings, database), Spool(settings.home / "spool", settings)
+    store, spool = ConversationStore(settings, database, BodyMemory(settings)), Spool(settings.home / "spool", settings)
     store.start()
     try:
         yield ResponsesState(settings, store, spool)
@@ -275,3 +277,17 @@ async def test_cancelled_lookup_returns_at_once_while_redis_is_silent(settings: 
         with pytest.raises(asyncio.CancelledError):
             await lookup
         assert time.monotonic() - began < timeout_s / 2
+
+
+async def test_many_lookups_of_unknown_ids_leave_connections_to_others(settings: Settings, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(conversations, "_WRITER_WAIT_S", 1.0)
+    max_connections = 0
+    async with open_state(settings) as state:
+        pool = cast(QueuePool, state.store._database.pool)  # pyright: ignore[reportPrivateUsage]
+        flood = [asyncio.create_task(state.finds(f"resp_{mint()}", EVE)) for _ in range(200)]
+        waiting = {*flood}
+        while waiting:
+            max_connections = max(max_connections, pool.checkedout())
+            _, waiting = await asyncio.wait(waiting, timeout=0.001)
+        assert not any(each.result() for each in flood)
+    assert 1 <= max_connections <= 2

@@ -39,6 +39,11 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _NO_PUBLIC_ADDRESS = "its host has no public address"
 
 ResolveHost = Callable[[str, int], Awaitable[Collection[str]]]
+ClaimBytes = Callable[[int], None]
+
+
+def claim_nothing(size_bytes: int) -> None:
+    """For fetches whose memory nobody bounds."""
 
 
 class MediaFetcher:
@@ -52,9 +57,10 @@ class MediaFetcher:
         self._names = Resolver(_MAX_CONCURRENT_LOOKUPS)
         self._resolve_host = self._names.resolve if resolve_host is None else resolve_host
 
-    async def fetch(self, urls: Collection[str]) -> Mapping[str, Inline]:
+    async def fetch(self, urls: Collection[str], claim_bytes: ClaimBytes = claim_nothing) -> Mapping[str, Inline]:
         """The media at each URL, fetched once each. If one fails, the others are cancelled.
 
+        `claim_bytes`: takes the memory for more bytes, before they are kept; what it raises ends the fetching.
         Raises InvalidRequest naming the URL and the reason, Unsupported where fetching is switched off.
         """
         unique_urls = [*dict.fromkeys(urls)]
@@ -65,7 +71,8 @@ class MediaFetcher:
         if len(unique_urls) > MAX_URLS:
             raise InvalidRequest(f"The request names media at {len(unique_urls)} URLs: at most {MAX_URLS} are fetched. Send data: URLs.")
         deadline = asyncio.get_running_loop().time() + self._settings.media_timeout_s
-        budget = _FetchBudget(deadline, TOTAL_BYTES_FACTOR * self._settings.media_max_bytes, asyncio.Semaphore(_MAX_CONCURRENT_FETCHES))
+        slots = asyncio.Semaphore(_MAX_CONCURRENT_FETCHES)
+        budget = _FetchBudget(deadline, TOTAL_BYTES_FACTOR * self._settings.media_max_bytes, slots, claim_bytes)
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = {url: group.create_task(self._fetch(url, budget)) for url in unique_urls}
@@ -148,6 +155,7 @@ class MediaFetcher:
             async for block in limit_blocks(response.aiter_raw(_CHUNK_BYTES), max_bytes):
                 budget.consume(len(block))
                 encoded.append(b64encode(block))
+                budget.claim_bytes(len(encoded[-1]))
         except ResponseTooLarge:
             raise _FetchError(too_large) from None
         data = b"".join(encoded).decode("ascii")
@@ -162,11 +170,12 @@ class MediaFetcher:
 
 @dataclass(slots=True)
 class _FetchBudget:
-    """What all media of one request may take together. `deadline`: by the loop's clock."""
+    """What all media of one request may take together. `deadline`: by the loop's clock. `claim_bytes`: see fetch()."""
 
     deadline: float
     remaining_bytes: int
     slots: asyncio.Semaphore
+    claim_bytes: ClaimBytes
 
     def consume(self, size_bytes: int) -> None:
         self.remaining_bytes -= size_bytes

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from app.domain import Target
 from app.gateway.media import body_media
-from app.gateway.media.fetcher import MediaFetcher
+from app.gateway.media.fetcher import ClaimBytes, MediaFetcher, claim_nothing
 from app.gateway.request_translation.caller_fields import (
     apply_constraint_fields,
     caller_field_names,
@@ -52,11 +52,11 @@ class RequestTranslator:
     `may_drop`: whether the caller allows a field to be dropped. `betas`: the caller's `anthropic-beta`. `constraint`: on the output.
     `max_repairs`: how often a response that violates the constraint may be requested again.
     `headers`: the caller's, of which a target's credential may be one. `team_id`: the caller's. `refuses_unvalidated`: the caller wants no
-    response that could not be checked against the constraint.
+    response that could not be checked against the constraint. `claim_bytes`: takes the memory for fetched media.
     """
 
     __slots__ = (
-        *("_betas", "_chat", "_chat_dialect", "_field_names", "_has_carrier", "_has_engine_constraint_fields", "_id_count"),
+        *("_betas", "_chat", "_chat_dialect", "_claim_bytes", "_field_names", "_has_carrier", "_has_engine_constraint_fields", "_id_count"),
         *("_inference_id", "_inlined_for", "_is_repaired", "_max_path_lookups", "_may_drop", "_may_name_media"),
         *("_media_fetcher", "_raw"),
         *("caller_dialect", "constraint", "headers", "max_repairs", "refuses_unvalidated", "request", "team_id"),
@@ -76,6 +76,7 @@ class RequestTranslator:
         headers: Mapping[bytes, bytes] = _NO_HEADERS,
         team_id: str = "",
         refuses_unvalidated: bool = False,
+        claim_bytes: ClaimBytes = claim_nothing,
     ) -> None:
         self.request = request
         self.headers = headers
@@ -93,6 +94,7 @@ class RequestTranslator:
         self.constraint = constraint
         self.max_repairs = max_repairs
         self.team_id = team_id
+        self._claim_bytes = claim_bytes
         self.refuses_unvalidated = refuses_unvalidated
         self._inference_id = inference_id
         self._id_count = 0
@@ -162,7 +164,7 @@ class RequestTranslator:
         fields, slots = body_media.decode_media(self.request.body)
         urls = body_media.urls_to_fetch(slots, provider.media_hosts)
         if urls:
-            fetched = await self._media_fetcher.fetch(urls)
+            fetched = await self._media_fetcher.fetch(urls, self._claim_bytes)
             body_media.write_inline(slots, fetched)
             self.request = replace(self.request, body=Body({**self.request.body, **fields}))
             if self._is_repaired and self._chat is not None:
@@ -269,7 +271,7 @@ class RequestTranslator:
         kinds = provider.inline_media_kinds_in(dialect_name) | dialect_kinds
         urls = {url for url in media.media_urls(chat, kinds) if not provider.accepts_media_url(url, dialect_name)}
         if urls:
-            chat = self._chat = media.inline_media(chat, kinds, await self._media_fetcher.fetch(urls))
+            chat = self._chat = media.inline_media(chat, kinds, await self._media_fetcher.fetch(urls, self._claim_bytes))
         return chat
 
     @property

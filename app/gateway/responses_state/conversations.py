@@ -21,8 +21,18 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app import uuid7
 from app.domain import Caller
-from app.gateway.responses_state.history import ConversationTurn, InputItem, conversation_input_items, load_history, walk_back
+from app.gateway.memory.body_memory import BodyClaim, BodyMemory
+from app.gateway.responses_state.history import (
+    MAX_TURNS,
+    BoundedFind,
+    ConversationTurn,
+    InputItem,
+    conversation_input_items,
+    load_history,
+    walk_back,
+)
 from app.gateway.responses_state.item_references import RESPONSE_ID_PREFIX, resolve_references, unresolved_references
+from app.gateway.responses_state.lookup_slots import LookupSlots
 from app.settings import Settings
 from app.store.db_errors import RecordsUnavailable
 from app.store.recorded_responses import RecordedResponse, delete_response, find_recorded_response
@@ -39,6 +49,8 @@ _ROUTE = "openai_responses"
 _MAX_RESPONSE_BYTES = 64 * 1024 * 1024  # of a recorded stream: more than a megabyte of text, at fifty bytes a character
 _WRITER_WAIT_S = 5.0
 _FIRST_WAIT_S, _MAX_WAIT_S = 0.05, 0.5
+# Look-ups in Postgres at a time: less than half of the connections that a worker has for everything.
+_LOOKUPS_PER_TEAM, _LOOKUPS_PER_WORKER = 2, 3
 _RECORDING_DELAY_S = 60.0  # so long after the longest possible attempt, a response is recorded if there is one
 _NOT_KEPT_REASONS = {
     "redacted": "Your team's requests and responses are recorded without their content, so there is nothing to retrieve or to continue: "
@@ -55,8 +67,11 @@ class ConversationStore:
     start() and stop() with the worker.
     """
 
-    def __init__(self, settings: Settings, database: AsyncEngine) -> None:
+    def __init__(self, settings: Settings, database: AsyncEngine, body_memory: BodyMemory) -> None:
         self._database = database
+        self._body_memory = body_memory
+        self._lookup_slots = LookupSlots(_LOOKUPS_PER_TEAM, _LOOKUPS_PER_WORKER)
+        self._max_history_bytes = settings.responses_history_max_bytes
         self._max_bytes = settings.max_body_bytes
         self._max_kept_bytes = settings.responses_max_bytes
         self._keep_content_days = settings.keep_content_days
@@ -86,13 +101,15 @@ class ConversationStore:
                 engine_item_ids = [each for each in dict.fromkeys(output_item_ids(response)) if response_uuid_of(each) != id]
                 await self._responses.put(id, CachedResponse(caller.team_id, request_body, response), engine_item_ids)
 
-    async def expand_request(self, request: InboundRequest, caller: Caller) -> None:
+    async def expand_request(self, request: InboundRequest, caller: Caller, body_claim: BodyClaim) -> None:
         """Adds the history before the input of a request that continues a response, and replaces item references.
 
-        Instructions of earlier requests are not carried over.
-        Raises InvalidRequest if the response cannot be continued, Unavailable if that is not known at the moment.
+        Instructions of earlier requests are not carried over. `body_claim`: takes the memory for what is read.
+        Raises InvalidRequest if the response cannot be continued or is too large, BodyMemoryExceeded if there is no memory for it, and
+        Unavailable if it is not known at the moment.
         """
-        find = functools.partial(self.find_response, caller=caller)
+        param = "input" if request.previous_response_id is None else "previous_response_id"
+        find = BoundedFind(functools.partial(self.find_response, caller=caller), self._max_history_bytes, body_claim, param)
         earlier: list[Raw] = []
         if request.previous_response_id is not None:
             try:
@@ -146,11 +163,21 @@ class ConversationStore:
     async def list_inputs(self, id: str, caller: Caller) -> list[InputItem]:
         """The input items of a response, oldest first, with those of the conversation that it continues, as far as that is still stored.
 
-        Raises as find_response() does.
+        Raises as find_response() does, InvalidRequest if it is too large to be listed, BodyMemoryExceeded.
         """
-        turns: list[ConversationTurn] = []
+        body_claim = self._body_memory.claim(caller)
         try:
-            async for turn in walk_back(id, functools.partial(self.find_response, caller=caller)):
+            return await self._list_inputs(id, caller, body_claim)
+        finally:
+            body_claim.release()
+
+    async def _list_inputs(self, id: str, caller: Caller, body_claim: BodyClaim) -> list[InputItem]:
+        turns: list[ConversationTurn] = []
+        find = BoundedFind(functools.partial(self.find_response, caller=caller), self._max_history_bytes, body_claim, None)
+        try:
+            async for turn in walk_back(id, find):
+                if len(turns) == MAX_TURNS:
+                    raise InvalidRequest(f"This conversation has more than {MAX_TURNS} turns, too many to be listed.")
                 turns.append(turn)
         except UnknownResponse:
             if not turns:
@@ -160,7 +187,6 @@ class ConversationStore:
             unresolved_ids = unresolved_references(items)
             if unresolved_ids:
                 with contextlib.suppress(InvalidRequest):  # references to items that are gone are listed as references
-                    find = functools.partial(self.find_response, caller=caller)
                     await resolve_references(
                         items, unresolved_ids, find, functools.partial(self._responses_with_items, caller), self._max_bytes
                     )
@@ -187,7 +213,8 @@ class ConversationStore:
         max_bytes = max(self._max_bytes, _MAX_RESPONSE_BYTES)
         while True:
             try:
-                row = await find_recorded_response(self._database, id, caller.team_id, _ROUTE, max_bytes)
+                async with self._lookup_slots.slot(caller.team_id):
+                    row = await find_recorded_response(self._database, id, caller.team_id, _ROUTE, max_bytes)
             except RecordsUnavailable:
                 raise Unavailable("Responses cannot be looked up at the moment: the database is unavailable.", retry_after_s=2) from None
             if row is not None or time.monotonic() >= deadline:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from app.gateway.memory.body_memory import BodyClaim
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import DECODE_ERRORS, Body
 from providers.canonical.token_estimate import text_tokens
@@ -25,8 +26,41 @@ class ConversationTurn(Struct, frozen=True):
     response: bytes
 
     @property
+    def size_bytes(self) -> int:
+        return len(self.response) + sum(_size_bytes(value) for value in self.request.values() if isinstance(value, Raw))
+
+    @property
     def previous_id(self) -> str | None:
         return self.request.value("previous_response_id")
+
+
+class BoundedFind:
+    """Finds turns for one request of a caller, until they have `max_bytes` together.
+
+    `claim`: takes the memory for each. `param`: the field that names the conversation, for the error.
+    """
+
+    def __init__(self, find: "FindTurn", max_bytes: int, claim: BodyClaim, param: str | None) -> None:
+        self._find = find
+        self._max_bytes = max_bytes
+        self._claim = claim
+        self._param = param
+        self._read_bytes = 0
+
+    async def __call__(self, id: str) -> ConversationTurn:
+        """Raises InvalidRequest once they have more bytes, and what find() and the claim raise."""
+        if self._read_bytes <= self._max_bytes:
+            turn = await self._find(id)
+            size_bytes = turn.size_bytes
+            self._read_bytes += size_bytes
+            if self._read_bytes <= self._max_bytes:
+                self._claim.add(size_bytes)
+                return turn
+        raise InvalidRequest(
+            f"The earlier requests and responses of this conversation have more than {self._max_bytes} bytes together, with the tools and"
+            " instructions of each: begin a new conversation, with what it should know as `input`.",
+            param=self._param,
+        )
 
 
 FindTurn = Callable[[str], Awaitable[ConversationTurn]]
@@ -41,20 +75,21 @@ class History(Struct, frozen=True):
 
 async def load_history(last_id: str, find: FindTurn, max_bytes: int) -> History:
     """The conversation up to and including a response. Raises InvalidRequest if it is too long, UnknownResponse if a turn is missing."""
-    turns: list[ConversationTurn] = []
     items_by_turn: list[list[Raw]] = []
-    size_bytes = 0
+    reported_tokens = size_bytes = 0
     async for turn in walk_back(last_id, find):
-        if len(turns) == MAX_TURNS:
+        if len(items_by_turn) == MAX_TURNS:
             raise _too_long(f"more than {MAX_TURNS} turns")
-        turns.append(turn)
-        items_by_turn.append([*list_input_items(turn.request), *output_items(turn.response)])
+        if not items_by_turn:
+            # The last engine's own count if it reported one: bytes say nothing about the tokens of images and documents.
+            reported_tokens = _reported_tokens(turn.response)
+        # Copied: an item would keep the whole of the request or response that it is part of.
+        items_by_turn.append([item.copy() for item in (*list_input_items(turn.request), *output_items(turn.response))])
         size_bytes += sum(map(_size_bytes, items_by_turn[-1]))
         if size_bytes > max_bytes:
             raise _too_long(f"more than {max_bytes} bytes")
     items = [item for items in reversed(items_by_turn) for item in items]
-    # The last engine's own count if it reported one: bytes say nothing about the tokens of images and documents.
-    return History(items, _reported_tokens(turns[0].response) or text_tokens(size_bytes))
+    return History(items, reported_tokens or text_tokens(size_bytes))
 
 
 async def walk_back(last_id: str, find: FindTurn) -> AsyncGenerator[ConversationTurn]:

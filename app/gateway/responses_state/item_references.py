@@ -42,7 +42,7 @@ async def resolve_references(
             raise _not_found(min(item_ids), fault.reason) from None
         for item in (*list_input_items(stored.request), *output_items(stored.response)):
             if (id := item_id_of(item)) in item_ids and referenced_item_id(item) is None:
-                found[id] = item
+                found[id] = item.copy()  # without the rest of the response
     size_bytes = 0
     for position, id in unresolved_ids.items():
         if id not in found:

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain import Caller
 from app.gateway.media.fetcher import MAX_URLS, MediaFetcher, ResolveHost
 from app.gateway.media.media_type import detect_media_type
 from app.gateway.media.public_addresses import public_address
+from app.gateway.memory.body_memory import BodyMemory
 from app.settings import Networks, Settings
-from providers.canonical.errors import InvalidRequest, Unsupported
+from providers.canonical.errors import BodyMemoryExceeded, InvalidRequest, Unsupported
 from providers.transport.resolver import Resolver
 from tests.support.chat_strategies import bounded
 
@@ -284,3 +286,25 @@ def test_unrecognised_bytes_have_no_media_type(opening: bytes, declared: str) ->
 def test_declared_media_type_is_trusted_corrected_or_refused(declared: str, opening: bytes, kind: str | None) -> None:
     """None: as declared. Empty: refused."""
     assert detect_media_type(declared, opening) == (declared if kind is None else kind or None)
+
+
+class ImageTransport(httpx.AsyncBaseTransport):
+    """Answers every request with an image of 30 kB."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        image = b"\x89PNG\r\n\x1a\n" + b"p" * 30_000
+        return httpx.Response(200, headers={"content-type": "image/png"}, stream=httpx.ByteStream(image))
+
+
+async def test_fetched_media_takes_the_memory_of_the_key_that_names_it():
+    fetcher = MediaFetcher(Settings(), ImageTransport(), resolving_to("1.1.1.1"))
+    memory = BodyMemory(Settings(bodies_max_bytes_key=100_000))
+    caller = Caller("key", "team", "team", "full")
+    claims = [memory.claim(caller) for _ in range(2)]
+    fetched = await fetcher.fetch(["http://a.test/1", "http://a.test/2"], claims[0].add)
+    assert claims[0].size_bytes == sum(len(each.data) for each in fetched.values())
+    with pytest.raises(BodyMemoryExceeded):
+        await fetcher.fetch(["http://a.test/1"], claims[1].add)
+    claims[0].release()
+    await fetcher.fetch(["http://a.test/1"], claims[1].add)
+    await fetcher.aclose()

@@ -1,6 +1,7 @@
 """Conversations of responses that name the previous one: the history comes back complete, in order, and within bounds."""
 
 import json
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,10 +13,13 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from app.api.responses import paginate
-from app.gateway.responses_state.history import MAX_TURNS, ConversationTurn, InputItem, conversation_input_items, load_history
+from app.domain import Caller
+from app.gateway.memory.body_memory import BodyMemory
+from app.gateway.responses_state.history import MAX_TURNS, BoundedFind, ConversationTurn, InputItem, conversation_input_items, load_history
 from app.gateway.responses_state.item_references import resolve_references, unresolved_references
+from app.settings import Settings
 from app.uuid7 import mint
-from providers.canonical.errors import InvalidRequest, Unavailable, UnknownResponse
+from providers.canonical.errors import BodyMemoryExceeded, InvalidRequest, Unavailable, UnknownResponse
 from providers.canonical.raw_json import Body
 from providers.canonical.token_estimate import text_tokens
 from providers.dialects.openai_responses.item_ids import item_id
@@ -97,6 +101,58 @@ async def test_history_larger_than_the_body_limit_is_refused():
     assert len(history.items) == 4 and history.tokens == text_tokens(size_bytes)
     with pytest.raises(InvalidRequest, match=f"more than {size_bytes - 1} bytes"):
         await load_history(last, store.find_turn, size_bytes - 1)
+
+
+CALLER = Caller("key", "team", "team", "full")
+
+
+def with_tools(store: FakeTurnStore, id: str, size_bytes: int) -> str:
+    """Gives a turn's request tools, which are no part of the history."""
+    turn = store.turns[id]
+    store.turns[id] = replace(turn, request=Body({**turn.request, "tools": Raw(b'["' + b"t" * size_bytes + b'"]')}))
+    return id
+
+
+async def test_bytes_beside_the_items_of_earlier_turns_are_bounded_and_claimed():
+    store = FakeTurnStore()
+    last: str | None = None
+    for _ in range(20):
+        last = with_tools(store, store.put(last, "a", "b"), 50_000)
+    assert last is not None
+    claim = BodyMemory(Settings()).claim(CALLER)
+    assert len((await load_history(last, BoundedFind(store.find_turn, 2_000_000, claim, None), 10_000)).items) == 40
+    assert claim.size_bytes == sum(turn.size_bytes for turn in store.turns.values()) > 20 * 50_000
+    find = BoundedFind(store.find_turn, 900_000, claim, "previous_response_id")
+    with pytest.raises(InvalidRequest, match="more than 900000 bytes together") as refused:
+        await load_history(last, find, 10_000)
+    assert refused.value.param == "previous_response_id"
+
+
+async def test_earlier_turns_take_the_memory_of_the_key_that_reads_them():
+    store = FakeTurnStore()
+    last = with_tools(store, store.put(None, "a", "b"), 90_000)
+    memory = BodyMemory(Settings(bodies_max_bytes_key=150_000))
+    claims = [memory.claim(CALLER) for _ in range(2)]
+    await load_history(last, BoundedFind(store.find_turn, 10**9, claims[0], None), 10_000)
+    with pytest.raises(BodyMemoryExceeded):
+        await load_history(last, BoundedFind(store.find_turn, 10**9, claims[1], None), 10_000)
+    claims[0].release()
+    await load_history(last, BoundedFind(store.find_turn, 10**9, claims[1], None), 10_000)
+
+
+async def test_history_keeps_none_of_a_turns_other_bytes():
+    """An item of JSON that was decoded refers to all of it."""
+
+    async def read_turn(id: str) -> ConversationTurn:
+        request = json.dumps({"model": "m", "tools": ["t" * 5_000_000], "input": [user("a")]}).encode()
+        return ConversationTurn(id, Body.read(request), json.dumps({"output": []}).encode())
+
+    tracemalloc.start()
+    try:
+        history = await load_history("resp_1", read_turn, 10_000)
+        assert len(history.items) == 1 and tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 async def test_engine_token_count_takes_precedence_over_the_byte_estimate():
