@@ -11,6 +11,10 @@ ContentPolicy = Literal["full", "redacted", "none"]
 # disconnected: the caller left first. aborted: this process stopped first, or something broke in it.
 Outcome = Literal["answered", "failed", "disconnected", "aborted"]
 
+# How certain a charge is. reported: the engine's own counts. received: estimated by what came of the response. reserved: the output that
+# was reserved, because the host may have gone on writing, and billing, after the gateway left.
+ChargeBasis = Literal["reported", "received", "reserved"]
+
 # Prefixes that a request may put before a model's name, in this order: TensorZero's, which its clients send, and ours.
 MODEL_PREFIXES = ("tensorzero::model_name::", "narthex::model_name::")
 
@@ -216,3 +220,4 @@ class Exchange(Struct, frozen=True, array_like=True):
     charged_output: int = 0
     cost_microusd: int | None = None  # None: unknown, as there is no price
     structured_output: str | None = None  # how the constraint was met: enforced, converted, validated, unvalidated; None: there was none
+    charge_basis: ChargeBasis | None = None  # of several the least certain; None: nothing was charged, or it was not recorded yet

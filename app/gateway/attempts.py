@@ -15,7 +15,7 @@ from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.stages import Attempted, Planned
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from app.gateway.upstream.client import OutboundStream
-from app.gateway.upstream.progress import charged_usage
+from app.gateway.upstream.progress import charge_response
 from app.settings import Settings
 from providers.canonical.chat import Usage
 from providers.canonical.errors import (
@@ -152,6 +152,7 @@ class Attempts:
         estimate = estimate_model_usage(
             admitted.request, planned.plan, model_name, self._settings.limits_output_tokens, context.received_us / 1e6
         )
+        planned.reserved_output = max(planned.reserved_output, estimate.output_tokens)
         planned.reservation = await self._limits.extend_reservation(
             planned.reservation, context.id, admitted.caller, model_name, admitted.tags, estimate
         )
@@ -161,6 +162,6 @@ def _discard_response(attempted: Attempted, violation: ConstraintViolation) -> N
     """No caller gets this response, but an engine wrote it: it is charged like one that broke off."""
     reported = Usage(violation.input_tokens, violation.output_tokens)
     input_tokens = attempted.planned.admitted.request.input_tokens
-    charged = charged_usage(reported, input_tokens, text_tokens(len(violation.response_text)))
-    attempted.discarded.append((attempted.attempts[-1], charged))
+    charge = charge_response(reported, input_tokens, text_tokens(len(violation.response_text)))
+    attempted.discarded.append((attempted.attempts[-1], charge))
     attempted.progress.usage = None

@@ -20,8 +20,10 @@ from app.settings import Settings
 from providers.canonical.errors import (
     CallerCredentialRequired,
     CredentialRefused,
+    InvalidUpstreamResponse,
     Overloaded,
     QuotaExhausted,
+    TimedOut,
     TokenUnavailable,
     UpstreamError,
 )
@@ -105,16 +107,18 @@ class EndpointAttempts:
         progress = attempted.progress
         started_us = progress.elapsed_us()
         progress.restart()
-        call = attempted.call = UpstreamCall(endpoint, client, target.model, translated.id, self._abort_sender)
+        call = attempted.call = UpstreamCall(endpoint, client, target.model, translated.id, translated.stream, self._abort_sender)
         context.stage = attempted
         error: str | None = None
         message: str | None = None
         code: str | None = None
+        may_continue = False
         try:
             return await self._client.send(call, translated, translator, meta, progress)
         except UpstreamError as fault:
             call.explain(fault)
             error, message, code = type(fault).__name__, fault.message, fault.upstream_code
+            may_continue = isinstance(fault, TimedOut | InvalidUpstreamResponse) and call.may_continue
             await call.release()
             raise
         except asyncio.CancelledError:
@@ -136,6 +140,10 @@ class EndpointAttempts:
             attempted.attempts.append(attempt)
             if error is None or (error in (_DISCONNECTED, _ABORTED) and call.was_sent):
                 attempted.served = attempt
+            elif may_continue:
+                input_tokens, reserved_output = translator.request.input_tokens, attempted.planned.reserved_output
+                attempted.discarded.append((attempt, progress.charge(input_tokens, reserved_output)))
+                progress.usage = None
 
 
 def _candidate_clients(endpoint: Endpoint, target: Target, translator: RequestTranslator) -> list[CredentialClient]:

@@ -4,11 +4,13 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from app.domain import Attempt, Exchange, Outcome
+from app.domain import Attempt, ChargeBasis, Exchange, Outcome
 from app.gateway.charges import cost_of
 from app.gateway.stages import Attempted, Planned
 from providers.canonical.chat import Usage
 
+# The least certain last.
+_BASES: tuple[ChargeBasis, ...] = ("reported", "received", "reserved")
 # The end user is indexed and listed; what the caller sent in full is in the recorded request.
 _MAX_END_USER_CHARS = 512
 
@@ -35,7 +37,7 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
     request, caller = admitted.request, admitted.caller
     progress = None if attempted is None else attempted.progress
     served = None if attempted is None else attempted.served
-    used, cost = (Usage(0, 0), 0) if attempted is None else _charge(attempted, ended.received_us / 1e6)
+    used, cost, basis = (Usage(0, 0), 0, None) if attempted is None else _charge(attempted, outcome, ended.received_us / 1e6)
     keeps_content = caller.content == "full"
     return Exchange(
         id=ended.id,
@@ -67,24 +69,40 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
         charged_output=used.output or 0,
         cost_microusd=cost,
         structured_output=None if attempted is None else attempted.structured_output,
+        charge_basis=basis,
     )
 
 
-def _charge(attempted: Attempted, at_s: float) -> tuple[Usage, int | None]:
-    """The usage that is charged and its cost in millionths of a US dollar; None: a price is missing.
+def _charge(attempted: Attempted, outcome: Outcome, at_s: float) -> tuple[Usage, int | None, ChargeBasis | None]:
+    """The usage that is charged, its cost in millionths of a US dollar (None: a price is missing), and how certain they are.
 
-    Responses that violated their constraint were paid for too, at the price of the target that wrote each.
+    Responses that nobody got are paid for too, at the price of the target that wrote each.
     """
     plan, served = attempted.planned.plan, attempted.served
     used, cost = Usage(0, 0), 0
+    basis: ChargeBasis | None = None
     if served is not None:
-        used = attempted.progress.charged_usage(attempted.planned.admitted.request.input_tokens)
+        reserved_output = None if outcome == "answered" else _output_of_unfinished(attempted)
+        used, basis = attempted.progress.charge(attempted.planned.admitted.request.input_tokens, reserved_output)
         cost = cost_of(plan, served.provider, served.model, used, at_s)
-    for attempt, discarded in attempted.discarded:
+    for attempt, (discarded, discarded_basis) in attempted.discarded:
+        basis = discarded_basis if basis is None else _least_certain(basis, discarded_basis)
         used = replace(used, input=(used.input or 0) + (discarded.input or 0), output=(used.output or 0) + (discarded.output or 0))
         discarded_cost = cost_of(plan, attempt.provider, attempt.model, discarded, at_s)
         cost = None if cost is None or discarded_cost is None else cost + discarded_cost
-    return used, cost
+    return used, cost, basis
+
+
+def _least_certain(one: ChargeBasis, other: ChargeBasis) -> ChargeBasis:
+    return one if _BASES.index(one) > _BASES.index(other) else other
+
+
+def _output_of_unfinished(attempted: Attempted) -> int | None:
+    """The least output that is charged for a response which the gateway left unfinished, if its host may go on; else None."""
+    call, editor = attempted.call, attempted.progress.editor
+    if call is None or (editor is not None and (editor.done or editor.failure is not None)):
+        return None
+    return attempted.planned.reserved_output if call.may_continue else None
 
 
 def _recorded_attempts(attempts: list[Attempt], outcome: Outcome, keeps_content: bool) -> tuple[Attempt, ...]:

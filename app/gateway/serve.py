@@ -204,7 +204,7 @@ async def _plan(gateway: Gateway, raw: bytes, context: RequestContext, admitted:
         if reservation is not None:
             gateway.limits.cancel(reservation)
         raise
-    planned = context.stage = Planned(admitted, targets, reservation, record)
+    planned = context.stage = Planned(admitted, targets, reservation, record, estimate.output_tokens)
     opened.append_request(raw)
     return planned, constraint
 
@@ -212,10 +212,10 @@ async def _plan(gateway: Gateway, raw: bytes, context: RequestContext, admitted:
 async def _send_response(
     gateway: Gateway, response: OutboundResponse, raw: bytes, context: RequestContext, attempted: Attempted, sink: ResponseSink
 ) -> None:
-    await context.release()
     progress, admitted = attempted.progress, attempted.planned.admitted
     progress.usage, progress.finish_reason = response.usage, response.finish_reason
     progress.written_tokens = text_tokens(len(response.raw))
+    await context.release()
     attempted.planned.spool_record.append_response(response.raw)
     await _commit_exchange(gateway, context, admitted)
     if admitted.request.stores_response:

@@ -20,9 +20,8 @@ from app.domain import Attempt, Caller, Exchange, Plan
 from app.gateway.idempotency.claim import Claim
 from app.gateway.limits.reservation import Reservation
 from app.gateway.upstream.call import UpstreamCall
-from app.gateway.upstream.progress import ResponseProgress
+from app.gateway.upstream.progress import Charge, ResponseProgress
 from app.store.idempotent_responses import StoredResponse
-from providers.canonical.chat import Usage
 from providers.dialect import InboundRequest
 
 
@@ -62,19 +61,23 @@ class Admitted(Struct):
 
 
 class Planned(Struct):
-    """`reservation`: None if no rule applies. A fallback with rules of its own extends it."""
+    """`reservation`: None if no rule applies. A fallback with rules of its own extends it. `reserved_output`: in tokens; known without
+    rules too.
+    """
 
     admitted: Admitted
     plan: Plan
     reservation: Reservation | None
     spool_record: ExchangeRecord
+    reserved_output: int
 
 
 class Attempted(Struct):
     """`call`: the newest. `served`: the attempt that answered, or that was stopped after it was sent; None: no engine worked for it.
 
     `dropped`: fields that the response was made without. `structured_output`: how its constraint was kept (enforced, converted,
-    validated, unvalidated); None without one. `discarded`: responses that violated the constraint, with the usage that is charged for each.
+    validated, unvalidated); None without one. `discarded`: what is charged for responses that nobody gets: they violated the constraint,
+    or the gateway gave up waiting for a host that may have gone on.
     """
 
     planned: Planned
@@ -84,7 +87,7 @@ class Attempted(Struct):
     served: Attempt | None = None
     dropped: list[str] = []
     structured_output: str | None = None
-    discarded: list[tuple[Attempt, Usage]] = []
+    discarded: list[tuple[Attempt, Charge]] = []
 
 
 class Replayed(Struct):

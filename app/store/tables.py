@@ -185,6 +185,7 @@ inferences = Table(
     Column("cost_microusd", BigInteger),  # None: unknown
     Column("structured_output", Text),  # how the constraint was met: enforced, converted, validated or unvalidated; None: there was none
     Column("usage_details", JSONB),  # usage beside the tokens above: cache writes, audio, images, the tier; None: none was reported
+    Column("charge_basis", Text),  # reported, received or reserved; None: nothing was charged, or it was not recorded yet
     Index(None, "episode_id"),
     postgresql_partition_by="RANGE (id)",
 )

@@ -64,6 +64,7 @@ class Provider:
         "accepts": "a list of fields that this engine honours, or that callers may set, although its adapter would refuse them",
         "refuses": "a list of more fields that callers may not set",
         "guided": 'whether this server enforces JSON schemas: "validated" (default; the gateway checks responses) or "enforced"',
+        "stops_on_disconnect": 'which responses it stops generating, and billing, once the gateway leaves: "always", "streams" or "never"',
         "dialects": "a list of the dialects that this host speaks, best first, where they are not those of its adapter",
         "media_hosts": "a list of hosts (NAME or *.NAME) whose media URLs a self-hosted engine gets as they are; others are fetched for it",
     }
@@ -96,6 +97,10 @@ class Provider:
     # How it selects a LoRA adapter; None: it has none.
     lora_naming: ClassVar[AdapterNaming | None] = None
 
+    # Which responses it is known to stop generating, and billing, when the gateway closes the connection. Of the others a caller who
+    # disconnects is charged what was reserved: hosts report no usage to whoever has left.
+    stops_on_disconnect: Literal["always", "streams", "never"] = "never"
+
     # In OpenAI's dialects: fields under another name; fields that it lacks or ignores; and of those, the ones that are only hints.
     renamed_fields: Mapping[str, str] = {}
     unsupported_fields: frozenset[str] = frozenset()
@@ -118,6 +123,9 @@ class Provider:
             raise InvalidOption(f'Option stream={stream!r} of provider {configured_as!r} may be "both", "only" or "never".')
         if options.get("guided", "validated") not in ("validated", "enforced"):
             raise InvalidOption(f'Option guided of provider {configured_as!r} may be "validated" or "enforced".')
+        stops_on_disconnect = options.get("stops_on_disconnect", self.stops_on_disconnect)
+        if stops_on_disconnect not in ("always", "streams", "never"):
+            raise InvalidOption(f'Option stops_on_disconnect of provider {configured_as!r} may be "always", "streams" or "never".')
         accepts, refuses = (_field_names(option, configured_as, options) for option in ("accepts", "refuses"))
         if both := sorted(accepts & refuses):
             raise InvalidOption(f"Options accepts and refuses of provider {configured_as!r} both name {both[0]!r}.")
@@ -139,6 +147,7 @@ class Provider:
         self.lora_adapters: LoadedAdapters = None
         self.streams: Literal["both", "only", "never"] = stream
         self.stream_usage = bool(options.get("stream_usage", True))
+        self.stops_on_disconnect = stops_on_disconnect
         self.unsupported_fields = self.unsupported_fields - accepts
         self.hint_fields = self.hint_fields - accepts
         self.restricted = RestrictedFields(self.restricted_fields, refuses, accepts)

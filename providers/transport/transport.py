@@ -12,6 +12,8 @@ Timeouts, in request.extensions["timeout"], are seconds or None (no limit); they
     read     nothing received between two blocks; not counted while reading is paused because the reader is slow
     total    everything together
 
+request.extensions["sent"] is True from the moment at which the request is written to a connection: the engine may have begun to work.
+
 Every failure to get a response is an httpx.TransportError whose class says which step failed. The caller sets all headers: no
 Accept-Encoding is added, and no content encoding is decoded here.
 """
@@ -130,8 +132,10 @@ class Transport(httpx.AsyncBaseTransport):
             connection = await self._acquire_connection(request, deadlines, fresh)
             stream = ResponseStream(outgoing, deadlines, connection, may_retry=connection.served and not fresh)
             self._start_response(connection, stream)
+            request.extensions["sent"] = True
             if await stream.send(request, outgoing, self._write_batcher):
                 break
+            request.extensions["sent"] = False
             fresh = True
         return _make_response(stream)
 

@@ -90,7 +90,9 @@ async def test_rows_recorded_before_migration_0007_stay_unchanged(blank_database
         (before,) = await connection.fetch("SELECT * FROM inferences")
         await migrate(blank_database)
         renamed = {"structured_output" if name == "guided" else name: value for name, value in before.items()}
-        assert [dict(row) for row in await connection.fetch("SELECT * FROM inferences")] == [{**renamed, "usage_details": None}]
+        assert [dict(row) for row in await connection.fetch("SELECT * FROM inferences")] == [
+            {**renamed, "usage_details": None, "charge_basis": None}
+        ]
     finally:
         await connection.close()
 

@@ -48,8 +48,8 @@ SCHEMAS = {"chat": in_chat, "responses": in_responses, "messages": in_messages}
 @pytest.fixture(scope="module", autouse=True)
 async def guided_models(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> AsyncGenerator[None]:
     """Models of the first engine: guarded, which may violate schemas, and obedient, which enforces them; twice (guarded, on both engines)
-    and caught (guarded, with a fallback at another price); abandoned (guarded, for a test that reads its records); scarce (guarded, with
-    one request a day).
+    and caught (guarded, with a fallback at another price); abandoned (as guarded, and it stops when the gateway leaves: for a test that
+    reads its records); scarce (guarded, with one request a day).
     """
     one, two = (f"http://127.0.0.1:{engine.port}" for engine in engines)
     service.apply(f"""
@@ -60,6 +60,7 @@ async def guided_models(service: Service, engines: tuple[ScriptedEngine, Scripte
         output = 10.0
         [providers]
         guarded = {{ adapter = "openai", base_url = "{one}" }}
+        stopping = {{ adapter = "openai", base_url = "{one}", options = {{ stops_on_disconnect = "streams" }} }}
         obedient = {{ adapter = "openai", base_url = "{one}", options = {{ guided = "enforced" }} }}
         guided-vllm = {{ adapter = "vllm", base_url = "{one}", options = {{ version = "0.33.0" }} }}
         cheap = {{ adapter = "openai", base_url = "{one}" }}
@@ -78,7 +79,7 @@ async def guided_models(service: Service, engines: tuple[ScriptedEngine, Scripte
         scarce = {{ targets = [{{ provider = "guarded", model = "engine-model" }}] }}
         twice = {{ targets = [{{ provider = "guarded", model = "engine-model", endpoints = ["{one}", "{two}"] }}] }}
         caught = {{ targets = [{{ provider = "guarded", model = "engine-model" }}], fallbacks = ["cheap"] }}
-        abandoned = {{ targets = [{{ provider = "guarded", model = "engine-model" }}] }}
+        abandoned = {{ targets = [{{ provider = "stopping", model = "engine-model" }}] }}
         cheap = {{ targets = [{{ provider = "cheap", model = "engine-model" }}] }}
         guarded = {{ targets = [{{ provider = "guarded", model = "engine-model" }}] }}
         obedient = {{ targets = [{{ provider = "obedient", model = "engine-model" }}] }}
@@ -296,7 +297,7 @@ async def test_violating_response_is_charged_at_its_own_price_and_the_fallback_s
     assert recorded["cost_microusd"] == (3 * 2 + 2 * 10) + (3 + 2)
 
 
-async def test_disconnect_during_a_buffered_response_is_charged_for_generated_tokens(
+async def test_disconnect_during_a_buffered_response_is_charged_for_generated_tokens_where_the_host_stops(
     service: Service, client: httpx.AsyncClient, engine: ScriptedEngine
 ) -> None:
     is_streamed = asyncio.Event()

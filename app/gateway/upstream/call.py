@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from typing import Any
 
 import httpx
 
@@ -22,18 +23,20 @@ _REQUEST_ID_HEADERS = (b"x-request-id", b"request-id", b"x-amzn-requestid", b"ap
 class UpstreamCall:
     """Counts in the endpoint's load until release(), which ends the request there unless it has ended.
 
-    `model`: as the host names it. `was_sent`: the engine may have begun to work. `id`: by which the engine knows the request; None: by
-    its connection alone.
+    `model`: as the host names it. `id`: by which the engine knows the request; None: by its connection alone. `streamed`: a stream was
+    requested. `extensions`: those of the newest request, in which the transport notes that it was sent.
     """
 
     def __init__(
-        self, endpoint: Endpoint, credential_client: CredentialClient, model: str, id: str | None, abort_sender: AbortSender
+        self, endpoint: Endpoint, credential_client: CredentialClient, model: str, id: str | None, streamed: bool, abort_sender: AbortSender
     ) -> None:
         self.endpoint = endpoint
         self.credential_client = credential_client
         self.model = model
         self.response: httpx.Response | None = None
-        self.was_sent = False
+        self.streamed = streamed
+        self.extensions: Mapping[str, Any] = {}
+        self._broken_by_engine = False
         self._released = False
         self._id = id
         self._abort_sender = abort_sender
@@ -63,6 +66,22 @@ class UpstreamCall:
             return None
         header_value = next((value for name, value in self.response.headers.raw if name.lower() in _REQUEST_ID_HEADERS), None)
         return None if header_value is None else self.credential_client.secret_mask.mask(header_value.decode("latin-1"))[:200]
+
+    @property
+    def was_sent(self) -> bool:
+        """Whether the engine may have begun to work."""
+        return self.extensions.get("sent", False)
+
+    @property
+    def may_continue(self) -> bool:
+        """Whether the engine may go on, and bill, although the gateway has left or is about to: its response has not ended."""
+        stops = self.endpoint.provider.stops_on_disconnect
+        if stops == "always" or (stops == "streams" and self.streamed) or self._broken_by_engine:
+            return False
+        response = self.response
+        if response is None:
+            return self.was_sent
+        return response.status_code < 300 and not response_stream(response).response.complete
 
     async def release(self) -> None:
         """Once: a second call does nothing."""
@@ -94,6 +113,7 @@ class UpstreamCall:
     def connection_error(self, fault: httpx.TransportError) -> UpstreamError:
         """The error for a failed connection: it names the provider; the address is for the log only."""
         provider_name, address = self.endpoint.provider.configured_as, self.endpoint.base_url
+        self._broken_by_engine = not isinstance(fault, httpx.TimeoutException)
         log.info(
             "a connection to an engine failed",
             extra={"provider": provider_name, "endpoint": address, "fault": self.credential_client.secret_mask.mask(repr(fault))},

@@ -84,7 +84,7 @@ class UpstreamClient:
         self, call: UpstreamCall, translated: TranslatedRequest, body: bytes, timeout: Mapping[str, float]
     ) -> httpx.Response:
         request = await call.build_request(translated, body, timeout)
-        call.was_sent = True
+        call.extensions = request.extensions
         response = call.response = await self._transport.handle_async_request(request)
         if call.endpoint.provider.reports_rate_limits:
             call.credential_client.cooldown.record_headers(call.model, response.headers)

@@ -1,11 +1,20 @@
 """ResponseProgress: how far a response has come, for whoever records and charges a request that may end at any moment."""
 
 import time
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from app.domain import ChargeBasis
 from providers.canonical.chat import Usage
 from providers.dialect import StreamEditor
+
+
+class Charge(NamedTuple):
+    """The usage that is charged for a response, and how certain it is."""
+
+    usage: Usage
+    basis: ChargeBasis
 
 
 class ResponseProgress:
@@ -39,25 +48,34 @@ class ResponseProgress:
         if self.first_token_us is None:
             self.first_token_us = self.elapsed_us()
 
-    def charged_usage(self, estimated_input: int) -> Usage:
-        """What is charged for the response as far as it came. An engine that was stopped has read the input."""
+    def charge(self, estimated_input: int, reserved_output: int | None) -> Charge:
+        """What is charged for the response as far as it came. An engine that was stopped has read the input.
+
+        `reserved_output`: see charge_response().
+        """
         usage, written_tokens = self.usage, self.written_tokens
         if self.editor is not None:
             usage, written_tokens = self.editor.usage, self.editor.written_tokens
-            if usage is not None and self.editor.finish_reason is None and (usage.output or 0) < written_tokens:
+            if usage is not None and self.editor.finish_reason is None:
                 # What is reported before the end is not all (Anthropic begins with 1), and after a disconnect no more comes.
-                usage = replace(usage, output=None)
-        return charged_usage(usage, estimated_input, written_tokens)
+                reported_tokens = usage.output or 0
+                if reserved_output is not None or reported_tokens < written_tokens:
+                    written_tokens = max(written_tokens, reported_tokens)
+                    usage = replace(usage, output=None)
+        return charge_response(usage, estimated_input, written_tokens, reserved_output)
 
 
-def charged_usage(usage: Usage | None, estimated_input: int, written_tokens: int) -> Usage:
-    """Counts that the engine did not report (None) are estimated: the input as it was parsed, the output as it was relayed."""
+def charge_response(usage: Usage | None, estimated_input: int, written_tokens: int, reserved_output: int | None = None) -> Charge:
+    """Counts that the engine did not report (None) are estimated: the input as it was parsed, the output as it was relayed.
+
+    `reserved_output`: the least output of a response that its host may have gone on writing after the gateway left. None: the engine
+    ended the response, or stopped.
+    """
     if usage is None:
-        return Usage(estimated_input, written_tokens)
-    if usage.input is not None and usage.output is not None:
-        return usage
-    return replace(
-        usage,
-        input=estimated_input if usage.input is None else usage.input,
-        output=written_tokens if usage.output is None else usage.output,
-    )
+        usage = Usage()
+    elif usage.input is not None and usage.output is not None:
+        return Charge(usage, "reported")
+    is_reserved = reserved_output is not None and usage.output is None
+    output = max(written_tokens, reserved_output or 0) if usage.output is None else usage.output
+    charged = replace(usage, input=estimated_input if usage.input is None else usage.input, output=output)
+    return Charge(charged, "reserved" if is_reserved else "received")

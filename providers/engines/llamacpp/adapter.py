@@ -44,6 +44,7 @@ class LlamaCpp(OpenAICompatible):
     is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = ("openai_chat", "openai_completions", "openai_embeddings", "anthropic_count_tokens")
     default_base_url: ClassVar[str | None] = None
+    stops_on_disconnect = "always"
     known_options: ClassVar[Mapping[str, str]] = {
         **OpenAICompatible.known_options,
         "llguidance": "true: it was built with LLAMA_LLGUIDANCE, so that it takes Lark grammars; without it, one would end its process",

@@ -61,6 +61,7 @@ class LlamaCppPython(OpenAICompatible):
     is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = ("openai_chat", "openai_completions", "openai_embeddings")
     default_base_url: ClassVar[str | None] = None
+    stops_on_disconnect = "streams"  # docs/sources.md: a non-streaming response is computed to its end
     known_options: ClassVar[Mapping[str, str]] = {
         **OpenAICompatible.known_options,
         "calls": "true: with its chat_format the model decides itself whether to call tools (functionary, chatml-function-calling)",

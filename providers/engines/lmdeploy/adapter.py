@@ -66,6 +66,7 @@ class LMDeploy(OpenAICompatible):
     is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = ("openai_chat", "openai_completions")
     default_base_url: ClassVar[str | None] = None
+    stops_on_disconnect = "always"
     constrained_dialects = frozenset({"openai_chat"})
     strict_tools: ClassVar[bool] = False
     lora_naming: ClassVar[AdapterNaming | None] = staticmethod(name_adapter_as_model)

@@ -27,6 +27,7 @@ class MiniSGLang(OpenAICompatible):
     is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = ("openai_chat",)
     default_base_url: ClassVar[str | None] = None
+    stops_on_disconnect = "always"
     accepts_raw_prompt: ClassVar[bool] = True
     strict_tools: ClassVar[bool] = False
     known_options: ClassVar[Mapping[str, str]] = {

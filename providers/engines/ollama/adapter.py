@@ -29,6 +29,7 @@ class Ollama(OpenAICompatible):
     dialects: ClassVar[tuple[str, ...]] = (_NATIVE_DIALECT, "openai_completions", "openai_embeddings")
     constrained_dialects = frozenset({_NATIVE_DIALECT})
     default_base_url: ClassVar[str | None] = None
+    stops_on_disconnect = "always"
     inline_media_kinds: ClassVar[frozenset[MediaKind]] = frozenset({"image"})
     strict_tools: ClassVar[bool] = False
     known_options: ClassVar[Mapping[str, str]] = {

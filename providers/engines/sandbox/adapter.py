@@ -23,6 +23,7 @@ class Sandbox(OpenAICompatible):
     )
     constrained_dialects = frozenset({"openai_chat", "openai_completions", "vllm_generate"})
     default_base_url: ClassVar[str | None] = None
+    stops_on_disconnect = "always"
     known_options: ClassVar[Mapping[str, str]] = {}
 
     unsupported_fields: frozenset[str] = frozenset()

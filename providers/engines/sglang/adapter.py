@@ -72,6 +72,7 @@ class SGLang(OpenAICompatible):
     is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = ("openai_chat", "openai_completions", "openai_embeddings", "anthropic_count_tokens")
     default_base_url: ClassVar[str | None] = None
+    stops_on_disconnect = "always"
     request_id_field: ClassVar[str | None] = "rid"
     no_limit_fields: ClassVar[Mapping[str, Any] | None] = None
     lora_naming: ClassVar[AdapterNaming | None] = staticmethod(name_adapter_as_suffix)

@@ -67,6 +67,7 @@ class TGI(OpenAICompatible):
     dialects: ClassVar[tuple[str, ...]] = (_CHAT, _COMPLETIONS)
     constrained_dialects = frozenset({_CHAT})
     default_base_url: ClassVar[str | None] = None
+    stops_on_disconnect = "always"
     # It constrains arguments to their schema in any case, but by outlines, which covers only a part.
     strict_tools: ClassVar[bool] = False
     stops_after_calls: ClassVar[bool] = True

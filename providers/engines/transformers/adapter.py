@@ -38,6 +38,7 @@ class Transformers(OpenAICompatible):
     is_self_hosted: bool = True
     dialects: ClassVar[tuple[str, ...]] = ("openai_chat", "openai_completions")
     default_base_url: ClassVar[str | None] = None
+    stops_on_disconnect = "streams"  # docs/sources.md: a non-streaming response is computed to its end
     strict_tools: ClassVar[bool] = False
 
     unsupported_fields: frozenset[str] = frozenset()

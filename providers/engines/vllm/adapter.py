@@ -75,6 +75,7 @@ class VLLM(OpenAICompatible):
         *("openai_embeddings", "anthropic_count_tokens", "vllm_generate"),
     )
     default_base_url: ClassVar[str | None] = None
+    stops_on_disconnect = "always"
     known_options: ClassVar[Mapping[str, str]] = {
         **OpenAICompatible.known_options,
         "version": 'the engine\'s version ("0.11.0") where /version is not reachable',

@@ -35,7 +35,7 @@ class GoogleAIStudio(Provider):
         "anthropic_count_tokens": GEMINI_COUNT_TOKENS,
     }
     known_options: ClassVar[Mapping[str, str]] = {
-        "stream": Provider.known_options["stream"],
+        **{key: Provider.known_options[key] for key in ("stream", "stops_on_disconnect")},
         "guided": '"enforced": trust Google with schema keywords that it does not document; "validated" (default): check those responses',
     }
     # Of URLs it only reads its own files and YouTube videos.

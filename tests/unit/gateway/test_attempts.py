@@ -130,7 +130,7 @@ class AttemptHarness:
             dialect.parse_request(body), body, dialect, cast(MediaFetcher, None), lambda field: False, **translator_options
         )
         admitted = Admitted(Authenticated(cast(Caller, None)), translator.request, "e", {})
-        planned = self.context.stage = Planned(admitted, self.plan, None, cast(ExchangeRecord, None))
+        planned = self.context.stage = Planned(admitted, self.plan, None, cast(ExchangeRecord, None), 0)
         response, _ = await self.attempts.serve(translator, planned, ResponseMeta("i", "e", "m", 1, True, Body()), self.context)
         await self.context.release()
         assert isinstance(response, OutboundResponse)

@@ -1,0 +1,100 @@
+"""What is charged for responses that did not come to their end, and which adapters stop when the gateway leaves."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain import Exchange
+from app.gateway.upstream.progress import ResponseProgress, charge_response
+from app.recording.exchange_encoding import decode_exchange, encode_exchange
+from app.recording.rows import inference_row
+from app.store.inference_writes import INFERENCE_COLUMNS
+from providers.adapters.provider import InvalidOption
+from providers.canonical.chat import Usage
+from providers.canonical.errors import UpstreamError
+from providers.catalogue import ADAPTERS, build_provider
+from tests.support.spooled_exchanges import make_exchange
+
+DOCS = Path(__file__).parents[3] / "docs"
+counts = st.none() | st.integers(0, 10_000)
+
+
+class BrokenOffStream:
+    """An editor of a stream that the gateway left."""
+
+    failure: UpstreamError | None = None
+    done = False
+
+    def __init__(self, usage: Usage | None, finish_reason: str | None, written_tokens: int) -> None:
+        self.usage = usage
+        self.finish_reason = finish_reason
+        self.written_tokens = written_tokens
+
+    def feed(self, block: bytes) -> bytes:
+        return block
+
+    def finish(self) -> bytes:
+        return b""
+
+
+def progress_of(editor: BrokenOffStream | None) -> ResponseProgress:
+    progress = ResponseProgress(0)
+    progress.editor = editor
+    return progress
+
+
+@pytest.mark.parametrize(
+    ("editor", "charged"),
+    {
+        "nothing came": (None, (7, 900, "reserved")),
+        "text without usage": (BrokenOffStream(None, None, 4), (7, 900, "reserved")),
+        "more text than was reserved": (BrokenOffStream(None, None, 950), (7, 950, "reserved")),
+        "a finish without usage, so reasoning is unknown": (BrokenOffStream(None, "stop", 4), (7, 900, "reserved")),
+        "Anthropic's first frame": (BrokenOffStream(Usage(5, 1), None, 4), (5, 900, "reserved")),
+        "usage so far": (BrokenOffStream(Usage(5, 40), None, 4), (5, 900, "reserved")),
+        "the final usage": (BrokenOffStream(Usage(5, 40), "stop", 4), (5, 40, "reported")),
+    }.values(),
+)
+def test_unfinished_response_is_charged_what_was_reserved_unless_its_final_usage_came(
+    editor: BrokenOffStream | None, charged: tuple[int, int, str]
+):
+    usage, basis = progress_of(editor).charge(7, 900)
+    assert (usage.input, usage.output, basis) == charged
+
+
+def test_response_that_its_engine_ended_is_charged_what_came():
+    usage, basis = progress_of(BrokenOffStream(Usage(5, 1), None, 4)).charge(7, None)
+    assert (usage.input, usage.output, basis) == (5, 4, "received")
+
+
+@given(counts, counts, st.integers(0, 10_000), st.none() | st.integers(0, 10_000))
+def test_basis_is_reported_exactly_if_both_counts_were_reported(input: int | None, output: int | None, written: int, reserved: int | None):
+    usage, basis = charge_response(Usage(input, output), 7, written, reserved)
+    assert (basis == "reported") == (input is not None and output is not None)
+    assert usage.output == (output if output is not None else max(written, reserved or 0))
+
+
+def test_basis_is_stored_and_records_without_it_are_read():
+    column = INFERENCE_COLUMNS.index("charge_basis")
+    assert inference_row(make_exchange(charge_basis="reserved"))[column] == "reserved"
+    now = make_exchange()
+    older = msgspec.msgpack.encode(msgspec.msgpack.decode(encode_exchange(now))[: Exchange.__struct_fields__.index("charge_basis")])
+    assert decode_exchange(older) == now and inference_row(decode_exchange(older))[column] is None
+
+
+def test_docs_list_every_adapter_by_when_it_stops():
+    section = (DOCS / "providers.md").read_text().partition("## Who stops when the caller leaves")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*`) \| (\w+) \|", section, re.MULTILINE)
+    documented = {name: stops for names, stops in rows for name in re.findall(r"`(\w+)`", names)}
+    assert documented == {name: adapter.stops_on_disconnect for name, adapter in ADAPTERS.items()}
+
+
+def test_option_overrides_when_a_provider_stops():
+    assert build_provider("openai", "p", {}).stops_on_disconnect == "never"
+    assert build_provider("openai", "p", {"stops_on_disconnect": "streams"}).stops_on_disconnect == "streams"
+    with pytest.raises(InvalidOption, match='may be "always", "streams" or "never"'):
+        build_provider("openai", "p", {"stops_on_disconnect": "sometimes"})
