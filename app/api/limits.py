@@ -60,7 +60,10 @@ def routes(gateway: Gateway) -> Router:
                     "cost_usd": None if need.cost_microusd is None else cost / 1e6,
                     "concurrency": 1,
                 },
-                "rules": [{**_rule_to_json(state), "needed": state.needed, "wait_s": state.wait_s} for state in result.rules],
+                "rules": [
+                    {**_rule_to_json(state), "needed": state.needed, "wait_s": state.wait_s, "wait_kind": state.wait_kind}
+                    for state in result.rules
+                ],
             }
         )
 
@@ -75,7 +78,7 @@ def _declared_bytes(request: Request[Any, Any, Any], max_body_bytes: int) -> int
 
 def _rule_to_json(state: RuleState) -> dict[str, Any]:
     fields: dict[str, Any] = to_builtins(state)
-    del fields["needed"], fields["wait_s"]
+    del fields["needed"], fields["wait_s"], fields["wait_kind"]
     return fields
 
 

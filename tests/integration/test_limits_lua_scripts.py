@@ -76,16 +76,18 @@ def run_against_model(valkey: Valkey, buckets: list[Bucket], script: list[Any]) 
                 pass
         usage_reply = real.take("", NONE, PREVIEW)
         expected_remaining = [max(0, bucket.amount - model.used(index, real.now_ms)) for index, bucket in enumerate(buckets)]
-        assert usage_reply[4::3] == expected_remaining
+        assert usage_reply[4::4] == expected_remaining
 
 
 def check_refusal(buckets: list[Bucket], reply: list[Any], expected: tuple[int, int, int], model: LimitsModel, real: LimitScripts) -> None:
     _, expected_index, expected_wait = expected
     refusing_bucket = buckets[int(reply[3])]
-    waits: list[int] = reply[6::3]
-    if any(bucket.kind == LEASES and waits[index] > 0 for index, bucket in enumerate(buckets)):
-        # The wait for a concurrency slot is an estimate; all others are exact.
-        assert (reply[3] == expected_index and waits[expected_index] == expected_wait) or refusing_bucket.kind == LEASES
+    waits: list[int] = reply[6::4]
+    estimates: list[int] = reply[7::4]
+    if any(estimates):
+        # What is in flight may come back sooner: no wait is longer than the exact one. Waits for a concurrency slot are always estimates.
+        assert refusing_bucket.kind == LEASES or 0 < waits[reply[3]] <= expected_wait or waits[reply[3]] == expected_wait == -1
+        assert all(bucket.kind == LEASES or bucket.resource != "requests" for bucket, flag in zip(buckets, estimates, strict=True) if flag)
     else:
         assert (reply[3], waits[expected_index]) == (expected_index, expected_wait)
     for index, bucket in enumerate(buckets):
@@ -134,11 +136,13 @@ def test_window_limit_is_never_exceeded(valkey: Valkey, amount: int, script: lis
 def test_request_passes_exactly_after_its_retry_after(valkey: Valkey, buckets: list[Bucket], before: list[Any], wanted: Amounts):
     real = LimitScripts(valkey, buckets)
     for number, (need, ms) in enumerate(before):
-        real.take(str(number), need)
+        if real.take(str(number), need)[0] == TAKEN:
+            real.settle(str(number), need)  # nothing is in flight, which could come back sooner
         real.advance_ms(ms)
     reply = real.take("a", wanted)
     if reply[0] == REFUSED:
-        wait = reply[6 + 3 * reply[3]]
+        wait = reply[6 + 4 * reply[3]]
+        assert not reply[7 + 4 * reply[3]]
         assert (wait == -1) == any(wanted[bucket.resource_index] > bucket.amount and not bucket.dry for bucket in buckets)
         if wait > 0:
             real.advance_ms(wait - 1)
@@ -175,6 +179,44 @@ def test_unspent_reservation_is_free_at_once(valkey: Valkey):
     assert real.take("b", need(0, 10))[0] == REFUSED
     real.settle("a", need(0, 1))
     assert real.take("b", need(0, 9))[0] == TAKEN
+
+
+TAKING_2_S = 2_000
+
+
+@pytest.mark.parametrize("bucket", [Bucket(WINDOW, "tokens", 100, 60_000), Bucket(CALENDAR, "tokens", 100, DAY_MS)], ids=["minute", "day"])
+def test_wait_while_reservations_are_in_flight_is_an_estimate_by_how_long_requests_take(valkey: Valkey, bucket: Bucket):
+    real = LimitScripts(valkey, [bucket])
+    real.take("first", need(0, 100))
+    assert real.take("other", need(0, 50))[6:] == [1_000, 1]  # how long requests take is not known yet
+    real.advance_ms(TAKING_2_S)
+    real.settle("first", need(0, 1))
+    real.take("second", need(0, 99))
+    assert real.take("other", need(0, 50))[6:] == [TAKING_2_S, 1]
+    real.advance_ms(TAKING_2_S)
+    real.settle("second", need(0, 99))
+    wait, is_estimate = real.take("other", need(0, 50))[6:]
+    assert not is_estimate and wait > 50_000
+    real.advance_ms(wait)
+    assert real.take("other", need(0, 50))[0] == TAKEN
+
+
+def test_wait_is_exact_where_what_is_in_flight_cannot_make_room_sooner(valkey: Valkey):
+    real = LimitScripts(valkey, [Bucket(WINDOW, "tokens", 100, 60_000)])
+    real.take("spent", need(0, 90))
+    real.settle("spent", need(0, 90))
+    real.advance_ms(10_000)
+    real.take("in flight", need(0, 5))
+    wait, is_estimate = real.take("other", need(0, 60))[6:]
+    assert not is_estimate and wait > 45_000
+
+
+def test_what_a_killed_process_held_is_not_in_flight_for_ever(valkey: Valkey):
+    real = LimitScripts(valkey, [Bucket(CALENDAR, "tokens", 100, DAY_MS)])
+    real.take("killed", need(0, 100))
+    real.advance_ms(2 * 900_000)
+    wait, is_estimate = real.take("other", need(0, 50))[6:]
+    assert not is_estimate and wait == DAY_MS - 2 * 900_000
 
 
 def test_spending_beyond_the_reservation_counts_in_the_new_calendar_period(valkey: Valkey):
@@ -222,7 +264,7 @@ def test_concurrency_wait_is_estimated_from_previous_hold_times(valkey: Valkey):
         real.settle(id, ONE)
     real.take("x", ONE)
     real.take("y", ONE)
-    assert real.take("z", ONE)[6] == 2_000
+    assert real.take("z", ONE)[6:] == [2_000, 1]
 
 
 def test_cancelled_reservation_counts_nothing_even_if_it_arrives_after_its_cancellation(valkey: Valkey):
@@ -250,9 +292,9 @@ def test_fallback_reservation_is_settled_with_the_first(valkey: Valkey):
     )
     assert real.take("a", need(0, 6), only=[0])[0] == TAKEN
     assert real.take("a", need(0, 6), only=[1, 2], base=1)[0] == TAKEN
-    assert real.take("", need(), PREVIEW)[4::3] == [4, 1, 0]
+    assert real.take("", need(), PREVIEW)[4::4] == [4, 1, 0]
     real.settle("a", need(0, 3))
-    assert real.take("", need(), PREVIEW)[4::3] == [7, 4, 1]
+    assert real.take("", need(), PREVIEW)[4::4] == [7, 4, 1]
 
 
 def test_flushed_redis_admits_nothing(valkey: Valkey):

@@ -170,7 +170,8 @@ async def test_limit_refusal_names_rule_remaining_and_exact_retry_after(make_wor
     worker = await make_worker(
         Limit("per second", {"key": "each"}, "input_tokens", 10, "second"), Limit("much", {"all": "each"}, "requests", 99, "day")
     )
-    await worker.reserve(need=UsageEstimate(8, 1))
+    reservation = await worker.reserve(need=UsageEstimate(8, 1))
+    worker.limits.settle(reservation, ActualUsage(8, 1))
     with pytest.raises(LimitExceeded) as refused:
         await worker.reserve(need=UsageEstimate(3, 1))
     error = refused.value

@@ -31,17 +31,19 @@ class Charge(Struct):
 class _LocalCount:
     """One bucket's local count. `slots`: amounts by slot of time. `running`: reservations that hold a place.
 
+    `in_flight`: how much of the slots is held by reservations that are not settled.
     `reported`: how much Redis has counted already. `charge`: a report whose outcome is not known; None: there is none.
     `reduced_share`: until `reduced_until_ms` only so much may be taken, less than the share, as Redis had counted usage before.
     """
 
-    __slots__ = ("bucket", "charge", "newest", "reduced_share", "reduced_until_ms", "reported", "running", "slots")
+    __slots__ = ("bucket", "charge", "in_flight", "newest", "reduced_share", "reduced_until_ms", "reported", "running", "slots")
 
     def __init__(self, bucket: Bucket) -> None:
         self.bucket = bucket
         self.newest = 0
         self.slots: dict[int, int] = {}
         self.running: set[bytes] = set()
+        self.in_flight = 0
         self.reported = 0
         self.charge: Charge | None = None
         self.reduced_share: int | None = None
@@ -81,14 +83,16 @@ class LocalLimiter:
             slot, finish_ms = _slot_for(bucket, now_ms)
             used = len(count.running) if rule.kind == LEASES else count.total(slot)
             remaining = share - used
-            wait = 0
+            wait, is_estimate = 0, rule.kind == LEASES
             if needed > rule.amount:
                 wait = -1
             elif needed > remaining and needed > 0:
                 wait = max(1, math.ceil(_free_at_ms(count, needed - remaining, finish_ms) - now_ms))
+                if needed - remaining <= count.in_flight and wait > _LEASE_WAIT_MS:
+                    wait, is_estimate = _LEASE_WAIT_MS, True
             count_slots.append((count, count.newest if rule.kind == WINDOW else slot))
             reset = max(0, math.ceil(finish_ms - now_ms))
-            refused += (max(0, remaining), reset if used else 0, wait)
+            refused += (max(0, remaining), reset if used else 0, wait, int(is_estimate and wait > 0))
             taken += (remaining - needed, reset)
             if not rule.limit.dry_run and wait and worst >= 0 and (wait < 0 or wait > worst):
                 worst, refused[3] = wait, index
@@ -101,6 +105,8 @@ class LocalLimiter:
                 count.running.add(reservation.id)
             else:
                 count.slots[slot] = count.slots.get(slot, 0) + needed
+                if count.bucket.rule.limit.resource != "requests":
+                    count.in_flight += needed
             taken_amounts.append((count.bucket, slot, needed))
         reservation.local_amounts = taken_amounts
         reservation.used_local_share = True
@@ -119,6 +125,8 @@ class LocalLimiter:
             if bucket.rule.kind == LEASES:
                 count.running.discard(reservation.id)
                 continue
+            if bucket.rule.limit.resource != "requests":
+                count.in_flight = max(0, count.in_flight - needed)
             difference = spent[bucket.rule.resource - 1] - needed
             current_slot, _ = _slot_for(bucket, now_ms)
             count.total(current_slot)

@@ -32,14 +32,15 @@ def header_rules(rules: Sequence[Rule]) -> Iterator[HeaderRule]:
 def rate_limit_headers(replies: Sequence[tuple[Sequence[HeaderRule], list[Any]]], stride: int) -> list[Header]:
     """Headers from replies of take.lua, each with the rules of its match that headers show.
 
-    `stride`: how many numbers a reply has for each bucket: 2 = left, time until all of it is free; 3 = the same and the time to wait.
+    `stride`: how many numbers a reply has for each bucket: 2 = left, time until all of it is free; 4 = the same, the time to wait, and
+    whether that is an estimate.
     """
     tightest: dict[str, tuple[float, int, int, int]] = {}
     for shown_rules, reply in replies:
         if not reply:
             continue
         for index, amount, name in shown_rules:
-            offset = 3 + stride * index + (stride == 3)
+            offset = 3 + stride * index + (stride == 4)
             remaining = reply[offset]
             share = remaining / amount if amount else 0.0
             current = tightest.get(name)

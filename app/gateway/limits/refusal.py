@@ -6,21 +6,26 @@ input_tokens_limit_reached      429
 output_tokens_limit_reached     429
 tokens_limit_reached            429
 cost_limit_reached              429
-concurrency_limit_reached       429   retry_after_s is an estimate: running requests end when they end
+concurrency_limit_reached       429
 limit_exceeds_amount            400   it needs more than the full amount: waiting does not help, so there is no retry_after_s
 no_price                        400   a rule about cost applies, and the model has no price
 limits_unavailable              503   Redis is away, and the rule has on_outage = "refuse"
+
+retry_after_s of a 429 is an estimate where requests in flight hold a part of the rule: they end when they end, and give back what they
+did not use. It is then the earliest moment that can be expected. Otherwise it is exact, and of a day or month also told as a time.
 """
 
+import datetime
 from typing import Any
 
 from app.gateway.limits.rate_limit_headers import Header, rate_limit_headers
 from app.gateway.limits.rule_matcher import RuleMatch
-from app.gateway.limits.rules import RESOURCES, Rule
+from app.gateway.limits.rules import CALENDAR, RESOURCES, Rule
 from app.store.counters.commands import Amounts
 from providers.canonical.errors import LimitExceeded, LimitUnsatisfiable, Unavailable
 
 _CODES = {name: f"{name.removesuffix('_usd')}_limit_reached" for name in RESOURCES}
+_INPUT, _OUTPUT = RESOURCES.index("input_tokens"), RESOURCES.index("output_tokens")
 _COST = RESOURCES.index("cost_usd") + 1
 _RETRY_AFTER_S = 1.0
 
@@ -29,32 +34,35 @@ def limit_exceeded(match: RuleMatch, reply: list[Any], need: Amounts) -> LimitEx
     """From a reply REFUSED of take.lua, or of LocalLimiter.take."""
     index: int = reply[3]
     rule = match.rule(index)
-    remaining, wait_ms = reply[4 + 3 * index], reply[6 + 3 * index]
-    limit_headers = rate_limit_headers(((match.header_rules, reply),), 3)
+    remaining, _, wait_ms, is_estimate = reply[4 + 4 * index : 8 + 4 * index]
+    limit_headers = rate_limit_headers(((match.header_rules, reply),), 4)
     needed = need[rule.resource - 1]
     if wait_ms < 0:
-        return never_fits(rule, needed, limit_headers)
+        return never_fits(rule, need, limit_headers)
     wait_s = wait_ms / 1000
-    estimate = rule.limit.resource == "concurrency"
+    free_at = None if is_estimate or rule.kind != CALENDAR else datetime.datetime.fromtimestamp((reply[1] + wait_ms) / 1000, rule.zone)
+    details = {
+        **_error_details(rule, needed),
+        "remaining": in_units(rule, remaining),
+        "retry_after_s": wait_s,
+        "retry_after_kind": "estimate" if is_estimate else "exact",
+    }
+    if free_at is not None:
+        details["retry_at"] = free_at.isoformat(timespec="seconds")
     return LimitExceeded(
         f"{describe_rule(rule)} {_describe_remaining(rule, remaining)}; this request needs {_describe_amount(rule, needed)}. "
-        f"{'It may pass' if estimate else 'It passes'} in {wait_s:.3f} s if no other request comes{' (an estimate)' if estimate else ''}.",
+        f"{_describe_wait(rule, wait_s, bool(is_estimate), free_at)}",
         code=_CODES[rule.limit.resource],
-        details={
-            **_error_details(rule, needed),
-            "remaining": in_units(rule, remaining),
-            "retry_after_s": wait_s,
-            "retry_after_kind": "estimate" if estimate else "exact",
-        },
+        details=details,
         retry_after_s=wait_s,
         headers=[*limit_headers, (b"retry-after-ms", b"%d" % wait_ms)],
     )
 
 
-def never_fits(rule: Rule, needed: int, limit_headers: list[Header]) -> LimitUnsatisfiable:
-    hint = " A smaller max_tokens reserves less." if rule.limit.resource in ("output_tokens", "tokens", "cost_usd") else ""
+def never_fits(rule: Rule, need: Amounts, limit_headers: list[Header]) -> LimitUnsatisfiable:
+    needed = need[rule.resource - 1]
     return LimitUnsatisfiable(
-        f"{describe_rule(rule)} This request alone needs {_describe_amount(rule, needed)}, so it can never pass.{hint}",
+        f"{describe_rule(rule)} This request alone needs {_describe_amount(rule, needed)}, so it can never pass.{_advice(rule, need)}",
         code="limit_exceeds_amount",
         details={**_error_details(rule, needed), "remaining": None, "retry_after_s": None},
         headers=limit_headers,
@@ -98,6 +106,31 @@ def describe_rule(rule: Rule) -> str:
 def in_units(rule: Rule, count: int) -> float:
     """A count in the unit in which the rule's amount is configured: US dollars of a cost."""
     return count / 1_000_000 if rule.resource == _COST else count
+
+
+def _advice(rule: Rule, need: Amounts) -> str:
+    """What would let a request pass that needs more than all of a rule."""
+    match rule.limit.resource:
+        case "input_tokens":
+            return " Only a shorter prompt can pass."
+        case "tokens" if need[_INPUT] >= rule.amount:
+            return f" Its prompt alone is estimated at {need[_INPUT]} tokens: only a shorter one can pass."
+        case "tokens" | "output_tokens" if need[_OUTPUT]:
+            return " A smaller max_tokens reserves less."
+        case "cost_usd":
+            return " A shorter prompt, or a smaller max_tokens, costs less."
+        case _:
+            return ""
+
+
+def _describe_wait(rule: Rule, wait_s: float, is_estimate: bool, free_at: datetime.datetime | None) -> str:
+    if free_at is not None:
+        return f"It passes at {free_at:%Y-%m-%d %H:%M} ({rule.zone.key}) if no other request comes."
+    if not is_estimate:
+        return f"It passes in {wait_s:.3f} s if no other request comes."
+    if rule.limit.resource == "concurrency":
+        return f"It may pass in {wait_s:.3f} s if no other request comes (an estimate)."
+    return f"It may pass in {wait_s:.3f} s, if requests in flight then return what they did not use (an estimate)."
 
 
 def _describe_remaining(rule: Rule, remaining: int) -> str:

@@ -15,7 +15,8 @@ class RuleState(Struct, frozen=True):
     """One rule as a caller meets it. Amounts are in the rule's own units.
 
     `reset_s`: until all of `amount` is free if nothing else comes; None: not known, the rule is about concurrency.
-    `needed`: what a previewed request needs. `wait_s`: until that passes this rule; None: it never does.
+    `needed`: what a previewed request needs. `wait_s`: until that passes this rule; None: it never does. `wait_kind`: "estimate" if
+    requests in flight hold a part of the rule, which may come back sooner or not at all; else "exact".
     """
 
     rule: str
@@ -29,6 +30,7 @@ class RuleState(Struct, frozen=True):
     on_outage: str
     needed: float = 0.0
     wait_s: float | None = 0.0
+    wait_kind: str = "exact"
 
 
 class Preview(Struct, frozen=True):
@@ -47,7 +49,7 @@ def read_rule_states(match: RuleMatch, reply: list[Any], need: Amounts) -> list[
     rule_states: list[RuleState] = []
     for index, bucket in enumerate(match.buckets):
         rule, limit = bucket.rule, bucket.rule.limit
-        remaining, reset_ms, wait_ms = reply[4 + 3 * index : 7 + 3 * index]
+        remaining, reset_ms, wait_ms, is_estimate = reply[4 + 4 * index : 8 + 4 * index]
         rule_states.append(
             RuleState(
                 rule=rule.name,
@@ -61,6 +63,7 @@ def read_rule_states(match: RuleMatch, reply: list[Any], need: Amounts) -> list[
                 on_outage=limit.on_outage,
                 needed=in_units(rule, need[rule.resource - 1]),
                 wait_s=None if wait_ms < 0 else wait_ms / 1000,
+                wait_kind="estimate" if is_estimate else "exact",
             )
         )
     return rule_states

@@ -26,17 +26,26 @@ for at = 2, #reservation, 7 do
       redis.call('ZADD', key, -(last and 0.9 * -tonumber(last) + 0.1 * lasted or lasted), '~')
       redis.call('PEXPIRE', key, DAY)
     end
-  elseif kind == 1 and more ~= 0 then
+  elseif kind == 1 and (more ~= 0 or resource > 1) then
     local ring = ring_at(redis.call('GET', key), math.floor(now / (x / 16)))
-    local slot = ring[1]
+    local slot, place_in_ring = ring[1], place % SLOTS + 2
+    local is_in_ring = place > slot - SLOTS and place <= slot
     if more > 0 then
       ring[slot % SLOTS + 2] = ring[slot % SLOTS + 2] + more
-      keep_ring(key, ring, x)
-    elseif place > slot - SLOTS and place <= slot then
-      ring[place % SLOTS + 2] = math.max(0, ring[place % SLOTS + 2] + more)
-      keep_ring(key, ring, x)
+    elseif is_in_ring then
+      ring[place_in_ring] = math.max(0, ring[place_in_ring] + more)
     end
-  elseif kind == 2 and more ~= 0 then
+    if resource > 1 then
+      with_flights(ring)
+      if is_in_ring then
+        ring[place_in_ring + SLOTS] = math.max(0, ring[place_in_ring + SLOTS] - reservation[at + 3])
+      end
+      if not cancelled then
+        ring[2 * SLOTS + 2] = average(ring[2 * SLOTS + 2], math.max(1, now - reservation[1]))
+      end
+    end
+    keep_ring(key, ring, x)
+  elseif kind == 2 and (more ~= 0 or resource > 1) then
     -- x: the end of the period in which it was taken, y: the end of the next.
     local raw = redis.call('GET', key)
     local bucket = raw and cmsgpack.unpack(raw)
@@ -48,6 +57,16 @@ for at = 2, #reservation, 7 do
     end
     if bucket and (more > 0 or bucket[1] == place) and finish > now then
       bucket[2] = math.max(0, bucket[2] + more)
+      if resource > 1 and bucket[1] == place then
+        with_quarters(bucket)
+        local ago = bucket[6] - math.floor(reservation[1] / QUARTER)
+        if ago == 0 or ago == 1 then
+          bucket[4 + ago] = math.max(0, bucket[4 + ago] - reservation[at + 3])
+        end
+        if not cancelled then
+          bucket[7] = average(bucket[7], math.max(1, now - reservation[1]))
+        end
+      end
       redis.call('SET', key, cmsgpack.pack(bucket), 'PX', finish - now + DAY)
     end
   end

@@ -10,7 +10,7 @@
 -- Replies (times in ms; future times are counted from now):
 --   0 taken       {0, now, start of the epoch, then of each bucket: left (below 0: a dry run would have refused), until all of it is free}
 --   1 refused     {1, now, start of the epoch, index of the bucket with the longest wait or -1, then of each: left, until free,
---                  wait (-1: never)}
+--                  wait (-1: never), 1 if that is an estimate: what requests in flight hold may come back sooner than it passes}
 --   2 forgotten   {2, now}: there is no epoch, so everything counted is lost
 --   3 unseeded    {3, now, start of the epoch, indexes of calendar buckets whose period began before the epoch}
 --   4 wrong time  {4, now}: the periods are not those of this server's clock
@@ -37,12 +37,12 @@ if held and mode == 0 and (base == 0 or held == 'x') then
 end
 
 local count = #KEYS - 2
-local buckets, places, lefts, resets, waits, finishes = {}, {}, {}, {}, {}, {}
+local buckets, places, lefts, resets, waits, estimates, finishes = {}, {}, {}, {}, {}, {}, {}
 local worst, longest, unseeded = -1, 0, nil
 for index = 1, count do
   local at, key, raw = (index - 1) * 7, KEYS[index + 2], found[index + 2]
-  local kind, amount, need = rules[at + 1], rules[at + 3], ask[rules[at + 2] + 3]
-  local left, reset, wait = 0, 0, 0
+  local kind, resource, amount, need = rules[at + 1], rules[at + 2], rules[at + 3], ask[rules[at + 2] + 3]
+  local left, reset, wait, estimate = 0, 0, 0, 0
   if kind == 1 then
     local window = rules[at + 5]
     local width = window / 16
@@ -57,12 +57,12 @@ for index = 1, count do
     if need > amount then
       wait = -1
     elseif need > left and need > 0 then
-      local over, oldest = need - left, slot - SLOTS + 1
-      while over > 0 do
-        over = over - ring[oldest % SLOTS + 2]
-        oldest = oldest + 1
+      wait = free_in(ring, need - left, width, false)
+      local sooner = ring[SLOTS + 2] and free_in(ring, need - left, width, true) or wait
+      if sooner < wait then
+        local mean = ring[2 * SLOTS + 2]
+        wait, estimate = math.min(wait, math.max(sooner, mean > 0 and mean or 1000)), 1
       end
-      wait = math.ceil((oldest + SLOTS - 1) * width) - now
     end
     for newest = slot, slot - SLOTS + 1, -1 do
       if ring[newest % SLOTS + 2] > 0 then
@@ -74,7 +74,7 @@ for index = 1, count do
       -- What was admitted before the memory was lost is not known, so the window counts as full.
       left, reset = 0, math.max(reset, born + window + 1 - now)
       if need > 0 and wait >= 0 then
-        wait = math.max(wait, born + window + 1 - now)
+        wait, estimate = math.max(wait, born + window + 1 - now), 0
       end
     end
     buckets[index], places[index], finishes[index] = ring, slot, math.ceil((slot + SLOTS) * width) - now
@@ -103,6 +103,12 @@ for index = 1, count do
       wait = -1
     elseif need > left and need > 0 then
       wait = finish - now
+      if bucket[7] then
+        with_quarters(bucket)
+        if need <= left + bucket[4] + bucket[5] then
+          wait, estimate = math.min(wait, bucket[7] > 0 and bucket[7] or 1000), 1
+        end
+      end
     elseif recovering and need > 0 then
       wait = born + lease + 1 - now
     end
@@ -118,14 +124,14 @@ for index = 1, count do
     elseif need > left or (born > 0 and now <= born + lease) then
       -- An estimate: with leases held for `mean` ms, one of `taken` ends after mean / taken. Below 0, so that it is never counted.
       local mean = redis.call('ZSCORE', key, '~')
-      wait = math.max(1, math.ceil((mean and -tonumber(mean) or 1000) / math.max(1, taken)))
+      wait, estimate = math.max(1, math.ceil((mean and -tonumber(mean) or 1000) / math.max(1, taken))), 1
       if born > 0 and now <= born + lease then
         left, wait = 0, math.max(wait, born + lease + 1 - now)
       end
     end
     finishes[index] = 0
   end
-  lefts[index], resets[index], waits[index] = left, reset, wait
+  lefts[index], resets[index], waits[index], estimates[index] = left, reset, wait, estimate
   if rules[at + 4] == 0 and wait ~= 0 and longest ~= -1 and (wait == -1 or wait > longest) then
     worst, longest = index - 1, wait
   end
@@ -137,8 +143,8 @@ end
 if mode == 2 or (mode == 0 and worst >= 0) then
   local told = {1, now, born, worst}
   for index = 1, count do
-    local at = index * 3 + 2
-    told[at], told[at + 1], told[at + 2] = math.max(0, lefts[index]), resets[index], waits[index]
+    local at = index * 4 + 1
+    told[at], told[at + 1], told[at + 2], told[at + 3] = math.max(0, lefts[index]), resets[index], waits[index], estimates[index]
   end
   return told
 end
@@ -156,12 +162,20 @@ for index = 1, count do
     if need > 0 then
       local ring = buckets[index]
       ring[place % SLOTS + 2] = ring[place % SLOTS + 2] + need
+      if resource > 1 then
+        with_flights(ring)
+        ring[place % SLOTS + 2 + SLOTS] = ring[place % SLOTS + 2 + SLOTS] + need
+      end
       keep_ring(key, ring, x)
     end
   elseif kind == 2 then
     place, x, y = places[index], now + finishes[index], rules[at + 7]
     local bucket = buckets[index]
     bucket[2] = bucket[2] + need
+    if resource > 1 then
+      with_quarters(bucket)
+      bucket[4] = bucket[4] + need
+    end
     redis.call('SET', key, cmsgpack.pack(bucket), 'PX', finishes[index] + DAY)
   else
     redis.call('ZREMRANGEBYSCORE', key, '(0', now)

@@ -68,14 +68,28 @@ def test_no_window_admits_more_than_the_workers_share(script: Sequence[tuple[int
 def test_request_passes_exactly_after_the_reported_wait(before: Sequence[tuple[int, int]], requested: int):
     local, match, clock = limiter_without_redis(Limit("t", {"key": "each"}, "tokens", 10, "minute"))
     for number, (tokens, ms) in enumerate(before):
-        take(local, match, number, tokens)
+        reservation, result = take(local, match, number, tokens)
+        if result[0] == TAKEN:
+            local.settle(reservation, UsageEstimate(tokens).amounts())  # nothing is in flight, which could come back sooner
         clock.now_ms += ms
     _, result = take(local, match, 100, requested)
     if result[0] == REFUSED:
+        assert not result[7]
         clock.now_ms += result[6] - 1
         assert take(local, match, 101, requested)[1][0] == REFUSED
         clock.now_ms += 1
         assert take(local, match, 102, requested)[1][0] == TAKEN
+
+
+def test_wait_is_an_estimate_while_what_is_in_flight_could_make_room():
+    local, match, _ = limiter_without_redis(Limit("d", {"key": "each"}, "tokens", 10, "day"))
+    spent, _ = take(local, match, 1, 4)
+    local.settle(spent, UsageEstimate(4).amounts())
+    held, _ = take(local, match, 2, 6)
+    assert take(local, match, 3, 5)[1][6:] == [1000, 1]
+    assert take(local, match, 3, 9)[1][7] == 0, "not even all of it would be room enough"
+    local.settle(held, UsageEstimate(6).amounts())
+    assert take(local, match, 3, 5)[1][7] == 0
 
 
 def test_refused_request_consumes_nothing_of_any_limit():
