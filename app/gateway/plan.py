@@ -25,7 +25,7 @@ def plan(
     """The targets of a model, then those of its fallbacks. Weighted targets are drawn by the inference's id.
 
     `name`: as the caller sent it. `episode_id` (None: there is no episode, as in a preview of limits) and `tags` are reserved for
-    experiments (DESIGN.md part 6): they, or the caller's team, are the unit that will be hashed to an arm. Today no model has arms.
+    experiments (DESIGN.md part 6): they, each with the caller's team, are the unit that will be hashed to an arm. Today no model has arms.
 
     Raises UnknownModel or NotAllowed, naming the models that the key may use. A fallback needs no permission: the platform configured it.
     """

@@ -135,7 +135,8 @@ async def serve(
     assert isinstance(authenticated, Authenticated)
     key = headers.get(KEY_HEADER)
     if key is not None:
-        begun = await gateway.idempotency.begin(key, headers, authenticated.caller, context.route, raw, context.id)
+        credential_headers = gateway.fleet.caller_credential_headers
+        begun = await gateway.idempotency.begin(key, headers, authenticated.caller, context.route, raw, context.id, credential_headers)
         if isinstance(begun, StoredResponse):
             context.stage = Replayed(Authenticated(await reauthenticate()), begun)
             gateway.telemetry.count_replay(context.route)

@@ -70,16 +70,31 @@ async def show_inference(connection: AsyncConnection, id: str) -> dict[str, Any]
     return fields
 
 
-async def list_episode(connection: AsyncConnection, episode_id: str, *, after: str | None, limit: int) -> list[dict[str, Any]]:
+async def list_episode_teams(connection: AsyncConnection, episode_id: str) -> list[str]:
+    """The teams that have an episode with this id: each its own. At most a hundred."""
+    columns = tables.inferences.c
+    query = select(columns.team_id).where(columns.episode_id == episode_id, columns.id >= _earliest_id(episode_id))
+    return list((await connection.execute(query.distinct().order_by(columns.team_id).limit(100))).scalars())
+
+
+async def list_episode(
+    connection: AsyncConnection, team_id: str, episode_id: str, *, after: str | None, limit: int
+) -> list[dict[str, Any]]:
     """A page of an episode's inferences, oldest first. `after`: the last id of the previous page."""
     columns = tables.inferences.c
-    earliest = uuid7.lowest_at(uuid7.created_ms(episode_id) - _EPISODE_TOLERANCE_MS)
     query: Select[Any] = (
-        select(tables.inferences).where(columns.episode_id == episode_id, columns.id >= earliest).order_by(columns.id).limit(limit)
+        select(tables.inferences)
+        .where(columns.episode_id == episode_id, columns.team_id == team_id, columns.id >= _earliest_id(episode_id))
+        .order_by(columns.id)
+        .limit(limit)
     )
     if after is not None:
         query = query.where(columns.id > after)
     return [_row_to_dict(row) for row in await connection.execute(query)]
+
+
+def _earliest_id(episode_id: str) -> str:
+    return uuid7.lowest_at(uuid7.created_ms(episode_id) - _EPISODE_TOLERANCE_MS)
 
 
 def _row_to_dict(row: Row[Any]) -> dict[str, Any]:

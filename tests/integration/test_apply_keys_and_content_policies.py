@@ -362,6 +362,22 @@ async def test_episode_inferences_are_paginated(service: Service, client: httpx.
     assert [row["id"] for row in [*first["inferences"], *rest["inferences"]]] == ids and rest["next"] is None
 
 
+async def test_episode_of_another_teams_id_is_an_episode_of_its_own(service: Service, client: httpx.AsyncClient):
+    body = {"model": "sandbox", "messages": HI, "max_tokens": 1}
+    mine = (await client.post(CHAT, json=body)).json()
+    other_key = (await command(service, "keys", "create", "--team", "borrowers", "--quiet")).strip()
+    headers = {"x-narthex-episode-id": mine["episode_id"], "authorization": f"Bearer {other_key}"}
+    theirs = (await client.post(CHAT, json=body, headers=headers)).json()
+    records = [await service.wait_for_record(each["id"]) for each in (mine, theirs)]
+    async with service.admin_client() as admin:
+        path = f"/admin/v1/episodes/{mine['episode_id']}"
+        ambiguous = await admin.get(path)
+        assert ambiguous.status_code == 400 and all(record["team_id"] in ambiguous.json()["error"]["message"] for record in records)
+        for record in records:
+            episode = (await admin.get(path, params={"team_id": record["team_id"]})).json()
+            assert (episode["team_id"], [row["id"] for row in episode["inferences"]]) == (record["team_id"], [record["id"]])
+
+
 # --- provider credentials and content policies, with a service of their own
 
 ENV_SECRET, FILE_SECRET = "sk-env-Canary-2718281828", "sk-file-Canary-3141592653"

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import time
+import uuid
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -117,6 +118,19 @@ async def test_stored_credential_is_sent_by_every_worker(two_worker_service: Ser
     async with chat_sender(two_worker_service) as send_chat:
         answers = await asyncio.gather(*(send_chat("one") for _ in range(12)))
     assert {answer.status_code for answer in answers} == {200} and set(host.received_keys) == {FIRST}
+
+
+async def test_response_is_replayed_only_to_the_credential_that_got_it(two_worker_service: Service, host: Host):
+    host.valid = {FIRST, SECOND}
+    async with chat_sender(two_worker_service) as send_chat:
+        key = {"idempotency-key": uuid.uuid4().hex}
+        answer, same, other, none = [
+            await send_chat("own", **key, **credential)
+            for credential in ({"x-host-key": FIRST}, {"x-host-key": FIRST}, {"x-host-key": SECOND}, {})
+        ]
+    assert (answer.status_code, same.headers.get("x-narthex-replayed"), same.content) == (200, "true", answer.content)
+    for refused in (other, none):
+        assert (refused.status_code, refused.json()["error"]["code"]) == (422, "idempotency_key_reused")
 
 
 async def test_changing_a_stored_credential_fails_no_request(two_worker_service: Service, host: Host):

@@ -50,16 +50,38 @@ def routes(database: AsyncEngine) -> Router:
         return inference
 
     @get("/episodes/{id:str}")
-    async def show_episode(request: Request[Any, Any, Any], id: str, limit: _Limit = 1000, after: str | None = None) -> dict[str, Any]:
-        reject_unknown_parameters(request, ("limit", "after"))
+    async def show_episode(
+        request: Request[Any, Any, Any], id: str, team_id: str | None = None, limit: _Limit = 1000, after: str | None = None
+    ) -> dict[str, Any]:
+        reject_unknown_parameters(request, ("team_id", "limit", "after"))
         episode_id, after_id = _parse_id(id, "id"), after and _parse_id(after, "after")
         async with inference_queries.timed_connection(database) as connection:
-            inferences = await inference_queries.list_episode(connection, episode_id, after=after_id, limit=limit)
+            if team_id is None:
+                team_id = _only_team(id, await inference_queries.list_episode_teams(connection, episode_id))
+            else:
+                team_id = _parse_id(team_id, "team_id")
+            inferences = await inference_queries.list_episode(connection, team_id, episode_id, after=after_id, limit=limit)
         if not inferences and after_id is None:
             raise UnknownRecord(f"There is no inference of an episode {id}.")
-        return {"id": episode_id, "inferences": inferences, "next": inferences[-1]["id"] if len(inferences) == limit else None}
+        return {
+            "id": episode_id,
+            "team_id": team_id,
+            "inferences": inferences,
+            "next": inferences[-1]["id"] if len(inferences) == limit else None,
+        }
 
     return Router("/", route_handlers=[list_inferences, show_inference, show_episode])
+
+
+def _only_team(episode_id: str, team_ids: list[str]) -> str:
+    """Raises UnknownRecord without one, InvalidRequest for several: a team that uses another's id has an episode of its own."""
+    if not team_ids:
+        raise UnknownRecord(f"There is no inference of an episode {episode_id}.")
+    if len(team_ids) > 1:
+        raise InvalidRequest(
+            f"{len(team_ids)} teams have an episode {episode_id}: name one in `team_id`: {', '.join(team_ids)}.", param="team_id"
+        )
+    return team_ids[0]
 
 
 def _parse_id(text: str, name: str) -> str:

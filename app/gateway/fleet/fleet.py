@@ -24,6 +24,8 @@ class Fleet:
         self.transport = transport
         self.vault = Vault(()) if vault is None else vault
         self._encrypted: Mapping[str, str] = {}
+        # The headers in which callers may send a credential of their own to some host.
+        self.caller_credential_headers: frozenset[bytes] = frozenset()
         self._endpoints: Mapping[tuple[str, str], Endpoint] = {}
         self._endpoints_by_target: dict[tuple[str, tuple[str, ...]], tuple[Endpoint, ...]] = {}
         self._prober = Prober(settings, transport)
@@ -80,6 +82,9 @@ class Fleet:
                     self._keep_or_create(endpoints, target.provider, config, address) for address in _addresses(target, config)
                 )
         self._endpoints, self._endpoints_by_target = endpoints, endpoints_by_target
+        self.caller_credential_headers = frozenset(
+            name.encode() for endpoint in endpoints.values() for name in endpoint.credential_pool.caller_header_names
+        )
         if changed or removed:
             for endpoint in endpoints.values():
                 endpoint.credential_pool.reload_stored(changed, removed)

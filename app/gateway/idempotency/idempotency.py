@@ -100,9 +100,18 @@ class Idempotency:
             await self._claims.stop()
 
     async def begin(
-        self, key: bytes, headers: Mapping[bytes, bytes], caller: Caller, route: str, raw: bytes, inference_id: str
+        self,
+        key: bytes,
+        headers: Mapping[bytes, bytes],
+        caller: Caller,
+        route: str,
+        raw: bytes,
+        inference_id: str,
+        credential_headers: frozenset[bytes] = frozenset(),
     ) -> Claim | StoredResponse:
         """Waits while another request with the same key is in flight. `key`: the header's value. `raw`: the body.
+
+        `credential_headers`: in which callers may send a credential for a host: a response is replayed only to the same credential.
 
         Raises InvalidRequest for an invalid header, IdempotencyKeyReused if the key stands for another request, Conflict if there is a
         response that cannot be replayed, or the first request is in flight and the caller refuses to wait, Unavailable if nothing can be
@@ -117,7 +126,8 @@ class Idempotency:
             raise InvalidRequest(f"An Idempotency-Key has 1 to {_MAX_KEY_CHARS} printable ASCII characters.", param="Idempotency-Key")
         refuse_if_running = _refuses_to_wait(headers)
         redis_key = claim_key(hashlib.sha256(b"\0".join((caller.key_id.encode(), route.encode(), key))).hexdigest()[:40])
-        digest = _digest(raw, headers) if len(raw) < _LARGE_BYTES else await asyncio.to_thread(_digest, raw, headers)
+        digest_arguments = raw, headers, credential_headers
+        digest = _digest(*digest_arguments) if len(raw) < _LARGE_BYTES else await asyncio.to_thread(_digest, *digest_arguments)
         claim = Claim(claims, ClaimRequest(redis_key, secrets.token_hex(12), digest, inference_id, claims.spool))
         try:
             return await self._begin(claim, claims, refuse_if_running)
@@ -142,7 +152,7 @@ class Idempotency:
             case "unkept":
                 raise _response_not_stored(found.inference_id)
             case "reused":
-                message = "This Idempotency-Key stands for a request with another body, or other x-narthex headers."
+                message = "This Idempotency-Key stands for a request with another body, other x-narthex headers, or another credential."
                 raise with_error_code(IdempotencyKeyReused(message, param="Idempotency-Key"), "idempotency_key_reused", found.inference_id)
             case "running":
                 raise with_error_code(
@@ -227,11 +237,13 @@ def _refuses_to_wait(headers: Mapping[bytes, bytes]) -> bool:
             raise InvalidRequest(f"x-narthex-idempotency may be wait or refuse, not {value:.40}.", param="x-narthex-idempotency")
 
 
-def _digest(raw: bytes, headers: Mapping[bytes, bytes]) -> str:
-    """Digest of what the response may depend on: the body, and our own headers (episode, tags, what may be dropped)."""
+def _digest(raw: bytes, headers: Mapping[bytes, bytes], credential_headers: frozenset[bytes]) -> str:
+    """Digest of what the response may depend on: the body, our own headers (episode, tags, what may be dropped), and a credential of the
+    caller's own, whose holder alone may see what its host answered.
+    """
     digest = hashlib.sha256(raw)
     for name in sorted(headers):
-        if name.startswith(_NARTHEX_PREFIX) and name != BEHAVIOUR_HEADER:
+        if (name.startswith(_NARTHEX_PREFIX) and name != BEHAVIOUR_HEADER) or name in credential_headers:
             digest.update(b"\0%b: %b" % (name, headers[name]))  # valid JSON contains no NUL
     return digest.hexdigest()
 
