@@ -41,6 +41,11 @@ NarthexError                          500
 from collections.abc import Container, Mapping, Sequence
 from typing import ClassVar
 
+# Of what a host says about an error: no message or path of a field is longer, unless it repeats what it was sent. Whatever is done
+# with an error later (masking, searching for phrases) is therefore short.
+_MAX_MESSAGE_CHARS = 8_000
+_MAX_PARAM_CHARS = 300
+
 
 class NarthexError(Exception):
     """An error that a caller sees as a response: `status`, and `kind` as its type in the error envelope.
@@ -217,7 +222,7 @@ class UpstreamError(NarthexError):
     def __init__(
         self, message: str, *, upstream_status: int | None = None, param: str | None = None, retry_after_s: float | None = None
     ) -> None:
-        super().__init__(message, param=param, retry_after_s=retry_after_s)
+        super().__init__(message[:_MAX_MESSAGE_CHARS], param=param and param[:_MAX_PARAM_CHARS], retry_after_s=retry_after_s)
         self.upstream_status = upstream_status
         if upstream_status is not None and upstream_status in self.kept_statuses:
             self.status = upstream_status
@@ -270,7 +275,7 @@ class CredentialRefused(UpstreamError):
 
     def __init__(self, message: str, *, upstream_status: int | None = None, reason: str = "") -> None:
         super().__init__(message, upstream_status=upstream_status)
-        self.reason = reason or message
+        self.reason = (reason or message)[:_MAX_MESSAGE_CHARS]
 
 
 class TokenUnavailable(UpstreamError):

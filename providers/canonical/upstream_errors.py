@@ -26,6 +26,8 @@ from providers.canonical.errors import (
 )
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, repair_unicode
 
+# Of an error's body: what is read. A longer one repeats the request, and is read as text; decoding takes up to 10 ms for this size.
+MAX_ERROR_BYTES = 64 * 1024
 # Of an error that is not JSON: the text that is read.
 _MAX_TEXT_BYTES = 8_000
 _NO_ERRORS = (b"null", b'""', b"{}", b"[]", b"false")
@@ -39,6 +41,7 @@ _MAX_QUOTED_CHARS = 500
 _PROXY_ERROR_FIELDS = ("error_code", "detail")
 _PROXY_CODE_STATUSES: Mapping[int, int] = {10400: 404, 10401: 503, 10402: 504}
 _MAX_WAIT_S = 86_400.0
+_MAX_CODE_CHARS = 100
 # Codes of OpenAI and compatible hosts, for errors in a response that began with status 200 and that name no status.
 # Source: https://platform.openai.com/docs/guides/error-codes, read 2026-11.
 _CODE_STATUSES: Mapping[str, int] = {
@@ -67,7 +70,7 @@ def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Upstream
         status, mask_credentials(message) if message else f"The engine responded with {status} and no message.", param, codes
     )
     error.retry_after_s = read_retry_delay(headers, decoded)
-    error.upstream_code = _printable(mask_credentials(codes[0]))[:100] or None if codes else None
+    error.upstream_code = _printable(mask_credentials(codes[0]))[:_MAX_CODE_CHARS] or None if codes else None
     return error
 
 
@@ -161,7 +164,9 @@ def _error_codes(decoded: Any) -> list[str]:
 
 def _code_text(value: Any) -> str:
     """A string or a number as a string; empty for anything else."""
-    return value if isinstance(value, str) else str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
+    if isinstance(value, str):
+        return value[:_MAX_CODE_CHARS]
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
 
 
 def _printable(text: str) -> str:
@@ -220,7 +225,9 @@ def _status_in(decoded: Any) -> int:
 
 
 def _decode_lenient(raw: bytes) -> Any:
-    """Decoded JSON, after repair_unicode() if need be; None if it is not JSON."""
+    """Decoded JSON, after repair_unicode() if need be; None if it is not JSON, or longer than MAX_ERROR_BYTES."""
+    if len(raw) > MAX_ERROR_BYTES:
+        return None
     for attempt in (raw, repair_unicode(raw)):
         try:
             return msgspec.json.decode(attempt)

@@ -4,7 +4,7 @@ import base64
 import json
 import re
 import urllib.parse
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 MASK = "[masked]"
@@ -14,11 +14,16 @@ _MIN_CHARS = 4
 _WHOLE_WORD_BELOW_CHARS = 8
 # Fields of a JSON credential that are not secret, and that explanations need.
 _PUBLIC_FIELDS = re.compile(r"type|region|universe_domain|client_email|(quota_)?project_id|.*_(uri|url)")
-# Secrets that hosts have masked in part: sk-ab***yz, sk-ab…yz, sk-ab...yz, sk-abXXXXyz.
-_PARTLY_MASKED = re.compile(
-    r"([A-Za-z0-9_\-+/=]{0,100})(?:\*{2,}|\.{3,}|[•…]+)([A-Za-z0-9_\-+/=]{0,100})|\b(\w{0,40}?)[Xx]{4,}(\w{0,40})\b"
-)
+# Secrets that hosts have masked in part (sk-ab***yz, sk-ab…yz, sk-ab...yz, sk-abXXXXyz): what stands for the rest, and the characters
+# that may stand beside it. One pattern for it all would try every character of a text as the beginning, up to 100 steps each.
+_REDACTION = re.compile(r"\*{2,}|\.{3,}|[•…]+")
+_BESIDE_REDACTION = re.compile(r"[A-Za-z0-9_\-+/=]{0,100}")
+_X_REDACTION = re.compile(r"[Xx]{4,}")
+_MAX_BESIDE_X_CHARS = 40
+_BESIDE_X_REDACTION = re.compile(rf"\w{{0,{_MAX_BESIDE_X_CHARS + 1}}}")
 _MIN_VISIBLE_CHARS = 4
+# Messages have a few redactions. The rest of a text with more is masked as a whole: it is no message, and each one takes a search.
+_MAX_REDACTIONS = 500
 # A secret that is repeated in part: the length of its beginning, and the characters that may follow it.
 _PREFIX_CHARS = 12
 _SECRET_CONTINUATION = r"[A-Za-z0-9_\-+/=]*"
@@ -32,10 +37,11 @@ class SecretMask:
         self._parts = sorted(parts, key=len, reverse=True)
 
     def mask(self, text: str) -> str:
-        """The text with the secrets masked: complete, in part, in base64, or masked in part by the host."""
+        """The text with the secrets masked: complete, in part, in base64, or masked in part by the host. Linear in the text's length."""
         if not self._parts or not text:
             return text
-        return self._mask_cut_off_end(_PARTLY_MASKED.sub(self._mask_partly_masked, self._mask_parts(text)))
+        text = self._mask_around(_REDACTION, _beside_redaction, self._mask_parts(text))
+        return self._mask_cut_off_end(self._mask_around(_X_REDACTION, _beside_x_redaction, text))
 
     def mask_bytes(self, body: bytes) -> bytes:
         """Masks a body before it is read, because a later cut could leave half of a secret."""
@@ -56,11 +62,24 @@ class SecretMask:
                 text = re.sub(re.escape(head) + _SECRET_CONTINUATION, MASK, text)
         return text
 
-    def _mask_partly_masked(self, match: re.Match[str]) -> str:
-        head, tail = match[1] or match[3] or "", match[2] or match[4] or ""
-        if len(head) + len(tail) < _MIN_VISIBLE_CHARS:
-            return match[0]
-        return MASK if any(_starts_part(part, head) and part.endswith(tail) for part in self._parts) else match[0]
+    def _mask_around(self, redaction: re.Pattern[str], find_beside: Callable[[str, int, int, int], tuple[int, int]], text: str) -> str:
+        """Masks each redaction together with the beginning and the end of a secret beside it."""
+        pieces: list[str] = []
+        kept = consumed = 0
+        for count, match in enumerate(redaction.finditer(text)):
+            start, end = match.span()
+            if start < consumed:
+                continue
+            if count >= _MAX_REDACTIONS:
+                return "".join((*pieces, text[kept:consumed], MASK))
+            begin, consumed = find_beside(text, start, end, consumed)
+            head, tail = text[begin:start], text[end:consumed]
+            if len(head) + len(tail) < _MIN_VISIBLE_CHARS:
+                continue
+            if any(_starts_part(part, head) and part.endswith(tail) for part in self._parts):
+                pieces += (text[kept:begin], MASK)
+                kept = consumed
+        return "".join((*pieces, text[kept:])) if pieces else text
 
     def _mask_cut_off_end(self, text: str) -> str:
         """Masks the beginning of a secret at the end of the text, which was cut off there."""
@@ -69,6 +88,29 @@ class SecretMask:
                 if text.endswith(part[:length]) and not part[:length].isalpha():
                     return text[:-length] + MASK
         return text
+
+
+def _beside_redaction(text: str, start: int, end: int, consumed: int) -> tuple[int, int]:
+    """Where the characters beside text[start:end] that may belong to a secret begin, not before `consumed`, and where they end."""
+    return start - _count_before(_BESIDE_REDACTION, text[max(consumed, start - 100) : start]), _end_after(_BESIDE_REDACTION, text, end)
+
+
+def _beside_x_redaction(text: str, start: int, end: int, consumed: int) -> tuple[int, int]:
+    """The same for X, which is a letter: what is beside it must be a complete word, and not a long one, or else nothing is."""
+    begin = start - _count_before(_BESIDE_X_REDACTION, text[max(0, start - _MAX_BESIDE_X_CHARS - 1) : start])
+    last = _end_after(_BESIDE_X_REDACTION, text, end)
+    is_word = begin >= consumed and start - begin <= _MAX_BESIDE_X_CHARS and last - end <= _MAX_BESIDE_X_CHARS
+    return (begin, last) if is_word else (start, end)
+
+
+def _count_before(beside: re.Pattern[str], before: str) -> int:
+    match = beside.match(before[::-1])
+    return match.end() if match else 0
+
+
+def _end_after(beside: re.Pattern[str], text: str, end: int) -> int:
+    match = beside.match(text, end)
+    return match.end() if match else end
 
 
 def _starts_part(part: str, head: str) -> bool:

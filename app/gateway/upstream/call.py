@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 # Response headers that carry the host's request id: https://docs.claude.com/en/api/errors and docs/sources.md#host-errors.
 _REQUEST_ID_HEADERS = (b"x-request-id", b"request-id", b"x-amzn-requestid", b"apim-request-id", b"mistral-correlation-id")
+_MAX_REQUEST_ID_CHARS = 200
 
 
 class UpstreamCall:
@@ -65,7 +66,10 @@ class UpstreamCall:
         if self.response is None:
             return None
         header_value = next((value for name, value in self.response.headers.raw if name.lower() in _REQUEST_ID_HEADERS), None)
-        return None if header_value is None else self.credential_client.secret_mask.mask(header_value.decode("latin-1"))[:200]
+        if header_value is None:
+            return None
+        bounded = header_value[: 2 * _MAX_REQUEST_ID_CHARS].decode("latin-1")
+        return self.credential_client.secret_mask.mask(bounded)[:_MAX_REQUEST_ID_CHARS]
 
     @property
     def was_sent(self) -> bool:

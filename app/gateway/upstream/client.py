@@ -20,12 +20,14 @@ from app.gateway.upstream.progress import ResponseProgress
 from app.gateway.upstream.response_validation import ResponseChecker, validate_response
 from app.settings import Settings
 from providers.canonical.errors import CredentialRefused, InvalidUpstreamResponse, StreamTruncated, TokenUnavailable, UpstreamError
+from providers.canonical.upstream_errors import MAX_ERROR_BYTES
 from providers.credentials import CredentialError
 from providers.dialect import OutboundResponse, ResponseMeta, StreamEditor
 from providers.engine_routes.route_binding import RouteBinding
 from providers.structured_output import ConstraintPlan
 
-_ERROR_BODY_BYTES = 1024 * 1024
+# A longer error closes the connection, which a shorter one leaves open for the next request.
+_MAX_ERROR_BODY_BYTES = 1024 * 1024
 
 
 class OutboundStream(Struct):
@@ -181,7 +183,7 @@ class UpstreamClient:
         try:
             request = await call.build_request(translated, raw, self._stream_timeout)
             diagnosis = await self._transport.handle_async_request(request)
-            body = call.credential_client.secret_mask.mask_bytes(await read_error_body(diagnosis, _ERROR_BODY_BYTES))
+            body = call.credential_client.secret_mask.mask_bytes(await _read_error_body(diagnosis))
         except (httpx.TransportError, TokenUnavailable, CredentialError, InvalidUpstreamResponse):
             return None
         return provider.read_error(diagnosis.status_code, diagnosis.headers, body) if diagnosis.status_code >= 300 else None
@@ -189,9 +191,14 @@ class UpstreamClient:
 
 async def _read_error(call: UpstreamCall, response: httpx.Response, translated: TranslatedRequest) -> UpstreamError:
     provider = call.endpoint.provider
-    body = call.credential_client.secret_mask.mask_bytes(await read_error_body(response, _ERROR_BODY_BYTES))
+    body = call.credential_client.secret_mask.mask_bytes(await _read_error_body(response))
     error = provider.read_error(response.status_code, response.headers, body)
     return translated.dialect.explain_error(error, provider.configured_as) if isinstance(translated.dialect, RouteBinding) else error
+
+
+async def _read_error_body(response: httpx.Response) -> bytes:
+    """The part of an error's body that is read as one. Cut before it is masked: the texts of an error are far from the cut."""
+    return (await read_error_body(response, _MAX_ERROR_BODY_BYTES))[: MAX_ERROR_BYTES + 1]
 
 
 async def _begin_stream(
