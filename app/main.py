@@ -111,6 +111,7 @@ def create_app(settings: Settings, write_batcher: WriteBatcher, *, name: str) ->
             await idempotency.stop()
             await conversations.stop()
             await checks.stop()
+            gateway.large_requests.close()
             await media.aclose()
             await limits.stop()
             await transport.aclose()

@@ -97,6 +97,19 @@ class Settings:
     bodies_max_bytes_worker: int = setting(
         2 * 1024 * 1024 * 1024, "The same for all requests of a gateway process; more is a 503. Several times what a team may hold."
     )
+    max_messages: int = setting(
+        10_000, "Most messages (items of `input`) in one request; more are refused with 400. Bodies below 64 KiB are not counted."
+    )
+    max_content_parts: int = setting(20_000, "Most content parts of all messages of one request, counted as `max_messages` are.")
+    max_tools: int = setting(2_000, "Most tools in one request, counted as `max_messages` are.")
+    max_fields: int = setting(2_000, "Most fields (keys at the top) of one request, counted as `max_messages` are.")
+    max_keys: int = setting(200_000, "Most keys of all objects of one request together, counted as `max_messages` are.")
+    max_values: int = setting(
+        1_000_000, "Most values (members of objects and items of lists) of one request together, counted as `max_messages` are."
+    )
+    max_depth: int = setting(
+        500, "Most levels of objects and lists within each other in one request, counted as `max_messages` are; about 1,000 can be read."
+    )
     connect_timeout_s: float = setting(5.0, "Longest wait for a connection to an engine.")
     first_token_timeout_s: float = setting(300.0, "Longest wait for the first byte of a streamed response.")
     silence_timeout_s: float = setting(120.0, "Longest pause within a streamed response.")

@@ -29,6 +29,7 @@ from app.gateway.charges import actual_usage, estimate_usage
 from app.gateway.context import RequestContext
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.idempotency.idempotency import KEY_HEADER, Idempotency
+from app.gateway.large_requests import UNCOUNTED_BYTES, LargeRequests
 from app.gateway.limits.limits import Limits
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.memory.body_memory import BodyClaim, BodyMemory
@@ -99,6 +100,7 @@ class Gateway:
         self.conversations = conversations
         self.checks = checks
         self.body_memory = body_memory
+        self.large_requests = LargeRequests(settings)
         self.draining = False
 
     def finish_exchange(self, context: RequestContext, outcome: Outcome) -> None:
@@ -144,7 +146,7 @@ async def serve(
             return
         authenticated.claim = begun
         authenticated.caller = await reauthenticate()
-    request = dialect.parse_request(raw)
+    request = await gateway.large_requests.parse(dialect, raw) if len(raw) > UNCOUNTED_BYTES else dialect.parse_request(raw)
     reserved = reserved_fields(request.body)
     if reserved:
         request, raw = remove_fields(request, reserved)

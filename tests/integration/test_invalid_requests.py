@@ -47,6 +47,27 @@ async def test_malformed_body_is_refused_with_its_location(client: httpx.AsyncCl
     assert message in error["message"]
 
 
+@pytest.mark.parametrize(
+    ("path", "field"), [(CHAT, "messages"), ("/v1/messages", "messages"), ("/v1/responses", "input"), ("/v1/limits/preview", "messages")]
+)
+async def test_body_of_too_many_messages_names_the_cap(client: httpx.AsyncClient, path: str, field: str):
+    body = {"model": "scripted", "max_tokens": 5, field: [{"role": "user", "content": "Hello!"}] * 12_000}
+    answer = await client.post(path, json=body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["type"]) == (400, "invalid_request_error")
+    assert f"12000 `{field}`" in error["message"] and "NARTHEX_MAX_MESSAGES" in error["message"]
+
+
+@pytest.mark.parametrize("model", ["scripted", "responses"])
+async def test_large_body_is_served_in_the_same_dialect_and_in_another(client: httpx.AsyncClient, engine: ScriptedEngine, model: str):
+    if model == "responses":
+        engine.script = lambda request: request.respond(400, b'{"error": {"message": "refused", "type": "invalid_request_error"}}')
+    answer = await client.post(CHAT, json={"model": model, "messages": [{"role": "user", "content": "Hello!"}] * 3_000})
+    sent = engine.requests[-1].body
+    assert answer.status_code == (200 if model == "scripted" else 400)
+    assert len(sent["messages" if model == "scripted" else "input"]) == 3_000
+
+
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_body_over_the_limit_is_413(client: httpx.AsyncClient, chunked: bool):
     big = b"x" * (MOST_BODY_BYTES + 1)

@@ -1,0 +1,49 @@
+"""Large requests: a body is parsed in a thread, and only after it is known to keep to the caps; a small one is parsed at once.
+
+Why a thread, and what it brings: docs/decisions/012-large-requests.md.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from app.gateway.request_size import RequestCaps
+from app.settings import Settings
+from providers.dialect import Dialect, InboundRequest
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Up to the first size nothing is counted; up to the second only objects are, and a few of them are parsed at once.
+UNCOUNTED_BYTES = 64 * 1024
+_LARGE_BYTES = 256 * 1024
+_LARGE_OBJECTS = 1_000
+
+
+class LargeRequests:
+    """Work on large bodies, in one thread of its own: with several, the event loop would wait for each of them in turn."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._caps = RequestCaps.of(settings)
+        self._executor = ThreadPoolExecutor(1, "large-requests")
+
+    async def parse(self, dialect: Dialect, raw: bytes) -> InboundRequest:
+        """Raises InvalidRequest."""
+        return await self.run(self._check_and_parse, dialect, raw) if is_large(raw) else dialect.parse_request(raw)
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: work(*args, **kwargs))
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _check_and_parse(self, dialect: Dialect, raw: bytes) -> InboundRequest:
+        self._caps.check(raw)
+        return dialect.parse_request(raw)
+
+
+def is_large(raw: bytes) -> bool:
+    """Whether work on this body would hold up the event loop."""
+    size_bytes = len(raw)
+    return size_bytes > UNCOUNTED_BYTES and (size_bytes > _LARGE_BYTES or raw.count(b"{") > _LARGE_OBJECTS)

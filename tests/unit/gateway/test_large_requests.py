@@ -1,0 +1,62 @@
+"""Large requests are worked on in a thread: the event loop serves others meanwhile."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from app.gateway.large_requests import LargeRequests, is_large
+from app.settings import Settings
+from providers.canonical.errors import InvalidRequest
+from providers.catalogue import DIALECTS
+from providers.dialects.catalogue import CHAT_DIALECTS
+
+CHAT = DIALECTS["openai_chat"]
+
+
+@pytest.fixture
+async def large_requests() -> AsyncGenerator[LargeRequests]:
+    requests = LargeRequests(Settings())
+    yield requests
+    requests.close()
+
+
+def _chat(messages: int, chars: int = 10) -> bytes:
+    return json.dumps({"model": "m", "messages": [{"role": "user", "content": "a" * chars}] * messages}).encode()
+
+
+@pytest.mark.parametrize(
+    ("raw", "large"),
+    [(_chat(1, 60_000), False), (_chat(100, 1_000), False), (_chat(3_000), True), (_chat(1, 300_000), True)],
+)
+def test_body_is_large_by_its_bytes_or_its_objects(raw: bytes, large: bool) -> None:
+    assert is_large(raw) is large
+
+
+async def test_event_loop_runs_while_a_large_request_is_parsed_and_read(large_requests: LargeRequests) -> None:
+    raw = _chat(9_000, 100)
+    started_at = time.perf_counter()
+    CHAT_DIALECTS["openai_chat"].read_request(CHAT.parse_request(raw).body)
+    blocking_s = time.perf_counter() - started_at
+
+    async def parse_and_read() -> int:
+        request = await large_requests.parse(CHAT, raw)
+        return len((await large_requests.run(CHAT_DIALECTS["openai_chat"].read_request, request.body)).messages)
+
+    work = asyncio.create_task(parse_and_read())
+    longest_s, before_s = 0.0, time.perf_counter()
+    while not work.done():
+        await asyncio.sleep(0.001)
+        longest_s, before_s = max(longest_s, time.perf_counter() - before_s), time.perf_counter()
+    assert await work == 9_000
+    assert longest_s < 0.7 * blocking_s + 0.02
+
+
+async def test_large_body_over_a_cap_is_refused_and_a_small_one_is_not_counted(large_requests: LargeRequests) -> None:
+    with pytest.raises(InvalidRequest, match="10001 `messages`"):
+        await large_requests.parse(CHAT, _chat(10_001))
+    few = LargeRequests(Settings(max_messages=10))
+    assert (await few.parse(CHAT, _chat(20))).model == "m"
+    few.close()
