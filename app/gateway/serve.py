@@ -29,7 +29,7 @@ from app.gateway.charges import actual_usage, estimate_usage
 from app.gateway.context import RequestContext
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.idempotency.idempotency import KEY_HEADER, Idempotency
-from app.gateway.large_requests import UNCOUNTED_BYTES, LargeRequests
+from app.gateway.large_requests import UNCOUNTED_BYTES, LargeRequests, is_large
 from app.gateway.limits.limits import Limits
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.memory.body_memory import BodyClaim, BodyMemory
@@ -171,6 +171,7 @@ async def serve(
         authenticated.caller.team_id,
         refuses_unvalidated(headers),
         lambda size_bytes: _body_claim(gateway, context, authenticated.caller).add(size_bytes),
+        gateway.large_requests if is_large(raw) else None,
     )
     meta = ResponseMeta(context.id, episode_id, request.model, context.received_us // 1_000_000, request.wants_usage, sent_body)
     response, attempted = await gateway.attempts.serve(translator, planned, meta, context)

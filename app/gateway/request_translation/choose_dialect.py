@@ -1,7 +1,5 @@
 """Choose the dialect in which a target gets a request, and translate the request into it."""
 
-import asyncio
-
 from app.domain import Target
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.request_translation.translated_request import TranslatedRequest
@@ -19,17 +17,21 @@ async def translate_request(translator: RequestTranslator, endpoint: Endpoint, t
     if provider.is_self_hosted and translator.may_name_media:
         await translator.inline_media_for_engine(provider)
     if isinstance(caller_dialect, Route):
+        if translator.is_slow_to_translate:
+            return await translator.run_in_thread(translator.translate_route, caller_dialect, provider, target)
         return translator.translate_route(caller_dialect, provider, target)
     dialect_names = endpoint.dialects_for(target.model)
     host_operation = provider.host_operations.get(caller_dialect.name) if provider.host_operations else None
     if host_operation is not None and caller_dialect.name not in dialect_names:
+        if translator.is_slow_to_translate:
+            return await translator.run_in_thread(translator.translate_host_operation, host_operation, provider, target)
         return translator.translate_host_operation(host_operation, provider, target)
     unsupported: Unsupported | None = None
     for dialect in translator.candidate_dialects(provider, dialect_names if target.dialect is None else (target.dialect,)):
         try:
             if dialect is caller_dialect:
                 if translator.is_slow_to_translate:
-                    edited = await asyncio.to_thread(translator.edit_request, provider, target)
+                    edited = await translator.run_in_thread(translator.edit_request, provider, target)
                 else:
                     edited = translator.edit_request(provider, target)
                 if edited is not None:

@@ -3,11 +3,13 @@
 import asyncio
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from typing import ParamSpec, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from app.domain import Target
+from app.gateway.large_requests import LargeRequests
 from app.gateway.media import body_media
 from app.gateway.media.fetcher import ClaimBytes, MediaFetcher, claim_nothing
 from app.gateway.request_translation.caller_fields import (
@@ -27,7 +29,7 @@ from providers.canonical.errors import ConstraintViolation, InvalidRequest, Oper
 from providers.canonical.field_names import field_name_translator, rename_field_in_error
 from providers.canonical.output_format import JsonObject, JsonSchema
 from providers.canonical.raw_json import DECODE_ERRORS, Body
-from providers.dialect import ChatDialect, Dialect, InboundRequest
+from providers.dialect import ChatDialect, Dialect, EngineDialect, InboundRequest
 from providers.dialects.catalogue import CHAT_DIALECTS, ENGINE_DIALECTS, RAW_PROMPT_DIALECTS
 from providers.drop_policy import DropPolicy
 from providers.engine_routes.route import Route
@@ -39,6 +41,9 @@ _MAX_PATH_LOOKUPS = 8
 _PATH_LOOKUP_BYTES = 4_000_000
 
 _ALL_MEDIA_KINDS: frozenset[media.MediaKind] = frozenset({"image", "file", "audio"})
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _NO_HEADERS: Mapping[bytes, bytes] = {}
 _NO_FIELD_NAMES: Mapping[str, str] = {}
 
@@ -52,12 +57,13 @@ class RequestTranslator:
     `may_drop`: whether the caller allows a field to be dropped. `betas`: the caller's `anthropic-beta`. `constraint`: on the output.
     `max_repairs`: how often a response that violates the constraint may be requested again.
     `headers`: the caller's, of which a target's credential may be one. `team_id`: the caller's. `refuses_unvalidated`: the caller wants no
-    response that could not be checked against the constraint. `claim_bytes`: takes the memory for fetched media.
+    response that could not be checked against the constraint. `claim_bytes`: takes the memory for fetched media. `large_requests`: None:
+    this is not one.
     """
 
     __slots__ = (
         *("_betas", "_chat", "_chat_dialect", "_claim_bytes", "_field_names", "_has_carrier", "_has_engine_constraint_fields", "_id_count"),
-        *("_inference_id", "_inlined_for", "_is_repaired", "_max_path_lookups", "_may_drop", "_may_name_media"),
+        *("_inference_id", "_inlined_for", "_is_repaired", "_large_requests", "_max_path_lookups", "_may_drop", "_may_name_media"),
         *("_media_fetcher", "_raw"),
         *("caller_dialect", "constraint", "headers", "max_repairs", "refuses_unvalidated", "request", "team_id"),
     )
@@ -77,6 +83,7 @@ class RequestTranslator:
         team_id: str = "",
         refuses_unvalidated: bool = False,
         claim_bytes: ClaimBytes = claim_nothing,
+        large_requests: LargeRequests | None = None,
     ) -> None:
         self.request = request
         self.headers = headers
@@ -97,6 +104,7 @@ class RequestTranslator:
         self._claim_bytes = claim_bytes
         self.refuses_unvalidated = refuses_unvalidated
         self._inference_id = inference_id
+        self._large_requests = large_requests
         self._id_count = 0
         self._is_repaired = False
         # Engines' constraint fields, in a dialect in which no engine reads them.
@@ -223,15 +231,15 @@ class RequestTranslator:
         Raises as edit_request() does, and InvalidRequest for media that cannot be fetched.
         """
         caller_dialect, target_dialect = chat_dialects(self.caller_dialect, dialect)
-        chat = await self._inline_media(self._read_chat(caller_dialect), provider, target_dialect.name, target_dialect.inline_media_kinds)
+        chat = await self._inline_media(caller_dialect, provider, target_dialect.name, target_dialect.inline_media_kinds)
         caller_path = functools.partial(caller_dialect.caller_path, self.request.body)
         provider_label = f"{provider.configured_as} ({provider.name})"
         drop_policy = DropPolicy(self._may_drop, self._field_names, provider_label, caller_path, max_paths=self._max_path_lookups)
         try:
-            # Some hosts' rules differ by model, which they know by its own name.
-            body = target_dialect.write_request(
-                provider.adapt_chat(replace(chat, model=target.model), target_dialect.name, drop_policy), drop_policy
-            )
+            if self._large_requests is not None:
+                body = await self._large_requests.run(_write_body, chat, target_dialect, provider, target, drop_policy)
+            else:
+                body = _write_body(chat, target_dialect, provider, target, drop_policy)
         except DECODE_ERRORS as fault:
             # A carrier, or a field that is not validated, does not hold what it should.
             raise InvalidRequest(f"Something in the request cannot be written for {provider_label}: {fault}.") from None
@@ -253,7 +261,7 @@ class RequestTranslator:
         try:
             arguments = dialect, body, provider, target, limit_paths(drop_policy.dropped), constraint, caller_field_name
             if self.is_slow_to_translate:
-                return await asyncio.to_thread(self._finish_request, *arguments)
+                return await self.run_in_thread(self._finish_request, *arguments)
             return self._finish_request(*arguments)
         except Unsupported as fault:
             raise rename_field_in_error(fault, caller_field_name) from None
@@ -265,19 +273,33 @@ class RequestTranslator:
         return self._chat
 
     async def _inline_media(
-        self, chat: ChatRequest, provider: Provider, dialect_name: str, dialect_kinds: frozenset[media.MediaKind]
+        self, caller_dialect: ChatDialect, provider: Provider, dialect_name: str, dialect_kinds: frozenset[media.MediaKind]
     ) -> ChatRequest:
         """The chat with the bytes of all media that the target does not accept by URL, fetched once for all targets."""
         kinds = provider.inline_media_kinds_in(dialect_name) | dialect_kinds
-        urls = {url for url in media.media_urls(chat, kinds) if not provider.accepts_media_url(url, dialect_name)}
+        if self._large_requests is not None:
+            chat, urls = await self._large_requests.run(self._read_chat_and_urls, caller_dialect, provider, dialect_name, kinds)
+        else:
+            chat, urls = self._read_chat_and_urls(caller_dialect, provider, dialect_name, kinds)
         if urls:
             chat = self._chat = media.inline_media(chat, kinds, await self._media_fetcher.fetch(urls, self._claim_bytes))
         return chat
 
+    def _read_chat_and_urls(
+        self, caller_dialect: ChatDialect, provider: Provider, dialect_name: str, kinds: frozenset[media.MediaKind]
+    ) -> tuple[ChatRequest, set[str]]:
+        """The chat, and the URLs of the media whose bytes the target needs."""
+        chat = self._read_chat(caller_dialect)
+        return chat, {url for url in media.media_urls(chat, kinds) if not provider.accepts_media_url(url, dialect_name)}
+
     @property
     def is_slow_to_translate(self) -> bool:
-        """Whether a thread should translate it, so that other requests are served meanwhile: its constraint is slow to convert."""
-        return self.constraint is not None and self.constraint.is_slow_to_convert
+        """Whether a thread should translate it, so that other requests are served meanwhile."""
+        return self._large_requests is not None or (self.constraint is not None and self.constraint.is_slow_to_convert)
+
+    async def run_in_thread(self, translate: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        run = asyncio.to_thread if self._large_requests is None else self._large_requests.run
+        return await run(translate, *args, **kwargs)
 
     def add_repair_messages(self, violation: ConstraintViolation) -> None:
         """Continues the chat with the response that violated the constraint and a message that says so. Raw prompts stay as they are."""
@@ -343,3 +365,10 @@ class RequestTranslator:
         """
         self._id_count += 1
         return self._inference_id if self._id_count == 1 else f"{self._id_count}-{self._inference_id}"
+
+
+def _write_body(chat: ChatRequest, target_dialect: EngineDialect, provider: Provider, target: Target, drop_policy: DropPolicy) -> Body:
+    # Some hosts' rules differ by model, which they know by its own name.
+    return target_dialect.write_request(
+        provider.adapt_chat(replace(chat, model=target.model), target_dialect.name, drop_policy), drop_policy
+    )
