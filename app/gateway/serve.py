@@ -29,7 +29,7 @@ from app.gateway.charges import actual_usage, estimate_usage
 from app.gateway.context import RequestContext
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.idempotency.idempotency import KEY_HEADER, Idempotency
-from app.gateway.large_requests import UNCOUNTED_BYTES, LargeRequests, is_large
+from app.gateway.large_body.large_requests import UNCOUNTED_BYTES, LargeRequests, is_large
 from app.gateway.limits.limits import Limits
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.memory.body_memory import BodyClaim, BodyMemory

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from app.domain import Target
-from app.gateway.large_requests import LargeRequests
+from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.media import body_media
 from app.gateway.media.fetcher import ClaimBytes, MediaFetcher, claim_nothing
 from app.gateway.request_translation.caller_fields import (

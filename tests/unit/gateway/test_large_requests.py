@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from app.gateway.large_requests import LargeRequests, is_large
+from app.gateway.large_body.large_requests import LargeRequests, is_large
 from app.settings import Settings
 from providers.canonical.errors import InvalidRequest
 from providers.catalogue import DIALECTS

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.gateway.request_size import RequestCaps
+from app.gateway.large_body.request_size import RequestCaps
 from app.settings import Settings
 from providers.canonical.errors import InvalidRequest
 from tests.support.chat_strategies import bounded

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from app.gateway.request_size import RequestCaps
+from app.gateway.large_body.request_size import RequestCaps
 from app.settings import Settings
 from providers.dialect import Dialect, InboundRequest
 
