@@ -20,6 +20,7 @@ from app.api.http_protocol import http_protocol_class
 from app.api.metrics import keep_metrics_current
 from app.api.path_segments import SegmentedPaths
 from app.api.routes import inference_routes, routes
+from app.background_tasks import BackgroundTask
 from app.domain import Snapshot
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.idempotency.idempotency import Idempotency
@@ -94,6 +95,9 @@ def create_app(settings: Settings, write_batcher: WriteBatcher, *, name: str) ->
         body_memory,
     )
 
+    metrics_task = BackgroundTask("metrics", lambda: keep_metrics_current(gateway))
+    gateway.background_tasks.append(metrics_task)
+
     @contextlib.asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncGenerator[None, None]:
         await snapshot_cache.start()
@@ -102,11 +106,11 @@ def create_app(settings: Settings, write_batcher: WriteBatcher, *, name: str) ->
         idempotency.start()
         conversations.start()
         checks.start()
-        metrics_task = asyncio.create_task(keep_metrics_current(gateway))
+        metrics_task.start()
         try:
             yield
         finally:
-            metrics_task.cancel()
+            await metrics_task.stop()
             fleet.stop()
             await idempotency.stop()
             await conversations.stop()

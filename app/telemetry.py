@@ -2,6 +2,7 @@
 
 import collections
 import os
+from collections.abc import Mapping
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -105,6 +106,20 @@ class Telemetry:
         self._redis_unavailable = Gauge(
             "narthex_redis_unavailable", "Workers that cannot reach Redis.", registry=registry, multiprocess_mode="livesum"
         )
+        self._revocation_lag = Gauge(
+            "narthex_revocation_lag_seconds",
+            "Since a worker last knew that its cached keys were current; the worker with the longest time.",
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+        self._tasks_failing = Gauge(
+            "narthex_background_tasks_failing",
+            "Background tasks that failed in the last seconds; they are started again.",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self._task_failures = Counter("narthex_background_task_failures", "Failures of background tasks.", ("task",), registry=registry)
+        self._counted_task_failures: collections.Counter[str] = collections.Counter()
         self._rule_counts: collections.Counter[tuple[Counter, str]] = collections.Counter()
         self._admitted_locally = 0
         self._exchanges: list[Exchange] = []
@@ -128,6 +143,17 @@ class Telemetry:
 
     def set_redis_unavailable(self, unavailable: bool) -> None:
         self._redis_unavailable.set(unavailable)
+
+    def set_revocation_lag(self, lag_s: float) -> None:
+        self._revocation_lag.set(lag_s)
+
+    def set_background_tasks(self, *, failing: int, failure_counts: Mapping[str, int]) -> None:
+        """`failure_counts`: by task, since the start of this process."""
+        self._tasks_failing.set(failing)
+        for task, count in failure_counts.items():
+            if count > self._counted_task_failures[task]:
+                self._task_failures.labels(task).inc(count - self._counted_task_failures[task])
+                self._counted_task_failures[task] = count
 
     def count_replay(self, route: str) -> None:
         self._replays.labels(route).inc()

@@ -1,5 +1,6 @@
 """Authentication: the caller whose key a request carries, and whether that key may be used now, for this route, from this network."""
 
+import logging
 from collections.abc import Mapping, Sequence
 
 from litestar.types import Scope
@@ -13,6 +14,8 @@ from app.store.key_index import TooManyLookups
 from app.store.key_validation import hash_key
 from app.store.snapshot_cache import SnapshotCache
 from providers.canonical.errors import CallerCredentialRequired, InvalidRequest, NotAllowed, Unavailable
+
+log = logging.getLogger(__name__)
 
 _HOW_TO_SEND = "Send it as `Authorization: Bearer <key>` or `x-api-key: <key>`."
 
@@ -61,7 +64,9 @@ async def _look_up(snapshot_cache: SnapshotCache, key: str) -> Caller:
         caller = await snapshot_cache.keys.find(key)
     except TooManyLookups:
         raise Unavailable("The key cannot be checked at the moment: too many unknown keys are being tried.", retry_after_s=1) from None
-    except DB_UNAVAILABLE_ERRORS:
+    except Exception as fault:  # a library's error over a lost connection may be of any kind, and the key is neither good nor bad
+        if not isinstance(fault, DB_UNAVAILABLE_ERRORS):
+            log.exception("a key could not be looked up")
         raise Unavailable("The key cannot be checked at the moment: the gateway's database is unavailable.", retry_after_s=2) from None
     if caller is None:
         raise CallerCredentialRequired(f"This API key is not valid: it is unknown or revoked. {_HOW_TO_SEND}")

@@ -20,6 +20,8 @@ def routes(gateway: Gateway) -> Router:
             "status": "draining" if gateway.draining else "ready",
             "configuration": gateway.snapshot_cache.snapshot.version,
             "postgres": "connected" if gateway.snapshot_cache.connected else "unavailable: serving from the cached snapshot",
+            "revocation_lag_s": round(gateway.snapshot_cache.revocation_lag_s, 1),
+            "failing_tasks": {task.name: task.failure for task in gateway.background_tasks if task.failure is not None},
             "spool_bytes": spool.size_bytes,
             "records_lost": spool.lost_records,
         }

@@ -42,6 +42,11 @@ async def keep_metrics_current(gateway: Gateway) -> None:
             # With no file descriptor left the spool cannot be read; ended requests are counted all the same, or they would pile up.
             with contextlib.suppress(OSError):
                 _update_spool_metrics(gateway)
+            gateway.telemetry.set_background_tasks(
+                failing=sum(task.failure is not None for task in gateway.background_tasks),
+                failure_counts={task.name: task.failure_count for task in gateway.background_tasks},
+            )
+            gateway.telemetry.set_revocation_lag(gateway.snapshot_cache.revocation_lag_s)
     finally:
         gateway.telemetry.flush()
 

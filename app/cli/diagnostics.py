@@ -30,7 +30,8 @@ def status(as_json: bool) -> None:
       narthex status --json | jq .spool.oldest_s
 
     With --json: {"ready", "version", "home", "address", "processes": [{"name", "pid", "running", "uptime_s"}], "gateway": {"url",
-    "state", "configuration", "postgres", "records_lost"}, "configuration": {"version", "hash", "providers", "models", "limits"} or null,
+    "state", "configuration", "postgres", "records_lost", "failing_tasks", "tasks_failing",
+    "revocation_lag_s"}, "configuration": {"version", "hash", "providers", "models", "limits"} or null,
     "workers": [{"id", "version", "last_seen_s"}] or null, "postgres" and "redis": {"name", "address", "reachable", "version", "error"},
     "spool": {"size_bytes", "oldest_s", "quarantined"}, "writer": {"running", "connected", "rows", "last_error"} or null}.
     """
@@ -117,6 +118,12 @@ def _print_status(machine_status: Status) -> None:
         current = len(machine_status.workers or ()) - len(behind)
         behind_text = "".join(f"; {each.id} serves {each.version} (seen {format_duration(each.last_seen_s)} ago)" for each in behind)
         click.echo(f"Workers        {current} serve it{behind_text}")
+    facts = machine_status.gateway
+    if facts.state in ("ready", "draining"):
+        click.echo(f"Keys           known to be current {facts.revocation_lag_s:.1f} s ago")
+    if facts.tasks_failing:
+        named = "".join(f"; {task}: {failure}" for task, failure in facts.failing_tasks.items())
+        click.echo(f"Tasks          {facts.tasks_failing} failing, being started again{named}")
     for server in (machine_status.postgres, machine_status.redis):
         state = f"{server.version} on {server.address}" if server.reachable else f"not reachable: {server.address or server.error}"
         click.echo(f"{server.name:<14} {state}")

@@ -1,6 +1,7 @@
 """Whether the gateway answers, and what it reports about itself."""
 
 import time
+from collections.abc import Mapping
 
 import httpx
 import msgspec
@@ -13,6 +14,7 @@ from app.supervisor.gateway_url import reachable_url
 
 _TIMEOUT_S = 3.0
 _MAX_RESPONSE_S = 0.5
+_MAX_REVOCATION_LAG_S = 10.0
 
 
 class Health(Struct, frozen=True):
@@ -23,12 +25,14 @@ class Health(Struct, frozen=True):
     postgres: str
     spool_bytes: int = 0
     records_lost: int = 0
+    revocation_lag_s: float = 0.0
+    failing_tasks: Mapping[str, str] = {}
 
 
 class GatewayFacts(Struct, frozen=True):
     """`health` None: what answers is not Narthex. `fault`: why there was no response; `hangs`: it accepts connections nevertheless.
 
-    Losses are those of all processes since their start.
+    Losses are those of all processes since their start; `tasks_failing` and the lag (the longest) are of all processes, too.
     """
 
     url: str
@@ -39,6 +43,8 @@ class GatewayFacts(Struct, frozen=True):
     records_lost: int = 0
     content_lost: int = 0
     hangs: bool = False
+    tasks_failing: int = 0
+    revocation_lag_s: float = 0.0
 
 
 async def collect_facts(settings: Settings) -> GatewayFacts:
@@ -48,7 +54,8 @@ async def collect_facts(settings: Settings) -> GatewayFacts:
         try:
             response = await client.get("/health/ready")
             answered_s = time.monotonic() - started_at
-            metrics = await client.get("/metrics", headers=_admin_header(settings))
+            page = await client.get("/metrics", headers=_admin_header(settings))
+            metrics = _read_metrics(page.text) if page.status_code == 200 else {}
         except (httpx.ReadTimeout, httpx.WriteTimeout):
             return GatewayFacts(url, fault=f"no response within {_TIMEOUT_S:.0f} s", hangs=True)
         except (httpx.HTTPError, httpx.InvalidURL) as fault:
@@ -57,10 +64,18 @@ async def collect_facts(settings: Settings) -> GatewayFacts:
         health = msgspec.json.decode(response.content, type=Health)
     except (msgspec.DecodeError, UnicodeDecodeError):
         health = None
-    losses = _read_losses(metrics.text) if metrics.status_code == 200 else {}
-    # Where the setting `metrics` closes that page, at least the answering process reports its own losses.
-    records_lost = losses.get("narthex_records_lost", 0 if health is None else health.records_lost)
-    return GatewayFacts(url, response.status_code, answered_s, health, None, records_lost, losses.get("narthex_content_lost", 0))
+    return GatewayFacts(
+        url,
+        response.status_code,
+        answered_s,
+        health,
+        None,
+        # Where the setting `metrics` closes that page, at least the answering process reports its own losses.
+        int(metrics.get("narthex_records_lost", 0 if health is None else health.records_lost)),
+        int(metrics.get("narthex_content_lost", 0)),
+        tasks_failing=max(int(metrics.get("narthex_background_tasks_failing", 0)), len(health.failing_tasks) if health else 0),
+        revocation_lag_s=max(metrics.get("narthex_revocation_lag_seconds", 0.0), health.revocation_lag_s if health else 0.0),
+    )
 
 
 def diagnose(facts: GatewayFacts) -> list[Finding]:
@@ -90,6 +105,17 @@ def diagnose(facts: GatewayFacts) -> list[Finding]:
                 "The gateway cannot reach PostgreSQL: it serves with what it has in memory, and refuses keys that it has not seen before.",
                 "Bring PostgreSQL back; nothing needs a restart.",
             )
+        if facts.tasks_failing:
+            named = ", ".join(f"{task} ({failure})" for task, failure in health.failing_tasks.items())
+            findings.add_error(
+                f"{facts.tasks_failing} background tasks of the gateway fail{f': {named}' if named else ''}.",
+                "Look for `a background task failed` in the gateway's log: it has the errors.",
+            )
+        if facts.revocation_lag_s > _MAX_REVOCATION_LAG_S:
+            findings.add_error(
+                f"A gateway process last had current keys {facts.revocation_lag_s:.0f} s ago: keys revoked since are still taken.",
+                "Bring PostgreSQL back. If it runs, look for `a background task failed` in the gateway's log.",
+            )
         if facts.answered_s > _MAX_RESPONSE_S:
             findings.add_warning(
                 f"The gateway took {facts.answered_s:.1f} s to report its health.", "Check whether the machine has too much to do."
@@ -115,8 +141,9 @@ def _admin_header(settings: Settings) -> dict[str, str]:
     return {"authorization": f"Bearer {key}"} if key else {}
 
 
-def _read_losses(metrics_page: str) -> dict[str, int]:
+def _read_metrics(metrics_page: str) -> dict[str, float]:
+    """The sum of each metric's samples."""
     try:
-        return {family.name: int(sum(each.value for each in family.samples)) for family in text_string_to_metric_families(metrics_page)}
+        return {family.name: sum(each.value for each in family.samples) for family in text_string_to_metric_families(metrics_page)}
     except ValueError:  # the page of another program
         return {}

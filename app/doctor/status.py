@@ -1,6 +1,7 @@
 """`narthex status`: what runs, where, and how far behind it is. The doctor finds problems; this is an overview."""
 
 import asyncio
+from collections.abc import Mapping
 from importlib.metadata import version
 
 from msgspec import Struct
@@ -14,13 +15,20 @@ from app.supervisor.gateway_url import reachable_url
 
 
 class GatewayStatus(Struct, frozen=True):
-    """`state`: ready, draining, silent (nothing answers) or unknown (something else does)."""
+    """`state`: ready, draining, silent (nothing answers) or unknown (something else does).
+
+    `failing_tasks`: of the process that answered, with the kind of error; `tasks_failing`: how many in all processes. `revocation_lag_s`:
+    since the process that is furthest behind last knew that its keys were current.
+    """
 
     url: str
     state: str
     configuration: int | None
     postgres: str | None
     records_lost: int
+    failing_tasks: Mapping[str, str]
+    tasks_failing: int
+    revocation_lag_s: float
 
 
 class ConfigurationStatus(Struct, frozen=True):
@@ -98,6 +106,9 @@ async def collect_status(settings: Settings) -> Status:
             gateway_facts.health.configuration if gateway_facts.health else None,
             gateway_facts.health.postgres if gateway_facts.health else None,
             gateway_facts.records_lost,
+            gateway_facts.health.failing_tasks if gateway_facts.health else {},
+            gateway_facts.tasks_failing,
+            gateway_facts.revocation_lag_s,
         ),
         configuration=snapshot
         and ConfigurationStatus(snapshot.version, snapshot.hash, len(snapshot.providers), len(snapshot.models), len(snapshot.limits)),

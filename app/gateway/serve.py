@@ -23,6 +23,7 @@ from typing import Protocol
 
 import httpx
 
+from app.background_tasks import BackgroundTask
 from app.domain import Caller, Outcome
 from app.gateway.attempts import Attempts
 from app.gateway.charges import actual_usage, estimate_usage
@@ -102,6 +103,12 @@ class Gateway:
         self.body_memory = body_memory
         self.large_requests = LargeRequests(settings)
         self.draining = False
+        self.background_tasks: list[BackgroundTask] = [
+            *snapshot_cache.background_tasks,
+            *fleet.background_tasks,
+            *limits.background_tasks,
+            *idempotency.background_tasks,
+        ]
 
     def finish_exchange(self, context: RequestContext, outcome: Outcome) -> None:
         """Records the exchange, counts it, and settles its reservation. Once: a second call does nothing."""

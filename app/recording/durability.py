@@ -63,6 +63,9 @@ class Durability:
         self._syncing, self._pending_group = self._pending_group, None
         try:
             await asyncio.to_thread(self._sync_all, [segment.fd for segment in dirty])
+        except Exception:  # such as no thread to be had
+            self.failed += 1
+            logger.exception("the spool could not be synced: its last records would not survive a loss of power")
         finally:
             for segment in dirty:
                 segment.release()

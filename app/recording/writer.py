@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator
 
 import asyncpg
 
+from app.background_tasks import BackgroundTask
 from app.recording.quarantine import QuarantineFailed
 from app.recording.segment_format import HEADER, list_segments
 from app.recording.spool_folder import exclusive_lock, record_written_ms, remove_stale_files
@@ -64,16 +65,17 @@ class Writer:
 
     async def run(self) -> None:
         remove_stale_files(self._folder)
-        report_task = asyncio.create_task(self._report_status())
+        report_task = BackgroundTask("writer status", self._report_status)
+        report_task.start()
         stop_task = asyncio.create_task(self._stop.wait())
         session_task = asyncio.create_task(self._run_sessions())
         try:
             await asyncio.wait((stop_task, session_task), return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait((session_task,), timeout=self._settings.drain_timeout_s)
         finally:
-            for task in (report_task, stop_task, session_task):
+            for task in (stop_task, session_task):
                 task.cancel()
-            results = await asyncio.gather(report_task, stop_task, session_task, return_exceptions=True)
+            results = await asyncio.gather(report_task.stop(), stop_task, session_task, return_exceptions=True)
             self._write_status()
         for outcome in results:
             if isinstance(outcome, Exception):
@@ -93,6 +95,9 @@ class Writer:
                         wait_s = 0.0 if session.has_stored else wait_s
                         await session.close()
             except RETRYABLE_ERRORS as error:
+                self._note_error(error)
+            except Exception as error:  # the next session starts from what is committed
+                logger.exception("a session of the writer failed")
                 self._note_error(error)
             wait_s = min(MAX_RETRY_WAIT_S, max(0.1, wait_s * 2))
             await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))

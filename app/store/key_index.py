@@ -9,7 +9,6 @@ from pathlib import Path
 from app.domain import Caller
 from app.store import callers
 from app.store.caller_cache import CallerCache
-from app.store.db_errors import DB_UNAVAILABLE_ERRORS
 from app.store.key_log import KeyLog, LoggedKeys, log_path, read_log
 from app.store.key_validation import hash_key, key_prefix
 from app.store.pg_connection import PgConnection
@@ -60,7 +59,7 @@ class KeyIndex:
     async def find(self, key: str) -> Caller | None:
         """The caller of a key that is not cached; None: the key is unknown. Text that does not look like a key is never looked up.
 
-        Raises TooManyLookups; one of DB_UNAVAILABLE_ERRORS if Postgres is unavailable and no worker of this machine knows the key.
+        Raises TooManyLookups; an error of any kind if it could not be looked up, and no worker of this machine knows the key.
         """
         prefix = key_prefix(key)
         if prefix is None:
@@ -79,7 +78,7 @@ class KeyIndex:
         try:
             async with asyncio.timeout(_LOOKUP_TIMEOUT_S):
                 return await asyncio.shield(pending)
-        except DB_UNAVAILABLE_ERRORS:
+        except Exception:  # whatever kept it from being looked up
             caller = await self._find_in_other_logs(hash)
             if caller is None:
                 raise

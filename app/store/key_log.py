@@ -73,7 +73,11 @@ class KeyLog:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._closing.wait()
-            written = await asyncio.to_thread(self._write, self._take_pending())
+            try:
+                written = await asyncio.to_thread(self._write, self._take_pending())
+            except Exception:  # such as no thread to be had: the next try writes everything
+                log.exception("the cached keys could not be written to disk")
+                written = False
             if not written:
                 self._rewrite_requested = True
                 pause_s = _AFTER_FAILURE_S

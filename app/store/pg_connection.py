@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import asyncpg
 
 from app.store.database import connect
-from app.store.db_errors import DB_UNAVAILABLE_ERRORS
 
 T = TypeVar("T")
 Connection = asyncpg.Connection
@@ -43,10 +42,11 @@ class PgConnection:
         self.times_opened = 0
 
     async def run(self, query: Callable[["Connection[Any]"], Awaitable[T]]) -> T:
-        """Run a query, which may run twice. Raises one of DB_UNAVAILABLE_ERRORS."""
+        """Run a query, which may run twice. Raises one of DB_UNAVAILABLE_ERRORS, or what the second run of the query raises."""
         async with self._lock:
             if self._connection is not None and not self._connection.is_closed():
-                with contextlib.suppress(*DB_UNAVAILABLE_ERRORS):
+                # Of any kind: what a library raises over a connection that ends within a message cannot be listed.
+                with contextlib.suppress(Exception):
                     return await _run_query(self._connection, query, self._retry_after_s)
             async with asyncio.timeout(self._timeout_s):
                 connection = await connect(self._database_url)

@@ -8,7 +8,7 @@ from sqlalchemy import Row, func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.store.content_packing import UNCOMPRESSED_PREFIX, unpack_within
-from app.store.db_errors import DB_UNAVAILABLE_ERRORS, RecordsUnavailable
+from app.store.db_errors import RecordsUnavailable
 from app.store.idempotent_responses import StoredResponse
 from app.store.tables import inference_content, inferences
 
@@ -43,7 +43,7 @@ async def find_recorded_outcome(database: AsyncEngine, id: str, max_bytes: int) 
     try:
         async with asyncio.timeout(_QUERY_TIMEOUT_S), database.connect() as connection:
             row = (await connection.execute(query)).first()
-    except DB_UNAVAILABLE_ERRORS as fault:
+    except Exception as fault:
         raise RecordsUnavailable(repr(fault)) from fault
     return None if row is None else await asyncio.to_thread(_to_outcome, id, row, max_bytes)
 

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app import uuid7
 from app.store.content_packing import UNCOMPRESSED_PREFIX, unpack_within
-from app.store.db_errors import DB_UNAVAILABLE_ERRORS, RecordsUnavailable
+from app.store.db_errors import RecordsUnavailable
 from app.store.partitions import DAY_MS
 from app.store.tables import deleted_responses, inference_content, inferences
 
@@ -69,7 +69,7 @@ async def _timed_connection(database: AsyncEngine) -> AsyncGenerator[AsyncConnec
     try:
         async with asyncio.timeout(_QUERY_TIMEOUT_S), database.connect() as connection:
             yield connection
-    except DB_UNAVAILABLE_ERRORS as fault:
+    except Exception as fault:
         raise RecordsUnavailable(repr(fault)) from fault
 
 

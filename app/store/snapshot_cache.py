@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from app.background_tasks import BackgroundTask
 from app.domain import Snapshot
 from app.settings import Settings
 from app.store import keys, snapshots
@@ -54,7 +55,13 @@ class SnapshotCache:
         self._revalidated_connections = 0
         self._clock_offset_s = 0.0
         self._last_read_version: int | None = None  # of the configuration last read, whether or not it could be served
-        self._tasks: list[asyncio.Task[None]] = []
+        self._must_reread = False  # at the next regular poll, although its version is the same
+        self._keys_current_s = time.monotonic()
+        self.background_tasks = (
+            BackgroundTask("versions", self._keep_checking_versions),
+            BackgroundTask("configuration", self._keep_refreshing),
+            BackgroundTask("keys", self._keep_revalidating),
+        )
 
     async def start(self) -> None:
         """Raises if Postgres is unavailable, or its configuration cannot be served, and no earlier run has saved a snapshot."""
@@ -71,18 +78,23 @@ class SnapshotCache:
             reason = "Postgres is unavailable" if isinstance(fault, DB_UNAVAILABLE_ERRORS) else "the stored configuration cannot be served"
             log.warning("%s: serving the configuration of the last run", reason, extra={"fault": repr(fault)})
             self._apply(saved)
-        self._tasks = [
-            asyncio.create_task(each) for each in (self._keep_checking_versions(), self._keep_refreshing(), self._keep_revalidating())
-        ]
+        for task in self.background_tasks:
+            task.start()
+
+    @property
+    def revocation_lag_s(self) -> float:
+        """Seconds since the keys cached here were last known to be current (before that: since the start). A key revoked since then may
+        still be served here.
+        """
+        return time.monotonic() - self._keys_current_s
 
     def now_s(self) -> float:
         """Unix time by Postgres's clock, as far as it is known: machines' clocks differ, and a key must expire on all at once."""
         return time.time() + self._clock_offset_s
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for task in self.background_tasks:
+            await task.stop()
         await self.keys.close()
         with contextlib.suppress(*DB_UNAVAILABLE_ERRORS):
             async with asyncio.timeout(1), self._database.begin() as connection:
@@ -106,6 +118,9 @@ class SnapshotCache:
                 if self.connected:
                     log.warning("Postgres is unavailable: serving from the cached snapshot", extra={"fault": repr(fault)})
                 self.connected = False
+            except Exception:
+                self.connected = False
+                raise
 
     async def _check_versions(self) -> None:
         """Invalidate the keys that have changed. Raises one of DB_UNAVAILABLE_ERRORS."""
@@ -132,6 +147,7 @@ class SnapshotCache:
             self.keys.set_version(versions.keys)
         if not self.connected:
             self._last_read_version = None  # it may be another server, with other content under the same version
+        self._keys_current_s = started_s
         if versions.snapshot != self._last_read_version:
             self._refresh_requested.set()
         self.connected = True
@@ -158,7 +174,8 @@ class SnapshotCache:
                 log.info("the configuration could not be read", extra={"fault": repr(fault)})
                 if isinstance(fault, TimeoutError):  # other connections of the pool may be dead too, and each would cost a timeout
                     await self._database.dispose()
-            except Exception:  # such as a configuration of a newer version; it must not end this task
+            except Exception:  # such as a configuration of a newer version
+                self._must_reread = True
                 log.exception("the configuration in Postgres cannot be served: serving the previous one")
 
     async def _refresh(self) -> None:
@@ -169,11 +186,12 @@ class SnapshotCache:
                 async with connection.begin():
                     newest = self.snapshot
                     version = await snapshots.read_version(connection)
-                    if version != self._last_read_version:
+                    if version != self._last_read_version or self._must_reread:
                         self._last_read_version = version
                         newest = await snapshots.read_snapshot(connection)
             if newest != self.snapshot:
                 self._apply(newest)
+                self._must_reread = False
                 try:
                     snapshots.save_to_disk(newest, self._path)
                 except OSError as fault:  # a full disk is no reason to serve the old one

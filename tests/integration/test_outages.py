@@ -32,6 +32,7 @@ from tests.support.postgres import Postgres, fast_folder
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, chunk
 from tests.support.service import NARTHEX, PROCESS_TIMEOUT_S, Service
 from tests.support.service_inspection import connections, paused_processes, process_tree
+from tests.support.terminate_connections import chat_while_connections_end, seconds_until_refused
 from tests.support.valkey import Valkey
 from tests.support.wait_until import GENEROUS_S, wait_until
 from tests.support.writer_process import running_writer
@@ -147,6 +148,12 @@ async def test_hanging_postgres_does_not_delay_known_keys_and_refuses_unknown_on
     await wait_until(lambda: postgres_connected(service))
     async with service.client(headers={"authorization": f"Bearer {stranger}"}) as new_caller:
         assert (await new_caller.post(CHAT, json={"model": "m", "messages": HI})).status_code == 200
+
+
+async def test_terminated_connections_cost_no_caller_a_500_and_delay_no_revocation(external: ServiceWithExternalServers):
+    statuses = await chat_while_connections_end(external.service, external.server.url, for_s=4)
+    assert statuses[200] and statuses.keys() <= {200, 401, 503}, statuses
+    assert await seconds_until_refused(external.service, external.server.url) < 2
 
 
 async def test_changes_without_notification_are_picked_up_by_polling(external: ServiceWithExternalServers):

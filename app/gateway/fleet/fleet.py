@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import httpx
 
+from app.background_tasks import BackgroundTask
 from app.domain import Plan, ProviderConfig, Snapshot, Target
 from app.gateway.fleet import select
 from app.gateway.fleet.endpoint import Endpoint
@@ -35,6 +36,10 @@ class Fleet:
 
     def stop(self) -> None:
         self._prober.stop()
+
+    @property
+    def background_tasks(self) -> tuple[BackgroundTask, ...]:
+        return (self._prober.rounds,)
 
     @property
     def endpoints(self) -> Collection[Endpoint]:

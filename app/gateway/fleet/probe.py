@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 
 import httpx
 
+from app.background_tasks import BackgroundTask
 from app.gateway.fleet.endpoint import Endpoint, Health
 from app.settings import Settings
 from providers import probing
@@ -36,7 +37,7 @@ class Prober:
         self._transport = transport
         self._endpoints: Collection[Endpoint] = ()
         self._endpoints_changed = asyncio.Event()
-        self._loop: asyncio.Task[None] | None = None
+        self.rounds = BackgroundTask("probing", self._probe_all)
         self._tasks: dict[Endpoint, asyncio.Task[None]] = {}
 
     def watch(self, endpoints: Collection[Endpoint]) -> None:
@@ -44,12 +45,12 @@ class Prober:
         self._endpoints_changed.set()
 
     def start(self) -> None:
-        self._loop = asyncio.create_task(self._probe_all())
+        self.rounds.start()
 
     def stop(self) -> None:
-        for task in (self._loop, *self._tasks.values()):
-            if task is not None:
-                task.cancel()
+        self.rounds.cancel()
+        for task in self._tasks.values():
+            task.cancel()
 
     async def reprobe(self, endpoint: Endpoint) -> None:
         """Recognises an endpoint anew after an operation changed it. Returns when that is done, or after a few seconds."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 
+from app.background_tasks import BackgroundTask
 from app.recording.writer_status import read_status
 from app.settings import Settings
 from app.store.idempotent_responses import ClaimRequest, IdempotencyStore, IdempotencyStoreUnavailable
@@ -38,10 +39,10 @@ class Claims:
         self._renew_lock = asyncio.Lock()
         self._is_redis_away = self._is_stopping = False
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._renew_task: asyncio.Task[None] | None = None
+        self.renewal = BackgroundTask("idempotency", self._renew_periodically)
 
     def start(self) -> None:
-        self._renew_task = asyncio.create_task(self._renew_periodically())
+        self.renewal.start()
 
     async def stop(self) -> None:
         """Waits up to 2 s for commands on their way to Redis. A claim that is left expires as that of a dead owner does."""
@@ -49,10 +50,8 @@ class Claims:
             _, late = await asyncio.wait(self._tasks, timeout=_STOP_TIMEOUT_S)
             for task in late:
                 task.cancel()
-        if self._renew_task is not None:
-            self._is_stopping = True  # redis-py 8.1 may swallow a cancellation
-            self._renew_task.cancel()
-            await asyncio.wait([self._renew_task])
+        self._is_stopping = True  # redis-py 8.1 may swallow a cancellation
+        await self.renewal.stop()
         await self.idempotent_responses.close()
 
     def track(self, claim: HeldClaim, requested_at: float) -> None:
@@ -108,8 +107,6 @@ class Claims:
                 if not self._is_redis_away:
                     log.warning("Redis is unavailable: requests with an Idempotency-Key are refused", extra={"fault": str(fault)})
                 self._is_redis_away = True
-            except Exception:
-                log.exception("claims could not be renewed")
             await asyncio.sleep(min(1.0, self._lease_s / 10))
 
     async def _renew_all(self) -> None:

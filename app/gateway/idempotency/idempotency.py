@@ -35,12 +35,13 @@ from weakref import WeakValueDictionary
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from app.background_tasks import BackgroundTask
 from app.domain import Caller
 from app.gateway.idempotency.claim import Claim, with_error_code
 from app.gateway.idempotency.claims import Claims
 from app.recording.spool_progress import wait_until_stored
 from app.settings import Settings
-from app.store.db_errors import DB_UNAVAILABLE_ERRORS, RecordsUnavailable
+from app.store.db_errors import RecordsUnavailable
 from app.store.idempotent_responses import (
     ClaimRequest,
     ClaimResult,
@@ -90,6 +91,10 @@ class Idempotency:
                 timeout_s=settings.redis_timeout_s,
             )
             self._claims = Claims(settings, idempotent_responses, lease_s)
+
+    @property
+    def background_tasks(self) -> tuple[BackgroundTask, ...]:
+        return () if self._claims is None else (self._claims.renewal,)
 
     def start(self) -> None:
         if self._claims is not None:
@@ -222,7 +227,7 @@ class Idempotency:
         try:
             async with asyncio.timeout(_SPOOL_CHECK_TIMEOUT_S):
                 return await wait_until_stored(self._spool, self._database, timeout_s=0)
-        except DB_UNAVAILABLE_ERRORS:
+        except Exception:  # asked again in a moment
             return False
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from app.background_tasks import BackgroundTask
 from app.domain import Caller, Snapshot
 from app.gateway.limits import refusal
 from app.gateway.limits import rule_states as states
@@ -28,7 +29,6 @@ from app.store.counters.commands import ALLOW_UNSEEDED, PREVIEW, TAKE, Amounts, 
 from app.store.counters.connection import RedisReplyError, RedisUnavailable
 from app.store.counters.counters import RedisCounters
 from app.store.counters.scripts import FORGOTTEN, REFUSED, TAKEN, UNSEEDED, WRONG_TIME
-from app.store.db_errors import DB_UNAVAILABLE_ERRORS
 from app.telemetry import Telemetry
 from providers.canonical.errors import LimitExceeded, Unavailable
 
@@ -78,6 +78,10 @@ class Limits:
     @property
     def is_redis_up(self) -> bool:
         return self._counters.is_ready
+
+    @property
+    def background_tasks(self) -> tuple[BackgroundTask, ...]:
+        return self._counters.background_task, self._recovery.renewal
 
     @property
     def pending_count(self) -> int:
@@ -244,7 +248,9 @@ class Limits:
             buckets = [match.buckets[index] for index in indexes]
             try:
                 await asyncio.gather(*(self._seeder.seed(bucket, reply[2], reply[1]) for bucket in buckets))
-            except DB_UNAVAILABLE_ERRORS as fault:
+            except (RedisUnavailable, RedisReplyError):
+                raise
+            except Exception as fault:  # of Postgres, or of a library whose connection was lost
                 log.warning("usage from before Redis lost its memory cannot be read from the ledger", extra={"fault": repr(fault)})
                 for bucket in buckets:
                     if bucket.rule.limit.on_outage == "refuse" and not bucket.rule.limit.dry_run:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any, cast
 
+from app.background_tasks import BackgroundTask
 from app.gateway.limits.local_limiter import Charge, LocalLimiter
 from app.gateway.limits.outbox import Outbox
 from app.gateway.limits.redis_epoch import RedisEpoch
@@ -57,7 +58,7 @@ class Recovery:
         self._unreported: dict[bytes, Reservation] = {}
         self._down_since_s: float | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._renew_task: asyncio.Task[None] | None = None
+        self.renewal = BackgroundTask("leases", self._keep_renewing)
         counters.on_ready = self._catch_up
         counters.on_lost = self._on_down
 
@@ -67,14 +68,14 @@ class Recovery:
 
     def start(self) -> None:
         self._telemetry.set_redis_unavailable(not self._counters.is_ready)
-        self._renew_task = asyncio.create_task(self._keep_renewing())
+        self.renewal.start()
 
     async def stop(self) -> None:
-        for task in (self._renew_task, *self._tasks):
-            if task is not None:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+        await self.renewal.stop()
+        for task in list(self._tasks):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
 
     def track(self, reservation: Reservation) -> None:
         self._active[reservation.id] = reservation
@@ -193,8 +194,6 @@ class Recovery:
                     await self._renew_leases()
             except (RedisUnavailable, RedisReplyError):
                 pass
-            except Exception:  # one failure must not end the renewals, or requests in flight would no longer be counted
-                log.exception("leases could not be renewed")
 
     def _leases(self) -> list[tuple[bytes, bytes]]:
         """Bucket key and reservation id of each place that Redis counts."""

@@ -10,7 +10,6 @@ from app.store.counters import epochs
 from app.store.counters.counters import RedisCounters
 from app.store.counters.resp import command
 from app.store.counters.scripts import EPOCH
-from app.store.db_errors import DB_UNAVAILABLE_ERRORS
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +47,7 @@ class RedisEpoch:
         try:
             async with asyncio.timeout(_POSTGRES_TIMEOUT_S):
                 lost = await epochs.has_any_epoch(self._database)
-        except DB_UNAVAILABLE_ERRORS as fault:
+        except Exception as fault:
             log.warning(
                 "Postgres is unavailable, so it is not known whether Redis lost its memory: treated as a loss", extra={"fault": repr(fault)}
             )

@@ -7,6 +7,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from app.background_tasks import BackgroundTask
 from app.store.counters.address import Address, parse_address
 from app.store.counters.connection import Connection, RedisReplyError, RedisUnavailable, ReplyWaiter
 from app.store.counters.resp import command
@@ -44,23 +45,20 @@ class RedisCounters:
         self._connection: Connection | None = None
         self._lost = asyncio.Event()
         self._attempted = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self.background_task = BackgroundTask("redis", self._keep_connected)
         self._loop = asyncio.get_running_loop()
 
     async def start(self, timeout_s: float = 1.0) -> None:
         """Connect, waiting at most `timeout_s`; after that the connection is tried in the background."""
         if self._address is None:
             return
-        self._task = asyncio.create_task(self._run(self._address))
+        self.background_task.start()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._attempted.wait()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await self.background_task.stop()
         if self._connection is not None:
             self._connection.abort()
 
@@ -102,11 +100,12 @@ class RedisCounters:
         self.send(payload, waiter)
         return waiter
 
-    async def _run(self, address: Address) -> None:
+    async def _keep_connected(self) -> None:
+        assert self._address is not None
         pause_s = _MIN_RETRY_PAUSE_S
         while True:
             try:
-                await self._connect(address)
+                await self._connect(self._address)
                 self.is_ready = True
                 self._attempted.set()
                 since_s = self._loop.time()
@@ -116,7 +115,8 @@ class RedisCounters:
             except (OSError, TimeoutError, RedisUnavailable, RedisReplyError) as fault:
                 log.info("no connection to Redis", extra={"fault": repr(fault)})
             except Exception:
-                log.exception("the connection to Redis could not be prepared")
+                self.on_lost()
+                raise
             finally:
                 self.is_ready = False
                 self._attempted.set()
