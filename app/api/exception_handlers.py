@@ -4,11 +4,13 @@ The response has OpenAI's envelope, or Anthropic's for clients of Anthropic's AP
 """
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
 
+from app.api.meant_path import meant_path
 from app.api.response_headers import error_headers, new_request_headers, to_litestar_headers
 from app.store.db_errors import DB_UNAVAILABLE_ERRORS
 from providers.canonical.credential_masking import mask_credentials
@@ -34,7 +36,10 @@ def _handle_narthex_error(request: Request[Any, Any, Any], error: NarthexError) 
 
 
 def _handle_unknown_route(request: Request[Any, Any, Any], _: NotFoundException) -> Response[bytes]:
-    return _respond(request, UnknownRoute(f"There is nothing at {request.method} {request.url.path}. /docs lists the routes."))
+    raw_path: bytes = request.scope["raw_path"]  # Litestar has taken a slash at the end off the other one
+    meant = meant_path(raw_path.decode("latin-1"))
+    advice = f"The path is {meant}." if meant else "/docs lists the routes."
+    return _respond(request, UnknownRoute(f"There is nothing at {request.method} {request.url.path}. {advice}"))
 
 
 def _handle_wrong_method(request: Request[Any, Any, Any], fault: MethodNotAllowedException) -> Response[bytes]:
@@ -44,10 +49,24 @@ def _handle_wrong_method(request: Request[Any, Any, Any], fault: MethodNotAllowe
 
 def _handle_http_exception(request: Request[Any, Any, Any], fault: HTTPException) -> Response[bytes]:
     if fault.status_code == 400:
-        return _respond(request, InvalidRequest(f"{fault.detail}{f' {fault.extra}' if fault.extra else ''}"))
+        return _respond(request, _invalid_request(request, fault))
     error = InvalidRequest(fault.detail) if fault.status_code < 500 else NarthexError(fault.detail)
     error.status = fault.status_code
     return _respond(request, error)
+
+
+def _invalid_request(request: Request[Any, Any, Any], fault: HTTPException) -> InvalidRequest:
+    """The parameters that Litestar could not read, by name."""
+    extra: Any = fault.extra
+    problems: list[Mapping[str, Any]] = [each for each in extra if "key" in each and "message" in each] if isinstance(extra, list) else []
+    if not problems:
+        return InvalidRequest(fault.detail)
+    sentences: list[str] = []
+    for each in problems:
+        is_empty = request.query_params.get(each["key"]) == ""
+        reason = "it is empty: give it a value, or leave it out" if is_empty else each["message"]
+        sentences.append(f"`{each['key']}`: {reason}.")
+    return InvalidRequest(" ".join(sentences), param=problems[0]["key"])
 
 
 def _handle_bug(request: Request[Any, Any, Any], fault: Exception) -> Response[bytes]:

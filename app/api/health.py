@@ -5,9 +5,12 @@ from typing import Any
 from litestar import HttpMethod, Response, Router, route
 
 from app.gateway.serve import Gateway
+from app.home_id import identify_home
 
 
 def routes(gateway: Gateway) -> Router:
+    home_id = identify_home(gateway.settings.home)
+
     # Some load balancers send HEAD.
     @route("/health/live", http_method=[HttpMethod.GET, HttpMethod.HEAD])
     async def alive() -> dict[str, str]:
@@ -18,6 +21,7 @@ def routes(gateway: Gateway) -> Router:
         spool = gateway.spool.stats()
         body: dict[str, Any] = {
             "status": "draining" if gateway.draining else "ready",
+            "home": home_id,
             "configuration": gateway.snapshot_cache.snapshot.version,
             "postgres": "connected" if gateway.snapshot_cache.connected else "unavailable: serving from the cached snapshot",
             "revocation_lag_s": round(gateway.snapshot_cache.revocation_lag_s, 1),

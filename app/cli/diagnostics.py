@@ -22,15 +22,15 @@ _SIGNS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "ok": ("✓", "gr
 def status(as_json: bool) -> None:
     """Show what runs, where, and how far behind it is.
 
-    Exit status 0 if the gateway takes requests, 1 if it does not.
+    Exit status 0 if the gateway of this home takes requests, and PostgreSQL, Redis and the writer work; else 1.
 
     \b
     Examples:
       narthex status
       narthex status --json | jq .spool.oldest_s
 
-    With --json: {"ready", "version", "home", "address", "processes": [{"name", "pid", "running", "uptime_s"}], "gateway": {"url",
-    "state", "configuration", "postgres", "records_lost", "failing_tasks", "tasks_failing",
+    With --json: {"ready", "healthy", "version", "home", "address", "processes": [{"name", "pid", "running", "uptime_s"}], "gateway":
+    {"url", "state", "configuration", "postgres", "records_lost", "failing_tasks", "tasks_failing",
     "revocation_lag_s"}, "configuration": {"version", "hash", "providers", "models", "limits"} or null,
     "workers": [{"id", "version", "last_seen_s"}] or null, "postgres" and "redis": {"name", "address", "reachable", "version", "error"},
     "spool": {"size_bytes", "oldest_s", "quarantined"}, "writer": {"running", "connected", "rows", "last_error"} or null}.
@@ -42,7 +42,7 @@ def status(as_json: bool) -> None:
         print_json(machine_status)
     else:
         _print_status(machine_status)
-    if not machine_status.ready:
+    if not machine_status.healthy:
         raise click.exceptions.Exit(1)
 
 
@@ -95,6 +95,7 @@ def _print_status(machine_status: Status) -> None:
     gateway = {
         "ready": f"The gateway on {machine_status.gateway.url} is ready.",
         "silent": f"Nothing answers on {machine_status.gateway.url}.",
+        "other home": f"The gateway of another home answers on {machine_status.gateway.url}: set NARTHEX_PORT or NARTHEX_HOME.",
         "unknown": f"What answers on {machine_status.gateway.url} is not Narthex.",
     }.get(machine_status.gateway.state, f"The gateway on {machine_status.gateway.url} is {machine_status.gateway.state}.")
     click.echo(f"{gateway} Narthex {machine_status.version}, home {machine_status.home}.\n")
@@ -135,7 +136,7 @@ def _print_status(machine_status: Status) -> None:
     quarantined_text = f"; {machine_status.spool.quarantined} set aside" if machine_status.spool.quarantined else ""
     click.echo(f"Spool          {format_size(machine_status.spool.size_bytes)}, {lag_text}{quarantined_text}")
     click.echo(f"Writer         {_writer_state(machine_status.writer)}")
-    if not machine_status.ready or not machine_status.postgres.reachable:
+    if not machine_status.healthy:
         click.echo("\n`narthex doctor` finds out what is wrong, and what to do.")
 
 

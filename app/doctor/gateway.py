@@ -9,6 +9,7 @@ from msgspec import Struct
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.doctor.findings import Finding, Findings
+from app.home_id import identify_home
 from app.settings import Settings
 from app.supervisor.gateway_url import reachable_url
 
@@ -27,12 +28,14 @@ class Health(Struct, frozen=True):
     records_lost: int = 0
     revocation_lag_s: float = 0.0
     failing_tasks: Mapping[str, str] = {}
+    home: str | None = None
 
 
 class GatewayFacts(Struct, frozen=True):
-    """`health` None: what answers is not Narthex. `fault`: why there was no response; `hangs`: it accepts connections nevertheless.
+    """`health` None: what answers is not Narthex; `is_own` False: it is the gateway of another home.
 
-    Losses are those of all processes since their start; `tasks_failing` and the lag (the longest) are of all processes, too.
+    `fault`: why there was no response; `hangs`: it accepts connections nevertheless. Losses are those of all
+    processes since their start; `tasks_failing` and the lag (the longest) are of all processes, too.
     """
 
     url: str
@@ -43,6 +46,7 @@ class GatewayFacts(Struct, frozen=True):
     records_lost: int = 0
     content_lost: int = 0
     hangs: bool = False
+    is_own: bool = True
     tasks_failing: int = 0
     revocation_lag_s: float = 0.0
 
@@ -73,6 +77,7 @@ async def collect_facts(settings: Settings) -> GatewayFacts:
         # Where the setting `metrics` closes that page, at least the answering process reports its own losses.
         int(metrics.get("narthex_records_lost", 0 if health is None else health.records_lost)),
         int(metrics.get("narthex_content_lost", 0)),
+        is_own=health is None or health.home is None or health.home == identify_home(settings.home),
         tasks_failing=max(int(metrics.get("narthex_background_tasks_failing", 0)), len(health.failing_tasks) if health else 0),
         revocation_lag_s=max(metrics.get("narthex_revocation_lag_seconds", 0.0), health.revocation_lag_s if health else 0.0),
     )
@@ -94,6 +99,11 @@ def diagnose(facts: GatewayFacts) -> list[Finding]:
     elif health is None:
         findings.add_error(
             f"What answers on {facts.url} is not Narthex (status {facts.status}).", "Set NARTHEX_PORT to a port of Narthex's own."
+        )
+    elif not facts.is_own:
+        findings.add_error(
+            f"What answers on {facts.url} is the gateway of another home.",
+            "Set NARTHEX_PORT to the port of this home's gateway, or NARTHEX_HOME to the home of that one.",
         )
     else:
         if health.status != "ready":

@@ -15,7 +15,7 @@ from app.supervisor.gateway_url import reachable_url
 
 
 class GatewayStatus(Struct, frozen=True):
-    """`state`: ready, draining, silent (nothing answers) or unknown (something else does).
+    """`state`: ready, draining, silent (nothing answers), unknown (something else does) or other home (its gateway does).
 
     `failing_tasks`: of the process that answered, with the kind of error; `tasks_failing`: how many in all processes. `revocation_lag_s`:
     since the process that is furthest behind last knew that its keys were current.
@@ -69,9 +69,12 @@ class WriterSummary(Struct, frozen=True):
 
 
 class Status(Struct, frozen=True):
-    """`ready`: the gateway takes requests. `configuration`, `workers` None: Postgres is not reachable. `writer` None: it never ran here."""
+    """`ready`: the gateway takes requests. `healthy`: so it does, and PostgreSQL, Redis and the writer work.
+
+    `configuration`, `workers` None: Postgres is not reachable. `writer` None: it never ran here."""
 
     ready: bool
+    healthy: bool
     version: str
     home: str
     address: str
@@ -96,6 +99,11 @@ async def collect_status(settings: Settings) -> Status:
     snapshot = database_state.snapshot if database_state else None
     return Status(
         ready=_gateway_state(gateway_facts) == "ready",
+        healthy=_gateway_state(gateway_facts) == "ready"
+        and not gateway_facts.tasks_failing
+        and database_state is not None
+        and redis_facts.fault is None
+        and record_facts.writer_runs,
         version=version("narthex"),
         home=str(settings.home.absolute()),
         address=reachable_url(settings),
@@ -134,4 +142,6 @@ async def collect_status(settings: Settings) -> Status:
 def _gateway_state(facts: gateway.GatewayFacts) -> str:
     if facts.fault is not None:
         return "silent"
-    return "unknown" if facts.health is None else facts.health.status
+    if facts.health is None:
+        return "unknown"
+    return facts.health.status if facts.is_own else "other home"

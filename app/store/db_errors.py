@@ -20,3 +20,18 @@ QUERY_TIMEOUT_S = 10.0
 
 class RecordsUnavailable(Exception):
     """Recorded inferences cannot be read, as Postgres is unavailable."""
+
+
+def connection_advice(fault: BaseException) -> str | None:
+    """What mends the most common reasons why Postgres takes no connection, or does not know a table. None: another reason."""
+    match fault:
+        case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
+            return "PostgreSQL refuses the user or the password: set DATABASE_URL=postgresql://USER:PASSWORD@HOST:PORT/NAME."
+        case asyncpg.InvalidCatalogNameError():
+            return "There is no such database: `createdb` creates it, then `narthex migrate` its tables."
+        case asyncpg.UndefinedTableError() | asyncpg.UndefinedColumnError():
+            return "Its tables are missing or old: `narthex migrate` creates and upgrades them."
+        case OSError() | TimeoutError():
+            return "Start PostgreSQL, or set DATABASE_URL to where it runs; `narthex doctor` tries it."
+        case _:
+            return connection_advice(fault.__cause__) if fault.__cause__ is not None else None

@@ -7,7 +7,7 @@ from typing import TypeVar
 from alembic.util import CommandError
 
 from app.store.database import dsn
-from app.store.snapshot_cache import DB_UNAVAILABLE_ERRORS
+from app.store.db_errors import DB_UNAVAILABLE_ERRORS, connection_advice
 from app.supervisor.errors import OperatorError
 
 T = TypeVar("T")
@@ -27,11 +27,18 @@ def query_database(database_url: str, query: Callable[[str], Awaitable[T]]) -> T
         return asyncio.run(run_query())
     except DB_UNAVAILABLE_ERRORS as fault:
         raise OperatorError(
-            f"The database could not be used: {str(fault).strip() or type(fault).__name__}\n"
-            "Is it running, is DATABASE_URL right, and has `narthex migrate` created its tables?"
+            f"The database could not be used: {_first_line(fault)}\n"
+            + (connection_advice(fault) or "Is it running, is DATABASE_URL right, and has `narthex migrate` created its tables?")
         ) from fault
     except CommandError as fault:
         raise OperatorError(
             f"The database's tables are of a version that this Narthex does not know ({fault})."
             " Start the Narthex that created them, or a newer one."
         ) from fault
+
+
+def _first_line(fault: BaseException) -> str:
+    """Of the driver's own error; SQLAlchemy wraps it, and adds lines of its own."""
+    while fault.__cause__ is not None:
+        fault = fault.__cause__
+    return (str(fault).strip() or type(fault).__name__).splitlines()[0]

@@ -204,6 +204,8 @@ async def test_rotated_key_expires_at_the_end_of_the_overlap(service: Service, a
         (b'{"team": "t", "networks": ["10.0.0.1/8"]}', "networks"),
         (b'{"team": "t", "expires_at": "2001-01-01T00:00:00Z"}', "expires_at"),
         (b'{"team": "t", "expires_at": "tomorrow"}', "expires_at"),
+        (b'{"team": "t", "content": "ful"}', "content"),
+        (b'{"team": ' + b"[" * 90_000 + b"]" * 90_000 + b"}", None),
         (b'{"team": "t", "expires_at": "9999-12-31T23:59:59-12:00"}', "expires_at"),
     ],
 )
@@ -211,6 +213,7 @@ async def test_invalid_key_creation_is_refused(admin: httpx.AsyncClient, body: b
     answer = await admin.post("/admin/v1/keys", content=body)
     error = answer.json()["error"]
     assert (answer.status_code, error["type"], error["param"]) == (400, "invalid_request_error", param), error
+    assert param != "content" or "full, redacted, none" in error["message"]
 
 
 async def test_teams_are_listed_and_changed_by_admins_only(service: Service, admin: httpx.AsyncClient, client: httpx.AsyncClient):

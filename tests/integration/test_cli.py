@@ -44,7 +44,7 @@ def run_json_command(service: Service, *arguments: str, stdin: str = "", status:
 
 
 def test_status_reports_processes_stores_and_configuration(service: Service) -> None:
-    block_until(lambda: _writer_status(service)["connected"])  # the writer reports once a second
+    block_until(lambda: writer_status(service)["connected"])  # the writer reports once a second
     found = run_json_command(service, "status")
     assert found["ready"] and found["address"] == service.url and found["home"] == str(service.home)
     running = {each["name"]: each["pid"] for each in found["processes"] if each["running"]}
@@ -59,12 +59,13 @@ def test_status_reports_processes_stores_and_configuration(service: Service) -> 
     assert "\x1b" not in shown.stdout
 
 
-def _writer_status(service: Service) -> Any:
-    return run_json_command(service, "status")["writer"] or {"connected": False}
+def writer_status(service: Service) -> Any:
+    # Exit status 1 until the writer has reported.
+    return json.loads(run_command(service, "status", "--json").stdout)["writer"] or {"connected": False, "rows": 0}
 
 
 def test_doctor_finds_nothing_wrong_with_a_running_service(service: Service) -> None:
-    block_until(lambda: _writer_status(service)["connected"])
+    block_until(lambda: writer_status(service)["connected"])
     # Engines and limits belong to other tests, some of which configure one that does not exist.
     shown = run_command(service, "doctor", "--json")
     examined = json.loads(shown.stdout)

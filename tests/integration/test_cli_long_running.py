@@ -1,6 +1,8 @@
 """Commands that run until SIGTERM: serve and writer with external Postgres and Redis, and the sandbox engine alone."""
 
+import asyncio
 import contextlib
+import os
 import signal
 import socket
 import subprocess
@@ -8,11 +10,15 @@ from collections.abc import Generator
 from pathlib import Path
 
 import httpx
+import pytest
 
-from tests.integration.test_cli import run_json_command
+from tests.integration.test_cli import run_json_command, writer_status
+from tests.support.postgres import Postgres, postgres
 from tests.support.service import NARTHEX, PROCESS_TIMEOUT_S, REQUEST_TIMEOUT_S, Service, is_ready
 from tests.support.service_inspection import database_url
 from tests.support.wait_until import block_until
+
+__all__ = ["postgres"]
 
 
 def test_serve_and_writer_run_with_external_postgres_and_redis(service: Service, tmp_path: Path) -> None:
@@ -26,7 +32,7 @@ def test_serve_and_writer_run_with_external_postgres_and_redis(service: Service,
         chat_result = run_json_command(beside, "chat", "sandbox", "Beside.")
         assert "Beside." in chat_result["text"]
         block_until(lambda: _is_stored(service, chat_result["inference_id"]))
-        block_until(lambda: run_json_command(beside, "status")["writer"]["rows"] == 1)  # the writer reports once a second
+        block_until(lambda: writer_status(beside)["rows"] == 1)  # the writer reports once a second
         found = run_json_command(beside, "status")
         assert found["ready"] and found["writer"]["running"] and found["address"] == beside.url
         running = {each["name"] for each in found["processes"] if each["running"]}
@@ -69,6 +75,39 @@ def _answers(url: str) -> bool:
         return httpx.get(url, timeout=10, trust_env=False, verify=False).status_code == 200
     except httpx.TransportError:
         return False
+
+
+@pytest.mark.parametrize(
+    ("database", "what", "mend"),
+    [
+        ("unreachable", "The database could not be used", "Start PostgreSQL"),
+        ("empty", "The database has no tables", "`narthex migrate`"),
+        ("unknown", "There is no such database", "`createdb`"),
+    ],
+)
+async def test_serve_on_a_database_it_cannot_use_says_what_mends_it(
+    postgres: Postgres, tmp_path: Path, database: str, what: str, mend: str
+):
+    if database == "empty":
+        await postgres.execute("CREATE DATABASE without_tables")
+    urls = {
+        "unreachable": "postgresql://narthex:secret-of-mine@127.0.0.1:9/narthex",
+        "empty": postgres.database_url("without_tables"),
+        "unknown": postgres.database_url("of_nobody"),
+    }
+    environment = {**os.environ, "NARTHEX_HOME": str(tmp_path), "NARTHEX_PORT": str(_free_port()), "DATABASE_URL": urls[database]}
+    ended = await asyncio.to_thread(
+        subprocess.run, [NARTHEX, "serve"], env=environment, capture_output=True, text=True, timeout=PROCESS_TIMEOUT_S, check=False
+    )
+    assert ended.returncode == 1
+    assert what in ended.stderr and mend in ended.stderr and len(ended.stderr.strip().splitlines()) == 2, ended.stderr
+    assert "Traceback" not in ended.stdout + ended.stderr and "secret-of-mine" not in ended.stdout + ended.stderr
+
+
+def test_status_of_a_home_whose_port_another_home_uses_fails(service: Service, tmp_path: Path) -> None:
+    elsewhere = Service(tmp_path, service.url, service.process, {**service.environment, "NARTHEX_HOME": str(tmp_path)})
+    found = run_json_command(elsewhere, "status", status=1)
+    assert found["gateway"]["state"] == "other home" and not found["ready"] and not found["healthy"]
 
 
 def _free_port() -> int:

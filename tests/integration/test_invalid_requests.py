@@ -80,6 +80,12 @@ async def test_body_over_the_limit_is_413(client: httpx.AsyncClient, chunked: bo
     assert (answer.status_code, answer.json()["error"]["code"]) == (413, 413) and str(MOST_BODY_BYTES) in answer.json()["error"]["message"]
 
 
+@pytest.mark.parametrize("path", ["/chat/completions", "/v1/v1/chat/completions", "/v1/chat/completions/"])
+async def test_path_that_is_nearly_right_is_404_with_the_path_meant(client: httpx.AsyncClient, path: str):
+    answer = await client.post(path, json={"model": "scripted", "messages": HI})
+    assert answer.status_code == 404 and "The path is /v1/chat/completions." in answer.json()["error"]["message"]
+
+
 async def test_unknown_model_is_404_with_the_usable_ones(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
     with pytest.raises(openai.NotFoundError) as caught:
         await sdk.chat.completions.create(model="gpt-99", messages=HI)

@@ -1,0 +1,44 @@
+"""Whether a gateway could start on these servers, looked at before it is started: its log would answer with a traceback."""
+
+import asyncio
+from collections.abc import Callable
+
+from app.doctor import redis
+from app.settings import Settings
+from app.store import snapshots
+from app.store.postgres_status import revisions
+from app.supervisor.database_query import query_database
+from app.supervisor.errors import OperatorError
+
+
+def check_servers(settings: Settings, report: Callable[[str], None]) -> None:
+    """Raises OperatorError if the gateway could not start; reports what it will lack.
+
+    A gateway that has served before starts without PostgreSQL, with the configuration of its last run; without Redis it always starts.
+    """
+    try:
+        _check_database(settings)
+    except OperatorError as fault:
+        if snapshots.load_from_disk(settings.home / "directory" / "snapshot.json") is None:
+            raise
+        report(f"{fault}\nUntil then the configuration of the last run is served.")
+    if not settings.redis_url:
+        report(
+            "There is no Redis: each process enforces its share of limits, and requests with an Idempotency-Key are refused.\n"
+            "Set REDIS_URL to a Redis or Valkey server (`narthex up` starts one)."
+        )
+    elif (fault := asyncio.run(redis.collect_facts(settings.redis_url)).fault) is not None:
+        report(
+            f"Redis is not reachable ({fault}): each process enforces its share of limits, and an Idempotency-Key is refused.\n"
+            "Start it, or set REDIS_URL to where it runs; `narthex doctor` tries it."
+        )
+
+
+def _check_database(settings: Settings) -> None:
+    current, newest = query_database(settings.database_url, revisions)
+    if current is None:
+        raise OperatorError("The database has no tables of Narthex yet.\n`narthex migrate` creates them.")
+    if current < newest:
+        raise OperatorError(
+            f"The database's tables are of an older version ({current}; {newest} is needed).\n`narthex migrate` upgrades them."
+        )
