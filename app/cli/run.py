@@ -8,6 +8,7 @@ import sys
 import click
 
 from app.cli.output import json_option, print_json, progress
+from app.doctor.check_servers import check_servers
 from app.settings import Settings
 from app.store.migrate import migrate as migrate_database
 from app.store.postgres_status import revisions
@@ -42,7 +43,9 @@ def serve() -> None:
     Example:
       DATABASE_URL=postgresql://narthex@db/narthex REDIS_URL=redis://cache narthex serve
     """
-    machine.serve(server_addresses.resolve(Settings.read()), _print_line)
+    settings = server_addresses.resolve(Settings.read())
+    check_servers(settings, _print_line)
+    machine.serve(settings, _print_line)
 
 
 @click.command()

@@ -14,7 +14,6 @@ from pathlib import Path
 from app.settings import Settings
 from app.store.migrate import migrate
 from app.supervisor import banner, bootstrap, local_engines, orphans, ports, secret_key, server_addresses
-from app.supervisor.check_servers import check_servers
 from app.supervisor.child_process import ChildProcess
 from app.supervisor.database_query import query_database
 from app.supervisor.errors import OperatorError
@@ -59,7 +58,6 @@ def serve(settings: Settings, report: Callable[[str], None]) -> None:
     """Runs the gateway alone, on servers that run elsewhere. Returns and raises as up() does."""
     with _supervised(settings, report) as (settings, supervisor, listener):
         secret_key.open_vault(secret_key.resolve(settings))
-        check_servers(settings, report)
         _start_gateways(settings, supervisor, listener)
         supervisor.wait_until_ready()
         report(f"Narthex listens on {reachable_url(settings)}")

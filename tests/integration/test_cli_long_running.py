@@ -85,9 +85,7 @@ def _answers(url: str) -> bool:
         ("unknown", "There is no such database", "`createdb`"),
     ],
 )
-async def test_serve_without_a_usable_database_names_the_remedy(
-    postgres: Postgres, tmp_path: Path, database: str, what: str, mend: str
-):
+async def test_serve_without_a_usable_database_names_the_remedy(postgres: Postgres, tmp_path: Path, database: str, what: str, mend: str):
     if database == "empty":
         await postgres.execute("CREATE DATABASE without_tables")
     urls = {
