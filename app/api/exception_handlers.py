@@ -5,7 +5,7 @@ The response has OpenAI's envelope, or Anthropic's for clients of Anthropic's AP
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from litestar import Request, Response
 from litestar.exceptions import HTTPException, MethodNotAllowedException, NotFoundException
@@ -57,8 +57,8 @@ def _handle_http_exception(request: Request[Any, Any, Any], fault: HTTPException
 
 def _invalid_request(request: Request[Any, Any, Any], fault: HTTPException) -> InvalidRequest:
     """The parameters that Litestar could not read, by name."""
-    extra: Any = fault.extra
-    problems: list[Mapping[str, Any]] = [each for each in extra if "key" in each and "message" in each] if isinstance(extra, list) else []
+    extra = cast("list[Mapping[str, Any]]", fault.extra) if isinstance(fault.extra, list) else []
+    problems = [each for each in extra if "key" in each and "message" in each]
     if not problems:
         return InvalidRequest(fault.detail)
     sentences: list[str] = []

@@ -110,7 +110,7 @@ def write_inline(slots: list[MediaSlot], fetched: Mapping[str, Inline]) -> None:
             del holder["file_url"]
             holder["file_data"] = write_url(inline)
         else:
-            holder[slot.key] = write_url(inline)
+            cast("dict[Any, Any]", holder)[slot.key] = write_url(inline)
 
 
 def _slots(value: Any) -> Iterator[MediaSlot]:

@@ -17,7 +17,7 @@ _STOP_TIMEOUT_S = 1.0
 # A hostile constraint might take over the process, so it inherits no secrets: only the variables that locate Python.
 _INHERITED_ENVIRONMENT = ("PATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LANG")
 # -P and the root folder: a package named app in the operator's working folder must not be imported instead of ours.
-_COMMAND = (sys.executable, "-P", "-m", "app.gateway.structured_output.checker.process")
+_ARGUMENTS = ("-P", "-m", "app.gateway.structured_output.checker.process")
 _WORKING_FOLDER = "/"
 
 
@@ -89,7 +89,7 @@ class CheckerClient:
     async def _ensure_process(self) -> Process:
         if self._process is None or self._process.returncode is not None:
             self._process = await asyncio.create_subprocess_exec(
-                *_COMMAND, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=_environment(), cwd=_WORKING_FOLDER
+                sys.executable, *_ARGUMENTS, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=_environment(), cwd=_WORKING_FOLDER
             )
         return self._process
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncGenerator
 
 import pytest
@@ -37,21 +36,18 @@ def test_body_is_large_by_its_bytes_or_its_objects(raw: bytes, large: bool) -> N
 
 async def test_event_loop_runs_while_a_large_request_is_parsed_and_read(large_requests: LargeRequests) -> None:
     raw = _chat(9_000, 100)
-    started_at = time.perf_counter()
-    CHAT_DIALECTS["openai_chat"].read_request(CHAT.parse_request(raw).body)
-    blocking_s = time.perf_counter() - started_at
 
     async def parse_and_read() -> int:
         request = await large_requests.parse(CHAT, raw)
         return len((await large_requests.run(CHAT_DIALECTS["openai_chat"].read_request, request.body)).messages)
 
     work = asyncio.create_task(parse_and_read())
-    longest_s, before_s = 0.0, time.perf_counter()
+    turns = 0
     while not work.done():
-        await asyncio.sleep(0.001)
-        longest_s, before_s = max(longest_s, time.perf_counter() - before_s), time.perf_counter()
+        await asyncio.sleep(0)
+        turns += 1
     assert await work == 9_000
-    assert longest_s < 0.7 * blocking_s + 0.02
+    assert turns > 10  # in the event loop itself, the work would be done within two
 
 
 async def test_large_body_over_a_cap_is_refused_and_a_small_one_is_not_counted(large_requests: LargeRequests) -> None:
