@@ -146,7 +146,7 @@ async def test_route_restriction_matches_the_served_route_however_the_path_is_wr
             *("/v1/models/s/../../../admin/v1/keys", "/v1/models/s%2f..%2f..%2fadmin/v1/keys", "/v1/models/../limits"),
         ):
             status_by_path[path] = (await client.get(path)).status_code
-        assert (await client.post("/v1/chat%2Fcompletions", json=HI)).status_code == 403
+        assert (await client.post("/v1/chat%2Fcompletions", json=HI)).status_code == 404
     assert list(status_by_path.values()) == [200] * 6 + [404] + [403] * 6 + [404, 403], status_by_path
 
 
@@ -205,7 +205,7 @@ async def test_rotated_key_expires_at_the_end_of_the_overlap(service: Service, a
         (b'{"team": "t", "expires_at": "2001-01-01T00:00:00Z"}', "expires_at"),
         (b'{"team": "t", "expires_at": "tomorrow"}', "expires_at"),
         (b'{"team": "t", "content": "ful"}', "content"),
-        (b'{"team": ' + b"[" * 90_000 + b"]" * 90_000 + b"}", None),
+        (b'{"team": ' + b"[" * 90_000 + b"]" * 90_000 + b"}", "team"),
         (b'{"team": "t", "expires_at": "9999-12-31T23:59:59-12:00"}', "expires_at"),
     ],
 )
@@ -213,7 +213,7 @@ async def test_invalid_key_creation_is_refused(admin: httpx.AsyncClient, body: b
     answer = await admin.post("/admin/v1/keys", content=body)
     error = answer.json()["error"]
     assert (answer.status_code, error["type"], error["param"]) == (400, "invalid_request_error", param), error
-    assert param != "content" or "full, redacted, none" in error["message"]
+    assert param != "content" or "full, none, redacted" in error["message"]
 
 
 async def test_teams_are_listed_and_changed_by_admins_only(service: Service, admin: httpx.AsyncClient, client: httpx.AsyncClient):

@@ -347,12 +347,17 @@ async def test_worker_out_of_file_descriptors_keeps_updating_metrics():
             self.calls += 1
             raise OSError(errno.EMFILE, "Too many open files")
 
+    class CurrentKeys:
+        revocation_lag_s = 0.0
+
     @dataclass
     class Worker:
         telemetry: Telemetry
         spool: Exhausted
+        snapshot_cache: CurrentKeys
+        background_tasks: tuple[()] = ()
 
-    worker: Any = Worker(Telemetry(), Exhausted())
+    worker: Any = Worker(Telemetry(), Exhausted(), CurrentKeys())
     updating = asyncio.create_task(keep_metrics_current(worker))
     await wait_until(lambda: worker.spool.calls == 1)
     worker.telemetry.in_flight = 7

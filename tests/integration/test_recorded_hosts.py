@@ -113,6 +113,10 @@ def _name(recording: Recording, *, streamed: bool) -> str:
 
 def _provider(recording: Recording, target: ProviderTarget, port: int, secrets: Path, *, streamed: bool) -> dict[str, Any]:
     options = dict(target.options)
+    if target.adapter == "openai":  # at an address of its own it counts as an engine, for which media is fetched
+        options["media_hosts"] = ["*.wikimedia.org"]
+    if target.adapter == "openrouter":
+        options["accepts"] = ["provider"]
     if streamed != recording.streamed:
         options["stream"] = "only" if recording.streamed else "never"
     provider: dict[str, Any] = {"adapter": target.adapter, "base_url": f"http://127.0.0.1:{port}/{recording.id}", "options": options}
