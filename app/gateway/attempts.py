@@ -139,7 +139,7 @@ class Attempts:
                 failures.add(_Rank.UPSTREAM, error)
             else:
                 self._fleet.record_success(endpoint)
-                attempted.dropped = attempted.planned.admitted.reserved_fields + translated.dropped
+                attempted.dropped = [*attempted.planned.admitted.reserved_fields, *translated.dropped]
                 constraint_plan = translated.constraint_plan
                 if constraint_plan is not None:
                     attempted.structured_output = "unvalidated" if attempted.progress.is_unvalidated else constraint_plan.enforcement

@@ -50,10 +50,9 @@ class RequestContext:
     def set_failure(self, status: int, error: Exception, message: str) -> None:
         self.status, self.error, self.message = status, type(error).__name__, message
 
-    def write_record(self, outcome: Outcome) -> Exchange | None:
-        """The exchange, as it is written to the spool. None: there is no plan to record, or it was written before."""
-        planned = self.planned
-        if planned is None or planned.spool_record.closed:
+    def write_record(self, planned: Planned, outcome: Outcome) -> Exchange | None:
+        """The exchange, as it is written to the spool. None: it was written before."""
+        if planned.spool_record.closed:
             return None
         attempted = self.stage if isinstance(self.stage, Attempted) else None
         exchange = build_exchange(planned, attempted, self, self.progress.elapsed_us(), outcome)

@@ -83,10 +83,12 @@ def _charge(attempted: Attempted, outcome: Outcome, at_s: float) -> tuple[Usage,
     basis: ChargeBasis | None = None
     if served is not None:
         reserved_output = None if outcome == "answered" else _output_of_unfinished(attempted)
-        used, basis = attempted.progress.charge(attempted.planned.admitted.request.input_tokens, reserved_output)
+        charge = attempted.progress.charge(attempted.planned.admitted.request.input_tokens, reserved_output)
+        used, basis = charge.usage, charge.basis
         cost = cost_of(plan, served.provider, served.model, used, at_s)
-    for attempt, (discarded, discarded_basis) in attempted.discarded:
-        basis = discarded_basis if basis is None else _least_certain(basis, discarded_basis)
+    for attempt, charge in attempted.discarded:
+        discarded = charge.usage
+        basis = charge.basis if basis is None else _least_certain(basis, charge.basis)
         used = replace(used, input=(used.input or 0) + (discarded.input or 0), output=(used.output or 0) + (discarded.output or 0))
         discarded_cost = cost_of(plan, attempt.provider, attempt.model, discarded, at_s)
         cost = None if cost is None or discarded_cost is None else cost + discarded_cost

@@ -18,6 +18,7 @@ The names on the right are stages (stages.py): whatever ends the request finds t
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
@@ -30,7 +31,7 @@ from app.gateway.charges import actual_usage, estimate_usage
 from app.gateway.context import RequestContext
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.idempotency.idempotency import KEY_HEADER, Idempotency
-from app.gateway.large_body.large_requests import UNCOUNTED_BYTES, LargeRequests, is_large
+from app.gateway.large_body.large_requests import LargeRequests, is_large
 from app.gateway.limits.limits import Limits
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.memory.body_memory import BodyClaim, BodyMemory
@@ -115,7 +116,7 @@ class Gateway:
         planned = context.planned
         if planned is None:
             return
-        exchange = context.write_record(outcome)
+        exchange = context.write_record(planned, outcome)
         if exchange is not None:
             self.telemetry.count_exchange(exchange)
         reservation = planned.reservation
@@ -153,7 +154,8 @@ async def serve(
             return
         authenticated.claim = begun
         authenticated.caller = await reauthenticate()
-    request = await gateway.large_requests.parse(dialect, raw) if len(raw) > UNCOUNTED_BYTES else dialect.parse_request(raw)
+    large_requests = gateway.large_requests if is_large(raw) else None
+    request = dialect.parse_request(raw) if large_requests is None else await large_requests.parse(dialect, raw)
     reserved = reserved_fields(request.body)
     if reserved:
         request, raw = remove_fields(request, reserved)
@@ -162,7 +164,9 @@ async def serve(
         sent_body = Body(request.body)
         await gateway.conversations.expand_request(request, authenticated.caller, _body_claim(gateway, context, authenticated.caller))
     episode_id = resolve_episode_id(request, headers, context.received_us)
-    admitted = context.stage = Admitted(authenticated, request, episode_id, request_tags(request, headers), reported_names(reserved))
+    admitted = context.stage = Admitted(authenticated, request, episode_id, request_tags(request, headers))
+    if reserved:
+        admitted.reserved_fields = reported_names(reserved)
     planned, constraint = await _plan(gateway, raw, context, admitted)
     translator = RequestTranslator(
         request,
@@ -177,8 +181,8 @@ async def serve(
         headers,
         authenticated.caller.team_id,
         refuses_unvalidated(headers),
-        lambda size_bytes: _body_claim(gateway, context, authenticated.caller).add(size_bytes),
-        gateway.large_requests if is_large(raw) else None,
+        functools.partial(_claim_bytes, gateway, context, authenticated.caller),
+        large_requests,
     )
     meta = ResponseMeta(context.id, episode_id, request.model, context.received_us // 1_000_000, request.wants_usage, sent_body)
     response, attempted = await gateway.attempts.serve(translator, planned, meta, context)
@@ -194,6 +198,10 @@ def _body_claim(gateway: Gateway, context: RequestContext, caller: Caller) -> Bo
     if context.body_claim is None:
         context.body_claim = gateway.body_memory.claim(caller)
     return context.body_claim
+
+
+def _claim_bytes(gateway: Gateway, context: RequestContext, caller: Caller, size_bytes: int) -> None:
+    _body_claim(gateway, context, caller).add(size_bytes)
 
 
 async def _plan(gateway: Gateway, raw: bytes, context: RequestContext, admitted: Admitted) -> tuple[Planned, Constraint | None]:

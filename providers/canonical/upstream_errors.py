@@ -114,7 +114,7 @@ def find_error(body: Mapping[str, Any]) -> UpstreamError | None:
     error = body.get("error")
     is_flat = body.get("object") == msgspec.Raw(b'"error"')
     is_proxy_error = "choices" not in body and any(body.get(key, NULL) != NULL for key in _PROXY_ERROR_FIELDS)
-    if not (is_flat or is_proxy_error) and not is_error(error):
+    if not (is_flat or is_proxy_error) and (error is None or not is_error(error)):
         return None
     raw = msgspec.json.encode(body)
     decoded = _decode_lenient(raw)

@@ -16,7 +16,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 # Up to the first size nothing is counted; up to the second only objects are, and a few of them are parsed at once.
-UNCOUNTED_BYTES = 64 * 1024
+_UNCOUNTED_BYTES = 64 * 1024
 _LARGE_BYTES = 256 * 1024
 _LARGE_OBJECTS = 1_000
 
@@ -46,4 +46,4 @@ class LargeRequests:
 def is_large(raw: bytes) -> bool:
     """Whether work on this body would hold up the event loop."""
     size_bytes = len(raw)
-    return size_bytes > UNCOUNTED_BYTES and (size_bytes > _LARGE_BYTES or raw.count(b"{") > _LARGE_OBJECTS)
+    return size_bytes > _UNCOUNTED_BYTES and (size_bytes > _LARGE_BYTES or raw.count(b"{") > _LARGE_OBJECTS)

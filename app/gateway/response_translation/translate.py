@@ -42,19 +42,13 @@ def translate_response(
     Raises UpstreamError: InvalidUpstreamResponse for a response that is no answer, though its status is 200.
     """
     try:
-        return _translate_response(raw, caller_dialect, target_dialect, meta, headers)
+        if caller_dialect is target_dialect:
+            return caller_dialect.edit_response(raw, meta)
+        if isinstance(target_dialect, HostOperation):
+            return caller_dialect.edit_response(target_dialect.read_response(raw, headers, meta), meta)
+        if isinstance(target_dialect, RouteBinding) and isinstance(caller_dialect, Route):
+            return caller_dialect.read_engine_response(raw, target_dialect, meta)
+        chat_dialect, engine_dialect = chat_dialects(caller_dialect, target_dialect)
+        return write_response(check_finished(engine_dialect.read_response(raw)), chat_dialect, meta)
     except InvalidUpstreamResponse as error:
         raise add_upstream_message(error, raw) from None
-
-
-def _translate_response(
-    raw: bytes, caller_dialect: Dialect, target_dialect: TargetDialect, meta: ResponseMeta, headers: httpx.Headers
-) -> OutboundResponse:
-    if caller_dialect is target_dialect:
-        return caller_dialect.edit_response(raw, meta)
-    if isinstance(target_dialect, HostOperation):
-        return caller_dialect.edit_response(target_dialect.read_response(raw, headers, meta), meta)
-    if isinstance(target_dialect, RouteBinding) and isinstance(caller_dialect, Route):
-        return caller_dialect.read_engine_response(raw, target_dialect, meta)
-    chat_dialect, engine_dialect = chat_dialects(caller_dialect, target_dialect)
-    return write_response(check_finished(engine_dialect.read_response(raw)), chat_dialect, meta)

@@ -1,7 +1,6 @@
 """Bodies of upstream responses: read whole up to a limit, or relayed block by block."""
 
 from collections.abc import AsyncIterator
-from typing import NamedTuple
 
 import httpx
 
@@ -15,13 +14,6 @@ _STREAM_CONTENT_TYPES = (b"text/event-stream", b"application/x-ndjson", b"applic
 
 # How a stream of events begins, whatever its content type says.
 _EVENT_STREAM_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":", BOM + b"data:", BOM + b"event:")
-
-
-class ContentKind(NamedTuple):
-    """What the headers say of a body. `coding`: a content encoding that is to be decoded; b"": there is none."""
-
-    streamed: bool
-    coding: bytes
 
 
 async def read_body(response: httpx.Response, limit_bytes: int, coding: bytes = b"") -> bytes:
@@ -41,14 +33,15 @@ async def read_body(response: httpx.Response, limit_bytes: int, coding: bytes = 
 async def read_error_body(response: httpx.Response, limit_bytes: int) -> bytes:
     """The body of an error, which is read as it is where its encoding is unknown."""
     try:
-        coding = content_kind(response, False).coding
+        coding = content_kind(response, False)[1]
     except InvalidUpstreamResponse:
         coding = b""
     return await read_body(response, limit_bytes, coding)
 
 
-def content_kind(response: httpx.Response, stream_requested: bool) -> ContentKind:
-    """Whether the body is a stream, by its content type, or by what was requested where that does not tell; and its encoding.
+def content_kind(response: httpx.Response, stream_requested: bool) -> tuple[bool, bytes]:
+    """Whether the body is a stream, by its content type, or by what was requested where that does not tell; and the content encoding that
+    is to be decoded, b"" if there is none.
 
     Raises InvalidUpstreamResponse for an encoding that is not decoded. Reads the headers as received: a look-up in httpx.Headers guesses
     an encoding first.
@@ -66,9 +59,7 @@ def content_kind(response: httpx.Response, stream_requested: bool) -> ContentKin
                     )
             case _:
                 pass
-    return ContentKind(
-        content_type.startswith(_STREAM_CONTENT_TYPES) or (stream_requested and not content_type.startswith(b"application/")), coding
-    )
+    return content_type.startswith(_STREAM_CONTENT_TYPES) or (stream_requested and not content_type.startswith(b"application/")), coding
 
 
 def is_event_stream(raw: bytes) -> bool:

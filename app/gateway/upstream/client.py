@@ -1,6 +1,6 @@
 """UpstreamClient: one request to one engine, until there is something for the caller: a response, or the beginning of a stream."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 
 import httpx
 from msgspec import Struct
@@ -60,37 +60,34 @@ class UpstreamClient:
         progress: ResponseProgress,
     ) -> OutboundResponse | OutboundStream:
         """Raises UpstreamError."""
-        if call.endpoint.provider.stops_after_calls:
+        provider = call.endpoint.provider
+        if provider.stops_after_calls:
             meta = replace(meta, stops_after_calls=True)
+        timeout = self._stream_timeout if translated.stream else self._response_timeout
+        body = translated.raw
         try:
-            timeout = self._stream_timeout if translated.stream else self._response_timeout
-            response = await self._send_body(call, translated, translated.raw, timeout)
-            if response.status_code >= 300 or response.status_code < 200:
+            while True:
+                request = await call.build_request(translated, body, timeout)
+                call.extensions = request.extensions
+                response = call.response = await self._transport.handle_async_request(request)
+                if provider.reports_rate_limits:
+                    call.credential_client.cooldown.record_headers(call.model, response.headers)
+                if 200 <= response.status_code < 300:
+                    return await self._translate(call, response, translated, translator, meta, progress)
                 error = await _read_error(call, response, translated)
-                raw = call.endpoint.provider.body_after_refusal(error, translated.dialect.name, translated.raw)
-                if raw is None:
+                if body is not translated.raw:  # it was sent once more already
+                    raise error
+                changed = provider.body_after_refusal(error, translated.dialect.name, body)
+                if changed is None:
                     raise error
                 await response_stream(response).aclose()
-                response = await self._send_body(call, translated, raw, timeout)
-                if response.status_code >= 300 or response.status_code < 200:
-                    raise await _read_error(call, response, translated)
-            return await self._translate(call, response, translated, translator, meta, progress)
+                body = changed
         except StreamTruncated as fault:
             raise await self._diagnose_empty_stream(call, translated) or fault from None
         except CredentialError as fault:
             raise CredentialRefused(str(fault)) from None
         except httpx.TransportError as fault:
             raise call.connection_error(fault) from fault
-
-    async def _send_body(
-        self, call: UpstreamCall, translated: TranslatedRequest, body: bytes, timeout: Mapping[str, float]
-    ) -> httpx.Response:
-        request = await call.build_request(translated, body, timeout)
-        call.extensions = request.extensions
-        response = call.response = await self._transport.handle_async_request(request)
-        if call.endpoint.provider.reports_rate_limits:
-            call.credential_client.cooldown.record_headers(call.model, response.headers)
-        return response
 
     async def _translate(
         self,
@@ -105,8 +102,9 @@ class UpstreamClient:
         streamed, coding = content_kind(response, translated.stream)
         if not streamed and translated.stream and not coding:
             streamed = is_event_stream(await response_stream(response).peek())
-        unwrapper = call.endpoint.provider.stream_unwrapper(target_dialect.name)
-        blocks = iter_blocks(response, unwrapper, coding, self._max_bytes) if streamed else None
+        blocks: AsyncIterator[bytes] | None = None
+        if streamed:
+            blocks = iter_blocks(response, call.endpoint.provider.stream_unwrapper(target_dialect.name), coding, self._max_bytes)
         if plan is not None and (plan.enforcement == "validated" or plan.is_json_string):
             return await self._validate(response, blocks, coding, plan, target_dialect, translator, meta, progress)
         if translator.request.stream:
@@ -121,7 +119,7 @@ class UpstreamClient:
             await _assemble(blocks, assembler, self._max_bytes, progress)
             return assembler.finish()
         raw = await read_body(response, self._max_bytes, coding)
-        if is_event_stream(raw):
+        if raw[:1] != b"{" and is_event_stream(raw):
             assembler = translate.make_assembler(caller_dialect, target_dialect, meta)
             await _assemble(_one_block(raw), assembler, self._max_bytes, progress)
             return assembler.finish()

@@ -1,8 +1,8 @@
 """ResponseProgress: how far a response has come, for whoever records and charges a request that may end at any moment."""
 
 import time
-from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from app.domain import ChargeBasis
@@ -10,7 +10,7 @@ from providers.canonical.chat import Usage
 from providers.dialect import StreamEditor
 
 
-class Charge(NamedTuple):
+class Charge(Struct, frozen=True, gc=False):
     """The usage that is charged for a response, and how certain it is."""
 
     usage: Usage

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import Exchange
-from app.gateway.upstream.progress import ResponseProgress, charge_response
+from app.gateway.upstream.progress import Charge, ResponseProgress, charge_response
 from app.recording.exchange_encoding import decode_exchange, encode_exchange
 from app.recording.rows import inference_row
 from app.store.inference_writes import INFERENCE_COLUMNS
@@ -62,20 +62,19 @@ def progress_of(editor: BrokenOffStream | None) -> ResponseProgress:
 def test_unfinished_response_is_charged_what_was_reserved_unless_its_final_usage_came(
     editor: BrokenOffStream | None, charged: tuple[int, int, str]
 ):
-    usage, basis = progress_of(editor).charge(7, 900)
-    assert (usage.input, usage.output, basis) == charged
+    charge = progress_of(editor).charge(7, 900)
+    assert (charge.usage.input, charge.usage.output, charge.basis) == charged
 
 
 def test_response_that_its_engine_ended_is_charged_what_came():
-    usage, basis = progress_of(BrokenOffStream(Usage(5, 1), None, 4)).charge(7, None)
-    assert (usage.input, usage.output, basis) == (5, 4, "received")
+    assert progress_of(BrokenOffStream(Usage(5, 1), None, 4)).charge(7, None) == Charge(Usage(5, 4), "received")
 
 
 @given(counts, counts, st.integers(0, 10_000), st.none() | st.integers(0, 10_000))
 def test_basis_is_reported_exactly_if_both_counts_were_reported(input: int | None, output: int | None, written: int, reserved: int | None):
-    usage, basis = charge_response(Usage(input, output), 7, written, reserved)
-    assert (basis == "reported") == (input is not None and output is not None)
-    assert usage.output == (output if output is not None else max(written, reserved or 0))
+    charge = charge_response(Usage(input, output), 7, written, reserved)
+    assert (charge.basis == "reported") == (input is not None and output is not None)
+    assert charge.usage.output == (output if output is not None else max(written, reserved or 0))
 
 
 def test_basis_is_stored_and_records_without_it_are_read():
