@@ -91,14 +91,16 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
 
 Resource = Literal["requests", "input_tokens", "output_tokens", "tokens", "cost_usd", "concurrency"]
 Period = Literal["second", "minute", "hour", "day", "month"]
+AfterLoss = Literal["rebuild", "spent", "empty"]
 
 
 class Limit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """`[[limits]]`: at most `amount` of a resource, for each subject of a scope, in any second, minute or hour, or calendar day or month.
 
     `scope`: dimension (key, team, model, tag:NAME, all) to "each" or one name (of a key: its public part); all of them must match.
-    `on_outage`: while Redis is unavailable each worker enforces its share, or requests are refused. `dry_run`: counted and reported,
-    never refused. `time_zone`: of days and months.
+    `on_outage`: while Redis is unavailable each worker enforces its share, or requests are refused. `after_loss`: once Redis has lost its
+    memory, what was used is read from the records, or counts as all of the amount until the window or period has passed, or as nothing.
+    `dry_run`: counted and reported, never refused. `time_zone`: of days and months.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Limit(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
     amount: float
     per: Period | None = None
     on_outage: Literal["local", "refuse"] = "local"
+    after_loss: AfterLoss = "rebuild"
     dry_run: bool = False
     time_zone: str = "UTC"
 
@@ -138,7 +141,8 @@ class Price(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True)
 class Snapshot(Struct, frozen=True):
     """The configuration at one moment. `hash` is of its content; `version` grows with each change.
 
-    `credentials`: stored credentials by name, encrypted (app/store/vault.py).
+    `credentials`: stored credentials by name, encrypted (app/store/vault.py). `limits_since`: since when a limit, by name, has counted
+    what it counts (Unix time in ms, by Postgres's clock); without an entry that is not known.
     """
 
     version: int
@@ -148,6 +152,7 @@ class Snapshot(Struct, frozen=True):
     limits: tuple[Limit, ...] = ()
     prices: tuple[Price, ...] = ()
     credentials: Mapping[str, str] = {}
+    limits_since: Mapping[str, int] = {}
 
 
 class Plan(Struct, frozen=True):

@@ -72,7 +72,13 @@ def create_app(settings: Settings, write_batcher: WriteBatcher, *, name: str) ->
     snapshot_cache = SnapshotCache(settings, database, name, on_swap=apply_snapshot)
     counters = RedisCounters(settings.redis_url, settings.redis_timeout_s, write_batcher)
     limits = Limits(
-        settings, counters, database, SpoolAwareLedger(settings.home, database), telemetry, lambda: snapshot_cache.workers_alive
+        settings,
+        counters,
+        database,
+        SpoolAwareLedger(settings.home, database, settings.database_url),
+        telemetry,
+        lambda: snapshot_cache.workers_alive,
+        snapshot_cache.worker,
     )
     spool = Spool(settings.home / "spool", settings, write_batcher)
     idempotency = Idempotency(settings, database)

@@ -106,6 +106,12 @@ class Telemetry:
         self._redis_unavailable = Gauge(
             "narthex_redis_unavailable", "Workers that cannot reach Redis.", registry=registry, multiprocess_mode="livesum"
         )
+        self._limits_refusing = Gauge(
+            "narthex_limit_rules_refusing_after_loss",
+            "Rules that refuse every request, as what was used is not known since Redis lost its memory.",
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
         self._revocation_lag = Gauge(
             "narthex_revocation_lag_seconds",
             "Since a worker last knew that its cached keys were current; the worker with the longest time.",
@@ -143,6 +149,9 @@ class Telemetry:
 
     def set_redis_unavailable(self, unavailable: bool) -> None:
         self._redis_unavailable.set(unavailable)
+
+    def set_limits_refusing(self, rules: int) -> None:
+        self._limits_refusing.set(rules)
 
     def set_revocation_lag(self, lag_s: float) -> None:
         self._revocation_lag.set(lag_s)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import asyncpg
 from msgspec import Struct
-from sqlalchemy import func, select, text
+from sqlalchemy import ColumnElement, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import Caller, ContentPolicy
@@ -72,8 +72,16 @@ async def read_changes(connection: "asyncpg.Connection[Any]", since: int) -> Cha
 
 async def count_workers(connection: AsyncConnection) -> int:
     """How many workers, on all machines, were seen in the last minute."""
-    seen = tables.workers.c.seen_at > func.now() - text("interval '60 seconds'")
-    return await connection.scalar(select(func.count()).select_from(tables.workers).where(seen)) or 0
+    return await connection.scalar(select(func.count()).select_from(tables.workers).where(_is_alive())) or 0
+
+
+async def list_workers(connection: AsyncConnection) -> list[str]:
+    """The ids of workers, on all machines, that were seen in the last minute."""
+    return list(await connection.scalars(select(tables.workers.c.id).where(_is_alive())))
+
+
+def _is_alive() -> ColumnElement[bool]:
+    return tables.workers.c.seen_at > func.now() - text("interval '60 seconds'")
 
 
 def _caller(row: Any) -> Caller:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import Table, delete, func, select, text, tuple_
+from sqlalchemy import Table, delete, func, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -20,7 +20,7 @@ from app.store.config_validation import find_warnings, validate
 from app.store.database import transaction
 from app.store.errors import BadConfiguration, InvalidKeyField
 from app.store.key_validation import check_team
-from app.store.limit_validation import KnownNames
+from app.store.limit_validation import KnownNames, counted_subject
 from app.store.snapshots import price_key
 
 T = TypeVar("T")
@@ -212,6 +212,13 @@ async def _store_limits(connection: AsyncConnection, old: tuple[Limit, ...], new
         row = insert(limits)
         updates = {"position": row.excluded.position, "config": row.excluded.config, "updated_at": func.now()}
         await connection.execute(row.on_conflict_do_update(index_elements=["name"], set_=updates), changed)
+    restarted = [
+        limit.name for limit in new if limit.name not in before or counted_subject(before[limit.name][1]) != counted_subject(limit)
+    ]
+    if restarted:
+        # A moment before workers have it, as this transaction has yet to be committed: what is counted too much is nothing.
+        counted_since = {"counted_since": func.clock_timestamp()}
+        await connection.execute(update(limits).where(limits.c.name.in_(restarted)).values(counted_since))
 
 
 async def _store_prices(connection: AsyncConnection, old: tuple[Price, ...], new: tuple[Price, ...]) -> None:

@@ -39,7 +39,7 @@ def validate(wanted: Snapshot) -> None:
         _check_period(limit)
         _check_amount(limit)
         if not limit.dry_run:
-            other = limits_by_target.setdefault(_limited_subject(limit), limit)
+            other = limits_by_target.setdefault(counted_subject(limit), limit)
             if other.amount != limit.amount:
                 raise BadConfiguration(
                     f"{limit_path(limit.name)} contradicts {limit_path(other.name)}: for the same scope, resource and period, "
@@ -60,14 +60,14 @@ def find_warnings(wanted: Snapshot, known_names: KnownNames, today: date | None 
     for limit in wanted.limits:
         path = limit_path(limit.name)
         messages += [f"{path}{each}" for each in _limit_warnings(limit, wanted.models, prices, known_names)]
-        other = limits_by_effect.setdefault((_limited_subject(limit), limit.amount, limit.dry_run), limit)
+        other = limits_by_effect.setdefault((counted_subject(limit), limit.amount, limit.dry_run), limit)
         if other is not limit:
             messages.append(f"{path} does the same as {limit_path(other.name)}: one of them is enough.")
     return messages
 
 
-def _limited_subject(limit: Limit) -> object:
-    """What a rule limits: two rules that are equal in this count the same."""
+def counted_subject(limit: Limit) -> object:
+    """What a rule counts: two rules that are equal in this count the same."""
     zone = limit.time_zone if limit.per in _CALENDAR else None
     return frozenset(limit.scope.items()), limit.resource, limit.per, zone
 
@@ -102,6 +102,11 @@ def _check_period(limit: Limit) -> None:
     path = limit_path(limit.name)
     if limit.resource == "concurrency" and limit.per is not None:
         raise BadConfiguration(f"{path}.per: concurrency counts requests in progress, and has no period.")
+    if limit.resource == "concurrency" and limit.after_loss != "rebuild":
+        raise BadConfiguration(
+            f"{path.removesuffix('.per')}.after_loss: requests in progress take their places again when Redis has lost its memory, "
+            'so a rule about concurrency has no other way than "rebuild".'
+        )
     if limit.resource != "concurrency" and limit.per is None:
         raise BadConfiguration(f"{path}.per is required: second, minute, hour, day or month.")
     if limit.time_zone != "UTC" and limit.per not in _CALENDAR:

@@ -31,7 +31,7 @@ class SnapshotCache:
     """The snapshot in force and the known keys. start() returns once there is a snapshot to serve by, and keeps both current.
 
     `on_swap` is called with each new snapshot, before it is reported as served. `connected`: whether Postgres answered the last query.
-    `workers_alive`: how many workers, on all machines, reported in the minute before the last check.
+    `worker`: this worker's id among those of all machines. `workers_alive`: how many reported in the minute before the last check.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class SnapshotCache:
         self.trusted_proxies = settings.trusted_proxies.parsed
         self._settings = settings
         self._database = database
-        self._worker = f"{os.uname().nodename}:{settings.home.resolve()}:{worker}"
+        self.worker = f"{os.uname().nodename}:{settings.home.resolve()}:{worker}"
         self._path = self._folder / "snapshot.json"
         self._on_swap = on_swap
         self._check_requested = asyncio.Event()
@@ -98,7 +98,7 @@ class SnapshotCache:
         await self.keys.close()
         with contextlib.suppress(*DB_UNAVAILABLE_ERRORS):
             async with asyncio.timeout(1), self._database.begin() as connection:
-                await snapshots.remove_worker(connection, self._worker)
+                await snapshots.remove_worker(connection, self.worker)
         self._change_watch.close()
 
     def _on_change(self, channel: str) -> None:
@@ -198,7 +198,7 @@ class SnapshotCache:
                     log.warning("the configuration could not be saved to disk", extra={"fault": repr(fault)})
             async with self._database.begin() as connection:
                 await snapshots.store_snapshot(connection, self.snapshot)
-                await snapshots.report_worker(connection, self._worker, self.snapshot.version)
+                await snapshots.report_worker(connection, self.worker, self.snapshot.version)
                 self.workers_alive = max(await count_workers(connection), 1)
 
     def _apply(self, snapshot: Snapshot) -> None:

@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 EMPTY = Snapshot(version=0, hash="", providers={}, models={})
 CHANNEL = "narthex_directory"
 _NO_CREDENTIALS: Mapping[str, str] = {}
+_NO_TIMES: Mapping[str, int] = {}
 
 
 async def read_version(connection: AsyncConnection) -> int:
@@ -34,14 +35,16 @@ async def read_snapshot(connection: AsyncConnection) -> Snapshot:
         row.name: msgspec.convert(row.config, ModelConfig)
         for row in await connection.execute(select(tables.models.c.name, tables.models.c.config).order_by(tables.models.c.name))
     }
-    limits = [
-        msgspec.convert(config, Limit)
-        for config in await connection.scalars(select(tables.limits.c.config).order_by(tables.limits.c.position, tables.limits.c.name))
-    ]
+    columns = tables.limits.c
+    rows = (await connection.execute(select(columns.config, columns.counted_since).order_by(columns.position, columns.name))).all()
+    limits = [msgspec.convert(row.config, Limit) for row in rows]
+    limits_since = {
+        limit.name: int(row.counted_since.timestamp() * 1000) for limit, row in zip(limits, rows, strict=True) if row.counted_since
+    }
     prices = [msgspec.convert(config, Price) for config in await connection.scalars(select(tables.prices.c.config))]
     stored = select(tables.credentials.c.name, tables.credentials.c.encrypted)
     credentials = {row.name: row.encrypted for row in await connection.execute(stored)}
-    return build_snapshot(version, providers, models, limits, prices, credentials)
+    return build_snapshot(version, providers, models, limits, prices, credentials, limits_since)
 
 
 async def read_providers(connection: AsyncConnection) -> Mapping[str, ProviderConfig]:
@@ -56,8 +59,9 @@ def build_snapshot(
     limits: Sequence[Limit] = (),
     prices: Sequence[Price] = (),
     credentials: Mapping[str, str] = _NO_CREDENTIALS,
+    limits_since: Mapping[str, int] = _NO_TIMES,
 ) -> Snapshot:
-    unhashed = Snapshot(version, "", providers, models, tuple(limits), tuple(sorted(prices, key=price_key)), credentials)
+    unhashed = Snapshot(version, "", providers, models, tuple(limits), tuple(sorted(prices, key=price_key)), credentials, limits_since)
     return msgspec.structs.replace(unhashed, hash=hashlib.sha256(_hashed_content(unhashed)).hexdigest()[:32])
 
 
@@ -67,7 +71,7 @@ def price_key(price: Price) -> tuple[str, str, str]:
 
 
 def _hashed_content(snapshot: Snapshot) -> bytes:
-    """The content that the hash covers: everything but stored credentials, which change no response.
+    """The content that the hash covers: everything but stored credentials, which change no response, and the age of limits.
 
     Sections that came with later versions are included only if they are not empty, so that earlier hashes stay true.
     """

@@ -92,6 +92,7 @@ limits = Table(
     Column("position", Integer, nullable=False),  # their order in the file
     Column("config", JSONB, nullable=False),
     Column("updated_at", DateTime(timezone=True), nullable=False, server_default=_now),
+    Column("counted_since", DateTime(timezone=True)),  # since when it counts what it counts; None: since before that was recorded
 )
 
 prices = Table(

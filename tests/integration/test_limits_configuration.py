@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -260,3 +261,25 @@ async def test_concurrent_team_change_refuses_the_apply_and_is_kept(database: st
             database, '[teams.legal]\ncontent = "redacted"', prune=False, confirm=confirm_after_concurrent_change, wait_s=0
         )
     assert (await exported_file(database)).teams == {"legal": TeamConfig("full")}
+
+
+async def test_limit_is_new_when_it_is_added_or_counts_something_else(database: str):
+    """Which tells it from one whose count was lost with Redis's memory."""
+    await applied(database, START)
+    connection = await connect(database)
+    # As if that had been a while ago; the rules of before the upgrade have none.
+    await connection.execute("UPDATE limits SET counted_since = CASE name WHEN 'slots' THEN NULL ELSE '2026-01-01'::timestamptz END")
+    await connection.close()
+    before = (await configuration.read_current(database)).limits_since
+    assert before.keys() == {"per-key requests", "money"}
+
+    same = START.replace("amount = 600", 'amount = 5\nafter_loss = "spent"').replace("amount = 64", "amount = 63")
+    await applied(database, same)
+    assert (await configuration.read_current(database)).limits_since == before
+
+    began_ms = time.time() * 1000
+    added = '[[limits]]\nname = "new"\nscope = "all"\nresource = "requests"\namount = 5\nper = "hour"\n'
+    await applied(database, same.replace('{ key = "each" }', '{ team = "each" }') + added)
+    after = (await configuration.read_current(database)).limits_since
+    assert after.keys() == {"per-key requests", "money", "new"} and after["money"] == before["money"]
+    assert all(abs(after[name] - began_ms) < 300_000 for name in ("per-key requests", "new"))

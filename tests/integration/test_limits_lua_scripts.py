@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 from app.gateway.limits.rules import CALENDAR, LEASES, WINDOW
 from app.store.counters.commands import ALLOW_UNSEEDED, FORCE, PREVIEW, Amounts
-from app.store.counters.scripts import FORGOTTEN, NOT_TAKEN, REFUSED, TAKEN, UNSEEDED, WRONG_TIME
+from app.store.counters.scripts import (
+    FORGOTTEN,
+    NOT_TAKEN,
+    REFUSED,
+    TAKEN,
+    UNSEEDED,
+    WAIT_IS_AFTER_LOSS,
+    WAIT_IS_ESTIMATE,
+    WRONG_TIME,
+)
 from tests.support.limit_scripts_model import DAY_MS, LEASE_MS, START_MS, Bucket, LimitScripts, LimitsModel
 from tests.support.valkey import Valkey, valkey, valkey_server
 
@@ -305,15 +314,56 @@ def test_flushed_redis_admits_nothing(valkey: Valkey):
 
 
 @pytest.mark.parametrize("window_ms", [1_000, 60_000, 3_600_000])
-def test_windows_count_as_full_after_data_loss_until_they_have_passed(valkey: Valkey, window_ms: int):
-    real = LimitScripts(valkey, [Bucket(WINDOW, "requests", 5, window_ms)], born_ms=START_MS)
+def test_window_that_stays_full_after_data_loss_passes_exactly_after_its_retry_after(valkey: Valkey, window_ms: int):
+    real = LimitScripts(valkey, [Bucket(WINDOW, "requests", 5, window_ms, stays_full=True)], born_ms=START_MS)
+    real.mark_rebuilt(0, START_MS)
     real.advance_ms(window_ms // 3)
     refused = real.take("a", ONE)
-    assert refused[0] == REFUSED and refused[4] == 0
+    assert refused[0] == REFUSED and refused[4] == 0 and refused[7] == WAIT_IS_AFTER_LOSS
     real.advance_ms(refused[6] - 1)
     assert real.take("a", ONE)[0] == REFUSED
     real.advance_ms(1)
     assert [real.take(id, ONE)[0] for id in "abcdef"] == [TAKEN] * 5 + [REFUSED]
+
+
+def test_window_after_data_loss_is_full_until_its_rule_is_rebuilt_and_then_counts_what_was_used(valkey: Valkey):
+    real = LimitScripts(valkey, [Bucket(WINDOW, "requests", 5, 60_000), Bucket(WINDOW, "tokens", 99, 3_600_000)], born_ms=START_MS)
+    real.advance_ms(1_000)
+    refused = real.take("a", need(1))
+    assert refused[0] == REFUSED and refused[4::4] == [0, 0]
+    assert refused[7::4] == [WAIT_IS_ESTIMATE | WAIT_IS_AFTER_LOSS] * 2 and LEASE_MS < refused[6] < 2 * LEASE_MS
+    assert real.take("running", need(1), FORCE)[0] == TAKEN  # it was in flight when the memory was lost
+    assert real.rebuild(0, START_MS - 1, [(START_MS, 5)]) == 0  # of another loss
+    assert real.rebuild(0, START_MS, [(START_MS - 40_000, 2), (START_MS, 1)]) == 1
+    assert real.rebuild(0, START_MS, [(START_MS, 5)]) == 0  # once
+    assert real.take("a", need(1))[0] == REFUSED
+    for index in (0, 1):
+        real.mark_rebuilt(index, START_MS)
+    assert [real.take(id, need(1))[0] for id in "ab"] == [TAKEN, REFUSED]
+    refused = real.take("b", need(1))
+    assert not refused[7] and refused[6] < 30_000  # exact: until the slot of two requests has passed
+    real.advance_ms(refused[6])
+    assert [real.take(id, need(1))[0] for id in "bcd"] == [TAKEN, TAKEN, REFUSED]
+
+
+@pytest.mark.parametrize("kind", [WINDOW, CALENDAR, LEASES])
+def test_rule_newer_than_the_data_loss_lost_nothing(valkey: Valkey, kind: int):
+    born_ms = START_MS + 10
+    resource = "concurrency" if kind == LEASES else "requests"
+    buckets = [Bucket(kind, resource, 1, DAY_MS if kind == CALENDAR else 60_000, lost_nothing_until_ms=born_ms - old) for old in (0, 1)]
+    real = LimitScripts(valkey, buckets, born_ms=born_ms)
+    real.advance_ms(10)
+    assert real.take("old", ONE, only=[1])[0] == REFUSED
+    assert [real.take(id, ONE, only=[0])[0] for id in "ab"] == [TAKEN, REFUSED]
+
+
+def test_period_that_stays_full_after_data_loss_is_free_when_the_next_begins(valkey: Valkey):
+    real = LimitScripts(valkey, [Bucket(CALENDAR, "requests", 5, DAY_MS, stays_full=True)], born_ms=START_MS + 10)
+    real.advance_ms(LEASE_MS + 20)
+    refused = real.take("a", ONE)
+    assert refused[0] == REFUSED and refused[4] == 0 and refused[6:] == [START_MS + DAY_MS - real.now_ms, WAIT_IS_AFTER_LOSS]
+    real.advance_ms(refused[6])
+    assert real.take("a", ONE)[0] == TAKEN
 
 
 def test_concurrency_slots_after_data_loss_are_free_once_holders_could_renew(valkey: Valkey):

@@ -6,7 +6,7 @@ import os
 import signal
 import ssl
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ TLS = Path(__file__).parents[1] / "support" / "tls"
 
 
 class FakeLedger:
-    """Recorded usage: `spent`, in whatever scope."""
+    """Recorded usage: `spent`, in whatever scope. By slots it is not read here: see test_limits_after_loss."""
 
     def __init__(self) -> None:
         self.spent = UsedAmounts()
@@ -57,6 +57,15 @@ class FakeLedger:
         if self.unavailable:
             raise TimeoutError
         return self.spent
+
+    async def is_stored(self) -> bool:
+        return True
+
+    async def workers(self) -> Collection[str]:
+        return ()
+
+    def open_usage_by_slot(self) -> contextlib.AbstractAsyncContextManager[None]:
+        return contextlib.nullcontext()
 
 
 class Worker(Struct):
@@ -115,7 +124,7 @@ async def make_worker(valkey: Valkey, one_database: str, monkeypatch: pytest.Mon
         store = create_database_engine(database_url or one_database)
         telemetry, ledger = Telemetry(CollectorRegistry()), FakeLedger()
         counters = RedisCounters(url or valkey.url, redis_timeout_s, WriteBatcher())
-        limits = Limits(Settings(limits_lease_s=LEASE_S), counters, store, ledger, telemetry, lambda: alive)
+        limits = Limits(Settings(limits_lease_s=LEASE_S), counters, store, ledger, telemetry, lambda: alive, str(len(workers)))
         limits.apply_snapshot(Snapshot(1, "", {}, {}, rules))
         await limits.start()
         workers.append(Worker(limits, telemetry, ledger, store))
@@ -525,7 +534,8 @@ async def test_new_redis_starts_empty_and_a_flushed_one_counts_as_fully_used(mak
 
 
 async def test_without_postgres_an_unknown_redis_epoch_counts_as_data_loss(make_worker: MakeWorker, valkey: Valkey):
-    worker = await make_worker(Limit("s", {"key": "each"}, "requests", 4, "minute"), database_url="postgresql://127.0.0.1:9/nowhere")
+    rule = Limit("s", {"key": "each"}, "requests", 4, "minute", after_loss="spent")
+    worker = await make_worker(rule, database_url="postgresql://127.0.0.1:9/nowhere")
     with pytest.raises(LimitExceeded) as refused:
         await worker.reserve()
     assert refused.value.retry_after_s is not None and refused.value.retry_after_s > 59

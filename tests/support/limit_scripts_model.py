@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from app.gateway.limits.rules import CALENDAR, LEASES, RESOURCES
-from app.store.counters.commands import Amounts
-from app.store.counters.scripts import EPOCH, REFUSED, RESERVATION_PREFIX, TAKEN, Scripts, read_scripts
+from app.store.counters.commands import DRY_RUN, STAYS_FULL, Amounts
+from app.store.counters.scripts import EPOCH, REBUILT_PREFIX, REFUSED, RESERVATION_PREFIX, TAKEN, Scripts, read_scripts
 from tests.support.valkey import Valkey
 
 CLOCK = "local now = tonumber(redis.call('GET', 'test:now'))\n"
@@ -19,13 +19,18 @@ DAY_MS = 86_400_000
 
 
 class Bucket(Struct, frozen=True):
-    """A rule's bucket. `period_ms`: a window's length; of a calendar, that of its periods, which begin at START_MS."""
+    """A rule's bucket. `period_ms`: a window's length; of a calendar, that of its periods, which begin at START_MS.
+
+    `stays_full`, `lost_nothing_until_ms`: see Rule.
+    """
 
     kind: int
     resource: str
     amount: int
     period_ms: int = 0
     dry: bool = False
+    stays_full: bool = False
+    lost_nothing_until_ms: int = 0
 
     @property
     def resource_index(self) -> int:
@@ -35,7 +40,8 @@ class Bucket(Struct, frozen=True):
         return START_MS + (now_ms - START_MS) // self.period_ms * self.period_ms
 
     def script_arguments(self, now_ms: int) -> list[int]:
-        first = [self.kind, self.resource_index + 1, self.amount, int(self.dry)]
+        flags = DRY_RUN * self.dry + STAYS_FULL * self.stays_full
+        first = [self.kind, self.resource_index + 1, self.amount, flags, self.lost_nothing_until_ms]
         if self.kind == CALENDAR:
             start = self.period_start_ms(now_ms)
             return [*first, start, start + self.period_ms, start + 2 * self.period_ms]
@@ -51,7 +57,7 @@ class LimitScripts:
         self._client.flushall()
         self.buckets = buckets
         self.now_ms = START_MS
-        self.keys = [f"nx:l:{index}".encode() for index in range(len(buckets))]
+        self.keys = [f"nx:l:{index}:x".encode() for index in range(len(buckets))]
         self._client.set(EPOCH, f"{born_ms}:test")
 
     def advance_ms(self, ms: int) -> None:
@@ -84,6 +90,16 @@ class LimitScripts:
         start = self.buckets[index].period_start_ms(self.now_ms)
         seed_values = _pack([born_ms, start, start + self.buckets[index].period_ms, spent])
         return self._run(self._scripts.seed.text, [EPOCH, self.keys[index]], seed_values)
+
+    def rebuild(self, index: int, born_ms: int, used: Sequence[tuple[int, int]]) -> int:
+        """`used`: moments, each with what was used then."""
+        width = self.buckets[index].period_ms / 16
+        numbers = [int(number) for at_ms, amount in used for number in (at_ms // width, amount)]
+        return self._run(self._scripts.rebuild.text, [EPOCH, self.keys[index]], _pack([born_ms, self.buckets[index].period_ms, *numbers]))
+
+    def mark_rebuilt(self, index: int, born_ms: int) -> None:
+        """Of a rule, whose windows then count what is known of them."""
+        self._client.hset(REBUILT_PREFIX + b"%d" % born_ms, self.keys[index].split(b":")[2], 1)
 
     def contents(self) -> dict[bytes, bytes | None]:
         """Everything stored, as the server writes it to disk."""

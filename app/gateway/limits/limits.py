@@ -5,7 +5,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -14,8 +14,10 @@ from app.domain import Caller, Snapshot
 from app.gateway.limits import refusal
 from app.gateway.limits import rule_states as states
 from app.gateway.limits.local_limiter import LocalLimiter
+from app.gateway.limits.loss import LossState
 from app.gateway.limits.outbox import Outbox
 from app.gateway.limits.rate_limit_headers import LOCAL_HEADER
+from app.gateway.limits.rebuilding import LimitedRules, RecentLedger, WindowRebuilder
 from app.gateway.limits.recovery import Recovery
 from app.gateway.limits.redis_epoch import RedisEpoch
 from app.gateway.limits.reservation import Reservation
@@ -38,10 +40,14 @@ log = logging.getLogger(__name__)
 _MAX_TRIES = 6
 
 
+class LimitsLedger(Ledger, RecentLedger, Protocol):
+    """Recorded usage, by which rules are counted again."""
+
+
 class Limits:
     """One for each worker. reserve() for each request, then settle() or cancel() its reservation; apply_snapshot() when rules change.
 
-    `workers_alive`: the number of workers, on all machines together, that share a rule while Redis is away.
+    `workers_alive`: the number of workers, on all machines together, that share a rule while Redis is away. `worker`: this one's id.
     """
 
     def __init__(
@@ -49,9 +55,10 @@ class Limits:
         settings: Settings,
         counters: RedisCounters,
         database: AsyncEngine,
-        ledger: Ledger,
+        ledger: LimitsLedger,
         telemetry: Telemetry,
         workers_alive: Callable[[], int],
+        worker: str,
     ) -> None:
         self._lease_ms = int(settings.limits_lease_s * 1000)
         self._counters = counters
@@ -62,8 +69,9 @@ class Limits:
         self._skew_ms = 0.0
         self._outbox = Outbox(counters)
         self._local_limiter = LocalLimiter(self._now_ms, lambda key: self._recovery.holders(key))
-        self._configured_limits: Any = None
-        self._matcher = RuleMatcher(RuleTable(()), counters.scripts, self._lease_ms, self._now_ms)
+        self._configured: Any = None
+        self._rules = LimitedRules(RuleTable(()), {})
+        self._matcher = RuleMatcher(self._rules.table, counters.scripts, self._lease_ms, self._now_ms)
         self._recovery = Recovery(
             counters,
             self._redis_epoch,
@@ -72,8 +80,13 @@ class Limits:
             telemetry,
             self._lease_ms,
             lambda buckets: self._matcher.match_buckets(buckets),
-            lambda: bool(self._configured_limits),
+            lambda: bool(self._rules.table.rules),
         )
+        self._rebuilder = WindowRebuilder(
+            counters, ledger, telemetry, self._lease_ms, worker, lambda: self._recovery.epoch_ms, lambda: self._rules
+        )
+        self._recovery.on_epoch = self._rebuilder.check_soon
+        self._recovery.rules_counted_by_records = self._rebuilder.find_rules_counted_by_records
 
     @property
     def is_redis_up(self) -> bool:
@@ -81,7 +94,12 @@ class Limits:
 
     @property
     def background_tasks(self) -> tuple[BackgroundTask, ...]:
-        return self._counters.background_task, self._recovery.renewal
+        return self._counters.background_task, self._recovery.renewal, self._rebuilder.background_task
+
+    @property
+    def loss(self) -> LossState | None:
+        """The rules that refuse everything since Redis lost its memory; None: there are none."""
+        return self._rebuilder.loss
 
     @property
     def pending_count(self) -> int:
@@ -90,14 +108,21 @@ class Limits:
 
     def apply_snapshot(self, snapshot: Snapshot) -> None:
         """Takes the rules of a new snapshot. Reservations keep the rules they were made by."""
-        if snapshot.limits != self._configured_limits:
-            self._configured_limits = snapshot.limits
-            self._matcher = RuleMatcher(RuleTable(snapshot.limits), self._counters.scripts, self._lease_ms, self._now_ms)
+        configured = snapshot.limits, snapshot.limits_since
+        if configured != self._configured:
+            self._configured = configured
+            table = RuleTable(snapshot.limits, snapshot.limits_since)
+            self._matcher = RuleMatcher(table, self._counters.scripts, self._lease_ms, self._now_ms)
+        else:
+            table = self._rules.table
+        self._rules = LimitedRules(table, snapshot.models)
+        self._rebuilder.check_soon()
 
     async def start(self) -> None:
         """Connects to Redis. Returns after a moment also while Redis is away."""
         await self._counters.start()
         self._recovery.start()
+        self._rebuilder.background_task.start()
 
     async def stop(self, timeout_s: float = 2.0) -> None:
         """Waits up to `timeout_s` for Redis to confirm the last settlements, then disconnects."""
@@ -105,6 +130,7 @@ class Limits:
             if not self._outbox or not self._counters.is_ready:
                 break
             await asyncio.sleep(0.01)
+        await self._rebuilder.background_task.stop()
         await self._recovery.stop()
         self._redis_epoch.stop()
         await self._counters.stop()

@@ -143,6 +143,11 @@ class LocalLimiter:
             if count is not None:
                 count.running.discard(reservation.id)
 
+    @property
+    def is_used(self) -> bool:
+        """Whether anything was counted since the last report."""
+        return bool(self._counts)
+
     def pending_charges(self) -> Iterator[Charge]:
         """Local usage that Redis has not counted yet. A charge whose outcome is not known is repeated unchanged, before any new one."""
         now_ms = self._clock_ms()
@@ -158,6 +163,7 @@ class LocalLimiter:
                 yield count.charge
 
     def confirm_charge(self, charge: Charge) -> None:
+        """Redis has counted it, or will read it from the records."""
         count = self._counts.get(charge.bucket.key)
         if count is not None and count.charge is charge:
             count.reported += charge.amount

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any, cast
 
 from app.background_tasks import BackgroundTask
@@ -27,6 +27,10 @@ log = logging.getLogger(__name__)
 _RENEW_BATCH_SIZE = 500
 
 
+async def _find_none() -> Collection[str]:
+    return ()
+
+
 class Recovery:
     """track() each reservation, untrack() it when its request is over; observe_epoch() when a reply shows another epoch than `epoch_ms`.
 
@@ -45,6 +49,8 @@ class Recovery:
         has_rules: Callable[[], bool],
     ) -> None:
         self.epoch_ms: int | None = None
+        self.on_epoch: Callable[[], None] = lambda: None  # after what is in flight was sent to be counted in it
+        self.rules_counted_by_records: Callable[[], Awaitable[Collection[str]]] = _find_none
         self._counters = counters
         self._redis_epoch = redis_epoch
         self._local_limiter = local_limiter
@@ -91,14 +97,14 @@ class Recovery:
         """Redis has another epoch than before (it lost its memory), or this is the first one seen."""
         previous_ms, self.epoch_ms = self.epoch_ms, epoch_ms
         self._redis_epoch.record()
-        if previous_ms is None:
-            return
-        for reservation in self._active.values():
-            if reservation.epoch_ms is not None and reservation.epoch_ms != epoch_ms:
-                self._unreported[reservation.id] = reservation
-        with contextlib.suppress(RedisUnavailable):  # the next connection reports them
-            reports = [self._report_reservation(reservation) for reservation in self._unreported.values()]
-            self._spawn(self._await_reports(reports))
+        if previous_ms is not None:
+            for reservation in self._active.values():
+                if reservation.epoch_ms is not None and reservation.epoch_ms != epoch_ms:
+                    self._unreported[reservation.id] = reservation
+            with contextlib.suppress(RedisUnavailable):  # the next connection reports them
+                reports = [self._report_reservation(reservation) for reservation in self._unreported.values()]
+                self._spawn(self._await_reports(reports))
+        self.on_epoch()
 
     # --- a new connection
 
@@ -111,21 +117,37 @@ class Recovery:
             # Leases of requests in flight may have expired. No place is taken until every worker has had time to renew its own.
             await asyncio.sleep(MAX_RETRY_PAUSE_S + 0.5)
             await self._renew_leases()
+        by_records = await self.rules_counted_by_records() if self._local_limiter.is_used else ()
         # Nothing is awaited from here on, so what is sent now is executed before what requests send next.
+        kept_charges: set[bytes] = set()
         for reservation in self._active.values():
             if reservation.local_amounts is not None:
                 if reservation.epoch_ms is None:
                     self._local_limiter.settle(reservation, NO_AMOUNTS)
                     self._unreported[reservation.id] = reservation
                 else:
+                    kept_charges.update(bucket.key for bucket, _, _ in reservation.local_amounts)
                     reservation.local_amounts = None  # the part taken locally stays charged as it was estimated
         reports = [self._report_reservation(reservation) for reservation in self._unreported.values()]
-        reports += [self._report_charge(charge) for charge in self._local_limiter.pending_charges()]
+        reports += [self._report_charge(charge) for charge in self._charges_to_report(by_records, kept_charges)]
         self._outbox.resend()
         if reports:
             self._spawn(self._await_reports(reports))
         self._down_since_s = None
         self._telemetry.set_redis_unavailable(False)
+
+    def _charges_to_report(self, by_records: Collection[str], kept: Collection[bytes]) -> list[Charge]:
+        """Without those of the rules with these ids, whose windows will count the records of the same requests.
+
+        `kept`: keys of buckets with charges of requests that are running, which have no record yet.
+        """
+        charges: list[Charge] = []
+        for charge in list(self._local_limiter.pending_charges()):
+            if charge.bucket.rule.id in by_records and charge.bucket.key not in kept:
+                self._local_limiter.confirm_charge(charge)
+            else:
+                charges.append(charge)
+        return charges
 
     def _on_down(self) -> None:
         self._down_since_s = self._down_since_s or time.monotonic()
@@ -189,7 +211,7 @@ class Recovery:
             if not self._counters.is_ready or not (self._has_rules() or self._active):
                 continue
             try:
-                if (await self._renew_leases())[0] == FORGOTTEN and self._active:
+                if (await self._renew_leases())[0] == FORGOTTEN:
                     await self._redis_epoch.create()
                     await self._renew_leases()
             except (RedisUnavailable, RedisReplyError):

@@ -56,7 +56,7 @@ class RedisEpoch:
         born_ms = int(seconds) * 1000 + int(micros) // 1000 if lost else 0
         epoch = f"{born_ms}:{secrets.token_hex(8)}".encode()
         if await self._counters.call(command((b"SET", EPOCH, epoch, b"NX"))) is not None and lost:
-            log.warning("Redis lost its memory: windows count as full until they have passed", extra={"born_ms": born_ms})
+            log.warning("Redis lost its memory: windows count as full until they are rebuilt or have passed", extra={"born_ms": born_ms})
 
     async def _record(self) -> None:
         while True:

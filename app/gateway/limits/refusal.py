@@ -13,6 +13,7 @@ limits_unavailable              503   Redis is away, and the rule has on_outage 
 
 retry_after_s of a 429 is an estimate where requests in flight hold a part of the rule: they end when they end, and give back what they
 did not use. It is then the earliest moment that can be expected. Otherwise it is exact, and of a day or month also told as a time.
+`cause` "counters_lost": the rule refuses because Redis has lost its memory; retry_after_s is then an estimate where windows are rebuilt.
 """
 
 import datetime
@@ -22,19 +23,22 @@ from app.gateway.limits.rate_limit_headers import Header, rate_limit_headers
 from app.gateway.limits.rule_matcher import RuleMatch
 from app.gateway.limits.rules import CALENDAR, RESOURCES, Rule
 from app.store.counters.commands import Amounts
+from app.store.counters.scripts import WAIT_IS_AFTER_LOSS, WAIT_IS_ESTIMATE
 from providers.canonical.errors import LimitExceeded, LimitUnsatisfiable, Unavailable
 
 _CODES = {name: f"{name.removesuffix('_usd')}_limit_reached" for name in RESOURCES}
 _INPUT, _OUTPUT = RESOURCES.index("input_tokens"), RESOURCES.index("output_tokens")
 _COST = RESOURCES.index("cost_usd") + 1
 _RETRY_AFTER_S = 1.0
+_LOSS = "How much of it is used is not known at the moment, as the server that counts has lost its memory, so nothing is left."
 
 
 def limit_exceeded(match: RuleMatch, reply: list[Any], need: Amounts) -> LimitExceeded:
     """From a reply REFUSED of take.lua, or of LocalLimiter.take."""
     index: int = reply[3]
     rule = match.rule(index)
-    remaining, _, wait_ms, is_estimate = reply[4 + 4 * index : 8 + 4 * index]
+    remaining, _, wait_ms, wait_flags = reply[4 + 4 * index : 8 + 4 * index]
+    is_estimate, after_loss = bool(wait_flags & WAIT_IS_ESTIMATE), bool(wait_flags & WAIT_IS_AFTER_LOSS)
     limit_headers = rate_limit_headers(((match.header_rules, reply),), 4)
     needed = need[rule.resource - 1]
     if wait_ms < 0:
@@ -49,9 +53,16 @@ def limit_exceeded(match: RuleMatch, reply: list[Any], need: Amounts) -> LimitEx
     }
     if free_at is not None:
         details["retry_at"] = free_at.isoformat(timespec="seconds")
+    if after_loss:
+        details["cause"] = "counters_lost"
+        message = f"{describe_rule(rule)} {_LOSS} {_describe_wait_after_loss(rule, wait_s, is_estimate, free_at)}"
+    else:
+        message = (
+            f"{describe_rule(rule)} {_describe_remaining(rule, remaining)}; this request needs {_describe_amount(rule, needed)}. "
+            f"{_describe_wait(rule, wait_s, is_estimate, free_at)}"
+        )
     return LimitExceeded(
-        f"{describe_rule(rule)} {_describe_remaining(rule, remaining)}; this request needs {_describe_amount(rule, needed)}. "
-        f"{_describe_wait(rule, wait_s, bool(is_estimate), free_at)}",
+        message,
         code=_CODES[rule.limit.resource],
         details=details,
         retry_after_s=wait_s,
@@ -121,6 +132,12 @@ def _advice(rule: Rule, need: Amounts) -> str:
             return " A shorter prompt, or a smaller max_tokens, costs less."
         case _:
             return ""
+
+
+def _describe_wait_after_loss(rule: Rule, wait_s: float, is_estimate: bool, free_at: datetime.datetime | None) -> str:
+    if is_estimate:
+        return f"It may be known again in {wait_s:.3f} s (an estimate)."
+    return _describe_wait(rule, wait_s, is_estimate, free_at)
 
 
 def _describe_wait(rule: Rule, wait_s: float, is_estimate: bool, free_at: datetime.datetime | None) -> str:

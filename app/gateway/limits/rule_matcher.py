@@ -7,7 +7,7 @@ from app.domain import Caller
 from app.gateway.limits.calendar_periods import calendar_period
 from app.gateway.limits.rate_limit_headers import header_rules
 from app.gateway.limits.rules import CALENDAR, LEASES, RESOURCES, WINDOW, Rule, RuleTable, request_dimensions
-from app.store.counters.commands import BucketSet
+from app.store.counters.commands import DRY_RUN, STAYS_FULL, BucketSet
 from app.store.counters.scripts import Scripts
 
 _MAX_MATCHES = 20_000
@@ -68,7 +68,8 @@ class RuleMatch:
         numbers: list[int] = []
         for bucket in self.buckets:
             rule = bucket.rule
-            numbers += (rule.kind, rule.resource, rule.amount, int(rule.limit.dry_run))
+            flags = (DRY_RUN if rule.limit.dry_run else 0) | (STAYS_FULL if rule.stays_full else 0)
+            numbers += (rule.kind, rule.resource, rule.amount, flags, rule.lost_nothing_until_ms)
             if rule.kind == WINDOW:
                 numbers += (rule.window_ms, 0, 0)
             elif rule.kind == CALENDAR:

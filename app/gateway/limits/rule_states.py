@@ -9,6 +9,7 @@ from app.gateway.limits.refusal import in_units
 from app.gateway.limits.rule_matcher import RuleMatch
 from app.gateway.limits.rules import LEASES
 from app.store.counters.commands import Amounts
+from app.store.counters.scripts import WAIT_IS_ESTIMATE
 
 
 class RuleState(Struct, frozen=True):
@@ -28,6 +29,7 @@ class RuleState(Struct, frozen=True):
     reset_s: float | None
     dry_run: bool
     on_outage: str
+    after_loss: str
     needed: float = 0.0
     wait_s: float | None = 0.0
     wait_kind: str = "exact"
@@ -49,7 +51,7 @@ def read_rule_states(match: RuleMatch, reply: list[Any], need: Amounts) -> list[
     rule_states: list[RuleState] = []
     for index, bucket in enumerate(match.buckets):
         rule, limit = bucket.rule, bucket.rule.limit
-        remaining, reset_ms, wait_ms, is_estimate = reply[4 + 4 * index : 8 + 4 * index]
+        remaining, reset_ms, wait_ms, wait_flags = reply[4 + 4 * index : 8 + 4 * index]
         rule_states.append(
             RuleState(
                 rule=rule.name,
@@ -61,9 +63,10 @@ def read_rule_states(match: RuleMatch, reply: list[Any], need: Amounts) -> list[
                 reset_s=None if rule.kind == LEASES else reset_ms / 1000,
                 dry_run=limit.dry_run,
                 on_outage=limit.on_outage,
+                after_loss=limit.after_loss,
                 needed=in_units(rule, need[rule.resource - 1]),
                 wait_s=None if wait_ms < 0 else wait_ms / 1000,
-                wait_kind="estimate" if is_estimate else "exact",
+                wait_kind="estimate" if wait_flags & WAIT_IS_ESTIMATE else "exact",
             )
         )
     return rule_states

@@ -13,8 +13,14 @@ from app.domain import Caller, Limit
 RESOURCES = ("requests", "input_tokens", "output_tokens", "tokens", "cost_usd", "concurrency")
 WINDOW, CALENDAR, LEASES = 1, 2, 3
 _WINDOW_MS = {"second": 1_000, "minute": 60_000, "hour": 3_600_000}
+MAX_WINDOW_MS = max(_WINDOW_MS.values())
 
 EACH = "each"
+# Later than any epoch of Redis.
+NEVER_LOST = 2**53
+# How far the clocks of Postgres, Redis and gateways may differ: more than `narthex doctor` accepts.
+CLOCK_MARGIN_MS = 5_000
+_NO_TIMES: Mapping[str, int] = {}
 
 
 class Rule(Struct, frozen=True, eq=False):
@@ -22,6 +28,7 @@ class Rule(Struct, frozen=True, eq=False):
 
     `kind`: WINDOW, CALENDAR or LEASES. `resource`: index in RESOURCES, from 1. `amount`: an integer; cost in millionths of a US dollar.
     `fixed_dimensions`: those of its scope with one value. `each_dimensions`: those with a bucket for each value.
+    `since_ms`: when it began to count this, 0 if that is not known; what it counted before was none of this rule.
     """
 
     id: str
@@ -33,6 +40,20 @@ class Rule(Struct, frozen=True, eq=False):
     zone: ZoneInfo
     fixed_dimensions: tuple[tuple[str, str], ...]
     each_dimensions: tuple[str, ...]
+    since_ms: int = 0
+
+    @property
+    def lost_nothing_until_ms(self) -> int:
+        """The latest start of an epoch of Redis before which it had counted nothing that is to be counted again."""
+        return NEVER_LOST if self.limit.after_loss == "empty" else self.since_ms
+
+    @property
+    def stays_full(self) -> bool:
+        return self.limit.after_loss == "spent"
+
+    @property
+    def dimension_names(self) -> tuple[str, ...]:
+        return tuple(sorted([*self.each_dimensions, *(name for name, _ in self.fixed_dimensions)]))
 
     @property
     def name(self) -> str:
@@ -68,8 +89,8 @@ class RuleTable:
     Each rule is filed under its rarest requirement (the name or tag in its scope that the fewest rules have).
     """
 
-    def __init__(self, limits: Sequence[Limit]) -> None:
-        rules = list(_build_rules(limits))
+    def __init__(self, limits: Sequence[Limit], limits_since: Mapping[str, int] = _NO_TIMES) -> None:
+        rules = list(_build_rules(limits, limits_since))
         self.rules = tuple(rules)
         self.tags = frozenset(
             dimension.removeprefix("tag:")
@@ -112,7 +133,7 @@ def public_part(key: str) -> str:
     return key.removeprefix("nx-").partition("-")[0]
 
 
-def _build_rules(limits: Sequence[Limit]) -> Iterator[Rule]:
+def _build_rules(limits: Sequence[Limit], limits_since: Mapping[str, int]) -> Iterator[Rule]:
     seen: Counter[str] = Counter()
     for limit in limits:
         each_dimensions = tuple(sorted(name for name, value in limit.scope.items() if value == EACH and name != "all"))
@@ -140,4 +161,5 @@ def _build_rules(limits: Sequence[Limit]) -> Iterator[Rule]:
             zone=ZoneInfo(limit.time_zone),
             fixed_dimensions=fixed_dimensions,
             each_dimensions=each_dimensions,
+            since_ms=max(0, limits_since.get(limit.name, 0) - CLOCK_MARGIN_MS),
         )

@@ -31,7 +31,10 @@ class Ledger(Protocol):
     """Recorded usage: what Postgres holds, and what this machine's spool has yet to write to it."""
 
     async def used(self, scope: Mapping[str, str], since: datetime) -> LedgerUsage:
-        """Usage since a moment, including every request that ended before this call. Raises one of db_errors.DB_UNAVAILABLE_ERRORS."""
+        """Usage since a moment, including every request that ended on this machine before this call.
+
+        Raises one of db_errors.DB_UNAVAILABLE_ERRORS.
+        """
         ...
 
 
@@ -60,7 +63,8 @@ class LedgerSeeder:
         limit = bucket.rule.limit
         start_ms, finish_ms, _ = calendar_period("day" if limit.per == "day" else "month", bucket.rule.zone, now_ms)
         async with asyncio.timeout(_LEDGER_TIMEOUT_S):
-            used = await self._ledger.used(bucket.dimensions, datetime.fromtimestamp(start_ms / 1000, UTC))
+            since_ms = max(start_ms, bucket.rule.since_ms)
+            used = await self._ledger.used(bucket.dimensions, datetime.fromtimestamp(since_ms / 1000, UTC))
         amounts = (used.requests, used.input, used.output, used.input + used.output, used.cost_microusd, 0)
         spent = amounts[bucket.rule.resource - 1]
         await self._counters.call(commands.encode_seed(self._counters.scripts, bucket.key, epoch_ms, start_ms, finish_ms, spent))

@@ -8,6 +8,8 @@ from app.store.counters.resp import array, bulk, command
 from app.store.counters.scripts import EPOCH, RESERVATION_PREFIX, Scripts
 
 TAKE, FORCE, PREVIEW, ALLOW_UNSEEDED = 0, 1, 2, 4
+# Flags of a rule.
+DRY_RUN, STAYS_FULL = 1, 2
 
 # Amounts of each resource, needed or spent: requests, input, output and total tokens, cost, leases.
 Amounts = tuple[int, int, int, int, int, int]
@@ -16,7 +18,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class BucketSet:
-    """Buckets that are taken from together. `rules`: seven numbers for each; see take.lua."""
+    """Buckets that are taken from together. `rules`: eight numbers for each; see take.lua."""
 
     __slots__ = ("_after_settle", "_after_take", "_before_settle", "_before_take", "_lease_ms")
 
@@ -66,6 +68,12 @@ def encode_renew(scripts: Scripts, lease_ms: int, leases: Sequence[tuple[bytes, 
 def encode_seed(scripts: Scripts, key: bytes, born_ms: int, start_ms: int, finish_ms: int, spent: int) -> bytes:
     arguments = _encode((born_ms, start_ms, finish_ms, spent))
     return command((b"EVALSHA", scripts.seed.sha, b"2", EPOCH, key, arguments))
+
+
+def encode_rebuild(scripts: Scripts, key: bytes, born_ms: int, window_ms: int, used: Sequence[tuple[int, int]]) -> bytes:
+    """Add to a window what was used before an epoch: see rebuild.lua. `used`: slots, each with an amount."""
+    arguments = _encode([born_ms, window_ms, *(number for pair in used for number in pair)])
+    return command((b"EVALSHA", scripts.rebuild.sha, b"2", EPOCH, key, arguments))
 
 
 def _evalsha(sha: bytes, keys: int) -> bytes:

@@ -88,7 +88,7 @@ class RedisCounters:
 
     async def load_scripts(self) -> None:
         """Load the scripts into the server. Raises RedisUnavailable or RedisReplyError."""
-        for script in (self.scripts.take, self.scripts.settle, self.scripts.renew, self.scripts.seed):
+        for script in (self.scripts.take, self.scripts.settle, self.scripts.renew, self.scripts.seed, self.scripts.rebuild):
             await self.send_command(command((b"SCRIPT", b"LOAD", script.text)))
 
     def send_command(self, payload: bytes) -> asyncio.Future[Any]:

@@ -1,6 +1,7 @@
 -- A sliding window is a ring of its last 17 sixteenths. A window that ends now overlaps no other slots, so if the sum of all slots stays
 -- within the amount, no window of that length holds more. Stored as {newest slot, one number for each slot modulo 17}; rings of tokens and
 -- cost go on with as many numbers, how much of each slot is held by requests in flight, and how long requests take (ms; 0: not known).
+-- A ring that was rebuilt after a loss of memory ends with the start of the epoch in which it was.
 local SLOTS = 17
 
 -- The ring as it is at `slot`. If the clock goes back, the newest slot stays the newest.
@@ -79,3 +80,11 @@ local function average(mean, lasted)
 end
 
 local DAY = 86400000
+
+-- After a loss of memory: the rules whose windows were rebuilt in an epoch are the fields of a hash, which expires after the last window.
+-- A bucket's key names its rule: nx:l:RULE:SUBJECT.
+local REBUILDING = 2000  -- how long that takes, roughly
+local function is_rebuilt(key, born)
+  local rule = string.match(key, '^nx:l:([^:]+)')
+  return rule and redis.call('HEXISTS', 'nx:r:' .. string.format('%.0f', born), rule) == 1
+end

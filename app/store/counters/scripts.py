@@ -6,10 +6,14 @@ from importlib import resources
 from msgspec import Struct
 
 EPOCH = b"nx:epoch"
+# Hashes of one epoch: the rules whose windows were rebuilt, and the workers whose machines' spools are stored. See rings.lua.
+REBUILT_PREFIX, STORED_PREFIX = b"nx:r:", b"nx:s:"
 RESERVATION_PREFIX = b"nx:t:"
 
 # The first number of a reply of take; see take.lua.
 TAKEN, REFUSED, FORGOTTEN, UNSEEDED, WRONG_TIME, NOT_TAKEN = range(6)
+# Flags of a wait in such a reply.
+WAIT_IS_ESTIMATE, WAIT_IS_AFTER_LOSS = 1, 2
 
 
 class Script(Struct, frozen=True):
@@ -22,6 +26,7 @@ class Scripts(Struct, frozen=True):
     settle: Script
     renew: Script
     seed: Script
+    rebuild: Script
 
 
 def read_scripts(clock: str | None = None) -> Scripts:
@@ -32,7 +37,7 @@ def read_scripts(clock: str | None = None) -> Scripts:
         text = (prelude + _text(name)).encode()
         return Script(text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
 
-    return Scripts(script("take"), script("settle"), script("renew"), script("seed"))
+    return Scripts(script("take"), script("settle"), script("renew"), script("seed"), script("rebuild"))
 
 
 def _text(name: str) -> str:

@@ -1,7 +1,8 @@
 -- Takes what a request needs from all its buckets, or from none.
 --
 -- KEYS  1 the epoch, 2 the reservation, then the buckets.
--- ARGV  1 seven numbers for each bucket: kind, resource, amount, 1 if it is a dry run, then
+-- ARGV  1 eight numbers for each bucket: kind, resource, amount, flags (1: a dry run, 2: counts as full after a loss, until it has
+--           passed), the latest start of an epoch at which it lost nothing (it is newer, or starts empty), then
 --           of a window (kind 1): its length; of a calendar (2): the starts of this period, the next and the one after;
 --           of leases (3): nothing
 --       2 mode, how many buckets the reservation has already, the length of a lease, then the need of each resource
@@ -10,7 +11,8 @@
 -- Replies (times in ms; future times are counted from now):
 --   0 taken       {0, now, start of the epoch, then of each bucket: left (below 0: a dry run would have refused), until all of it is free}
 --   1 refused     {1, now, start of the epoch, index of the bucket with the longest wait or -1, then of each: left, until free,
---                  wait (-1: never), 1 if that is an estimate: what requests in flight hold may come back sooner than it passes}
+--                  wait (-1: never), and of that wait: 1 if it is an estimate (what requests in flight hold may come back sooner than
+--                  it passes, or the window may be rebuilt sooner), + 2 if it is due to a loss of memory}
 --   2 forgotten   {2, now}: there is no epoch, so everything counted is lost
 --   3 unseeded    {3, now, start of the epoch, indexes of calendar buckets whose period began before the epoch}
 --   4 wrong time  {4, now}: the periods are not those of this server's clock
@@ -26,7 +28,7 @@ local mode, lax, base, lease = ask[1] % 4, ask[1] >= 4, ask[2], ask[3]
 local held = found[2]
 if held and mode == 1 then
   for index = 3, #KEYS do
-    if rules[(index - 3) * 7 + 1] == 3 then
+    if rules[(index - 3) * 8 + 1] == 3 then
       redis.call('ZADD', KEYS[index], now + lease, string.sub(KEYS[2], 6))
     end
   end
@@ -40,11 +42,12 @@ local count = #KEYS - 2
 local buckets, places, lefts, resets, waits, estimates, finishes = {}, {}, {}, {}, {}, {}, {}
 local worst, longest, unseeded = -1, 0, nil
 for index = 1, count do
-  local at, key, raw = (index - 1) * 7, KEYS[index + 2], found[index + 2]
+  local at, key, raw = (index - 1) * 8, KEYS[index + 2], found[index + 2]
   local kind, resource, amount, need = rules[at + 1], rules[at + 2], rules[at + 3], ask[rules[at + 2] + 3]
   local left, reset, wait, estimate = 0, 0, 0, 0
+  local dry, stays_full, has_lost = rules[at + 4] % 2 == 1, rules[at + 4] >= 2, born > rules[at + 5]
   if kind == 1 then
-    local window = rules[at + 5]
+    local window = rules[at + 6]
     local width = window / 16
     local slot = math.floor(now / width)
     local ring = ring_at(raw, slot)
@@ -70,37 +73,46 @@ for index = 1, count do
         break
       end
     end
-    if born > 0 and now <= born + window then
+    if has_lost and now <= born + window and (stays_full or not is_rebuilt(key, born)) then
       -- What was admitted before the memory was lost is not known, so the window counts as full.
-      left, reset = 0, math.max(reset, born + window + 1 - now)
+      -- It is rebuilt once all workers have had time to take again what is in flight.
+      local passed, rebuilt = born + window + 1 - now, math.max(born + lease + 1 - now, 0) + REBUILDING
+      left, reset = 0, math.max(reset, passed)
       if need > 0 and wait >= 0 then
-        wait, estimate = math.max(wait, born + window + 1 - now), 0
+        if stays_full or passed <= rebuilt then
+          wait, estimate = math.max(wait, passed), 2
+        else
+          wait, estimate = math.max(wait, rebuilt), 3
+        end
       end
     end
     buckets[index], places[index], finishes[index] = ring, slot, math.ceil((slot + SLOTS) * width) - now
   elseif kind == 2 then
-    local start, finish = rules[at + 5], rules[at + 6]
-    if now < start or now >= rules[at + 7] then
+    local start, finish = rules[at + 6], rules[at + 7]
+    if now < start or now >= rules[at + 8] then
       return {4, now}
     end
     if now >= finish then
-      start, finish = finish, rules[at + 7]
+      start, finish = finish, rules[at + 8]
     end
     local bucket = raw and cmsgpack.unpack(raw)
     if not bucket or bucket[1] < start then
-      bucket = {start, 0, start >= born and 1 or 0}
+      bucket = {start, 0, (start >= born or not has_lost) and 1 or 0}
     elseif bucket[1] > start then  -- the clock went back
-      start, finish = bucket[1], rules[at + 7]
+      start, finish = bucket[1], rules[at + 8]
     end
+    has_lost = has_lost and start < born
     -- Requests in flight when the memory was lost are in no ledger: their workers take them again within the length of a lease.
-    local recovering = start < born and now <= born + lease
-    if bucket[3] ~= 1 and mode ~= 1 and not lax and not recovering then
+    local recovering = has_lost and now <= born + lease
+    if has_lost and bucket[3] ~= 1 and mode ~= 1 and not lax and not recovering and not stays_full then
       unseeded = unseeded or {3, now, born}
       unseeded[#unseeded + 1] = index - 1
     end
     left, reset = amount - bucket[2], bucket[2] > 0 and finish - now or 0
     if need > amount then
       wait = -1
+    elseif has_lost and stays_full and need > 0 then
+      wait, estimate = finish - now, 2
     elseif need > left and need > 0 then
       wait = finish - now
       if bucket[7] then
@@ -110,10 +122,12 @@ for index = 1, count do
         end
       end
     elseif recovering and need > 0 then
-      wait = born + lease + 1 - now
+      wait, estimate = born + lease + 1 - now, 3
     end
     if recovering then
       left = 0
+    elseif has_lost and stays_full then
+      left, reset = 0, finish - now
     end
     buckets[index], places[index], finishes[index] = bucket, start, finish - now
   else
@@ -121,18 +135,18 @@ for index = 1, count do
     left = amount - taken
     if need > amount then
       wait = -1
-    elseif need > left or (born > 0 and now <= born + lease) then
+    elseif need > left or (has_lost and now <= born + lease) then
       -- An estimate: with leases held for `mean` ms, one of `taken` ends after mean / taken. Below 0, so that it is never counted.
       local mean = redis.call('ZSCORE', key, '~')
       wait, estimate = math.max(1, math.ceil((mean and -tonumber(mean) or 1000) / math.max(1, taken))), 1
-      if born > 0 and now <= born + lease then
-        left, wait = 0, math.max(wait, born + lease + 1 - now)
+      if has_lost and now <= born + lease then
+        left, wait, estimate = 0, math.max(wait, born + lease + 1 - now), 3
       end
     end
     finishes[index] = 0
   end
   lefts[index], resets[index], waits[index], estimates[index] = left, reset, wait, estimate
-  if rules[at + 4] == 0 and wait ~= 0 and longest ~= -1 and (wait == -1 or wait > longest) then
+  if not dry and wait ~= 0 and longest ~= -1 and (wait == -1 or wait > longest) then
     worst, longest = index - 1, wait
   end
 end
@@ -153,12 +167,12 @@ local told = {0, now, born}
 local reservation = held and cmsgpack.unpack(held) or {now}
 local member = string.sub(KEYS[2], 6)
 for index = 1, count do
-  local at, key = (index - 1) * 7, KEYS[index + 2]
+  local at, key = (index - 1) * 8, KEYS[index + 2]
   local kind, resource = rules[at + 1], rules[at + 2]
   local need = ask[resource + 3]
   local place, x, y = 0, 0, 0
   if kind == 1 then
-    place, x = places[index], rules[at + 5]
+    place, x = places[index], rules[at + 6]
     if need > 0 then
       local ring = buckets[index]
       ring[place % SLOTS + 2] = ring[place % SLOTS + 2] + need
@@ -169,7 +183,7 @@ for index = 1, count do
       keep_ring(key, ring, x)
     end
   elseif kind == 2 then
-    place, x, y = places[index], now + finishes[index], rules[at + 7]
+    place, x, y = places[index], now + finishes[index], rules[at + 8]
     local bucket = buckets[index]
     bucket[2] = bucket[2] + need
     if resource > 1 then

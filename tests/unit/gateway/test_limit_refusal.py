@@ -9,7 +9,7 @@ from app.gateway.limits.refusal import limit_exceeded
 from app.gateway.limits.rule_matcher import RuleMatch, RuleMatcher
 from app.gateway.limits.rules import RuleTable
 from app.gateway.limits.usage_amounts import UsageEstimate
-from app.store.counters.scripts import REFUSED, read_scripts
+from app.store.counters.scripts import REFUSED, WAIT_IS_AFTER_LOSS, WAIT_IS_ESTIMATE, read_scripts
 from providers.canonical.errors import LimitExceeded
 
 SCRIPTS = read_scripts()
@@ -24,8 +24,8 @@ def match_of(limit: Limit) -> RuleMatch:
     return match
 
 
-def refusal_of(limit: Limit, wait_ms: int, is_estimate: int = 0, need: UsageEstimate | None = None) -> LimitExceeded:
-    reply: list[Any] = [REFUSED, NOON_MS, 0, 0, 2, wait_ms, wait_ms, is_estimate]
+def refusal_of(limit: Limit, wait_ms: int, wait_flags: int = 0, need: UsageEstimate | None = None) -> LimitExceeded:
+    reply: list[Any] = [REFUSED, NOON_MS, 0, 0, 2, wait_ms, wait_ms, wait_flags]
     return limit_exceeded(match_of(limit), reply, (need or UsageEstimate(3, 4)).amounts())
 
 
@@ -56,3 +56,23 @@ def test_day_rule_held_by_requests_in_flight_gives_an_estimate_and_no_time():
 def test_advice_for_a_request_that_never_fits_is_one_that_helps(resource: Any, need: UsageEstimate, advice: str):
     error = refusal_of(Limit("small", {"all": "each"}, resource, 100, "minute"), -1, need=need)
     assert error.code == "limit_exceeds_amount" and error.message.endswith(f"it can never pass. {advice}")
+
+
+@pytest.mark.parametrize(
+    ("per", "flags", "when"),
+    [
+        ("hour", WAIT_IS_AFTER_LOSS | WAIT_IS_ESTIMATE, "It may be known again in 60.000 s (an estimate)."),
+        ("hour", WAIT_IS_AFTER_LOSS, "It passes in 60.000 s if no other request comes."),
+        ("day", WAIT_IS_AFTER_LOSS, "It passes at 2026-11-21 12:01 (UTC) if no other request comes."),
+    ],
+)
+def test_refusal_because_redis_lost_its_memory_says_so(per: Any, flags: int, when: str):
+    error = refusal_of(Limit("r", {"all": "each"}, "requests", 9, per), 60_000, flags)
+    assert "the server that counts has lost its memory" in error.message and error.message.endswith(when)
+    assert error.details is not None and error.details["cause"] == "counters_lost"
+    assert error.details["retry_after_kind"] == ("estimate" if flags & WAIT_IS_ESTIMATE else "exact")
+
+
+def test_other_refusals_have_no_cause():
+    error = refusal_of(Limit("r", {"all": "each"}, "requests", 9, "hour"), 60_000, WAIT_IS_ESTIMATE)
+    assert error.details is not None and "cause" not in error.details

@@ -24,6 +24,7 @@ LIMITS = some.builds(
     amount=AMOUNTS,
     per=some.sampled_from([None, *get_args(Period)]),
     on_outage=some.sampled_from(["local", "refuse"]),
+    after_loss=some.sampled_from(["rebuild", "spent", "empty"]),
     dry_run=some.booleans(),
     time_zone=some.sampled_from(["UTC", "Europe/Berlin"]),
 )
@@ -108,6 +109,7 @@ PRICE = '[[prices]]\nprovider = "p"\nmodel = "x"\ninput = 1\noutput = 1\n'
         ),
         (LIMIT.replace('"day"', '"week"'), 'at `limits["r"].per`. It may be second, minute, hour, day, month.'),
         (LIMIT + 'on_outage = "allow"', "It may be local, refuse."),
+        (LIMIT + 'after_loss = "full"', "It may be rebuild, spent, empty."),
         (LIMIT.replace("amount = 1\n", ""), 'missing required field `amount` at `limits["r"]`'),
         (LIMIT.replace("amount = 1\n", 'amount = "1"\n'), 'at `limits["r"].amount`'),
         (LIMIT.replace('name = "r"\n', ""), "missing required field `name` at `limits[0]`"),

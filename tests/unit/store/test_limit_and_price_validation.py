@@ -64,6 +64,7 @@ def test_valid_limit_is_accepted(limit: Limit):
         ({"amount": 0.5}, "a whole number of requests"),
         ({"resource": "tokens", "amount": 1.5}, "a whole number of tokens"),
         ({"resource": "concurrency", "per": None, "amount": 2.5}, "a whole number"),
+        ({"resource": "concurrency", "per": None, "after_loss": "empty"}, 'limits["r"].after_loss: requests in progress take their places'),
         ({"resource": "cost_usd", "amount": 1e-7}, "a millionth of a dollar"),
         ({"per": "day", "time_zone": "Mars/Olympus"}, "no time zone 'Mars/Olympus'"),
         ({"per": "day", "time_zone": "Europe"}, "no time zone 'Europe'"),
