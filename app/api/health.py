@@ -26,6 +26,7 @@ def routes(gateway: Gateway) -> Router:
             "postgres": "connected" if gateway.snapshot_cache.connected else "unavailable: serving from the cached snapshot",
             "revocation_lag_s": round(gateway.snapshot_cache.revocation_lag_s, 1),
             "failing_tasks": {task.name: task.failure for task in gateway.background_tasks if task.failure is not None},
+            "limits_refusing": None if gateway.limits.loss is None else gateway.limits.loss.summary(),
             "spool_bytes": spool.size_bytes,
             "records_lost": spool.lost_records,
         }

@@ -22,7 +22,8 @@ _SIGNS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "ok": ("✓", "gr
 def status(as_json: bool) -> None:
     """Show what runs, where, and how far behind it is.
 
-    Exit status 0 if the gateway of this home takes requests, and PostgreSQL, Redis and the writer work; else 1.
+    Exit status 0 if the gateway of this home takes requests, PostgreSQL, Redis and the writer work, and no limit refuses
+    everything because Redis lost its memory; else 1.
 
     \b
     Examples:
@@ -30,10 +31,11 @@ def status(as_json: bool) -> None:
       narthex status --json | jq .spool.oldest_s
 
     With --json: {"ready", "healthy", "version", "home", "address", "processes": [{"name", "pid", "running", "uptime_s"}], "gateway":
-    {"url", "state", "configuration", "postgres", "records_lost", "failing_tasks", "tasks_failing",
-    "revocation_lag_s"}, "configuration": {"version", "hash", "providers", "models", "limits"} or null,
-    "workers": [{"id", "version", "last_seen_s"}] or null, "postgres" and "redis": {"name", "address", "reachable", "version", "error"},
-    "spool": {"size_bytes", "oldest_s", "quarantined"}, "writer": {"running", "connected", "rows", "last_error"} or null}.
+    {"url", "state", "configuration", "postgres", "records_lost", "failing_tasks", "tasks_failing", "revocation_lag_s",
+    "limits_refusing": {"rules", "since", "until", "waiting_for"} or null}, "configuration": {"version", "hash", "providers", "models",
+    "limits"} or null, "workers": [{"id", "version", "last_seen_s"}] or null, "postgres" and "redis": {"name", "address", "reachable",
+    "version", "error"}, "spool": {"size_bytes", "oldest_s", "quarantined"}, "writer": {"running", "connected", "rows", "last_error"} or
+    null}.
     """
     settings = Settings.read()
     with progress("Collecting"):
@@ -125,6 +127,10 @@ def _print_status(machine_status: Status) -> None:
     if facts.tasks_failing:
         named = "".join(f"; {task}: {failure}" for task, failure in facts.failing_tasks.items())
         click.echo(f"Tasks          {facts.tasks_failing} failing, being started again{named}")
+    if refusing := facts.limits_refusing:
+        waiting = f"; waiting for {refusing.waiting_for}" if refusing.waiting_for else ""
+        rules = pluralize(refusing.rules, "limit")
+        click.echo(f"Limits         {rules} refusing, as Redis lost its memory, until {refusing.until} at the latest{waiting}")
     for server in (machine_status.postgres, machine_status.redis):
         state = f"{server.version} on {server.address}" if server.reachable else f"not reachable: {server.address or server.error}"
         click.echo(f"{server.name:<14} {state}")

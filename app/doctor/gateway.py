@@ -18,6 +18,18 @@ _MAX_RESPONSE_S = 0.5
 _MAX_REVOCATION_LAG_S = 10.0
 
 
+class RefusingLimits(Struct, frozen=True):
+    """Rules that refuse every request, as Redis has lost its memory. `until`: at the latest (ISO 8601).
+
+    `waiting_for`: what has to happen before their windows are rebuilt; None: they stay full by their `after_loss`.
+    """
+
+    rules: int
+    since: str
+    until: str
+    waiting_for: str | None = None
+
+
 class Health(Struct, frozen=True):
     """The response of /health/ready."""
 
@@ -28,6 +40,7 @@ class Health(Struct, frozen=True):
     records_lost: int = 0
     revocation_lag_s: float = 0.0
     failing_tasks: Mapping[str, str] = {}
+    limits_refusing: RefusingLimits | None = None
     home: str | None = None
 
 
@@ -121,6 +134,12 @@ def diagnose(facts: GatewayFacts) -> list[Finding]:
                 f"{facts.tasks_failing} background tasks of the gateway fail{f': {named}' if named else ''}.",
                 "Look for `a background task failed` in the gateway's log: it has the errors.",
             )
+        if refusing := health.limits_refusing:
+            findings.add_error(
+                f"Redis lost its memory at {refusing.since}. What {refusing.rules} limits had counted is not known, so they refuse every "
+                f"request, until {refusing.until} at the latest.",
+                _loss_advice(refusing),
+            )
         if facts.revocation_lag_s > _MAX_REVOCATION_LAG_S:
             findings.add_error(
                 f"A gateway process last had current keys {facts.revocation_lag_s:.0f} s ago: keys revoked since are still taken.",
@@ -140,6 +159,15 @@ def diagnose(facts: GatewayFacts) -> list[Finding]:
             f"{facts.content_lost} records were kept without their content, for lack of space.", "Make space on the disk of NARTHEX_HOME."
         )
     return findings.finish(f"The gateway answers on {facts.url} and has lost no record.")
+
+
+def _loss_advice(refusing: RefusingLimits) -> str:
+    if refusing.waiting_for is None:
+        return 'They have after_loss = "spent". Apply them with "empty" to let requests pass at once: nothing counts as used then.'
+    return (
+        f"They are rebuilt from the records; that waits for {refusing.waiting_for}. If it lasts: do PostgreSQL and the writers of all "
+        "machines run? The gateway's log says more (`windows`)."
+    )
 
 
 def _admin_header(settings: Settings) -> dict[str, str]:

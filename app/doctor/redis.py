@@ -114,7 +114,7 @@ def diagnose(facts: RedisFacts) -> list[Finding]:
         )
     if not facts.appends:
         findings.add_warning(
-            f"{facts.name} keeps no append-only file: after a restart, limits of seconds to hours start as used up.",
+            f"{facts.name} keeps no append-only file: after a restart, limits refuse until what was used is read from the records.",
             "Set appendonly yes (appendfsync everysec is enough).",
         )
     if facts.last_write_failed:

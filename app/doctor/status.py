@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from app.doctor import database, gateway, processes, records, redis
 from app.doctor.diagnosis import with_servers
+from app.doctor.gateway import RefusingLimits
 from app.doctor.processes import ProcessStatus
 from app.settings import Settings
 from app.store.postgres_status import WorkerRow
@@ -18,7 +19,8 @@ class GatewayStatus(Struct, frozen=True):
     """`state`: ready, draining, silent (nothing answers), unknown (something else does) or other home (its gateway does).
 
     `failing_tasks`: of the process that answered, with the kind of error; `tasks_failing`: how many in all processes. `revocation_lag_s`:
-    since the process that is furthest behind last knew that its keys were current.
+    since the process that is furthest behind last knew that its keys were current. `limits_refusing` None: no limit refuses because Redis
+    lost its memory.
     """
 
     url: str
@@ -29,6 +31,7 @@ class GatewayStatus(Struct, frozen=True):
     failing_tasks: Mapping[str, str]
     tasks_failing: int
     revocation_lag_s: float
+    limits_refusing: RefusingLimits | None
 
 
 class ConfigurationStatus(Struct, frozen=True):
@@ -69,7 +72,8 @@ class WriterSummary(Struct, frozen=True):
 
 
 class Status(Struct, frozen=True):
-    """`ready`: the gateway takes requests. `healthy`: so it does, and PostgreSQL, Redis and the writer work.
+    """`ready`: the gateway takes requests. `healthy`: so it does, PostgreSQL, Redis and the writer work, and no limit refuses as Redis
+    lost its memory.
 
     `configuration`, `workers` None: Postgres is not reachable. `writer` None: it never ran here."""
 
@@ -101,6 +105,7 @@ async def collect_status(settings: Settings) -> Status:
         ready=_gateway_state(gateway_facts) == "ready",
         healthy=_gateway_state(gateway_facts) == "ready"
         and not gateway_facts.tasks_failing
+        and not (gateway_facts.health and gateway_facts.health.limits_refusing)
         and database_state is not None
         and redis_facts.fault is None
         and record_facts.writer_runs,
@@ -117,6 +122,7 @@ async def collect_status(settings: Settings) -> Status:
             gateway_facts.health.failing_tasks if gateway_facts.health else {},
             gateway_facts.tasks_failing,
             gateway_facts.revocation_lag_s,
+            gateway_facts.health.limits_refusing if gateway_facts.health else None,
         ),
         configuration=snapshot
         and ConfigurationStatus(snapshot.version, snapshot.hash, len(snapshot.providers), len(snapshot.models), len(snapshot.limits)),

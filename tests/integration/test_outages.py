@@ -54,6 +54,7 @@ class ServiceWithExternalServers:
 
     service: Service
     server: Postgres
+    valkey: Valkey
     folder: Path
     engine: ScriptedEngine
 
@@ -83,11 +84,11 @@ async def external() -> AsyncGenerator[ServiceWithExternalServers]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("DATABASE_URL", server.url)
         environment.setenv("REDIS_URL", valkey.url)
-        service = services.start(workers=2, directory_poll_s=0.5, drain_timeout_s=4)
+        service = services.start(workers=2, directory_poll_s=0.5, drain_timeout_s=4, limits_lease_s=1)
     engine = ScriptedEngine()
     await engine.start()
     service.apply(MODEL.format(port=engine.port))
-    yield ServiceWithExternalServers(service, server, folder, engine)
+    yield ServiceWithExternalServers(service, server, valkey, folder, engine)
     await engine.stop()
     await asyncio.to_thread(services.stop, service)
     server.stop()
@@ -187,6 +188,73 @@ async def test_unservable_configuration_leaves_the_last_one_in_force(external: S
             raised,
         )
         await wait_until(lambda: all_have_status(callers, "after", {200}))
+
+
+RULE = """
+[[limits]]
+name = "{name}"
+scope = {{ key = "{key}" }}
+resource = "requests"
+amount = {amount}
+per = "hour"
+after_loss = "{after_loss}"
+"""
+
+
+async def test_redis_that_lost_its_memory_is_reported_and_its_windows_are_rebuilt(external: ServiceWithExternalServers):
+    service = external.service
+    callers = {name: await keys.create_key(external.server.url, "limited", name=name) for name in ("rebuild", "spent")}
+    rules = [RULE.format(name=name, key="-".join(key.split("-")[:2]), amount=5, after_loss=name) for name, key in callers.items()]
+    service.apply("".join(rules))
+
+    async def is_answered(client: httpx.AsyncClient, name: str) -> bool:
+        reply = await client.post(CHAT, json={"model": "m", "messages": HI}, headers={"authorization": f"Bearer {callers[name]}"})
+        assert reply.status_code in (200, 429), reply.text
+        return reply.status_code == 200
+
+    async def refusing_rules() -> int:
+        refusing = (await client.get("/health/ready")).json()["limits_refusing"]
+        return 0 if refusing is None else refusing["rules"]
+
+    async def metric_is(number: int) -> bool:
+        return f"narthex_limit_rules_refusing_after_loss {number:.1f}" in (await client.get("/metrics")).text
+
+    try:
+        async with service.client() as client:
+            assert all([await is_answered(client, name) for name in ("rebuild", "rebuild", "spent")])
+            await wait_until(lambda: has_rows(external, "limit_epochs"))
+            external.valkey.flush()
+            assert not await is_answered(client, "spent")
+            await wait_until(lambda: is_answered(client, "rebuild"))  # two of five were used, and this is the third
+            assert [await is_answered(client, "rebuild") for _ in range(3)] == [True, True, False]
+            await wait_until(lambda: metric_is(1))
+
+            async def tells_of_the_spent_rule() -> bool:
+                return await refusing_rules() == 1
+
+            await wait_until(tells_of_the_spent_rule)
+            refusing = (await client.get("/health/ready")).json()["limits_refusing"]
+            assert refusing["waiting_for"] is None and refusing["since"] < refusing["until"]
+            done = await asyncio.to_thread(service.run, "status", "--json")
+            status = json.loads(done.stdout)
+            assert done.returncode == 1 and not status["healthy"] and status["gateway"]["limits_refusing"] == refusing
+            assert "1 limit refusing, as Redis lost its memory" in (await asyncio.to_thread(service.run, "status")).stdout
+            findings = json.loads((await asyncio.to_thread(service.run, "doctor", "--json")).stdout)["findings"]
+            assert any(each["severity"] == "error" and "Redis lost its memory" in each["message"] for each in findings)
+            service.apply(rules[1].replace('"spent"\n', '"empty"\n').replace('name = "empty"', 'name = "spent"'))
+            assert await is_answered(client, "spent")
+            await wait_until(lambda: metric_is(0))
+            assert await refusing_rules() == 0
+    finally:
+        service.apply("limits = []", "--prune")
+
+
+async def has_rows(external: ServiceWithExternalServers, table: str) -> bool:
+    connection = await connect(external.server.url)
+    try:
+        return bool(await connection.fetchval(f"SELECT count(*) FROM {table}"))
+    finally:
+        await connection.close()
 
 
 async def test_full_spool_refuses_requests_until_the_writer_drains_it(external: ServiceWithExternalServers):

@@ -11,7 +11,7 @@ from app.doctor import database, engines, gateway, limits, machine, processes, r
 from app.doctor.database import DatabaseFacts
 from app.doctor.engines import EndpointFacts, EngineFacts
 from app.doctor.findings import Finding, worst_first
-from app.doctor.gateway import GatewayFacts, Health
+from app.doctor.gateway import GatewayFacts, Health, RefusingLimits
 from app.doctor.machine import ExposedFile, MachineFacts
 from app.doctor.mask_password import mask_password
 from app.doctor.processes import ProcessStatus
@@ -125,6 +125,18 @@ UNHEALTHY_CASES = {
         "end the gateway's process",
     ),
     "a port taken by another program": (gateway_findings(health=None, status=404), "error", "not Narthex", "NARTHEX_PORT"),
+    "limits that wait for records": (
+        gateway_findings(health=Health("ready", 7, "connected", limits_refusing=RefusingLimits(3, "12:00", "13:00", "the writer"))),
+        "error",
+        "lost its memory at 12:00. What 3 limits had counted is not known",
+        "waits for the writer",
+    ),
+    "limits that stay full": (
+        gateway_findings(health=Health("ready", 7, "connected", limits_refusing=RefusingLimits(3, "12:00", "13:00"))),
+        "error",
+        "until 13:00 at the latest",
+        'with "empty"',
+    ),
     "a gateway that shuts down": (gateway_findings(health=Health("draining", 7, "connected")), "error", "draining", "ended"),
     "a gateway without Postgres": (
         gateway_findings(health=Health("ready", 7, "away")),
