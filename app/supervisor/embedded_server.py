@@ -8,6 +8,7 @@ from pathlib import Path
 
 from app.supervisor import orphans
 from app.supervisor.child_process import ChildProcess
+from app.supervisor.os_user import OsUser, hand_over
 from app.supervisor.process import SupervisedProcess
 
 _ORPHAN_TIMEOUT_S = 5.0
@@ -28,10 +29,11 @@ class EmbeddedServer(SupervisedProcess, abc.ABC):
 
     end_signals: Sequence[signal.Signals] = (signal.SIGTERM,)
 
-    def __init__(self, child: ChildProcess, *, home: Path, data: Path) -> None:
+    def __init__(self, child: ChildProcess, *, home: Path, data: Path, os_user: OsUser | None) -> None:
         super().__init__(child)
         self.home = home
         self._data = data
+        self._os_user = os_user
 
     @property
     @abc.abstractmethod
@@ -46,6 +48,8 @@ class EmbeddedServer(SupervisedProcess, abc.ABC):
 
     def launch(self) -> None:
         self._end_orphans()
+        if self._os_user is not None and self._data.exists():  # it may have been made by servers that ran as `nobody`
+            hand_over(self._data, self._os_user)
         self.prepare()
         self.child.start()
 

@@ -1,7 +1,7 @@
 """Where the embedded servers keep their data and sockets.
 
-Under root the servers run as `nobody`. Where that user cannot reach the home (as under /root), HOME/data is a link to a folder of ours
-under /var/lib: no folder of the operator's is opened to anybody.
+Under root the servers run as a user of their own. Where that user cannot reach the home (as under /root), HOME/data is a link to a folder
+of ours under /var/lib: no folder of the operator's is opened to anybody.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.supervisor.errors import OperatorError
-from app.supervisor.os_user import OsUser, can_enter, describe_user, server_user
+from app.supervisor.os_user import OsUser, can_enter, describe_user, former_server_uid, server_user
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,10 @@ class ServerPaths:
     def server_folder(self, name: str) -> Path:
         """A folder that only the servers' user can read and write; made if it is missing."""
         path = self.data / name
-        path.mkdir(mode=0o700, exist_ok=True)
-        if self.os_user is not None:
-            os.chown(path, *self.os_user, follow_symlinks=False)
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+            if self.os_user is not None:
+                os.chown(path, *self.os_user, follow_symlinks=False)
         return path
 
     def program(self, package: str, path: str) -> Path:
@@ -110,9 +111,11 @@ def _prepare_data_folder(home: Path, os_user: OsUser | None) -> Path:
 
 
 def _prepare_socket_folder(home: Path, os_user: OsUser | None) -> Path:
-    # Verified below, because anybody can make a folder in /tmp before us.
     folder = socket_folder(home)
     owner = os.geteuid() if os_user is None else os_user.uid
+    if os_user is not None and folder.is_dir() and folder.lstat().st_uid == former_server_uid():
+        shutil.rmtree(folder)  # left by servers that ran as `nobody`
+    # Verified below, because anybody can make a folder in /tmp before us.
     try:
         folder.mkdir(mode=0o700)
         if os_user is not None:

@@ -10,7 +10,7 @@ from app.supervisor.child_process import ChildProcess
 from app.supervisor.embedded_server import EmbeddedServer, server_environment
 from app.supervisor.errors import OperatorError
 from app.supervisor.home import make_home
-from app.supervisor.os_user import has_user_name
+from app.supervisor.os_user import OsUser, cluster_creator, hand_over, has_user_name
 from app.supervisor.paths import ServerPaths, prepare_paths
 
 SERVER_SETTINGS = {
@@ -55,7 +55,7 @@ class Postgres(EmbeddedServer):
             os_user=self._paths.os_user,
             end_signal=signal.SIGINT,
         )
-        super().__init__(child, home=home, data=data)
+        super().__init__(child, home=home, data=data, os_user=self._paths.os_user)
 
     @property
     def url(self) -> str:
@@ -86,15 +86,15 @@ class Postgres(EmbeddedServer):
     def _make_cluster(self) -> None:
         if self._data.exists():
             return
-        owner = os.geteuid() if self._paths.os_user is None else self._paths.os_user.uid
+        creator = cluster_creator(self._paths.os_user)
+        owner = os.geteuid() if creator is None else creator.uid
         if not has_user_name(owner):
             raise OperatorError(
                 f"User {owner} has no name on this machine, and PostgreSQL needs one to create a database."
                 f" Give it one (useradd --uid {owner} narthex, as root), run as another user, or set DATABASE_URL to a server of your own."
             )
         # Made aside and renamed once it is complete: a start that is killed halfway leaves no partial database behind.
-        shutil.rmtree(self._paths.data / "postgres.half", ignore_errors=True)
-        partial = self._paths.server_folder("postgres.half")
+        enclosure, partial = self._make_partial_folder(creator)
         self._run_program(
             [
                 str(self._program.parent / "initdb"),
@@ -106,10 +106,27 @@ class Postgres(EmbeddedServer):
                 "--locale-provider=builtin",
                 "--builtin-locale=C.UTF-8",
                 "--no-instructions",
-            ]
+            ],
+            creator,
         )
-        self._run_program([str(self._program), "--single", "-D", str(partial), "template1"], b"CREATE DATABASE narthex;\n")
+        self._run_program([str(self._program), "--single", "-D", str(partial), "template1"], creator, b"CREATE DATABASE narthex;\n")
+        if self._paths.os_user is not None:
+            hand_over(partial, self._paths.os_user)
         partial.rename(self._data)
+        enclosure.rmdir()
+
+    def _make_partial_folder(self, creator: OsUser | None) -> tuple[Path, Path]:
+        """A folder for a new cluster, and the one around it, through which only the servers' group may pass: the creator is `nobody`."""
+        enclosure = self._paths.data / "postgres.half"
+        shutil.rmtree(enclosure, ignore_errors=True)
+        enclosure.mkdir(mode=0o700)
+        partial = enclosure / "postgres"
+        partial.mkdir(mode=0o700)
+        if creator is not None:
+            os.chown(partial, *creator)
+            os.chown(enclosure, 0, creator.gid)
+            enclosure.chmod(0o710)
+        return enclosure, partial
 
     def _check_cluster(self) -> None:
         try:
@@ -119,7 +136,7 @@ class Postgres(EmbeddedServer):
                 f"{self._data} is not a PostgreSQL data folder (it has no PG_VERSION)."
                 f" Restore it from a backup, or move it away to start anew: mv {self._data} {self._data}.old"
             ) from None
-        own_version = self._run_program([str(self._program), "--version"]).split()[-1].partition(".")[0]
+        own_version = self._run_program([str(self._program), "--version"], self._paths.os_user).split()[-1].partition(".")[0]
         if cluster_version != own_version:
             raise OperatorError(
                 f"{self._data} was made by PostgreSQL {cluster_version}, and this Narthex includes PostgreSQL {own_version}."
@@ -127,8 +144,8 @@ class Postgres(EmbeddedServer):
                 f" mv {self._data} {self._data}.{cluster_version}"
             )
 
-    def _run_program(self, command: list[str], stdin: bytes = b"") -> str:
-        uid, gid = self._paths.os_user or (None, None)
+    def _run_program(self, command: list[str], os_user: OsUser | None, stdin: bytes = b"") -> str:
+        uid, gid = os_user or (None, None)
         completed = subprocess.run(
             command,
             input=stdin,

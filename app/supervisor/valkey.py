@@ -36,7 +36,7 @@ class Valkey(EmbeddedServer):
         child = ChildProcess(
             home, "valkey", [str(program), *options], working_folder=data, environment=server_environment(), os_user=paths.os_user
         )
-        super().__init__(child, home=home, data=data)
+        super().__init__(child, home=home, data=data, os_user=paths.os_user)
 
     @property
     def url(self) -> str:
