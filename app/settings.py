@@ -34,6 +34,19 @@ class Networks(str):
         return networks
 
 
+class Folders(str):
+    """Absolute paths, separated by commas. Raises ValueError for one that is not."""
+
+    parsed: tuple[Path, ...]
+
+    def __new__(cls, text: str = "") -> "Folders":
+        folders = super().__new__(cls, text)
+        folders.parsed = tuple(Path(each.strip()) for each in text.split(",") if each.strip())
+        if relative := [each for each in folders.parsed if not each.is_absolute()]:
+            raise ValueError(f"{relative[0]} is not an absolute path")
+        return folders
+
+
 class Secrets:
     """Secrets, separated by commas or lines; never shown."""
 
@@ -85,6 +98,12 @@ class Settings:
         Secrets(),
         "Random keys (openssl rand -base64 32), separated by commas: the first encrypts stored credentials, all decrypt them."
         " Empty: the keys in HOME/secret-key, which `narthex up` creates.",
+    )
+
+    credential_folders: Folders = setting(
+        Folders("/run/secrets,/etc/narthex"),
+        "Folders, separated by commas, below which `file:` credentials of providers may lie, with links followed; HOME/credentials is"
+        " always one of them.",
     )
 
     max_body_bytes: int = setting(32 * 1024 * 1024, "Largest request body; a larger one is refused with 413.")
@@ -213,6 +232,10 @@ class Settings:
         return cls(**values)
 
     @property
+    def folders_of_credentials(self) -> tuple[Path, ...]:
+        return (*self.credential_folders.parsed, self.home.absolute() / "credentials")
+
+    @property
     def proxy(self) -> Proxy | None:
         return Proxy(self.https_proxy, self.no_proxy) if self.https_proxy else None
 
@@ -233,6 +256,11 @@ def _parse(name: str, text: str, kind: Any) -> Any:
             return Networks(text)
         except ValueError as fault:
             raise BadSetting(f"{name}={text!r}: it must be networks such as 10.0.0.0/8, separated by commas ({fault}).") from None
+    if kind is Folders:
+        try:
+            return Folders(text)
+        except ValueError as fault:
+            raise BadSetting(f"{name}={text!r}: it must be absolute paths, separated by commas ({fault}).") from None
     if kind is ProxyUrl or kind is CaBundle:
         try:
             return kind(text)

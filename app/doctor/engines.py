@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -13,14 +13,14 @@ from msgspec import Struct
 from app.doctor.findings import Finding, Findings
 from app.doctor.model_listing import AUTHENTICATED_LISTINGS, read_body, read_model_ids
 from app.domain import ProviderConfig, Snapshot, Target
-from app.settings import BadSetting, Secrets, Settings
+from app.settings import BadSetting, Folders, Secrets, Settings
 from app.store.vault import Vault
 from app.supervisor import secret_key
 from providers import catalogue, credentials
 from providers.adapters.probe import MODELS_PATH, ProbeResponse
 from providers.adapters.provider import InvalidOption, Provider
 from providers.adapters.urls import with_version_segment
-from providers.credentials.references import SecretLookup, check_usable
+from providers.credentials.references import CredentialReader, SecretLookup, check_usable
 from providers.probing import identify_engine
 from providers.transport.transport import Transport
 
@@ -67,7 +67,7 @@ class _EndpointProbe(NamedTuple):
 async def collect_facts(snapshot: Snapshot, environ: Mapping[str, str], settings: Settings | None = None) -> EngineFacts:
     """Probes every endpoint, for at most 5 s each and 15 s in all. `environ`: the gateway's, where its credentials are."""
     settings = settings or Settings()
-    stored = _stored_secrets(snapshot, _gateway_vault(environ, settings))
+    reader = CredentialReader(_stored_secrets(snapshot, _gateway_vault(environ, settings)), _gateway_folders(environ, settings))
     unreadable_credentials: dict[str, str] = {}
     secrets: dict[str, str | None] = {}
     caller_credential_providers: set[str] = set()
@@ -78,7 +78,7 @@ async def collect_facts(snapshot: Snapshot, environ: Mapping[str, str], settings
         read: list[str | None] = []
         for reference in references:
             try:
-                read.append(_read_secret(reference, environ, stored))
+                read.append(_read_secret(reference, environ, reader))
             except credentials.CredentialError as fault:
                 unreadable_credentials[name] = f"{unreadable_credentials[name]} {fault}" if name in unreadable_credentials else str(fault)
         secrets[name] = next(iter(read), None)
@@ -227,12 +227,12 @@ def _url(provider: Provider, address: str, secret: str | None) -> httpx.URL:
     return provider.complete_url(provider.url(address, provider.spoken_dialects[0], "model"), secret).copy_with(raw_path=b"/")
 
 
-def _read_secret(reference: str, environ: Mapping[str, str], stored: SecretLookup) -> str | None:
+def _read_secret(reference: str, environ: Mapping[str, str], reader: CredentialReader) -> str | None:
     """The secret that a reference names; `env:` is looked up in `environ`. Raises credentials.CredentialError."""
     kind, _, name = reference.partition(":")
     if kind == "env" and environ.get(name):
         return check_usable(environ[name], f"the environment variable {name}")
-    return credentials.read(reference, stored)
+    return reader.read(reference)
 
 
 def _stored_secrets(snapshot: Snapshot, vault: Vault) -> SecretLookup:
@@ -250,6 +250,15 @@ def _gateway_vault(environ: Mapping[str, str], settings: Settings) -> Vault:
         return secret_key.open_vault(secret_key.resolve(replace(settings, secret_key=Secrets(environ.get("NARTHEX_SECRET_KEY", "")))))
     except (OSError, BadSetting):
         return Vault(())
+
+
+def _gateway_folders(environ: Mapping[str, str], settings: Settings) -> Sequence[Path]:
+    """The folders of `file:` credentials by the gateway's environment."""
+    try:
+        folders = Folders(environ.get("NARTHEX_CREDENTIAL_FOLDERS", ""))
+    except ValueError:
+        folders = Folders()
+    return replace(settings, credential_folders=folders if folders else settings.credential_folders).folders_of_credentials
 
 
 def process_environment(pid: int | None) -> Mapping[str, str]:

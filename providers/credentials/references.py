@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,6 +16,8 @@ class CredentialError(ValueError):
 SecretLookup = Callable[[str], str]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# The gateway's own secrets: whoever may configure a provider may not have them sent to its host.
+_OWN_VARIABLES = ("NARTHEX_SECRET_KEY", "DATABASE_URL", "REDIS_URL", "HTTPS_PROXY")
 _STORED_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _HEADER = re.compile(r"x-[a-z0-9-]{1,60}")
 # The gateway's own, and those that proxies in between read or set.
@@ -38,6 +40,8 @@ def check(reference: str | None) -> None:
         "aws": _CHAINS.fullmatch(reference) is not None,
         "google": _CHAINS.fullmatch(reference) is not None,
     }
+    if kind == "env":
+        _check_variable(location)
     if known.get(kind):
         return
     # The message does not repeat the reference: somebody may have put the secret itself there.
@@ -53,28 +57,56 @@ def header_of(reference: str | None) -> str | None:
     return reference.removeprefix("header:") if reference is not None and reference.startswith("header:") else None
 
 
-def read(reference: str | None, lookup: SecretLookup) -> str | None:
-    """The secret, stripped of white space. A cloud's own chain is returned as it is, for a signer to resolve. None: no reference.
+class CredentialReader:
+    """Reads what references name. `stored`: looks up store:NAME. `folders`: file:PATH is only read below one of them.
 
-    Raises CredentialError if the secret is missing or unusable.
+    The configuration may be changed over the network, and with it the host that a credential is sent to: without the folders, whoever may
+    do that could send any file that the gateway may read to a host of their own.
     """
-    if reference is None or _CHAINS.fullmatch(reference):
-        return reference
-    kind, _, location = reference.partition(":")
-    match kind:
-        case "env":
-            secret = os.environ.get(location, "")
-            source = f"the environment variable {location}"
-        case "store":
-            secret = lookup(location)
-            source = f"the store, under the name {location}"
-        case _:
-            source = f"the file {location}"
-            try:
-                secret = Path(location).read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise CredentialError(f"The credential in {source} cannot be read: {type(error).__name__}.") from None
-    return check_usable(secret, source)
+
+    def __init__(self, stored: SecretLookup, folders: Sequence[Path]) -> None:
+        self._stored = stored
+        self._folders = folders
+
+    def read(self, reference: str | None) -> str | None:
+        """The secret, stripped of white space. A cloud's own chain is returned as it is, for a signer to resolve. None: no reference.
+
+        Raises CredentialError if the secret is missing or unusable, or its file lies elsewhere.
+        """
+        if reference is None or _CHAINS.fullmatch(reference):
+            return reference
+        kind, _, location = reference.partition(":")
+        match kind:
+            case "env":
+                _check_variable(location)
+                secret = os.environ.get(location, "")
+                source = f"the environment variable {location}"
+            case "store":
+                secret = self._stored(location)
+                source = f"the store, under the name {location}"
+            case _:
+                secret = self._read_file(location)
+                source = f"the file {location}"
+        return check_usable(secret, source)
+
+    def _read_file(self, location: str) -> str:
+        try:
+            # Links and ".." are resolved first, and the result is what is read.
+            path = Path(location).resolve()
+            if any(path.is_relative_to(folder.resolve()) for folder in self._folders):
+                return path.read_text(encoding="utf-8")
+        except (OSError, RuntimeError, ValueError) as error:  # of a loop of links a RuntimeError; a UnicodeDecodeError is a ValueError
+            raise CredentialError(f"The credential in the file {location} cannot be read: {type(error).__name__}.") from None
+        raise CredentialError(
+            f"The credential in the file {location} is not read: files of credentials lie, with all links followed, below"
+            f" {' or '.join(map(str, self._folders)) or 'no folder'}. Move it there, or add its folder to NARTHEX_CREDENTIAL_FOLDERS"
+            " in the gateway's environment."
+        )
+
+
+def _check_variable(name: str) -> None:
+    if name.upper() in _OWN_VARIABLES:
+        raise CredentialError(f"{name} is the gateway's own and is not sent to providers: put the credential into another variable.")
 
 
 def check_usable(secret: str, source: str) -> str:

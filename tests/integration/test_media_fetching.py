@@ -22,6 +22,7 @@ from providers.adapters.provider import InvalidOption, Provider
 from providers.canonical.chat import Inline
 from providers.canonical.errors import InvalidRequest
 from providers.catalogue import DIALECTS
+from providers.credentials import CredentialReader
 from providers.engines.vllm.adapter import VLLM
 from tests.support.raw_engine import EngineConnection, ScriptedEngine, open_transport, respond_always, start_engine
 from tests.support.wait_until import GENEROUS_S, wait_until
@@ -306,7 +307,7 @@ def translator_for(media: MediaFetcher, url: str, dialect: str = "openai_chat") 
 
 async def sent_to(provider: Provider, translator: RequestTranslator) -> dict[str, Any]:
     """The body for an engine, in the dialect of its caller."""
-    endpoint = Endpoint(ProviderConfig(provider.name), provider, "http://127.0.0.1", lambda _: "", _fetch_nothing)
+    endpoint = Endpoint(ProviderConfig(provider.name), provider, "http://127.0.0.1", CredentialReader(lambda _: "", ()), _fetch_nothing)
     return json.loads((await translate_request(translator, endpoint, Target(provider="p", model="m"))).raw)
 
 

@@ -96,7 +96,13 @@ def start(within_s: float = PROCESS_TIMEOUT_S, **settings: object) -> Service:
         port = free.getsockname()[1]
     variables = {f"NARTHEX_{name.upper()}": str(value) for name, value in settings.items()}
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("NARTHEX_")}
-    environment = {**inherited, "NARTHEX_HOME": str(home), "NARTHEX_PORT": str(port), **variables}
+    environment = {
+        **inherited,
+        "NARTHEX_HOME": str(home),
+        "NARTHEX_PORT": str(port),
+        "NARTHEX_CREDENTIAL_FOLDERS": tempfile.gettempdir(),
+        **variables,
+    }
     with (home / "up.log").open("wb") as log:
         process = subprocess.Popen(
             [NARTHEX, "up"], env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True

@@ -8,12 +8,11 @@ import httpx
 
 from app.gateway.credentials.cooldown import Cooldown
 from app.gateway.credentials.request_template import RequestTemplate, RequestTemplateKey
-from providers import credentials
 from providers.adapters.provider import Provider
 from providers.canonical.errors import CredentialRefused, UpstreamError
 from providers.credentials import CredentialError, Fetch, Header, Signer, UnsignedRequest
 from providers.credentials.masking import SecretMask
-from providers.credentials.references import SecretLookup
+from providers.credentials.references import CredentialReader
 
 # Callers choose headers and models, so the number of templates needs a bound.
 _MAX_TEMPLATES = 64
@@ -40,12 +39,12 @@ class CredentialClient:
     `secret`: the caller's own credential, which comes with the request. `generation`: grows whenever a new secret is loaded.
     """
 
-    def __init__(self, reference: str | None, stored: SecretLookup, fetch: Fetch, secret: str | None = None) -> None:
+    def __init__(self, reference: str | None, reader: CredentialReader, fetch: Fetch, secret: str | None = None) -> None:
         self.reference = reference
         self.cooldown = Cooldown()
         self.generation = 0
         self._tokens: deque[str] = deque(maxlen=_MAX_REMEMBERED_TOKENS)
-        self._stored = stored
+        self._reader = reader
         self._fetch = fetch
         self._caller_secret = secret
         self._secret: str | None = None
@@ -147,7 +146,7 @@ class CredentialClient:
         if self._caller_secret is not None:
             return False
         try:
-            secret = credentials.read(self.reference, self._stored)
+            secret = self._reader.read(self.reference)
         except CredentialError:
             return False
         if secret == self._secret and self._is_loaded:
@@ -173,7 +172,7 @@ class CredentialClient:
 
     def _load_secret(self) -> str | None:
         if not self._is_loaded:
-            self._secret, self._is_loaded = credentials.read(self.reference, self._stored), True
+            self._secret, self._is_loaded = self._reader.read(self.reference), True
         return self._secret
 
 

@@ -6,19 +6,19 @@ from collections.abc import Collection, Mapping
 from app.gateway.credentials.client import CredentialClient
 from providers import credentials
 from providers.credentials import Fetch
-from providers.credentials.references import SecretLookup, read_caller_credential
+from providers.credentials.references import CredentialReader, read_caller_credential
 
 
 class CredentialPool:
     """The credentials of one endpoint, in the order of the configuration. A reference may also name a header of the caller's."""
 
-    def __init__(self, references: tuple[str, ...], stored: SecretLookup, fetch: Fetch) -> None:
-        self._stored = stored
+    def __init__(self, references: tuple[str, ...], reader: CredentialReader, fetch: Fetch) -> None:
+        self._reader = reader
         self._fetch = fetch
         self._caller_headers = {each: credentials.header_of(each) for each in references}
-        self.gateway_clients = [CredentialClient(each, stored, fetch) for each in references if self._caller_headers[each] is None]
+        self.gateway_clients = [CredentialClient(each, reader, fetch) for each in references if self._caller_headers[each] is None]
         if not references:
-            self.gateway_clients.append(CredentialClient(None, stored, fetch))
+            self.gateway_clients.append(CredentialClient(None, reader, fetch))
         self._order = references
 
     @property
@@ -41,7 +41,7 @@ class CredentialPool:
                 clients.append(next(each for each in self.gateway_clients if each.reference == reference))
             elif (secret := headers.get(header.encode())) is not None:
                 clients.append(
-                    CredentialClient(reference, self._stored, self._fetch, read_caller_credential(secret.decode("latin-1"), header))
+                    CredentialClient(reference, self._reader, self._fetch, read_caller_credential(secret.decode("latin-1"), header))
                 )
         now = time.monotonic()
         return sorted(clients, key=lambda each: each.cooldown.in_cooldown(now, model))

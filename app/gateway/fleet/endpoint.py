@@ -18,7 +18,7 @@ from providers.adapters.urls import server_root
 from providers.catalogue import ENGINE_PROBES
 from providers.credentials import Fetch
 from providers.credentials.masking import SecretMask
-from providers.credentials.references import SecretLookup
+from providers.credentials.references import CredentialReader
 from providers.engines.versions import parse_version
 
 log = logging.getLogger(__name__)
@@ -37,9 +37,9 @@ class Endpoint:
     `answered_s`: when it last responded to a probe, in Unix time; None: never.
     """
 
-    def __init__(self, config: ProviderConfig, provider: Provider, base_url: str, stored: SecretLookup, fetch: Fetch) -> None:
+    def __init__(self, config: ProviderConfig, provider: Provider, base_url: str, reader: CredentialReader, fetch: Fetch) -> None:
         self.config = config
-        self.credential_pool = CredentialPool(config.credentials, stored, fetch)
+        self.credential_pool = CredentialPool(config.credentials, reader, fetch)
         self.provider = provider
         self.base_url = base_url
         self.dialects = provider.spoken_dialects

@@ -25,6 +25,7 @@ class Fleet:
         self.transport = transport
         self.vault = Vault(()) if vault is None else vault
         self._encrypted: Mapping[str, str] = {}
+        self._credential_reader = credentials.CredentialReader(self._read_secret, settings.folders_of_credentials)
         # The headers in which callers may send a credential of their own to some host.
         self.caller_credential_headers: frozenset[bytes] = frozenset()
         self._endpoints: Mapping[tuple[str, str], Endpoint] = {}
@@ -101,7 +102,7 @@ class Fleet:
             known = self._endpoints.get(key)
             if known is None or known.config != config:
                 provider = catalogue.build_provider(config.adapter, name, config.options, address)
-                known = Endpoint(config, provider, address, self._read_secret, self._fetch_token)
+                known = Endpoint(config, provider, address, self._credential_reader, self._fetch_token)
             endpoints[key] = known
         return endpoints[key]
 

@@ -25,6 +25,7 @@ from providers.canonical.errors import InvalidRequest, Unreachable, Unsupported
 from providers.canonical.output_format import Choice, JsonObject, JsonSchema
 from providers.canonical.raw_json import Body
 from providers.catalogue import ADAPTERS, build_provider, provider_url
+from providers.credentials import CredentialReader
 from providers.dialects.catalogue import CHAT_DIALECTS
 from providers.dialects.openai_chat import OpenAIChat
 from providers.engines.auto.adapter import Auto
@@ -247,7 +248,7 @@ async def test_only_large_constraints_are_translated_in_another_thread(fields: d
     request = chat.parse_request(raw)
     translator = RequestTranslator(request, raw, chat, MEDIA, lambda _: False, constraint=read_constraint(request.dialect, request.body))
     slow = SlowProvider("p", {})
-    endpoint = Endpoint(ProviderConfig("openai"), slow, "http://127.0.0.1", lambda _: "", _fetch_nothing)
+    endpoint = Endpoint(ProviderConfig("openai"), slow, "http://127.0.0.1", CredentialReader(lambda _: "", ()), _fetch_nothing)
     await translate_request(translator, endpoint, Target("p", "m"))
     await translator.translate_chat(chat, slow, Target("p", "m"))
     assert [each != threading.get_ident() for each in threads] == [in_thread, in_thread]

@@ -10,6 +10,7 @@ import pytest
 from app.gateway.credentials.client import CredentialClient
 from providers.canonical.raw_json import find_lone_surrogate, repair_unicode
 from providers.canonical.upstream_errors import read_error
+from providers.credentials import CredentialReader
 from providers.credentials.masking import MASK, SecretMask
 
 SECRET = "zebra.crossing!in-july"
@@ -38,7 +39,7 @@ def _client() -> CredentialClient:
     async def fetch(request: httpx.Request) -> tuple[int, bytes]:
         raise httpx.ConnectError("nothing is fetched here")
 
-    return CredentialClient(None, lambda name: "", fetch, SECRET)
+    return CredentialClient(None, CredentialReader(lambda name: "", ()), fetch, SECRET)
 
 
 @pytest.mark.parametrize("text_of", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS.keys())

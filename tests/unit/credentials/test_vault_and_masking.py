@@ -23,7 +23,7 @@ from app.store.vault import NoEncryptionKey, Vault, WeakEncryptionKey, encryptio
 from app.supervisor import secret_key
 from providers.credentials import CredentialError, UnsignedRequest
 from providers.credentials.masking import MASK, SecretMask
-from providers.credentials.references import check_usable, read
+from providers.credentials.references import CredentialReader, check, check_usable
 from providers.credentials.secret_record import SecretRecord
 from tests.support.chat_strategies import bounded
 
@@ -114,12 +114,46 @@ def test_credential_reference_is_read_from_its_source(tmp_path: Path) -> None:
     os.environ["NARTHEX_TEST_REFERENCE"] = "of-the-environment"
     try:
         values = [
-            read(each, lambda name: f"stored-{name}")
+            CredentialReader(lambda name: f"stored-{name}", (tmp_path,)).read(each)
             for each in (None, "env:NARTHEX_TEST_REFERENCE", f"file:{tmp_path}/key", "store:a", "aws:default")
         ]
     finally:
         del os.environ["NARTHEX_TEST_REFERENCE"]
     assert values == [None, "of-the-environment", "of-a-file", "stored-a", "aws:default"]
+
+
+@pytest.mark.parametrize("name", ["NARTHEX_SECRET_KEY", "DATABASE_URL", "REDIS_URL", "https_proxy"])
+def test_secrets_of_the_gateway_itself_are_no_credentials(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "canary")
+    with pytest.raises(CredentialError, match=f"{name} is the gateway's own"):
+        check(f"env:{name}")
+    with pytest.raises(CredentialError, match=f"{name} is the gateway's own"):
+        CredentialReader(lambda name: "", ()).read(f"env:{name}")
+
+
+@pytest.mark.parametrize("location", ["secret", "folder/../../secret", "folder/link", "folder-beside/secret", "folder/loop"])
+def test_file_outside_of_the_folders_of_credentials_is_not_read(location: str, tmp_path: Path) -> None:
+    for folder in ("folder", "folder-beside"):
+        (tmp_path / folder).mkdir()
+    for name in ("secret", "folder-beside/secret"):
+        (tmp_path / name).write_text("canary")
+    (tmp_path / "folder" / "link").symlink_to(tmp_path / "secret")
+    (tmp_path / "folder" / "loop").symlink_to(tmp_path / "folder" / "loop")
+    reader = CredentialReader(lambda name: "", (tmp_path / "missing", tmp_path / "folder"))
+    with pytest.raises(CredentialError, match="file") as refused:
+        reader.read(f"file:{tmp_path}/{location}")
+    assert "canary" not in str(refused.value) and str(tmp_path / "folder") in str(refused.value)
+
+
+def test_file_is_read_through_links_within_the_folders_of_credentials(tmp_path: Path) -> None:
+    """As Kubernetes mounts a secret; the folder itself may be a link too."""
+    (tmp_path / "mounted" / "..2026").mkdir(parents=True)
+    (tmp_path / "mounted" / "..2026" / "key").write_text("a-secret")
+    (tmp_path / "mounted" / "..data").symlink_to("..2026")
+    (tmp_path / "mounted" / "key").symlink_to("..data/key")
+    (tmp_path / "folder").symlink_to(tmp_path / "mounted")
+    for folder in ("folder", "mounted"):
+        assert CredentialReader(lambda name: "", (tmp_path / folder,)).read(f"file:{tmp_path}/folder/key") == "a-secret"
 
 
 @bounded

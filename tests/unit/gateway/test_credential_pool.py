@@ -1,5 +1,6 @@
 """Credentials of a provider: they are used in order, one that was refused cools down and returns, a replaced one is used at once."""
 
+import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +23,7 @@ from app.store.vault import Vault
 from providers.adapters.openai_compatible import OpenAICompatible
 from providers.adapters.provider import Provider
 from providers.canonical.errors import CredentialRefused, Overloaded
-from providers.credentials import CredentialError, Header, Signer, UnsignedRequest
+from providers.credentials import CredentialError, CredentialReader, Header, Signer, UnsignedRequest
 
 PROVIDER = OpenAICompatible("host", {})
 VAULT = Vault(["a key for the tests of credentials, random"])
@@ -39,7 +40,7 @@ def credential_pool(*references: str, **stored: str) -> CredentialPool:
             raise CredentialError(f"nothing is stored as {name}")
         return stored[name]
 
-    return CredentialPool(references, read, refuse_connection)
+    return CredentialPool(references, CredentialReader(read, (Path(tempfile.gettempdir()),)), refuse_connection)
 
 
 async def sent_authorization(client: CredentialClient, provider: Provider = PROVIDER) -> str:

@@ -14,7 +14,7 @@ from msgspec import Raw
 from app.domain import ModelConfig, ProviderConfig, Snapshot, Target
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.fleet import Fleet
-from app.settings import Settings
+from app.settings import Folders, Settings
 from app.store.config_validation import validate
 from app.store.errors import BadConfiguration
 from providers.canonical.errors import Unreachable, Unsupported, UpstreamNotFound
@@ -235,7 +235,7 @@ async def test_probes_use_a_rotated_credential_and_keep_it_when_its_file_is_gone
         is_authorized = request.headers["authorization"] == "Bearer new"
         return engine_handler(VLLM)(request) if is_authorized else httpx.Response(401, stream=httpx.ByteStream(b'{"error":"Unauthorized"}'))
 
-    fleet = Fleet(Settings(probe_interval_s=0.01), httpx.MockTransport(handle))
+    fleet = Fleet(Settings(probe_interval_s=0.01, credential_folders=Folders(str(tmp_path))), httpx.MockTransport(handle))
     target = Target("gpu", "m")
     config = ProviderConfig("vllm", "http://one:1/v1", f"file:{credential_path}")
     fleet.apply_snapshot(Snapshot(1, "h", {"gpu": config}, {"m": ModelConfig((target,))}))

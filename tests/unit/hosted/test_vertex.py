@@ -26,7 +26,7 @@ from providers.canonical.errors import (
 )
 from providers.canonical.raw_json import Body
 from providers.catalogue import DIALECTS
-from providers.credentials import CredentialError
+from providers.credentials import CredentialError, CredentialReader
 from providers.dialect import ResponseMeta
 from providers.dialects.catalogue import ENGINE_DIALECTS
 from providers.hosted.vertex.adapter import Vertex
@@ -116,7 +116,7 @@ async def test_project_defaults_to_the_service_account_project() -> None:
 async def test_each_credential_is_used_with_its_own_project() -> None:
     provider, server = Vertex("cloud", {}), TokenServer()
     secrets = {each: service_account_json(project_id=each) for each in ("first", "second")}
-    credential_clients = [CredentialClient(f"store:{each}", secrets.__getitem__, server) for each in secrets]
+    credential_clients = [CredentialClient(f"store:{each}", CredentialReader(secrets.__getitem__, ()), server) for each in secrets]
     for model in (CLAUDE, "claude-opus-5"):
         requests = [
             await each.build_request(provider, HOST, RequestTemplateKey("anthropic_messages", model), b"{}", {})
