@@ -37,6 +37,7 @@ from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.memory.body_memory import BodyClaim, BodyMemory
 from app.gateway.plan import plan
 from app.gateway.request_headers import droppable_fields, max_repairs, refuses_unvalidated, request_tags, resolve_episode_id
+from app.gateway.request_translation.team_salts import TeamSalts
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.reserved_fields import remove_fields, reported_names, reserved_fields
 from app.gateway.responses_state.conversations import ConversationStore
@@ -103,6 +104,7 @@ class Gateway:
         self.checks = checks
         self.body_memory = body_memory
         self.large_requests = LargeRequests(settings)
+        self.team_salts = TeamSalts(settings.secret_key.parsed)
         self.draining = False
         self.background_tasks: list[BackgroundTask] = [
             *snapshot_cache.background_tasks,
@@ -183,6 +185,7 @@ async def serve(
         refuses_unvalidated(headers),
         functools.partial(_claim_bytes, gateway, context, authenticated.caller),
         large_requests,
+        gateway.team_salts,
     )
     meta = ResponseMeta(context.id, episode_id, request.model, context.received_us // 1_000_000, request.wants_usage, sent_body)
     response, attempted = await gateway.attempts.serve(translator, planned, meta, context)

@@ -47,6 +47,9 @@ class Adapted(Struct):
     constraint_plan: ConstraintPlan | None
 
 
+TEAM_CACHES_OPTION = "false: teams share the prefix cache, as for a long system prompt in common; a team can then tell what others sent"
+
+
 class Provider:
     """A configured host or engine. The defaults change no request and claim no ability; subclasses state the rest, as data if possible.
 
@@ -92,6 +95,8 @@ class Provider:
     request_id_field: ClassVar[str | None] = None
     # It reports the finish reason `stop` for responses with tool calls. Callers of Messages and Responses see calls anyway.
     stops_after_calls: ClassVar[bool] = False
+    # Its dialects in which it reads `cache_salt`: there each team gets a prefix cache of its own.
+    salted_dialects: frozenset[str] = frozenset()
     # What makes its completions as long as a chat's would be, for a raw prompt that came to the chat route. None: nothing does.
     no_limit_fields: ClassVar[Mapping[str, Any] | None] = None
     # How it selects a LoRA adapter; None: it has none.
@@ -150,6 +155,10 @@ class Provider:
         self.stops_on_disconnect = stops_on_disconnect
         self.unsupported_fields = self.unsupported_fields - accepts
         self.hint_fields = self.hint_fields - accepts
+        if not isinstance(options.get("team_caches", True), bool):
+            raise InvalidOption(f"Option team_caches of provider {configured_as!r} may be true or false.")
+        if not options.get("team_caches", True):
+            self.salted_dialects = frozenset()
         self.restricted = RestrictedFields(self.restricted_fields, refuses, accepts)
 
     def at_version(self, version: tuple[int, ...] | None) -> "Provider":

@@ -1,6 +1,7 @@
 """vLLM's route for token ids, with the sandbox, whose ids are bytes, and with a scripted engine."""
 
 import json
+import re
 from typing import Any
 
 import httpx
@@ -79,7 +80,22 @@ async def test_request_fields_are_forwarded_unchanged_with_usage_requested(clien
     assert [each["choices"][0]["token_ids"] for each in events] == [[7], [8]]
     assert engine.requests[-1].path == PATH
     del body["tensorzero::tags"]
+    salt = engine.requests[-1].body.pop("cache_salt")
+    assert re.fullmatch("[0-9a-f]{32}", salt)
     assert engine.requests[-1].body == {**body, "model": "engine-model", "stream_options": {"include_usage": True}}
+
+
+async def test_each_team_has_a_prefix_cache_of_its_own(service: Service, client: httpx.AsyncClient, engine: ScriptedEngine):
+    def salts() -> list[str]:
+        return [each.body["cache_salt"] for each in engine.requests]
+
+    keys = [service.run("keys", "create", "--team", team, "--quiet").stdout.strip() for team in ("one", "two", "one")]
+    set_stream(engine, chunk([7]), chunk([8], "stop"))
+    for key in keys:
+        answer = await client.post(PATH, json={**SCRIPTED, "stream": True}, headers={"authorization": f"Bearer {key}"})
+        assert answer.status_code == 200, answer.text
+    first, second, third = salts()[-3:]
+    assert first == third != second and "one" not in first
 
 
 async def test_stream_without_usage_is_charged_by_its_token_ids(service: Service, client: httpx.AsyncClient, engine: ScriptedEngine):

@@ -19,6 +19,7 @@ from app.gateway.request_translation.caller_fields import (
     limit_paths,
     wants_non_text_output,
 )
+from app.gateway.request_translation.team_salts import TeamSalts
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.response_translation.dialect_pair import AnyDialect, chat_dialects
 from providers import structured_output
@@ -58,14 +59,14 @@ class RequestTranslator:
     `max_repairs`: how often a response that violates the constraint may be requested again.
     `headers`: the caller's, of which a target's credential may be one. `team_id`: the caller's. `refuses_unvalidated`: the caller wants no
     response that could not be checked against the constraint. `claim_bytes`: takes the memory for fetched media. `large_requests`: None:
-    this is not one.
+    this is not one. `team_salts`: for engines whose prefix caches teams do not share; None: the request is no team's.
     """
 
     __slots__ = (
         *("_betas", "_chat", "_chat_dialect", "_claim_bytes", "_field_names", "_has_carrier", "_has_engine_constraint_fields", "_id_count"),
         *("_inference_id", "_inlined_for", "_is_repaired", "_large_requests", "_max_path_lookups", "_may_drop", "_may_name_media"),
         *("_media_fetcher", "_raw"),
-        *("caller_dialect", "constraint", "headers", "max_repairs", "refuses_unvalidated", "request", "team_id"),
+        *("caller_dialect", "constraint", "headers", "max_repairs", "refuses_unvalidated", "request", "team_id", "team_salts"),
     )
 
     def __init__(
@@ -84,6 +85,7 @@ class RequestTranslator:
         refuses_unvalidated: bool = False,
         claim_bytes: ClaimBytes = claim_nothing,
         large_requests: LargeRequests | None = None,
+        team_salts: TeamSalts | None = None,
     ) -> None:
         self.request = request
         self.headers = headers
@@ -101,6 +103,7 @@ class RequestTranslator:
         self.constraint = constraint
         self.max_repairs = max_repairs
         self.team_id = team_id
+        self.team_salts = team_salts
         self._claim_bytes = claim_bytes
         self.refuses_unvalidated = refuses_unvalidated
         self._inference_id = inference_id
@@ -336,6 +339,8 @@ class RequestTranslator:
             )
             dropped += map(caller_field_name, adapted.dropped)
         model = target.model if target.lora is None else provider.select_lora_adapter(target.model, target.lora, body)
+        if dialect.name in provider.salted_dialects and self.team_salts is not None:
+            body["cache_salt"] = self.team_salts.salt(self.team_id, body.value("cache_salt"))
         id = self._next_upstream_id() if provider.request_id_field is not None else None
         if provider.request_id_field is not None:
             body[provider.request_id_field] = id

@@ -1,9 +1,11 @@
 """An engine that is not identified yet: anything with OpenAI's dialects, until probing shows what it is."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from providers.adapters.lora import AdapterNaming
 from providers.adapters.openai_compatible import OpenAICompatible
+from providers.adapters.provider import TEAM_CACHES_OPTION
 from providers.canonical.errors import Unreachable
 from providers.canonical.output_format import output_kind
 from providers.engines.auto.lora import refuse_unknown_engine
@@ -17,6 +19,7 @@ class Auto(OpenAICompatible):
     name: ClassVar[str] = "auto"
     is_self_hosted: bool = True
     default_base_url: ClassVar[str | None] = None
+    known_options: ClassVar[Mapping[str, str]] = {**OpenAICompatible.known_options, "team_caches": TEAM_CACHES_OPTION}  # once identified
     lora_naming: ClassVar[AdapterNaming | None] = staticmethod(refuse_unknown_engine)
 
     def plan_constraint(self, constraint: Constraint, dialect: str, *, in_own_fields: bool) -> ConstraintPlan | None:

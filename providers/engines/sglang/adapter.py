@@ -17,7 +17,7 @@ from providers.adapters.logprobs import drop_lone_top_logprobs
 from providers.adapters.lora import AdapterNaming
 from providers.adapters.messages import UNREAD_PARTS, drop_unsupported_parts, rename_developer_role, rename_reasoning
 from providers.adapters.openai_compatible import OpenAICompatible
-from providers.adapters.provider import Adapted
+from providers.adapters.provider import TEAM_CACHES_OPTION, Adapted
 from providers.adapters.tools import adapt_functions, check_strict_tools, drop_tools_or_constraint
 from providers.adapters.urls import server_root
 from providers.canonical.errors import Unsupported, UpstreamError
@@ -73,7 +73,9 @@ class SGLang(OpenAICompatible):
     dialects: ClassVar[tuple[str, ...]] = ("openai_chat", "openai_completions", "openai_embeddings", "anthropic_count_tokens")
     default_base_url: ClassVar[str | None] = None
     stops_on_disconnect = "always"
+    known_options: ClassVar[Mapping[str, str]] = {**OpenAICompatible.known_options, "team_caches": TEAM_CACHES_OPTION}
     request_id_field: ClassVar[str | None] = "rid"
+    salted_dialects: frozenset[str] = frozenset({"openai_chat", "openai_completions"})  # earlier versions ignore the field
     no_limit_fields: ClassVar[Mapping[str, Any] | None] = None
     lora_naming: ClassVar[AdapterNaming | None] = staticmethod(name_adapter_as_suffix)
 

@@ -16,7 +16,7 @@ from providers import structured_output
 from providers.adapters.lora import AdapterNaming, name_adapter_as_model
 from providers.adapters.messages import drop_unsupported_parts, rename_developer_role, rename_reasoning
 from providers.adapters.openai_compatible import OpenAICompatible
-from providers.adapters.provider import Adapted
+from providers.adapters.provider import TEAM_CACHES_OPTION, Adapted
 from providers.adapters.tools import check_strict_tools
 from providers.canonical.errors import UpstreamError
 from providers.canonical.output_format import JsonSchema, OutputKind, StructuralTag
@@ -61,6 +61,9 @@ _STRICT_TOOLS_SINCE = (0, 22, 1)
 _NATIVE_SCHEMAS_SINCE = (0, 32)
 # The first version observed in which a response is a call of a strict tool or obeys a constraint; 0.29 does not do that.
 _CALL_OR_OUTPUT_SINCE = (0, 32)
+# With its engine V0, which 0.10 still had, 0.9 and 0.10 answer 400 to cache_salt; earlier versions ignore it.
+# Source: entrypoints/openai/protocol.py, check_cache_salt_support; read 2026-11.
+_CACHE_SALT_SINCE = (0, 11)
 # The first version observed to rename the role `developer` itself, where the model's template does not know it.
 _DEVELOPER_ROLE_SINCE = (0, 32)
 
@@ -79,14 +82,25 @@ class VLLM(OpenAICompatible):
     known_options: ClassVar[Mapping[str, str]] = {
         **OpenAICompatible.known_options,
         "version": 'the engine\'s version ("0.11.0") where /version is not reachable',
+        "team_caches": TEAM_CACHES_OPTION,
         "strict_tools": "false: a router before the engine loses `strict` of tools (vllm-router 0.1.17 does), so such tools are refused",
     }
 
     lora_naming: ClassVar[AdapterNaming | None] = staticmethod(name_adapter_as_model)
+    # Its Messages have no such field, and read no other that would do (entrypoints/anthropic/protocol.py, read 2026-11).
+    salted_dialects: frozenset[str] = frozenset({"openai_chat", "openai_responses", "openai_completions", "vllm_generate"})
 
     unsupported_fields = IGNORED_FIELDS
     hint_fields = IGNORED_HINT_FIELDS
     restricted_fields = RESTRICTED_FIELDS
+
+    def __init__(
+        self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None
+    ) -> None:
+        """Raises InvalidOption."""
+        super().__init__(configured_as, options, version, base_url)
+        if self._known_version is not None and self._known_version < _CACHE_SALT_SINCE:
+            self.salted_dialects = frozenset()
 
     @functools.cached_property
     def _known_version(self) -> tuple[int, ...] | None:
