@@ -73,11 +73,15 @@ class ResponseMeta(Struct, frozen=True):
 
 
 class OutboundResponse(Struct, frozen=True):
-    """A non-streaming response for the caller, and what is recorded of it. `finish_reason`: OpenAI's, in every dialect."""
+    """A non-streaming response for the caller, and what is recorded of it. `finish_reason`: OpenAI's, in every dialect.
+
+    `model`: that the engine names in its response; None: it names none.
+    """
 
     raw: bytes
     usage: Usage | None
     finish_reason: str | None
+    model: str | None = None
 
 
 class StreamEditor(Protocol):
@@ -87,9 +91,10 @@ class StreamEditor(Protocol):
 
     An error frame of the engine, or an invalid one, sets `failure`; what feed() returned before still goes to the caller. finish() then
     raises it. It raises StreamTruncated if the engine ended too early. `done`: the engine has ended the stream as its API specifies.
-    `written_tokens`: an estimate of what has come so far, used where the engine reports no usage.
+    `written_tokens`: an estimate of what has come so far, used where the engine reports no usage. `model`: that the engine has named.
     """
 
+    model: str | None
     usage: Usage | None
     finish_reason: str | None
     failure: UpstreamError | None

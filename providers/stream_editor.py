@@ -19,6 +19,7 @@ class SSEStreamEditor(StreamEditor):
     missing_end = "no finish reason came"
 
     def __init__(self, meta: ResponseMeta) -> None:
+        self.model: str | None = None
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
         self.failure: UpstreamError | None = None

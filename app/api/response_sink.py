@@ -59,7 +59,9 @@ class HttpResponseSink:
                 planned = attempted.planned
                 fields = _inference_headers(context.id, planned.admitted.episode_id, attempted.dropped)
                 fields += self._rate_limit_headers(planned.reservation)
-                return fields + _served_headers(attempted.served, attempted.structured_output) if include_served else fields
+                if not include_served:
+                    return fields
+                return fields + _served_headers(attempted.served, attempted.structured_output, attempted.reported_model)
             case Planned(admitted=admitted, reservation=reservation):
                 return _inference_headers(context.id, admitted.episode_id, ()) + self._rate_limit_headers(reservation)
             case Admitted(episode_id=episode_id):
@@ -84,10 +86,12 @@ def _inference_headers(inference_id: str, episode_id: str | None, dropped: list[
     return fields + b"x-narthex-dropped: %b\r\n" % _header_value(", ".join(dropped)) if dropped else fields
 
 
-def _served_headers(served: Attempt | None, structured_output: str | None) -> bytes:
+def _served_headers(served: Attempt | None, structured_output: str | None, reported_model: str | None) -> bytes:
     if served is None:
         return b""
     fields = b"" if structured_output is None else b"x-narthex-guided: %b\r\n" % structured_output.encode("ascii")
+    if reported_model is not None:
+        fields += b"x-narthex-reported-model: %b\r\n" % _header_value(reported_model)
     return fields + b"x-narthex-served: %b\r\n" % _header_value(f"{served.provider}/{served.model}")
 
 
@@ -95,7 +99,9 @@ def _replay_headers(response: StoredResponse) -> bytes:
     fields = _inference_headers(response.inference_id, response.episode_id, response.dropped)
     if response.served_provider is None or response.served_model is None:
         return fields
-    return fields + _served_headers(Attempt(response.served_provider, response.served_model, "", 0, 0), response.structured_output)
+    return fields + _served_headers(
+        Attempt(response.served_provider, response.served_model, "", 0, 0), response.structured_output, response.reported_model
+    )
 
 
 def _header_value(text: str) -> bytes:

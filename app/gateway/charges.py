@@ -27,9 +27,15 @@ def estimate_model_usage(request: InboundRequest, plan: Plan, name: str, default
     return UsageEstimate(request.input_tokens, output, cost)
 
 
-def cost_of(plan: Plan, provider: str, model: str, usage: Usage, at_s: float) -> int | None:
-    """In millionths of a US dollar, by the price at a Unix time; None without one."""
-    price = find_price(plan.snapshot, provider, model, at_s)
+def cost_of(plan: Plan, provider: str, model: str, usage: Usage, at_s: float, reported_model: str | None = None) -> int | None:
+    """In millionths of a US dollar, by the price at a Unix time; None without one.
+
+    `reported_model`: the host's own name of what served. Its price holds if one is configured: a name alone does not tell whether it is
+    another model (`deepseek-v4-flash` for `deepseek-chat`) or a version of the same.
+    """
+    price = None if reported_model is None else find_price(plan.snapshot, provider, reported_model, at_s)
+    if price is None:
+        price = find_price(plan.snapshot, provider, model, at_s)
     return None if price is None else cost_microusd(usage, price)
 
 

@@ -70,6 +70,7 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
         cost_microusd=cost,
         structured_output=None if attempted is None else attempted.structured_output,
         charge_basis=basis,
+        reported_model=None if attempted is None else attempted.reported_model,
     )
 
 
@@ -85,7 +86,7 @@ def _charge(attempted: Attempted, outcome: Outcome, at_s: float) -> tuple[Usage,
         reserved_output = None if outcome == "answered" else _output_of_unfinished(attempted)
         charge = attempted.progress.charge(attempted.planned.admitted.request.input_tokens, reserved_output)
         used, basis = charge.usage, charge.basis
-        cost = cost_of(plan, served.provider, served.model, used, at_s)
+        cost = cost_of(plan, served.provider, served.model, used, at_s, attempted.reported_model)
     for attempt, charge in attempted.discarded:
         discarded = charge.usage
         basis = charge.basis if basis is None else _least_certain(basis, charge.basis)

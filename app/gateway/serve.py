@@ -235,7 +235,7 @@ async def _send_response(
     gateway: Gateway, response: OutboundResponse, raw: bytes, context: RequestContext, attempted: Attempted, sink: ResponseSink
 ) -> None:
     progress, admitted = attempted.progress, attempted.planned.admitted
-    progress.usage, progress.finish_reason = response.usage, response.finish_reason
+    progress.usage, progress.finish_reason, progress.model = response.usage, response.finish_reason, response.model
     progress.written_tokens = text_tokens(len(response.raw))
     await context.release()
     attempted.planned.spool_record.append_response(response.raw)

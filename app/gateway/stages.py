@@ -89,6 +89,16 @@ class Attempted(Struct):
     structured_output: str | None = None
     discarded: list[tuple[Attempt, Charge]] = []
 
+    @property
+    def reported_model(self) -> str | None:
+        """The model that the host names in its response, if it is not the name that was sent: a version of that model, or another one."""
+        progress, served = self.progress, self.served
+        name = progress.model if progress.editor is None else progress.editor.model
+        if served is None or name is None or name == served.model:
+            return None
+        # Hosts echo what they were sent, but not behind the name of a model.
+        return name if self.call is None or name.startswith(served.model) else self.call.credential_client.secret_mask.mask(name)
+
 
 class Replayed(Struct):
     """It stands for the earlier inference, and is no exchange of its own."""

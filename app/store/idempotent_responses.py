@@ -122,6 +122,7 @@ class StoredResponse(Struct, frozen=True, array_like=True):
     dropped: tuple[str, ...] = ()
     status: int = 200
     structured_output: str | None = None
+    reported_model: str | None = None
 
 
 class ClaimRequest(Struct):

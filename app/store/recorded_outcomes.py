@@ -37,6 +37,7 @@ async def find_recorded_outcome(database: AsyncEngine, id: str, max_bytes: int) 
         inference.served_model,
         inference.dropped,
         inference.structured_output,
+        inference.reported_model,
         content.response,
     )
     query = select(*columns).select_from(joined).where(inference.id == id)
@@ -64,5 +65,6 @@ def _to_outcome(id: str, row: Row[*tuple[Any, ...]], max_bytes: int) -> Recorded
         dropped=tuple(row.dropped or ()),
         status=row.status,
         structured_output=row.structured_output,
+        reported_model=row.reported_model,
     )
     return RecordedOutcome(True, stored_response)

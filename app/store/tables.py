@@ -187,6 +187,7 @@ inferences = Table(
     Column("structured_output", Text),  # how the constraint was met: enforced, converted, validated or unvalidated; None: there was none
     Column("usage_details", JSONB),  # usage beside the tokens above: cache writes, audio, images, the tier; None: none was reported
     Column("charge_basis", Text),  # reported, received or reserved; None: nothing was charged, or it was not recorded yet
+    Column("reported_model", Text),  # the model that the host names in its response; None: served_model, or none
     Index(None, "episode_id"),
     postgresql_partition_by="RANGE (id)",
 )

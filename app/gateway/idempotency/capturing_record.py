@@ -42,4 +42,5 @@ class CapturingRecord:
             dropped=exchange.dropped,
             status=exchange.status,
             structured_output=exchange.structured_output,
+            reported_model=exchange.reported_model,
         )

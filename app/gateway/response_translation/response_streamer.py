@@ -5,6 +5,7 @@ from app.gateway.response_translation.written_tokens import BYTES_PER_TOKEN
 from providers.canonical.chat import ChatResponse, Usage
 from providers.canonical.errors import InvalidUpstreamResponse, UpstreamError
 from providers.canonical.events import response_events
+from providers.canonical.model_names import read_model_name
 from providers.canonical.upstream_errors import add_upstream_message
 from providers.dialect import ChatDialect, EngineDialect, ResponseMeta
 
@@ -13,6 +14,7 @@ class ResponseStreamer:
     """A providers.dialect.StreamEditor whose one block is the engine's response."""
 
     def __init__(self, caller_dialect: ChatDialect, engine_dialect: EngineDialect, meta: ResponseMeta) -> None:
+        self.model: str | None = None
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
         self.failure: UpstreamError | None = None
@@ -31,6 +33,7 @@ class ResponseStreamer:
 
     def stream_response(self, response: ChatResponse) -> bytes:
         """All frames of a response that has been read already."""
+        self.model = read_model_name(response.model)
         self.usage, self.finish_reason, self.done = response.usage, response.choices[0].finish_reason, True
         return b"".join([self._writer.feed(event) for event in response_events(response)])
 

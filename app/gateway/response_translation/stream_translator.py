@@ -3,7 +3,8 @@
 from app.gateway.response_translation.written_tokens import WrittenTokenCounter
 from providers.canonical.chat import Usage
 from providers.canonical.errors import UpstreamError
-from providers.canonical.events import ChoiceFinished, Event, PartDelta, UsageReported
+from providers.canonical.events import ChoiceFinished, Event, PartDelta, ResponseStarted, UsageReported
+from providers.canonical.model_names import read_model_name
 from providers.dialect import ChatDialect, EngineDialect, ResponseMeta
 
 
@@ -11,6 +12,7 @@ class StreamTranslator:
     """A providers.dialect.StreamEditor that reads the engine's events and writes them in the caller's dialect."""
 
     def __init__(self, caller_dialect: ChatDialect, engine_dialect: EngineDialect, meta: ResponseMeta) -> None:
+        self.model: str | None = None
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
         self.failure: UpstreamError | None = None
@@ -53,5 +55,7 @@ class StreamTranslator:
                     self.finish_reason = event.reason
             case UsageReported():
                 self.usage = event.usage
+            case ResponseStarted():
+                self.model = read_model_name(event.model)
             case _:
                 pass

@@ -2,12 +2,16 @@
 
 from providers.canonical.chat import ChatResponse
 from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.model_names import read_model_name
 from providers.dialect import ChatDialect, OutboundResponse, ResponseMeta
 
 
 def write_response(response: ChatResponse, caller_dialect: ChatDialect, meta: ResponseMeta) -> OutboundResponse:
     return OutboundResponse(
-        caller_dialect.write_response(response, meta), response.usage, response.choices[0].finish_reason if response.choices else None
+        caller_dialect.write_response(response, meta),
+        response.usage,
+        response.choices[0].finish_reason if response.choices else None,
+        read_model_name(response.model),
     )
 
 

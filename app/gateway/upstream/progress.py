@@ -18,16 +18,17 @@ class Charge(Struct, frozen=True, gc=False):
 
 
 class ResponseProgress:
-    """`usage` and `finish_reason` as the engine reported them; None: not reported. `written_tokens`: an estimate of what came.
+    """`usage`, `finish_reason` and `model` as the engine reported them; None: not reported. `written_tokens`: an estimate of what came.
 
     `editor`: of a stream that has begun; it knows better than these. `first_token_us`: microseconds after the request; None: none came.
     `is_unvalidated`: the response was to be validated, but could not be checked.
     """
 
-    __slots__ = ("_started_ns", "editor", "finish_reason", "first_token_us", "is_unvalidated", "usage", "written_tokens")
+    __slots__ = ("_started_ns", "editor", "finish_reason", "first_token_us", "is_unvalidated", "model", "usage", "written_tokens")
 
     def __init__(self, started_ns: int) -> None:
         self._started_ns = started_ns
+        self.model: str | None = None
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
         self.written_tokens = 0
@@ -41,7 +42,7 @@ class ResponseProgress:
 
     def restart(self) -> None:
         """Another attempt begins: what came of the one before is not part of the response."""
-        self.usage, self.written_tokens, self.first_token_us, self.is_unvalidated = None, 0, None, False
+        self.usage, self.written_tokens, self.first_token_us, self.is_unvalidated, self.model = None, 0, None, False, None
 
     def mark_first_token(self) -> None:
         """Notes the time of the first byte; later calls change nothing."""

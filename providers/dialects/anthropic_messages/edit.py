@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.model_names import read_model_name
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unicode
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.anthropic.errors import find_anthropic_error
@@ -56,9 +57,10 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
         raise InvalidUpstreamResponse(f"The engine's answer is not a message: {decode_error}.") from None
     if not message_end.content and message_end.stop_reason is None:
         raise InvalidUpstreamResponse("The engine's answer is a message without content and without a stop reason.")
+    model = read_model_name(body.get("model"))
     _fill_required_fields(body, meta)
     finish_reason = None if message_end.stop_reason is None else read_stop_reason(message_end.stop_reason)[0]
-    return OutboundResponse(body.write(), to_usage(read_counts(message_end.usage)), finish_reason)
+    return OutboundResponse(body.write(), to_usage(read_counts(message_end.usage)), finish_reason, model)
 
 
 def _fill_required_fields(message: dict[str, Any], meta: ResponseMeta) -> None:
@@ -128,6 +130,7 @@ class MessagesStreamEditor(SSEStreamEditor):
         if self._message_started:
             return b""
         self._message_started = True
+        self.model = read_model_name(message.get("model"))
         _fill_required_fields(message, self._meta)
         return _event_frame("message_start", msgspec.json.encode({"type": "message_start", "message": message}))
 

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.model_names import read_model_name
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.canonical.sse import sse_frame
 from providers.canonical.upstream_errors import find_error
@@ -177,6 +178,8 @@ class OpenAIStreamEditor(SSEStreamEditor):
 
     def _with_meta(self, body: Body) -> Body:
         meta = self._meta
+        if self.model is None:
+            self.model = read_model_name(body.get("model"))
         body["id"], body["model"], body["episode_id"] = self._id, meta.model, meta.episode_id
         object_field = body.get("object", NULL)
         # Some engines name a completion in a chat (mini-sglang: text_completion.chunk); Azure's first chunk has "".

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.model_names import read_model_name
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.canonical.upstream_errors import find_error
 from providers.dialect import OutboundResponse, ResponseMeta
@@ -86,6 +87,7 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
         check_finish_reason(head.finish_reason)
         if head.message is None and head.delta is None and head.text == NULL:
             raise InvalidUpstreamResponse("A choice of the engine's answer has no message.")
+    model = read_model_name(body.get("model"))
     body["id"], body["episode_id"], body["model"] = meta.id, meta.episode_id, meta.model
     body["object"] = "chat.completion"
     if not body.has_value("created"):
@@ -95,7 +97,7 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
     # Official clients do not know Groq's `on_demand`.
     if service_tier is None or write_service_tier(service_tier) is None:
         body["service_tier"] = _EMPTY
-    return OutboundResponse(body.write(), usage, min(heads, key=_choice_index).finish_reason)
+    return OutboundResponse(body.write(), usage, min(heads, key=_choice_index).finish_reason, model)
 
 
 def _normalize_choices(choices: bytes, *, stops_after_calls: bool) -> bytes:

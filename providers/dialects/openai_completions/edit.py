@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.model_names import read_model_name
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.canonical.upstream_errors import find_error
 from providers.dialect import OutboundResponse, ResponseMeta
@@ -61,11 +62,12 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
     usage = None
     if body.has_value("usage"):
         usage, body["usage"] = normalize_usage(body["usage"], body.value("service_tier"))
+    model = read_model_name(body.get("model"))
     body["id"], body["episode_id"], body["model"] = f"cmpl-{meta.id}", meta.episode_id, meta.model
     body["object"] = _OBJECT
     if not body.has_value("created"):
         body["created"] = meta.created
-    return OutboundResponse(body.write(), usage, min(heads, key=lambda head: head.index or 0).finish_reason)
+    return OutboundResponse(body.write(), usage, min(heads, key=lambda head: head.index or 0).finish_reason, model)
 
 
 def stream_editor(meta: ResponseMeta) -> OpenAIStreamEditor:

@@ -11,6 +11,7 @@ from msgspec import Raw
 
 from providers.canonical.chat import Usage
 from providers.canonical.errors import InvalidUpstreamResponse, RequestIgnored
+from providers.canonical.model_names import read_model_name
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.canonical.upstream_errors import find_error
 from providers.dialect import OutboundResponse, ResponseMeta
@@ -78,8 +79,9 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
     changed = [_fit_to_request(item, index, requested) for index, item in enumerate(ordered)]
     if ordered is not items or any(changed):
         body["data"] = ordered
+    model = read_model_name(body.get("model"))
     body["object"], body["model"] = _LIST, meta.model
-    return OutboundResponse(body.write(), _read_usage(body), None)
+    return OutboundResponse(body.write(), _read_usage(body), None, model)
 
 
 def _sort_by_index(items: list[dict[str, Raw]]) -> list[dict[str, Raw]]:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from providers.canonical.chat import Usage
 from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.model_names import read_model_name
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unicode
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.openai_responses.errors import check_untyped_event, find_response_error, read_failure_event
@@ -57,7 +58,8 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
     usage, reason = _read_ending(body)
     if not body.has_value("status"):
         body["status"] = "completed" if reason in ("stop", "tool_calls") else "incomplete"
-    return OutboundResponse(msgspec.json.encode(apply_response_meta(body, meta)), usage, reason)
+    model = read_model_name(body.get("model"))
+    return OutboundResponse(msgspec.json.encode(apply_response_meta(body, meta)), usage, reason, model)
 
 
 def _read_ending(body: Body) -> tuple[Usage | None, str]:
@@ -175,6 +177,8 @@ class ResponsesStreamEditor(SSEStreamEditor):
             body["status"] = kind.removeprefix("response.")
             self.usage, reason = _read_ending(body)
             self.finish_reason = "tool_calls" if self._has_calls and reason == "stop" else reason
+        if self.model is None:
+            self.model = read_model_name(body.get("model"))
         outer["response"] = apply_response_meta(body, self._meta)
         if event.sequence_number is None or self._renumbers:
             outer["sequence_number"] = self._event_count

@@ -11,6 +11,7 @@ from msgspec import Raw, Struct
 
 from providers.canonical.chat import Usage
 from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.model_names import read_model_name
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.canonical.sse import sse_frame
 from providers.canonical.upstream_errors import find_error
@@ -56,8 +57,9 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
     if usage is None:
         # vLLM 0.21 reported none (llm-d's reference of it). The output can be counted, and the input is known from the request.
         usage = Usage(None, sum(map(_token_count, heads)))
+    model = read_model_name(body.get("model"))
     _set_identity(body, meta)
-    return OutboundResponse(body.write(), usage, min(heads, key=_index).finish_reason)
+    return OutboundResponse(body.write(), usage, min(heads, key=_index).finish_reason, model)
 
 
 def _index(head: _ChoiceHead) -> int:

@@ -28,6 +28,7 @@ class BrokenOffStream:
 
     failure: UpstreamError | None = None
     done = False
+    model: str | None = None
 
     def __init__(self, usage: Usage | None, finish_reason: str | None, written_tokens: int) -> None:
         self.usage = usage
