@@ -108,6 +108,10 @@ class HttpCall:
     # The request
 
     @property
+    def speaks_http_1_1(self) -> bool:
+        return self._chunked
+
+    @property
     def is_body_large(self) -> bool:
         """Whether the body is longer than what is buffered of any, or has not come completely."""
         return self.more_body or len(self._body) > _MAX_BUFFERED_BYTES

@@ -6,16 +6,14 @@ A head of any length is parsed at quadratic cost: 200 MB of one header blocked a
 import asyncio
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from app.api.inference_protocol import InferenceProtocol
-from providers.canonical.errors import BodyTooLarge, InvalidRequest, NarthexError
-from providers.catalogue import DIALECTS
+from app.api.end_of_input import EndOfInputProtocol
+from providers.canonical.errors import BodyTooLarge, InvalidRequest
 
 MAX_HEAD_BYTES = 64 * 1024  # of a request's head, of its trailers, or of one chunk's header
 
 
-class BoundedHttpProtocol(InferenceProtocol):
+class BoundedHttpProtocol(EndOfInputProtocol):
     """Limits the size of heads and the time that a write may block.
 
     `write_timeout_s`: a caller who does not read the response for so long is disconnected; what waits to write would wait for ever.
@@ -34,12 +32,12 @@ class BoundedHttpProtocol(InferenceProtocol):
         except httptools.HttpParserUpgrade as upgrade:
             self._decline_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError:
-            self._reject(InvalidRequest("This is not an HTTP/1.1 request."))
+            self.end_input(InvalidRequest("This is not an HTTP/1.1 request."))
         else:
-            if self._head_bytes > MAX_HEAD_BYTES:
+            if self._head_bytes > MAX_HEAD_BYTES and not self.input_ended:
                 error = BodyTooLarge(f"The head of the request is longer than {MAX_HEAD_BYTES} bytes.")
                 error.status = 431
-                self._reject(error)
+                self.end_input(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_write_timer()
@@ -92,17 +90,8 @@ class BoundedHttpProtocol(InferenceProtocol):
         """
         method = self.parser.get_method()
         if method == b"CONNECT":
-            self._reject(InvalidRequest("This is not a proxy: CONNECT is not supported."))
+            self.end_input(InvalidRequest("This is not a proxy: CONNECT is not supported."))
             return
         fields = [b"%b: %b" % field for field in self.headers if field[0] != b"upgrade"]
         self.parser = httptools.HttpRequestParser(self)
         self.data_received(b"\r\n".join([b"%b %b HTTP/1.1" % (method, self.url), *fields, b"", b""]) + remaining)
-
-    def _reject(self, error: NarthexError) -> None:
-        """Send an error and close, unless a response has begun: nothing else may be written into it, or in its place."""
-        response_begun = self.pipeline or (self.cycle and self.cycle.response_started and not self.cycle.response_complete)
-        if not response_begun:
-            body = DIALECTS["openai_chat"].write_error(error)
-            headers = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
-            self.transport.write(STATUS_LINE[error.status] + headers + body)
-        self.transport.close()

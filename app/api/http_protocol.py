@@ -61,8 +61,14 @@ def http_protocol_class(
                 self._read_timer = None
             super().data_received(data)
             # A request that came in one read, as nearly all do, costs no timer.
-            if self._in_request and not self.transport.is_closing():
+            if self._in_request and not self.input_ended and not self.transport.is_closing():
                 self._set_read_timer()
+
+        def eof_received(self) -> bool:  # type: ignore[override]
+            if self._read_timer is not None:
+                self._read_timer.cancel()
+                self._read_timer = None
+            return super().eof_received()
 
         def connection_lost(self, exc: Exception | None) -> None:
             if self._read_timer is not None:

@@ -21,7 +21,9 @@ class InferenceProtocol(HttpToolsProtocol):
 
     call_handlers: Mapping[str, CallHandler] = {}
 
-    _active_call: HttpCall | None = None  # the one in progress, or the last one
+    active_cycle: Any = None  # the call, or the ASGI cycle, that is in progress, or the last one
+    input_ended = False  # the connection is closed once the requests before the end are answered
+    cut_off: Any = None  # the one of them whose body is incomplete, and which is not answered
     _in_head = True
     _idle_since = 0.0
     _idle_timer: asyncio.TimerHandle | None = None
@@ -36,8 +38,12 @@ class InferenceProtocol(HttpToolsProtocol):
                 queued.on_disconnect()
             else:
                 queued.disconnected = True
-        if self._active_call is not None:
-            self._active_call.on_disconnect()
+        active = self.active_cycle
+        if type(active) is HttpCall:
+            active.on_disconnect()
+        elif active is not None and not active.response_complete:
+            active.disconnected = True
+            active.message_event.set()
 
     # Called by the parser
 
@@ -74,7 +80,7 @@ class InferenceProtocol(HttpToolsProtocol):
             if len(self.pipeline) >= _MAX_PIPELINED:  # not at the first: a disconnect is noticed only while reading
                 self.flow.pause_reading()
         else:
-            self._active_call = call
+            self.active_cycle = call
         call.on_head(expects_100=self.expect_100_continue, queued=is_queued)
 
     def on_body(self, body: bytes) -> None:
@@ -109,8 +115,8 @@ class InferenceProtocol(HttpToolsProtocol):
     # Called when a response is complete
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self.active_cycle = cycle
         if type(cycle) is HttpCall:
-            self._active_call = cycle
             cycle.dequeue()
         else:
             super()._start_asgi_task(cycle, app)
@@ -124,11 +130,20 @@ class InferenceProtocol(HttpToolsProtocol):
         if len(self.pipeline) < _MAX_PIPELINED:
             self.flow.resume_reading()
         if self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())
+            cycle, app = self.pipeline.pop()
+            if cycle is not self.cut_off:
+                self._start_asgi_task(cycle, app)
+                return
+        if self.input_ended:
+            self.end_connection()
             return
         self._idle_since = self.loop.time()
         if self._idle_timer is None:
             self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
+
+    def end_connection(self) -> None:
+        """Called when all requests before the end of the input are answered."""
+        self.transport.close()
 
     def _close_if_idle(self) -> None:
         self._idle_timer = None

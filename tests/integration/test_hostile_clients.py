@@ -92,6 +92,60 @@ async def test_disconnect_cancels_the_running_request_and_drops_pipelined_ones(s
     assert len(chat_requests(engine)) == 1
 
 
+@pytest.mark.parametrize("body", [REQUEST, STREAM_REQUEST], ids=["whole", "streamed"])
+async def test_closed_connection_cancels_the_request_and_half_a_one_does_not(service: Service, engine: ScriptedEngine, body: bytes):
+    received: asyncio.Queue[ReceivedRequest] = asyncio.Queue()
+    may_respond = asyncio.Event()
+
+    async def begin_and_wait(request: ReceivedRequest) -> None:
+        if request.body.get("stream"):
+            request.begin_stream()
+            request.send_event(chunk({"content": "Hel"}))
+        received.put_nowait(request)
+        waits = [asyncio.create_task(each.wait()) for each in (may_respond, request.disconnected)]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for each in waits:
+            each.cancel()
+        if request.disconnected.is_set():
+            return
+        if not request.body.get("stream"):
+            await request.respond_completion("Hello.")
+            return
+        request.send_event(chunk({"content": "lo."}, "stop"))
+        request.send_event(b"[DONE]")
+        request.end_stream()
+
+    engine.script = begin_and_wait
+    async with asyncio.timeout(GENEROUS_S):
+        async with raw_connection(service) as caller:
+            caller.send(head(service, len(body)) + body)
+            request = await received.get()
+            if body == STREAM_REQUEST:
+                await caller.reader.readuntil(b"Hel")
+            caller.writer.close()  # a FIN, as of one who only shuts down the sending side
+            await request.disconnected.wait()
+
+        async with raw_connection(service) as caller:
+            caller.send(head(service, len(body)) + body)
+            caller.writer.write_eof()
+            request = await received.get()
+            if body == STREAM_REQUEST:
+                await caller.reader.readuntil(b"Hel")
+            await asyncio.sleep(0.2)  # longer than it takes to notice one who has gone
+            assert not request.disconnected.is_set()
+            may_respond.set()
+            answer = await caller.reader.read()
+    assert b"lo." in answer and answer.endswith(b"0\r\n\r\n" if body == STREAM_REQUEST else b"}")
+
+
+async def test_good_requests_before_a_bad_one_are_answered(service: Service, engine: ScriptedEngine):
+    models = f"GET /v1/models HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {service.key}\r\n\r\n".encode()
+    async with raw_connection(service) as caller:
+        caller.send(head(service) + REQUEST + models + head(service) + REQUEST + b"nonsense\r\n\r\n")
+        assert [(await caller.answer())[0] for _ in range(4)] == [200, 200, 200, 400]
+        assert await caller.reader.read() == b""
+
+
 async def test_http_1_0_stream_ends_by_closing_the_connection(service: Service, engine: ScriptedEngine):
     async with raw_connection(service) as caller:
         caller.send(head(service, len(STREAM_REQUEST)).replace(b"HTTP/1.1", b"HTTP/1.0") + STREAM_REQUEST)

@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 import gc
 import itertools
+import socket
 import time
 import tracemalloc
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
+import httpx
 import pytest
 import uvicorn
 from uvicorn.server import ServerState
@@ -36,8 +38,9 @@ class EchoServer:
         self.protocols: list[InferenceProtocol] = []
         self.max_pipelined = 0
         self.port = 0
+        self.answer: Callable[[HttpCall], Awaitable[None]] = self.echo
 
-    async def answer(self, call: HttpCall) -> None:
+    async def echo(self, call: HttpCall) -> None:
         body = await call.read(1_000_000)
         if body == b"go":
             await call.begin_stream(200, b"", b"begun")
@@ -125,9 +128,119 @@ async def test_invalid_pipelined_data_writes_nothing_into_a_running_response(ech
     writer.write(REQUEST.replace(b"hi", b"go"))
     await reader.readuntil(b"begun\r\n")
     writer.write(REQUEST + b"nonsense\r\n\r\n")
+    await wait_until(lambda: echo_server.protocols[0].input_ended)
+    echo_server.may_respond.set()
     async with asyncio.timeout(GENEROUS_S):
-        assert await reader.read() == b""
+        assert await reader.readexactly(5) == b"0\r\n\r\n"
+        assert await read_response_body(reader) == b"hi"
+        assert (await reader.read()).startswith(b"HTTP/1.1 400")
     writer.close()
+
+
+BAD_REQUESTS = {
+    "head": b"nonsense\r\n\r\n",
+    "body": b"POST /echo HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+    "long head": b"x" * 200_000,
+}
+
+
+@pytest.mark.parametrize("bad", BAD_REQUESTS.values(), ids=BAD_REQUESTS)
+@pytest.mark.parametrize("good", [1, 3])
+async def test_good_requests_before_a_bad_one_are_answered_in_order(echo_server: EchoServer, bad: bytes, good: int):
+    echo_server.may_respond.clear()
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
+    writer.write(b"".join(REQUEST.replace(b"hi", b"%02d" % at) for at in range(good)) + bad)
+    await wait_until(lambda: bool(echo_server.protocols) and echo_server.protocols[0].input_ended)
+    echo_server.may_respond.set()
+    assert [await read_response_body(reader) for _ in range(good)] == [b"%02d" % at for at in range(good)]
+    async with asyncio.timeout(GENEROUS_S):
+        rejected = await reader.read()
+    assert rejected.startswith((b"HTTP/1.1 400", b"HTTP/1.1 431")) and b"connection: close" in rejected
+    writer.close()
+
+
+@pytest.mark.parametrize("bad", [BAD_REQUESTS["head"], BAD_REQUESTS["body"]], ids=["head", "body"])
+async def test_bad_request_alone_is_rejected_at_once(echo_server: EchoServer, bad: bytes):
+    echo_server.may_respond.clear()
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
+    writer.write(bad)
+    async with asyncio.timeout(GENEROUS_S):
+        assert (await reader.read()).startswith(b"HTTP/1.1 400")
+    writer.close()
+
+
+async def test_flood_behind_a_bad_request_is_cut_off(echo_server: EchoServer):
+    echo_server.may_respond.clear()
+    _, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
+    writer.write(REQUEST + b"nonsense\r\n\r\n")
+    async with asyncio.timeout(GENEROUS_S):
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(b"x" * 100_000)
+                await writer.drain()
+    assert not echo_server.protocols[0].tasks
+    writer.close()
+
+
+@pytest.mark.parametrize("incomplete", [b"", REQUEST[:-1], REQUEST[:20]], ids=["none", "body", "head"])
+@pytest.mark.parametrize("count", [1, 3])
+async def test_half_closed_caller_gets_its_answers(echo_server: EchoServer, count: int, incomplete: bytes):
+    echo_server.may_respond.clear()
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
+    writer.write(REQUEST * count + incomplete)
+    writer.write_eof()
+    async with asyncio.timeout(GENEROUS_S):
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        await asyncio.sleep(0.2)  # longer than it takes to notice one who has gone
+        echo_server.may_respond.set()
+        assert [await read_response_body(reader) for _ in range(count)] == [b"hi"] * count
+        assert await reader.read() == b"", "the connection ends with the last answer"
+    writer.close()
+
+
+async def test_stream_to_a_half_closed_caller_goes_on(echo_server: EchoServer):
+    echo_server.may_respond.clear()
+
+    async def stream(call: HttpCall) -> None:
+        await call.read(1_000_000)
+        await call.begin_stream(200, b"", b"begun")
+        await echo_server.may_respond.wait()
+        await call.send(b"more")
+        await call.end_stream(b"last")
+
+    echo_server.answer = stream
+    async with httpx.AsyncClient() as client, client.stream("POST", f"http://127.0.0.1:{echo_server.port}/echo", content=b"hi") as answer:
+        blocks = answer.aiter_raw()
+        assert await anext(blocks) == b"begun"
+        answer.extensions["network_stream"].get_extra_info("socket").shutdown(socket.SHUT_WR)
+        await wait_until(lambda: echo_server.protocols[0].input_ended)
+        await asyncio.sleep(0.2)
+        echo_server.may_respond.set()
+        assert b"".join([block async for block in blocks]) == b"morelast"
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["before the response", "within a silent stream"])
+async def test_caller_who_has_gone_is_noticed_without_an_answer(echo_server: EchoServer, begun: bool):
+    cancelled = asyncio.Event()
+
+    async def wait_for_ever(call: HttpCall) -> None:
+        await call.read(1_000_000)
+        if begun:
+            await call.begin_stream(200, b"", b"begun")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    echo_server.answer = wait_for_ever
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port)
+    writer.write(REQUEST)
+    if begun:
+        await reader.readuntil(b"begun\r\n")
+    await wait_until(lambda: bool(echo_server.protocols) and bool(echo_server.protocols[0].tasks))
+    writer.close()
+    async with asyncio.timeout(GENEROUS_S):
+        await cancelled.wait()
 
 
 async def test_body_in_tiny_chunks_uses_bounded_memory(echo_server: EchoServer):
