@@ -17,8 +17,10 @@ class HostOperation(Struct, frozen=True):
     fields). Raises Unsupported and InvalidRequest.
     `read_response`: (the host's body, its headers, the meta with the caller's body) -> a response in the caller's dialect, which that
     dialect then edits. Raises the error that the host sent with status 200, or InvalidUpstreamResponse.
+    `read_billed_input`: the host's body -> the input tokens that it bills, if it reports others as processed; None: it does not.
     """
 
     name: str
     write_request: Callable[[Body, str, Callable[[str], bool]], tuple[Body, list[str]]]
     read_response: Callable[[bytes, httpx.Headers, ResponseMeta], bytes]
+    read_billed_input: Callable[[bytes], int | None] | None = None

@@ -1,5 +1,7 @@
 """The cost of an inference: its tokens at a price, in millionths of a dollar."""
 
+from msgspec.structs import replace
+
 from app.domain import Price
 from providers.canonical.chat import Usage
 
@@ -11,8 +13,11 @@ def cost_microusd(usage: Usage, price: Price) -> int | None:
     """The cost, rounded once, half up; None: unknown, as the engine did not report tokens that have a price, or the price is unknown.
 
     Cached, audio and image tokens are part of the input or output and are priced instead of it, not in addition. Parts that add up to
-    more than their total are cut off at it.
+    more than their total are cut off at it. Where the host bills other tokens than it processed, those are priced, at the price of plain
+    input and output: the parts are of what was processed.
     """
+    if usage.billed_input is not None or usage.billed_output is not None:
+        usage = _billed_usage(usage)
     if (usage.input is None and price.input) or (usage.output is None and price.output):
         return None
     if usage.tier is not None and usage.tier not in price.tiers:
@@ -36,6 +41,25 @@ def cost_microusd(usage: Usage, price: Price) -> int | None:
     if usage.tier is not None:
         units = (units * _to_units(price.tiers[usage.tier]) + _UNITS_PER_MICROUSD // 2) // _UNITS_PER_MICROUSD
     return (units + _UNITS_PER_MICROUSD // 2) // _UNITS_PER_MICROUSD
+
+
+def _billed_usage(usage: Usage) -> Usage:
+    """The billed tokens as the usage, without parts on a side that is billed."""
+    input, output = usage.billed_input, usage.billed_output
+    if input is not None:
+        usage = replace(
+            usage,
+            input=input,
+            cached=None,
+            cache_written=None,
+            cache_written_hour=None,
+            audio_input=None,
+            image_input=None,
+            billed_input=None,
+        )
+    if output is not None:
+        usage = replace(usage, output=output, reasoning=None, audio_output=None, billed_output=None)
+    return usage
 
 
 def _or_default(usd: float | None, other: float) -> float:

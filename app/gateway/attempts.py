@@ -17,7 +17,6 @@ from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from app.gateway.upstream.client import OutboundStream
 from app.gateway.upstream.progress import charge_response
 from app.settings import Settings
-from providers.canonical.chat import Usage
 from providers.canonical.errors import (
     CallerCredentialRequired,
     ConstraintUnchecked,
@@ -160,8 +159,7 @@ class Attempts:
 
 def _discard_response(attempted: Attempted, violation: ConstraintViolation) -> None:
     """No caller gets this response, but an engine wrote it: it is charged like one that broke off."""
-    reported = Usage(violation.input_tokens, violation.output_tokens)
     input_tokens = attempted.planned.admitted.request.input_tokens
-    charge = charge_response(reported, input_tokens, text_tokens(len(violation.response_text)))
+    charge = charge_response(violation.usage, input_tokens, text_tokens(len(violation.response_text)))
     attempted.discarded.append((attempted.attempts[-1], charge))
     attempted.progress.usage = None

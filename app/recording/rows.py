@@ -17,7 +17,16 @@ MAX_COST_MICROUSD = 10**12  # a million dollars for one request, so that no hour
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 # Fields of Usage without a column of their own.
-_USAGE_DETAILS = ("cache_written", "cache_written_hour", "audio_input", "audio_output", "image_input", "tier")
+_USAGE_DETAILS = (
+    "cache_written",
+    "cache_written_hour",
+    "audio_input",
+    "audio_output",
+    "image_input",
+    "tier",
+    "billed_input",
+    "billed_output",
+)
 
 _NO_USAGE_DETAILS = (None,) * len(_USAGE_DETAILS)
 

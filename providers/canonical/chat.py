@@ -18,7 +18,8 @@ class Usage(Struct, frozen=True, array_like=True):
 
     Parts of `input`: `cached`, `cache_written` (with its own part `cache_written_hour`, which is cached for an hour), `audio_input`,
     `image_input`. Parts of `output`: `reasoning`, `audio_output`. `tier`: the service tier, where it has its own price: "batch", "flex",
-    "priority". Recorded as an array: fields are only ever appended.
+    "priority". `billed_input`, `billed_output`: the tokens that the host bills, where it bills others than it processed; what they cost
+    is priced by them. None: those of `input` and `output`. Recorded as an array: fields are only ever appended.
     """
 
     input: int | None = None
@@ -31,6 +32,8 @@ class Usage(Struct, frozen=True, array_like=True):
     audio_output: int | None = None
     image_input: int | None = None
     tier: str | None = None
+    billed_input: int | None = None
+    billed_output: int | None = None
 
 
 class OpaqueState(Struct, frozen=True):

@@ -41,6 +41,8 @@ NarthexError                          500
 from collections.abc import Container, Mapping, Sequence
 from typing import ClassVar
 
+from providers.canonical.chat import Usage
+
 # Of what a host says about an error: no message or path of a field is longer, unless it repeats what it was sent. Whatever is done
 # with an error later (masking, searching for phrases) is therefore short.
 _MAX_MESSAGE_CHARS = 8_000
@@ -291,19 +293,18 @@ class RouteNotServed(UpstreamError):
 class ConstraintViolation(UpstreamError):
     """The response does not have the format that `param` requests, or it takes too much to check whether it does.
 
-    `response_text`: what the model wrote. `reason`: what is wrong with it, a sentence. `input_tokens`, `output_tokens`: what it used,
-    which is charged; None: not reported.
+    `response_text`: what the model wrote. `reason`: what is wrong with it, a sentence. `usage`: what it used, which is charged; None: not
+    reported.
     """
 
     counts_as_failure = False
     code = "constraint_violation"
 
-    def __init__(self, reason: str, *, param: str, response_text: str, input_tokens: int | None, output_tokens: int | None) -> None:
+    def __init__(self, reason: str, *, param: str, response_text: str, usage: Usage | None) -> None:
         super().__init__(self.write_message(param, reason), param=param)
         self.reason = reason
         self.response_text = response_text
-        self.input_tokens = input_tokens
-        self.output_tokens = output_tokens
+        self.usage = usage
 
     @staticmethod
     def write_message(param: str, reason: str) -> str:

@@ -4,12 +4,14 @@ Each side may stream or not, independently of the other.
 """
 
 import httpx
+from msgspec.structs import replace
 
 from app.gateway.response_translation.dialect_pair import TargetDialect, chat_dialects
 from app.gateway.response_translation.response_streamer import ResponseStreamer
 from app.gateway.response_translation.stream_assembler import StreamAssembler
 from app.gateway.response_translation.stream_translator import StreamTranslator
 from app.gateway.response_translation.write_response import check_finished, write_response
+from providers.canonical.chat import Usage
 from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.upstream_errors import add_upstream_message
 from providers.dialect import Dialect, OutboundResponse, ResponseMeta, StreamEditor
@@ -45,7 +47,9 @@ def translate_response(
         if caller_dialect is target_dialect:
             return caller_dialect.edit_response(raw, meta)
         if isinstance(target_dialect, HostOperation):
-            return caller_dialect.edit_response(target_dialect.read_response(raw, headers, meta), meta)
+            response = caller_dialect.edit_response(target_dialect.read_response(raw, headers, meta), meta)
+            billed = target_dialect.read_billed_input(raw) if target_dialect.read_billed_input is not None else None
+            return response if billed is None else replace(response, usage=replace(response.usage or Usage(), billed_input=billed))
         if isinstance(target_dialect, RouteBinding) and isinstance(caller_dialect, Route):
             return caller_dialect.read_engine_response(raw, target_dialect, meta)
         chat_dialect, engine_dialect = chat_dialects(caller_dialect, target_dialect)

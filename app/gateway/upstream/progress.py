@@ -62,7 +62,7 @@ class ResponseProgress:
                 reported_tokens = usage.output or 0
                 if reserved_output is not None or reported_tokens < written_tokens:
                     written_tokens = max(written_tokens, reported_tokens)
-                    usage = replace(usage, output=None)
+                    usage = replace(usage, output=None, billed_output=None)
         return charge_response(usage, estimated_input, written_tokens, reserved_output)
 
 

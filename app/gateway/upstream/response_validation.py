@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from app.gateway.structured_output.checker_client import CheckerUnavailable
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
-from providers.canonical.chat import ChatResponse, Choice, Opaque, Part, Reasoning, Refusal, Text, ToolCall, Usage
+from providers.canonical.chat import ChatResponse, Choice, Opaque, Part, Reasoning, Refusal, Text, ToolCall
 from providers.canonical.errors import ConstraintUnchecked, ConstraintViolation
 from providers.canonical.raw_json import DECODE_ERRORS
 from providers.structured_output import Constraint, ConstraintPlan
@@ -47,7 +47,6 @@ async def validate_response(
             text = _choice_text(choice)
             if text is None or choice.finish_reason == "content_filter":
                 continue
-            usage = response.usage or Usage()
             try:
                 fault = await checker.checks.find_violation(
                     constraint_plan.output, text, checker.team_id, is_complete=choice.finish_reason != "length"
@@ -59,15 +58,12 @@ async def validate_response(
                         "the checking process does not run.",
                         param=constraint.field,
                         response_text=text,
-                        input_tokens=usage.input,
-                        output_tokens=usage.output,
+                        usage=response.usage,
                     ) from None
                 is_validated = False
                 continue
             if fault is not None:
-                raise ConstraintViolation(
-                    fault, param=constraint.field, response_text=text, input_tokens=usage.input, output_tokens=usage.output
-                )
+                raise ConstraintViolation(fault, param=constraint.field, response_text=text, usage=response.usage)
     return response, is_validated
 
 

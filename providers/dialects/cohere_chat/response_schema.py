@@ -59,6 +59,7 @@ class Counts(Struct):
 class UsageReport(Struct):
     billed_units: Counts | None = None
     tokens: Counts | None = None
+    cached_tokens: float | None = None
 
 
 class Message(Struct):

@@ -9,19 +9,28 @@ from providers.dialects.cohere_chat.response_schema import Counts, UsageReport
 
 
 def read_usage(report: UsageReport | None) -> Usage | None:
-    """The billed tokens; None if none were reported.
+    """The processed tokens, and the billed ones beside them; None if none were reported.
 
-    `tokens` also counts those that Cohere adds and those that models write unseen, which are not billed. `cached_tokens` counts all
-    input, so that the cached share of the billed input is not known.
+    `tokens` also counts those that Cohere adds and those that models write unseen, which are not billed. `cached_tokens` and
+    `reasoning_tokens` are parts of `tokens`. Where only the billed tokens are reported, they are the usage.
     Source: https://docs.cohere.com/docs/how-does-cohere-pricing-work, read 2026-11.
     """
     if report is None or (report.billed_units is None and report.tokens is None):
         return None
-    billed, counted = report.billed_units or Counts(), report.tokens or Counts()
-    output = plausible_count(counted.output_tokens if billed.output_tokens is None else billed.output_tokens)
-    reasoning = plausible_count(counted.reasoning_tokens)
+    billed, processed = report.billed_units or Counts(), report.tokens or Counts()
+    billed_input, billed_output = plausible_count(billed.input_tokens), plausible_count(billed.output_tokens)
+    input, output = plausible_count(processed.input_tokens), plausible_count(processed.output_tokens)
     return Usage(
-        input=plausible_count(counted.input_tokens if billed.input_tokens is None else billed.input_tokens),
-        output=output,
-        reasoning=reasoning if reasoning is None or output is None else min(reasoning, output),
+        input=billed_input if input is None else input,
+        output=billed_output if output is None else output,
+        cached=_part(report.cached_tokens, input),
+        reasoning=_part(processed.reasoning_tokens, output),
+        billed_input=None if input is None else billed_input,
+        billed_output=None if output is None else billed_output,
     )
+
+
+def _part(count: float | None, total: int | None) -> int | None:
+    """A part of the processed tokens, at most all of them. None if it or its total is not reported."""
+    part = plausible_count(count)
+    return None if part is None or total is None else min(part, total)

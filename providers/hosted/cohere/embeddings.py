@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.raw_json import DECODE_ERRORS, Body, repair_unicode
+from providers.canonical.token_counts import plausible_count
 from providers.canonical.upstream_errors import find_error, read_error
 from providers.dialect import ResponseMeta
 from providers.host_operation import HostOperation
@@ -22,12 +23,16 @@ _DEFAULT_INPUT_TYPE = "search_document"
 _HOST_FIELDS = ("input_type", "truncate", "max_tokens", "priority")
 
 
-class _BilledUnits(Struct):
+class _Counts(Struct):
     input_tokens: float | None = None
 
 
+_NO_COUNTS = _Counts()
+
+
 class _Meta(Struct):
-    billed_units: _BilledUnits | None = None
+    billed_units: _Counts | None = None
+    tokens: _Counts | None = None
 
 
 class _Vectors(Struct):
@@ -54,9 +59,22 @@ def write_embedding_request(body: Body, model: str, may_drop: Callable[[str], bo
 
 def read_embeddings(raw: bytes, headers: httpx.Headers, meta: ResponseMeta) -> bytes:
     response = _decode_or_raise(raw)
-    billed_units = response.meta.billed_units if response.meta is not None else None
-    tokens = None if billed_units is None or billed_units.input_tokens is None else int(billed_units.input_tokens)
-    return write_embeddings_response(response.embeddings.float, tokens, meta)
+    billed, processed = _input_counts(response.meta)
+    return write_embeddings_response(response.embeddings.float, billed if processed is None else processed, meta)
+
+
+def read_billed_input(raw: bytes) -> int | None:
+    """Of a response that read_embeddings() can read."""
+    billed, processed = _input_counts(_decode_or_raise(raw).meta)
+    return None if processed is None else billed
+
+
+def _input_counts(meta: _Meta | None) -> tuple[int | None, int | None]:
+    """The billed and the processed tokens; None: not reported. Most responses report only the billed ones."""
+    if meta is None:
+        return None, None
+    billed, processed = meta.billed_units or _NO_COUNTS, meta.tokens or _NO_COUNTS
+    return plausible_count(billed.input_tokens), plausible_count(processed.input_tokens)
 
 
 def _decode_or_raise(raw: bytes) -> _EmbedResponse:
@@ -74,4 +92,4 @@ def _decode_or_raise(raw: bytes) -> _EmbedResponse:
         raise InvalidUpstreamResponse(f"Cohere's response has no embeddings: {decode_error}.") from None
 
 
-COHERE_EMBEDDINGS = HostOperation("cohere_embed", write_embedding_request, read_embeddings)
+COHERE_EMBEDDINGS = HostOperation("cohere_embed", write_embedding_request, read_embeddings, read_billed_input)

@@ -120,9 +120,16 @@ def _expected(recording: Recording) -> Situation:
     if message["text"]:
         parts.append(Text(message["text"], citations))
     parts += [ToolCall(*each) for each in message["calls"]]
-    billed = usage["billed_units"]
-    counted = Usage(billed["input_tokens"], billed["output_tokens"], reasoning=usage["tokens"].get("reasoning_tokens"))
-    return Situation(name=recording.name, parts=tuple(parts), finish=_FINISHES[finish], usage=counted)
+    processed, billed = usage["tokens"], usage["billed_units"]
+    expected_usage = Usage(
+        processed["input_tokens"],
+        processed["output_tokens"],
+        cached=usage.get("cached_tokens"),
+        reasoning=processed.get("reasoning_tokens"),
+        billed_input=billed["input_tokens"],
+        billed_output=billed["output_tokens"],
+    )
+    return Situation(name=recording.name, parts=tuple(parts), finish=_FINISHES[finish], usage=expected_usage)
 
 
 def _response_parts(recording: Recording) -> tuple[dict[str, Any], str, dict[str, Any]]:
@@ -178,7 +185,6 @@ COHERE = Host(
     expected_errors={"08-error-401": ExpectedError(502), "09-error-404": ExpectedError(404), "limit-of-a-minute": ExpectedError(429)},
     missing_features={
         "audio": "refused: its chat reads text and images (https://docs.cohere.com/reference/chat).",
-        "prompt caching": "`cached_tokens` refers to all tokens, and usage counts the billed ones.",
         "token counting": "it tokenizes texts (/v1/tokenize), not chats.",
     },
 )

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from hypothesis import given
 from hypothesis import strategies as some
+from msgspec.structs import replace
 
 from app.billing.cost import cost_microusd
 from app.billing.price_index import PriceIndex, find_price
@@ -101,6 +102,14 @@ def test_uncounted_tokens_give_no_cost_unless_they_are_free():
     assert cost_microusd(Usage(10, None), price()) is None
     assert cost_microusd(Usage(10, None), price(1.0, 0.0)) == 10
     assert cost_microusd(Usage(0, 0), price()) == 0
+
+
+def test_billed_tokens_are_priced_where_a_host_bills_others_than_it_processed():
+    tokens = Usage(100, 20, cached=90, reasoning=15, billed_input=7, billed_output=5)
+    assert cost_microusd(tokens, price(2.0, 5.0, 0.5)) == 7 * 2 + 5 * 5
+    assert cost_microusd(replace(tokens, billed_output=None), price(2.0, 5.0, 0.5)) == 7 * 2 + 20 * 5
+    assert cost_microusd(replace(tokens, billed_input=None), price(2.0, 5.0, 0.5)) == 10 * 2 + 90 * 0.5 + 5 * 5
+    assert cost_microusd(replace(tokens, billed_input=0, billed_output=0), price(2.0, 5.0, 0.5)) == 0
 
 
 def timestamp(day: str, clock: str = "00:00:00") -> float:

@@ -6,6 +6,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from providers.canonical.chat import ChatResponse, Reasoning, Text, ToolCall, Usage
 from providers.canonical.errors import (
@@ -34,7 +35,7 @@ USAGE = {
     "tokens": {"input_tokens": 70, "output_tokens": 9, "reasoning_tokens": 2},
     "cached_tokens": 60,
 }
-EXPECTED_USAGE = Usage(7, 5, reasoning=2)
+EXPECTED_USAGE = Usage(70, 9, cached=60, reasoning=2, billed_input=7, billed_output=5)
 SOURCES = [{"type": "document", "id": "doc:0", "document": {"id": "doc:0", "title": "A page", "url": "https://example.org/a", "text": "…"}}]
 
 
@@ -234,9 +235,18 @@ def test_logprobs_are_read_in_openais_format():
     ]
 
 
-def test_usage_without_billed_units_counts_all_tokens():
-    assert read_whole({**WHOLE, "usage": {"tokens": {"input_tokens": 7, "output_tokens": 5}}}).usage == Usage(7, 5)
-    assert read_whole({**WHOLE, "usage": None}).usage is None
+@pytest.mark.parametrize(
+    ("reported", "expected"),
+    [
+        ({"tokens": {"input_tokens": 7, "output_tokens": 5}}, Usage(7, 5)),
+        ({"billed_units": {"input_tokens": 7, "output_tokens": 5}, "cached_tokens": 60}, Usage(7, 5)),
+        ({**USAGE, "cached_tokens": 90}, replace(EXPECTED_USAGE, cached=70)),
+        ({**USAGE, "billed_units": {"input_tokens": -1, "output_tokens": 5}}, replace(EXPECTED_USAGE, billed_input=None)),
+        (None, None),
+    ],
+)
+def test_usage_is_what_was_processed_and_billed_units_stand_beside_it(reported: dict[str, Any] | None, expected: Usage | None):
+    assert read_whole({**WHOLE, "usage": reported}).usage == expected
 
 
 @pytest.mark.parametrize(

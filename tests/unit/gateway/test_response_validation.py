@@ -29,7 +29,7 @@ async def checks() -> AsyncGenerator[ConstraintChecks]:
 
 
 def response_of(*parts: Part, reason: str = "stop") -> ChatResponse:
-    return ChatResponse((Choice(parts, reason),), "engine-model", 1, Usage(3, 2))
+    return ChatResponse((Choice(parts, reason),), "engine-model", 1, Usage(3, 2, cached=1))
 
 
 async def validated(
@@ -69,7 +69,7 @@ async def test_constraint_violation_carries_the_text_and_the_token_usage(checks:
     with pytest.raises(ConstraintViolation) as failed:
         await validated(checks, response_of(Text(text)))
     assert (failed.value.response_text, failed.value.param) == (text, "guided_regex")
-    assert (failed.value.input_tokens, failed.value.output_tokens) == (3, 2)
+    assert failed.value.usage == Usage(3, 2, cached=1)
 
 
 async def test_truncated_response_must_be_the_beginning_of_a_valid_one(checks: ConstraintChecks) -> None:
@@ -111,4 +111,4 @@ async def test_unchecked_response_is_refused_with_its_usage_if_the_caller_demand
         await validate_response(
             response_of(Text("abc")), plan, CONSTRAINT, ResponseChecker(broken_checks, "team", refuses_unvalidated=True)
         )
-    assert (refused.value.code, refused.value.input_tokens, refused.value.output_tokens) == ("constraint_unchecked", 3, 2)
+    assert (refused.value.code, refused.value.usage) == ("constraint_unchecked", Usage(3, 2, cached=1))

@@ -10,11 +10,13 @@ from app.domain import Target
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.response_translation.translate import translate_response
 from providers.adapters.provider import InvalidOption
+from providers.canonical.chat import Usage
 from providers.canonical.errors import InvalidUpstreamResponse, OperationNotSupported, Unsupported, UpstreamFailed
 from providers.canonical.raw_json import Body
 from providers.catalogue import DIALECTS, ROUTES
 from providers.dialect import ResponseMeta
 from providers.hosted.cohere.adapter import Cohere
+from providers.hosted.cohere.embeddings import COHERE_EMBEDDINGS
 from tests.support.chat_strategies import META
 from tests.support.request_translation import MEDIA, drop_everything, drop_nothing
 
@@ -49,6 +51,15 @@ def test_embeddings_are_translated_to_and_from_cohere():
     body_for_caller = json.loads(response.raw)
     assert [(each["index"], each["embedding"]) for each in body_for_caller["data"]] == [(0, [1, 2]), (1, [3, 4])]
     assert response.usage is not None and (response.usage.input, body_for_caller["usage"]) == (5, {"prompt_tokens": 5, "total_tokens": 5})
+
+
+def test_processed_tokens_of_embeddings_are_the_usage_and_billed_ones_stand_beside_it():
+    _, _, _, meta = translate_embeddings(input="a")
+    counts = {"billed_units": {"input_tokens": 5.0}, "tokens": {"input_tokens": 8}}
+    upstream_body = json.dumps({"id": "x", "embeddings": {"float": [[1, 2]]}, "meta": counts}).encode()
+    response = translate_response(upstream_body, DIALECTS["openai_embeddings"], COHERE_EMBEDDINGS, meta, httpx.Headers())
+    assert response.usage == Usage(8, 0, billed_input=5)
+    assert json.loads(response.raw)["usage"] == {"prompt_tokens": 8, "total_tokens": 8}
 
 
 def test_embedding_input_type_may_be_given():
