@@ -32,6 +32,7 @@ class InboundRequest(Struct):
     all choices together; None: no limit in the request. `choices`: how many the caller requests.
     `previous_response_id`: the response that this request continues. `references_items`: it refers to items of earlier responses by id.
     `stores_response`: the caller may retrieve the response later. `raw_prompt`: a text to continue, though it came to the chat route.
+    `names_no_model`: `model` is empty, and the only model of the key that serves the route is meant.
     `has_strict_tools`: whether a tool has `strict`; None: the dialect does not look. `holds_only_text`: its own messages are known to hold
     no media.
     """
@@ -53,6 +54,7 @@ class InboundRequest(Struct):
     raw_prompt: bool = False
     has_strict_tools: bool | None = None
     holds_only_text: bool = False
+    names_no_model: bool = False
 
 
 class ResponseMeta(Struct, frozen=True):

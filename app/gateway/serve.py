@@ -31,6 +31,7 @@ from app.gateway.charges import actual_usage, estimate_usage
 from app.gateway.context import RequestContext
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.idempotency.idempotency import KEY_HEADER, Idempotency
+from app.gateway.implied_model import find_implied_model
 from app.gateway.large_body.large_requests import LargeRequests, is_large
 from app.gateway.limits.limits import Limits
 from app.gateway.media.fetcher import MediaFetcher
@@ -158,6 +159,8 @@ async def serve(
         authenticated.caller = await reauthenticate()
     large_requests = gateway.large_requests if is_large(raw) else None
     request = dialect.parse_request(raw) if large_requests is None else await large_requests.parse(dialect, raw)
+    if request.names_no_model:
+        request.model = find_implied_model(gateway.snapshot_cache.snapshot, gateway.fleet, authenticated.caller, dialect, request.body)
     reserved = reserved_fields(request.body)
     if reserved:
         request, raw = remove_fields(request, reserved)

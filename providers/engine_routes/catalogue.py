@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from providers.engine_routes.classify import Classify
 from providers.engine_routes.detokenize import Detokenize
 from providers.engine_routes.encode import Encode, encode_binding
+from providers.engine_routes.generate import Generate
 from providers.engine_routes.pooling import Pooling
 from providers.engine_routes.rerank import Rerank
 from providers.engine_routes.route import Route
@@ -13,7 +14,7 @@ from providers.engine_routes.score import Score
 from providers.engine_routes.sglang_encode import SGLangEncode
 from providers.engine_routes.tokenize import Tokenize
 
-_ROUTES: tuple[type[Route], ...] = (Tokenize, Detokenize, Encode, SGLangEncode, Rerank, Score, Pooling, Classify)
+_ROUTES: tuple[type[Route], ...] = (Tokenize, Detokenize, Encode, SGLangEncode, Rerank, Score, Pooling, Classify, Generate)
 
 # The names of these routes in vLLM, SGLang, LMDeploy and Jina.
 ROUTE_BY_PATH: Mapping[str, str] = {
@@ -31,6 +32,7 @@ ROUTE_BY_PATH: Mapping[str, str] = {
     "/pooling": "pooling",
     "/classify": "classify",
     "/v1/classify": "classify",
+    "/generate": "generate",
 }
 
 

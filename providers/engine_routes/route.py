@@ -20,9 +20,9 @@ from providers.engine_routes.route_binding import RouteBinding, unsupported_with
 
 
 class CommonFields(Struct):
-    """Fields that a request of any route may have."""
+    """Fields that a request of any route may have. `model`: the engines need none, so a key with one such model may leave it out."""
 
-    model: str
+    model: str | None = None
     stream: bool | None = None
     user: str | None = None
     metadata: dict[str, str] | None = None
@@ -38,7 +38,7 @@ _common_fields_decoder = msgspec.json.Decoder(CommonFields)
 
 # An engine that is not identified yet is treated as OpenAI-compatible.
 _ADAPTER_ALIASES: Mapping[str, str] = {"auto": "openai"}
-_UNCERTAIN_ADAPTERS = ("auto", "openai")
+UNCERTAIN_ADAPTERS = ("auto", "openai")
 # A response with nothing but these is an error, or nothing, in place of a result.
 _FIELDS_BESIDE_A_RESULT = frozenset(
     {"message", "msg", "detail", "code", "status", "success", "error", "error_code", "request_id", "id", "object", "model", "usage"}
@@ -50,13 +50,14 @@ class Route:
 
     The shape of a request is recognised by its discriminator, a field that only this shape has. `request_decoders`: by discriminator, the
     common shape first. `bindings`: by an engine's adapter, and by discriminator. `purpose`: a verb phrase for errors.
-    `is_free_of_charge`: nothing is charged for it.
+    `is_free_of_charge`: nothing is charged for it. `generates_text`: it has output tokens, and streams.
     """
 
     name: ClassVar[str]
     purpose: ClassVar[str]
     request_decoders: ClassVar[Mapping[str, RequestDecoder]]
     is_free_of_charge: ClassVar[bool] = False
+    generates_text: ClassVar[bool] = False
 
     def __init__(self, bindings: Mapping[str, Mapping[str, RouteBinding]]) -> None:
         self.bindings = bindings
@@ -64,7 +65,7 @@ class Route:
     def parse_request(self, raw: bytes) -> InboundRequest:
         """Raises InvalidRequest: what is wrong, where, and what was expected."""
         common, body = parse_body(raw, _common_fields_decoder)
-        if common.stream:
+        if common.stream and not self.generates_text:
             raise InvalidRequest("This route does not stream: leave `stream` out.", param="stream")
         discriminators = [discriminator for discriminator in self.request_decoders if body.has_value(discriminator)]
         if not discriminators:
@@ -75,19 +76,21 @@ class Route:
             raise InvalidRequest(f"Send only one of `{'`, `'.join(discriminators)}`.", param=discriminators[1])
         request, _ = parse_body(raw, self.request_decoders[discriminators[0]])
         self.normalise_request(request, body)
-        body.pop("stream", None)
+        if not self.generates_text:
+            body.pop("stream", None)
         return InboundRequest(
             dialect=self.name,
             body=body,
-            model=common.model,
-            stream=False,
+            model=common.model or "",
+            stream=bool(common.stream),
             wants_usage=True,
             episode_id=parse_episode_id(common.episode_id, common.episode_id_prefixed),
             tags=common.tags_prefixed or common.metadata or {},
             end_user=common.user,
             input_tokens=0 if self.is_free_of_charge else self.estimate(request),
-            output_tokens=0,
+            output_tokens=self.output_bound(request),
             choices=1,
+            names_no_model=common.model is None,
         )
 
     def normalise_request(self, request: Any, body: Body) -> None:
@@ -95,6 +98,10 @@ class Route:
 
     def estimate(self, request: Any) -> int:
         """About how many input tokens a request has, on a route that is not free of charge."""
+        return 0
+
+    def output_bound(self, request: Any) -> int:
+        """The most output tokens that a request may take, on a route that generates text."""
         return 0
 
     def translate_request(
@@ -110,10 +117,15 @@ class Route:
         remove_gateway_fields(body)
         return binding, binding.write_request(body, provider, model, may_drop)
 
+    def is_served_by(self, provider: Provider, body: Body) -> bool:
+        """Whether this kind of engine has the route for a body of this shape."""
+        return not self._bindings_of(provider).keys().isdisjoint(body)
+
+    def _bindings_of(self, provider: Provider) -> Mapping[str, RouteBinding]:
+        return {} if provider.is_openai_host else self.bindings.get(_ADAPTER_ALIASES.get(provider.name, provider.name), {})
+
     def _binding_for(self, body: Body, provider: Provider, requested_model: str) -> RouteBinding:
-        bindings: Mapping[str, RouteBinding] = (
-            {} if provider.is_openai_host else self.bindings.get(_ADAPTER_ALIASES.get(provider.name, provider.name), {})
-        )
+        bindings = self._bindings_of(provider)
         if not bindings:
             raise OperationNotSupported(
                 f"{provider.configured_as} ({provider.name}), which serves {requested_model!r:.100}, has no API that {self.purpose}. "
@@ -126,7 +138,7 @@ class Route:
             raise unsupported_without_alternative(
                 provider, discriminator, f"it takes {' or '.join(f'`{name}`' for name in bindings)} instead."
             )
-        return replace(binding, is_guessed=True) if provider.name in _UNCERTAIN_ADAPTERS else binding
+        return replace(binding, is_guessed=True) if provider.name in UNCERTAIN_ADAPTERS else binding
 
     def read_engine_response(self, raw: bytes, binding: RouteBinding, meta: ResponseMeta) -> OutboundResponse:
         """The response of an engine with this binding. Raises InvalidUpstreamResponse, RouteNotServed, or the error that it reports."""
@@ -164,11 +176,11 @@ class Route:
         return OutboundResponse(msgspec.json.encode(response), usage, None)
 
     def stream_editor(self, meta: ResponseMeta) -> StreamEditor:
-        """Raises InvalidUpstreamResponse: parse_request() refuses streams, so no engine may send one."""
+        """Raises InvalidUpstreamResponse: parse_request() refuses streams of routes without text, so no engine may send one."""
         raise InvalidUpstreamResponse("The engine streamed a response that was requested without a stream.")
 
     def prepare_upstream_body(self, body: Body, stream: bool, *, include_usage: bool) -> None:
-        """Changes nothing: these routes have no streams."""
+        """Changes nothing: the bindings write the body."""
 
     def write_error(self, error: NarthexError) -> bytes:
         return write_error_envelope(error)

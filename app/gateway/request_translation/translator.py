@@ -219,7 +219,10 @@ class RequestTranslator:
             if not binding.sends_model:
                 raise provider.unsupported_error("model", f"its {binding.name} cannot use a LoRA adapter.")
             body["model"] = provider.select_lora_adapter(target.model, target.lora, body)
-        return TranslatedRequest(body.write(), binding, False, restricted + dropped, b"", None)
+        id = None
+        if route.generates_text and provider.request_id_field is not None:
+            id = body[provider.request_id_field] = self._next_upstream_id()
+        return TranslatedRequest(body.write(), binding, self.request.stream, restricted + dropped, b"", None, id)
 
     def translate_host_operation(self, host_operation: HostOperation, provider: Provider, target: Target) -> TranslatedRequest:
         """The request for an operation that a host has in a form of its own. Raises Unsupported and InvalidRequest."""

@@ -24,7 +24,7 @@ _NO_HEADERS = httpx.Headers()
 
 def make_stream_editor(caller_dialect: Dialect, target_dialect: TargetDialect, meta: ResponseMeta, *, streamed: bool) -> StreamEditor:
     """Turns the engine's response into the caller's stream. `streamed`: whether the engine streams."""
-    if streamed and caller_dialect is target_dialect:
+    if streamed and (caller_dialect is target_dialect or isinstance(target_dialect, RouteBinding)):
         return caller_dialect.stream_editor(meta)
     chat_dialect, engine_dialect = chat_dialects(caller_dialect, target_dialect)
     return StreamTranslator(chat_dialect, engine_dialect, meta) if streamed else ResponseStreamer(chat_dialect, engine_dialect, meta)

@@ -2,7 +2,6 @@
 
 import msgspec
 
-from providers.canonical.errors import InvalidRequest
 from providers.canonical.parse_body import parse_body, parse_episode_id
 from providers.canonical.token_estimate import IMAGE_TOKENS
 from providers.dialect import InboundRequest
@@ -15,15 +14,13 @@ _request_decoder = msgspec.json.Decoder(Request)
 def parse_request(raw: bytes) -> InboundRequest:
     """Raises InvalidRequest, which says what is wrong, where, and what is expected."""
     request, body = parse_body(raw, _request_decoder)
-    if request.model is None:
-        raise InvalidRequest("`model` is missing: vLLM itself does not need it, but this gateway serves many models.", param="model")
     if request.stream_options is not None:
         check_stream_options(request.stream, request.stream_options)
     max_tokens, choices = request.sampling_params.max_tokens, request.sampling_params.n or 1
     return InboundRequest(
         dialect="vllm_generate",
         body=body,
-        model=request.model,
+        model=request.model or "",
         stream=bool(request.stream),
         wants_usage=includes_usage(request.stream_options),
         episode_id=parse_episode_id(request.episode_id, request.episode_id_prefixed),
@@ -33,4 +30,5 @@ def parse_request(raw: bytes) -> InboundRequest:
         input_tokens=len(request.token_ids) + IMAGE_TOKENS * len(request.content_parts or ()),
         output_tokens=None if max_tokens is None else max_tokens * choices,
         choices=choices,
+        names_no_model=request.model is None,
     )

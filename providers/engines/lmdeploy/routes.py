@@ -13,6 +13,20 @@ def _convert_ids(raw: bytes, request_body: Body) -> bytes:
     return body.write()
 
 
+# Its documented fields; it ignores all others.
+_GENERATE_BINDING = RouteBinding(
+    name="/generate",
+    field_names={
+        field: field
+        for field in (
+            *("prompt", "input_ids", "image_data", "mm_processor_kwargs", "session_id", "stream", "max_tokens", "stop", "stop_token_ids"),
+            *("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "ignore_eos", "skip_special_tokens", "return_logprob"),
+            *("spaces_between_special_tokens", "include_stop_str_in_output", "return_routed_experts"),
+        )
+    },
+    sends_model=False,
+)
+
 LMDEPLOY_ROUTES: EngineRoutes = {
     "tokenize": {
         "prompt": RouteBinding(
@@ -31,4 +45,5 @@ LMDEPLOY_ROUTES: EngineRoutes = {
             name="/pooling", field_names={"input": "input"}, neutral_values={"encoding_format": "float", "add_special_tokens": True}
         )
     },
+    "generate": {field: _GENERATE_BINDING for field in ("prompt", "input_ids")},
 }

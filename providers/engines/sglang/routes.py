@@ -8,10 +8,12 @@ import msgspec
 
 from providers.canonical.raw_json import Body
 from providers.engine_routes.detokenize import UNKNOWN_TOKEN_MARKERS, text_converter
+from providers.engine_routes.generate import check_sampling_params
 from providers.engine_routes.read_response import read_list, reported_input_tokens
 from providers.engine_routes.rerank import GATEWAY_FIELDS, TEXTS_ONLY
 from providers.engine_routes.route_binding import EngineRoutes, RouteBinding
 from providers.engine_routes.sglang_encode import SGLANG_DECODERS
+from providers.fields import OUTPUT_BOUND_FIELDS
 
 _CHAT_FIELDS = (
     *("messages", "tools", "tool_choice", "reasoning_effort", "continue_final_message", "chat_template_kwargs"),
@@ -27,6 +29,14 @@ def _convert_ranking(raw: bytes, request_body: Body) -> bytes:
     usage = {} if tokens is None else {"usage": {"prompt_tokens": tokens, "total_tokens": tokens}}
     return msgspec.json.encode({"results": results, **usage})
 
+
+# Its bound on output tokens is in `sampling_params`; it would ignore another.
+_GENERATE_BINDING = RouteBinding(
+    name="/generate",
+    unsupported_fields=OUTPUT_BOUND_FIELDS,
+    value_checks={"sampling_params": check_sampling_params},
+    sends_model=False,
+)
 
 SGLANG_ROUTES: EngineRoutes = {
     "tokenize": {
@@ -71,5 +81,6 @@ SGLANG_ROUTES: EngineRoutes = {
         ),
         **{field: RouteBinding(name="/classify", is_native=True, sends_model=False) for field in SGLANG_DECODERS},
     },
+    "generate": {field: _GENERATE_BINDING for field in ("text", "input_ids")},
     "sglang_encode": {field: RouteBinding(name="/encode", is_native=True, sends_model=False) for field in SGLANG_DECODERS},
 }

@@ -1,0 +1,58 @@
+"""The model of a request that names none, on routes whose engines need no name: the only one of its key that serves the route."""
+
+from collections.abc import Iterable
+
+from app.domain import Caller, Snapshot, Target
+from app.gateway.fleet.fleet import Fleet
+from app.gateway.permissions import may_use
+from providers.adapters.provider import Provider
+from providers.canonical.errors import InvalidRequest
+from providers.canonical.raw_json import Body
+from providers.dialect import Dialect
+from providers.engine_routes.route import UNCERTAIN_ADAPTERS, Route
+
+_MAX_LISTED = 50
+
+
+def find_implied_model(snapshot: Snapshot, fleet: Fleet, caller: Caller, dialect: Dialect, body: Body) -> str:
+    """A server that is not identified counts only where no engine is known to have the route.
+
+    Raises InvalidRequest if none of the models that the key may use serves the route, or several do: it lists them, and no others.
+    """
+    certain: list[str] = []
+    uncertain: list[str] = []
+    for name in _usable_models(snapshot, caller):
+        providers = [provider for target in snapshot.models[name].targets for provider in _serving_providers(fleet, target, dialect, body)]
+        if providers:
+            is_uncertain = all(provider.name in UNCERTAIN_ADAPTERS for provider in providers)
+            (uncertain if is_uncertain else certain).append(name)
+    names = sorted(certain or uncertain)
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise InvalidRequest("`model` is missing, and no model that this key may use is known to serve this request.", param="model")
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    raise InvalidRequest(
+        f"`model` is missing, and several models that this key may use serve this request: {', '.join(names[:_MAX_LISTED])}{more}. "
+        "Name one of them.",
+        param="model",
+    )
+
+
+def _usable_models(snapshot: Snapshot, caller: Caller) -> Iterable[str]:
+    """Without a look at every configured model where the key names the few that it may use."""
+    if caller.models is None:
+        return snapshot.models
+    if any(pattern.endswith("*") for pattern in caller.models):
+        return [name for name in snapshot.models if may_use(caller, name)]
+    return [name for name in dict.fromkeys(caller.models) if name in snapshot.models]
+
+
+def _serving_providers(fleet: Fleet, target: Target, dialect: Dialect, body: Body) -> list[Provider]:
+    """Of a target that is pinned to a dialect: those that speak it, if that is the dialect of the request."""
+    if target.dialect not in (None, dialect.name):
+        return []
+    endpoints = fleet.endpoints_of(target)
+    if isinstance(dialect, Route):
+        return [endpoint.provider for endpoint in endpoints if dialect.is_served_by(endpoint.provider, body)]
+    return [endpoint.provider for endpoint in endpoints if dialect.name in endpoint.dialects_for(target.model)]
