@@ -175,8 +175,9 @@ def _timeout(each_s: float) -> dict[str, float]:
 
 
 def worst_status(outcomes: list[OperationResult]) -> int:
-    """The status for all results together: 200, or the highest of the failures."""
-    return max((outcome.status for outcome in outcomes if outcome.error is not None), default=200)
+    """The status for all results together: 200, or the highest of the failures; a 501 (no such operation) is less than a real failure."""
+    failures = [outcome.status for outcome in outcomes if outcome.error is not None]
+    return max(failures, default=200, key=lambda status: (status >= 500 and status != 501, status))
 
 
 def _find_operation(endpoint: Endpoint, name: str) -> Operation | NarthexError:

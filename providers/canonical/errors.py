@@ -24,7 +24,7 @@ NarthexError                          500
     ├── TimedOut                      504 too slow to connect, to begin, between blocks, or in total
     ├── Overloaded                    503 the engine has too much to do; its own 429 is kept
     │   └── QuotaExhausted            502 our account there has no credit left: retrying soon is useless; its own 429 is kept
-    ├── UpstreamFailed                502 the engine reports that it failed; its own 501 and 503 are kept
+    ├── UpstreamFailed                502 the engine reports that it failed; its own 500 to 511 is kept
     │   └── UnparsableModelOutput     502 the engine could not parse what its model wrote
     ├── InvalidUpstreamResponse       502 the response is not what the engine's API specifies
     ├── StreamTruncated               502 the stream ended before its end
@@ -240,9 +240,15 @@ class TimedOut(UpstreamError):
 
 
 class Overloaded(UpstreamError):
+    """Type and code are OpenAI's for an overloaded server: no limit of the caller's was reached, even where the host answered 429.
+
+    Source: https://www.developersdigest.tech/errors/api/openai-api/503-server-is-overloaded (OpenAI's list of errors), read 2026-11.
+    """
+
     status = 503
     kept_statuses = frozenset({429})
-    kind = "rate_limit_exceeded"
+    kind = "service_unavailable_error"
+    code = "server_is_overloaded"
     counts_as_failure = False
 
 
@@ -250,10 +256,13 @@ class QuotaExhausted(Overloaded):
     """Our account at the host has no credit left, or an unpaid bill. Not 503 by itself: the account is the gateway's."""
 
     status = 502
+    kind = "backend_error"
+    code = None
 
 
 class UpstreamFailed(UpstreamError):
-    kept_statuses = frozenset({501, 503})
+    # The registered ones. Others, such as 520 of a proxy or 529, mean nothing to clients.
+    kept_statuses = range(500, 512)
 
 
 class UnparsableModelOutput(UpstreamFailed):

@@ -50,7 +50,11 @@ _CODE_STATUSES: Mapping[str, int] = {
     "content_filter": 400,
     "context_length_exceeded": 400,
     "invalid_request_error": 400,
+    "server_is_overloaded": 503,
+    "slow_down": 503,
 }
+# Of an error in a response that began with status 200 and that names none: the caller gets no 500 that the host did not send.
+UNNAMED_STATUS = 502
 # Codes for an account without credit, which hosts send with 429 as they do for rate limits: those of OpenAI and Azure, Anthropic,
 # DeepSeek and Together. Sources: docs/sources.md#host-errors; https://platform.openai.com/docs/guides/error-codes, read 2026-11.
 _QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "enforced_spend_limit_reached", "billing_error"})
@@ -120,7 +124,7 @@ def find_error(body: Mapping[str, Any]) -> UpstreamError | None:
     decoded = _decode_lenient(raw)
     status = _status_in(decoded)
     if not 400 <= status < 600:
-        status = next((_CODE_STATUSES[error_code] for error_code in _error_codes(decoded) if error_code in _CODE_STATUSES), 500)
+        status = next((_CODE_STATUSES[error_code] for error_code in _error_codes(decoded) if error_code in _CODE_STATUSES), UNNAMED_STATUS)
     return read_error(status, {}, raw)
 
 

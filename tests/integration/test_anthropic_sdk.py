@@ -164,11 +164,13 @@ async def test_engine_refusal_is_sent_in_the_anthropic_envelope(sdk: anthropic.A
 
 
 @every_engine_api
-async def test_overloaded_engine_is_a_rate_limit_error_with_retry_after(sdk: anthropic.AsyncAnthropic, engine: ScriptedEngine, target: str):
+async def test_overloaded_engine_is_typed_as_overloaded_with_its_status_and_retry_after(
+    sdk: anthropic.AsyncAnthropic, engine: ScriptedEngine, target: str
+):
     engine.script = fail_with(429, ERRORS[target], "retry-after: 7")
     with pytest.raises(anthropic.RateLimitError) as raised:
         await sdk.messages.create(model=MODELS[target], max_tokens=10, messages=HI)
-    assert raised.value.type == "rate_limit_error" and raised.value.response.headers["retry-after"] == "7"
+    assert raised.value.type == "overloaded_error" and raised.value.response.headers["retry-after"] == "7"
 
 
 @every_engine_api

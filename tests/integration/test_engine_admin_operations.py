@@ -357,11 +357,11 @@ async def test_operation_on_all_endpoints_reports_each_result(engine_pool: Engin
     engine_pool.by_name["vllm"].script = operation_script("/sleep")
     engine_pool.by_name["lmdeploy"].script = operation_script(sleep=500)
     answer = await engine_pool.run_operation("on-all", "sleep")
-    assert answer.status_code == 502 and answer.json()["error"]["message"].startswith("3 of 4 endpoints failed.")
+    assert answer.status_code == 500 and answer.json()["error"]["message"].startswith("3 of 4 endpoints failed.")
     assert {each["engine"]: each["status"] for each in answer.json()["data"]} == {
         "vllm": 501,
         "sglang": 200,
-        "lmdeploy": 502,
+        "lmdeploy": 500,
         "llamacpp": 501,
     }
     one = await engine_pool.run_operation("on-all", "sleep", endpoint=engine_pool.address("sglang"))

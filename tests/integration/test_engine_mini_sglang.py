@@ -97,11 +97,11 @@ async def test_tools_and_schemas_are_refused_without_an_upstream_call(mini: Scri
     assert mini.bodies == []
 
 
-async def test_engine_500_is_reported_as_502(mini: ScriptedMiniSGLang, sdk: openai.AsyncOpenAI):
+async def test_engine_500_is_reported_as_500(mini: ScriptedMiniSGLang, sdk: openai.AsyncOpenAI):
     mini.fails = True
     with pytest.raises(openai.InternalServerError, match="Internal Server Error") as failed:
         await ChatCaller(sdk).create("mini")
-    assert failed.value.status_code == 502
+    assert failed.value.status_code == 500
 
 
 async def test_client_disconnect_closes_the_upstream_connection(mini: ScriptedMiniSGLang, client: httpx.AsyncClient):

@@ -51,10 +51,10 @@ async def send_chat(client: httpx.AsyncClient, model: str, **fields: Any) -> htt
 
 # For each error class: the status (None: the router's) and the type that callers get, and whether another target is tried.
 EXPECTED_RESPONSES: dict[str, tuple[int | None, str, bool]] = {
-    "Overloaded": (None, "rate_limit_exceeded", True),
+    "Overloaded": (None, "service_unavailable_error", True),
     "UpstreamNotFound": (None, "not_found_error", True),
     "UpstreamRejected": (None, "invalid_request_error", False),
-    "UpstreamFailed": (502, "backend_error", True),
+    "UpstreamFailed": (None, "backend_error", True),
     "CredentialRefused": (502, "backend_error", True),
 }
 

@@ -132,7 +132,7 @@ async def test_full_queue_is_503(caller: Caller, sglang: ScriptedSGLang, stream:
 @pytest.mark.parametrize(
     ("engine_status", "code", "status"), [(408, "queue_timeout", 503), (429, "queue_full", 429), (503, "no_available_workers", 503)]
 )
-async def test_router_queue_errors_are_rate_limit_errors_with_retry_after(
+async def test_router_queue_errors_are_overloads_with_retry_after(
     client: httpx.AsyncClient, sglang: ScriptedSGLang, engine_status: int, code: str, status: int
 ):
     async def router(request: ReceivedRequest) -> None:
@@ -143,7 +143,7 @@ async def test_router_queue_errors_are_rate_limit_errors_with_retry_after(
     answer = await client.post("/v1/chat/completions", json={"model": "sglang", "messages": HI})
     assert (answer.status_code, answer.headers["retry-after"]) == (status, "2")
     error = answer.json()["error"]
-    assert (error["message"], error["type"], error["param"]) == ("too much to do", "rate_limit_exceeded", None)
+    assert (error["message"], error["type"], error["param"]) == ("too much to do", "service_unavailable_error", None)
     assert error["details"] == {"provider": "sglang", "provider_status": engine_status, "provider_code": code}
 
 

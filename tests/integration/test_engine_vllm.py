@@ -165,6 +165,6 @@ async def test_prior_reasoning_is_sent_back_under_the_engines_field_name(client:
 async def test_full_queue_is_503_and_falls_back_to_the_next_model(client: httpx.AsyncClient, engines: dict[str, ScriptedVLLM]):
     engines["now"].queue_full = True
     alone = await client.post("/v1/chat/completions", json={"model": "now", "messages": HI})
-    assert (alone.status_code, alone.json()["error"]["type"]) == (503, "rate_limit_exceeded")
+    assert (alone.status_code, alone.json()["error"]["type"]) == (503, "service_unavailable_error")
     assert (await client.post("/v1/chat/completions", json={"model": "vllm-backed", "messages": HI})).status_code == 200
     assert len(engines["old"].requests) == 1

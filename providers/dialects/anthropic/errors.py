@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from providers.canonical.errors import NarthexError, UpstreamError
+from providers.canonical.errors import NarthexError, Overloaded, QuotaExhausted, UpstreamError
 from providers.canonical.raw_json import DECODE_ERRORS, NULL
 from providers.canonical.upstream_errors import find_error, read_error
 
@@ -36,8 +36,7 @@ _error_decoder = msgspec.json.Decoder(_Error)
 
 def write_error(error: NarthexError) -> bytes:
     """The error as a body. `code`, `param` and `details` are our additions: Anthropic's clients keep unknown fields."""
-    kind = _TYPES.get(error.status) or ("api_error" if error.status >= 500 else "invalid_request_error")
-    fields: dict[str, Any] = {"type": kind, "message": error.message}
+    fields: dict[str, Any] = {"type": _error_type(error), "message": error.message}
     if error.code is not None:
         fields["code"] = error.code
     if error.param is not None:
@@ -45,6 +44,17 @@ def write_error(error: NarthexError) -> bytes:
     if error.details:
         fields["details"] = error.details
     return msgspec.json.encode({"type": "error", "error": fields})
+
+
+def _error_type(error: NarthexError) -> str:
+    """By the status; but a host's 429 is neither the caller's rate limit nor, if our account there is exhausted, an overload."""
+    match error:
+        case QuotaExhausted():
+            return "api_error"
+        case Overloaded():
+            return "overloaded_error"
+        case _:
+            return _TYPES.get(error.status) or ("api_error" if error.status >= 500 else "invalid_request_error")
 
 
 def write_error_frame(error: NarthexError) -> bytes:

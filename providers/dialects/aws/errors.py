@@ -65,7 +65,7 @@ def read_error(status: int, headers: Mapping[str, str], body: bytes) -> Upstream
 
 def read_exception(code: str, body: bytes) -> UpstreamError:
     """The error of an exception in a stream."""
-    return _upstream_error(code, 500, body, _decode_lowercase(body), None)
+    return _upstream_error(code, upstream_errors.UNNAMED_STATUS, body, _decode_lowercase(body), None)
 
 
 def _upstream_error(code: str, status: int, body: bytes, fields: Mapping[str, Any], retry_after_s: float | None) -> UpstreamError:

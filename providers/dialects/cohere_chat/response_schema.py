@@ -13,7 +13,7 @@ from providers.canonical.chat import OpaqueState
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.canonical.response_decoding import decode_repaired
 from providers.canonical.tool_calls import new_call_id
-from providers.canonical.upstream_errors import find_error, read_error
+from providers.canonical.upstream_errors import UNNAMED_STATUS, find_error, read_error
 
 T = TypeVar("T")
 
@@ -122,5 +122,5 @@ def _decode(raw: bytes, decode: Callable[[bytes], T]) -> T:
         pass
     body = Body.read_response(raw)
     if find_error(body) is None and isinstance(body.value("message"), str):
-        raise read_error(500, {}, raw)
+        raise read_error(UNNAMED_STATUS, {}, raw)
     return decode_repaired(raw, decode, "one of Cohere's chat")

@@ -7,11 +7,18 @@ import msgspec
 
 from providers.canonical.errors import InvalidUpstreamResponse, UpstreamError
 from providers.canonical.raw_json import Body, repair_unicode
-from providers.canonical.upstream_errors import find_error, is_error, read_error
+from providers.canonical.upstream_errors import UNNAMED_STATUS, find_error, is_error, read_error
 
 # Codes of a failed Response that are caused by the engine and not by the request.
 # Source: https://platform.openai.com/docs/api-reference/responses/object, read 2026-11.
-_STATUSES = {"rate_limit_exceeded": 429, "insufficient_quota": 429, "server_error": 500, "vector_store_timeout": 504}
+_STATUSES = {
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+    "server_error": 500,
+    "server_is_overloaded": 503,
+    "slow_down": 503,
+    "vector_store_timeout": 504,
+}
 _REQUEST_ERROR_CODES = frozenset(
     {
         *("invalid_prompt", "data_residency_mismatch", "bio_policy", "misalignment_policy_violation", "invalid_image"),
@@ -57,9 +64,10 @@ def read_error_object(error: Mapping[str, Any]) -> UpstreamError:
     if isinstance(code, str) and code.isdecimal():
         code = int(code)
     if isinstance(code, int):
-        status = code if 400 <= code < 600 else 500
+        status = code if 400 <= code < 600 else UNNAMED_STATUS
     else:
-        status = _STATUSES.get(str(code), 400 if code in _REQUEST_ERROR_CODES or error.get("type") == "invalid_request_error" else 500)
+        is_request_error = code in _REQUEST_ERROR_CODES or error.get("type") == "invalid_request_error"
+        status = _STATUSES.get(str(code), 400 if is_request_error else UNNAMED_STATUS)
     return read_error(status, {}, msgspec.json.encode({"error": error}))
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.raw_json import DECODE_ERRORS, Body, repair_unicode
 from providers.canonical.token_counts import plausible_count
-from providers.canonical.upstream_errors import find_error, read_error
+from providers.canonical.upstream_errors import UNNAMED_STATUS, find_error, read_error
 from providers.dialect import ResponseMeta
 from providers.host_operation import HostOperation
 from providers.hosted.rules.openai_embeddings import read_embedding_request, write_embeddings_response
@@ -83,7 +83,7 @@ def _decode_or_raise(raw: bytes) -> _EmbedResponse:
     except DECODE_ERRORS:
         pass
     body = Body.read_response(raw)
-    error = find_error(body) or (read_error(500, {}, raw) if isinstance(body.value("message"), str) else None)
+    error = find_error(body) or (read_error(UNNAMED_STATUS, {}, raw) if isinstance(body.value("message"), str) else None)
     if error is not None:
         raise error
     try:

@@ -38,7 +38,7 @@ ERROR_CODES: list[tuple[int, str, type[UpstreamError], int]] = [
     (424, "ModelErrorException", UpstreamFailed, 502),
     (404, "ResourceNotFoundException", UpstreamNotFound, 404),
     (400, "ValidationException", UpstreamRejected, 400),
-    (500, "InternalServerException", UpstreamFailed, 502),
+    (500, "InternalServerException", UpstreamFailed, 500),
     (530, "InternalDependencyException", UpstreamFailed, 502),
 ]
 
@@ -73,7 +73,7 @@ def container_error_body(status: Any, message: Any) -> bytes:
         ),
         (429, '{"error":"Model is overloaded","error_type":"overloaded"}', Overloaded, 429, "Model is overloaded"),
         (424, '{"error":"Request failed during generation"}', UpstreamFailed, 502, "Request failed during generation"),
-        (500, "it broke", UpstreamFailed, 502, "it broke"),
+        (500, "it broke", UpstreamFailed, 500, "it broke"),
         (403, '{"detail":"no"}', UpstreamFailed, 502, "no"),
         (404, '{"error":{"message":"The model does not exist."}}', UpstreamNotFound, 404, "The model does not exist."),
         (0, "never", UpstreamFailed, 502, "Received client error from primary"),

@@ -112,8 +112,8 @@ def test_unreadable_headers_are_refused(headers: bytes) -> None:
     [
         (frames.exception("throttlingException", b'{"message":"Too many."}'), Overloaded, 429, "throttlingException"),
         (frames.exception("ModelStreamError", b'{"Message":"x","ErrorCode":"ModelInvocationTimeExceeded"}'), TimedOut, 504, None),
-        (frames.exception("InternalStreamFailure", b'{"Message":"Try again."}'), UpstreamFailed, 502, "InternalStreamFailure"),
-        (frames.error("InternalFailure", "It broke."), UpstreamFailed, 502, "InternalFailure"),
+        (frames.exception("InternalStreamFailure", b'{"Message":"Try again."}'), UpstreamFailed, 500, "InternalStreamFailure"),
+        (frames.error("InternalFailure", "It broke."), UpstreamFailed, 500, "InternalFailure"),
         (frames.exception("somethingNew", b"plain words"), UpstreamFailed, 502, "somethingNew"),
     ],
 )

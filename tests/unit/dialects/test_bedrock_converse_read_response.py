@@ -215,7 +215,7 @@ def test_one_hour_cache_tokens_and_service_tier_are_read():
     [
         ("throttlingException", Overloaded, 429),
         ("modelStreamErrorException", UpstreamFailed, 502),
-        ("internalServerException", UpstreamFailed, 502),
+        ("internalServerException", UpstreamFailed, 500),
         ("serviceUnavailableException", Overloaded, 503),
         ("validationException", UpstreamRejected, 400),
     ],

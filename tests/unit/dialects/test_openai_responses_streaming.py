@@ -345,6 +345,7 @@ COMPLETED: dict[str, Any] = {"type": "response.completed", "response": {"id": "r
     ("event", "error"),
     [
         ({"type": "error", "code": "rate_limit_exceeded", "message": "slow down", "param": None}, Overloaded),
+        ({"type": "error", "code": "server_is_overloaded", "message": "later", "param": None}, Overloaded),
         ({"type": "error", "code": "server_error", "message": "oh", "param": None}, UpstreamFailed),
         ({"type": "error", "error": {"type": "invalid_request_error", "code": None, "message": "too long"}}, UpstreamRejected),
         ({"type": "response.failed", "response": {"status": "failed", "error": {"code": "server_error", "message": "oh"}}}, UpstreamFailed),

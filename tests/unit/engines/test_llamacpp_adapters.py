@@ -296,14 +296,14 @@ def test_llama_cpp_python_requests_stream_without_requesting_usage() -> None:
 @pytest.mark.parametrize(
     ("engine", "message", "kind", "status"),
     [
-        (CPP, "The model produced output that does not match the expected peg-native format", UnparsableModelOutput, 502),
+        (CPP, "The model produced output that does not match the expected peg-native format", UnparsableModelOutput, 500),
         (CPP, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj", UpstreamRejected, 400),
         (CPP, "Failed to parse tools: Unsupported tool type: {}", UpstreamRejected, 400),
-        (CPP, "something else", UpstreamFailed, 502),
+        (CPP, "something else", UpstreamFailed, 500),
         (PYTHON, "1 validation error:\n  {'type': 'list_type'}", UpstreamRejected, 400),
         (PYTHON, "Tool choice 'nope' not found in tools.", UpstreamRejected, 400),
         (PYTHON, "could not broadcast input array from shape (3,) into shape (0,)", UpstreamRejected, 400),
-        (PYTHON, "something else", UpstreamFailed, 502),
+        (PYTHON, "something else", UpstreamFailed, 500),
     ],
 )
 def test_500_error_is_classified_by_its_message(engine: Provider, message: str, kind: type[Exception], status: int) -> None:

@@ -56,7 +56,7 @@ HTML_PAGE = "<!DOCTYPE html><html><title>Attention Required! | Cloudflare</title
             429,
             "enforced_spend_limit_reached",
         ),
-        (read_error(500, error_body("api_error")), UpstreamFailed, 502, "api_error"),
+        (read_error(500, error_body("api_error")), UpstreamFailed, 500, "api_error"),
         (read_error(520, HTML_PAGE), UpstreamFailed, 502, None),
         (read_error(529, error_body("overloaded_error")), Overloaded, 503, "overloaded_error"),
     ],

@@ -216,7 +216,7 @@ def test_s3_urls_are_accepted_only_when_the_operator_allows_them():
         (503, "ServiceUnavailableException", "Down.", Overloaded, 503),
         (408, "ModelTimeoutException", "Slow.", TimedOut, 504),
         (424, "ModelErrorException", "It failed.", UpstreamFailed, 502),
-        (500, "InternalServerException", "Oh.", UpstreamFailed, 502),
+        (500, "InternalServerException", "Oh.", UpstreamFailed, 500),
     ],
 )
 def test_error_is_classified_by_its_aws_code_and_hides_the_account(
