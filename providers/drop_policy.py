@@ -16,7 +16,7 @@ _HINT_FIELDS = frozenset(
     {
         *("cache_control", "prompt_cache_breakpoint", "prompt_cache_options", "prompt_cache_retention"),
         *("context_management", "speed", "eager_input_streaming", "defer_loading", "client_metadata", "diagnostics", "metadata"),
-        *("include_obfuscation", "continuous_usage_stats", "do_preprocess", "phase", "detail"),
+        *("include_obfuscation", "continuous_usage_stats", "phase", "detail"),
     }
 )
 # Values that request nothing. The last two are Anthropic's: only the model may call a tool, and a document need not be cited.

@@ -42,6 +42,7 @@ _ENGINE_FIELDS: Mapping[str, Field] = {
     "allowed_token_ids": Field(([],)),
     # Where a response ends.
     "min_tokens": Field((0,)),
+    "min_new_tokens": Field((0,)),
     "ignore_eos": Field((False,)),
     "stop_token_ids": Field(([],)),
     "bad_words": Field(([],)),
@@ -54,6 +55,7 @@ _ENGINE_FIELDS: Mapping[str, Field] = {
     "chat_template_kwargs": Field(({},)),
     "mm_processor_kwargs": Field(({},)),
     "add_generation_prompt": Field((True,)),
+    "do_preprocess": Field((True,)),
     "continue_final_message": Field((False,)),
     "enable_thinking": Field(),
     "separate_reasoning": Field((True,)),
@@ -97,7 +99,6 @@ FIELDS: Mapping[str, Field] = {
     "prompt_cache_retention": Field(is_hint=True),
     "prediction": Field(is_hint=True),
     # Fields of single engines that others are sent too.
-    "do_preprocess": Field((True,)),
     "id_slot": Field((-1,)),
     "documents": Field(),
     "include_reasoning": Field(),
@@ -115,7 +116,7 @@ RARE_FIELDS = frozenset(
         *("top_a", "typical_p", "tfs_z", "length_penalty", "no_repeat_ngram_size", "bad_words", "truncate_prompt_tokens"),
         *("allowed_token_ids", "best_of", "use_beam_search", "chat_template", "add_generation_prompt", "vllm_xargs", "suffix"),
         *("guided_whitespace_pattern", "verbosity", "modalities", "audio", "web_search_options", "functions", "function_call"),
-        *("thinking_token_budget", "include_reasoning", "documents", "prompt_logprobs"),
+        *("thinking_token_budget", "include_reasoning", "documents", "prompt_logprobs", "do_preprocess"),
     }
 )
 

@@ -46,7 +46,7 @@ class OpenAICompatible(Provider):
     # Fields of engines for constraints that this one has too: a constraint in them is left as the caller wrote it.
     own_constraint_fields: frozenset[str] = frozenset()
     unsupported_fields: frozenset[str] = frozenset(
-        {"chat_template", "chat_template_kwargs", "mm_processor_kwargs", "guided_whitespace_pattern"}
+        {"chat_template", "chat_template_kwargs", "mm_processor_kwargs", "guided_whitespace_pattern", "do_preprocess"}
     )
     hint_fields: frozenset[str] = frozenset({"guided_decoding_backend"})
     # What the server is, is not known.

@@ -47,6 +47,8 @@ def parse_request(raw: bytes) -> InboundRequest:
 def _normalize_prompt(request: Request, body: Body) -> bool:
     """Whether the request has a raw prompt. If so, the body then has `prompt`; if not, its messages are a list."""
     messages, prompt = request.messages, request.prompt
+    if request.do_preprocess:
+        del body["do_preprocess"]  # every target puts messages into its template
     if prompt is not None and messages:
         raise InvalidRequest("`prompt` and `messages` are both set: send one of them.", param="prompt")
     if isinstance(messages, str):

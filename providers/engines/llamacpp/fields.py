@@ -12,7 +12,7 @@ SHARED_UNKNOWN_FIELDS: NeutralValues = {
             *("spaces_between_special_tokens", "truncate_prompt_tokens", "top_a", "tfs_z", "length_penalty", "no_repeat_ngram_size"),
             *("best_of", "use_beam_search", "chat_template", "mm_processor_kwargs", "lora_path", "separate_reasoning"),
             *("enable_thinking", "thinking_token_budget", "verbosity", "modalities", "audio", "web_search_options"),
-            *("functions", "function_call", "guided_whitespace_pattern"),
+            *("functions", "function_call", "guided_whitespace_pattern", "do_preprocess"),
         )
     ),
     "documents": ([],),
@@ -24,7 +24,7 @@ SHARED_HINT_FIELDS = HINT_FIELDS | {"priority", "cache_salt", "session_id"}
 
 UNKNOWN_FIELDS: NeutralValues = {
     **SHARED_UNKNOWN_FIELDS,
-    **neutral_values(("min_tokens", "echo", "suffix")),
+    **neutral_values(("min_tokens", "min_new_tokens", "echo", "suffix")),
     # With these a grammar applies only after a trigger, so that the constraint would not hold from the first token on.
     "grammar_lazy": (False,),
     "grammar_triggers": ([],),

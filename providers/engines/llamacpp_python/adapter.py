@@ -71,7 +71,11 @@ class LlamaCppPython(OpenAICompatible):
     unsupported_fields = frozenset(UNKNOWN_FIELDS)
     hint_fields = SHARED_HINT_FIELDS
     restricted_fields: Mapping[str, str] = {}
-    renamed_fields: Mapping[str, str] = {"repetition_penalty": "repeat_penalty", "max_completion_tokens": "max_tokens"}
+    renamed_fields: Mapping[str, str] = {
+        "repetition_penalty": "repeat_penalty",
+        "max_completion_tokens": "max_tokens",
+        "min_new_tokens": "min_tokens",
+    }
 
     def __init__(
         self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None

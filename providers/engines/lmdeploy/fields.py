@@ -15,7 +15,7 @@ from providers.fields import (
 )
 
 UNSUPPORTED_FIELDS = RARE_FIELDS | {
-    *("presence_penalty", "frequency_penalty", "do_preprocess", "stop_token_ids", "separate_reasoning", "continue_final_message"),
+    *("presence_penalty", "frequency_penalty", "stop_token_ids", "separate_reasoning", "continue_final_message"),
     *("lora_path", "echo"),
 }
 UNSUPPORTED_HINT_FIELDS = HINT_FIELDS | {"priority", "cache_salt"}
@@ -28,7 +28,7 @@ NEUTRAL_VALUES: NeutralValues = {
     **neutral_values(
         (
             *("n", "echo", "presence_penalty", "frequency_penalty", "logit_bias", "parallel_tool_calls", "continue_final_message"),
-            *("do_preprocess", "separate_reasoning", "stop_token_ids", "min_tokens"),
+            *("separate_reasoning", "stop_token_ids", "min_tokens", "min_new_tokens"),
         )
     ),
     **only_null(("tool_choice", "min_p", "logprobs")),

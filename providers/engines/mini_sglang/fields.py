@@ -7,7 +7,7 @@ _NEUTRAL_FIELDS = (
     *("n", "stop", "presence_penalty", "frequency_penalty", "repetition_penalty", "min_p", "min_tokens", "logprobs"),
     *("top_logprobs", "logit_bias", "stop_token_ids", "include_stop_str_in_output", "skip_special_tokens"),
     *("spaces_between_special_tokens", "priority", "separate_reasoning", "continue_final_message", "chat_template_kwargs"),
-    *("tools", "do_preprocess"),
+    *("tools", "min_new_tokens"),
 )
 UNSUPPORTED_FIELDS = RARE_FIELDS | {
     *_NEUTRAL_FIELDS,

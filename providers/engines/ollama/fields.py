@@ -3,7 +3,8 @@
 from providers.fields import HINT_FIELDS, RARE_FIELDS, RARE_NEUTRAL_VALUES, NeutralValues, neutral_values
 
 _NEUTRAL_FIELDS = (
-    *("n", "echo", "logit_bias", "top_k", "min_p", "repetition_penalty", "min_tokens", "ignore_eos", "stop_token_ids"),
+    *("n", "echo", "logit_bias", "top_k", "min_p", "repetition_penalty", "min_tokens", "min_new_tokens", "ignore_eos"),
+    "stop_token_ids",
     *("include_stop_str_in_output", "skip_special_tokens", "spaces_between_special_tokens", "priority", "separate_reasoning"),
     *("continue_final_message", "tools"),
 )

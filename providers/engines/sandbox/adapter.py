@@ -26,7 +26,8 @@ class Sandbox(OpenAICompatible):
     stops_on_disconnect = "always"
     known_options: ClassVar[Mapping[str, str]] = {}
 
-    unsupported_fields: frozenset[str] = frozenset()
+    unsupported_fields: frozenset[str] = frozenset({"do_preprocess"})
+    renamed_fields: Mapping[str, str] = {"min_new_tokens": "min_tokens"}
     hint_fields = frozenset({"guided_decoding_backend", "user", "store", "metadata", "service_tier"})
     restricted_fields: Mapping[str, str] = {}
     own_constraint_fields = structured_output.CONSTRAINT_FIELDS - {"regex", "ebnf", "grammar", "json_schema"}

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from providers.fields import HINT_FIELDS, RARE_FIELDS, RARE_NEUTRAL_VALUES, NeutralValues, neutral_values, restricted_fields
 
 _NEUTRAL_FIELDS = (
-    *("n", "logit_bias", "top_k", "min_p", "min_tokens", "ignore_eos", "stop_token_ids", "include_stop_str_in_output"),
+    *("n", "logit_bias", "top_k", "min_p", "min_tokens", "min_new_tokens", "ignore_eos", "stop_token_ids"),
+    "include_stop_str_in_output",
     *("skip_special_tokens", "spaces_between_special_tokens", "priority", "separate_reasoning", "continue_final_message"),
     *("chat_template_kwargs", "presence_penalty"),
 )

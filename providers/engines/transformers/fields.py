@@ -25,6 +25,7 @@ GENERATION_CONFIG_NAMES: Mapping[str, str] = {
     "length_penalty": "length_penalty",
     "no_repeat_ngram_size": "no_repeat_ngram_size",
     "min_tokens": "min_new_tokens",
+    "min_new_tokens": "min_new_tokens",
 }
 SAMPLING_FIELDS = ("temperature", "top_p", "top_k", "min_p", "typical_p")
 
@@ -44,7 +45,16 @@ NEUTRAL_VALUES: NeutralValues = {
             *("logit_bias", "response_format", "modalities", "audio", "verbosity", "reasoning_effort", "web_search_options"),
             *("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call"),
             *("top_k", "min_p", "top_a", "typical_p", "tfs_z", "repetition_penalty", "length_penalty", "no_repeat_ngram_size"),
-            *("min_tokens", "ignore_eos", "stop_token_ids", "bad_words", "allowed_token_ids", "use_beam_search"),
+            *(
+                "min_tokens",
+                "min_new_tokens",
+                "do_preprocess",
+                "ignore_eos",
+                "stop_token_ids",
+                "bad_words",
+                "allowed_token_ids",
+                "use_beam_search",
+            ),
             *("include_stop_str_in_output", "skip_special_tokens", "spaces_between_special_tokens", "truncate_prompt_tokens"),
             *("add_generation_prompt", "continue_final_message", "separate_reasoning"),
         )

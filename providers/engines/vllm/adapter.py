@@ -93,6 +93,7 @@ class VLLM(OpenAICompatible):
     unsupported_fields = IGNORED_FIELDS
     hint_fields = IGNORED_HINT_FIELDS
     restricted_fields = RESTRICTED_FIELDS
+    renamed_fields: Mapping[str, str] = {"min_new_tokens": "min_tokens"}
 
     def __init__(
         self, configured_as: str, options: Mapping[str, Any], version: tuple[int, ...] | None = None, base_url: str | None = None

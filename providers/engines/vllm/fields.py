@@ -13,14 +13,14 @@ from providers.fields import HINT_FIELDS, RARE_NEUTRAL_VALUES, NeutralValues, ne
 IGNORED_FIELDS = frozenset(
     {
         *("top_a", "typical_p", "tfs_z", "no_repeat_ngram_size", "best_of", "lora_path", "separate_reasoning"),
-        *("guided_whitespace_pattern",),
+        *("guided_whitespace_pattern", "do_preprocess"),
     }
 )
 _TEMPLATE_FIELDS = frozenset({"chat_template", "add_generation_prompt", "continue_final_message"})
 _SAMPLING_FIELDS = frozenset(
     {
-        *("allowed_token_ids", "bad_words", "length_penalty", "min_tokens", "spaces_between_special_tokens"),
-        *("truncate_prompt_tokens", "use_beam_search"),
+        *("allowed_token_ids", "bad_words", "length_penalty", "min_tokens", "min_new_tokens"),
+        *("spaces_between_special_tokens", "truncate_prompt_tokens", "use_beam_search"),
     }
 )
 IGNORED_FIELDS_BY_DIALECT: Mapping[str, frozenset[str]] = {

@@ -44,7 +44,8 @@ class HostRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 # Neutral values of fields that some hosts do not have.
 _NEUTRAL_VALUES: NeutralValues = {
     **RARE_NEUTRAL_VALUES,
-    **{field: (0,) for field in ("presence_penalty", "frequency_penalty", "min_p", "min_tokens", "priority", "top_logprobs")},
+    **{field: (0,) for field in ("presence_penalty", "frequency_penalty", "min_p", "min_tokens", "min_new_tokens")},
+    **{field: (0,) for field in ("priority", "top_logprobs")},
     **{field: (False,) for field in ("ignore_eos", "include_stop_str_in_output", "continue_final_message", "logprobs", "store", "echo")},
     **{field: (True,) for field in ("skip_special_tokens", "spaces_between_special_tokens", "separate_reasoning", "parallel_tool_calls")},
     **{field: ({},) for field in ("logit_bias", "chat_template_kwargs", "mm_processor_kwargs", "metadata")},

@@ -49,12 +49,13 @@ DEMANDS: list[tuple[dict[str, Any], str]] = [
     ({"response_format": {"type": "json_schema", "json_schema": {**FORMAT["json_schema"], "odd": 1}}}, "response_format.json_schema.odd"),
     ({"response_format": {"type": "text", "odd": 1}}, "response_format"),
     ({"stream": True, "stream_options": {"odd": 1}}, "stream_options.odd"),
+    ({"do_preprocess": False}, "do_preprocess"),
+    ({"min_new_tokens": 3}, "min_new_tokens"),
     ({"tools": [{"type": "function", "function": {"name": "f", "odd": 1}}]}, "tools[0].function.odd"),
 ]
 HINTS: list[tuple[dict[str, Any], str]] = [
     ({"stream": True, "stream_options": {"include_obfuscation": False}}, "stream_options.include_obfuscation"),
     ({"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}, "stream_options.continuous_usage_stats"),
-    ({"do_preprocess": True}, "do_preprocess"),
     (
         {"messages": [*HI, {"role": "assistant", "tool_calls": [{**CALL, "function": {"name": "f", "arguments": "{}", "odd": 1}}]}]},
         "messages[1].tool_calls[0].function.odd",
