@@ -3,12 +3,12 @@
 import asyncio
 import difflib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import Table, delete, func, select, text, tuple_, update
+from sqlalchemy import ARRAY, Column, ColumnElement, Table, Text, and_, bindparam, cast, delete, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -17,7 +17,7 @@ from app.domain import Limit, Price, Snapshot, TeamConfig
 from app.store import keys, snapshots, tables
 from app.store.config_file import ConfigFile, parse_config_file, write_file
 from app.store.config_validation import find_warnings, validate
-from app.store.database import transaction
+from app.store.database import create_database_engine, transaction
 from app.store.errors import BadConfiguration, InvalidKeyField
 from app.store.key_validation import check_team
 from app.store.limit_validation import KnownNames, counted_subject
@@ -113,9 +113,14 @@ async def _read_teams(connection: AsyncConnection, names: Mapping[str, Any] | No
     """All teams, or the existing ones of `names`, which are then locked until the end of the transaction."""
     query = select(tables.teams.c.name, tables.teams.c.content)
     if names is not None:
-        query = query.where(tables.teams.c.name.in_(list(names))).with_for_update()
+        query = query.where(_one_of(tables.teams.c.name, names)).with_for_update()
     rows = await connection.execute(query)
     return dict(sorted((row.name, msgspec.convert({"content": row.content}, TeamConfig)) for row in rows))
+
+
+def _one_of(column: Column[str], values: Iterable[str]) -> ColumnElement[bool]:
+    """As column.in_(), with one parameter: a statement has at most 32,767."""
+    return column == func.any(cast(list(values), ARRAY(Text)))
 
 
 def _check_teams(file: ConfigFile) -> None:
@@ -129,7 +134,7 @@ def _check_teams(file: ConfigFile) -> None:
 async def _read_known_names(connection: AsyncConnection, file: ConfigFile, current_state: State, output_tokens: int | None) -> KnownNames:
     key_names = {limit.scope.get("key", "each") for limit in (*current_state.snapshot.limits, *(file.limits or ()))}
     prefixes = {name.removeprefix("nx-") for name in key_names if len(name) == len("nx-") + _KEY_PREFIX_CHARACTERS}
-    existing = await connection.scalars(select(tables.keys.c.prefix).where(tables.keys.c.prefix.in_(prefixes)))
+    existing = await connection.scalars(select(tables.keys.c.prefix).where(_one_of(tables.keys.c.prefix, prefixes)))
     return KnownNames({*current_state.teams, *(file.teams or ())}, {f"nx-{prefix}" for prefix in existing}, output_tokens)
 
 
@@ -161,9 +166,10 @@ def _by_key(prices: tuple[Price, ...]) -> dict[tuple[str, str, str], Price]:
 
 
 def _format_difference(current_state: State, wanted: State) -> str:
-    """A unified diff, table by table: each hunk shows a complete table, and ten thousand tables are compared quickly."""
+    """A unified diff, table by table: each hunk shows a complete table. Only entries that change are written as text."""
     old, new = (
-        {_heading(table): table for table in write_file(each.snapshot, each.teams).split("\n\n")} for each in (current_state, wanted)
+        {_heading(table): table for table in write_file(each.snapshot, each.teams).split("\n\n")}
+        for each in _changed_entries(current_state, wanted)
     )
     lines = ["--- now", "+++ then"]
     for heading in dict.fromkeys([*old, *new]):
@@ -173,6 +179,28 @@ def _format_difference(current_state: State, wanted: State) -> str:
     return "\n".join(lines) if len(lines) > 2 else "Only the order of limits changes."
 
 
+def _changed_entries(current_state: State, wanted: State) -> tuple[State, State]:
+    """Both states without the entries that are the same in both."""
+    old, new = current_state.snapshot, wanted.snapshot
+    teams = _differing(current_state.teams, wanted.teams)
+    providers = _differing(old.providers, new.providers)
+    models = _differing(old.models, new.models)
+    limits = _differing(_by_name(old.limits), _by_name(new.limits))
+    prices = _differing(_by_key(old.prices), _by_key(new.prices))
+    before, after = (
+        State(Snapshot(0, "", providers[at], models[at], tuple(limits[at].values()), tuple(prices[at].values())), teams[at])
+        for at in (0, 1)
+    )
+    return before, after
+
+
+def _differing(old: Mapping[K, T], new: Mapping[K, T]) -> tuple[dict[K, T], dict[K, T]]:
+    return (
+        {key: value for key, value in old.items() if key not in new or new[key] != value},
+        {key: value for key, value in new.items() if key not in old or old[key] != value},
+    )
+
+
 def _heading(table: str) -> tuple[str, ...]:
     """What identifies a table: its heading, and for a table of a list its names."""
     lines = table.splitlines()
@@ -180,62 +208,67 @@ def _heading(table: str) -> tuple[str, ...]:
 
 
 async def _store_table(connection: AsyncConnection, table: Table, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    for name in old.keys() - new.keys():
-        await connection.execute(table.delete().where(table.c.name == name))
-    for name, config in new.items():
-        if old.get(name) != config:
-            row = insert(table).values(name=name, config=msgspec.to_builtins(config))
-            await connection.execute(
-                row.on_conflict_do_update(index_elements=["name"], set_={"config": row.excluded.config, "updated_at": func.now()})
-            )
+    await _delete(connection, table, [{"name": name} for name in old.keys() - new.keys()])
+    changed = [{"name": name, "config": msgspec.to_builtins(config)} for name, config in new.items() if old.get(name) != config]
+    await _upsert(connection, table, ["name"], ["config"], changed)
 
 
 async def _store_teams(connection: AsyncConnection, changed: Mapping[str, TeamConfig], existing: Mapping[str, TeamConfig]) -> None:
-    for name, team in changed.items():
-        row = insert(tables.teams).values(id=uuid7.mint(), name=name, content=team.content)
-        await connection.execute(row.on_conflict_do_update(index_elements=["name"], set_={"content": row.excluded.content}))
+    if changed:
+        row = insert(tables.teams)
+        rows = [{"id": uuid7.mint(), "name": name, "content": team.content} for name, team in changed.items()]
+        await connection.execute(row.on_conflict_do_update(index_elements=["name"], set_={"content": row.excluded.content}), rows)
     if changed.keys() & existing.keys():
         await keys.notify_workers(connection)  # workers cache a team's settings with every key of it
 
 
 async def _store_limits(connection: AsyncConnection, old: tuple[Limit, ...], new: tuple[Limit, ...]) -> None:
-    limits, before = tables.limits, {limit.name: (position, limit) for position, limit in enumerate(old)}
-    removed = before.keys() - {limit.name for limit in new}
+    before = {limit.name: (position, limit) for position, limit in enumerate(old)}
+    await _delete(connection, tables.limits, [{"name": name} for name in before.keys() - {limit.name for limit in new}])
     changed = [
         {"name": limit.name, "position": position, "config": msgspec.to_builtins(limit)}
         for position, limit in enumerate(new)
         if before.get(limit.name) != (position, limit)
     ]
-    if removed:
-        await connection.execute(delete(limits).where(limits.c.name.in_(removed)))
-    if changed:
-        row = insert(limits)
-        updates = {"position": row.excluded.position, "config": row.excluded.config, "updated_at": func.now()}
-        await connection.execute(row.on_conflict_do_update(index_elements=["name"], set_=updates), changed)
+    await _upsert(connection, tables.limits, ["name"], ["position", "config"], changed)
     restarted = [
-        limit.name for limit in new if limit.name not in before or counted_subject(before[limit.name][1]) != counted_subject(limit)
+        {"key_name": limit.name}
+        for limit in new
+        if limit.name not in before or counted_subject(before[limit.name][1]) != counted_subject(limit)
     ]
     if restarted:
         # A moment before workers have it, as this transaction has yet to be committed: what is counted too much is nothing.
-        counted_since = {"counted_since": func.clock_timestamp()}
-        await connection.execute(update(limits).where(limits.c.name.in_(restarted)).values(counted_since))
+        of_rule = update(tables.limits).where(tables.limits.c.name == bindparam("key_name"))
+        await connection.execute(of_rule.values(counted_since=func.clock_timestamp()), restarted)
 
 
 async def _store_prices(connection: AsyncConnection, old: tuple[Price, ...], new: tuple[Price, ...]) -> None:
-    prices, before, after = tables.prices, _by_key(old), _by_key(new)
-    key = tuple_(prices.c.provider, prices.c.model, prices.c.since)
-    removed = before.keys() - after.keys()
+    names = ("provider", "model", "since")
+    before, after = _by_key(old), _by_key(new)
+    await _delete(connection, tables.prices, [dict(zip(names, key, strict=True)) for key in before.keys() - after.keys()])
     changed = [
-        {"provider": provider, "model": model, "since": since, "config": msgspec.to_builtins(price)}
-        for (provider, model, since), price in after.items()
-        if before.get((provider, model, since)) != price
+        {**dict(zip(names, key, strict=True)), "config": msgspec.to_builtins(price)}
+        for key, price in after.items()
+        if before.get(key) != price
     ]
-    if removed:
-        await connection.execute(delete(prices).where(key.in_(removed)))
-    if changed:
-        row = insert(prices)
-        updates = {"config": row.excluded.config, "updated_at": func.now()}
-        await connection.execute(row.on_conflict_do_update(index_elements=["provider", "model", "since"], set_=updates), changed)
+    await _upsert(connection, tables.prices, names, ["config"], changed)
+
+
+async def _upsert(
+    connection: AsyncConnection, table: Table, key: Sequence[str], changing: Sequence[str], rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """All rows in one batch: a statement for each would wait for Postgres each time."""
+    if rows:
+        row = insert(table)
+        updates = {**{name: row.excluded[name] for name in changing}, "updated_at": func.now()}
+        await connection.execute(row.on_conflict_do_update(index_elements=key, set_=updates), rows)
+
+
+async def _delete(connection: AsyncConnection, table: Table, keys: Sequence[Mapping[str, str]]) -> None:
+    """A batch, too: a list in one statement has at most 32,767 values."""
+    if keys:
+        condition = and_(*(table.c[name] == bindparam(f"key_{name}") for name in keys[0]))
+        await connection.execute(delete(table).where(condition), [{f"key_{name}": value for name, value in key.items()} for key in keys])
 
 
 async def wait_for_workers(database_url: str, version: int, wait_s: float) -> str:
@@ -245,13 +278,18 @@ async def wait_for_workers(database_url: str, version: int, wait_s: float) -> st
     """
     workers = tables.workers
     alive = workers.c.seen_at > func.now() - text("interval '60 seconds'")
+    is_behind = workers.c.version < version
+    counts = select(func.count().filter(is_behind), func.count().filter(~is_behind)).where(alive)
     deadline = time.monotonic() + wait_s
-    while True:
-        async with transaction(database_url) as connection:
-            behind = await connection.scalar(select(func.count()).where(alive, workers.c.version < version))
-            serving = await connection.scalar(select(func.count()).where(alive, workers.c.version >= version))
-        if not behind:
-            return f"{serving} worker{'s serve' if serving != 1 else ' serves'} it."
-        if time.monotonic() > deadline:
-            return f"{behind} worker(s) do not serve it after {wait_s:.0f} s: see their logs."
-        await asyncio.sleep(0.05)
+    database = create_database_engine(database_url, isolation_level="AUTOCOMMIT")
+    try:
+        async with database.connect() as connection:
+            while True:
+                behind, serving = (await connection.execute(counts)).one()
+                if not behind:
+                    return f"{serving} worker{'s serve' if serving != 1 else ' serves'} it."
+                if time.monotonic() > deadline:
+                    return f"{behind} worker(s) do not serve it after {wait_s:.0f} s: see their logs."
+                await asyncio.sleep(0.05)
+    finally:
+        await database.dispose()

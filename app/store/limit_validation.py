@@ -1,8 +1,10 @@
 """Validation of limits: invalid ones, contradictions between them, and warnings about probable mistakes."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, date, datetime
+from itertools import islice
 
 from msgspec import Struct
 
@@ -57,9 +59,10 @@ def find_warnings(wanted: Snapshot, known_names: KnownNames, today: date | None 
         prices.setdefault((price.provider, price.model), []).append(price)
     limits_by_effect: dict[object, Limit] = {}
     messages: list[str] = []
+    demand = _Demand(wanted.models, prices, known_names)
     for limit in wanted.limits:
         path = limit_path(limit.name)
-        messages += [f"{path}{each}" for each in _limit_warnings(limit, wanted.models, prices, known_names)]
+        messages += [f"{path}{each}" for each in _limit_warnings(limit, demand, known_names)]
         other = limits_by_effect.setdefault((counted_subject(limit), limit.amount, limit.dry_run), limit)
         if other is not limit:
             messages.append(f"{path} does the same as {limit_path(other.name)}: one of them is enough.")
@@ -129,22 +132,17 @@ def _check_amount(limit: Limit) -> None:
         raise BadConfiguration(f"{path} must be a whole number of {limit.resource}, not {amount:g}.")
 
 
-def _limit_warnings(
-    limit: Limit, models: Mapping[str, ModelConfig], prices: Mapping[tuple[str, str], list[Price]], known_names: KnownNames
-) -> Iterator[str]:
+def _limit_warnings(limit: Limit, demand: "_Demand", known_names: KnownNames) -> Iterator[str]:
     team, key, model = (limit.scope.get(dimension, "each") for dimension in ("team", "key", "model"))
     if team != "each" and team not in known_names.teams:
         yield f".scope.team: there is no team {team!r} yet, so it limits nobody."
     if key != "each" and key not in known_names.keys:
         yield f".scope.key: there is no key {key} yet, so it limits nobody."
-    affected_models = models if model == "each" else {model: models[model]}
     if limit.resource == "cost_usd":
-        unpriced = [
-            name for name, each in affected_models.items() if any((target.provider, target.model) not in prices for target in each.targets)
-        ]
+        unpriced = demand.models_without_price(model)
         if unpriced:
             yield f": requests for {_join_names(unpriced)} will be refused, as not every target has a price."
-    exceeding = [name for name, each in affected_models.items() if _reserved_amount(limit, each, prices, known_names) > limit.amount]
+    exceeding = demand.models_above(limit, model)
     if exceeding:
         whose = "its" if len(exceeding) == 1 else "their"
         yield (
@@ -153,22 +151,45 @@ def _limit_warnings(
         )
 
 
-def _reserved_amount(limit: Limit, model: ModelConfig, prices: Mapping[tuple[str, str], list[Price]], known_names: KnownNames) -> float:
-    """What a request reserves of the limit's resource if the caller does not bound the response."""
-    output_tokens = model.output_tokens or known_names.output_tokens or 0
-    match limit.resource:
-        case "output_tokens" | "tokens":
-            return output_tokens
-        case "cost_usd":
-            highest_price = max(
-                (price.output for target in model.targets for price in prices.get((target.provider, target.model), ())), default=0.0
-            )
-            return output_tokens * highest_price / _MICROUSD
-        case _:
-            return 0
+class _Demand:
+    """What requests reserve whose caller does not bound the response. Found once for each model: there may be many rules for all models.
+
+    Its methods take a model's name, or "each" for all, and return names in order.
+    """
+
+    def __init__(self, models: Mapping[str, ModelConfig], prices: Mapping[tuple[str, str], list[Price]], known_names: KnownNames) -> None:
+        self._unpriced = {
+            name: None for name in sorted(models) if any((each.provider, each.model) not in prices for each in models[name].targets)
+        }
+        tokens = {name: float(model.output_tokens or known_names.output_tokens or 0) for name, model in models.items()}
+        highest_prices = {
+            name: max((price.output for target in model.targets for price in prices.get((target.provider, target.model), ())), default=0.0)
+            for name, model in models.items()
+        }
+        cost = {name: tokens[name] * highest_prices[name] / _MICROUSD for name in models}
+        self._by_resource = {"output_tokens": tokens, "tokens": tokens, "cost_usd": cost}
+        self._descending = {resource: sorted(each, key=lambda name: -each[name]) for resource, each in self._by_resource.items()}
+        self._highest: dict[tuple[str, int], Collection[str]] = {}
+
+    def models_without_price(self, model: str) -> Collection[str]:
+        """Those with a target that has no price."""
+        return self._unpriced if model == "each" else [model] if model in self._unpriced else ()
+
+    def models_above(self, limit: Limit, model: str) -> Collection[str]:
+        """Those of which one such request reserves more of the rule's resource than it allows."""
+        amounts = self._by_resource.get(limit.resource)
+        if amounts is None:
+            return ()
+        if model != "each":
+            return [model] if amounts[model] > limit.amount else ()
+        descending = self._descending[limit.resource]
+        count = bisect_left(descending, -limit.amount, key=lambda name: -amounts[name])
+        if (limit.resource, count) not in self._highest:
+            self._highest[limit.resource, count] = sorted(descending[:count])
+        return self._highest[limit.resource, count]
 
 
 def _join_names(names: Collection[str]) -> str:
-    shown = sorted(names)[:_MAX_NAMES_SHOWN]
-    hidden = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {hidden} more" if hidden else "")
+    """`names`: in order."""
+    hidden = len(names) - _MAX_NAMES_SHOWN
+    return ", ".join(islice(names, _MAX_NAMES_SHOWN)) + (f" and {hidden} more" if hidden > 0 else "")

@@ -10,6 +10,7 @@ from app.store import snapshots
 from app.store.config_validation import find_warnings, validate
 from app.store.errors import BadConfiguration
 from app.store.limit_validation import KnownNames
+from tests.support.cpu_time import cpu_time_growth
 
 VALID_LIMIT = Limit(name="r", scope={"key": "each"}, resource="requests", amount=600, per="minute")
 PRICE = Price(provider="p", model="x", input=1.0, output=2.0)
@@ -190,3 +191,13 @@ def test_limit_for_an_unknown_team_or_key_is_warned_of():
 
 def test_two_equal_limits_are_warned_of():
     assert warnings_for(VALID_LIMIT, changed_limit(name="s")) == ['limits["s"] does the same as limits["r"]: one of them is enough.']
+
+
+def test_rules_for_all_models_are_checked_as_fast_with_many_models_as_with_few():
+    def warn_of(model_count: int) -> None:
+        rules = [changed_limit(name=f"r{n}", resource="cost_usd", amount=1 + n, scope={"team": f"t{n}"}) for n in range(1_000)]
+        models = {f"m{n}": ModelConfig((Target("p", "x"),), output_tokens=4_000_000_000) for n in range(model_count)}
+        warnings = find_warnings(snapshots.build_snapshot(1, {"p": ProviderConfig("openai")}, models, rules, [PRICE]), KnownNames())
+        assert sum("reserves" in each for each in warnings) == 1_000
+
+    assert cpu_time_growth(warn_of, 20, 400) < 5
