@@ -6,7 +6,7 @@ import gc
 import logging
 import resource
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, cast
 
 import uvicorn
@@ -65,11 +65,16 @@ def create_app(settings: Settings, write_batcher: WriteBatcher, *, name: str) ->
     fleet = Fleet(settings, transport, Vault(settings.secret_key.parsed))
     telemetry = Telemetry()
 
-    def apply_snapshot(snapshot: Snapshot) -> None:
-        fleet.apply_snapshot(snapshot)
-        limits.apply_snapshot(snapshot)
+    def prepare(snapshot: Snapshot) -> Callable[[], None]:
+        endpoint_table, matcher = fleet.prepare(snapshot), limits.prepare(snapshot)
 
-    snapshot_cache = SnapshotCache(settings, database, name, on_swap=apply_snapshot)
+        def swap() -> None:
+            fleet.swap(endpoint_table)
+            limits.swap(matcher)
+
+        return swap
+
+    snapshot_cache = SnapshotCache(settings, database, name, prepare)
     counters = RedisCounters(settings.redis_url, settings.redis_timeout_s, write_batcher)
     limits = Limits(
         settings,

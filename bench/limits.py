@@ -8,6 +8,7 @@ import resource
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
 from pathlib import Path
 
@@ -57,6 +58,15 @@ class _EmptyLedger:
     async def used(self, scope: Mapping[str, str], since: datetime) -> _Zero:
         return _Zero()
 
+    async def is_stored(self) -> bool:
+        return True
+
+    async def workers(self) -> Sequence[str]:
+        return ()
+
+    def open_usage_by_slot(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
 
 def main() -> None:
     home = Path(tempfile.mkdtemp(prefix="narthex-bench-"))
@@ -77,8 +87,8 @@ async def _measure(url: str, rules: Sequence[Limit], server: int) -> tuple[float
     """Microseconds for each request, of this process and of the server."""
     database = create_database_engine("postgresql://127.0.0.1:9/nowhere")
     counters = RedisCounters(url, 1.0, WriteBatcher())
-    limits = Limits(Settings(), counters, database, _EmptyLedger(), Telemetry(), lambda: 1)
-    limits.apply_snapshot(Snapshot(1, "", {}, {}, tuple(rules)))
+    limits = Limits(Settings(), counters, database, _EmptyLedger(), Telemetry(), lambda: 1, "bench")
+    limits.swap(limits.prepare(Snapshot(1, "", {}, {}, tuple(rules))))
     await limits.start()
     await counters.call(command((b"SET", EPOCH, b"0:bench")))  # as if Postgres had confirmed that no counts were lost
     await _run_requests(limits, 2_000)

@@ -60,7 +60,7 @@ class _Failures:
 
 
 class Attempts:
-    """Serves plans: `fleet` knows each target's endpoints, `limits` are extended for a fallback with rules of its own."""
+    """Serves plans: `fleet` learns which endpoints fail, `limits` are extended for a fallback with rules of its own."""
 
     def __init__(
         self, settings: Settings, fleet: Fleet, limits: Limits, checks: ConstraintChecks, transport: httpx.AsyncBaseTransport
@@ -81,7 +81,7 @@ class Attempts:
         attempted = Attempted(planned, context.progress)
         failures = _Failures()
         reserved = {planned.plan.name}
-        for target, model_name in self._fleet.rank_targets(planned.plan):
+        for target, model_name in planned.endpoint_table.rank_targets(planned.plan):
             if model_name not in reserved:
                 try:
                     await self._reserve_fallback(planned, model_name, context)
@@ -104,7 +104,7 @@ class Attempts:
         failures: _Failures,
     ) -> OutboundResponse | OutboundStream | None:
         """None: the next target is to be tried. Raises UpstreamError if retrying elsewhere cannot help."""
-        candidates = self._fleet.rank_endpoints(target, translator.request)
+        candidates = attempted.planned.endpoint_table.rank_endpoints(target, translator.request)
         for endpoint in candidates:
             if len(attempted.attempts) >= MAX_ATTEMPTS:
                 break
@@ -153,7 +153,7 @@ class Attempts:
         )
         planned.reserved_output = max(planned.reserved_output, estimate.output_tokens)
         planned.reservation = await self._limits.extend_reservation(
-            planned.reservation, context.id, admitted.caller, model_name, admitted.tags, estimate
+            planned.reservation, context.id, admitted.caller, model_name, admitted.tags, estimate, planned.matcher
         )
 
 

@@ -52,7 +52,7 @@ def _serving_providers(fleet: Fleet, target: Target, dialect: Dialect, body: Bod
     """Of a target that is pinned to a dialect: those that speak it, if that is the dialect of the request."""
     if target.dialect not in (None, dialect.name):
         return []
-    endpoints = fleet.endpoints_of(target)
+    endpoints = fleet.table.endpoints_of(target)
     if isinstance(dialect, Route):
         return [endpoint.provider for endpoint in endpoints if dialect.is_served_by(endpoint.provider, body)]
     return [endpoint.provider for endpoint in endpoints if dialect.name in endpoint.dialects_for(target.model)]

@@ -80,7 +80,7 @@ class Operations:
             raise UnknownRoute(f"There is no operation {name!r:.60}. There are: {', '.join(sorted(OPERATION_NAMES))}.")
         arguments = dict(parameters)
         address, confirmed = arguments.pop("endpoint", None), arguments.pop("confirm", None)
-        available = [(target, endpoint) for target in snapshot.models[model].targets for endpoint in self._fleet.endpoints_of(target)]
+        available = [(target, endpoint) for target in snapshot.models[model].targets for endpoint in self._fleet.table.endpoints_of(target)]
         selected = [(target, endpoint) for target, endpoint in available if address is None or endpoint.base_url == address]
         if address is not None and not selected:
             known = ", ".join(dict.fromkeys(endpoint.base_url for _, endpoint in available))

@@ -148,7 +148,7 @@ async def serve(
     assert isinstance(authenticated, Authenticated)
     key = headers.get(KEY_HEADER)
     if key is not None:
-        credential_headers = gateway.fleet.caller_credential_headers
+        credential_headers = gateway.fleet.table.caller_credential_headers
         begun = await gateway.idempotency.begin(key, headers, authenticated.caller, context.route, raw, context.id, credential_headers)
         if isinstance(begun, StoredResponse):
             context.stage = Replayed(Authenticated(await reauthenticate()), begun)
@@ -217,11 +217,13 @@ async def _plan(gateway: Gateway, raw: bytes, context: RequestContext, admitted:
     except SpoolFull as full:
         raise Unavailable(str(full), retry_after_s=5) from None
     request, caller = admitted.request, admitted.caller
+    # All of one configuration: nothing is awaited between these lines, and the request keeps to them when another is swapped in.
+    endpoint_table, matcher = gateway.fleet.table, gateway.limits.matcher
     targets = plan(gateway.snapshot_cache.snapshot, caller, request.model, context.id, episode_id=admitted.episode_id, tags=admitted.tags)
     estimate = estimate_usage(request, targets, gateway.settings.limits_output_tokens, context.received_us / 1e6)
     opened, claim = gateway.spool.open(context.id, caller.content), admitted.authenticated.claim
     record = opened if claim is None else claim.capture(opened)
-    reservation = await gateway.limits.reserve(context.id, caller, targets.name, admitted.tags, estimate)
+    reservation = await gateway.limits.reserve(context.id, caller, targets.name, admitted.tags, estimate, matcher)
     # A reservation that no stage holds is never settled: only this comes before the stage. A request that limits refuse costs no check.
     try:
         constraint = await gateway.checks.check_request(request, caller.team_id)
@@ -229,7 +231,7 @@ async def _plan(gateway: Gateway, raw: bytes, context: RequestContext, admitted:
         if reservation is not None:
             gateway.limits.cancel(reservation)
         raise
-    planned = context.stage = Planned(admitted, targets, reservation, record, estimate.output_tokens)
+    planned = context.stage = Planned(admitted, targets, reservation, record, estimate.output_tokens, endpoint_table, matcher)
     opened.append_request(raw)
     return planned, constraint
 

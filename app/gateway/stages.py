@@ -17,8 +17,10 @@ from typing import Protocol, TypeAlias
 from msgspec import Struct
 
 from app.domain import Attempt, Caller, Exchange, Plan
+from app.gateway.fleet.endpoint_table import EndpointTable
 from app.gateway.idempotency.claim import Claim
 from app.gateway.limits.reservation import Reservation
+from app.gateway.limits.rule_matcher import RuleMatcher
 from app.gateway.upstream.call import UpstreamCall
 from app.gateway.upstream.progress import Charge, ResponseProgress
 from app.store.idempotent_responses import StoredResponse
@@ -62,7 +64,7 @@ class Admitted(Struct):
 
 class Planned(Struct):
     """`reservation`: None if no rule applies. A fallback with rules of its own extends it. `reserved_output`: in tokens; known without
-    rules too.
+    rules too. `endpoint_table`, `matcher`: of the configuration by which it was planned; another may be in force by now.
     """
 
     admitted: Admitted
@@ -70,6 +72,8 @@ class Planned(Struct):
     reservation: Reservation | None
     spool_record: ExchangeRecord
     reserved_output: int
+    endpoint_table: EndpointTable
+    matcher: RuleMatcher
 
 
 class Attempted(Struct):

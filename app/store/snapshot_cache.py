@@ -18,6 +18,8 @@ from app.store.change_watch import ChangeWatch
 from app.store.db_errors import DB_UNAVAILABLE_ERRORS, QUERY_TIMEOUT_S
 from app.store.key_index import KeyIndex
 from app.store.key_log import remove_stale_logs
+from app.store.snapshots import StoredConfiguration
+from app.thread_steps import run_in_steps
 
 log = logging.getLogger(__name__)
 
@@ -30,12 +32,17 @@ _MAX_CLOCK_ROUND_TRIP_S = 0.2
 class SnapshotCache:
     """The snapshot in force and the known keys. start() returns once there is a snapshot to serve by, and keeps both current.
 
-    `on_swap` is called with each new snapshot, before it is reported as served. `connected`: whether Postgres answered the last query.
+    `prepare` is called with each new snapshot, in a thread and in steps; what it returns puts that snapshot in force, in one turn of the
+    event loop with `snapshot` itself. `connected`: whether Postgres answered the last query.
     `worker`: this worker's id among those of all machines. `workers_alive`: how many reported in the minute before the last check.
     """
 
     def __init__(
-        self, settings: Settings, database: AsyncEngine, worker: str, on_swap: Callable[[Snapshot], None] = lambda snapshot: None
+        self,
+        settings: Settings,
+        database: AsyncEngine,
+        worker: str,
+        prepare: Callable[[Snapshot], Callable[[], None]] = lambda _: _no_parts,
     ) -> None:
         self._folder = settings.home / "directory"
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -48,7 +55,7 @@ class SnapshotCache:
         self._database = database
         self.worker = f"{os.uname().nodename}:{settings.home.resolve()}:{worker}"
         self._path = self._folder / "snapshot.json"
-        self._on_swap = on_swap
+        self._prepare = prepare
         self._check_requested = asyncio.Event()
         self._refresh_requested = asyncio.Event()
         self._change_watch = ChangeWatch(settings.database_url, (snapshots.CHANNEL, keys.CHANNEL), self._on_change)
@@ -77,7 +84,7 @@ class SnapshotCache:
                 self._last_read_version = None
             reason = "Postgres is unavailable" if isinstance(fault, DB_UNAVAILABLE_ERRORS) else "the stored configuration cannot be served"
             log.warning("%s: serving the configuration of the last run", reason, extra={"fault": repr(fault)})
-            self._apply(saved)
+            await self._apply(saved)
         for task in self.background_tasks:
             task.start()
 
@@ -179,32 +186,56 @@ class SnapshotCache:
                 log.exception("the configuration in Postgres cannot be served: serving the previous one")
 
     async def _refresh(self) -> None:
-        """Read and apply the newest configuration. Raises one of DB_UNAVAILABLE_ERRORS, or any error of one that cannot be served."""
-        async with asyncio.timeout(QUERY_TIMEOUT_S):
-            async with self._database.connect() as connection:
-                await connection.execution_options(isolation_level="REPEATABLE READ")
-                async with connection.begin():
-                    newest = self.snapshot
-                    version = await snapshots.read_version(connection)
-                    if version != self._last_read_version or self._must_reread:
-                        self._last_read_version = version
-                        newest = await snapshots.read_snapshot(connection)
-            if newest != self.snapshot:
-                self._apply(newest)
-                self._must_reread = False
-                try:
-                    snapshots.save_to_disk(newest, self._path)
-                except OSError as fault:  # a full disk is no reason to serve the old one
-                    log.warning("the configuration could not be saved to disk", extra={"fault": repr(fault)})
-            async with self._database.begin() as connection:
-                await snapshots.store_snapshot(connection, self.snapshot)
-                await snapshots.report_worker(connection, self.worker, self.snapshot.version)
-                self.workers_alive = max(await count_workers(connection), 1)
+        """Read and apply the newest configuration. Raises one of DB_UNAVAILABLE_ERRORS, or any error of one that cannot be served.
 
-    def _apply(self, snapshot: Snapshot) -> None:
-        self._on_swap(snapshot)
+        The timeout is for queries alone: on a busy machine a large configuration takes longer to prepare, and reading it again is no help.
+        """
+        async with asyncio.timeout(QUERY_TIMEOUT_S):
+            stored = await self._read_if_changed()
+        if stored is not None:
+            newest = await run_in_steps(lambda: snapshots.decode(stored, self.snapshot))
+            if newest != self.snapshot:
+                await self._apply(newest)
+                self._must_reread = False
+                await self._save(newest)
+        await self._report()
+
+    async def _read_if_changed(self) -> StoredConfiguration | None:
+        async with self._database.connect() as connection:
+            await connection.execution_options(isolation_level="REPEATABLE READ")
+            async with connection.begin():
+                version = await snapshots.read_version(connection)
+                if version == self._last_read_version and not self._must_reread:
+                    return None
+                self._last_read_version = version
+                return await snapshots.read_stored(connection)
+
+    async def _apply(self, snapshot: Snapshot) -> None:
+        swap_parts = await run_in_steps(lambda: self._prepare(snapshot))
+        swap_parts()
         self.snapshot = snapshot
         log.info("configuration in force", extra={"version": snapshot.version, "hash": snapshot.hash})
+
+    async def _save(self, snapshot: Snapshot) -> None:
+        try:
+            await run_in_steps(lambda: snapshots.save_to_disk(snapshot, self._path))
+        except OSError as fault:  # a full disk is no reason to serve the old one
+            log.warning("the configuration could not be saved to disk", extra={"fault": repr(fault)})
+
+    async def _report(self) -> None:
+        """Report what this worker serves. Raises one of DB_UNAVAILABLE_ERRORS."""
+        async with asyncio.timeout(QUERY_TIMEOUT_S), self._database.connect() as connection:
+            is_stored = await snapshots.is_stored(connection, self.snapshot)
+        document = None if is_stored else await run_in_steps(lambda: snapshots.write_document(self.snapshot))
+        async with asyncio.timeout(QUERY_TIMEOUT_S), self._database.begin() as connection:
+            if document is not None:
+                await snapshots.store_document(connection, self.snapshot.hash, document)
+            await snapshots.report_worker(connection, self.worker, self.snapshot.version)
+            self.workers_alive = max(await count_workers(connection), 1)
+
+
+def _no_parts() -> None:
+    """The swap of a cache that serves nobody but itself."""
 
 
 async def _wait_at_most(event: asyncio.Event, timeout_s: float) -> None:

@@ -3,16 +3,21 @@
 import hashlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import msgspec
+from msgspec import Struct
 from sqlalchemy import func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.domain import Limit, ModelConfig, Price, ProviderConfig, Snapshot
 from app.store import tables
+from app.thread_steps import in_steps
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +25,29 @@ EMPTY = Snapshot(version=0, hash="", providers={}, models={})
 CHANNEL = "narthex_directory"
 _NO_CREDENTIALS: Mapping[str, str] = {}
 _NO_TIMES: Mapping[str, int] = {}
+_RECORDS_AT_ONCE = 100
+
+# A table as one text, a line for each row: JSON as Postgres writes it has no line break. Rows one by one cost the event loop ten times as
+# much, and what is in them is decoded elsewhere.
+_STORED_LINES = text("""
+    SELECT (SELECT string_agg(jsonb_build_array(name, config)::text, E'\\n' ORDER BY name) FROM providers) AS providers,
+           (SELECT string_agg(jsonb_build_array(name, config)::text, E'\\n' ORDER BY name) FROM models) AS models,
+           (SELECT string_agg(jsonb_build_array(config, floor(extract(epoch FROM counted_since) * 1000)::bigint)::text, E'\\n'
+                              ORDER BY position, name) FROM limits) AS limits,
+           (SELECT string_agg(config::text, E'\\n') FROM prices) AS prices,
+           (SELECT string_agg(jsonb_build_array(name, encrypted)::text, E'\\n') FROM credentials) AS credentials
+""")
+
+
+class StoredConfiguration(Struct, frozen=True):
+    """The configuration as Postgres has it: of each table a text with a line of JSON for each row."""
+
+    version: int
+    providers: str
+    models: str
+    limits: str
+    prices: str
+    credentials: str
 
 
 async def read_version(connection: AsyncConnection) -> int:
@@ -28,23 +56,55 @@ async def read_version(connection: AsyncConnection) -> int:
 
 
 async def read_snapshot(connection: AsyncConnection) -> Snapshot:
-    """The current configuration. The connection must be in a REPEATABLE READ transaction for its parts to be consistent."""
+    """The current configuration. See read_stored() and decode()."""
+    return decode(await read_stored(connection))
+
+
+async def read_stored(connection: AsyncConnection) -> StoredConfiguration:
+    """The current configuration, not decoded. The connection must be in a REPEATABLE READ transaction for its parts to be consistent."""
     version = await read_version(connection)
-    providers = await read_providers(connection)
-    models = {
-        row.name: msgspec.convert(row.config, ModelConfig)
-        for row in await connection.execute(select(tables.models.c.name, tables.models.c.config).order_by(tables.models.c.name))
-    }
-    columns = tables.limits.c
-    rows = (await connection.execute(select(columns.config, columns.counted_since).order_by(columns.position, columns.name))).all()
-    limits = [msgspec.convert(row.config, Limit) for row in rows]
-    limits_since = {
-        limit.name: int(row.counted_since.timestamp() * 1000) for limit, row in zip(limits, rows, strict=True) if row.counted_since
-    }
-    prices = [msgspec.convert(config, Price) for config in await connection.scalars(select(tables.prices.c.config))]
-    stored = select(tables.credentials.c.name, tables.credentials.c.encrypted)
-    credentials = {row.name: row.encrypted for row in await connection.execute(stored)}
-    return build_snapshot(version, providers, models, limits, prices, credentials, limits_since)
+    row = (await connection.execute(_STORED_LINES)).one()
+    return StoredConfiguration(version, *(lines or "" for lines in row))
+
+
+def decode(stored: StoredConfiguration, previous: Snapshot = EMPTY) -> Snapshot:
+    """The snapshot of a stored configuration. Records that are as in `previous` are the same objects. In steps.
+
+    Raises msgspec.ValidationError for what a newer version has written.
+    """
+    limits_before = {limit.name: limit for limit in in_steps(previous.limits)}
+    limits: list[Limit] = []
+    limits_since: dict[str, int] = {}
+    for limit, since_ms in cast("Iterator[tuple[Limit, int | None]]", _decode_lines(stored.limits, cast(Any, tuple[Limit, int | None]))):
+        limits.append(_same_or_new(limits_before.get(limit.name), limit))
+        if since_ms is not None:
+            limits_since[limit.name] = since_ms
+    prices_before = {price_key(price): price for price in in_steps(previous.prices)}
+    prices = [_same_or_new(prices_before.get(price_key(price)), price) for price in _decode_lines(stored.prices, Price)]
+    return build_snapshot(
+        stored.version,
+        _decode_named(stored.providers, ProviderConfig, previous.providers),
+        _decode_named(stored.models, ModelConfig, previous.models),
+        limits,
+        prices,
+        _decode_named(stored.credentials, str, previous.credentials),
+        limits_since,
+    )
+
+
+def _decode_named(lines: str, kind: type[T], before: Mapping[str, T]) -> dict[str, T]:
+    pairs = cast("Iterator[tuple[str, T]]", _decode_lines(lines, cast(Any, tuple[str, kind])))
+    return {name: _same_or_new(before.get(name), record) for name, record in pairs}
+
+
+def _decode_lines(lines: str, kind: type[T]) -> Iterator[T]:
+    decoder = msgspec.json.Decoder(kind)
+    for line in in_steps(lines.split("\n") if lines else ()):
+        yield decoder.decode(line)
+
+
+def _same_or_new(before: T | None, record: T) -> T:
+    return before if before is not None and before == record else record
 
 
 async def read_providers(connection: AsyncConnection) -> Mapping[str, ProviderConfig]:
@@ -77,7 +137,30 @@ def _hashed_content(snapshot: Snapshot) -> bytes:
     """
     later_sections = {"limits": snapshot.limits, "prices": snapshot.prices}
     content = {"providers": snapshot.providers, "models": snapshot.models, **{name: each for name, each in later_sections.items() if each}}
-    return msgspec.json.encode(content, order="sorted")
+    return _encode({name: content[name] for name in sorted(content)})
+
+
+def _encode(sections: Mapping[str, Any]) -> bytes:
+    """The sections as one JSON object, in their order; what is in them is sorted by name. In steps."""
+    return b"{%b}" % b",".join(msgspec.json.encode(name) + b":" + _encode_section(section) for name, section in sections.items())
+
+
+def _encode_section(section: Any) -> bytes:
+    if isinstance(section, dict):
+        records = cast("dict[str, Any]", section)
+        parts = ({name: records[name] for name in names} for names in _parts(sorted(records)))
+        return b"{%b}" % _encode_parts(parts)
+    if isinstance(section, tuple):
+        return b"[%b]" % _encode_parts(_parts(cast("tuple[Any, ...]", section)))
+    return msgspec.json.encode(section)
+
+
+def _encode_parts(parts: Iterable[Any]) -> bytes:
+    return b",".join(msgspec.json.encode(part, order="sorted")[1:-1] for part in in_steps(parts))
+
+
+def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[start : start + _RECORDS_AT_ONCE] for start in range(0, len(items), _RECORDS_AT_ONCE))
 
 
 async def publish_version(connection: AsyncConnection) -> int:
@@ -89,10 +172,20 @@ async def publish_version(connection: AsyncConnection) -> int:
     return version
 
 
-async def store_snapshot(connection: AsyncConnection, snapshot: Snapshot) -> None:
-    """Store the configuration in Postgres under its hash, which inferences carry."""
-    document = msgspec.json.decode(_hashed_content(snapshot))
-    await connection.execute(insert(tables.snapshots).values(hash=snapshot.hash, document=document).on_conflict_do_nothing())
+async def is_stored(connection: AsyncConnection, snapshot: Snapshot) -> bool:
+    """Whether store_document() was called for this content, by any worker."""
+    return await connection.scalar(select(1).where(tables.snapshots.c.hash == snapshot.hash)) is not None
+
+
+def write_document(snapshot: Snapshot) -> str:
+    """What is stored under a snapshot's hash, as JSON. In steps."""
+    return _hashed_content(snapshot).decode()
+
+
+async def store_document(connection: AsyncConnection, hash: str, document: str) -> None:
+    """Store a configuration in Postgres under its hash, which inferences carry."""
+    statement = text("INSERT INTO snapshots (hash, document) VALUES (:hash, CAST(CAST(:document AS text) AS jsonb)) ON CONFLICT DO NOTHING")
+    await connection.execute(statement, {"hash": hash, "document": document})
 
 
 async def report_worker(connection: AsyncConnection, worker: str, version: int) -> None:
@@ -108,10 +201,10 @@ async def remove_worker(connection: AsyncConnection, worker: str) -> None:
 
 
 def save_to_disk(snapshot: Snapshot, path: Path) -> None:
-    """Save the snapshot to disk, atomically."""
+    """Save the snapshot to disk, atomically. In steps."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = path.with_suffix(f".{os.getpid()}.new")
-    draft.write_bytes(msgspec.json.encode(snapshot))
+    draft.write_bytes(_encode(msgspec.structs.asdict(snapshot)))
     draft.chmod(0o600)
     draft.replace(path)
 

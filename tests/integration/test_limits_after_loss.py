@@ -124,7 +124,7 @@ async def installation(
         ledger = SpoolAwareLedger(settings.home, store, database_url)
         name = f"gateway-{len(workers)}"
         limits = Limits(settings, counters, store, ledger, telemetry, lambda: 1, name)
-        limits.apply_snapshot(Snapshot(1, "", {}, MODELS, rules, limits_since=since or {}))
+        limits.swap(limits.prepare(Snapshot(1, "", {}, MODELS, rules, limits_since=since or {})))
         worker = Worker(limits, telemetry, store, Spool(settings.home / "spool", settings))
         workers.append(worker)
         await limits.start()
@@ -225,9 +225,8 @@ async def test_each_after_loss_option_does_what_it_says(installation: Installati
     assert loss is not None and loss.rules == 1 and loss.waiting_for is None
     assert workers["spent"].metric("narthex_limit_rules_refusing_after_loss") == 1
     await wait_until(lambda: workers["rebuild"].limits.loss is None and workers["empty"].limits.loss is None)
-    workers["spent"].limits.apply_snapshot(
-        Snapshot(2, "", {}, MODELS, (Limit("spent", {"team": "each"}, "requests", 5, per, after_loss="empty"),))
-    )
+    emptied = Limit("spent", {"team": "each"}, "requests", 5, per, after_loss="empty")
+    workers["spent"].limits.swap(workers["spent"].limits.prepare(Snapshot(2, "", {}, MODELS, (emptied,))))
     assert await workers["spent"].is_admitted(blue)
     await wait_until(lambda: workers["spent"].limits.loss is None)
     assert workers["spent"].metric("narthex_limit_rules_refusing_after_loss") == 0
@@ -245,10 +244,10 @@ async def test_rule_that_began_after_the_loss_is_not_treated_as_lost(installatio
     lost_ms = time.time() * 1000
     assert not await worker.is_admitted(blue)
     later = {"old": int(lost_ms) - 60_000, "new": int(lost_ms) + 60_000, "day": int(lost_ms) + 60_000}
-    worker.limits.apply_snapshot(Snapshot(2, "", {}, MODELS, (new, of_a_day), limits_since=later))
+    worker.limits.swap(worker.limits.prepare(Snapshot(2, "", {}, MODELS, (new, of_a_day), limits_since=later)))
     assert await worker.is_admitted(blue) and await worker.remaining("new", blue) == 5 and await worker.remaining("day", blue) == 5
     await wait_until(lambda: worker.limits.loss is None)
-    worker.limits.apply_snapshot(Snapshot(3, "", {}, MODELS, (new, old), limits_since=later))
+    worker.limits.swap(worker.limits.prepare(Snapshot(3, "", {}, MODELS, (new, old), limits_since=later)))
     assert not await worker.is_admitted(blue)
 
 

@@ -125,7 +125,7 @@ async def make_worker(valkey: Valkey, one_database: str, monkeypatch: pytest.Mon
         telemetry, ledger = Telemetry(CollectorRegistry()), FakeLedger()
         counters = RedisCounters(url or valkey.url, redis_timeout_s, WriteBatcher())
         limits = Limits(Settings(limits_lease_s=LEASE_S), counters, store, ledger, telemetry, lambda: alive, str(len(workers)))
-        limits.apply_snapshot(Snapshot(1, "", {}, {}, rules))
+        limits.swap(limits.prepare(Snapshot(1, "", {}, {}, rules)))
         await limits.start()
         workers.append(Worker(limits, telemetry, ledger, store))
         if connects:  # start() waits for it only for a second
@@ -258,7 +258,7 @@ async def test_limit_preview_changes_nothing(make_worker: MakeWorker):
 async def test_changed_limit_amount_keeps_the_count(make_worker: MakeWorker):
     worker = await make_worker(Limit("few", {"key": "each"}, "requests", 2, "hour"))
     assert len(await worker.reserve_many(5)) == 2
-    worker.limits.apply_snapshot(Snapshot(2, "", {}, {}, (Limit("few", {"key": "each"}, "requests", 3, "hour"),)))
+    worker.limits.swap(worker.limits.prepare(Snapshot(2, "", {}, {}, (Limit("few", {"key": "each"}, "requests", 3, "hour"),))))
     assert len(await worker.reserve_many(5)) == 1
 
 

@@ -103,7 +103,7 @@ def _served_models(gateway: Gateway, snapshot: Snapshot) -> dict[int, list[str]]
     names_by_endpoint: dict[int, list[str]] = {}
     for name, model in snapshot.models.items():
         for target in model.targets:
-            for endpoint in gateway.fleet.endpoints_of(target):
+            for endpoint in gateway.fleet.table.endpoints_of(target):
                 names = names_by_endpoint.setdefault(id(endpoint), [])
                 if name not in names:
                     names.append(name)

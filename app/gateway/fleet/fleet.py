@@ -1,35 +1,34 @@
 """The fleet: every endpoint that a target may be served by."""
 
-import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection
 
 import httpx
 
 from app.background_tasks import BackgroundTask
-from app.domain import Plan, ProviderConfig, Snapshot, Target
-from app.gateway.fleet import select
+from app.domain import ProviderConfig, Snapshot, Target
 from app.gateway.fleet.endpoint import Endpoint
+from app.gateway.fleet.endpoint_table import EndpointTable
 from app.gateway.fleet.probe import Prober, send_probe
 from app.settings import Settings
 from app.store.vault import Vault
+from app.thread_steps import in_steps
 from providers import catalogue, credentials
 from providers.canonical.errors import UpstreamError
-from providers.dialect import InboundRequest
 
 
 class Fleet:
-    """Endpoints by provider and address. apply_snapshot() keeps those that a new snapshot still has, with what is known of them."""
+    """The endpoints in force (`table`), their credentials and their probes.
+
+    A new snapshot is prepared, then swapped in: those endpoints that it still has are kept, with what is known of them. A request keeps to
+    the table by which it was planned.
+    """
 
     def __init__(self, settings: Settings, transport: httpx.AsyncBaseTransport, vault: Vault | None = None) -> None:
         self._settings = settings
         self.transport = transport
         self.vault = Vault(()) if vault is None else vault
-        self._encrypted: Mapping[str, str] = {}
         self._credential_reader = credentials.CredentialReader(self._read_secret, settings.folders_of_credentials)
-        # The headers in which callers may send a credential of their own to some host.
-        self.caller_credential_headers: frozenset[bytes] = frozenset()
-        self._endpoints: Mapping[tuple[str, str], Endpoint] = {}
-        self._endpoints_by_target: dict[tuple[str, tuple[str, ...]], tuple[Endpoint, ...]] = {}
+        self.table = EndpointTable()
         self._prober = Prober(settings, transport)
 
     def start(self) -> None:
@@ -44,26 +43,7 @@ class Fleet:
 
     @property
     def endpoints(self) -> Collection[Endpoint]:
-        return self._endpoints.values()
-
-    def endpoints_of(self, target: Target) -> Sequence[Endpoint]:
-        """All endpoints of a target, as configured. rank_endpoints() gives the order in which to try them."""
-        return self._endpoints_by_target.get((target.provider, target.endpoints), ())
-
-    def rank_endpoints(self, target: Target, request: InboundRequest | None = None) -> list[Endpoint]:
-        """The endpoints of a target, best first: those in cooldown last, then by what this worker has in flight there.
-
-        `request`: what is to be served; None: no inference (an operation). Reserved for prefix affinity (DESIGN.md part 9), which will
-        prefer the endpoint that holds the prompt's prefix; today the order does not depend on it.
-        """
-        endpoints = self._endpoints_by_target.get((target.provider, target.endpoints), ())
-        return select.rank_endpoints(endpoints, target.model, time.monotonic()) if len(endpoints) > 1 else list(endpoints)
-
-    def rank_targets(self, plan: Plan) -> Iterable[tuple[Target, str]]:
-        """See select.rank_targets()."""
-        if len(plan.targets) == 1:
-            return ((plan.targets[0], plan.names[0]),)
-        return select.rank_targets(plan, self.endpoints_of, time.monotonic())
+        return self.table.endpoints.values()
 
     def record_success(self, endpoint: Endpoint) -> None:
         endpoint.breaker.record_success()
@@ -76,30 +56,39 @@ class Fleet:
         await self._prober.reprobe(endpoint)
 
     def apply_snapshot(self, snapshot: Snapshot) -> None:
-        changed = {name for name, encrypted in snapshot.credentials.items() if self._encrypted.get(name) != encrypted}
-        removed = self._encrypted.keys() - snapshot.credentials.keys()
-        self._encrypted = snapshot.credentials
+        """prepare() and swap() in one: for what serves nobody meanwhile."""
+        self.swap(self.prepare(snapshot))
+
+    def prepare(self, snapshot: Snapshot) -> EndpointTable:
+        """The endpoints of a snapshot, for swap(). In steps, in any thread."""
+        known = self.table
+        if snapshot.providers == known.snapshot.providers and snapshot.models == known.snapshot.models:
+            return EndpointTable(snapshot, known.endpoints, known.by_target)
         endpoints: dict[tuple[str, str], Endpoint] = {}
-        endpoints_by_target: dict[tuple[str, tuple[str, ...]], tuple[Endpoint, ...]] = {}
-        for model in snapshot.models.values():
+        by_target: dict[tuple[str, tuple[str, ...]], tuple[Endpoint, ...]] = {}
+        for model in in_steps(snapshot.models.values()):
             for target in model.targets:
                 config = snapshot.providers[target.provider]
-                endpoints_by_target[target.provider, target.endpoints] = tuple(
+                by_target[target.provider, target.endpoints] = tuple(
                     self._keep_or_create(endpoints, target.provider, config, address) for address in _addresses(target, config)
                 )
-        self._endpoints, self._endpoints_by_target = endpoints, endpoints_by_target
-        self.caller_credential_headers = frozenset(
-            name.encode() for endpoint in endpoints.values() for name in endpoint.credential_pool.caller_header_names
-        )
-        if changed or removed:
-            for endpoint in endpoints.values():
-                endpoint.credential_pool.reload_stored(changed, removed)
-        self._prober.watch(endpoints.values())
+        return EndpointTable(snapshot, endpoints, by_target)
+
+    def swap(self, prepared: EndpointTable) -> None:
+        """Puts prepared endpoints in force. Requests in flight read no credential that was removed."""
+        previous, self.table = self.table, prepared
+        before, now = previous.snapshot.credentials, prepared.snapshot.credentials
+        if before != now:
+            changed = {name for name, encrypted in now.items() if before.get(name) != encrypted}
+            for endpoint in {*previous.endpoints.values(), *prepared.endpoints.values()}:
+                endpoint.credential_pool.reload_stored(changed, before.keys() - now.keys())
+        if before != now or previous.endpoints is not prepared.endpoints:
+            self._prober.watch(prepared.endpoints.values())
 
     def _keep_or_create(self, endpoints: dict[tuple[str, str], Endpoint], name: str, config: ProviderConfig, address: str) -> Endpoint:
         key = name, address
         if key not in endpoints:
-            known = self._endpoints.get(key)
+            known = self.table.endpoints.get(key)
             if known is None or known.config != config:
                 provider = catalogue.build_provider(config.adapter, name, config.options, address)
                 known = Endpoint(config, provider, address, self._credential_reader, self._fetch_token)
@@ -108,7 +97,7 @@ class Fleet:
 
     def _read_secret(self, name: str) -> str:
         """The secret that is stored under a name. Raises CredentialError."""
-        encrypted = self._encrypted.get(name)
+        encrypted = self.table.snapshot.credentials.get(name)
         if encrypted is None:
             raise credentials.CredentialError(
                 f"No credential is stored under the name {name!r}: `narthex credentials set {name}` stores one."

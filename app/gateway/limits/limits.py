@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.background_tasks import BackgroundTask
-from app.domain import Caller, Snapshot
+from app.domain import Caller, ModelConfig, Snapshot
 from app.gateway.limits import refusal
 from app.gateway.limits import rule_states as states
 from app.gateway.limits.local_limiter import LocalLimiter
@@ -44,10 +45,18 @@ class LimitsLedger(Ledger, RecentLedger, Protocol):
     """Recorded usage, by which rules are counted again."""
 
 
+class PreparedRules(Struct, frozen=True):
+    """What Limits.prepare() makes of a snapshot. `models`: their fallbacks decide whose records count for a rule of a model."""
+
+    matcher: RuleMatcher
+    models: Mapping[str, ModelConfig]
+
+
 class Limits:
-    """One for each worker. reserve() for each request, then settle() or cancel() its reservation; apply_snapshot() when rules change.
+    """One for each worker. reserve() for each request, then settle() or cancel() its reservation; prepare() and swap() when rules change.
 
     `workers_alive`: the number of workers, on all machines together, that share a rule while Redis is away. `worker`: this one's id.
+    `matcher`: the rules in force. A request keeps to those that were when it was planned.
     """
 
     def __init__(
@@ -69,9 +78,8 @@ class Limits:
         self._skew_ms = 0.0
         self._outbox = Outbox(counters)
         self._local_limiter = LocalLimiter(self._now_ms, lambda key: self._recovery.holders(key))
-        self._configured: Any = None
-        self._rules = LimitedRules(RuleTable(()), {})
-        self._matcher = RuleMatcher(self._rules.table, counters.scripts, self._lease_ms, self._now_ms)
+        self.matcher = RuleMatcher(RuleTable(()), counters.scripts, self._lease_ms, self._now_ms)
+        self._models: Mapping[str, ModelConfig] = {}
         self._recovery = Recovery(
             counters,
             self._redis_epoch,
@@ -79,11 +87,11 @@ class Limits:
             self._outbox,
             telemetry,
             self._lease_ms,
-            lambda buckets: self._matcher.match_buckets(buckets),
-            lambda: bool(self._rules.table.rules),
+            lambda buckets: self.matcher.match_buckets(buckets),
+            lambda: bool(self.matcher.table.rules),
         )
         self._rebuilder = WindowRebuilder(
-            counters, ledger, telemetry, self._lease_ms, worker, lambda: self._recovery.epoch_ms, lambda: self._rules
+            counters, ledger, telemetry, self._lease_ms, worker, lambda: self._recovery.epoch_ms, self._limited_rules
         )
         self._recovery.on_epoch = self._rebuilder.check_soon
         self._recovery.rules_counted_by_records = self._rebuilder.find_rules_counted_by_records
@@ -106,17 +114,20 @@ class Limits:
         """How many commands Redis has yet to confirm."""
         return len(self._outbox) + len(self._recovery)
 
-    def apply_snapshot(self, snapshot: Snapshot) -> None:
-        """Takes the rules of a new snapshot. Reservations keep the rules they were made by."""
-        configured = snapshot.limits, snapshot.limits_since
-        if configured != self._configured:
-            self._configured = configured
-            table = RuleTable(snapshot.limits, snapshot.limits_since)
-            self._matcher = RuleMatcher(table, self._counters.scripts, self._lease_ms, self._now_ms)
-        else:
-            table = self._rules.table
-        self._rules = LimitedRules(table, snapshot.models)
+    def prepare(self, snapshot: Snapshot) -> PreparedRules:
+        """The rules of a snapshot, for swap(). In steps, in any thread. What limits did not change keeps its cache."""
+        table = RuleTable(snapshot.limits, snapshot.limits_since, self.matcher.table)
+        if table.rules == self.matcher.table.rules:
+            return PreparedRules(self.matcher, snapshot.models)
+        return PreparedRules(RuleMatcher(table, self._counters.scripts, self._lease_ms, self._now_ms), snapshot.models)
+
+    def swap(self, prepared: PreparedRules) -> None:
+        """Puts prepared rules in force. Reservations keep the rules they were made by."""
+        self.matcher, self._models = prepared.matcher, prepared.models
         self._rebuilder.check_soon()
+
+    def _limited_rules(self) -> LimitedRules:
+        return LimitedRules(self.matcher.table, self._models)
 
     async def start(self) -> None:
         """Connects to Redis. Returns after a moment also while Redis is away."""
@@ -135,12 +146,21 @@ class Limits:
         self._redis_epoch.stop()
         await self._counters.stop()
 
-    async def reserve(self, id: str, caller: Caller, model: str, tags: Mapping[str, str], estimate: UsageEstimate) -> Reservation | None:
+    async def reserve(
+        self,
+        id: str,
+        caller: Caller,
+        model: str,
+        tags: Mapping[str, str],
+        estimate: UsageEstimate,
+        matcher: RuleMatcher | None = None,
+    ) -> Reservation | None:
         """Reserves the estimate; None: no rule applies, so there is nothing to settle. A cancelled call holds nothing.
 
+        `matcher`: the rules by which the request was planned; None: those in force.
         Raises LimitExceeded (LimitUnsatisfiable where waiting does not help), Unavailable.
         """
-        match = self._matcher.match_for(caller, model, tags)
+        match = (self.matcher if matcher is None else matcher).match_for(caller, model, tags)
         if match is None:
             return None
         if estimate.cost_microusd is None and match.cost_rule is not None:
@@ -151,12 +171,22 @@ class Limits:
         return reservation
 
     async def extend_reservation(
-        self, reservation: Reservation | None, id: str, caller: Caller, model: str, tags: Mapping[str, str], estimate: UsageEstimate
+        self,
+        reservation: Reservation | None,
+        id: str,
+        caller: Caller,
+        model: str,
+        tags: Mapping[str, str],
+        estimate: UsageEstimate,
+        matcher: RuleMatcher | None = None,
     ) -> Reservation | None:
-        """Reserves what the rules of a fallback's model need beyond the reservation. Where it raises, the reservation is unchanged."""
+        """Reserves what the rules of a fallback's model need beyond the reservation. Where it raises, the reservation is unchanged.
+
+        `matcher`: see reserve().
+        """
         if reservation is None:
-            return await self.reserve(id, caller, model, tags, estimate)
-        match = self._matcher.match_for(caller, model, tags)
+            return await self.reserve(id, caller, model, tags, estimate, matcher)
+        match = (self.matcher if matcher is None else matcher).match_for(caller, model, tags)
         if match is None:
             return reservation
         if estimate.cost_microusd is None and match.cost_rule is not None:
@@ -165,7 +195,7 @@ class Limits:
         keys = {bucket.key for bucket in held_buckets}
         new_buckets = [bucket for bucket in match.buckets if bucket.key not in keys]
         if new_buckets:
-            match = self._matcher.match_buckets(new_buckets)
+            match = self.matcher.match_buckets(new_buckets)
             reservation.extensions.append((match, []))  # before the call: however it ends, these buckets are settled with the others
             try:
                 reply = await self._take(reservation, match, estimate.amounts(), len(held_buckets))
@@ -189,14 +219,14 @@ class Limits:
 
     async def rule_states(self, caller: Caller, model: str | None, tags: Mapping[str, str]) -> list[RuleState]:
         """The rules that apply to a caller, and how much of each is left. Raises Unavailable."""
-        match = self._matcher.match_for(caller, model, tags)
+        match = self.matcher.match_for(caller, model, tags)
         if match is None:
             return []
         return states.read_rule_states(match, await self._peek(match, NO_AMOUNTS), NO_AMOUNTS)
 
     async def preview(self, caller: Caller, model: str, tags: Mapping[str, str], estimate: UsageEstimate) -> Preview:
         """What would happen to a request now. Reserves nothing. Raises LimitUnsatisfiable (the model has no price), Unavailable."""
-        match = self._matcher.match_for(caller, model, tags)
+        match = self.matcher.match_for(caller, model, tags)
         if match is None:
             return Preview((), None, None)
         if estimate.cost_microusd is None and match.cost_rule is not None:
@@ -268,7 +298,7 @@ class Limits:
             await self._redis_epoch.create()
         elif reply[0] == WRONG_TIME:
             self._skew_ms = reply[1] - time.time() * 1000
-            self._matcher.renew_periods(match)
+            self.matcher.renew_periods(match)
         elif reply[0] == UNSEEDED:
             indexes: list[int] = reply[3:]
             buckets = [match.buckets[index] for index in indexes]
@@ -324,7 +354,7 @@ class Limits:
         self._outbox.post(self._row(reservation).settle(reservation.id, NO_AMOUNTS))
 
     def _row(self, reservation: Reservation) -> BucketSet:
-        return self._matcher.match_buckets(reservation.buckets).row if reservation.extensions else reservation.match.row
+        return self.matcher.match_buckets(reservation.buckets).row if reservation.extensions else reservation.match.row
 
     def _now_ms(self) -> float:
         """The time by Redis's clock, as far as it is known."""

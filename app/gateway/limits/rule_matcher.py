@@ -85,7 +85,7 @@ class RuleMatcher:
     """Finds the rules that apply to a request. The results in use are cached; there are few."""
 
     def __init__(self, table: RuleTable, scripts: Scripts, lease_ms: int, clock_ms: Callable[[], float]) -> None:
-        self._table = table
+        self.table = table
         self._scripts = scripts
         self._lease_ms = lease_ms
         self._clock_ms = clock_ms
@@ -98,13 +98,13 @@ class RuleMatcher:
     def match_for(self, caller: Caller, model: str | None, tags: Mapping[str, str]) -> RuleMatch | None:
         """None: no rule applies."""
         cache_key: Any = (caller.prefix, caller.team, model)
-        if self._table.tags and tags:
-            tags = {name: value for name, value in tags.items() if name in self._table.tags}
+        if self.table.tags and tags:
+            tags = {name: value for name, value in tags.items() if name in self.table.tags}
             cache_key = (*cache_key, *sorted(tags.items()))
         try:
             match = self._cache[cache_key]
         except KeyError:
-            match = self._find(request_dimensions(caller, model, tags if self._table.tags else {}))
+            match = self._find(request_dimensions(caller, model, tags if self.table.tags else {}))
             if len(self._cache) >= _MAX_MATCHES:
                 del self._cache[next(iter(self._cache))]
             self._cache[cache_key] = match
@@ -120,7 +120,7 @@ class RuleMatcher:
         return RuleMatch(buckets, self._scripts, self._lease_ms, self._clock_ms())
 
     def _find(self, dimensions: Mapping[str, str]) -> RuleMatch | None:
-        buckets = list(_iter_buckets(self._table, dimensions))
+        buckets = list(_iter_buckets(self.table, dimensions))
         return self.match_buckets(buckets) if buckets else None
 
 

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from app.domain import Caller, Limit
+from app.thread_steps import in_steps
 
 RESOURCES = ("requests", "input_tokens", "output_tokens", "tokens", "cost_usd", "concurrency")
 WINDOW, CALENDAR, LEASES = 1, 2, 3
@@ -86,24 +87,24 @@ class Rule(Struct, frozen=True, eq=False):
 class RuleTable:
     """All rules of a snapshot. candidates() stay few however many rules there are.
 
-    Each rule is filed under its rarest requirement (the name or tag in its scope that the fewest rules have).
+    Each rule is filed under its rarest requirement (the name or tag in its scope that the fewest rules have). Rules of limits that are as
+    in `previous` are taken from there. Built in steps (see app/thread_steps.py).
     """
 
-    def __init__(self, limits: Sequence[Limit], limits_since: Mapping[str, int] = _NO_TIMES) -> None:
-        rules = list(_build_rules(limits, limits_since))
+    def __init__(self, limits: Sequence[Limit], limits_since: Mapping[str, int] = _NO_TIMES, previous: "RuleTable | None" = None) -> None:
+        known = {} if previous is None else {rule.name: rule for rule in in_steps(previous.rules)}
+        rules = list(_build_rules(limits, limits_since, known))
         self.rules = tuple(rules)
+        requirements = [rule.requirements for rule in in_steps(rules)]
+        requirement_counts = Counter(name for names in in_steps(requirements) for name in names)
         self.tags = frozenset(
-            dimension.removeprefix("tag:")
-            for rule in rules
-            for dimension in (*rule.each_dimensions, *(name for name, _ in rule.fixed_dimensions))
-            if dimension.startswith("tag:")
+            dimension.removeprefix("tag:") for dimension, _ in in_steps(requirement_counts) if dimension.startswith("tag:")
         )
-        requirement_counts = Counter(name for rule in rules for name in rule.requirements)
         self._unconditional: list[tuple[int, Rule]] = []
         self._by_requirement: dict[tuple[str, str | None], list[tuple[int, Rule]]] = {}
-        for position, rule in enumerate(rules):
-            if rule.requirements:
-                rarest = min(rule.requirements, key=lambda name: requirement_counts[name])
+        for position, rule in enumerate(in_steps(rules)):
+            if requirements[position]:
+                rarest = min(requirements[position], key=lambda name: requirement_counts[name])
                 self._by_requirement.setdefault(rarest, []).append((position, rule))
             else:
                 self._unconditional.append((position, rule))
@@ -133,33 +134,38 @@ def public_part(key: str) -> str:
     return key.removeprefix("nx-").partition("-")[0]
 
 
-def _build_rules(limits: Sequence[Limit], limits_since: Mapping[str, int]) -> Iterator[Rule]:
+def _build_rules(limits: Sequence[Limit], limits_since: Mapping[str, int], previous: Mapping[str, Rule]) -> Iterator[Rule]:
     seen: Counter[str] = Counter()
-    for limit in limits:
-        each_dimensions = tuple(sorted(name for name, value in limit.scope.items() if value == EACH and name != "all"))
-        fixed_dimensions = tuple(
-            sorted(
-                (name, public_part(value) if name == "key" else value)
-                for name, value in limit.scope.items()
-                if value != EACH and name != "all"
-            )
-        )
-        identifying_fields = (limit.name, each_dimensions, fixed_dimensions, limit.resource, limit.per, limit.time_zone)
-        id = hashlib.blake2b(msgspec.msgpack.encode(identifying_fields), digest_size=8).hexdigest()
+    for limit in in_steps(limits):
+        since_ms = max(0, limits_since.get(limit.name, 0) - CLOCK_MARGIN_MS)
+        rule = previous.get(limit.name)
+        if rule is None or rule.limit != limit or rule.since_ms != since_ms:
+            rule = _build_rule(limit, since_ms)
+        id = rule.id.partition(".")[0]
         seen[id] += 1
         if seen[id] > 1:  # two rules that are the same but for the amount must not share a bucket
             id += f".{seen[id]}"
-        amount = int(limit.amount * 1_000_000 + 0.5) if limit.resource == "cost_usd" else int(limit.amount)
-        kind = LEASES if limit.resource == "concurrency" else WINDOW if limit.per in _WINDOW_MS else CALENDAR
-        yield Rule(
-            id=id,
-            limit=limit,
-            kind=kind,
-            resource=RESOURCES.index(limit.resource) + 1,
-            amount=amount,
-            window_ms=_WINDOW_MS.get(limit.per or "", 0),
-            zone=ZoneInfo(limit.time_zone),
-            fixed_dimensions=fixed_dimensions,
-            each_dimensions=each_dimensions,
-            since_ms=max(0, limits_since.get(limit.name, 0) - CLOCK_MARGIN_MS),
+        yield rule if rule.id == id else msgspec.structs.replace(rule, id=id)
+
+
+def _build_rule(limit: Limit, since_ms: int) -> Rule:
+    each_dimensions = tuple(sorted(name for name, value in limit.scope.items() if value == EACH and name != "all"))
+    fixed_dimensions = tuple(
+        sorted(
+            (name, public_part(value) if name == "key" else value) for name, value in limit.scope.items() if value != EACH and name != "all"
         )
+    )
+    identifying_fields = (limit.name, each_dimensions, fixed_dimensions, limit.resource, limit.per, limit.time_zone)
+    amount = int(limit.amount * 1_000_000 + 0.5) if limit.resource == "cost_usd" else int(limit.amount)
+    return Rule(
+        id=hashlib.blake2b(msgspec.msgpack.encode(identifying_fields), digest_size=8).hexdigest(),
+        limit=limit,
+        kind=LEASES if limit.resource == "concurrency" else WINDOW if limit.per in _WINDOW_MS else CALENDAR,
+        resource=RESOURCES.index(limit.resource) + 1,
+        amount=amount,
+        window_ms=_WINDOW_MS.get(limit.per or "", 0),
+        zone=ZoneInfo(limit.time_zone),
+        fixed_dimensions=fixed_dimensions,
+        each_dimensions=each_dimensions,
+        since_ms=since_ms,
+    )

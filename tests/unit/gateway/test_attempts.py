@@ -19,6 +19,7 @@ from app.gateway.credentials.request_template import RequestTemplateKey
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.limits.limits import Limits
+from app.gateway.limits.rule_matcher import RuleMatcher
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.stages import Admitted, Attempted, Authenticated, ExchangeRecord, Planned
@@ -106,6 +107,7 @@ class AttemptHarness:
         app_settings = Settings(**settings)
         self.fleet = Fleet(app_settings, host, VAULT)
         self.fleet.apply_snapshot(snapshot)
+        self.endpoint_table = self.fleet.table
         (self.endpoint,) = self.fleet.endpoints
         self.endpoint.provider = _provider_with_signers(self.endpoint, signers or {})
         self.plan = Plan("m", "m", (Target("host", "engine-model"),), ("m",), snapshot)
@@ -130,7 +132,9 @@ class AttemptHarness:
             dialect.parse_request(body), body, dialect, cast(MediaFetcher, None), lambda field: False, **translator_options
         )
         admitted = Admitted(Authenticated(cast(Caller, None)), translator.request, "e", {})
-        planned = self.context.stage = Planned(admitted, self.plan, None, cast(ExchangeRecord, None), 0)
+        planned = self.context.stage = Planned(
+            admitted, self.plan, None, cast(ExchangeRecord, None), 0, self.endpoint_table, cast(RuleMatcher, None)
+        )
         response, _ = await self.attempts.serve(translator, planned, ResponseMeta("i", "e", "m", 1, True, Body()), self.context)
         await self.context.release()
         assert isinstance(response, OutboundResponse)
@@ -234,6 +238,24 @@ async def test_credential_removed_since_the_plan_is_refused_as_not_stored():
         await harness.send()
     with pytest.raises(CredentialError):
         harness.credentials[0].headers(harness.endpoint.provider)
+
+
+async def test_request_keeps_to_the_endpoints_by_which_it_was_planned():
+    harness = AttemptHarness(FakeHost(first=(200, RESPONSE_BODY)), "first")
+    credentials = harness.plan.snapshot.credentials
+    harness.fleet.apply_snapshot(build_snapshot(2, {}, {}, credentials=credentials))
+    assert not harness.fleet.endpoints
+    await harness.send()
+    assert harness.has_served
+
+
+async def test_endpoint_that_left_the_configuration_sends_no_credential_that_was_removed_later():
+    harness = AttemptHarness(FakeHost(first=(200, RESPONSE_BODY)), "first")
+    await harness.send()
+    harness.fleet.apply_snapshot(build_snapshot(2, {}, {}))
+    harness.context = RequestContext("openai_chat", ConnectedCaller())
+    with pytest.raises(CredentialRefused, match="No credential is stored"):
+        await harness.send()
 
 
 @pytest.mark.parametrize("refuses_unvalidated", [False, True])

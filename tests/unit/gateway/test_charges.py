@@ -68,8 +68,8 @@ def test_unfinished_response_is_charged_what_was_reserved_unless_its_final_usage
 
 
 def test_billed_output_before_the_end_is_not_taken_for_all_of_it():
-    usage, _ = progress_of(BrokenOffStream(Usage(50, 40, billed_input=5, billed_output=4), None, 4)).charge(7, 900)
-    assert usage == Usage(50, 900, billed_input=5)
+    charge = progress_of(BrokenOffStream(Usage(50, 40, billed_input=5, billed_output=4), None, 4)).charge(7, 900)
+    assert charge.usage == Usage(50, 900, billed_input=5)
 
 
 def test_response_that_its_engine_ended_is_charged_what_came():

@@ -199,7 +199,7 @@ def test_host_error_is_masked_of_the_credential_it_was_sent():
 
 def planned_providers(fleet: Fleet, snapshot: Snapshot, *providers: str) -> list[str]:
     plan = Plan("m", "m", tuple(Target(each, "m") for each in providers), ("m",) * len(providers), snapshot)
-    return [target.provider for target, _ in fleet.rank_targets(plan)]
+    return [target.provider for target, _ in fleet.table.rank_targets(plan)]
 
 
 def test_targets_whose_credentials_are_all_cooling_down_are_tried_last():
@@ -209,7 +209,7 @@ def test_targets_whose_credentials_are_all_cooling_down_are_tried_last():
     snapshot = build_snapshot(1, providers, models, credentials=encrypted)
     fleet = Fleet(Settings(), httpx.MockTransport(lambda _: httpx.Response(404)), VAULT)
     fleet.apply_snapshot(snapshot)
-    first, second = fleet.endpoints_of(Target("one", "m"))[0].credential_pool.gateway_clients
+    first, second = fleet.table.endpoints_of(Target("one", "m"))[0].credential_pool.gateway_clients
     assert planned_providers(fleet, snapshot, "one", "two") == ["one", "two"]
     first.cooldown.record_model_overload("m", 30)
     assert planned_providers(fleet, snapshot, "one", "two") == ["one", "two"]

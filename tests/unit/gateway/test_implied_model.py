@@ -89,7 +89,7 @@ def test_shape_of_the_request_decides_too():
 
 def test_detected_engine_counts_rather_than_the_configured_one():
     detected = fleet()
-    (endpoint,) = detected.endpoints_of(Target("auto", "x"))
+    (endpoint,) = detected.table.endpoints_of(Target("auto", "x"))
     with pytest.raises(InvalidRequest):
         implied("generate", "auto", "host", in_fleet=detected)
     endpoint.apply_probe_result(ProbeResult(engine="lmdeploy"))

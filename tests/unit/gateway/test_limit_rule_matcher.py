@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,6 +77,32 @@ def test_rule_id_ignores_amount_and_enforcement_but_nothing_else():
 def test_two_rules_of_one_name_have_different_ids():
     one, two = RuleTable([Limit("r", {"key": "each"}, "requests", 5, "day")] * 2).rules
     assert one.id != two.id
+
+
+def described(table: RuleTable) -> object:
+    return [msgspec.structs.asdict(rule) for rule in table.rules], table.tags
+
+
+def test_rule_table_made_from_the_previous_one_equals_one_made_anew():
+    limits = [Limit(f"r{n % 20}", SCOPES[scope](n % 3), "requests", 5, "minute") for n in range(30) for scope in SCOPES]
+    first = RuleTable(limits)
+    changes = {
+        "one changed": [*limits[:4], msgspec.structs.replace(limits[4], amount=6), *limits[5:]],
+        "another scope": [msgspec.structs.replace(limits[0], scope={"team": "each"}), *limits[1:]],
+        "one added": [*limits, Limit("new", {"tag:new": "each"}, "tokens", 1, "hour")],
+        "one of several equals removed": limits[1:],
+        "another order": limits[::-1],
+        "none left": [],
+    }
+    for name, changed in changes.items():
+        assert described(RuleTable(changed, previous=first)) == described(RuleTable(changed)), name
+
+
+def test_rules_that_did_not_change_are_not_made_again():
+    limits = [Limit(f"r{n}", {"key": "each"}, "requests", 5, "minute") for n in range(5)]
+    first = RuleTable(limits)
+    second = RuleTable([*limits[:2], msgspec.structs.replace(limits[2], amount=6), *limits[3:]], previous=first)
+    assert [new is old for new, old in zip(second.rules, first.rules, strict=True)] == [True, True, False, True, True]
 
 
 SCOPES: dict[str, Callable[[int], dict[str, str]]] = {
