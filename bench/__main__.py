@@ -19,7 +19,7 @@ from bench.processes import core_busy_s
 from bench.report import markdown, print_report, report_tables
 from bench.rounds import Rounds
 from bench.system import System, free_port, start_process, wait_until_ready
-from bench.targets import DIRECT, NARTHEX, TARGETS, Run
+from bench.targets import DIRECT, NARTHEX_LIMITS, TARGETS, Run
 
 PEERS = ("nginx", "sglang-router", "litellm", "portkey")
 QUICK_PEERS = ("nginx", "sglang-router")
@@ -97,7 +97,7 @@ def _run_benchmark(options: argparse.Namespace, cores: Cores) -> int:
         result,
         markdown(tables, notes),
     )
-    return 1 if NARTHEX in rounds.failures else 0
+    return 1 if NARTHEX_LIMITS in rounds.failures else 0
 
 
 def _choose_peers(names: Sequence[str]) -> Sequence[peers.Peer]:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.system import Figures
-from bench.targets import DIRECT, NARTHEX, TARGETS, Run, added_ms
+from bench.targets import DIRECT, NARTHEX, NARTHEX_LIMITS, TARGETS, Run, added_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ def report_tables(run: Run, descriptions: Mapping[str, str], not_measured: Mappi
         ReportTable("What is on", [("system", ""), *((name, descriptions[name]) for name in run)]),
         _targets_table(run),
     ]
-    if NARTHEX in run:
-        tables.append(_recording_table(run[NARTHEX]))
+    if NARTHEX_LIMITS in run:
+        tables.append(_recording_table(run[NARTHEX_LIMITS]))
     if not_measured:
         reasons = [(name, " ".join(reason.split())) for name, reason in not_measured.items()]
         tables.append(ReportTable("Not measured", [("system", "reason"), *reasons]))
@@ -71,7 +71,8 @@ def _systems_table(run: Run) -> ReportTable:
         ("failed streams", lambda _, f: _number(f.get("failed_streams"))),
         ("failed held streams", lambda _, f: _number(f.get("failed_held"))),
     )
-    ordered = sorted(run.items(), key=lambda item: (item[0] != DIRECT, item[0] != NARTHEX, item[1].get("us_per_request", math.inf)))
+    first = (DIRECT, NARTHEX_LIMITS, NARTHEX)
+    ordered = sorted(run.items(), key=lambda item: (*(item[0] != name for name in first), item[1].get("us_per_request", math.inf)))
     rows = [[title, *(cell(name, system_figures) for name, system_figures in ordered)] for title, cell in figures]
     return ReportTable("The same work", [["", *(name for name, _ in ordered)], *rows])
 
@@ -87,7 +88,9 @@ def _targets_table(run: Run) -> ReportTable:
         )
         for target in TARGETS
     ]
-    return ReportTable("Narthex against its targets", [("target", "measured", "first version", "", "the goal"), *rows])
+    return ReportTable(
+        "Narthex, with five limits on every request, against its targets", [("target", "measured", "first version", "", "the goal"), *rows]
+    )
 
 
 def _recording_table(figures: Figures) -> ReportTable:
@@ -103,7 +106,7 @@ def _recording_table(figures: Figures) -> ReportTable:
         ("answered but never recorded", _number(figures.get("recorded_missing"))),
         ("writer's largest memory, MiB", _number(figures.get("writer_peak_mib"))),
     ]
-    return ReportTable("Behind the gateway", [("what", "measured"), *rows])
+    return ReportTable("Behind the gateway, with five limits on every request", [("what", "measured"), *rows])
 
 
 def _added_latency(run: Run, name: str, figures: Figures, rate: int) -> str:
