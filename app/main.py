@@ -61,9 +61,15 @@ class GatewayServer(uvicorn.Server):
 def create_app(settings: Settings, write_batcher: WriteBatcher, *, name: str) -> tuple[Litestar, Gateway]:
     """The application and its parts; the application's lifespan starts and stops them."""
     database = create_database_engine(settings.database_url, pool_size=4, max_overflow=4)
-    transport = Transport(write_batcher=write_batcher, proxy=settings.proxy, ca_bundle=settings.ca_bundle or None)
-    fleet = Fleet(settings, transport, Vault(settings.secret_key.parsed))
     telemetry = Telemetry()
+    transport = Transport(
+        connections_per_origin=max(settings.endpoint_connections, 1),
+        write_batcher=write_batcher,
+        proxy=settings.proxy,
+        ca_bundle=settings.ca_bundle or None,
+        on_wait=telemetry.count_connection_wait,
+    )
+    fleet = Fleet(settings, transport, Vault(settings.secret_key.parsed))
 
     def prepare(snapshot: Snapshot) -> Callable[[], None]:
         endpoint_table, matcher = fleet.prepare(snapshot), limits.prepare(snapshot)

@@ -129,6 +129,10 @@ class Settings:
     max_depth: int = setting(
         500, "Most levels of objects and lists within each other in one request, counted as `max_messages` are; about 1,000 can be read."
     )
+    endpoint_connections: int = setting(
+        1_000,
+        "Most connections of one gateway process to one address of an engine or host (0 counts as 1); further requests wait for one.",
+    )
     connect_timeout_s: float = setting(5.0, "Longest wait for a connection to an engine.")
     first_token_timeout_s: float = setting(300.0, "Longest wait for the first byte of a streamed response.")
     silence_timeout_s: float = setting(120.0, "Longest pause within a streamed response.")

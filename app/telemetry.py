@@ -16,11 +16,15 @@ from prometheus_client import (
 )
 
 from app.domain import Exchange
+from providers.transport.transport import AddressConnections
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 _LATENCY_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900)
+_WAIT_S = (0.001, 0.005, 0.025, 0.1, 0.5, 1, 5, 30, 120)
 _MAX_TOKENS = 2**31  # more than the record can hold, too
+
+_NO_CONNECTIONS = AddressConnections(0, 0, 0, 0)
 
 
 class Telemetry:
@@ -112,6 +116,35 @@ class Telemetry:
             registry=registry,
             multiprocess_mode="livemax",
         )
+        self._connections = Gauge(
+            "narthex_endpoint_connections",
+            "Connections to an address of engines or hosts.",
+            ("address", "state"),
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self._waiting_for_connection = Gauge(
+            "narthex_endpoint_requests_waiting",
+            "Requests that wait for a connection to an address.",
+            ("address",),
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self._max_connections = Gauge(
+            "narthex_endpoint_connections_max",
+            "Most connections to one address, of all workers together.",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self._connection_wait = Histogram(
+            "narthex_endpoint_connection_wait_seconds",
+            "Waits for a connection to an address, as all were busy.",
+            ("address",),
+            registry=registry,
+            buckets=_WAIT_S,
+        )
+        self._shown_connections: dict[str, AddressConnections] = {}
+        self._connection_waits: list[tuple[str, float]] = []
         self._revocation_lag = Gauge(
             "narthex_revocation_lag_seconds",
             "Since a worker last knew that its cached keys were current; the worker with the longest time.",
@@ -156,6 +189,21 @@ class Telemetry:
     def set_revocation_lag(self, lag_s: float) -> None:
         self._revocation_lag.set(lag_s)
 
+    def count_connection_wait(self, address: str, waited_s: float) -> None:
+        """Called only for requests that had to wait."""
+        self._connection_waits.append((address, waited_s))
+
+    def set_connections(self, connections: Mapping[str, AddressConnections], max_connections: int) -> None:
+        """`connections`: by address, which comes from the configuration. An address without any is shown with 0."""
+        self._max_connections.set(max_connections)
+        for address in {**self._shown_connections, **connections}:
+            current = connections.get(address, _NO_CONNECTIONS)
+            if self._shown_connections.get(address) != current:
+                self._connections.labels(address, "busy").set(current.busy)
+                self._connections.labels(address, "idle").set(current.idle)
+                self._waiting_for_connection.labels(address).set(current.waiting)
+        self._shown_connections = dict(connections)
+
     def set_background_tasks(self, *, failing: int, failure_counts: Mapping[str, int]) -> None:
         """`failure_counts`: by task, since the start of this process."""
         self._tasks_failing.set(failing)
@@ -187,6 +235,9 @@ class Telemetry:
             counter.inc(count)
         for (route, model, outcome, status), count in counts.items():
             self._requests.labels(route, model, outcome, str(status)).inc(count)
+        waits, self._connection_waits = self._connection_waits, []
+        for address, waited_s in waits:
+            self._connection_wait.labels(address).observe(waited_s)
         rule_counts, self._rule_counts = self._rule_counts, collections.Counter()
         for (counter, rule), count in rule_counts.items():
             counter.labels(rule).inc(count)

@@ -22,6 +22,7 @@ def routes(gateway: Gateway) -> Router:
         if access == "key":
             _check_permission(await authenticate_scope(gateway.snapshot_cache, request.scope))
         _update_spool_metrics(gateway)
+        _update_connection_metrics(gateway)
         return Response(gateway.telemetry.render(), media_type=telemetry.CONTENT_TYPE)
 
     return Router("/", route_handlers=[] if access == "off" else [metrics])
@@ -46,9 +47,14 @@ async def keep_metrics_current(gateway: Gateway) -> None:
                 failing=sum(task.failure is not None for task in gateway.background_tasks),
                 failure_counts={task.name: task.failure_count for task in gateway.background_tasks},
             )
+            _update_connection_metrics(gateway)
             gateway.telemetry.set_revocation_lag(gateway.snapshot_cache.revocation_lag_s)
     finally:
         gateway.telemetry.flush()
+
+
+def _update_connection_metrics(gateway: Gateway) -> None:
+    gateway.telemetry.set_connections(gateway.transport.connections(), gateway.transport.connections_per_origin)
 
 
 def _update_spool_metrics(gateway: Gateway) -> None:

@@ -39,8 +39,9 @@ def list_endpoints(as_json: bool) -> None:
       narthex engines list
 
     With --json: {"data": [{"provider", "endpoint", "adapter", "engine", "version", "router", "served_as", "warning", "models": [{"id",
-    "context_length", "parent"}] or null, "health", "last_response_at", "breaker", "failures", "in_flight", "credentials": [{"reference",
-    "cooldown_s", "refused", "models": {model: {"cooldown_s", "rate_limits"}}}], "serves", "operations"}]}.
+    "context_length", "parent"}] or null, "health", "last_response_at", "breaker", "failures", "in_flight", "connections": {"busy", "idle",
+    "max", "waiting"}, "credentials": [{"reference", "cooldown_s", "refused", "models": {model: {"cooldown_s", "rate_limits"}}}],
+    "serves", "operations"}]}.
     """
     response = _request("GET", "/admin/v1/endpoints")
     if as_json:
@@ -56,6 +57,10 @@ def list_endpoints(as_json: bool) -> None:
         for each in response["data"]:
             if each["warning"]:
                 click.echo(printable(f"{each['endpoint']}: {each['warning']}"))
+            connections = each["connections"]
+            if connections["waiting"]:
+                text = f"{connections['waiting']} requests wait for one of {connections['max']} connections"
+                click.echo(printable(f"{each['endpoint']}: {text} (NARTHEX_ENDPOINT_CONNECTIONS)"))
             for credential in each["credentials"]:
                 subject = f"{each['provider']}: {credential['reference'] or 'no credential'}"
                 if credential["refused"] or credential["cooldown_s"]:

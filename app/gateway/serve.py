@@ -55,6 +55,7 @@ from providers.canonical.raw_json import Body
 from providers.canonical.token_estimate import text_tokens
 from providers.dialect import Dialect, OutboundResponse, ResponseMeta
 from providers.structured_output import Constraint
+from providers.transport.transport import Transport
 
 # How long an engine may take to end a stream after its last frame, before its connection is closed instead of reused.
 _END_OF_STREAM_S = 0.25
@@ -83,7 +84,7 @@ class Gateway:
         snapshot_cache: SnapshotCache,
         fleet: Fleet,
         limits: Limits,
-        transport: httpx.AsyncBaseTransport,
+        transport: Transport,
         spool: Spool,
         telemetry: Telemetry,
         idempotency: Idempotency,
@@ -96,6 +97,7 @@ class Gateway:
         self.snapshot_cache = snapshot_cache
         self.fleet = fleet
         self.limits = limits
+        self.transport = transport
         self.attempts = Attempts(settings, fleet, limits, checks, transport)
         self.spool = spool
         self.telemetry = telemetry

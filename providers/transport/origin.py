@@ -17,10 +17,20 @@ class Origin:
     """The connections to one address: the idle ones, with the last used at the end, and a first-come queue of waiting requests.
 
     A slot is the right to one connection; there are `max_connections`. `on_empty` is called when the last slot is freed: the origin
-    then holds nothing and may be forgotten.
+    then holds nothing and may be forgotten. `on_wait` is called with how long a request has waited for a slot, however that ended.
     """
 
-    def __init__(self, key: Address, host: str, port: int, *, max_connections: int, idle_s: float, on_empty: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        key: Address,
+        host: str,
+        port: int,
+        *,
+        max_connections: int,
+        idle_s: float,
+        on_empty: Callable[[], object],
+        on_wait: Callable[[str, float], object],
+    ) -> None:
         self.address = f"{key[0]}://{key[1].decode()}"
         self.host = host
         self.port = port
@@ -30,10 +40,21 @@ class Origin:
         self._max_connections = max_connections
         self._idle_s = idle_s
         self._on_empty = on_empty
+        self._on_wait = on_wait
         self._open_count = 0  # idle, busy, being opened, or promised to a waiter
         self._waiters: dict[asyncio.Future[Connection | None], None] = {}
         self._expiry_timer: asyncio.TimerHandle | None = None
         self._closed = False
+
+    @property
+    def busy_count(self) -> int:
+        """Connections that serve a request, or are being opened for one."""
+        return self._open_count - len(self.idle)
+
+    @property
+    def waiting_count(self) -> int:
+        """Requests that wait for a connection."""
+        return len(self._waiters)
 
     async def acquire(self, request: httpx.Request, deadlines: Deadlines, fresh: bool) -> Connection | None:
         """An idle connection, or None: open a new one, for which a slot is taken. `fresh`: always None.
@@ -85,7 +106,7 @@ class Origin:
 
     async def _wait_for_connection(self, request: httpx.Request, deadlines: Deadlines) -> Connection | None:
         """A released connection, or None: a slot was freed, and is taken for this request."""
-        loop = asyncio.get_running_loop()
+        loop, began_s = asyncio.get_running_loop(), time.monotonic()
         waiter: asyncio.Future[Connection | None] = loop.create_future()
         self._waiters[waiter] = None
         try:
@@ -106,6 +127,8 @@ class Origin:
                 message = f"All {self._max_connections} connections to {self.address} stayed busy"
                 raise httpx.PoolTimeout(message, request=request) from None
             raise
+        finally:
+            self._on_wait(self.address, time.monotonic() - began_s)
 
     def _free_slot(self) -> None:
         if waiter := self._next_waiter():

@@ -21,6 +21,7 @@ Accept-Encoding is added, and no content encoding is decoded here.
 import asyncio
 import ssl
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -48,6 +49,16 @@ class Stats:
     busy: int
     opened: int
     reused: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddressConnections:
+    """The connections to one address (scheme, host and port). `waiting`: requests that wait until one of `max_busy` is free."""
+
+    busy: int
+    idle: int
+    waiting: int
+    max_busy: int
 
 
 def tls_context(ca_bundle: str | None = None) -> ssl.SSLContext:
@@ -88,7 +99,7 @@ class Transport(httpx.AsyncBaseTransport):
 
     `tls` None: tls_context(ca_bundle) is made here, which reads files and so blocks the loop. Idle connections close after `idle_s`; the
     one used last is used next, so that an unused pool shrinks. `write_batcher`: joins our writes with others of the loop. `proxy`: for
-    https hosts.
+    https hosts. `on_wait`: called with the address and the seconds of each wait for one of the `connections_per_origin`.
     """
 
     def __init__(
@@ -100,12 +111,14 @@ class Transport(httpx.AsyncBaseTransport):
         connections_per_origin: int = 1_000,
         write_batcher: WriteBatcher | None = None,
         proxy: Proxy | None = None,
+        on_wait: Callable[[str, float], object] = lambda address, waited_s: None,
     ) -> None:
+        self._on_wait = on_wait
         self._proxy = proxy
         self._tls = tls_context(ca_bundle) if tls is None else tls
         self._idle_s = idle_s
         self._write_batcher = WriteBatcher() if write_batcher is None else write_batcher
-        self._connections_per_origin = connections_per_origin
+        self.connections_per_origin = connections_per_origin
         self._origins: dict[Address, Origin] = {}
         self._busy: set[Connection] = set()
         self._connecting: set[asyncio.Timeout] = set()
@@ -156,6 +169,20 @@ class Transport(httpx.AsyncBaseTransport):
     def stats(self) -> Stats:
         return Stats(sum(len(origin.idle) for origin in self._origins.values()), len(self._busy), self._opened, self._reused)
 
+    def connections(self) -> dict[str, AddressConnections]:
+        """By address, those that have any."""
+        by_address: dict[str, AddressConnections] = {}
+        none = AddressConnections(0, 0, 0, 0)
+        for origin in self._origins.values():  # several at an address whose requests name different TLS servers
+            others = by_address.get(origin.address, none)
+            by_address[origin.address] = AddressConnections(
+                others.busy + origin.busy_count,
+                others.idle + len(origin.idle),
+                others.waiting + origin.waiting_count,
+                others.max_busy + self.connections_per_origin,
+            )
+        return by_address
+
     # Getting a connection
 
     async def _acquire_connection(self, request: httpx.Request, deadlines: Deadlines, fresh: bool) -> Connection:
@@ -183,9 +210,10 @@ class Transport(httpx.AsyncBaseTransport):
                 key,
                 url.host,
                 port,
-                max_connections=self._connections_per_origin,
+                max_connections=self.connections_per_origin,
                 idle_s=self._idle_s,
                 on_empty=partial(self._origins.pop, key, None),
+                on_wait=self._on_wait,
             )
         return origin
 

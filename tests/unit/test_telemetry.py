@@ -7,6 +7,7 @@ from app import uuid7
 from app.domain import Attempt, Exchange
 from app.telemetry import Telemetry
 from providers.canonical.chat import Usage
+from providers.transport.transport import AddressConnections
 
 
 def failed_exchange(usage: Usage) -> Exchange:
@@ -25,3 +26,23 @@ def test_invalid_token_count_adds_nothing_to_the_metrics(monkeypatch: pytest.Mon
     assert 'narthex_tokens_total{direction="output",model="m"} 7.0' in page
     assert 'narthex_requests_total{model="m",outcome="answered",route="openai_chat",status="200"} 1.0' in page
     assert 'narthex_attempt_failures_total{error="UpstreamFailed",provider="p"} 1.0' in page
+
+
+def test_connections_and_waits_for_them_are_shown_by_address(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
+    telemetry = Telemetry(CollectorRegistry())
+    telemetry.set_connections({"http://a:1": AddressConnections(2, 1, 3, 2)}, 2)
+    for waited_s in (0.002, 2.0):
+        telemetry.count_connection_wait("http://a:1", waited_s)
+    page = telemetry.render().decode()
+    for line in (
+        'narthex_endpoint_connections{address="http://a:1",state="busy"} 2.0',
+        'narthex_endpoint_connections{address="http://a:1",state="idle"} 1.0',
+        'narthex_endpoint_requests_waiting{address="http://a:1"} 3.0',
+        "narthex_endpoint_connections_max 2.0",
+        'narthex_endpoint_connection_wait_seconds_count{address="http://a:1"} 2.0',
+        'narthex_endpoint_connection_wait_seconds_sum{address="http://a:1"} 2.002',
+    ):
+        assert line in page.splitlines(), line
+    telemetry.set_connections({}, 2)
+    assert 'narthex_endpoint_connections{address="http://a:1",state="busy"} 0.0' in telemetry.render().decode().splitlines()

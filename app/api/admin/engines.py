@@ -5,9 +5,11 @@
 
 import logging
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+import httpx
 import msgspec
 from litestar import HttpMethod, Request, Response, Router, get, route
 
@@ -22,6 +24,7 @@ from app.gateway.operations import OperationResult, Operations, supported_operat
 from app.gateway.serve import Gateway
 from providers.canonical.errors import InvalidRequest, UnknownRoute
 from providers.canonical.rate_limit_headers import RateLimit
+from providers.transport.transport import AddressConnections
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +39,13 @@ def routes(gateway: Gateway) -> Router:
         reject_unknown_parameters(request, ())
         snapshot = gateway.snapshot_cache.snapshot
         models_by_endpoint = _served_models(gateway, snapshot)
-        return {"data": [_endpoint_to_json(each, models_by_endpoint.get(id(each), [])) for each in gateway.fleet.endpoints]}
+        connections = gateway.transport.connections()
+        return {
+            "data": [
+                _endpoint_to_json(each, models_by_endpoint.get(id(each), []), connections, gateway.transport.connections_per_origin)
+                for each in gateway.fleet.endpoints
+            ]
+        }
 
     @get("/endpoints/metrics")
     async def pass_metrics(request: Request[Any, Any, Any], endpoint: str) -> Response[Any]:
@@ -99,6 +108,13 @@ def _outcome_to_json(outcome: OperationResult) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if key != ("response" if outcome.error is not None else "error")}
 
 
+def _connections_to_json(endpoint: Endpoint, connections: Mapping[str, AddressConnections], max_connections: int) -> dict[str, int]:
+    """Those to the endpoint's host and port, which other endpoints may share."""
+    url = httpx.URL(endpoint.base_url)
+    current = connections.get(f"{url.scheme}://{url.netloc.decode()}", AddressConnections(0, 0, 0, max_connections))
+    return {"busy": current.busy, "idle": current.idle, "max": current.max_busy, "waiting": current.waiting}
+
+
 def _served_models(gateway: Gateway, snapshot: Snapshot) -> dict[int, list[str]]:
     names_by_endpoint: dict[int, list[str]] = {}
     for name, model in snapshot.models.items():
@@ -110,7 +126,9 @@ def _served_models(gateway: Gateway, snapshot: Snapshot) -> dict[int, list[str]]
     return names_by_endpoint
 
 
-def _endpoint_to_json(endpoint: Endpoint, serves: list[str]) -> dict[str, Any]:
+def _endpoint_to_json(
+    endpoint: Endpoint, serves: list[str], connections: Mapping[str, AddressConnections], max_connections: int
+) -> dict[str, Any]:
     probe_result = endpoint.probe_result
     open_for_s = endpoint.breaker.open_until - time.monotonic()
     configured = endpoint.config.adapter
@@ -132,6 +150,7 @@ def _endpoint_to_json(endpoint: Endpoint, serves: list[str]) -> dict[str, Any]:
         "breaker": "open" if open_for_s > 0 else "closed",
         "failures": endpoint.breaker.consecutive_failures,
         "in_flight": endpoint.in_flight,
+        "connections": _connections_to_json(endpoint, connections, max_connections),
         "credentials": [_credential_to_json(each) for each in endpoint.credential_pool.gateway_clients],
         "serves": serves,
         "operations": supported_operations(endpoint.provider.name),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from providers.transport.transport import Stats
+from providers.transport.transport import AddressConnections, Stats
 from tests.support.raw_engine import (
     OK,
     EngineConnection,
@@ -167,6 +167,36 @@ def test_engine_disconnect_after_a_response_costs_no_request(new_loop: NewLoop, 
             pending_requests = [fetch(transport, post_request(engine.url, first=30)) for _ in range(60)]
             assert await asyncio.gather(*pending_requests) == [(200, b"ok")] * 60
             assert 60 <= len(engine.requests) <= 120
+
+    run(new_loop, main())
+
+
+@both_loops
+def test_waits_for_a_connection_are_counted_and_shown(new_loop: NewLoop) -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+        waits: list[tuple[str, float]] = []
+
+        async def script(connection: EngineConnection) -> None:
+            while await connection.read_request():
+                await gate.wait()
+                await connection.send(OK)
+
+        def count_wait(address: str, waited_s: float) -> None:
+            waits.append((address, waited_s))
+
+        async with start_engine(script) as engine, open_transport(connections_per_origin=2, on_wait=count_wait) as transport:
+            address = f"http://{engine.url.netloc.decode()}"
+            sent = [asyncio.create_task(fetch(transport, post_request(engine.url, pool=60))) for _ in range(5)]
+            await wait_until(lambda: len(engine.requests) == 2)
+            assert transport.connections() == {address: AddressConnections(busy=2, idle=0, waiting=3, max_busy=2)} and not waits
+            sent.pop().cancel()
+            gate.set()
+            assert await asyncio.gather(*sent) == [(200, b"ok")] * 4
+            assert transport.connections() == {address: AddressConnections(busy=0, idle=2, waiting=0, max_busy=2)}
+            assert [waited for waited, _ in waits] == [address] * 3 and all(0 < waited_s < 60 for _, waited_s in waits)
+            await fetch(transport, post_request(engine.url))
+            assert len(waits) == 3  # one that found a connection at once has not waited
 
     run(new_loop, main())
 
