@@ -216,6 +216,8 @@ class HttpCall:
 
     def on_body_complete(self) -> None:
         self.more_body = False
+        if not self._queued and len(self._body) > _MAX_BUFFERED_BYTES:
+            self._connection.flow.resume_reading()  # its last block may have come while nobody read: a disconnect would not be noticed
         self._start_task()
         self._wake()
 
