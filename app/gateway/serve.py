@@ -32,7 +32,7 @@ from app.gateway.context import RequestContext
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.idempotency.idempotency import KEY_HEADER, Idempotency
 from app.gateway.implied_model import find_implied_model
-from app.gateway.large_body.large_requests import LargeRequests, is_large
+from app.gateway.large_body.large_requests import LARGE_BYTES, LargeRequests, is_large
 from app.gateway.limits.limits import Limits
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.memory.body_memory import BodyClaim, BodyMemory
@@ -159,8 +159,8 @@ async def serve(
             return
         authenticated.claim = begun
         authenticated.caller = await reauthenticate()
-    large_requests = gateway.large_requests if is_large(raw) else None
-    request = dialect.parse_request(raw) if large_requests is None else await large_requests.parse(dialect, raw)
+    is_work_large = is_large(raw)
+    request = await gateway.large_requests.parse(dialect, raw) if is_work_large else dialect.parse_request(raw)
     if request.names_no_model:
         request.model = find_implied_model(gateway.snapshot_cache.snapshot, gateway.fleet, authenticated.caller, dialect, request.body)
     reserved = reserved_fields(request.body)
@@ -169,7 +169,9 @@ async def serve(
     sent_body = request.body
     if request.previous_response_id is not None or request.references_items:
         sent_body = Body(request.body)
-        await gateway.conversations.expand_request(request, authenticated.caller, _body_claim(gateway, context, authenticated.caller))
+        history_claim = _body_claim(gateway, context, authenticated.caller)
+        await gateway.conversations.expand_request(request, authenticated.caller, history_claim)
+        is_work_large = is_work_large or history_claim.size_bytes > LARGE_BYTES
     episode_id = resolve_episode_id(request, headers, context.received_us)
     admitted = context.stage = Admitted(authenticated, request, episode_id, request_tags(request, headers))
     if reserved:
@@ -189,7 +191,7 @@ async def serve(
         authenticated.caller.team_id,
         refuses_unvalidated(headers),
         functools.partial(_claim_bytes, gateway, context, authenticated.caller),
-        large_requests,
+        gateway.large_requests if is_work_large else None,
         gateway.team_salts,
     )
     meta = ResponseMeta(context.id, episode_id, request.model, context.received_us // 1_000_000, request.wants_usage, sent_body)

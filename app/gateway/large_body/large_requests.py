@@ -15,9 +15,11 @@ from providers.dialect import Dialect, InboundRequest
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Up to the first size nothing is counted; up to the second only objects are, and a few of them are parsed at once.
+# A body up to the first size is parsed at once, whatever is in it; above the last one it is large; between them, if it has many
+# objects. Caps are for those above the second size.
+_SMALL_BYTES = 16 * 1024
 _UNCOUNTED_BYTES = 64 * 1024
-_LARGE_BYTES = 256 * 1024
+LARGE_BYTES = 256 * 1024
 _LARGE_OBJECTS = 1_000
 
 
@@ -39,11 +41,12 @@ class LargeRequests:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _check_and_parse(self, dialect: Dialect, raw: bytes) -> InboundRequest:
-        self._caps.check(raw)
+        if len(raw) > _UNCOUNTED_BYTES:
+            self._caps.check(raw)
         return dialect.parse_request(raw)
 
 
 def is_large(raw: bytes) -> bool:
     """Whether work on this body would hold up the event loop."""
     size_bytes = len(raw)
-    return size_bytes > _UNCOUNTED_BYTES and (size_bytes > _LARGE_BYTES or raw.count(b"{") > _LARGE_OBJECTS)
+    return size_bytes > _SMALL_BYTES and (size_bytes > LARGE_BYTES or raw.count(b"{") > _LARGE_OBJECTS)

@@ -172,7 +172,10 @@ class RequestTranslator:
         """
         if self._inlined_for is not None and self._inlined_for <= provider.media_hosts:
             return
-        fields, slots = body_media.decode_media(self.request.body)
+        if self._large_requests is not None:
+            fields, slots = await self._large_requests.run(body_media.decode_media, self.request.body)
+        else:
+            fields, slots = body_media.decode_media(self.request.body)
         urls = body_media.urls_to_fetch(slots, provider.media_hosts)
         if urls:
             fetched = await self._media_fetcher.fetch(urls, self._claim_bytes)

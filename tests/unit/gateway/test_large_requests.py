@@ -28,7 +28,14 @@ def _chat(messages: int, chars: int = 10) -> bytes:
 
 @pytest.mark.parametrize(
     ("raw", "large"),
-    [(_chat(1, 60_000), False), (_chat(100, 1_000), False), (_chat(3_000), True), (_chat(1, 300_000), True)],
+    [
+        (_chat(1, 60_000), False),
+        (_chat(100, 1_000), False),
+        (_chat(3_000), True),
+        (_chat(1_200), True),
+        (_chat(300), False),
+        (_chat(1, 300_000), True),
+    ],
 )
 def test_body_is_large_by_its_bytes_or_its_objects(raw: bytes, large: bool) -> None:
     assert is_large(raw) is large
@@ -55,4 +62,10 @@ async def test_large_body_over_a_cap_is_refused_and_a_small_one_is_not_counted(l
         await large_requests.parse(CHAT, _chat(10_001))
     few = LargeRequests(Settings(max_messages=10))
     assert (await few.parse(CHAT, _chat(20))).model == "m"
+    few.close()
+
+
+async def test_small_body_of_many_objects_is_not_counted_in_the_thread_either() -> None:
+    few = LargeRequests(Settings(max_messages=10))
+    assert is_large(_chat(1_200)) and (await few.parse(CHAT, _chat(1_200))).model == "m"
     few.close()
