@@ -1,4 +1,4 @@
-"""Gateways killed with kill -9 under callers that retry with the same Idempotency-Key: each key is answered and recorded once."""
+"""Gateways killed, connections to Postgres ended, callers that retry with the same Idempotency-Key: one answer and one record each."""
 
 import asyncio
 import contextlib
@@ -17,6 +17,7 @@ from tests.support import service as services
 from tests.support.scripted_engine import HELLO, ReceivedRequest, ScriptedEngine, chunk
 from tests.support.service import Service
 from tests.support.service_inspection import database_url
+from tests.support.terminate_connections import terminate_all_connections
 from tests.support.wait_until import wait_until
 from tests.support.writer_process import fetch
 
@@ -118,6 +119,7 @@ async def kill_gateways(service: Service, rng: random.Random, stop_clients: asyn
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
         last[name] = pid
+        await wait_until(lambda: terminate_all_connections(database_url(service)))
     await asyncio.sleep(1)  # the callers finish what the last kill interrupted
     stop_clients.set()
     return Counter()

@@ -1,4 +1,5 @@
-"""Limits in a long load test: four workers, two hundred callers that disconnect at random, and kills of workers and of Valkey."""
+"""Limits in a long load test: four workers, two hundred callers that disconnect at random, kills of workers and Valkey,
+and connections to Postgres that it ends."""
 
 import asyncio
 
@@ -11,11 +12,11 @@ from tests.support.limits_load import LimitAmounts, start_load_test
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
-async def test_limits_hold_and_match_the_records_while_valkey_is_killed():
+async def test_limits_hold_and_match_the_records_while_valkey_and_connections_are_killed():
     """No worker is killed, so limits count exactly the recorded tokens."""
     load_test = await start_load_test(LimitAmounts(second=40, hour=3_000, day_tokens=100_000_000, running=5), workers=4)
     try:
-        await load_test.run(clients=200, seconds=40, kills=["valkey"] * 4)
+        await load_test.run(clients=200, seconds=40, kills=["valkey", "connections"] * 4)
         load_test.check_rate_windows()
         await load_test.check_concurrency_released()
         await load_test.check_recorded_usage(workers_killed=False)

@@ -1,4 +1,7 @@
-"""Exactly-once recording under kill -9: a service under load whose workers, writer and Postgres are killed at seeded moments."""
+"""Exactly-once recording under kill -9: a service under load whose workers, writer and Postgres are killed at seeded moments.
+
+Postgres also ends all of its connections, as at a failover, and stays up.
+"""
 
 import asyncio
 import contextlib
@@ -16,14 +19,16 @@ from tests.support import service as services
 from tests.support.scripted_engine import HELLO, ReceivedRequest, ScriptedEngine, stream_script
 from tests.support.service import PROCESS_TIMEOUT_S, Service
 from tests.support.service_inspection import database_url
+from tests.support.terminate_connections import terminate_all_connections
 from tests.support.wait_until import wait_until
 
 CLIENTS = 6
 SEED = 20261121
+VICTIMS = ("gateway", "writer", "postgres", "connections")
 
 
 async def assert_answers_are_recorded_exactly_once(kills_each: int) -> None:
-    """Although gateway workers, the writer and Postgres are each killed this often meanwhile."""
+    """Although gateway workers, the writer, Postgres and all connections to it are each killed this often meanwhile."""
     service = services.start(workers=2, writer_batch_ms=30, spool_segment_bytes=200_000, spool_part_bytes=300)
     engine = ScriptedEngine()
     await engine.start()
@@ -49,7 +54,7 @@ async def assert_answers_are_recorded_exactly_once(kills_each: int) -> None:
     stop.set()
     await asyncio.gather(*clients)
 
-    assert all(killed[victim] == kills_each for victim in ("gateway", "writer", "postgres"))
+    assert all(killed[victim] == kills_each for victim in VICTIMS)
     rows, contents = await _count_stored_ids(database_url(service), answered_ids)
     assert len(answered_ids) == len(set(answered_ids))
     assert {id: rows[id] for id in answered_ids} == dict.fromkeys(answered_ids, 1)
@@ -81,10 +86,14 @@ async def _kill_processes(service: Service, chance: random.Random, kills_each: i
     """kill -9 at seeded moments; a process that was killed before is waited for first."""
     killed: Counter[str] = Counter()
     last: dict[str, int] = {}
-    order = ["gateway", "writer", "postgres"] * kills_each
+    order = list(VICTIMS) * kills_each
     chance.shuffle(order)
     for victim in order:
         await asyncio.sleep(0.1 + chance.random() * 0.6)
+        if victim == "connections":
+            await wait_until(lambda: terminate_all_connections(database_url(service)))  # Postgres may be starting
+            killed[victim] += 1
+            continue
         name = f"gateway-{chance.randrange(2)}" if victim == "gateway" else victim
         pid = await _wait_until_restarted(service, name, last.get(name))
         os.kill(pid, signal.SIGKILL)

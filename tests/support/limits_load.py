@@ -20,6 +20,7 @@ from tests.support import service as services
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, completion
 from tests.support.service import Service
 from tests.support.service_inspection import connections, database_url
+from tests.support.terminate_connections import terminate_all_connections
 from tests.support.wait_until import wait_until
 
 CHAT = "/v1/chat/completions"
@@ -118,14 +119,17 @@ class LoadTest:
         self._chance = random.Random(11)
 
     async def run(self, clients: int, seconds: float, kills: Sequence[str]) -> None:
-        """`kills`: names of processes, killed at even times."""
+        """`kills`: names of processes, killed at even times; "connections": all those to Postgres."""
         until = time.monotonic() + seconds
         limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
         async with self.service.client(limits=limits) as client:
             callers = [asyncio.create_task(self._run_client(client, until)) for _ in range(clients)]
             for name in kills:
                 await asyncio.sleep(seconds / (len(kills) + 1))
-                os.kill(self.service.pid(name), signal.SIGKILL)
+                if name == "connections":
+                    assert await terminate_all_connections(database_url(self.service))
+                else:
+                    os.kill(self.service.pid(name), signal.SIGKILL)
             await asyncio.gather(*callers)
 
     async def _run_client(self, client: httpx.AsyncClient, until: float) -> None:

@@ -61,6 +61,20 @@ async def seconds_until_refused(service: Service, database_url: str) -> float:
         return time.monotonic() - revoked_s
 
 
+async def terminate_all_connections(database_url: str) -> bool:
+    """Whether Postgres ended some, once: those of gateways, the writer and all others."""
+    try:
+        connection = await connect(database_url)
+    except (OSError, asyncpg.PostgresError):
+        return False
+    try:
+        return await connection.fetchval(_TERMINATE) > 0
+    except (OSError, asyncpg.PostgresError):
+        return False
+    finally:
+        connection.terminate()
+
+
 async def _terminate_connections(database_url: str, end_s: float) -> None:
     connection = await connect(database_url)
     try:
