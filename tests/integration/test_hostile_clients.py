@@ -19,6 +19,7 @@ import pytest
 
 from app.api.metrics import keep_metrics_current
 from app.telemetry import Telemetry
+from providers.transport.transport import Transport
 from tests.integration.conftest import MOST_BODY_BYTES, WORKERS
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, chunk
 from tests.support.service import PROCESS_TIMEOUT_S, Service
@@ -409,9 +410,10 @@ async def test_worker_out_of_file_descriptors_keeps_updating_metrics():
         telemetry: Telemetry
         spool: Exhausted
         snapshot_cache: CurrentKeys
+        transport: Transport
         background_tasks: tuple[()] = ()
 
-    worker: Any = Worker(Telemetry(), Exhausted(), CurrentKeys())
+    worker: Any = Worker(Telemetry(), Exhausted(), CurrentKeys(), Transport())
     updating = asyncio.create_task(keep_metrics_current(worker))
     await wait_until(lambda: worker.spool.calls == 1)
     worker.telemetry.in_flight = 7

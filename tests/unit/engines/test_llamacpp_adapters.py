@@ -64,7 +64,7 @@ _EXPECTED_OF_CPP: Mapping[str, Mapping[str, Any] | str] = {
     **dict.fromkeys(_HINTS, "hint"),
     **_TRANSLATED,
     **dict.fromkeys(("response_format", "guided_json", "structured_outputs", "json_schema"), _ANY_OBJECT),
-    "min_tokens": "refused",
+    **dict.fromkeys(("min_tokens", "min_new_tokens", "do_preprocess"), "refused"),
 }
 _JSON_OBJECT_FORMAT = {"response_format": {"type": "json_object", "schema": {"type": "object"}}}
 _EXPECTED_OF_PYTHON: Mapping[str, Mapping[str, Any] | str] = {
@@ -75,6 +75,7 @@ _EXPECTED_OF_PYTHON: Mapping[str, Mapping[str, Any] | str] = {
     "max_completion_tokens": {"max_tokens": 7},
     "logprobs": {"logprobs": True, "top_logprobs": 1},
     "min_tokens": "sent",
+    "min_new_tokens": {"min_tokens": 3},
 }
 
 

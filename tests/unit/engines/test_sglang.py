@@ -88,6 +88,7 @@ IGNORED: list[tuple[str, Any, Any]] = [
     ("use_beam_search", True, False),
     ("spaces_between_special_tokens", False, True),
     ("add_generation_prompt", False, True),
+    ("do_preprocess", False, True),
     ("chat_template", "{{ x }}", None),
     ("mm_processor_kwargs", {"a": 1}, None),
     ("vllm_xargs", {"a": 1}, None),

@@ -61,7 +61,11 @@ async def test_small_body_that_decodes_to_a_large_one_is_refused_at_the_limit() 
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize(("body", "message"), [(b"not gzip", "is not the gzip"), (gzip.compress(b"Hello" * 99)[:-9], "in the middle")])
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [(b"not gzip", "is not the gzip"), (gzip.compress(b"Hello" * 99)[:-9], "in the middle")],
+    ids=["not gzip", "cut off"],
+)
 async def test_invalid_encoding_is_an_error_of_the_host(body: bytes, message: str) -> None:
     with pytest.raises(InvalidUpstreamResponse, match=message):
         await decode([body], b"gzip")

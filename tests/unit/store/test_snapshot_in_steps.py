@@ -22,6 +22,7 @@ def large_snapshot() -> Snapshot:
         [Limit(name, {"team": "each", "key": name}, "requests", 5.0, "minute") for name in NAMES],
         [Price(name, "x", 0.1, 2.5) for name in NAMES],
         {name: f"encrypted {name}" for name in NAMES},
+        {name: number for number, name in enumerate(NAMES[1:], 1_700_000_000_000)},
     )
 
 
@@ -31,7 +32,8 @@ def stored(snapshot: Snapshot) -> StoredConfiguration:
 
     named = (list(each.items()) for each in (snapshot.providers, snapshot.models, snapshot.credentials))
     providers, models, credentials = map(lines, named)
-    return StoredConfiguration(snapshot.version, providers, models, lines(snapshot.limits), lines(snapshot.prices), credentials)
+    limits = lines([(limit, snapshot.limits_since.get(limit.name)) for limit in snapshot.limits])
+    return StoredConfiguration(snapshot.version, providers, models, limits, lines(snapshot.prices), credentials)
 
 
 def test_hash_of_a_large_configuration_is_that_of_one_document():
