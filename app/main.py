@@ -25,6 +25,7 @@ from app.background_tasks import BackgroundTask
 from app.domain import Snapshot
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.idempotency.idempotency import Idempotency
+from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.limits.limits import Limits
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.memory.body_memory import BodyMemory
@@ -99,7 +100,8 @@ def create_app(settings: Settings, write_batcher: WriteBatcher, *, name: str) ->
     idempotency = Idempotency(settings, database)
     media = MediaFetcher(settings)
     body_memory = BodyMemory(settings)
-    conversations = ConversationStore(settings, database, body_memory)
+    large_requests = LargeRequests(settings)
+    conversations = ConversationStore(settings, database, body_memory, large_requests)
     checks = ConstraintChecks(settings.total_timeout_s)
     gateway = Gateway(
         settings,
@@ -114,6 +116,7 @@ def create_app(settings: Settings, write_batcher: WriteBatcher, *, name: str) ->
         conversations,
         checks,
         body_memory,
+        large_requests,
     )
 
     metrics_task = BackgroundTask("metrics", lambda: keep_metrics_current(gateway))
@@ -136,7 +139,7 @@ def create_app(settings: Settings, write_batcher: WriteBatcher, *, name: str) ->
             await idempotency.stop()
             await conversations.stop()
             await checks.stop()
-            gateway.large_requests.close()
+            large_requests.close()
             await media.aclose()
             await limits.stop()
             await transport.aclose()

@@ -92,6 +92,7 @@ class Gateway:
         conversations: ConversationStore,
         checks: ConstraintChecks,
         body_memory: BodyMemory,
+        large_requests: LargeRequests,
     ) -> None:
         self.settings = settings
         self.snapshot_cache = snapshot_cache
@@ -106,7 +107,7 @@ class Gateway:
         self.conversations = conversations
         self.checks = checks
         self.body_memory = body_memory
-        self.large_requests = LargeRequests(settings)
+        self.large_requests = large_requests
         self.team_salts = TeamSalts(settings.secret_key.parsed)
         self.draining = False
         self.background_tasks: list[BackgroundTask] = [

@@ -3,15 +3,28 @@
 A zlib stream never begins with a zero byte (its first byte names the method, 8: RFC 1950), so the two are told apart by it.
 """
 
+import asyncio
 import zlib
 from collections.abc import Iterable
 
 UNCOMPRESSED_PREFIX = b"\x00"
+_AT_ONCE_BYTES = 64 * 1024  # more than that is packed and unpacked in a thread
 MIN_COMPRESS_BYTES = 200  # below, zlib saves a few bytes for ten microseconds
 
 
 def pack(data: bytes) -> bytes:
     return UNCOMPRESSED_PREFIX + data if len(data) < MIN_COMPRESS_BYTES else zlib.compress(data, 1)
+
+
+async def pack_beside_loop(data: bytes) -> bytes:
+    """Like pack(); a large content is packed in a thread."""
+    return pack(data) if len(data) <= _AT_ONCE_BYTES else await asyncio.to_thread(pack, data)
+
+
+async def unpack_beside_loop(packed: bytes) -> bytes:
+    """Like unpack(); a content that is large once it is unpacked, which its packed size does not tell, is unpacked in a thread."""
+    data = unpack_within(packed, _AT_ONCE_BYTES)
+    return await asyncio.to_thread(unpack, packed) if data is None else data
 
 
 def pack_pieces(pieces: Iterable[bytes]) -> bytes:

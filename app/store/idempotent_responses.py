@@ -15,7 +15,6 @@ There is one hash for each key, under `nx:i:`, which lives for `idempotency_keep
 Each script may be sent twice, as by a client that lost its connection: it then returns the same again.
 """
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, cast
 
@@ -24,11 +23,10 @@ from msgspec import Struct
 from redis.commands.core import AsyncScript
 from redis.exceptions import RedisError
 
-from app.store.content_packing import pack, unpack
+from app.store.content_packing import pack_beside_loop, unpack_beside_loop
 from app.store.redis_client import create_redis
 
 _PREFIX = "nx:i:"
-_THREAD_PACK_BYTES = 64 * 1024  # larger ones are packed and unpacked on a thread
 _MAX_RENEWALS_PER_PIPELINE = 500
 
 _NOW = "local time = redis.call('TIME') local now = time[1] * 1000 + math.floor(time[2] / 1000)\n"
@@ -238,9 +236,9 @@ async def _run(script: AsyncScript, key: str, arguments: list[Any]) -> Any:
 
 async def _pack_response(stored_response: StoredResponse) -> bytes:
     encoded = msgspec.msgpack.encode(stored_response)
-    return pack(encoded) if len(encoded) < _THREAD_PACK_BYTES else await asyncio.to_thread(pack, encoded)
+    return await pack_beside_loop(encoded)
 
 
 async def _unpack_response(packed: bytes) -> StoredResponse:
-    encoded = unpack(packed) if len(packed) < _THREAD_PACK_BYTES else await asyncio.to_thread(unpack, packed)
+    encoded = await unpack_beside_loop(packed)
     return msgspec.msgpack.decode(encoded, type=StoredResponse)

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app import uuid7
 from app.store import tables
-from app.store.content_packing import unpack
+from app.store.content_packing import unpack_beside_loop
 
 # A caller may send an episode id from up to a minute in the future, so its inferences may be that much older.
 _EPISODE_TOLERANCE_MS = 60_000
@@ -62,11 +62,10 @@ async def show_inference(connection: AsyncConnection, id: str) -> dict[str, Any]
     content = tables.inference_content
     content_row = (await connection.execute(select(content).where(content.c.id == id))).first()
     fields = _row_to_dict(row)
-    fields["content"] = (
-        None
-        if content_row is None
-        else {"policy": content_row.policy, "request": _unpack_text(content_row.request), "response": _unpack_text(content_row.response)}
-    )
+    fields["content"] = None
+    if content_row is not None:
+        request, response = await _unpack_text(content_row.request), await _unpack_text(content_row.response)
+        fields["content"] = {"policy": content_row.policy, "request": request, "response": response}
     return fields
 
 
@@ -101,5 +100,5 @@ def _row_to_dict(row: Row[Any]) -> dict[str, Any]:
     return {**row._mapping, "received_at": row.received_at.isoformat()}  # pyright: ignore[reportPrivateUsage]
 
 
-def _unpack_text(packed: bytes | None) -> str | None:
-    return None if packed is None else unpack(packed).decode("utf-8", "replace")
+async def _unpack_text(packed: bytes | None) -> str | None:
+    return None if packed is None else (await unpack_beside_loop(packed)).decode("utf-8", "replace")

@@ -14,14 +14,13 @@ import msgspec
 from msgspec import Struct
 from redis.exceptions import RedisError
 
-from app.store.content_packing import pack, unpack
+from app.store.content_packing import pack_beside_loop, unpack_beside_loop
 from app.store.redis_client import create_redis
 
 _PREFIX = "nx:r:"
 _ITEM_PREFIX = "nx:ri:"
 _MAX_ITEM_ID_CHARACTERS = 256
 _DELETED = b"deleted"  # packed content begins with a zero byte or an x
-_THREAD_PACK_BYTES = 64 * 1024  # larger ones are packed and unpacked on a thread
 _COOLDOWN_S = 1.0
 
 T = TypeVar("T")
@@ -61,7 +60,7 @@ class ResponseCache:
         """Store a response. `item_ids`: ids of its items, by which find_by_item_ids() finds it."""
         self._check_available()
         encoded = msgspec.msgpack.encode(cached)
-        packed = pack(encoded) if len(encoded) < _THREAD_PACK_BYTES else await asyncio.to_thread(pack, encoded)
+        packed = await pack_beside_loop(encoded)
         # nx: an existing entry is the mark of a response that was deleted before its last byte.
         keys = [_item_key(cached.team_id, item_id) for item_id in item_ids if len(item_id) <= _MAX_ITEM_ID_CHARACTERS]
         if not keys:
@@ -97,7 +96,7 @@ class ResponseCache:
         packed = cast("bytes | None", await self._run(self._redis.get(_PREFIX + id)))
         if packed is None or packed == _DELETED:
             return None if packed is None else "deleted"
-        encoded = unpack(packed) if len(packed) < _THREAD_PACK_BYTES else await asyncio.to_thread(unpack, packed)
+        encoded = await unpack_beside_loop(packed)
         return msgspec.msgpack.decode(encoded, type=CachedResponse)
 
     async def delete(self, id: str) -> None:

@@ -16,6 +16,7 @@ import redis.asyncio
 from sqlalchemy import QueuePool
 
 from app.domain import Caller
+from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.memory.body_memory import BodyMemory
 from app.gateway.responses_state import conversations
 from app.gateway.responses_state.conversations import ConversationStore
@@ -71,7 +72,10 @@ def response(id: str, text: str = "Hello.") -> Any:
 @contextlib.asynccontextmanager
 async def open_state(settings: Settings) -> AsyncGenerator[ResponsesState]:
     database = database_engine(settings.database_url, pool_size=2)
-    store, spool = ConversationStore(settings, database, BodyMemory(settings)), Spool(settings.home / "spool", settings)
+    store, spool = (
+        ConversationStore(settings, database, BodyMemory(settings), LargeRequests(settings)),
+        Spool(settings.home / "spool", settings),
+    )
     store.start()
     try:
         yield ResponsesState(settings, store, spool)

@@ -40,7 +40,7 @@ def _new_schema(number: int) -> Any:
 async def test_attack_does_another_team_no_harm(teams: TwoTeams, name: str):
     sent, since_id = teams.sent, teams.new_id()
     report = await teams.attack(name)
-    assert report.is_unharmed, report
+    assert report.is_unharmed, str(report)
     assert all(each.statuses.keys() == {200} for both in report.rounds for each in both), report
     assert report.peak_bytes - teams.first_bytes < _MAX_MORE_BYTES, report
     assert not report.faults and report.statuses.keys() <= _REFUSED.get(name, report.statuses.keys()), report

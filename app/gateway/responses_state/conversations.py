@@ -21,11 +21,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app import uuid7
 from app.domain import Caller
+from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.memory.body_memory import BodyClaim, BodyMemory
 from app.gateway.responses_state.history import (
     MAX_TURNS,
     BoundedFind,
     ConversationTurn,
+    FindTurn,
     InputItem,
     conversation_input_items,
     load_history,
@@ -67,8 +69,9 @@ class ConversationStore:
     start() and stop() with the worker.
     """
 
-    def __init__(self, settings: Settings, database: AsyncEngine, body_memory: BodyMemory) -> None:
+    def __init__(self, settings: Settings, database: AsyncEngine, body_memory: BodyMemory, large_requests: LargeRequests) -> None:
         self._database = database
+        self._large_requests = large_requests
         self._body_memory = body_memory
         self._lookup_slots = LookupSlots(_LOOKUPS_PER_TEAM, _LOOKUPS_PER_WORKER)
         self._max_history_bytes = settings.responses_history_max_bytes
@@ -95,7 +98,7 @@ class ConversationStore:
         """
         if self._responses is None or caller.content != "full" or len(request_body) + len(response_body) > self._max_kept_bytes:
             return
-        response = _response_object(response_body)
+        response = await self._large_requests.run_if_large(len(response_body), _response_object, response_body)
         if response is not None:
             with contextlib.suppress(ResponseCacheUnavailable):
                 engine_item_ids = [each for each in dict.fromkeys(output_item_ids(response)) if response_uuid_of(each) != id]
@@ -113,7 +116,7 @@ class ConversationStore:
         earlier: list[Raw] = []
         if request.previous_response_id is not None:
             try:
-                history = await load_history(request.previous_response_id, find, self._max_bytes)
+                history = await load_history(request.previous_response_id, find, self._max_bytes, self._large_requests)
             except UnknownResponse as fault:
                 why = f" {fault.reason}" if fault.reason else ""
                 error = InvalidRequest(f"Previous response with id '{fault.id}' not found.{why}", param="previous_response_id")
@@ -122,11 +125,19 @@ class ConversationStore:
             earlier = history.items
             request.input_tokens += history.tokens
         items = prepend_items(request.body, earlier)
-        unresolved_ids = unresolved_references(items)
+        unresolved_ids = await self._unresolved_references(items)
         if unresolved_ids:
-            await resolve_references(items, unresolved_ids, find, functools.partial(self._responses_with_items, caller), self._max_bytes)
+            await self._resolve_references(items, unresolved_ids, find, caller)
             # References in the history are counted already, in the usage that the engine reported.
             request.input_tokens += text_tokens(sum(len(memoryview(items[index])) for index in unresolved_ids if index >= len(earlier)))
+
+    async def _unresolved_references(self, items: Sequence[Raw]) -> dict[int, str]:
+        size_bytes = sum(len(memoryview(item)) for item in items)
+        return await self._large_requests.run_if_large(size_bytes, unresolved_references, items)
+
+    async def _resolve_references(self, items: list[Raw], unresolved_ids: dict[int, str], find: FindTurn, caller: Caller) -> None:
+        item_index = functools.partial(self._responses_with_items, caller)
+        await resolve_references(items, unresolved_ids, find, item_index, self._max_bytes, self._large_requests)
 
     async def _responses_with_items(self, caller: Caller, item_ids: Sequence[str]) -> Sequence[str | Literal["several"] | None]:
         """See ItemIndex. The index of ids that engines created is in Redis only."""
@@ -152,10 +163,11 @@ class ConversationStore:
                 if kept == "deleted" or (kept is not None and kept.team_id != caller.team_id):
                     raise UnknownResponse(id)
                 if kept is not None:
-                    return _stored_turn(id, kept.request, kept.response)
+                    size_bytes = len(kept.request) + len(kept.response)
+                    return await self._large_requests.run_if_large(size_bytes, _stored_turn, id, kept.request, kept.response)
         row = await self._find_recorded(inference_id, caller)
         if row is not None:
-            return _read_recorded(id, row)
+            return await self._large_requests.run_if_large(len(row.request or b"") + len(row.response or b""), _read_recorded, id, row)
         if is_redis_away and self._is_recent(inference_id):
             raise Unavailable(f"It is not known at the moment whether there is a response '{id}': try again.", retry_after_s=2)
         raise UnknownResponse(id)
@@ -183,15 +195,13 @@ class ConversationStore:
             if not turns:
                 raise
         for turn in turns:
-            items = list_input_items(turn.request)
-            unresolved_ids = unresolved_references(items)
+            items = await self._large_requests.run_if_large(turn.size_bytes, list_input_items, turn.request)
+            unresolved_ids = await self._unresolved_references(items)
             if unresolved_ids:
                 with contextlib.suppress(InvalidRequest):  # references to items that are gone are listed as references
-                    await resolve_references(
-                        items, unresolved_ids, find, functools.partial(self._responses_with_items, caller), self._max_bytes
-                    )
+                    await self._resolve_references(items, unresolved_ids, find, caller)
                     turn.request["input"] = items
-        return conversation_input_items(turns[::-1])
+        return await self._large_requests.run_if_large(sum(turn.size_bytes for turn in turns), conversation_input_items, turns[::-1])
 
     async def delete_stored(self, id: str, caller: Caller) -> None:
         """Hides a response from callers. The platform's record of it expires as all records do. Raises as find_response() does."""

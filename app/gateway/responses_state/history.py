@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.memory.body_memory import BodyClaim
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import DECODE_ERRORS, Body
@@ -73,23 +74,33 @@ class History(Struct, frozen=True):
     tokens: int
 
 
-async def load_history(last_id: str, find: FindTurn, max_bytes: int) -> History:
-    """The conversation up to and including a response. Raises InvalidRequest if it is too long, UnknownResponse if a turn is missing."""
+async def load_history(last_id: str, find: FindTurn, max_bytes: int, large_requests: LargeRequests) -> History:
+    """The conversation up to and including a response. Raises InvalidRequest if it is too long, UnknownResponse if a turn is missing.
+
+    `large_requests`: reads large turns.
+    """
     items_by_turn: list[list[Raw]] = []
     reported_tokens = size_bytes = 0
     async for turn in walk_back(last_id, find):
         if len(items_by_turn) == MAX_TURNS:
             raise _too_long(f"more than {MAX_TURNS} turns")
+        turn_items, turn_tokens = await large_requests.run_if_large(turn.size_bytes, _read_turn, turn)
         if not items_by_turn:
             # The last engine's own count if it reported one: bytes say nothing about the tokens of images and documents.
-            reported_tokens = _reported_tokens(turn.response)
-        # Copied: an item would keep the whole of the request or response that it is part of.
-        items_by_turn.append([item.copy() for item in (*list_input_items(turn.request), *output_items(turn.response))])
-        size_bytes += sum(map(_size_bytes, items_by_turn[-1]))
+            reported_tokens = turn_tokens
+        items_by_turn.append(turn_items)
+        size_bytes += sum(map(_size_bytes, turn_items))
         if size_bytes > max_bytes:
             raise _too_long(f"more than {max_bytes} bytes")
     items = [item for items in reversed(items_by_turn) for item in items]
     return History(items, reported_tokens or text_tokens(size_bytes))
+
+
+def _read_turn(turn: ConversationTurn) -> tuple[list[Raw], int]:
+    """The items of a turn, and the tokens that the engine reported up to its end; 0: none."""
+    # Copied: an item would keep the whole of the request or response that it is part of.
+    items = [item.copy() for item in (*list_input_items(turn.request), *output_items(turn.response))]
+    return items, _reported_tokens(turn.response)
 
 
 async def walk_back(last_id: str, find: FindTurn) -> AsyncGenerator[ConversationTurn]:

@@ -3,12 +3,13 @@
 Ids that the gateway created contain the id of the response. Ids that an engine created are found through an index.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Literal
 
 from msgspec import Raw
 
-from app.gateway.responses_state.history import MAX_TURNS, FindTurn
+from app.gateway.large_body.large_requests import LargeRequests
+from app.gateway.responses_state.history import MAX_TURNS, ConversationTurn, FindTurn
 from providers.canonical.errors import InvalidRequest, Unavailable, UnknownResponse
 from providers.dialects.openai_responses.input_items import list_input_items
 from providers.dialects.openai_responses.item_ids import item_id_of, referenced_item_id, response_uuid_of
@@ -27,9 +28,17 @@ def unresolved_references(items: Sequence[Raw]) -> dict[int, str]:
 
 
 async def resolve_references(
-    items: list[Raw], unresolved_ids: dict[int, str], find: FindTurn, item_index: ItemIndex, max_bytes: int
+    items: list[Raw],
+    unresolved_ids: dict[int, str],
+    find: FindTurn,
+    item_index: ItemIndex,
+    max_bytes: int,
+    large_requests: LargeRequests,
 ) -> None:
-    """Replaces references in `items` by what they name. Raises InvalidRequest if an item is not found or they are too large together."""
+    """Replaces references in `items` by what they name. Raises InvalidRequest if an item is not found or they are too large together.
+
+    `large_requests`: reads large turns.
+    """
     inference_ids = await _inference_ids(sorted(set(unresolved_ids.values())), item_index)
     if len(set(inference_ids.values())) > MAX_TURNS:
         raise InvalidRequest(f"These items come from more than {MAX_TURNS} responses: send the items themselves.", param="input")
@@ -40,9 +49,7 @@ async def resolve_references(
             stored = await find(RESPONSE_ID_PREFIX + inference_id)
         except UnknownResponse as fault:
             raise _not_found(min(item_ids), fault.reason) from None
-        for item in (*list_input_items(stored.request), *output_items(stored.response)):
-            if (id := item_id_of(item)) in item_ids and referenced_item_id(item) is None:
-                found[id] = item.copy()  # without the rest of the response
+        found |= await large_requests.run_if_large(stored.size_bytes, _find_items, stored, item_ids)
     size_bytes = 0
     for position, id in unresolved_ids.items():
         if id not in found:
@@ -51,6 +58,15 @@ async def resolve_references(
         size_bytes += len(memoryview(found[id]))
         if size_bytes > max_bytes:
             raise InvalidRequest(f"The items named in `input` are more than {max_bytes} bytes: begin a new conversation.", param="input")
+
+
+def _find_items(turn: ConversationTurn, item_ids: Collection[str]) -> dict[str, Raw]:
+    """Those of the items that the turn has, by id."""
+    return {
+        id: item.copy()  # without the rest of the response
+        for item in (*list_input_items(turn.request), *output_items(turn.response))
+        if (id := item_id_of(item)) is not None and id in item_ids and referenced_item_id(item) is None
+    }
 
 
 async def _inference_ids(ids: Sequence[str], item_index: ItemIndex) -> dict[str, str]:

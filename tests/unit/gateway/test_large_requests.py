@@ -7,8 +7,11 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from app.gateway.large_body.large_requests import LargeRequests, is_large
+from app.gateway.responses_state.history import ConversationTurn, load_history
 from app.settings import Settings
+from app.store.content_packing import pack, unpack_beside_loop
 from providers.canonical.errors import InvalidRequest
+from providers.canonical.raw_json import Body
 from providers.catalogue import DIALECTS
 from providers.dialects.catalogue import CHAT_DIALECTS
 
@@ -69,3 +72,31 @@ async def test_small_body_of_many_objects_is_not_counted_in_the_thread_either() 
     few = LargeRequests(Settings(max_messages=10))
     assert is_large(_chat(1_200)) and (await few.parse(CHAT, _chat(1_200))).model == "m"
     few.close()
+
+
+async def test_event_loop_runs_while_a_large_earlier_turn_is_read(large_requests: LargeRequests) -> None:
+    items = [{"type": "message", "role": "user", "content": "a" * 1_000}] * 30_000
+    stored = ConversationTurn("resp_1", Body.read(json.dumps({"input": items}).encode()), b'{"output": []}')
+
+    async def find(id: str) -> ConversationTurn:
+        return stored
+
+    work = asyncio.create_task(load_history("resp_1", find, 100_000_000, large_requests))
+    turns = 0
+    while not work.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert len((await work).items) == 30_000
+    assert turns > 10
+
+
+async def test_event_loop_runs_while_a_few_bytes_unpack_to_many() -> None:
+    packed = pack(b"a" * 50_000_000)
+    assert len(packed) < 256 * 1024
+    work = asyncio.create_task(unpack_beside_loop(packed))
+    turns = 0
+    while not work.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert len(await work) == 50_000_000
+    assert turns > 10

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from app.api.responses import paginate
 from app.domain import Caller
+from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.memory.body_memory import BodyMemory
 from app.gateway.responses_state.history import MAX_TURNS, BoundedFind, ConversationTurn, InputItem, conversation_input_items, load_history
 from app.gateway.responses_state.item_references import resolve_references, unresolved_references
@@ -25,6 +26,7 @@ from providers.canonical.token_estimate import text_tokens
 from providers.dialects.openai_responses.item_ids import item_id
 from tests.support.chat_strategies import META, bounded, texts
 
+LARGE_REQUESTS = LargeRequests(Settings())
 # Of each turn: how many turns back the one lies that it continues (0: none), the user's text, and the assistant's text.
 turn_plans = st.tuples(st.integers(0, 5), texts, texts)
 
@@ -80,7 +82,7 @@ async def test_history_holds_only_its_branchs_turns_oldest_first(plans: list[tup
         before = len(ids) - back if 0 < back <= len(ids) else None
         ids.append(store.put(None if before is None else ids[before], user_text, assistant_text))
         expected.append([*([] if before is None else expected[before]), ("user", user_text), ("assistant", assistant_text)])
-    assert role_texts((await load_history(ids[-1], store.find_turn, 1_000_000)).items) == expected[-1]
+    assert role_texts((await load_history(ids[-1], store.find_turn, 1_000_000, LARGE_REQUESTS)).items) == expected[-1]
 
 
 async def test_history_beyond_max_turns_is_refused():
@@ -88,19 +90,19 @@ async def test_history_beyond_max_turns_is_refused():
     last: str | None = None
     for _ in range(MAX_TURNS):
         last = store.put(last, "a", "b")
-    assert last is not None and len((await load_history(last, store.find_turn, 10**9)).items) == 2 * MAX_TURNS
+    assert last is not None and len((await load_history(last, store.find_turn, 10**9, LARGE_REQUESTS)).items) == 2 * MAX_TURNS
     with pytest.raises(InvalidRequest, match=f"more than {MAX_TURNS} turns"):
-        await load_history(store.put(last, "a", "b"), store.find_turn, 10**9)
+        await load_history(store.put(last, "a", "b"), store.find_turn, 10**9, LARGE_REQUESTS)
 
 
 async def test_history_larger_than_the_body_limit_is_refused():
     store = FakeTurnStore()
     last = store.put(store.put(None, "a" * 600, "b"), "a" * 600, "b")
-    size_bytes = sum(len(bytes(item)) for item in (await load_history(last, store.find_turn, 10_000)).items)
-    history = await load_history(last, store.find_turn, size_bytes)
+    size_bytes = sum(len(bytes(item)) for item in (await load_history(last, store.find_turn, 10_000, LARGE_REQUESTS)).items)
+    history = await load_history(last, store.find_turn, size_bytes, LARGE_REQUESTS)
     assert len(history.items) == 4 and history.tokens == text_tokens(size_bytes)
     with pytest.raises(InvalidRequest, match=f"more than {size_bytes - 1} bytes"):
-        await load_history(last, store.find_turn, size_bytes - 1)
+        await load_history(last, store.find_turn, size_bytes - 1, LARGE_REQUESTS)
 
 
 CALLER = Caller("key", "team", "team", "full")
@@ -120,11 +122,11 @@ async def test_bytes_beside_the_items_of_earlier_turns_are_bounded_and_claimed()
         last = with_tools(store, store.put(last, "a", "b"), 50_000)
     assert last is not None
     claim = BodyMemory(Settings()).claim(CALLER)
-    assert len((await load_history(last, BoundedFind(store.find_turn, 2_000_000, claim, None), 10_000)).items) == 40
+    assert len((await load_history(last, BoundedFind(store.find_turn, 2_000_000, claim, None), 10_000, LARGE_REQUESTS)).items) == 40
     assert claim.size_bytes == sum(turn.size_bytes for turn in store.turns.values()) > 20 * 50_000
     find = BoundedFind(store.find_turn, 900_000, claim, "previous_response_id")
     with pytest.raises(InvalidRequest, match="more than 900000 bytes together") as refused:
-        await load_history(last, find, 10_000)
+        await load_history(last, find, 10_000, LARGE_REQUESTS)
     assert refused.value.param == "previous_response_id"
 
 
@@ -133,11 +135,11 @@ async def test_earlier_turns_take_the_memory_of_the_key_that_reads_them():
     last = with_tools(store, store.put(None, "a", "b"), 90_000)
     memory = BodyMemory(Settings(bodies_max_bytes_key=150_000))
     claims = [memory.claim(CALLER) for _ in range(2)]
-    await load_history(last, BoundedFind(store.find_turn, 10**9, claims[0], None), 10_000)
+    await load_history(last, BoundedFind(store.find_turn, 10**9, claims[0], None), 10_000, LARGE_REQUESTS)
     with pytest.raises(BodyMemoryExceeded):
-        await load_history(last, BoundedFind(store.find_turn, 10**9, claims[1], None), 10_000)
+        await load_history(last, BoundedFind(store.find_turn, 10**9, claims[1], None), 10_000, LARGE_REQUESTS)
     claims[0].release()
-    await load_history(last, BoundedFind(store.find_turn, 10**9, claims[1], None), 10_000)
+    await load_history(last, BoundedFind(store.find_turn, 10**9, claims[1], None), 10_000, LARGE_REQUESTS)
 
 
 async def test_history_keeps_none_of_a_turns_other_bytes():
@@ -149,7 +151,7 @@ async def test_history_keeps_none_of_a_turns_other_bytes():
 
     tracemalloc.start()
     try:
-        history = await load_history("resp_1", read_turn, 10_000)
+        history = await load_history("resp_1", read_turn, 10_000, LARGE_REQUESTS)
         assert len(history.items) == 1 and tracemalloc.get_traced_memory()[0] < 1_000_000
     finally:
         tracemalloc.stop()
@@ -160,7 +162,7 @@ async def test_engine_token_count_takes_precedence_over_the_byte_estimate():
     last = store.put(None, "data:image/png;base64," + "A" * 5000, "b")
     counted_turn = msgspec.structs.replace(store.turns[last], response=b'{"output": [], "usage": {"total_tokens": 77}}')
     store.turns[last] = counted_turn
-    assert (await load_history(last, store.find_turn, 10_000)).tokens == 77
+    assert (await load_history(last, store.find_turn, 10_000, LARGE_REQUESTS)).tokens == 77
 
 
 async def test_missing_turn_is_named_in_the_error():
@@ -169,7 +171,7 @@ async def test_missing_turn_is_named_in_the_error():
     last = store.put(first, "c", "d")
     del store.turns[first]
     with pytest.raises(UnknownResponse) as missing:
-        await load_history(last, store.find_turn, 10_000)
+        await load_history(last, store.find_turn, 10_000, LARGE_REQUESTS)
     assert missing.value.id == first
 
 
@@ -230,7 +232,7 @@ def store_with_item(assistant_text: str, upstream_id: str | None = None) -> tupl
 
 async def resolve_ids(ids: list[str], store: FakeTurnStore, index: FakeItemIndex, max_bytes: int = 10_000) -> list[Raw]:
     items = [Raw(json.dumps(user("Go on.")).encode()), *map(reference, ids)]
-    await resolve_references(items, unresolved_references(items), store.find_turn, index, max_bytes)
+    await resolve_references(items, unresolved_references(items), store.find_turn, index, max_bytes, LARGE_REQUESTS)
     return items
 
 
