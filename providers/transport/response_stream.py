@@ -153,6 +153,7 @@ class ResponseStream(httpx.AsyncByteStream):
             async with aclosing(write_pieces(request, outgoing)) as pieces:
                 async for piece in pieces:
                     connection.transport.write(piece)
+                    await asyncio.sleep(0)  # to a fast reader, all pieces could be written in one turn of the event loop
                     await connection.wait_writable()
         except Exception as exc:  # of the caller's iterator; send() raises it, unless it has already returned
             self.body_sender = None

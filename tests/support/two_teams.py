@@ -28,6 +28,8 @@ _INTERVAL_S = 0.01
 _SLICE_S = 2.0
 _MAX_ROUNDS = 6
 _FLOOR_S = 0.020
+# A string of megabytes is decoded, and written, in one call into C, during which no other thread runs (docs/decisions/012).
+_LONG_STRINGS_FLOOR_S = {"histories": 0.060}
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Slice:
 class AttackReport:
     """`rounds`: what the quiet team saw without and with the attack, in turn. The rest is the hostile team's view of the last round."""
 
+    floor_s: float = _FLOOR_S
     rounds: list[tuple[Slice, Slice]] = field(default_factory=lambda: [])
     statuses: dict[str, int] = field(default_factory=lambda: {})
     received: int = 0
@@ -57,11 +60,11 @@ class AttackReport:
 
     @property
     def is_unharmed(self) -> bool:
-        """Whether in some round the quiet team's p99 stayed below twice its quiet value, or 20 ms.
+        """Whether in some round the quiet team's p99 stayed below twice its quiet value, or 20 ms (`floor_s`).
 
         In some, and not in all: the machine's other work only ever adds, and what an attack causes comes back in every round.
         """
-        return any(attacked.p99_s <= max(2 * quiet.p99_s, attacked.slowdown * _FLOOR_S) for quiet, attacked in self.rounds)
+        return any(attacked.p99_s <= max(2 * quiet.p99_s, attacked.slowdown * self.floor_s) for quiet, attacked in self.rounds)
 
     def __str__(self) -> str:
         times = ", ".join(
@@ -94,7 +97,7 @@ class TwoTeams:
         """Rounds of a quiet and an attacked slice, until one did the quiet team no harm. `fields` make more of its requests' fields."""
         await self._tell(name)
         await self.close()  # connections that were idle for long may be closed at any moment
-        report = AttackReport()
+        report = AttackReport(_LONG_STRINGS_FLOOR_S.get(name, _FLOOR_S))
         self._reset_peak_memory()
         while len(report.rounds) < _MAX_ROUNDS and not report.is_unharmed:
             quiet = await self._measure(fields)

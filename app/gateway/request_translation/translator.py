@@ -63,7 +63,7 @@ class RequestTranslator:
     """
 
     __slots__ = (
-        *("_betas", "_chat", "_chat_dialect", "_claim_bytes", "_field_names", "_has_carrier", "_has_engine_constraint_fields", "_id_count"),
+        *("_betas", "_chat", "_chat_dialect", "_claim_bytes", "_field_names", "_has_engine_constraint_fields", "_id_count"),
         *("_inference_id", "_inlined_for", "_is_repaired", "_large_requests", "_max_path_lookups", "_may_drop", "_may_name_media"),
         *("_media_fetcher", "_raw"),
         *("caller_dialect", "constraint", "headers", "max_repairs", "refuses_unvalidated", "request", "team_id", "team_salts"),
@@ -98,8 +98,6 @@ class RequestTranslator:
         self._may_name_media: bool | None = None
         self._inlined_for: frozenset[str] | None = None
         self._chat_dialect = CHAT_DIALECTS.get(dialect.name)
-        # Opaque state must go back to the kind of engine that signed it, or be left out: no engine reads our carriers.
-        self._has_carrier = self._chat_dialect is not None and has_carrier(request, raw)
         self.constraint = constraint
         self.max_repairs = max_repairs
         self.team_id = team_id
@@ -192,7 +190,10 @@ class RequestTranslator:
 
         Raises Unsupported for what the target cannot honour, InvalidRequest for what turns out to be wrong.
         """
-        if self._has_carrier or self._has_engine_constraint_fields or self._is_repaired:
+        if self._has_engine_constraint_fields or self._is_repaired:
+            return None
+        # Opaque state must go back to the kind of engine that signed it, or be left out: no engine reads our carriers.
+        if self._chat_dialect is not None and has_carrier(self.request, self._raw):
             return None
         may_hold_media = self._chat_dialect is not None and self.caller_dialect.name != "openai_completions"
         if may_hold_media and (kinds := provider.inline_media_kinds_in(self.caller_dialect.name)) and self._has_media_urls(kinds):
@@ -365,8 +366,9 @@ class RequestTranslator:
             betas = b""
         if betas:
             betas = provider.forward_betas(body, dialect.name, betas)
+        raw = body.write() if self._large_requests is None else body.write_in_steps()
         return TranslatedRequest(
-            body.write(), dialect, stream, dropped, betas, adapted.constraint_plan, id, target.model if provider.model_in_url else ""
+            raw, dialect, stream, dropped, betas, adapted.constraint_plan, id, target.model if provider.model_in_url else ""
         )
 
     def _next_upstream_id(self) -> str:

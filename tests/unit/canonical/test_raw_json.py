@@ -67,3 +67,16 @@ def test_merged_field_overrides_the_caller_value() -> None:
     assert merge_object(None, {"a": 1}) == merge_object(msgspec.Raw(b"null"), {"a": 1}) == {"a": 1}
     both = msgspec.json.encode(merge_object(msgspec.Raw(b'{"a":0,"b":1.50}'), {"a": 1}))
     assert both == b'{"a":1,"b":1.50}'
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@bounded
+@given(st.dictionaries(st.text(max_size=3), json_values | json_values.map(msgspec.json.encode).map(msgspec.Raw), max_size=4))
+def test_body_written_in_steps_is_the_body_written_at_once(fields: dict[str, object]):
+    assert Body(fields).write_in_steps() == Body(fields).write()
