@@ -37,7 +37,10 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
     request, caller = admitted.request, admitted.caller
     progress = None if attempted is None else attempted.progress
     served = None if attempted is None else attempted.served
-    used, cost, basis = (Usage(0, 0), 0, None) if attempted is None else _charge(attempted, outcome, ended.received_us / 1e6)
+    reported_model = None if attempted is None else attempted.reported_model
+    used, cost, basis = (
+        (Usage(0, 0), 0, None) if attempted is None else _charge(attempted, outcome, ended.received_us / 1e6, reported_model)
+    )
     keeps_content = caller.content == "full"
     return Exchange(
         id=ended.id,
@@ -70,23 +73,26 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
         cost_microusd=cost,
         structured_output=None if attempted is None else attempted.structured_output,
         charge_basis=basis,
-        reported_model=None if attempted is None else attempted.reported_model,
+        reported_model=reported_model,
     )
 
 
-def _charge(attempted: Attempted, outcome: Outcome, at_s: float) -> tuple[Usage, int | None, ChargeBasis | None]:
+def _charge(
+    attempted: Attempted, outcome: Outcome, at_s: float, reported_model: str | None
+) -> tuple[Usage, int | None, ChargeBasis | None]:
     """The usage that is charged, its cost in millionths of a US dollar (None: a price is missing), and how certain they are.
 
     Responses that nobody got are paid for too, at the price of the target that wrote each.
     """
     plan, served = attempted.planned.plan, attempted.served
-    used, cost = Usage(0, 0), 0
     basis: ChargeBasis | None = None
-    if served is not None:
+    if served is None:
+        used, cost = Usage(0, 0), 0
+    else:
         reserved_output = None if outcome == "answered" else _output_of_unfinished(attempted)
         charge = attempted.progress.charge(attempted.planned.admitted.request.input_tokens, reserved_output)
         used, basis = charge.usage, charge.basis
-        cost = cost_of(plan, served.provider, served.model, used, at_s, attempted.reported_model)
+        cost = cost_of(plan, served.provider, served.model, used, at_s, reported_model)
     for attempt, charge in attempted.discarded:
         discarded = charge.usage
         basis = charge.basis if basis is None else _least_certain(basis, charge.basis)

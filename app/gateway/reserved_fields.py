@@ -15,8 +15,11 @@ _MAX_REPORTED_CHARS = 80
 
 def reserved_fields(body: Body) -> list[str]:
     """The fields of a body that no host may see, and of which only the names are recorded."""
-    # The cheap test first: every request comes by here, and hardly any has one.
-    return [key for key in body if "::" in key and key.startswith(_NAME_SPACES) and key not in _KNOWN_FIELDS]
+    fields: list[str] = []
+    for key in body:  # no comprehension, which costs a call: every request comes by here, and hardly any has such a field
+        if "::" in key and key.startswith(_NAME_SPACES) and key not in _KNOWN_FIELDS:
+            fields.append(key)
+    return fields
 
 
 def remove_fields(request: InboundRequest, fields: list[str]) -> tuple[InboundRequest, bytes]:

@@ -32,7 +32,7 @@ from app.gateway.context import RequestContext
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.idempotency.idempotency import KEY_HEADER, Idempotency
 from app.gateway.implied_model import find_implied_model
-from app.gateway.large_body.large_requests import LARGE_BYTES, LargeRequests, is_large
+from app.gateway.large_body.large_requests import LARGE_BYTES, SMALL_BYTES, LargeRequests, is_large
 from app.gateway.limits.limits import Limits
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.memory.body_memory import BodyClaim, BodyMemory
@@ -160,7 +160,7 @@ async def serve(
             return
         authenticated.claim = begun
         authenticated.caller = await reauthenticate()
-    is_work_large = is_large(raw)
+    is_work_large = len(raw) > SMALL_BYTES and is_large(raw)
     request = await gateway.large_requests.parse(dialect, raw) if is_work_large else dialect.parse_request(raw)
     if request.names_no_model:
         request.model = find_implied_model(gateway.snapshot_cache.snapshot, gateway.fleet, authenticated.caller, dialect, request.body)

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 # A body up to the first size is parsed at once, whatever is in it; above the last one it is large; between them, if it has many
 # objects. Caps are for those above the second size.
-_SMALL_BYTES = 16 * 1024
+SMALL_BYTES = 16 * 1024
 _UNCOUNTED_BYTES = 64 * 1024
 LARGE_BYTES = 256 * 1024
 _LARGE_OBJECTS = 1_000
@@ -53,4 +53,4 @@ class LargeRequests:
 def is_large(raw: bytes) -> bool:
     """Whether work on this body would hold up the event loop."""
     size_bytes = len(raw)
-    return size_bytes > _SMALL_BYTES and (size_bytes > LARGE_BYTES or raw.count(b"{") > _LARGE_OBJECTS)
+    return size_bytes > SMALL_BYTES and (size_bytes > LARGE_BYTES or raw.count(b"{") > _LARGE_OBJECTS)

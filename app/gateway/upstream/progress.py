@@ -55,7 +55,10 @@ class ResponseProgress:
         `reserved_output`: see charge_response().
         """
         usage, written_tokens = self.usage, self.written_tokens
-        if self.editor is not None:
+        if self.editor is None:
+            if usage is not None and usage.input is not None and usage.output is not None:  # as nearly always
+                return Charge(usage, "reported")
+        else:
             usage, written_tokens = self.editor.usage, self.editor.written_tokens
             if usage is not None and self.editor.finish_reason is None:
                 # What is reported before the end is not all (Anthropic begins with 1), and after a disconnect no more comes.

@@ -36,7 +36,8 @@ _GENERATION: Mapping[str, Mapping[str, Any]] = {
     "repetition_penalty": {"repetition_penalty": 1.5},
     "length_penalty": {"length_penalty": 2},
     "no_repeat_ngram_size": {"no_repeat_ngram_size": 3},
-    **dict.fromkeys(("min_tokens", "min_new_tokens"), {"min_new_tokens": 3}),
+    "min_tokens": {"min_new_tokens": 3},
+    "min_new_tokens": {"min_new_tokens": 3},
 }
 # Tests of these are below.
 _TESTED_SEPARATELY = frozenset({"temperature", "top_p", "logit_bias", "top_logprobs"})
