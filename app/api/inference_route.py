@@ -54,7 +54,7 @@ class InferenceRoute:
                     raw = await call.read(gateway.settings.max_body_bytes)
                 await serve(gateway, self._dialect, raw, headers, context, sink, reauthenticate)
             except NarthexError as error:
-                await self._send_error(error, context, sink)
+                await self._send_error(error.without_frames(), context, sink)
             except Exception:
                 # The traceback may hold what a host sent, and hosts repeat keys.
                 traceback_text = context.mask(traceback.format_exc())

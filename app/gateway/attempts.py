@@ -54,6 +54,7 @@ class _Failures:
     def add(self, rank: _Rank, error: NarthexError) -> None:
         if rank > self._rank or rank == self._rank == _Rank.UPSTREAM:
             self._rank, self._error = rank, error
+        error.without_frames()
 
     def most_useful(self, model: str) -> NarthexError:
         return self._error or Unreachable(f"No target of {model!r} has an endpoint.")

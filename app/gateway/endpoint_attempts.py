@@ -75,12 +75,12 @@ class EndpointAttempts:
                 if client.is_callers_own:
                     raise _caller_credential_refused(endpoint, error) from None
                 client.cooldown.record_refusal()
-                failed = failed or error
+                failed = failed or error.without_frames()
             except TokenUnavailable as error:
                 client.cooldown.record_token_unavailable()
-                failed = failed or error
+                failed = failed or error.without_frames()
             except Overloaded as error:
-                failed = _prefer_shorter_wait(failed, error)
+                failed = _prefer_shorter_wait(failed, error.without_frames())
                 if error.upstream_status in _HOST_BUSY_STATUSES:
                     break
                 if isinstance(error, QuotaExhausted):

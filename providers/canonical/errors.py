@@ -39,7 +39,7 @@ NarthexError                          500
 """
 
 from collections.abc import Container, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from providers.canonical.chat import Usage
 
@@ -47,6 +47,7 @@ from providers.canonical.chat import Usage
 # with an error later (masking, searching for phrases) is therefore short.
 _MAX_MESSAGE_CHARS = 8_000
 _MAX_PARAM_CHARS = 300
+_MAX_ERRORS_BEFORE = 100  # errors can be made to follow each other in a circle
 
 
 class NarthexError(Exception):
@@ -69,6 +70,20 @@ class NarthexError(Exception):
         self.message = message
         self.param = param
         self.retry_after_s = retry_after_s
+
+    def without_frames(self) -> Self:
+        """Itself, once it and the errors before it no longer hold the frames that they passed through.
+
+        An error that a frame keeps, such as the reason why a target failed, keeps that frame in turn: all that the request held, bodies of
+        megabytes too, would stay until a garbage collection.
+        """
+        error: BaseException | None = self
+        for _ in range(_MAX_ERRORS_BEFORE):
+            if error is None:
+                break
+            error.__traceback__ = None
+            error = error.__context__
+        return self
 
 
 class RequestError(NarthexError):

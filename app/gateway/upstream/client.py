@@ -195,8 +195,14 @@ async def _read_error(call: UpstreamCall, response: httpx.Response, translated: 
 
 
 async def _read_error_body(response: httpx.Response) -> bytes:
-    """The part of an error's body that is read as one. Cut before it is masked: the texts of an error are far from the cut."""
-    return (await read_error_body(response, _MAX_ERROR_BODY_BYTES))[: MAX_ERROR_BYTES + 1]
+    """The part of an error's body that is read as one. Cut before it is masked: the texts of an error are far from the cut.
+
+    Empty for a body beyond all bounds, which repeats the request: the status says what kind of error it is.
+    """
+    try:
+        return (await read_error_body(response, _MAX_ERROR_BODY_BYTES))[: MAX_ERROR_BYTES + 1]
+    except InvalidUpstreamResponse:
+        return b""
 
 
 async def _begin_stream(
