@@ -101,7 +101,7 @@ class Settings:
     )
 
     credential_folders: Folders = setting(
-        Folders("/run/secrets,/etc/narthex"),
+        Folders("/run/secrets/narthex,/etc/narthex/credentials"),
         "Folders, separated by commas, below which `file:` credentials of providers may lie, with links followed; HOME/credentials is"
         " always one of them.",
     )

@@ -20,7 +20,7 @@ from providers import catalogue, credentials
 from providers.adapters.probe import MODELS_PATH, ProbeResponse
 from providers.adapters.provider import InvalidOption, Provider
 from providers.adapters.urls import with_version_segment
-from providers.credentials.references import CredentialReader, SecretLookup, check_usable
+from providers.credentials.references import CredentialReader, SecretLookup
 from providers.probing import identify_engine
 from providers.transport.transport import Transport
 
@@ -67,7 +67,9 @@ class _EndpointProbe(NamedTuple):
 async def collect_facts(snapshot: Snapshot, environ: Mapping[str, str], settings: Settings | None = None) -> EngineFacts:
     """Probes every endpoint, for at most 5 s each and 15 s in all. `environ`: the gateway's, where its credentials are."""
     settings = settings or Settings()
-    reader = CredentialReader(_stored_secrets(snapshot, _gateway_vault(environ, settings)), _gateway_folders(environ, settings))
+    reader = CredentialReader(
+        _stored_secrets(snapshot, _gateway_vault(environ, settings)), _gateway_folders(environ, settings), {**os.environ, **environ}
+    )
     unreadable_credentials: dict[str, str] = {}
     secrets: dict[str, str | None] = {}
     caller_credential_providers: set[str] = set()
@@ -78,7 +80,7 @@ async def collect_facts(snapshot: Snapshot, environ: Mapping[str, str], settings
         read: list[str | None] = []
         for reference in references:
             try:
-                read.append(_read_secret(reference, environ, reader))
+                read.append(reader.read(reference))
             except credentials.CredentialError as fault:
                 unreadable_credentials[name] = f"{unreadable_credentials[name]} {fault}" if name in unreadable_credentials else str(fault)
         secrets[name] = next(iter(read), None)
@@ -225,14 +227,6 @@ def _url(provider: Provider, address: str, secret: str | None) -> httpx.URL:
     if not provider.model_in_url:
         return httpx.URL(f"{with_version_segment(address)}/models")
     return provider.complete_url(provider.url(address, provider.spoken_dialects[0], "model"), secret).copy_with(raw_path=b"/")
-
-
-def _read_secret(reference: str, environ: Mapping[str, str], reader: CredentialReader) -> str | None:
-    """The secret that a reference names; `env:` is looked up in `environ`. Raises credentials.CredentialError."""
-    kind, _, name = reference.partition(":")
-    if kind == "env" and environ.get(name):
-        return check_usable(environ[name], f"the environment variable {name}")
-    return reader.read(reference)
 
 
 def _stored_secrets(snapshot: Snapshot, vault: Vault) -> SecretLookup:

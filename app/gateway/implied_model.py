@@ -12,6 +12,8 @@ from providers.dialect import Dialect
 from providers.engine_routes.route import UNCERTAIN_ADAPTERS, Route
 
 _MAX_LISTED = 50
+# Looked at in the event loop, before any limit: about a millisecond.
+_MAX_MODELS = 500
 
 
 def find_implied_model(snapshot: Snapshot, fleet: Fleet, caller: Caller, dialect: Dialect, body: Body) -> str:
@@ -21,7 +23,10 @@ def find_implied_model(snapshot: Snapshot, fleet: Fleet, caller: Caller, dialect
     """
     certain: list[str] = []
     uncertain: list[str] = []
-    for name in _usable_models(snapshot, caller):
+    usable = list(_usable_models(snapshot, caller))
+    if len(usable) > _MAX_MODELS:
+        raise InvalidRequest("`model` is missing, and this key may use too many models for one to be meant: name it.", param="model")
+    for name in usable:
         providers = [provider for target in snapshot.models[name].targets for provider in _serving_providers(fleet, target, dialect, body)]
         if providers:
             is_uncertain = all(provider.name in UNCERTAIN_ADAPTERS for provider in providers)

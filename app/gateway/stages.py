@@ -100,8 +100,7 @@ class Attempted(Struct):
         name = progress.model if progress.editor is None else progress.editor.model
         if served is None or name is None or name == served.model:
             return None
-        # Hosts echo what they were sent, but not behind the name of a model.
-        return name if self.call is None or name.startswith(served.model) else self.call.credential_client.secret_mask.mask(name)
+        return name if self.call is None else self.call.credential_client.secret_mask.mask(name)  # hosts echo what they were sent
 
 
 class Replayed(Struct):

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,7 +17,8 @@ SecretLookup = Callable[[str], str]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # The gateway's own secrets: whoever may configure a provider may not have them sent to its host.
-_OWN_VARIABLES = ("NARTHEX_SECRET_KEY", "DATABASE_URL", "REDIS_URL", "HTTPS_PROXY")
+_OWN_VARIABLES = ("DATABASE_URL", "REDIS_URL", "HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
+_OWN_PREFIXES = ("NARTHEX_", "PG")  # PGPASSWORD is read where DATABASE_URL has no password
 _STORED_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _HEADER = re.compile(r"x-[a-z0-9-]{1,60}")
 # The gateway's own, and those that proxies in between read or set.
@@ -58,15 +59,17 @@ def header_of(reference: str | None) -> str | None:
 
 
 class CredentialReader:
-    """Reads what references name. `stored`: looks up store:NAME. `folders`: file:PATH is only read below one of them.
+    """Reads what references name. `stored`: looks up store:NAME. `folders`: file:PATH is only read below one of them. `environ`: for
+    env:NAME.
 
     The configuration may be changed over the network, and with it the host that a credential is sent to: without the folders, whoever may
     do that could send any file that the gateway may read to a host of their own.
     """
 
-    def __init__(self, stored: SecretLookup, folders: Sequence[Path]) -> None:
+    def __init__(self, stored: SecretLookup, folders: Sequence[Path], environ: Mapping[str, str] = os.environ) -> None:
         self._stored = stored
         self._folders = folders
+        self._environ = environ
 
     def read(self, reference: str | None) -> str | None:
         """The secret, stripped of white space. A cloud's own chain is returned as it is, for a signer to resolve. None: no reference.
@@ -79,7 +82,7 @@ class CredentialReader:
         match kind:
             case "env":
                 _check_variable(location)
-                secret = os.environ.get(location, "")
+                secret = self._environ.get(location, "")
                 source = f"the environment variable {location}"
             case "store":
                 secret = self._stored(location)
@@ -105,7 +108,7 @@ class CredentialReader:
 
 
 def _check_variable(name: str) -> None:
-    if name.upper() in _OWN_VARIABLES:
+    if name.upper() in _OWN_VARIABLES or name.upper().startswith(_OWN_PREFIXES):
         raise CredentialError(f"{name} is the gateway's own and is not sent to providers: put the credential into another variable.")
 
 

@@ -28,6 +28,8 @@ from providers.stream_editor import SSEStreamEditor
 PositiveInt = Annotated[int, Meta(ge=1)]
 # What both engines write at most without a bound; null would be no bound at SGLang.
 _DEFAULT_OUTPUT_TOKENS = 128
+# Of the chunks from the last one on: SGLang's has all of the text again.
+_MAX_WITHHELD_BYTES = 16 * 1024 * 1024
 _SGLANG_CONSTRAINTS = ("json_schema", "regex", "ebnf", "structural_tag")
 
 
@@ -56,7 +58,7 @@ class InputIds(Struct):
     """The request with token ids, of either engine."""
 
     input_ids: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(min_length=1)]
-    max_tokens: PositiveInt = _DEFAULT_OUTPUT_TOKENS
+    max_tokens: PositiveInt | None = None
     sampling_params: SGLangSamplingParams | None = None
 
 
@@ -99,10 +101,12 @@ class Generate(Route):
 
     def output_bound(self, request: LMDeployPrompt | SGLangText | InputIds) -> int:
         match request:
-            case SGLangText(sampling_params=SGLangSamplingParams() as params) | InputIds(sampling_params=SGLangSamplingParams() as params):
+            case InputIds(sampling_params=SGLangSamplingParams() as params):
+                return max(params.max_new_tokens, request.max_tokens or 0)  # which of them holds depends on the engine
+            case SGLangText(sampling_params=SGLangSamplingParams() as params):
                 return params.max_new_tokens
             case LMDeployPrompt() | InputIds():
-                return request.max_tokens
+                return request.max_tokens or _DEFAULT_OUTPUT_TOKENS
             case SGLangText():
                 return _DEFAULT_OUTPUT_TOKENS
 
@@ -124,6 +128,13 @@ class GenerateStreamEditor(SSEStreamEditor):
     def __init__(self, meta: ResponseMeta) -> None:
         super().__init__(meta)
         self._withheld = b""
+        self._chunks = 0
+
+    @property
+    def written_tokens(self) -> int:
+        """The engine's own count so far, or one per chunk: by their bytes SGLang's chunks, which repeat all text before, would be more."""
+        reported = None if self.usage is None else self.usage.output
+        return self._chunks if reported is None else reported
 
     def _edit_event(self, data: bytes) -> bytes:
         if data.strip() == b"[DONE]":
@@ -140,10 +151,12 @@ class GenerateStreamEditor(SSEStreamEditor):
         reason = _finish_reason(output)
         frame = sse_frame(body.write())
         if reason is None and not self._withheld:
-            self._count_delta(data)
+            self._chunks += 1
             return frame
         self.finish_reason = self.finish_reason or reason
         self._withheld += frame
+        if len(self._withheld) > _MAX_WITHHELD_BYTES:
+            raise InvalidUpstreamResponse("The engine's stream goes on after its last chunk.")
         return b""
 
     def _write_end(self) -> bytes:

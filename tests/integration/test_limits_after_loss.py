@@ -360,7 +360,7 @@ async def test_loss_is_noticed_while_nobody_sends_requests(installation: Install
     async with running_writer(installation.settings):
         await worker.use(blue, 1)
         await installation.lose_memory(valkey)
-        await wait_until(lambda: bool(valkey.client.keys("nx:r:*")))
+        await wait_until(lambda: bool(valkey.client.keys("nx:rebuilt:*")))
         assert await worker.is_admitted(blue) and await worker.remaining("team", blue) == 49
 
 

@@ -98,6 +98,10 @@ def test_ca_bundle_is_loaded_when_settings_are_read(tmp_path: Path) -> None:
 def test_folders_of_credentials_are_absolute_and_include_that_of_the_home(tmp_path: Path) -> None:
     settings = Settings.read({"NARTHEX_HOME": str(tmp_path), "NARTHEX_CREDENTIAL_FOLDERS": "/mnt/one, /mnt/two"})
     assert settings.folders_of_credentials == (Path("/mnt/one"), Path("/mnt/two"), tmp_path / "credentials")
-    assert Settings(home=tmp_path).folders_of_credentials == (Path("/run/secrets"), Path("/etc/narthex"), tmp_path / "credentials")
+    assert Settings(home=tmp_path).folders_of_credentials == (
+        Path("/run/secrets/narthex"),
+        Path("/etc/narthex/credentials"),
+        tmp_path / "credentials",
+    )
     with pytest.raises(BadSetting, match=r"NARTHEX_CREDENTIAL_FOLDERS.*absolute"):
         Settings.read({"NARTHEX_CREDENTIAL_FOLDERS": "/mnt/one,secrets"})

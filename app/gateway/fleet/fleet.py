@@ -75,7 +75,7 @@ class Fleet:
         return EndpointTable(snapshot, endpoints, by_target)
 
     def swap(self, prepared: EndpointTable) -> None:
-        """Puts prepared endpoints in force. Requests in flight read no credential that was removed."""
+        """Puts prepared endpoints in force. Requests in flight at these, or those before, read no credential that was removed."""
         previous, self.table = self.table, prepared
         before, now = previous.snapshot.credentials, prepared.snapshot.credentials
         if before != now:

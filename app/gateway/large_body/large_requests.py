@@ -35,8 +35,8 @@ class LargeRequests:
         return await self.run(self._check_and_parse, dialect, raw) if is_large(raw) else dialect.parse_request(raw)
 
     async def run_if_large(self, size_bytes: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """In the thread if the work is on more than LARGE_BYTES, else at once."""
-        return await self.run(work, *args, **kwargs) if size_bytes > LARGE_BYTES else work(*args, **kwargs)
+        """In the thread if the work is on more than 16 KiB, which may be a thousand objects; else at once."""
+        return await self.run(work, *args, **kwargs) if size_bytes > SMALL_BYTES else work(*args, **kwargs)
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: work(*args, **kwargs))

@@ -7,6 +7,7 @@ and fills all windows; until then they count as full (take.lua).
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
@@ -16,7 +17,7 @@ from msgspec import Struct
 from app.background_tasks import BackgroundTask
 from app.domain import ModelConfig
 from app.gateway.limits.loss import LossState, describe_loss, find_full_rules, slot_amounts
-from app.gateway.limits.rules import MAX_WINDOW_MS, WINDOW, Rule, RuleTable
+from app.gateway.limits.rules import CLOCK_MARGIN_MS, MAX_WINDOW_MS, WINDOW, Rule, RuleTable
 from app.store.counters.commands import encode_rebuild
 from app.store.counters.connection import RedisReplyError, RedisUnavailable
 from app.store.counters.counters import RedisCounters
@@ -35,6 +36,8 @@ _BATCH_SIZE = 500
 _KEEP_MS = 7_200_000  # longer than any window
 _MAX_NAMES = 10
 _IN_FLIGHT = "requests in progress to be counted again"
+# After Postgres was away, its list of living workers is empty until each of them has reported there again.
+_REAPPEAR_S = 30.0
 
 
 class SlotReader(Protocol):
@@ -96,6 +99,7 @@ class WindowRebuilder:
         self._waiting_for = _IN_FLIGHT
         self._missing: list[str] = []
         self._reconnections = 0
+        self._postgres_failed_s = -_REAPPEAR_S  # by time.monotonic()
 
     def check_soon(self) -> None:
         """The epoch of Redis, or the rules, have changed."""
@@ -111,7 +115,10 @@ class WindowRebuilder:
         if not epoch_ms or self._stored_epoch_ms == epoch_ms:
             return ()
         self._reconnections += 1
-        full_rules = await self._full_rules(self._rules(), epoch_ms, await self._now_ms())
+        now_ms = await self._now_ms()
+        if now_ms > epoch_ms + CLOCK_MARGIN_MS:  # it admitted requests that came later than those that the rebuild reads
+            return ()
+        full_rules = await self._full_rules(self._rules(), epoch_ms, now_ms)
         ids = {rule.id for rule in full_rules if _can_rebuild(rule)}
         try:
             async with asyncio.timeout(_POSTGRES_TIMEOUT_S):
@@ -150,6 +157,7 @@ class WindowRebuilder:
             try:
                 self._note(await self._rebuild(limited, full_rules, epoch_ms, now_ms))
             except DB_UNAVAILABLE_ERRORS as fault:
+                self._postgres_failed_s = time.monotonic()
                 self._note(f"PostgreSQL ({type(fault).__name__})")
             now_ms = await self._now_ms()
             full_rules = await self._full_rules(limited, epoch_ms, now_ms)
@@ -169,6 +177,7 @@ class WindowRebuilder:
         try:
             is_stored = await self._ledger.is_stored()
         except DB_UNAVAILABLE_ERRORS:
+            self._postgres_failed_s = time.monotonic()
             is_stored = False
         # What was admitted here in between, without Redis, was perhaps left to the records, and is not known to be stored.
         is_stored = is_stored and reconnections == self._reconnections
@@ -192,12 +201,15 @@ class WindowRebuilder:
         if now_ms <= epoch_ms + self._lease_ms:
             return _IN_FLIGHT
         stored = {each.decode() for each in await self._fields(STORED_PREFIX, epoch_ms)}
-        missing = sorted(set(await self._ledger.workers()) - stored)
+        alive = set(await self._ledger.workers())
+        missing = sorted((alive | {self._worker}) - stored)
         if missing:
             if missing != self._missing:
                 log.info("workers have yet to report that their records are stored", extra={"workers": missing[:_MAX_NAMES]})
             self._missing = missing
             return f"the records of {len(missing)} gateway process{'es' if len(missing) > 1 else ''} to be stored"
+        if self._worker not in alive or time.monotonic() - self._postgres_failed_s < _REAPPEAR_S:
+            return "gateway processes that have yet to report since PostgreSQL was unavailable"
         async with self._ledger.open_usage_by_slot() as usage:
             if usage is not None:
                 rebuilt = {each.decode() for each in await self._fields(REBUILT_PREFIX, epoch_ms)}

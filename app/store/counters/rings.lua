@@ -86,5 +86,5 @@ local DAY = 86400000
 local REBUILDING = 2000  -- how long that takes, roughly
 local function is_rebuilt(key, born)
   local rule = string.match(key, '^nx:l:([^:]+)')
-  return rule and redis.call('HEXISTS', 'nx:r:' .. string.format('%.0f', born), rule) == 1
+  return rule and redis.call('HEXISTS', 'nx:rebuilt:' .. string.format('%.0f', born), rule) == 1
 end

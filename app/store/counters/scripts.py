@@ -7,7 +7,7 @@ from msgspec import Struct
 
 EPOCH = b"nx:epoch"
 # Hashes of one epoch: the rules whose windows were rebuilt, and the workers whose machines' spools are stored. See rings.lua.
-REBUILT_PREFIX, STORED_PREFIX = b"nx:r:", b"nx:s:"
+REBUILT_PREFIX, STORED_PREFIX = b"nx:rebuilt:", b"nx:stored:"
 RESERVATION_PREFIX = b"nx:t:"
 
 # The first number of a reply of take; see take.lua.

@@ -111,14 +111,14 @@ def test_unusable_caller_credential_is_refused(credential: str) -> None:
 
 def test_credential_reference_is_read_from_its_source(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("of-a-file\n")
-    os.environ["NARTHEX_TEST_REFERENCE"] = "of-the-environment"
+    os.environ["TEST_REFERENCE"] = "of-the-environment"
     try:
         values = [
             CredentialReader(lambda name: f"stored-{name}", (tmp_path,)).read(each)
-            for each in (None, "env:NARTHEX_TEST_REFERENCE", f"file:{tmp_path}/key", "store:a", "aws:default")
+            for each in (None, "env:TEST_REFERENCE", f"file:{tmp_path}/key", "store:a", "aws:default")
         ]
     finally:
-        del os.environ["NARTHEX_TEST_REFERENCE"]
+        del os.environ["TEST_REFERENCE"]
     assert values == [None, "of-the-environment", "of-a-file", "stored-a", "aws:default"]
 
 
