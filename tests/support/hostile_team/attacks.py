@@ -253,7 +253,7 @@ _TRAVELLING = {
     "data_parallel_rank": 1,
     "kv_transfer_params": {"do_remote_decode": True},
     "priority": -100,
-    "cache_salt": "other",
+    "cache_salt": "salt-of-another-team",
 }
 
 
