@@ -6,7 +6,6 @@ import gc
 import logging
 import resource
 import socket
-import sys
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, cast
 
@@ -46,9 +45,6 @@ from providers.transport.write_batcher import WriteBatcher
 log = logging.getLogger(__name__)
 
 _DB_CLOSE_TIMEOUT_S = 2.0
-# How long a thread that works on a large request keeps the event loop waiting, each of the several times that it turns for an ordinary
-# request. Python's 5 ms would add up to 40 ms. See docs/decisions/012-large-requests.md.
-_SWITCH_INTERVAL_S = 0.0005
 
 
 class GatewayServer(uvicorn.Server):
@@ -164,7 +160,6 @@ def run_worker(settings: Settings, *, sockets: list[socket.socket], name: str) -
     """Run one gateway process on sockets that listen already, until SIGTERM; then it drains."""
     logs.configure(settings.log_level)
     raise_open_file_limit()
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     uvloop.run(_serve(settings, sockets, name))
 
 

@@ -1,8 +1,7 @@
 """Steps: long work of a thread, with pauses in which the event loop has the interpreter.
 
-A thread that only computes gives the interpreter up only when it is asked to and some time has passed (half a millisecond here, see
-app/main.py), and the event loop waits so long at each of its turns. One that also sleeps after each step leaves it turns without a wait,
-and takes about twice as long.
+A thread that only computes gives the interpreter up every 5 ms, and the event loop waits so long at each of its turns. One that sleeps
+after half a millisecond delays nothing that callers notice, and takes about twice as long.
 """
 
 import asyncio
