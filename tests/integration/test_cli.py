@@ -45,6 +45,8 @@ def run_json_command(service: Service, *arguments: str, stdin: str = "", status:
 
 def test_status_reports_processes_stores_and_configuration(service: Service) -> None:
     block_until(lambda: writer_status(service)["connected"])  # the writer reports once a second
+    # Other tests end connections of this service and flood it, after which it is unhealthy for seconds.
+    block_until(lambda: json.loads(run_command(service, "status", "--json").stdout)["healthy"])
     found = run_json_command(service, "status")
     assert found["ready"] and found["address"] == service.url and found["home"] == str(service.home)
     running = {each["name"]: each["pid"] for each in found["processes"] if each["running"]}
@@ -52,8 +54,6 @@ def test_status_reports_processes_stores_and_configuration(service: Service) -> 
     assert found["gateway"]["state"] == "ready" and found["gateway"]["configuration"] >= 1
     assert found["postgres"]["reachable"] and found["redis"]["reachable"] and found["writer"]["running"]
     assert {each["version"] <= found["configuration"]["version"] for each in found["workers"]} == {True}
-    # Other tests end connections of this service, which lets a task fail for seconds.
-    block_until(lambda: json.loads(run_command(service, "status", "--json").stdout)["healthy"])
     shown = run_command(service, "status")
     assert shown.exit_code == 0 and f"The gateway on {service.url} is ready." in shown.stdout, shown.stdout
     for text in ("gateway-1", "Configuration  version", "PostgreSQL     1", "Valkey ", "Spool ", "Writer         connected"):

@@ -169,7 +169,7 @@ async def test_admin_routes_have_one_spelling_which_a_proxy_can_compare(service:
         assert (await caller.answer())[0] == 404
 
 
-async def test_expect_100_continue_is_answered_before_the_body(service: Service):
+async def test_expect_100_continue_is_answered_before_the_body(service: Service, engine: ScriptedEngine):
     async with raw_connection(service) as caller:
         caller.send(head(service, len(REQUEST), "expect: 100-continue"))
         async with asyncio.timeout(GENEROUS_S):
@@ -191,7 +191,7 @@ async def test_large_body_without_a_valid_key_is_refused_before_it_is_complete(s
         assert (await caller.answer())[0] == 401
 
 
-async def test_open_uploads_of_a_key_are_bounded_and_freed_by_a_disconnect(service: Service):
+async def test_open_uploads_of_a_key_are_bounded_and_freed_by_a_disconnect(service: Service, engine: ScriptedEngine):
     """Each declares the largest body, and sends a part of it."""
     large = json.dumps({"model": "scripted", "messages": [{"role": "user", "content": "x" * 500_000}]}).encode()
     created = service.run("keys", "create", "--team", "other uploads", "--quiet")
