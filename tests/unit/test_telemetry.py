@@ -1,7 +1,10 @@
 """Metrics: values from engines and callers can neither break them nor let them grow without bound."""
 
 import pytest
-from prometheus_client import CollectorRegistry
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
 from app import uuid7
 from app.domain import Attempt, Exchange
@@ -26,6 +29,22 @@ def test_invalid_token_count_adds_nothing_to_the_metrics(monkeypatch: pytest.Mon
     assert 'narthex_tokens_total{direction="output",model="m"} 7.0' in page
     assert 'narthex_requests_total{model="m",outcome="answered",route="openai_chat",status="200"} 1.0' in page
     assert 'narthex_attempt_failures_total{error="UpstreamFailed",provider="p"} 1.0' in page
+
+
+@given(st.lists(st.one_of(st.sampled_from([10_000, 25_000, 900_000_000]), st.integers(0, 2_000_000_000)), max_size=20))
+def test_durations_are_counted_as_if_each_was_observed_by_itself(durations_us: list[int]):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
+        telemetry, registry = Telemetry(CollectorRegistry()), CollectorRegistry()
+        bounds = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900)
+        expected = Histogram("narthex_request_duration_seconds", "", ("route", "model"), registry=registry, buckets=bounds)
+        for duration_us in durations_us:
+            telemetry.count_exchange(replace(failed_exchange(Usage()), duration_us=duration_us))
+            expected.labels("openai_chat", "m").observe(duration_us / 1e6)
+        page = telemetry.render().decode().splitlines()
+    for line in generate_latest(registry).decode().splitlines():
+        if "_bucket" in line or "_count" in line:
+            assert line in page
 
 
 def test_connections_and_waits_for_them_are_shown_by_address(monkeypatch: pytest.MonkeyPatch):

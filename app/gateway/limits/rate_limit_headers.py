@@ -3,11 +3,23 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from app.gateway.limits.rules import Rule
 
 Header = tuple[bytes, bytes]
-# A rule that headers show: its index in a match, its amount, and the resource's name in the headers.
-HeaderRule = tuple[int, int, str]
+
+
+class HeaderRule(Struct, frozen=True):
+    """A rule that headers show. `index`: in its match. `resource`: its name in headers; what they say whatever is left is ready."""
+
+    index: int
+    amount: int
+    resource: str
+    limit_header: Header
+    remaining_name: bytes
+    reset_name: bytes
+
 
 LOCAL_HEADER: Header = (b"x-narthex-limits", b"local")
 
@@ -24,9 +36,14 @@ def header_rules(rules: Sequence[Rule]) -> Iterator[HeaderRule]:
         resource = rule.limit.resource
         if rule.limit.dry_run or resource not in _HEADER_NAMES:
             continue
-        yield index, rule.amount, _HEADER_NAMES[resource]
+        yield _header_rule(index, rule.amount, _HEADER_NAMES[resource])
         if resource in ("input_tokens", "output_tokens") and not has_total_rule:
-            yield index, rule.amount, "tokens"
+            yield _header_rule(index, rule.amount, "tokens")
+
+
+def _header_rule(index: int, amount: int, resource: str) -> HeaderRule:
+    limit, remaining, reset = (f"x-ratelimit-{what}-{resource}".encode() for what in ("limit", "remaining", "reset"))
+    return HeaderRule(index, amount, resource, (limit, b"%d" % amount), remaining, reset)
 
 
 def rate_limit_headers(replies: Sequence[tuple[Sequence[HeaderRule], list[Any]]], stride: int) -> list[Header]:
@@ -35,22 +52,21 @@ def rate_limit_headers(replies: Sequence[tuple[Sequence[HeaderRule], list[Any]]]
     `stride`: how many numbers a reply has for each bucket: 2 = left, time until all of it is free; 4 = the same, the time to wait, and
     whether that is an estimate.
     """
-    tightest: dict[str, tuple[float, int, int, int]] = {}
+    tightest: dict[str, tuple[float, HeaderRule, int, int]] = {}
     for shown_rules, reply in replies:
         if not reply:
             continue
-        for index, amount, name in shown_rules:
-            offset = 3 + stride * index + (stride == 4)
+        for rule in shown_rules:
+            offset = 3 + stride * rule.index + (stride == 4)
             remaining = reply[offset]
-            share = remaining / amount if amount else 0.0
-            current = tightest.get(name)
+            share = remaining / rule.amount if rule.amount else 0.0
+            current = tightest.get(rule.resource)
             if current is None or share < current[0]:
-                tightest[name] = (share, amount, remaining if remaining > 0 else 0, reply[offset + 1])
+                tightest[rule.resource] = share, rule, remaining, reply[offset + 1]
     fields: list[Header] = []
-    for name, (_, amount, remaining, reset_ms) in tightest.items():
-        fields.append((b"x-ratelimit-limit-" + name.encode(), b"%d" % amount))
-        fields.append((b"x-ratelimit-remaining-" + name.encode(), b"%d" % remaining))
-        fields.append((b"x-ratelimit-reset-" + name.encode(), format_duration(reset_ms)))
+    for _, rule, remaining, reset_ms in tightest.values():
+        remaining_text = b"%d" % (remaining if remaining > 0 else 0)
+        fields += rule.limit_header, (rule.remaining_name, remaining_text), (rule.reset_name, format_duration(reset_ms))
     return fields
 
 
@@ -58,9 +74,10 @@ def format_duration(ms: int) -> bytes:
     """A duration as OpenAI writes it: 120ms, 1s, 8.64s, 6m0s, 1h0m0s."""
     if ms < 1000:
         return b"%dms" % ms
-    minutes, remainder_ms = divmod(ms, 60_000)
-    seconds = f"{remainder_ms / 1000:.3f}".rstrip("0").rstrip(".").encode() + b"s"
-    if not minutes:
-        return seconds
+    seconds, milliseconds = divmod(ms, 1000)
+    fraction = (b".%03d" % milliseconds).rstrip(b"0") if milliseconds else b""
+    if seconds < 60:
+        return b"%d%bs" % (seconds, fraction)
+    minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
-    return b"%dh%dm%b" % (hours, minutes, seconds) if hours else b"%dm%b" % (minutes, seconds)
+    return b"%dh%dm%d%bs" % (hours, minutes, seconds, fraction) if hours else b"%dm%d%bs" % (minutes, seconds, fraction)
