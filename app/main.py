@@ -28,6 +28,7 @@ from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.limits.limits import Limits
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.memory.body_memory import BodyMemory
+from app.gateway.memory.large_blocks import map_large_blocks
 from app.gateway.responses_state.conversations import ConversationStore
 from app.gateway.serve import Gateway
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
@@ -160,6 +161,7 @@ def run_worker(settings: Settings, *, sockets: list[socket.socket], name: str) -
     """Run one gateway process on sockets that listen already, until SIGTERM; then it drains."""
     logs.configure(settings.log_level)
     raise_open_file_limit()
+    map_large_blocks()
     uvloop.run(_serve(settings, sockets, name))
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from io import BytesIO
 from typing import Protocol
 
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -52,6 +53,7 @@ class HttpCall:
 
     __slots__ = (
         "_body",
+        "_body_bytes",
         "_chunked",
         "_connection",
         "_expects_100",
@@ -95,7 +97,8 @@ class HttpCall:
         self._queued = False
         self._chunked = not http_1_0
         self._expects_100 = False
-        self._body: bytes | bytearray = b""
+        self._body: bytes | BytesIO = b""
+        self._body_bytes = 0
         self._waiter: asyncio.Future[None] | None = None
         # Read, and in part set, by uvicorn's protocol
         self.more_body = True
@@ -114,7 +117,7 @@ class HttpCall:
     @property
     def is_body_large(self) -> bool:
         """Whether the body is longer than what is buffered of any, or has not come completely."""
-        return self.more_body or len(self._body) > _MAX_BUFFERED_BYTES
+        return self.more_body or self._body_bytes > _MAX_BUFFERED_BYTES
 
     async def read(self, limit_bytes: int, on_growth: Callable[[int], None] | None = None) -> bytes:
         """The complete body. Raises BodyTooLarge as soon as it exceeds the limit.
@@ -124,16 +127,16 @@ class HttpCall:
         if self._expects_100:
             self._expects_100 = False
             self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        while self.more_body and len(self._body) <= limit_bytes:
+        while self.more_body and self._body_bytes <= limit_bytes:
             self._connection.flow.resume_reading()
             self._waiter = self._connection.loop.create_future()
             await self._waiter
             if on_growth is not None:
-                on_growth(len(self._body))
+                on_growth(self._body_bytes)
         body, self._body = self._body, b""
-        if len(body) > limit_bytes:
+        if self._body_bytes > limit_bytes:
             raise body_too_large(limit_bytes)
-        return bytes(body)
+        return body if isinstance(body, bytes) else body.getvalue()
 
     # The response. `fields` are header lines, each with its line end.
 
@@ -201,14 +204,17 @@ class HttpCall:
     def receive_body(self, block: bytes) -> None:
         if self.response_complete or self.disconnected:
             return
-        # Joined at once: with chunks of two bytes, a list would take twenty times the memory.
-        if not self._body:
+        # Joined at once: with chunks of two bytes, a list would take twenty times the memory. BytesIO gives its bytes away without a copy,
+        # which of megabytes would hold up the event loop.
+        if not self._body_bytes:
             self._body = block
-        elif type(self._body) is bytearray:
-            self._body += block
         else:
-            self._body = bytearray(self._body) + block
-        if len(self._body) > _MAX_BUFFERED_BYTES:
+            if isinstance(self._body, bytes):
+                first, self._body = self._body, BytesIO()
+                self._body.write(first)
+            self._body.write(block)
+        self._body_bytes += len(block)
+        if self._body_bytes > _MAX_BUFFERED_BYTES:
             if self._waiter is None:
                 self._connection.flow.pause_reading()
             self._start_task()
@@ -216,7 +222,7 @@ class HttpCall:
 
     def on_body_complete(self) -> None:
         self.more_body = False
-        if not self._queued and len(self._body) > _MAX_BUFFERED_BYTES:
+        if not self._queued and self._body_bytes > _MAX_BUFFERED_BYTES:
             self._connection.flow.resume_reading()  # its last block may have come while nobody read: a disconnect would not be noticed
         self._start_task()
         self._wake()

@@ -12,15 +12,22 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.api.http_call import CallHandler
 from app.api.http_limits import BoundedHttpProtocol
+from app.api.upload_turns import LARGE_READ_BYTES, UploadTurns
 from providers.transport.write_batcher import WriteBatcher
 
 
-class _BatchedTransport:
-    """A transport whose writes wait for the end of the loop's iteration; everything else is the transport's own."""
+class _CallerTransport:
+    """A transport whose writes wait for the end of the loop's iteration, and whose reads may wait for their turn among large uploads.
 
-    def __init__(self, transport: asyncio.Transport, write_batcher: WriteBatcher) -> None:
+    Everything else is the transport's own.
+    """
+
+    def __init__(self, transport: asyncio.Transport, write_batcher: WriteBatcher, upload_turns: UploadTurns) -> None:
         self._transport = transport
         self._write_batcher = write_batcher
+        self._upload_turns = upload_turns
+        self._is_paused = False  # by flow control
+        self._waits_for_turn = False
         self.is_closing = transport.is_closing
 
     def __getattr__(self, name: str) -> Any:
@@ -33,6 +40,26 @@ class _BatchedTransport:
         self._write_batcher.flush(self._transport)
         self._transport.close()
 
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        if not self._waits_for_turn:
+            self._transport.resume_reading()
+
+    def wait_for_turn(self) -> None:
+        if not self._waits_for_turn and not self.is_closing():
+            self._waits_for_turn = True
+            self._transport.pause_reading()
+            self._upload_turns.append(self)
+
+    def take_turn(self) -> None:
+        self._waits_for_turn = False
+        if not self._is_paused and not self.is_closing():
+            self._transport.resume_reading()
+
 
 def http_protocol_class(
     write_batcher: WriteBatcher, idle_timeout_s: float, handlers: Mapping[str, CallHandler], *, head_timeout_s: float
@@ -43,6 +70,8 @@ def http_protocol_class(
     the first byte: a byte now and then does not extend it. `handlers`: the inference routes, by path.
     """
 
+    upload_turns = UploadTurns()
+
     class HttpProtocol(BoundedHttpProtocol):
         write_timeout_s = idle_timeout_s
         call_handlers = handlers
@@ -52,7 +81,8 @@ def http_protocol_class(
         _head_deadline: float | None = None  # of the newest request whose head did not come in one read
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(cast(asyncio.Transport, _BatchedTransport(transport, write_batcher)))
+            self._caller_transport = _CallerTransport(transport, write_batcher, upload_turns)
+            super().connection_made(cast(asyncio.Transport, self._caller_transport))
             self._read_timer = self.loop.call_later(idle_timeout_s, transport.close)
 
         def data_received(self, data: bytes) -> None:
@@ -60,6 +90,8 @@ def http_protocol_class(
                 self._read_timer.cancel()
                 self._read_timer = None
             super().data_received(data)
+            if len(data) >= LARGE_READ_BYTES:
+                self._caller_transport.wait_for_turn()
             # A request that came in one read, as nearly all do, costs no timer.
             if self._in_request and not self.input_ended and not self.transport.is_closing():
                 self._set_read_timer()

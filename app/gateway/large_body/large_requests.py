@@ -34,7 +34,6 @@ class LargeRequests:
     def __init__(self, settings: Settings) -> None:
         self._caps = RequestCaps.of(settings)
         self._executor = ThreadPoolExecutor(1, "large-requests")
-        self._running = 0
 
     async def parse(self, dialect: Dialect, raw: bytes) -> InboundRequest:
         """Raises InvalidRequest."""
@@ -45,14 +44,7 @@ class LargeRequests:
         return await self.run(work, *args, **kwargs) if size_bytes > SMALL_BYTES else work(*args, **kwargs)
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        self._running += 1
-        sys.setswitchinterval(_SWITCH_INTERVAL_S)
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: work(*args, **kwargs))
-        finally:
-            self._running -= 1
-            if not self._running:
-                sys.setswitchinterval(_USUAL_SWITCH_INTERVAL_S)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: _run_beside_loop(work, *args, **kwargs))
 
     def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)
@@ -61,6 +53,15 @@ class LargeRequests:
         if len(raw) > _UNCOUNTED_BYTES:
             self._caps.check(raw)
         return dialect.parse_request(raw)
+
+
+def _run_beside_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Set by the thread, which may still run when the request that waits for it has been cancelled."""
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    try:
+        return work(*args, **kwargs)
+    finally:
+        sys.setswitchinterval(_USUAL_SWITCH_INTERVAL_S)
 
 
 def is_large(raw: bytes) -> bool:
