@@ -1,9 +1,12 @@
-"""Background tasks: work that lasts as long as its process. A failure is logged, counted and shown, and the work is started again."""
+"""Background tasks: work that lasts as long as its process. A failure is logged, counted and shown, and the work is started again.
+
+And work that goes on to its end although the request that needs it was cancelled.
+"""
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 
 log = logging.getLogger(__name__)
 
@@ -74,3 +77,17 @@ class BackgroundTask:
         self.failure_count += 1
         self._last_failure, self._failed_s = failure, time.monotonic()
         log.error("a background task failed: it is started again", exc_info=error, extra={"task": self.name, "failure": failure})
+
+
+async def finish_despite_cancellation(work: Coroutine[None, None, None]) -> None:
+    """Runs `work` to its end, and only then is cancelled if its caller was meanwhile."""
+    task = asyncio.create_task(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])  # which does not cancel it
+        except asyncio.CancelledError as cancellation:
+            cancelled = cancellation
+    task.result()
+    if cancelled is not None:
+        raise cancelled

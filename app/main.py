@@ -40,6 +40,7 @@ from app.store.database import create_database_engine
 from app.store.snapshot_cache import SnapshotCache
 from app.store.vault import Vault
 from app.telemetry import Telemetry
+from providers.transport.loop_turns import LoopTurns
 from providers.transport.transport import Transport
 from providers.transport.write_batcher import WriteBatcher
 
@@ -60,13 +61,14 @@ class GatewayServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def create_app(settings: Settings, write_batcher: WriteBatcher, *, name: str) -> tuple[Litestar, Gateway]:
+def create_app(settings: Settings, write_batcher: WriteBatcher, loop_turns: LoopTurns, *, name: str) -> tuple[Litestar, Gateway]:
     """The application and its parts; the application's lifespan starts and stops them."""
     database = create_database_engine(settings.database_url, pool_size=4, max_overflow=4)
     telemetry = Telemetry()
     transport = Transport(
         connections_per_origin=max(settings.endpoint_connections, 1),
         write_batcher=write_batcher,
+        loop_turns=loop_turns,
         proxy=settings.proxy,
         ca_bundle=settings.ca_bundle or None,
         on_wait=telemetry.count_connection_wait,
@@ -97,7 +99,7 @@ def create_app(settings: Settings, write_batcher: WriteBatcher, *, name: str) ->
     idempotency = Idempotency(settings, database)
     media = MediaFetcher(settings)
     body_memory = BodyMemory(settings)
-    large_requests = LargeRequests(settings)
+    large_requests = LargeRequests(settings, loop_turns)
     conversations = ConversationStore(settings, database, body_memory, large_requests)
     checks = ConstraintChecks(settings.total_timeout_s)
     gateway = Gateway(
@@ -172,12 +174,12 @@ def raise_open_file_limit() -> None:
 
 
 async def _serve(settings: Settings, sockets: list[socket.socket], name: str) -> None:
-    write_batcher = WriteBatcher()
-    app, gateway = create_app(settings, write_batcher, name=name)
+    write_batcher, loop_turns = WriteBatcher(), LoopTurns()
+    app, gateway = create_app(settings, write_batcher, loop_turns, name=name)
     config = uvicorn.Config(
         cast(Any, SegmentedPaths(app)),
         http=http_protocol_class(
-            write_batcher, settings.silence_timeout_s, inference_routes(gateway), head_timeout_s=settings.head_timeout_s
+            write_batcher, loop_turns, settings.silence_timeout_s, inference_routes(gateway), head_timeout_s=settings.head_timeout_s
         ),
         ws="none",
         loop="none",

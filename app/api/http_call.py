@@ -10,11 +10,15 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from providers.canonical.errors import BodyTooLarge
+from providers.transport.loop_turns import PIECE_BYTES, LoopTurns
 
 log = logging.getLogger(__name__)
 
 # How much of a body is buffered before reading pauses: the rest is read once the caller is authenticated.
 _MAX_BUFFERED_BYTES = 64 * 1024
+
+# Written at once; more is written in turns with other large bodies.
+_MAX_WRITE_BYTES = 4 * PIECE_BYTES
 
 Header = tuple[bytes, bytes]
 CallHandler = Callable[["HttpCall"], Awaitable[None]]
@@ -27,6 +31,7 @@ class CallConnection(Protocol):
     flow: FlowControl
     loop: asyncio.AbstractEventLoop
     tasks: set[asyncio.Task[None]]
+    loop_turns: LoopTurns
 
     def on_response_complete(self) -> None: ...
 
@@ -149,7 +154,15 @@ class HttpCall:
         if self._expects_100 and self.more_body:
             self.keep_alive = False  # a client that never got the 100 may send another request in place of the body
         head = b"%b%bcontent-length: %d\r\n%b\r\n" % (STATUS_LINE[status], fields, len(body), self._connection_header())
-        self._connection.transport.write(head if self.method == "HEAD" else head + body)
+        if self.method == "HEAD":
+            body = b""
+        if len(body) > _MAX_WRITE_BYTES:
+            self._connection.transport.write(head)
+            await self._write_in_turns(body, lambda piece: piece)
+            if self.disconnected:
+                return
+        else:
+            self._connection.transport.write(head + body)
         self._finish()
 
     async def begin_stream(self, status: int, fields: bytes, first: bytes) -> None:
@@ -162,22 +175,42 @@ class HttpCall:
         if not self._chunked:
             self.keep_alive = False
         framing = b"transfer-encoding: chunked\r\n" if self._chunked else b""
-        self._connection.transport.write(
-            b"%b%b%b%b\r\n" % (STATUS_LINE[status], fields, framing, self._connection_header()) + self._chunk(first)
-        )
+        head = b"%b%b%b%b\r\n" % (STATUS_LINE[status], fields, framing, self._connection_header())
+        if len(first) > _MAX_WRITE_BYTES:
+            self._connection.transport.write(head)
+            await self._write_in_turns(first, self._chunk)
+        else:
+            self._connection.transport.write(head + self._chunk(first))
 
     async def send(self, data: bytes) -> None:
+        if len(data) > _MAX_WRITE_BYTES:
+            await self._write_in_turns(data, self._chunk)
+            return
         if self._connection.flow.write_paused:
             await self._connection.flow.drain()
         if not self.disconnected:
             self._connection.transport.write(self._chunk(data))
 
     async def end_stream(self, last: bytes) -> None:
+        if len(last) > _MAX_WRITE_BYTES:
+            await self._write_in_turns(last, self._chunk)
+            last = b""
         if self._connection.flow.write_paused:
             await self._connection.flow.drain()
         if not self.disconnected:
             self._connection.transport.write(self._chunk(last) + b"0\r\n\r\n" if self._chunked else last)
             self._finish()
+
+    async def _write_in_turns(self, data: bytes, frame: Callable[[bytes], bytes]) -> None:
+        """Writes a large part of a response piece by piece, as fast as the caller takes it, until it is disconnected."""
+        for start in range(0, len(data), PIECE_BYTES):
+            if start:
+                await self._connection.loop_turns.wait()
+            if self._connection.flow.write_paused:
+                await self._connection.flow.drain()
+            if self.disconnected:
+                return
+            self._connection.transport.write(frame(data[start : start + PIECE_BYTES]))
 
     def _chunk(self, data: bytes) -> bytes:
         return b"%x\r\n%b\r\n" % (len(data), data) if data and self._chunked else data

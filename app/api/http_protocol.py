@@ -12,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.api.http_call import CallHandler
 from app.api.http_limits import BoundedHttpProtocol
-from app.api.upload_turns import LARGE_READ_BYTES, UploadTurns
+from providers.transport.loop_turns import PIECE_BYTES, LoopTurns
 from providers.transport.write_batcher import WriteBatcher
 
 
@@ -22,10 +22,10 @@ class _CallerTransport:
     Everything else is the transport's own.
     """
 
-    def __init__(self, transport: asyncio.Transport, write_batcher: WriteBatcher, upload_turns: UploadTurns) -> None:
+    def __init__(self, transport: asyncio.Transport, write_batcher: WriteBatcher, loop_turns: LoopTurns) -> None:
         self._transport = transport
         self._write_batcher = write_batcher
-        self._upload_turns = upload_turns
+        self._loop_turns = loop_turns
         self._is_paused = False  # by flow control
         self._waits_for_turn = False
         self.is_closing = transport.is_closing
@@ -53,35 +53,39 @@ class _CallerTransport:
         if not self._waits_for_turn and not self.is_closing():
             self._waits_for_turn = True
             self._transport.pause_reading()
-            self._upload_turns.append(self)
+            self._loop_turns.append(self._take_turn)
 
-    def take_turn(self) -> None:
+    def _take_turn(self) -> None:
         self._waits_for_turn = False
         if not self._is_paused and not self.is_closing():
             self._transport.resume_reading()
 
 
 def http_protocol_class(
-    write_batcher: WriteBatcher, idle_timeout_s: float, handlers: Mapping[str, CallHandler], *, head_timeout_s: float
+    write_batcher: WriteBatcher,
+    turns: LoopTurns,
+    idle_timeout_s: float,
+    handlers: Mapping[str, CallHandler],
+    *,
+    head_timeout_s: float,
 ) -> type[HttpToolsProtocol]:
     """The protocol class for uvicorn.Config(http=...).
 
     `idle_timeout_s`: the longest wait for more of a request that has begun. `head_timeout_s`: the longest time for all of its head, from
-    the first byte: a byte now and then does not extend it. `handlers`: the inference routes, by path.
+    the first byte: a byte now and then does not extend it. `handlers`: the inference routes, by path. `turns`: for large bodies.
     """
-
-    upload_turns = UploadTurns()
 
     class HttpProtocol(BoundedHttpProtocol):
         write_timeout_s = idle_timeout_s
         call_handlers = handlers
+        loop_turns = turns
 
         _in_request = True  # a connection that sends nothing counts as one that has begun a request
         _read_timer: asyncio.TimerHandle | None = None
         _head_deadline: float | None = None  # of the newest request whose head did not come in one read
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            self._caller_transport = _CallerTransport(transport, write_batcher, upload_turns)
+            self._caller_transport = _CallerTransport(transport, write_batcher, turns)
             super().connection_made(cast(asyncio.Transport, self._caller_transport))
             self._read_timer = self.loop.call_later(idle_timeout_s, transport.close)
 
@@ -90,7 +94,7 @@ def http_protocol_class(
                 self._read_timer.cancel()
                 self._read_timer = None
             super().data_received(data)
-            if len(data) >= LARGE_READ_BYTES:
+            if len(data) >= PIECE_BYTES:  # more of it may wait
                 self._caller_transport.wait_for_turn()
             # A request that came in one read, as nearly all do, costs no timer.
             if self._in_request and not self.input_ended and not self.transport.is_closing():

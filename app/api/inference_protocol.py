@@ -12,14 +12,16 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.api.http_call import CallHandler, HttpCall
 from app.api.path_segments import routed_path
+from providers.transport.loop_turns import LoopTurns
 
 _MAX_PIPELINED = 8  # requests that wait behind the one in progress
 
 
 class InferenceProtocol(HttpToolsProtocol):
-    """Dispatches by path. `call_handlers`: the inference routes, by path."""
+    """Dispatches by path. `call_handlers`: the inference routes, by path. `loop_turns`: for large responses."""
 
     call_handlers: Mapping[str, CallHandler] = {}
+    loop_turns: LoopTurns
 
     active_cycle: Any = None  # the call, or the ASGI cycle, that is in progress, or the last one
     input_ended = False  # the connection is closed once the requests before the end are answered

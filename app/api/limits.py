@@ -40,7 +40,7 @@ def routes(gateway: Gateway) -> Router:
             body_claim.release()
 
     async def _preview(request: Request[Any, Any, Any], caller: Caller, raw: bytes) -> Response[dict[str, Any]]:
-        inbound = await gateway.large_requests.parse(DIALECTS["openai_chat"], raw)
+        inbound = await gateway.large_requests.of_team(caller.team_id).parse(DIALECTS["openai_chat"], raw)
         planned = plan(gateway.snapshot_cache.snapshot, caller, inbound.model, uuid7.mint())
         need = estimate_usage(inbound, planned, gateway.settings.limits_output_tokens, time.time())
         _, input, output, tokens, cost, _ = need.amounts()

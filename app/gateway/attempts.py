@@ -9,6 +9,7 @@ from app.gateway.charges import estimate_model_usage
 from app.gateway.context import RequestContext
 from app.gateway.endpoint_attempts import MAX_ATTEMPTS, EndpointAttempts
 from app.gateway.fleet.fleet import Fleet
+from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.limits.limits import Limits
 from app.gateway.request_translation.choose_dialect import translate_request
 from app.gateway.request_translation.translator import RequestTranslator
@@ -64,12 +65,18 @@ class Attempts:
     """Serves plans: `fleet` learns which endpoints fail, `limits` are extended for a fallback with rules of its own."""
 
     def __init__(
-        self, settings: Settings, fleet: Fleet, limits: Limits, checks: ConstraintChecks, transport: httpx.AsyncBaseTransport
+        self,
+        settings: Settings,
+        fleet: Fleet,
+        limits: Limits,
+        checks: ConstraintChecks,
+        transport: httpx.AsyncBaseTransport,
+        large_requests: LargeRequests,
     ) -> None:
         self._settings = settings
         self._fleet = fleet
         self._limits = limits
-        self._endpoint_attempts = EndpointAttempts(settings, checks, transport)
+        self._endpoint_attempts = EndpointAttempts(settings, checks, transport, large_requests)
 
     async def serve(
         self, translator: RequestTranslator, planned: Planned, meta: ResponseMeta, context: RequestContext
@@ -162,5 +169,4 @@ def _discard_response(attempted: Attempted, violation: ConstraintViolation) -> N
     """No caller gets this response, but an engine wrote it: it is charged like one that broke off."""
     input_tokens = attempted.planned.admitted.request.input_tokens
     charge = charge_response(violation.usage, input_tokens, text_tokens(len(violation.response_text)))
-    attempted.discarded.append((attempted.attempts[-1], charge))
-    attempted.progress.usage = None
+    attempted.discard(attempted.attempts[-1], charge)

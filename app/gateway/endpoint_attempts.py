@@ -9,6 +9,7 @@ from app.domain import Attempt, Target
 from app.gateway.context import RequestContext
 from app.gateway.credentials.client import CredentialClient
 from app.gateway.fleet.endpoint import Endpoint
+from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.stages import Attempted
@@ -40,8 +41,10 @@ _ABORTED = "Aborted"
 class EndpointAttempts:
     """`transport` sends to engines; `checks` validate responses of engines that do not enforce a constraint."""
 
-    def __init__(self, settings: Settings, checks: ConstraintChecks, transport: httpx.AsyncBaseTransport) -> None:
-        self._client = UpstreamClient(settings, checks, transport)
+    def __init__(
+        self, settings: Settings, checks: ConstraintChecks, transport: httpx.AsyncBaseTransport, large_requests: LargeRequests
+    ) -> None:
+        self._client = UpstreamClient(settings, checks, transport, large_requests)
         self._abort_sender = AbortSender(transport)
 
     async def try_credentials(
@@ -142,8 +145,7 @@ class EndpointAttempts:
                 attempted.served = attempt
             elif may_continue:
                 input_tokens, reserved_output = translator.request.input_tokens, attempted.planned.reserved_output
-                attempted.discarded.append((attempt, progress.charge(input_tokens, reserved_output)))
-                progress.usage = None
+                attempted.discard(attempt, progress.charge(input_tokens, reserved_output))
 
 
 def _candidate_clients(endpoint: Endpoint, target: Target, translator: RequestTranslator) -> list[CredentialClient]:

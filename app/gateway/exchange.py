@@ -93,11 +93,11 @@ def _charge(
         charge = attempted.progress.charge(attempted.planned.admitted.request.input_tokens, reserved_output)
         used, basis = charge.usage, charge.basis
         cost = cost_of(plan, served.provider, served.model, used, at_s, reported_model)
-    for attempt, charge in attempted.discarded:
-        discarded = charge.usage
-        basis = charge.basis if basis is None else _least_certain(basis, charge.basis)
+    for each in attempted.discarded:
+        discarded = each.charge.usage
+        basis = each.charge.basis if basis is None else _least_certain(basis, each.charge.basis)
         used = replace(used, input=(used.input or 0) + (discarded.input or 0), output=(used.output or 0) + (discarded.output or 0))
-        discarded_cost = cost_of(plan, attempt.provider, attempt.model, discarded, at_s)
+        discarded_cost = cost_of(plan, each.attempt.provider, each.attempt.model, discarded, at_s, each.reported_model)
         cost = None if cost is None or discarded_cost is None else cost + discarded_cost
     return used, cost, basis
 

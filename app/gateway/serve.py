@@ -24,7 +24,7 @@ from typing import Protocol
 
 import httpx
 
-from app.background_tasks import BackgroundTask
+from app.background_tasks import BackgroundTask, finish_despite_cancellation
 from app.domain import Caller, Outcome
 from app.gateway.attempts import Attempts
 from app.gateway.charges import actual_usage, estimate_usage
@@ -99,7 +99,7 @@ class Gateway:
         self.fleet = fleet
         self.limits = limits
         self.transport = transport
-        self.attempts = Attempts(settings, fleet, limits, checks, transport)
+        self.attempts = Attempts(settings, fleet, limits, checks, transport, large_requests)
         self.spool = spool
         self.telemetry = telemetry
         self.idempotency = idempotency
@@ -161,7 +161,8 @@ async def serve(
         authenticated.claim = begun
         authenticated.caller = await reauthenticate()
     is_work_large = len(raw) > SMALL_BYTES and is_large(raw)
-    request = await gateway.large_requests.parse(dialect, raw) if is_work_large else dialect.parse_request(raw)
+    large_requests = gateway.large_requests.of_team(authenticated.caller.team_id)
+    request = await large_requests.parse(dialect, raw) if is_work_large else dialect.parse_request(raw)
     if request.names_no_model:
         request.model = find_implied_model(gateway.snapshot_cache.snapshot, gateway.fleet, authenticated.caller, dialect, request.body)
     reserved = reserved_fields(request.body)
@@ -192,7 +193,7 @@ async def serve(
         authenticated.caller.team_id,
         refuses_unvalidated(headers),
         functools.partial(_claim_bytes, gateway, context, authenticated.caller),
-        gateway.large_requests if is_work_large else None,
+        large_requests if is_work_large else None,
         gateway.team_salts,
     )
     meta = ResponseMeta(context.id, episode_id, request.model, context.received_us // 1_000_000, request.wants_usage, sent_body)
@@ -237,7 +238,11 @@ async def _plan(gateway: Gateway, raw: bytes, context: RequestContext, admitted:
             gateway.limits.cancel(reservation)
         raise
     planned = context.stage = Planned(admitted, targets, reservation, record, estimate.output_tokens, endpoint_table, matcher)
-    opened.append_request(raw)
+    if is_large(raw):
+        large_requests = gateway.large_requests.of_team(caller.team_id)
+        await finish_despite_cancellation(opened.append_large_request(raw, large_requests))
+    else:
+        opened.append_request(raw)
     return planned, constraint
 
 
@@ -248,7 +253,12 @@ async def _send_response(
     progress.usage, progress.finish_reason, progress.model = response.usage, response.finish_reason, response.model
     progress.written_tokens = text_tokens(len(response.raw))
     await context.release()
-    attempted.planned.spool_record.append_response(response.raw)
+    if is_large(response.raw):
+        large_requests = gateway.large_requests.of_team(admitted.caller.team_id)
+        recording = attempted.planned.spool_record.append_large_response(response.raw, large_requests)
+        await finish_despite_cancellation(recording)
+    else:
+        attempted.planned.spool_record.append_response(response.raw)
     await _commit_exchange(gateway, context, admitted)
     if admitted.request.stores_response:
         await gateway.conversations.store_response(context.id, admitted.caller, raw, response.raw)

@@ -23,6 +23,7 @@ from app.gateway.limits.reservation import Reservation
 from app.gateway.limits.rule_matcher import RuleMatcher
 from app.gateway.upstream.call import UpstreamCall
 from app.gateway.upstream.progress import Charge, ResponseProgress
+from app.recording.spool_record import LargeWork
 from app.store.idempotent_responses import StoredResponse
 from providers.dialect import InboundRequest
 
@@ -33,6 +34,8 @@ class ExchangeRecord(Protocol):
     closed: bool
 
     def append_response(self, data: bytes) -> None: ...
+
+    async def append_large_response(self, body: bytes, large_work: LargeWork) -> None: ...
 
     def close(self, exchange: Exchange) -> None: ...
 
@@ -76,6 +79,14 @@ class Planned(Struct):
     matcher: RuleMatcher
 
 
+class Discarded(Struct, frozen=True):
+    """A response that nobody gets, and what is charged for it. `reported_model`: see Attempted.reported_model."""
+
+    attempt: Attempt
+    charge: Charge
+    reported_model: str | None
+
+
 class Attempted(Struct):
     """`call`: the newest. `served`: the attempt that answered, or that was stopped after it was sent; None: no engine worked for it.
 
@@ -91,14 +102,21 @@ class Attempted(Struct):
     served: Attempt | None = None
     dropped: list[str] = []
     structured_output: str | None = None
-    discarded: list[tuple[Attempt, Charge]] = []
+    discarded: list[Discarded] = []
 
     @property
     def reported_model(self) -> str | None:
         """The model that the host names in its response, if it is not the name that was sent: a version of that model, or another one."""
-        progress, served = self.progress, self.served
-        name = progress.model if progress.editor is None else progress.editor.model
-        if served is None or name is None or name == served.model:
+        return None if self.served is None else self._reported_by(self.served)
+
+    def discard(self, attempt: Attempt, charge: Charge) -> None:
+        """Nobody gets the response to this attempt, the newest."""
+        self.discarded.append(Discarded(attempt, charge, self._reported_by(attempt)))
+        self.progress.usage = None
+
+    def _reported_by(self, attempt: Attempt) -> str | None:
+        name = self.progress.model if self.progress.editor is None else self.progress.editor.model
+        if name is None or name == attempt.model:
             return None
         return name if self.call is None else self.call.credential_client.secret_mask.mask(name)  # hosts echo what they were sent
 

@@ -1,6 +1,7 @@
 """A spool record: one exchange on its way into the spool."""
 
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import ParamSpec, Protocol, TypeVar
 
 import msgspec
 
@@ -8,6 +9,17 @@ from app.domain import ContentPolicy, Exchange
 from app.recording.open_segment import OpenSegment
 from app.recording.redaction import complete_frames_bytes, redact
 from app.recording.segment_format import PART_OF_REQUEST, PART_OF_RESPONSE
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class LargeWork(Protocol):
+    """Work on large bodies: in a thread, or in pieces at turns of the event loop. app.gateway.large_body implements it."""
+
+    def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]: ...
+
+    async def wait_for_loop_turn(self) -> None: ...
 
 
 class RecordSink(Protocol):
@@ -26,6 +38,8 @@ class SpoolRecord:
     """
 
     __slots__ = (
+        "_is_request_redacted",
+        "_is_response_redacted",
         "_part_bytes",
         "_policy",
         "_request",
@@ -45,6 +59,7 @@ class SpoolRecord:
         self.is_content_lost = False
         self.last_part = 0
         self.segment: OpenSegment | None = None
+        self._is_request_redacted = self._is_response_redacted = False
         self._spool = spool
         self._policy: ContentPolicy = policy
         self._part_bytes = part_bytes
@@ -74,6 +89,23 @@ class SpoolRecord:
         if len(self._response) > self._response_spill_bytes:
             self._spill_response()
 
+    async def append_large_request(self, body: bytes, large_work: LargeWork) -> None:
+        """As append_request() with the caller's whole body, without holding up the event loop.
+
+        Do not cancel it: close() would record a part of the body as all of it.
+        """
+        if self._policy == "redacted":
+            body, self._is_request_redacted = await large_work.run(redact, body), True
+        if self._policy != "none":
+            self._request = await self._spill_in_turns(PART_OF_REQUEST, body, large_work)
+
+    async def append_large_response(self, body: bytes, large_work: LargeWork) -> None:
+        """As append_response() with a whole response, as append_large_request() does it."""
+        if self._policy == "redacted":
+            body, self._is_response_redacted = await large_work.run(redact, body), True
+        if self._policy != "none":
+            self._response = await self._spill_in_turns(PART_OF_RESPONSE, body, large_work)
+
     def close(self, exchange: Exchange) -> None:
         """Write the record that ends the exchange. A second call does nothing."""
         if self.closed:
@@ -84,7 +116,8 @@ class SpoolRecord:
         if exchange.content != self._policy:
             exchange = msgspec.structs.replace(exchange, content=self._policy)
         if self._policy == "redacted":
-            request, response = redact(bytes(request)), redact(bytes(response))
+            request = request if self._is_request_redacted else redact(bytes(request))
+            response = response if self._is_response_redacted else redact(bytes(response))
             request = self._spill(PART_OF_REQUEST, request) if len(request) > self._part_bytes else request
             response = self._spill(PART_OF_RESPONSE, response) if len(response) > self._part_bytes else response
         self._spool.finish_record(self, exchange, bytes(request), bytes(response))
@@ -109,6 +142,15 @@ class SpoolRecord:
                 return b""
             self._spool.append_part(self, kind, bytes(view[start : min(end, start + self._part_bytes)]))
         return b"" if self.is_content_lost else bytes(view[end:])
+
+    async def _spill_in_turns(self, kind: int, data: bytes, large_work: LargeWork) -> bytes:
+        """As _spill(), part by part at turns of the event loop."""
+        start = 0
+        while len(data) - start > self._part_bytes and not self.is_content_lost:
+            self._spool.append_part(self, kind, data[start : start + self._part_bytes])
+            start += self._part_bytes
+            await large_work.wait_for_loop_turn()
+        return b"" if self.is_content_lost else data[start:]
 
 
 def _append(buffer: bytes | bytearray, data: bytes) -> bytes | bytearray:

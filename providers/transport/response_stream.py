@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from io import BytesIO
 from math import inf
 from typing import Protocol, cast
 
@@ -11,8 +12,10 @@ import httpx
 from providers.transport.deadlines import Deadlines
 from providers.transport.http1_request import PIECE_BYTES, OutgoingRequest, write_pieces
 from providers.transport.http1_response import ResponseReader
+from providers.transport.loop_turns import LoopTurns
 from providers.transport.write_batcher import WriteBatcher
 
+MAX_BLOCK_BYTES = 16 * 1024  # a hundred events of a stream, which take one or two milliseconds
 MAX_QUEUED_BYTES = 256 * 1024  # the unread bytes beyond which reading is paused, so that the engine waits
 
 
@@ -37,13 +40,15 @@ class StreamConnection(Protocol):
 
 
 class ResponseStream(httpx.AsyncByteStream):
-    """The body of a response, block by block as they arrive; blocks that arrived together are joined.
+    """The body of a response, block by block as they arrive; blocks that arrived together are joined, up to MAX_BLOCK_BYTES.
 
     For one reader; cancelling it closes the connection. Raises httpx.TransportError if the response ends early: a truncated body is never
     a success. After close(), even by another task while the reader waits, it raises httpx.StreamClosed.
     """
 
-    def __init__(self, outgoing: OutgoingRequest, deadlines: Deadlines, connection: StreamConnection, may_retry: bool) -> None:
+    def __init__(
+        self, outgoing: OutgoingRequest, deadlines: Deadlines, connection: StreamConnection, may_retry: bool, loop_turns: LoopTurns
+    ) -> None:
         self.response = ResponseReader(outgoing.is_head_request)
         self.keep_alive = outgoing.keep_alive
         self.body_sender: asyncio.Task[None] | None = None
@@ -51,6 +56,7 @@ class ResponseStream(httpx.AsyncByteStream):
         self._loop = connection.loop
         self._may_retry = may_retry
         self._deadlines = deadlines
+        self._loop_turns = loop_turns
         self._waiter: asyncio.Future[None] | None = None
         self._failure: tuple[type[httpx.TransportError], str] | None = None
         self._body_error: Exception | None = None
@@ -76,10 +82,38 @@ class ResponseStream(httpx.AsyncByteStream):
             if response.complete:
                 raise StopAsyncIteration
             await self._wait_for_progress()
+        if response.queued_bytes > MAX_BLOCK_BYTES:
+            return await self._next_of_many()
+        return self._take_all()
+
+    def _take_all(self) -> bytes:
+        response = self.response
+        blocks = response.blocks
         block = blocks[0] if len(blocks) == 1 else b"".join(blocks)
         blocks.clear()
         response.queued_bytes = 0
         if self._paused:
+            self._resume()
+        return block
+
+    async def _next_of_many(self) -> bytes:
+        """At a later turn of the event loop: whoever reads works on what it gets at once."""
+        await self._loop_turns.wait()
+        if self._closed:
+            raise httpx.StreamClosed
+        response = self.response
+        blocks = response.blocks
+        count = size_bytes = 0
+        while count < len(blocks) and (not count or size_bytes + len(blocks[count]) <= MAX_BLOCK_BYTES):
+            size_bytes += len(blocks[count])
+            count += 1
+        block = b"".join(blocks[:count])
+        if len(block) > MAX_BLOCK_BYTES:
+            blocks[0], block = block[MAX_BLOCK_BYTES:], block[:MAX_BLOCK_BYTES]
+        else:
+            del blocks[:count]
+        response.queued_bytes -= len(block)
+        if self._paused and not blocks:
             self._resume()
         return block
 
@@ -99,15 +133,20 @@ class ResponseStream(httpx.AsyncByteStream):
         if response.complete and len(response.blocks) == 1 and response.queued_bytes <= limit_bytes:
             response.queued_bytes = 0
             return response.blocks.pop()
-        blocks: list[bytes] = []
-        size_bytes = 0
-        async for block in self:
-            size_bytes += len(block)
-            if size_bytes > limit_bytes:
+        body = BytesIO()  # it gives its bytes away without a copy, which of megabytes would hold up the event loop
+        while not response.complete or response.blocks:
+            if response.blocks:
+                body.write(self._take_all())
+            elif self._closed:
+                raise httpx.StreamClosed
+            elif self._failure is not None:
+                raise self._error()
+            else:
+                await self._wait_for_progress()
+            if body.tell() > limit_bytes:
                 self.close()
                 raise ResponseTooLarge(f"The response is longer than {limit_bytes} bytes")
-            blocks.append(block)
-        return blocks[0] if len(blocks) == 1 else b"".join(blocks)
+        return body.getvalue()
 
     def close(self) -> None:
         """Closes at once. Unless the response is complete, the connection is closed too, and the engine notices."""

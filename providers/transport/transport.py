@@ -30,6 +30,7 @@ import httpx
 from providers.transport.connection import Connection
 from providers.transport.deadlines import Deadlines, read_deadlines
 from providers.transport.http1_request import SharedHead, write_request
+from providers.transport.loop_turns import LoopTurns
 from providers.transport.origin import CLOSED, Address, Origin
 from providers.transport.proxy import Proxy
 from providers.transport.proxy_tunnel import open_tunnel
@@ -98,8 +99,9 @@ class Transport(httpx.AsyncBaseTransport):
     """Sends requests to engines over kept connections; one Transport per event loop.
 
     `tls` None: tls_context(ca_bundle) is made here, which reads files and so blocks the loop. Idle connections close after `idle_s`; the
-    one used last is used next, so that an unused pool shrinks. `write_batcher`: joins our writes with others of the loop. `proxy`: for
-    https hosts. `on_wait`: called with the address and the seconds of each wait for one of the `connections_per_origin`.
+    one used last is used next, so that an unused pool shrinks. `write_batcher`: joins our writes with others of the loop. `loop_turns`:
+    for large responses. `proxy`: for https hosts. `on_wait`: called with the address and the seconds of each wait for one of the
+    `connections_per_origin`.
     """
 
     def __init__(
@@ -110,6 +112,7 @@ class Transport(httpx.AsyncBaseTransport):
         idle_s: float = 30.0,
         connections_per_origin: int = 1_000,
         write_batcher: WriteBatcher | None = None,
+        loop_turns: LoopTurns | None = None,
         proxy: Proxy | None = None,
         on_wait: Callable[[str, float], object] = lambda address, waited_s: None,
     ) -> None:
@@ -118,6 +121,7 @@ class Transport(httpx.AsyncBaseTransport):
         self._tls = tls_context(ca_bundle) if tls is None else tls
         self._idle_s = idle_s
         self._write_batcher = WriteBatcher() if write_batcher is None else write_batcher
+        self._loop_turns = LoopTurns() if loop_turns is None else loop_turns
         self.connections_per_origin = connections_per_origin
         self._origins: dict[Address, Origin] = {}
         self._busy: set[Connection] = set()
@@ -143,7 +147,8 @@ class Transport(httpx.AsyncBaseTransport):
         fresh = outgoing.body is None
         while True:
             connection = await self._acquire_connection(request, deadlines, fresh)
-            stream = ResponseStream(outgoing, deadlines, connection, may_retry=connection.served and not fresh)
+            may_retry = connection.served and not fresh
+            stream = ResponseStream(outgoing, deadlines, connection, may_retry, self._loop_turns)
             self._start_response(connection, stream)
             request.extensions["sent"] = True
             if await stream.send(request, outgoing, self._write_batcher):

@@ -18,6 +18,7 @@ from app.main import create_app
 from app.settings import Settings
 from app.store import snapshots
 from app.store.database import connect
+from providers.transport.loop_turns import LoopTurns
 from providers.transport.write_batcher import WriteBatcher
 from tests.support.postgres import database, postgres
 from tests.support.wait_until import wait_until
@@ -50,7 +51,7 @@ async def watched_worker(database: str, home: Path) -> AsyncGenerator[tuple[Gate
     """A worker with a configuration and without callers; without Redis, too, which it does not need until one comes."""
     (home / "spool").mkdir(parents=True)
     settings = Settings(home=home, database_url=database, redis_url="redis://127.0.0.1:1")
-    application, gateway = create_app(settings, WriteBatcher(), name="gateway-0")
+    application, gateway = create_app(settings, WriteBatcher(), LoopTurns(), name="gateway-0")
     async with application.lifespan():
         watch = LoopWatch(gateway)
         watching = asyncio.create_task(watch.run())

@@ -17,6 +17,7 @@ from uvicorn.server import ServerState
 from app.api.http_call import HttpCall
 from app.api.http_protocol import http_protocol_class
 from app.api.inference_protocol import InferenceProtocol
+from providers.transport.loop_turns import LoopTurns
 from providers.transport.write_batcher import WriteBatcher
 from tests.support.wait_until import GENEROUS_S, wait_until
 
@@ -56,7 +57,7 @@ class EchoServer:
 @pytest.fixture
 async def echo_server() -> AsyncGenerator[EchoServer]:
     echo = EchoServer()
-    protocol = http_protocol_class(WriteBatcher(), 5, {"/echo": lambda call: echo.answer(call)}, head_timeout_s=HEAD_S)
+    protocol = http_protocol_class(WriteBatcher(), LoopTurns(), 5, {"/echo": lambda call: echo.answer(call)}, head_timeout_s=HEAD_S)
     assert issubclass(protocol, InferenceProtocol)
     config = uvicorn.Config(_unused_app, ws="none", lifespan="off", log_config=None)
     config.load()

@@ -1,4 +1,4 @@
-"""A host that says which model answered: callers are told, and the record and the cost are of that model."""
+"""A host that says which model answered: callers learn it, and the record and the cost are of that model."""
 
 import json
 from typing import Any
@@ -66,3 +66,19 @@ async def test_host_that_answers_with_another_model_is_reported_recorded_and_pri
             assert "rerouted" in answer.text and '"dear"' not in answer.text
         record = await service.wait_for_record(answer.headers["x-narthex-inference-id"])
         assert (record["served_model"], record["reported_model"], record["cost_microusd"]) == ("cheap", reported, cost)
+
+
+async def test_response_that_nobody_gets_is_priced_as_the_model_that_wrote_it(
+    service: Service, client: httpx.AsyncClient, engine: ScriptedEngine
+):
+    """It violates its constraint, which the gateway checks: no grammar of an engine is known to enforce `minProperties`."""
+    service.apply(PRICES.replace("PORT", str(engine.port)).replace('"openai"', '"vllm"'))
+    schema = {"type": "object", "minProperties": 1}
+    constraint = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    body = {"model": "rerouted", "messages": [{"role": "user", "content": "Hi"}], "response_format": constraint}
+    for name, cost in (("cheap", 1_000_000), ("dear", 10_000_000)):
+        engine.script = answers_as(name)
+        answer = await client.post(CHAT, json=body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (502, "constraint_violation"), answer.text
+        record = await service.wait_for_record(answer.headers["x-narthex-inference-id"])
+        assert (record["charged_input"], record["cost_microusd"]) == (1_000_000, cost)

@@ -27,6 +27,7 @@ from app.store.database import create_database_engine as database_engine
 from app.store.migrate import migrate
 from app.uuid7 import mint
 from providers.canonical.errors import Unavailable, UnknownResponse
+from providers.transport.loop_turns import LoopTurns
 from tests.support.service import Service
 from tests.support.service_inspection import database_url
 from tests.support.spooled_exchanges import KEY, TEAM, spool_exchange
@@ -73,7 +74,7 @@ def response(id: str, text: str = "Hello.") -> Any:
 async def open_state(settings: Settings) -> AsyncGenerator[ResponsesState]:
     database = database_engine(settings.database_url, pool_size=2)
     store, spool = (
-        ConversationStore(settings, database, BodyMemory(settings), LargeRequests(settings)),
+        ConversationStore(settings, database, BodyMemory(settings), LargeRequests(settings, LoopTurns())),
         Spool(settings.home / "spool", settings),
     )
     store.start()

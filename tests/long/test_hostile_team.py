@@ -11,13 +11,6 @@ from tests.support.two_teams import TEAM_BODY_BYTES, AttackReport, TwoTeams, two
 # What a worker may use more while one team attacks: bodies as they came, as they are decoded, and as they are sent on,
 # with the copies while one is written. docs/operations.md names this factor.
 _MAX_MORE_BYTES = 5 * TEAM_BODY_BYTES
-# Attacks by which another team's p99 still rises above the bound, at times to five times as much. Not strict: it is the machine's, too.
-_SLOW_YET = frozenset(
-    {
-        *("items_over_the_cap", "items_within_caps", "tools_within_caps", "unknown_keys", "deep"),
-        *("open_uploads", "aborted_uploads", "unknown_responses"),
-    }
-)
 # What one response of the quiet team costs: 3 tokens at 1 and 2 at 10 dollars per million.
 _QUIET_CHARGE = {"charged_input": 3, "charged_output": 2, "cost_microusd": 23, "charge_basis": "reported", "outcome": "answered"}
 _REFUSED = {
@@ -44,11 +37,7 @@ def _new_schema(number: int) -> Any:
     return {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
 
 
-def _may_be_slow(name: str) -> Any:
-    return pytest.param(name, marks=pytest.mark.xfail(reason="another team's p99 rises above the bound")) if name in _SLOW_YET else name
-
-
-@pytest.mark.parametrize("name", [_may_be_slow(name) for name in ATTACKS])
+@pytest.mark.parametrize("name", list(ATTACKS))
 async def test_attack_does_another_team_no_harm(teams: TwoTeams, name: str):
     sent, since_id = teams.sent, teams.new_id()
     report = await teams.attack(name)

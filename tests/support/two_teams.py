@@ -29,7 +29,7 @@ _SLICE_S = 2.0
 _MAX_ROUNDS = 6
 _FLOOR_S = 0.020
 # A string of megabytes is decoded, and written, in one call into C, during which no other thread runs (docs/decisions/012).
-_LONG_STRINGS_FLOOR_S = {"echoed_field_name": 0.040, "histories": 0.060}
+_LONG_STRINGS_FLOOR_S = {"echoed_field_name": 0.040, "histories": 0.060, "long_text": 0.080, "redacted_text": 0.080}
 
 
 @dataclass(frozen=True)
@@ -114,11 +114,11 @@ class TwoTeams:
         """Earlier than the ids of all requests that follow."""
         return uuid7.mint()
 
-    async def records(self, team: str, since_id: str) -> list[dict[str, Any]]:
-        """All inferences of a team, once nothing is in flight and everything is stored."""
+    async def records(self, side: str, since_id: str) -> list[dict[str, Any]]:
+        """All inferences of the quiet or of the hostile teams, once nothing is in flight and everything is stored."""
         query = """
             SELECT i.*, i.id::text AS id FROM inferences i JOIN teams t ON t.id = i.team_id
-            WHERE t.name = $1 AND i.id::text > $2 ORDER BY i.id
+            WHERE starts_with(t.name, $1) AND i.id::text > $2 ORDER BY i.id
         """
         rows: list[Any] = []
 
@@ -128,7 +128,7 @@ class TwoTeams:
                 metrics = (await client.get("/metrics")).text
             if "narthex_requests_in_flight 0.0" not in metrics:
                 return False
-            found = await fetch(database_url(self.service), query, team, since_id)
+            found = await fetch(database_url(self.service), query, side, since_id)
             rows, settled = found, len(found) == len(rows)
             return settled
 
@@ -222,13 +222,15 @@ async def two_teams() -> AsyncGenerator[TwoTeams]:
     )
     engine = ScriptedEngine()
     await engine.start()
-    keys = [_create_key(service, team) for team in ("quiet", "hostile")]
+    quiet_key, *hostile_keys = (
+        _create_key(service, team, content) for team, content in (("quiet", "full"), ("hostile", "full"), ("hostile, redacted", "redacted"))
+    )
     attacker = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "tests.support.hostile_team",
         service.url.rsplit(":", 1)[1],
-        keys[1],
+        *hostile_keys,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         limit=64 * MB,
@@ -236,7 +238,7 @@ async def two_teams() -> AsyncGenerator[TwoTeams]:
     try:
         host = (await read_answer(attacker))["port"]
         await asyncio.to_thread(service.apply, _configuration(engine.port, host))
-        teams = TwoTeams(service, engine, attacker, keys[0])
+        teams = TwoTeams(service, engine, attacker, quiet_key)
         yield teams
         await teams.close()
     finally:
@@ -249,8 +251,8 @@ async def two_teams() -> AsyncGenerator[TwoTeams]:
         await asyncio.to_thread(services.stop, service)
 
 
-def _create_key(service: Service, team: str) -> str:
-    created = service.run("keys", "create", "--team", team, "--quiet")
+def _create_key(service: Service, team: str, content: str) -> str:
+    created = service.run("keys", "create", "--team", team, "--content", content, "--quiet")
     assert created.returncode == 0, created.stderr
     return created.stdout.strip()
 

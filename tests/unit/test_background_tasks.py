@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from app.background_tasks import BackgroundTask
+from app.background_tasks import BackgroundTask, finish_despite_cancellation
 
 
 async def test_failed_task_is_logged_shown_and_started_again(caplog: pytest.LogCaptureFixture):
@@ -79,3 +79,32 @@ async def test_cancellation_from_outside_ends_the_task():
     running.cancel()
     await asyncio.wait((running,))
     assert running.cancelled()
+
+
+async def test_work_is_finished_before_a_cancellation_takes_effect():
+    steps: list[str] = []
+    may_end = asyncio.Event()
+
+    async def work() -> None:
+        steps.append("begun")
+        await may_end.wait()
+        steps.append("ended")
+
+    request = asyncio.create_task(finish_despite_cancellation(work()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    for _ in range(2):
+        request.cancel()
+        await asyncio.sleep(0)
+    assert steps == ["begun"] and not request.done()
+    may_end.set()
+    await asyncio.wait([request])
+    assert steps == ["begun", "ended"] and request.cancelled()
+
+
+async def test_error_of_work_that_must_be_finished_is_raised():
+    async def work() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await finish_despite_cancellation(work())

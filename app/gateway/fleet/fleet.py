@@ -1,5 +1,6 @@
 """The fleet: every endpoint that a target may be served by."""
 
+import weakref
 from collections.abc import Collection
 
 import httpx
@@ -29,6 +30,7 @@ class Fleet:
         self.vault = Vault(()) if vault is None else vault
         self._credential_reader = credentials.CredentialReader(self._read_secret, settings.folders_of_credentials)
         self.table = EndpointTable()
+        self._retired: weakref.WeakSet[Endpoint] = weakref.WeakSet()  # those that requests in flight still have
         self._prober = Prober(settings, transport)
 
     def start(self) -> None:
@@ -75,12 +77,14 @@ class Fleet:
         return EndpointTable(snapshot, endpoints, by_target)
 
     def swap(self, prepared: EndpointTable) -> None:
-        """Puts prepared endpoints in force. Requests in flight at these, or those before, read no credential that was removed."""
+        """Puts prepared endpoints in force. Requests in flight, at these or at any before, read no credential that was removed."""
         previous, self.table = self.table, prepared
         before, now = previous.snapshot.credentials, prepared.snapshot.credentials
+        if previous.endpoints is not prepared.endpoints:
+            self._retired.update([each for key, each in previous.endpoints.items() if prepared.endpoints.get(key) is not each])
         if before != now:
             changed = {name for name, encrypted in now.items() if before.get(name) != encrypted}
-            for endpoint in {*previous.endpoints.values(), *prepared.endpoints.values()}:
+            for endpoint in (*self._retired, *prepared.endpoints.values()):
                 endpoint.credential_pool.reload_stored(changed, before.keys() - now.keys())
         if before != now or previous.endpoints is not prepared.endpoints:
             self._prober.watch(prepared.endpoints.values())

@@ -1,7 +1,7 @@
 """CapturingRecord: a spool record that also keeps the response, to be stored for retries."""
 
 from app.domain import Exchange
-from app.recording.spool_record import SpoolRecord
+from app.recording.spool_record import LargeWork, SpoolRecord
 from app.store.idempotent_responses import StoredResponse
 
 
@@ -17,11 +17,11 @@ class CapturingRecord:
 
     def append_response(self, data: bytes) -> None:
         self._spool_record.append_response(data)
-        self._bytes_left -= len(data)
-        if self._bytes_left >= 0:
-            self._blocks.append(data)
-        else:
-            self._blocks.clear()
+        self._capture(data)
+
+    async def append_large_response(self, body: bytes, large_work: LargeWork) -> None:
+        await self._spool_record.append_large_response(body, large_work)
+        self._capture(body)
 
     def close(self, exchange: Exchange) -> None:
         self._spool_record.close(exchange)
@@ -44,3 +44,10 @@ class CapturingRecord:
             structured_output=exchange.structured_output,
             reported_model=exchange.reported_model,
         )
+
+    def _capture(self, data: bytes) -> None:
+        self._bytes_left -= len(data)
+        if self._bytes_left >= 0:
+            self._blocks.append(data)
+        else:
+            self._blocks.clear()

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from app.domain import Target
-from app.gateway.large_body.large_requests import LargeRequests
+from app.gateway.large_body.large_requests import TeamLargeRequests
 from app.gateway.media import body_media
 from app.gateway.media.fetcher import ClaimBytes, MediaFetcher, claim_nothing
 from app.gateway.request_translation.caller_fields import (
@@ -84,7 +84,7 @@ class RequestTranslator:
         team_id: str = "",
         refuses_unvalidated: bool = False,
         claim_bytes: ClaimBytes = claim_nothing,
-        large_requests: LargeRequests | None = None,
+        large_requests: TeamLargeRequests | None = None,
         team_salts: TeamSalts | None = None,
     ) -> None:
         self.request = request

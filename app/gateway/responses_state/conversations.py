@@ -21,7 +21,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app import uuid7
 from app.domain import Caller
-from app.gateway.large_body.large_requests import LargeRequests
+from app.gateway.large_body.large_requests import LargeRequests, TeamLargeRequests
 from app.gateway.memory.body_memory import BodyClaim, BodyMemory
 from app.gateway.responses_state.history import (
     MAX_TURNS,
@@ -98,10 +98,10 @@ class ConversationStore:
         """
         if self._responses is None or caller.content != "full" or len(request_body) + len(response_body) > self._max_kept_bytes:
             return
-        response = await self._large_requests.run_if_large(len(response_body), _response_object, response_body)
+        large_requests = self._large_requests.of_team(caller.team_id)
+        response, engine_item_ids = await large_requests.run_if_large(len(response_body), _response_and_engine_items, id, response_body)
         if response is not None:
             with contextlib.suppress(ResponseCacheUnavailable):
-                engine_item_ids = [each for each in dict.fromkeys(output_item_ids(response)) if response_uuid_of(each) != id]
                 await self._responses.put(id, CachedResponse(caller.team_id, request_body, response), engine_item_ids)
 
     async def expand_request(self, request: InboundRequest, caller: Caller, body_claim: BodyClaim) -> None:
@@ -112,11 +112,12 @@ class ConversationStore:
         Unavailable if it is not known at the moment.
         """
         param = "input" if request.previous_response_id is None else "previous_response_id"
+        large_requests = self._large_requests.of_team(caller.team_id)
         find = BoundedFind(functools.partial(self.find_response, caller=caller), self._max_history_bytes, body_claim, param)
         earlier: list[Raw] = []
         if request.previous_response_id is not None:
             try:
-                history = await load_history(request.previous_response_id, find, self._max_bytes, self._large_requests)
+                history = await load_history(request.previous_response_id, find, self._max_bytes, large_requests)
             except UnknownResponse as fault:
                 why = f" {fault.reason}" if fault.reason else ""
                 error = InvalidRequest(f"Previous response with id '{fault.id}' not found.{why}", param="previous_response_id")
@@ -125,19 +126,15 @@ class ConversationStore:
             earlier = history.items
             request.input_tokens += history.tokens
         items = prepend_items(request.body, earlier)
-        unresolved_ids = await self._unresolved_references(items)
+        unresolved_ids = await _unresolved_references(items, large_requests)
         if unresolved_ids:
             await self._resolve_references(items, unresolved_ids, find, caller)
             # References in the history are counted already, in the usage that the engine reported.
             request.input_tokens += text_tokens(sum(len(memoryview(items[index])) for index in unresolved_ids if index >= len(earlier)))
 
-    async def _unresolved_references(self, items: Sequence[Raw]) -> dict[int, str]:
-        size_bytes = sum(len(memoryview(item)) for item in items)
-        return await self._large_requests.run_if_large(size_bytes, unresolved_references, items)
-
     async def _resolve_references(self, items: list[Raw], unresolved_ids: dict[int, str], find: FindTurn, caller: Caller) -> None:
         item_index = functools.partial(self._responses_with_items, caller)
-        await resolve_references(items, unresolved_ids, find, item_index, self._max_bytes, self._large_requests)
+        await resolve_references(items, unresolved_ids, find, item_index, self._max_bytes, self._large_requests.of_team(caller.team_id))
 
     async def _responses_with_items(self, caller: Caller, item_ids: Sequence[str]) -> Sequence[str | Literal["several"] | None]:
         """See ItemIndex. The index of ids that engines created is in Redis only."""
@@ -153,6 +150,7 @@ class ConversationStore:
         inference_id = _inference_id(id)
         if inference_id is None:
             raise UnknownResponse(id)
+        large_requests = self._large_requests.of_team(caller.team_id)
         is_redis_away = False
         if self._responses is not None:
             try:
@@ -164,10 +162,10 @@ class ConversationStore:
                     raise UnknownResponse(id)
                 if kept is not None:
                     size_bytes = len(kept.request) + len(kept.response)
-                    return await self._large_requests.run_if_large(size_bytes, _stored_turn, id, kept.request, kept.response)
+                    return await large_requests.run_if_large(size_bytes, _stored_turn, id, kept.request, kept.response)
         row = await self._find_recorded(inference_id, caller)
         if row is not None:
-            return await self._large_requests.run_if_large(len(row.request or b"") + len(row.response or b""), _read_recorded, id, row)
+            return await large_requests.run_if_large(len(row.request or b"") + len(row.response or b""), _read_recorded, id, row)
         if is_redis_away and self._is_recent(inference_id):
             raise Unavailable(f"It is not known at the moment whether there is a response '{id}': try again.", retry_after_s=2)
         raise UnknownResponse(id)
@@ -185,6 +183,7 @@ class ConversationStore:
 
     async def _list_inputs(self, id: str, caller: Caller, body_claim: BodyClaim) -> list[InputItem]:
         turns: list[ConversationTurn] = []
+        large_requests = self._large_requests.of_team(caller.team_id)
         find = BoundedFind(functools.partial(self.find_response, caller=caller), self._max_history_bytes, body_claim, None)
         try:
             async for turn in walk_back(id, find):
@@ -195,13 +194,13 @@ class ConversationStore:
             if not turns:
                 raise
         for turn in turns:
-            items = await self._large_requests.run_if_large(turn.size_bytes, list_input_items, turn.request)
-            unresolved_ids = await self._unresolved_references(items)
+            items = await large_requests.run_if_large(turn.size_bytes, list_input_items, turn.request)
+            unresolved_ids = await _unresolved_references(items, large_requests)
             if unresolved_ids:
                 with contextlib.suppress(InvalidRequest):  # references to items that are gone are listed as references
                     await self._resolve_references(items, unresolved_ids, find, caller)
                     turn.request["input"] = items
-        return await self._large_requests.run_if_large(sum(turn.size_bytes for turn in turns), conversation_input_items, turns[::-1])
+        return await large_requests.run_if_large(sum(turn.size_bytes for turn in turns), conversation_input_items, turns[::-1])
 
     async def delete_stored(self, id: str, caller: Caller) -> None:
         """Hides a response from callers. The platform's record of it expires as all records do. Raises as find_response() does."""
@@ -237,6 +236,11 @@ class ConversationStore:
         return -_RECORDING_DELAY_S * 1000 < time.time() * 1000 - uuid7.created_ms(id) < self._recent_ms
 
 
+async def _unresolved_references(items: Sequence[Raw], large_requests: TeamLargeRequests) -> dict[int, str]:
+    size_bytes = sum(len(memoryview(item)) for item in items)
+    return await large_requests.run_if_large(size_bytes, unresolved_references, items)
+
+
 def _read_recorded(id: str, row: RecordedResponse) -> ConversationTurn:
     if not row.is_visible or row.is_deleted:
         raise UnknownResponse(id)
@@ -251,6 +255,13 @@ def _read_recorded(id: str, row: RecordedResponse) -> ConversationTurn:
 def _response_object(response_body: bytes) -> bytes | None:
     """The Response object in a recorded body; None: a stream that ended with an error."""
     return response_body if response_body[:1] == b"{" else final_response(response_body)
+
+
+def _response_and_engine_items(id: str, response_body: bytes) -> tuple[bytes | None, list[str]]:
+    """The Response object in a body, and the ids in its output that the engine created. `id`: the inference's."""
+    response = _response_object(response_body)
+    item_ids = () if response is None else dict.fromkeys(output_item_ids(response))
+    return response, [each for each in item_ids if response_uuid_of(each) != id]
 
 
 def _stored_turn(id: str, request_body: bytes, response: bytes) -> ConversationTurn:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from app.gateway.large_body.large_requests import LargeRequests
+from app.gateway.large_body.large_requests import TeamLargeRequests
 from app.gateway.memory.body_memory import BodyClaim
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import DECODE_ERRORS, Body
@@ -74,7 +74,7 @@ class History(Struct, frozen=True):
     tokens: int
 
 
-async def load_history(last_id: str, find: FindTurn, max_bytes: int, large_requests: LargeRequests) -> History:
+async def load_history(last_id: str, find: FindTurn, max_bytes: int, large_requests: TeamLargeRequests) -> History:
     """The conversation up to and including a response. Raises InvalidRequest if it is too long, UnknownResponse if a turn is missing.
 
     `large_requests`: reads large turns.

@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Raw
 
-from app.gateway.large_body.large_requests import LargeRequests
+from app.gateway.large_body.large_requests import TeamLargeRequests
 from app.gateway.responses_state.history import MAX_TURNS, ConversationTurn, FindTurn
 from providers.canonical.errors import InvalidRequest, Unavailable, UnknownResponse
 from providers.dialects.openai_responses.input_items import list_input_items
@@ -33,7 +33,7 @@ async def resolve_references(
     find: FindTurn,
     item_index: ItemIndex,
     max_bytes: int,
-    large_requests: LargeRequests,
+    large_requests: TeamLargeRequests,
 ) -> None:
     """Replaces references in `items` by what they name. Raises InvalidRequest if an item is not found or they are too large together.
 

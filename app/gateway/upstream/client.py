@@ -1,11 +1,14 @@
 """UpstreamClient: one request to one engine, until there is something for the caller: a response, or the beginning of a stream."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from io import BytesIO
+from typing import ParamSpec, TypeVar
 
 import httpx
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.gateway.large_body.large_requests import LargeRequests, is_large
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.response_translation import translate
@@ -20,11 +23,15 @@ from app.gateway.upstream.progress import ResponseProgress
 from app.gateway.upstream.response_validation import ResponseChecker, validate_response
 from app.settings import Settings
 from providers.canonical.errors import CredentialRefused, InvalidUpstreamResponse, StreamTruncated, TokenUnavailable, UpstreamError
+from providers.canonical.model_names import read_model_name
 from providers.canonical.upstream_errors import MAX_ERROR_BYTES
 from providers.credentials import CredentialError
 from providers.dialect import OutboundResponse, ResponseMeta, StreamEditor
 from providers.engine_routes.route_binding import RouteBinding
 from providers.structured_output import ConstraintPlan
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # A longer error closes the connection, which a shorter one leaves open for the next request.
 _MAX_ERROR_BODY_BYTES = 1024 * 1024
@@ -39,10 +46,16 @@ class OutboundStream(Struct):
 
 
 class UpstreamClient:
-    """`transport` sends to engines; `checks` validate responses of engines that do not enforce a constraint."""
+    """`transport` sends to engines; `checks` validate responses of engines that do not enforce a constraint.
 
-    def __init__(self, settings: Settings, checks: ConstraintChecks, transport: httpx.AsyncBaseTransport) -> None:
+    `large_requests`: large responses are translated there, too.
+    """
+
+    def __init__(
+        self, settings: Settings, checks: ConstraintChecks, transport: httpx.AsyncBaseTransport, large_requests: LargeRequests
+    ) -> None:
         self._checks = checks
+        self._large_requests = large_requests
         self._transport = transport
         self._max_bytes = settings.max_reply_bytes
         total_s = settings.total_timeout_s
@@ -113,7 +126,7 @@ class UpstreamClient:
                 return await _begin_stream(blocks, editor, progress, call.endpoint.provider.configured_as)
             body = await read_body(response, self._max_bytes, coding)
             progress.mark_first_token()
-            return OutboundStream(editor.feed(body), editor, _no_blocks())
+            return OutboundStream(await self._run_beside_loop_if_large(translator, body, editor.feed, body), editor, _no_blocks())
         if blocks is not None:
             assembler = translate.make_assembler(caller_dialect, target_dialect, meta)
             await _assemble(blocks, assembler, self._max_bytes, progress)
@@ -121,9 +134,19 @@ class UpstreamClient:
         raw = await read_body(response, self._max_bytes, coding)
         if raw[:1] != b"{" and is_event_stream(raw):
             assembler = translate.make_assembler(caller_dialect, target_dialect, meta)
-            await _assemble(_one_block(raw), assembler, self._max_bytes, progress)
+            await self._run_beside_loop_if_large(translator, raw, assembler.feed, raw)
+            progress.written_tokens = assembler.written_tokens
             return assembler.finish()
-        return translate.translate_response(raw, caller_dialect, target_dialect, meta, response.headers)
+        return await self._run_beside_loop_if_large(
+            translator, raw, translate.translate_response, raw, caller_dialect, target_dialect, meta, response.headers
+        )
+
+    async def _run_beside_loop_if_large(
+        self, translator: RequestTranslator, response_body: bytes, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        if not is_large(response_body):
+            return work(*args, **kwargs)
+        return await self._large_requests.of_team(translator.team_id).run(work, *args, **kwargs)
 
     async def _validate(
         self,
@@ -149,8 +172,8 @@ class UpstreamClient:
             chat_response = assembler.response()
         else:
             raw = await read_body(response, self._max_bytes, coding)
-            chat_response = engine_dialect.read_response(raw)
-        progress.usage = chat_response.usage
+            chat_response = await self._run_beside_loop_if_large(translator, raw, engine_dialect.read_response, raw)
+        progress.usage, progress.model = chat_response.usage, read_model_name(chat_response.model)
         checker = ResponseChecker(self._checks, translator.team_id, translator.refuses_unvalidated)
         chat_response, is_validated = await validate_response(
             check_finished(chat_response), constraint_plan, translator.constraint, checker
@@ -159,13 +182,15 @@ class UpstreamClient:
         if not translator.request.stream:
             if streamed or constraint_plan.is_json_string:
                 return write_response(chat_response, caller_dialect, meta)
-            return translate.translate_response(raw, translator.caller_dialect, target_dialect, meta)
+            return await self._run_beside_loop_if_large(
+                translator, raw, translate.translate_response, raw, translator.caller_dialect, target_dialect, meta
+            )
         progress.mark_first_token()
         if constraint_plan.is_json_string:
             streamer = ResponseStreamer(caller_dialect, engine_dialect, meta)
             return OutboundStream(streamer.stream_response(chat_response), streamer, _no_blocks())
         editor = translate.make_stream_editor(translator.caller_dialect, target_dialect, meta, streamed=streamed)
-        first = editor.feed(raw)
+        first = await self._run_beside_loop_if_large(translator, raw, editor.feed, raw)
         if editor.failure is not None:
             raise editor.failure
         return OutboundStream(first, editor, _no_blocks())
@@ -229,22 +254,16 @@ async def _assemble(blocks: AsyncIterator[bytes], assembler: StreamAssembler, li
 
     Raises InvalidUpstreamResponse over the limit.
     """
-    received: list[bytes] = []
-    size_bytes = 0
+    received = BytesIO()  # it gives its bytes away without a copy
     async for block in blocks:
-        size_bytes += len(block)
-        if size_bytes > limit_bytes:
+        received.write(block)
+        if received.tell() > limit_bytes:
             raise InvalidUpstreamResponse(f"The engine's answer is larger than {limit_bytes} bytes.")
-        received.append(block)
         assembler.feed(block)
         progress.written_tokens = assembler.written_tokens
         if assembler.done:
             break
-    return b"".join(received)
-
-
-async def _one_block(block: bytes) -> AsyncIterator[bytes]:
-    yield block
+    return received.getvalue()
 
 
 async def _no_blocks() -> AsyncIterator[bytes]:

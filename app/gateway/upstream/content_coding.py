@@ -9,7 +9,7 @@ from providers.canonical.errors import InvalidUpstreamResponse
 CODINGS = frozenset({b"gzip", b"x-gzip", b"deflate"})
 
 # Decoded at a time; other requests are served in between.
-_PIECE_BYTES = 256 * 1024
+_PIECE_BYTES = 16 * 1024
 
 
 async def decode_blocks(blocks: AsyncIterable[bytes], coding: bytes, limit_bytes: int) -> AsyncIterator[bytes]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.support.hostile_team.connection import HostileTeam, chat, read_response
 from tests.support.hostile_team.host import HostileHost
+from tests.support.scripted_engine import chunk, completion
 
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
 
@@ -200,6 +201,36 @@ async def _aborted_while_waiting(team: HostileTeam, host: HostileHost) -> Step:
     return step
 
 
+def _redacted(body: bytes) -> Attack:
+    """The gateway records the structure of the body, and not its text."""
+
+    async def prepare(team: HostileTeam, host: HostileHost) -> Step:
+        return lambda: team.send(CHAT, body, key=team.redacted_key)
+
+    return Attack(prepare, 3)
+
+
+def _large_responses(model: str, *, redacted: bool = False) -> Attack:
+    """Half of it is one text, and half many small choices."""
+
+    async def prepare(team: HostileTeam, host: HostileHost) -> Step:
+        choices = [{"index": at, "message": {"role": "assistant", "content": "a" * 30}, "finish_reason": "stop"} for at in range(100_000)]
+        choices[0] = {"index": 0, "message": {"role": "assistant", "content": "a" * 10_000_000}, "finish_reason": "stop"}
+        host.answer = 200, json.dumps({**completion(), "choices": choices}).encode()
+        return lambda: team.send(CHAT, chat(model), key=team.redacted_key if redacted else None)
+
+    return Attack(prepare, 3)
+
+
+async def _fast_stream(team: HostileTeam, host: HostileHost) -> Step:
+    """A stream of 100,000 small events, as fast as they are taken."""
+    events = [b"data: %b\n\n" % json.dumps(chunk({"content": f"word {at} "})).encode() for at in range(100_000)]
+    events += [b"data: %b\n\n" % json.dumps(chunk({}, "stop")).encode(), b"data: [DONE]\n\n"]
+    host.answer, host.streams = (200, b"".join(events)), True
+    body = chat(stream=True)
+    return lambda: team.send(CHAT, body)
+
+
 async def _histories(team: HostileTeam, host: HostileHost) -> Step:
     """A conversation of ten turns of 3 MB, which each request of 120 bytes pulls in."""
     last: str | None = None
@@ -356,6 +387,11 @@ ATTACKS: dict[str, Attack] = {
     "open_uploads": Attack(_open_uploads, 40),
     "aborted_uploads": Attack(_aborted_uploads, 8),
     "aborted_while_waiting": Attack(_aborted_while_waiting, 4),
+    "redacted_items": _redacted(_items_within_caps()[1]),
+    "redacted_text": _redacted(_long_text()[1]),
+    "large_responses": _large_responses("hostile"),
+    "large_responses_redacted": _large_responses("hostile", redacted=True),
+    "fast_streams": Attack(_fast_stream, 4),
     "histories": Attack(_histories, 8),
     "unknown_responses": Attack(_unknown_responses, 64),
     "hang_ups": _hang_ups("hostile"),

@@ -13,15 +13,19 @@ _READ_BYTES = 1 << 20
 
 @dataclass
 class HostileTeam:
-    """Its key for the gateway, and how often its requests got each status; `closed` counts those that got none."""
+    """Its key for the gateway, and how often its requests got each status; `closed` counts those that got none.
+
+    `redacted_key`: of another team on its side, whose content is recorded redacted.
+    """
 
     port: int
     key: str
+    redacted_key: str
     statuses: Counter[str] = field(default_factory=lambda: Counter())
 
-    def head(self, path: str, length: int, *, method: str = "POST") -> bytes:
+    def head(self, path: str, length: int, *, method: str = "POST", key: str | None = None) -> bytes:
         return (
-            f"{method} {path} HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {self.key}\r\n"
+            f"{method} {path} HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {key or self.key}\r\n"
             f"content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
         ).encode()
 
@@ -33,11 +37,11 @@ class HostileTeam:
         finally:
             writer.transport.abort()
 
-    async def send(self, path: str, body: bytes = b"", *, method: str = "POST") -> tuple[int, bytes]:
+    async def send(self, path: str, body: bytes = b"", *, method: str = "POST", key: str | None = None) -> tuple[int, bytes]:
         """One request on a connection of its own; 0 if the connection is closed without a response."""
         try:
             async with self.connect() as (reader, writer):
-                writer.write(self.head(path, len(body), method=method))
+                writer.write(self.head(path, len(body), method=method, key=key))
                 sending = asyncio.create_task(self._send_body(writer, body))
                 try:
                     status, received = await read_response(reader)
@@ -59,10 +63,13 @@ async def read_response(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
     status = int(head.split(" ", 2)[1])
     if "transfer-encoding: chunked" in head:
-        received = b""
-        while not received.endswith(b"0\r\n\r\n"):
-            received += await reader.readuntil(b"\r\n")
-        return status, received
+        last = b""  # of the response, which may be long
+        while not last.endswith(b"0\r\n\r\n"):
+            read = await reader.read(_READ_BYTES)
+            if not read:
+                raise asyncio.IncompleteReadError(last, None)
+            last = (last + read)[-1000:]
+        return status, last
     length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
     return status, await reader.readexactly(length)
 

@@ -23,11 +23,14 @@ _MESSAGE = json.dumps(
 
 
 class HostileHost:
-    """`answer`: the status and body for all requests, None for completions; `silent`: it answers nothing. `bodies`: the small ones."""
+    """`answer`: the status and body for all requests, None for completions; `silent`: it answers nothing. `bodies`: the small ones.
+
+    `streams`: the answer is a stream of events.
+    """
 
     def __init__(self) -> None:
         self.answer: tuple[int, bytes] | None = None
-        self.silent = False
+        self.silent = self.streams = False
         self.bodies: list[bytes] = []
         self.received = 0
         self.answered = 0
@@ -38,7 +41,7 @@ class HostileHost:
         self.port = server.sockets[0].getsockname()[1]
 
     def reset(self) -> None:
-        self.answer, self.silent, self.bodies, self.received, self.answered = None, False, [], 0, 0
+        self.answer, self.silent, self.streams, self.bodies, self.received, self.answered = None, False, False, [], 0, 0
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
@@ -68,5 +71,6 @@ class HostileHost:
         writer.close()
 
     async def _respond(self, writer: asyncio.StreamWriter, status: int, body: bytes) -> None:
-        writer.write(b"HTTP/1.1 %d X\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % (status, len(body)) + body)
+        content_type = b"text/event-stream" if self.streams else b"application/json"
+        writer.write(b"HTTP/1.1 %d X\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n" % (status, content_type, len(body)) + body)
         await writer.drain()

@@ -18,6 +18,7 @@ from app.gateway.credentials.client import CredentialClient
 from app.gateway.credentials.request_template import RequestTemplateKey
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.fleet.fleet import Fleet
+from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.limits.limits import Limits
 from app.gateway.limits.rule_matcher import RuleMatcher
 from app.gateway.media.fetcher import MediaFetcher
@@ -36,6 +37,7 @@ from providers.catalogue import DIALECTS
 from providers.credentials import CredentialError, Header, Signer, UnsignedRequest
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.transport.http1_response import ResponseReader
+from providers.transport.loop_turns import LoopTurns
 from providers.transport.response_stream import ResponseStream
 
 REQUEST_BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}).encode()
@@ -111,7 +113,8 @@ class AttemptHarness:
         (self.endpoint,) = self.fleet.endpoints
         self.endpoint.provider = _provider_with_signers(self.endpoint, signers or {})
         self.plan = Plan("m", "m", (Target("host", "engine-model"),), ("m",), snapshot)
-        self.attempts = Attempts(app_settings, self.fleet, cast(Limits, None), cast(ConstraintChecks, checks), host)
+        self.large_requests = LargeRequests(app_settings, LoopTurns())
+        self.attempts = Attempts(app_settings, self.fleet, cast(Limits, None), cast(ConstraintChecks, checks), host, self.large_requests)
         self.context = RequestContext("openai_chat", ConnectedCaller())
 
     @property
@@ -254,6 +257,17 @@ async def test_endpoint_that_left_the_configuration_sends_no_credential_that_was
     await harness.send()
     harness.fleet.apply_snapshot(build_snapshot(2, {}, {}))
     harness.context = RequestContext("openai_chat", ConnectedCaller())
+    with pytest.raises(CredentialRefused, match="No credential is stored"):
+        await harness.send()
+
+
+async def test_credential_that_is_removed_after_several_other_changes_is_not_sent_either():
+    harness = AttemptHarness(FakeHost(first=(200, RESPONSE_BODY)), "first")
+    credentials, (provider, config) = harness.plan.snapshot.credentials, next(iter(harness.plan.snapshot.providers.items()))
+    for version in (2, 3, 4):
+        changed = {provider: replace(config, options={"version": f"0.3{version}.0"})}
+        harness.fleet.apply_snapshot(build_snapshot(version, changed, harness.plan.snapshot.models, credentials=credentials))
+    harness.fleet.apply_snapshot(build_snapshot(5, {}, {}))
     with pytest.raises(CredentialRefused, match="No credential is stored"):
         await harness.send()
 

@@ -24,9 +24,10 @@ from providers.canonical.errors import BodyMemoryExceeded, InvalidRequest, Unava
 from providers.canonical.raw_json import Body
 from providers.canonical.token_estimate import text_tokens
 from providers.dialects.openai_responses.item_ids import item_id
+from providers.transport.loop_turns import LoopTurns
 from tests.support.chat_strategies import META, bounded, texts
 
-LARGE_REQUESTS = LargeRequests(Settings())
+LARGE_REQUESTS = LargeRequests(Settings(), LoopTurns()).of_team("team")
 # Of each turn: how many turns back the one lies that it continues (0: none), the user's text, and the assistant's text.
 turn_plans = st.tuples(st.integers(0, 5), texts, texts)
 

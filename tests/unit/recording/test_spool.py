@@ -5,16 +5,16 @@ import fcntl
 import itertools
 import os
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.domain import Exchange
+from app.domain import ContentPolicy, Exchange
 from app.recording.durability import Durability
 from app.recording.open_segment import OpenSegment
 from app.recording.segment_format import list_segments
@@ -24,6 +24,9 @@ from app.recording.writer_status import WriterStatus, write_status
 from app.settings import Settings
 from providers.transport.write_batcher import WriteBatcher
 from tests.support.spooled_exchanges import make_exchange, read_folder, read_records, spool_exchange
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 SECRET = b"my secret is a kingfisher"
 
@@ -70,6 +73,40 @@ def test_content_is_read_back_whole_for_every_part_size(contents: list[tuple[byt
         opened.close()
         expected = [(each.id, "full", request, b"".join(response)) for each, (request, response) in zip(exchanges, contents, strict=True)]
         assert sorted(read_folder(folder)) == sorted(expected)
+
+
+class Inline:
+    """Large work that is done at once, but for the turns of the event loop."""
+
+    turns = 0
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return work(*args, **kwargs)
+
+    async def wait_for_loop_turn(self) -> None:
+        self.turns += 1
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("policy", ["full", "redacted", "none"])
+@pytest.mark.parametrize("size", [1, 99, 100, 101, 1_050])
+async def test_large_content_is_recorded_like_any_other(policy: ContentPolicy, size: int) -> None:
+    content = b'{"model":"%s"}' % (b"m" * size)
+    work = Inline()
+    with open_spool(spool_part_bytes=100) as (opened, folder):
+        for large in (False, True):
+            exchange = make_exchange(content=policy)
+            spool_record = opened.open(exchange.id, policy)
+            if large:
+                await spool_record.append_large_request(content, work)
+                await spool_record.append_large_response(content, work)
+            else:
+                spool_record.append_request(content)
+                spool_record.append_response(content)
+            spool_record.close(exchange)
+        (_, *at_once), (_, *in_turns) = read_folder(folder)
+        assert in_turns == at_once == [policy, *((content, content) if policy == "full" else at_once[1:])]
+        assert work.turns == (2 * ((len(content) - 1) // 100) if policy == "full" else work.turns)
 
 
 def test_long_stream_is_spilled_to_disk_before_it_ends() -> None:

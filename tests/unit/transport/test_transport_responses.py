@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from providers.transport.response_stream import MAX_BLOCK_BYTES
 from tests.support.raw_engine import (
     OK,
     EngineConnection,
@@ -332,6 +333,38 @@ def test_blocks_that_arrive_together_are_joined(new_loop: NewLoop) -> None:
         wire = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n2\r\ncd\r\n0\r\n\r\n"
         async with start_engine(respond_in_order(wire)) as engine, open_transport() as transport:
             assert [block async for block in response_stream(await transport.handle_async_request(post_request(engine.url)))] == [b"abcd"]
+
+    run(new_loop, main())
+
+
+@both_loops
+def test_large_response_is_given_in_small_blocks_between_which_others_run(new_loop: NewLoop) -> None:
+    body = bytes(range(256)) * 4_000
+
+    async def main() -> None:
+        others = 0
+
+        async def count() -> None:
+            nonlocal others
+            while True:
+                await asyncio.sleep(0)
+                others += 1
+
+        wire = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+        async with start_engine(respond_always(wire)) as engine, open_transport() as client:
+            response = await client.handle_async_request(post_request(engine.url))
+            counting = asyncio.create_task(count())
+            blocks: list[bytes] = []
+            seen: list[int] = []
+            async for block in response_stream(response):
+                blocks.append(block)
+                seen.append(others)
+            counting.cancel()
+            assert b"".join(blocks) == body
+            assert max(map(len, blocks)) <= MAX_BLOCK_BYTES
+            assert len(set(seen)) > len(seen) // 2
+            # Whoever wants all of it gets it without these turns.
+            assert await fetch(client, post_request(engine.url)) == (200, body)
 
     run(new_loop, main())
 

@@ -1,0 +1,38 @@
+"""Turns of the event loop: what large transfers have to do there is done in pieces, a few at each turn, whoever asked for them.
+
+Between the pieces everybody else is served. libuv itself reads from one connection up to 32 times, 256 KB each, before it looks at the
+next (uv__read() in src/unix/stream.c, read 2026-11): forty callers with large bodies held up everybody else for 300 ms.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+# A piece of this size takes about a millisecond, whatever is done with it.
+PIECE_BYTES = 64 * 1024
+_PIECES_A_TURN = 4
+
+
+class LoopTurns:
+    """The pieces that wait, for all callers of a process."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def append(self, do_piece: Callable[[], None]) -> None:
+        """Calls it at a later turn of the event loop."""
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._next)
+        self._waiting.append(do_piece)
+
+    async def wait(self) -> None:
+        """Returns at a later turn of the event loop, for one more piece."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.append(lambda: None if turn.done() else turn.set_result(None))
+        await turn
+
+    def _next(self) -> None:
+        for _ in range(min(_PIECES_A_TURN, len(self._waiting))):
+            self._waiting.popleft()()
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._next)
