@@ -10,7 +10,7 @@ from app.gateway.plan import check_episode
 from providers.canonical.errors import InvalidRequest
 from providers.dialect import InboundRequest
 
-_MAX_TAGS = 64
+MAX_TAGS = 64
 _MAX_TAG_CHARS = 512
 
 
@@ -34,11 +34,15 @@ def request_tags(request: InboundRequest | None, headers: Mapping[bytes, bytes])
             tags = msgspec.json.decode(header_value, type=dict[str, str])
         except (msgspec.DecodeError, UnicodeDecodeError) as fault:
             raise InvalidRequest(f"The header x-narthex-tags must be a JSON object of strings: {fault}.") from None
-    if tags and (len(tags) > _MAX_TAGS or any(len(key) > _MAX_TAG_CHARS or len(value) > _MAX_TAG_CHARS for key, value in tags.items())):
-        raise InvalidRequest(
-            f"At most {_MAX_TAGS} tags (or metadata) of at most {_MAX_TAG_CHARS} characters each can be kept.", param="metadata"
-        )
+    if tags and (len(tags) > MAX_TAGS or any(len(key) > _MAX_TAG_CHARS or len(value) > _MAX_TAG_CHARS for key, value in tags.items())):
+        raise too_many_tags()
     return tags
+
+
+def too_many_tags() -> InvalidRequest:
+    return InvalidRequest(
+        f"At most {MAX_TAGS} tags (or metadata) of at most {_MAX_TAG_CHARS} characters each can be kept.", param="metadata"
+    )
 
 
 def droppable_fields(headers: Mapping[bytes, bytes]) -> Callable[[str], bool]:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import Row, case, delete, func, select
+from sqlalchemy import Integer, Row, Select, bindparam, case, delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -35,9 +35,16 @@ class RecordedResponse(Struct, frozen=True):
 
 async def find_recorded_response(database: AsyncEngine, id: str, team_id: str, route: str, max_bytes: int) -> RecordedResponse | None:
     """A response, if it is at most `max_bytes`, as its request. None: it is not recorded. Raises RecordsUnavailable."""
+    values = {"id": id, "team_id": team_id, "route": route, "max_packed_bytes": max_bytes + len(UNCOMPRESSED_PREFIX)}
+    async with _timed_connection(database) as connection:
+        row = (await connection.execute(_FIND_RESPONSE, values)).first()
+    return None if row is None else await asyncio.to_thread(_to_recorded_response, row, max_bytes)
+
+
+def _find_response() -> Select[*tuple[Any, ...]]:
     inference, content, deleted = inferences.c, inference_content.c, deleted_responses.c
-    is_visible = (inference.team_id == team_id) & (inference.route == route) & (inference.outcome == "answered")
-    max_packed_bytes = max_bytes + len(UNCOMPRESSED_PREFIX)
+    is_visible = (inference.team_id == bindparam("team_id")) & (inference.route == bindparam("route")) & (inference.outcome == "answered")
+    max_packed_bytes = bindparam("max_packed_bytes", type_=Integer)
     fits = (func.length(content.request) <= max_packed_bytes) & (func.length(content.response) <= max_packed_bytes)
     is_readable = is_visible & deleted.id.is_(None) & (content.policy == "full") & fits
     columns = (
@@ -48,9 +55,11 @@ async def find_recorded_response(database: AsyncEngine, id: str, team_id: str, r
         case((is_readable, content.response)).label("response"),
     )
     joined = inferences.outerjoin(inference_content, content.id == inference.id).outerjoin(deleted_responses, deleted.id == inference.id)
-    async with _timed_connection(database) as connection:
-        row = (await connection.execute(select(*columns).select_from(joined).where(inference.id == id))).first()
-    return None if row is None else await asyncio.to_thread(_to_recorded_response, row, max_bytes)
+    return select(*columns).select_from(joined).where(inference.id == bindparam("id"))
+
+
+# Building it takes longer than sending it, and whoever asks for responses that do not exist would have it built each time.
+_FIND_RESPONSE = _find_response()
 
 
 async def delete_response(database: AsyncEngine, id: str, team_id: str, keep_content_days: int) -> None:

@@ -53,6 +53,7 @@ _WRITER_WAIT_S = 5.0
 _FIRST_WAIT_S, _MAX_WAIT_S = 0.05, 0.5
 # Look-ups in Postgres at a time: less than half of the connections that a worker has for everything.
 _LOOKUPS_PER_TEAM, _LOOKUPS_PER_WORKER = 2, 3
+_UNKNOWN_PAUSE_S = 0.02  # with the slots: a team that asks for responses that do not exist has 100 look-ups a second
 _RECORDING_DELAY_S = 60.0  # so long after the longest possible attempt, a response is recorded if there is one
 _NOT_KEPT_REASONS = {
     "redacted": "Your team's requests and responses are recorded without their content, so there is nothing to retrieve or to continue: "
@@ -224,6 +225,8 @@ class ConversationStore:
             try:
                 async with self._lookup_slots.slot(caller.team_id):
                     row = await find_recorded_response(self._database, id, caller.team_id, _ROUTE, max_bytes)
+                if row is None:
+                    await asyncio.sleep(_UNKNOWN_PAUSE_S)
             except RecordsUnavailable:
                 raise Unavailable("Responses cannot be looked up at the moment: the database is unavailable.", retry_after_s=2) from None
             if row is not None or time.monotonic() >= deadline:

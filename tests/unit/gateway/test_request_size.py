@@ -133,3 +133,13 @@ def test_counting_takes_time_in_proportion_to_the_body() -> None:
     for piece in (b'\\"', b"\\\\", b"[{", b"a"):
         small, large = (b'{"model":"m","x":"' + piece * count + b'"}' for count in (400_000, 4_000_000))
         assert seconds(large) < 30 * min(seconds(small) for _ in range(3)) + 0.05
+
+
+@pytest.mark.parametrize("field", ["metadata", "tensorzero::tags"])
+def test_tags_that_are_too_many_to_keep_are_refused_before_they_are_decoded(field: str):
+    def body(count: int, value: str) -> bytes:
+        return json.dumps({"model": "m", "messages": [], field: {f"k{n}": value for n in range(count)}, "x": [{"a": 0}] * 11_000}).encode()
+
+    CAPS.check(body(64, 'a"\\' * 100))
+    with pytest.raises(InvalidRequest, match="At most 64 tags"):
+        CAPS.check(body(65, "a"))
