@@ -161,8 +161,10 @@ async def serve(
         authenticated.claim = begun
         authenticated.caller = await reauthenticate()
     is_work_large = len(raw) > SMALL_BYTES and is_large(raw)
-    large_requests = gateway.large_requests.of_team(authenticated.caller.team_id)
-    request = await large_requests.parse(dialect, raw) if is_work_large else dialect.parse_request(raw)
+    if is_work_large:
+        request = await gateway.large_requests.of_team(authenticated.caller.team_id).parse(dialect, raw)
+    else:
+        request = dialect.parse_request(raw)
     if request.names_no_model:
         request.model = find_implied_model(gateway.snapshot_cache.snapshot, gateway.fleet, authenticated.caller, dialect, request.body)
     reserved = reserved_fields(request.body)
@@ -193,7 +195,7 @@ async def serve(
         authenticated.caller.team_id,
         refuses_unvalidated(headers),
         functools.partial(_claim_bytes, gateway, context, authenticated.caller),
-        large_requests if is_work_large else None,
+        gateway.large_requests.of_team(authenticated.caller.team_id) if is_work_large else None,
         gateway.team_salts,
     )
     meta = ResponseMeta(context.id, episode_id, request.model, context.received_us // 1_000_000, request.wants_usage, sent_body)
@@ -238,7 +240,7 @@ async def _plan(gateway: Gateway, raw: bytes, context: RequestContext, admitted:
             gateway.limits.cancel(reservation)
         raise
     planned = context.stage = Planned(admitted, targets, reservation, record, estimate.output_tokens, endpoint_table, matcher)
-    if is_large(raw):
+    if len(raw) > SMALL_BYTES and is_large(raw):
         large_requests = gateway.large_requests.of_team(caller.team_id)
         await finish_despite_cancellation(opened.append_large_request(raw, large_requests))
     else:
@@ -253,7 +255,7 @@ async def _send_response(
     progress.usage, progress.finish_reason, progress.model = response.usage, response.finish_reason, response.model
     progress.written_tokens = text_tokens(len(response.raw))
     await context.release()
-    if is_large(response.raw):
+    if len(response.raw) > SMALL_BYTES and is_large(response.raw):
         large_requests = gateway.large_requests.of_team(admitted.caller.team_id)
         recording = attempted.planned.spool_record.append_large_response(response.raw, large_requests)
         await finish_despite_cancellation(recording)

@@ -2,8 +2,10 @@
 
 import ctypes
 
-_M_MMAP_THRESHOLD = -3  # of <malloc.h>
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of <malloc.h>
 _LARGE_BLOCK_BYTES = 1024 * 1024
+# Free memory at the end of the heap beyond this goes back to the system. With the 128 KiB of glibc that would happen with every request.
+_MAX_FREE_BYTES = 64 * 1024 * 1024
 
 
 def map_large_blocks() -> None:
@@ -16,3 +18,4 @@ def map_large_blocks() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, _MAX_FREE_BYTES)

@@ -8,7 +8,7 @@ import httpx
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.gateway.large_body.large_requests import LargeRequests, is_large
+from app.gateway.large_body.large_requests import SMALL_BYTES, LargeRequests, is_large
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.response_translation import translate
@@ -137,6 +137,8 @@ class UpstreamClient:
             await self._run_beside_loop_if_large(translator, raw, assembler.feed, raw)
             progress.written_tokens = assembler.written_tokens
             return assembler.finish()
+        if len(raw) <= SMALL_BYTES:  # as nearly always
+            return translate.translate_response(raw, caller_dialect, target_dialect, meta, response.headers)
         return await self._run_beside_loop_if_large(
             translator, raw, translate.translate_response, raw, caller_dialect, target_dialect, meta, response.headers
         )
