@@ -276,6 +276,10 @@ class Telemetry:
     def render(self) -> bytes:
         """The body of /metrics."""
         self.flush()
+        return self.render_flushed()
+
+    def render_flushed(self) -> bytes:
+        """As render(), as of the last flush(). In any thread."""
         if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
             return generate_latest(self._registry)
         registry = CollectorRegistry()

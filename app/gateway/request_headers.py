@@ -8,10 +8,8 @@ import msgspec
 from app import uuid7
 from app.gateway.plan import check_episode
 from providers.canonical.errors import InvalidRequest
+from providers.canonical.tags import check_tags
 from providers.dialect import InboundRequest
-
-MAX_TAGS = 64
-_MAX_TAG_CHARS = 512
 
 
 def resolve_episode_id(request: InboundRequest, headers: Mapping[bytes, bytes], received_us: int) -> str:
@@ -25,7 +23,7 @@ def resolve_episode_id(request: InboundRequest, headers: Mapping[bytes, bytes], 
 
 
 def request_tags(request: InboundRequest | None, headers: Mapping[bytes, bytes]) -> Mapping[str, str]:
-    """The header's tags, else the body's. Bounded, because they are looked up, counted and stored. Raises InvalidRequest."""
+    """The header's tags, else the body's. Raises InvalidRequest."""
     header_value = headers.get(b"x-narthex-tags")
     if header_value is None:
         tags: Mapping[str, str] = {} if request is None else request.tags
@@ -34,15 +32,9 @@ def request_tags(request: InboundRequest | None, headers: Mapping[bytes, bytes])
             tags = msgspec.json.decode(header_value, type=dict[str, str])
         except (msgspec.DecodeError, UnicodeDecodeError) as fault:
             raise InvalidRequest(f"The header x-narthex-tags must be a JSON object of strings: {fault}.") from None
-    if tags and (len(tags) > MAX_TAGS or any(len(key) > _MAX_TAG_CHARS or len(value) > _MAX_TAG_CHARS for key, value in tags.items())):
-        raise too_many_tags()
+    if tags:
+        check_tags(tags)
     return tags
-
-
-def too_many_tags() -> InvalidRequest:
-    return InvalidRequest(
-        f"At most {MAX_TAGS} tags (or metadata) of at most {_MAX_TAG_CHARS} characters each can be kept.", param="metadata"
-    )
 
 
 def droppable_fields(headers: Mapping[bytes, bytes]) -> Callable[[str], bool]:

@@ -39,6 +39,8 @@ class RouteBinding(Struct, frozen=True, kw_only=True):
     default_values: Mapping[str, Any] = {}
     # Whether the body names the model.
     sends_model: bool = True
+    # Whether the engine reads `cache_salt`.
+    reads_salt: bool = False
     # From the engine's response and the caller's body, the response in the route's common shape. None: it has that shape.
     convert_response: Callable[[bytes, Body], bytes] | None = None
     # The request has the engine's own shape, and the response is returned as it is.

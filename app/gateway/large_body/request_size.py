@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from app.gateway.request_headers import MAX_TAGS, too_many_tags
 from app.settings import Settings, environment_name
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import DECODE_ERRORS, Body
+from providers.canonical.tags import MAX_TAGS, too_many_tags
 
 # All bytes but those that make the structure of a JSON text.
 _CONTENT = bytes(set(range(256)) - set(b'"{}[],:'))

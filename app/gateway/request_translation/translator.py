@@ -223,6 +223,8 @@ class RequestTranslator:
             if not binding.sends_model:
                 raise provider.unsupported_error("model", f"its {binding.name} cannot use a LoRA adapter.")
             body["model"] = provider.select_lora_adapter(target.model, target.lora, body)
+        if self.team_salts is not None and provider.salted_dialects and binding.reads_salt:
+            body["cache_salt"] = self.team_salts.salt(self.team_id, body.value("cache_salt"))
         id = None
         if route.generates_text and provider.request_id_field is not None:
             id = body[provider.request_id_field] = self._next_upstream_id()

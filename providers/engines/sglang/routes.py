@@ -36,6 +36,7 @@ _GENERATE_BINDING = RouteBinding(
     unsupported_fields=OUTPUT_BOUND_FIELDS,
     value_checks={"sampling_params": check_sampling_params},
     sends_model=False,
+    reads_salt=True,
 )
 
 SGLANG_ROUTES: EngineRoutes = {

@@ -11,6 +11,7 @@ from app.gateway.request_translation.team_salts import TeamSalts
 from app.gateway.request_translation.translator import RequestTranslator
 from providers.adapters.provider import InvalidOption
 from providers.catalogue import DIALECTS, build_provider
+from providers.engine_routes.route import Route
 
 BASE_URL = "http://127.0.0.1:1"
 SALTS = TeamSalts(("a key of this installation, random", "an older one"))
@@ -84,3 +85,19 @@ def test_salts_are_not_sent_to_versions_that_may_refuse_them_and_where_the_opera
         assert sent_salt(adapter, team_caches=False, accepts=["cache_salt"], salt="own") == "own"
         with pytest.raises(InvalidOption, match="team_caches"):
             build_provider(adapter, adapter, {"team_caches": "no"}, BASE_URL)
+
+
+@pytest.mark.parametrize("prompt", [{"text": "Hi"}, {"input_ids": [1, 2]}])
+def test_native_generation_of_sglang_is_salted(prompt: dict[str, Any]):
+    def sent(**options: Any) -> Any:
+        body = json.dumps({"model": "m", **prompt}).encode()
+        route = DIALECTS["generate"]
+        assert isinstance(route, Route)
+        translator = RequestTranslator(
+            route.parse_request(body), body, route, cast(MediaFetcher, None), lambda field: False, team_id="one", team_salts=SALTS
+        )
+        translated = translator.translate_route(route, build_provider("sglang", "s", options, BASE_URL), Target("s", "m"))
+        return json.loads(translated.raw).get("cache_salt")
+
+    assert sent() == SALTS.salt("one")
+    assert sent(team_caches=False) is None
