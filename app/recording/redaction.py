@@ -39,6 +39,10 @@ VERBATIM_KEYS = frozenset(
 TOOL_NAME_PARENTS = frozenset({"function", "tools", "tool_choice"})  # elsewhere `name` may be a person's
 TOOL_CALL_TYPES = frozenset({"tool_use", "server_tool_use", "function_call"})
 
+_LARGE_BYTES = 256 * 1024
+_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_.:/@-]{1,100}")
 _KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_.$-]{0,63}")
 _EVENT_STREAM = re.compile(rb"\s*(?:data|event|id|retry)?:")
@@ -67,33 +71,77 @@ def complete_frames_bytes(data: bytes | bytearray) -> int:
 
 def _redact_json(data: bytes) -> bytes:
     try:
+        if len(data) > _LARGE_BYTES and data.lstrip()[:1] == b"{":
+            return _redact_large_object(data)
         return msgspec.json.encode(_redact_structure(msgspec.json.decode(data), ""))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return b"[withheld: %d bytes]" % len(data)
 
 
+def _redact_large_object(data: bytes) -> bytes:
+    """As any other, member by member and item by item: during one call into C, however long, no other thread runs."""
+    members = _decode_object(data)
+    siblings = {"type": msgspec.json.decode(members["type"])} if "type" in members else {}
+    redacted: dict[str, bytes] = {}
+    for key, raw in members.items():
+        text = bytes(raw)
+        if (key in STRUCTURE_KEYS or key in STRUCTURE_LIST_KEYS) and text[:1] == b"[":
+            items = [msgspec.json.encode(_redact_item(msgspec.json.decode(item), key)) for item in _decode_list(text)]
+            redacted[key] = b"[" + b",".join(items) + b"]"
+        else:
+            redacted_key, value = _redact_field(key, msgspec.json.decode(text), "", siblings)
+            redacted[redacted_key] = msgspec.json.encode(value)
+    return b"{" + b",".join([msgspec.json.encode(key) + b":" + value for key, value in redacted.items()]) + b"}"
+
+
 def _redact_frames(data: bytes) -> Iterator[bytes]:
+    """An event's name is kept if its data has the same `type`, as in the wire formats: any other may be text."""
+    event_line = b""
     data_lines: list[bytes] = []
     lines = _LINE_END.split(data)
     if not lines[-1]:
         lines.pop()  # what follows the last line ending is not a line
-    for line in lines:
-        field, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
-        if line and field == b"data":
+    for line in (*lines, None):
+        field, value = _split_field(line or b"")
+        if field == b"data":
             data_lines.append(value)
             continue
-        if data_lines:
-            yield b"data: " + _redact_event_data(b"\n".join(data_lines)) + b"\n"
+        if data_lines or event_line:
+            event_data = b"\n".join(data_lines)
+            if event_line:
+                yield event_line + b"\n" if _is_type_of(event_data, event_line) else _withheld_line(event_line)
+            if data_lines:
+                yield b"data: " + _redact_event_data(event_data) + b"\n"
+            event_line = b""
             data_lines.clear()
+        if line is None:
+            return
         if not line:
             yield b"\n"
-        elif field in (b"event", b"retry") and _IDENTIFIER.fullmatch(value.decode("latin-1")):
-            yield field + b": " + value + b"\n"
+        elif field == b"event":
+            event_line = b"event: " + value
+        elif field == b"retry" and value.isdigit():
+            yield b"retry: " + value + b"\n"
         else:
-            yield b": [withheld: %d bytes]\n" % len(line)
-    if data_lines:
-        yield b"data: " + _redact_event_data(b"\n".join(data_lines)) + b"\n"
+            yield _withheld_line(line)
+
+
+def _split_field(line: bytes) -> tuple[bytes, bytes]:
+    field, _, value = line.partition(b":")
+    return field, value.removeprefix(b" ")
+
+
+def _is_type_of(event_data: bytes, event_line: bytes) -> bool:
+    try:
+        value = msgspec.json.decode(event_data)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+    name = event_line.removeprefix(b"event: ").decode("latin-1")
+    return isinstance(value, dict) and cast("dict[str, Any]", value).get("type") == name and _IDENTIFIER.fullmatch(name) is not None
+
+
+def _withheld_line(line: bytes) -> bytes:
+    return b": [withheld: %d bytes]\n" % len(line)
 
 
 def _redact_event_data(data: bytes) -> bytes:
@@ -108,12 +156,13 @@ def _redact_structure(value: Any, parent_key: str) -> Any:
                 _redact_field(key, each, parent_key, cast("dict[str, Any]", value)) for key, each in cast("dict[str, Any]", value).items()
             )
         case list():
-            return [
-                _redact_structure(each, parent_key) if isinstance(each, dict | list) else _redaction_marker(each)
-                for each in cast("list[Any]", value)
-            ]
+            return [_redact_item(each, parent_key) for each in cast("list[Any]", value)]
         case _:
             return _redaction_marker(value)
+
+
+def _redact_item(value: Any, list_key: str) -> Any:
+    return _redact_structure(value, list_key) if isinstance(value, dict | list) else _redaction_marker(value)
 
 
 def _redact_field(key: str, value: Any, parent_key: str, siblings: dict[str, Any]) -> tuple[str, Any]:

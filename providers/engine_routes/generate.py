@@ -127,7 +127,8 @@ class GenerateStreamEditor(SSEStreamEditor):
 
     def __init__(self, meta: ResponseMeta) -> None:
         super().__init__(meta)
-        self._withheld = b""
+        self._withheld: list[bytes] = []
+        self._withheld_bytes = 0
         self._chunks = 0
 
     @property
@@ -154,17 +155,18 @@ class GenerateStreamEditor(SSEStreamEditor):
             self._chunks += 1
             return frame
         self.finish_reason = self.finish_reason or reason
-        self._withheld += frame
-        if len(self._withheld) > _MAX_WITHHELD_BYTES:
+        self._withheld.append(frame)
+        self._withheld_bytes += len(frame)
+        if self._withheld_bytes > _MAX_WITHHELD_BYTES:
             raise InvalidUpstreamResponse("The engine's stream goes on after its last chunk.")
         return b""
 
     def _write_end(self) -> bytes:
-        return self._withheld + b"data: [DONE]\n\n"
+        return b"".join(self._withheld) + b"data: [DONE]\n\n"
 
     def _release_before_failure(self) -> bytes:
-        withheld, self._withheld = self._withheld, b""
-        return withheld
+        withheld, self._withheld = self._withheld, []
+        return b"".join(withheld)
 
 
 def _read_output(raw: bytes) -> _Output:

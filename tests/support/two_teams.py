@@ -29,7 +29,11 @@ _SLICE_S = 2.0
 _MAX_ROUNDS = 6
 _FLOOR_S = 0.020
 # A string of megabytes is decoded, and written, in one call into C, during which no other thread runs (docs/decisions/012).
-_LONG_STRINGS_FLOOR_S = {"echoed_field_name": 0.040, "histories": 0.060, "long_text": 0.080, "redacted_text": 0.080}
+_LONG_STRINGS_FLOOR_S = {
+    **dict.fromkeys(("echoed_field_name", "large_image", "aborted_while_waiting"), 0.040),
+    **dict.fromkeys(("histories", "large_responses", "large_responses_redacted"), 0.060),
+    **dict.fromkeys(("long_text", "redacted_text"), 0.080),
+}
 
 
 @dataclass(frozen=True)

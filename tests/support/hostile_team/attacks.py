@@ -211,11 +211,15 @@ def _redacted(body: bytes) -> Attack:
 
 
 def _large_responses(model: str, *, redacted: bool = False) -> Attack:
-    """Half of it is one text, and half many small choices."""
+    """Half of it is one text, and half the probabilities of many tokens."""
 
     async def prepare(team: HostileTeam, host: HostileHost) -> Step:
-        choices = [{"index": at, "message": {"role": "assistant", "content": "a" * 30}, "finish_reason": "stop"} for at in range(100_000)]
-        choices[0] = {"index": 0, "message": {"role": "assistant", "content": "a" * 10_000_000}, "finish_reason": "stop"}
+        logprobs = {"content": [{"token": "a", "logprob": -0.1, "bytes": [97], "top_logprobs": []}] * 12_000}
+        choices: list[dict[str, Any]] = [
+            {"index": at, "message": {"role": "assistant", "content": "a"}, "logprobs": logprobs, "finish_reason": "stop"}
+            for at in range(12)
+        ]
+        choices[0]["message"] = {"role": "assistant", "content": "a" * 10_000_000}
         host.answer = 200, json.dumps({**completion(), "choices": choices}).encode()
         return lambda: team.send(CHAT, chat(model), key=team.redacted_key if redacted else None)
 
@@ -225,7 +229,8 @@ def _large_responses(model: str, *, redacted: bool = False) -> Attack:
 async def _fast_stream(team: HostileTeam, host: HostileHost) -> Step:
     """A stream of 100,000 small events, as fast as they are taken."""
     events = [b"data: %b\n\n" % json.dumps(chunk({"content": f"word {at} "})).encode() for at in range(100_000)]
-    events += [b"data: %b\n\n" % json.dumps(chunk({}, "stop")).encode(), b"data: [DONE]\n\n"]
+    events += [b"data: %b\n\n" % json.dumps(each).encode() for each in (chunk({}, "stop"), chunk(usage=completion()["usage"]))]
+    events.append(b"data: [DONE]\n\n")
     host.answer, host.streams = (200, b"".join(events)), True
     body = chat(stream=True)
     return lambda: team.send(CHAT, body)

@@ -173,3 +173,24 @@ def test_engine_that_does_not_stream_on_demand_is_an_error():
     _, binding, _, _ = sent_to("lmdeploy", **PROMPT, stream=True)
     with pytest.raises(InvalidUpstreamResponse, match="streamed"):
         make_stream_editor(GENERATE, binding, META, streamed=False)
+
+
+@pytest.mark.parametrize("adapter", ["lmdeploy", "sglang"])
+def test_stream_that_is_left_has_written_what_its_engine_counted(adapter: str):
+    """SGLang's chunks repeat all text before them, so that their bytes say nothing."""
+    editor = editor_for(adapter)
+    for count in range(1, 200):
+        editor.feed(frames(chunk("word " * (count if adapter == "sglang" else 1), count), done=False))
+        assert editor.written_tokens == count
+
+
+def test_stream_that_goes_on_after_its_last_chunk_is_bounded_and_read_in_linear_time():
+    editor = editor_for()
+    editor.feed(frames(chunk("a", 1, "stop"), done=False))
+    more = frames(*[chunk("b" * 1_000, 1)] * 100, done=False)
+    fed_bytes = 0
+    while editor.failure is None:
+        editor.feed(more)
+        fed_bytes += len(more)
+        assert fed_bytes < 17 * 1024 * 1024
+    assert isinstance(editor.failure, InvalidUpstreamResponse)

@@ -101,3 +101,18 @@ def test_other_apis_require_a_model(route: str):
     body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1, "input": "a"}
     with pytest.raises(InvalidRequest, match="model"):
         DIALECTS[route].parse_request(json.dumps(body).encode())
+
+
+def test_key_that_may_use_very_many_models_has_to_name_one():
+    models = {f"m{number}": ModelConfig((Target("lmdeploy", "x"),)) for number in range(501)}
+    snapshot = build_snapshot(1, PROVIDERS, models)
+    in_fleet = Fleet(Settings(), httpx.MockTransport(lambda _: httpx.Response(404)))
+    in_fleet.apply_snapshot(snapshot)
+    body = DIALECTS["generate"].parse_request(json.dumps(BODIES["generate"]).encode()).body
+    for usable, message in ((None, "too many models"), (("m1*",), "m1"), (("m7",), None)):
+        caller = Caller("k", "t", "team", "full", models=usable)
+        if message is None:
+            assert find_implied_model(snapshot, in_fleet, caller, DIALECTS["generate"], body) == "m7"
+            continue
+        with pytest.raises(InvalidRequest, match=message):
+            find_implied_model(snapshot, in_fleet, caller, DIALECTS["generate"], body)

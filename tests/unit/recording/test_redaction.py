@@ -36,6 +36,15 @@ def test_no_secret_survives_in_a_document(document: dict[str, Any]) -> None:
     json.loads(redacted)
 
 
+@given(st.one_of(documents, st.fixed_dictionaries({"type": st.just("tool_use"), "name": secrets}), values), st.sampled_from([b"", b" "]))
+def test_large_document_is_redacted_as_a_small_one(document: Any, before: bytes) -> None:
+    raw = before + json.dumps(document).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.recording.redaction._LARGE_BYTES", 0)
+        in_steps = redact(raw)
+    assert in_steps == redact(raw)
+
+
 @given(st.lists(documents, max_size=4), st.sampled_from([b"\n", b"\r\n"]), st.integers(0, 30))
 def test_no_secret_survives_in_a_stream_even_if_truncated(bodies: list[dict[str, Any]], newline: bytes, cut: int) -> None:
     stream = b"".join(b"event: delta" + newline + b"data: " + json.dumps(each).encode() + newline * 2 for each in bodies)
