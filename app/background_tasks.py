@@ -88,6 +88,9 @@ async def finish_despite_cancellation(work: Coroutine[None, None, None]) -> None
             await asyncio.wait([task])  # which does not cancel it
         except asyncio.CancelledError as cancellation:
             cancelled = cancellation
-    task.result()
-    if cancelled is not None:
-        raise cancelled
+    try:
+        task.result()
+        if cancelled is not None:
+            raise cancelled
+    finally:
+        del task, cancelled  # an error keeps this frame, which would keep the error: and all that the caller holds until a collection

@@ -68,7 +68,7 @@ class EndOfInputProtocol(InferenceProtocol):
                 self.end_input(None)
             if not active.response_started:
                 self.transport.write(_INTERIM_RESPONSE)
-            elif is_inference:
+            elif is_inference and active.is_chunked_stream:  # whose next chunk may have one more zero
                 self.transport.write(_BEGIN_OF_CHUNK_SIZE)
             self._check_timer = self.loop.call_later(_FIRST_CHECK_S, self._check_presence, _FIRST_CHECK_S)
         return True

@@ -19,6 +19,8 @@ _MAX_BUFFERED_BYTES = 64 * 1024
 
 # Written at once; more is written in turns with other large bodies.
 _MAX_WRITE_BYTES = 4 * PIECE_BYTES
+# So much of it is taken within the write timeout, or the caller is disconnected.
+_TIMED_BYTES = 16 * PIECE_BYTES
 
 Header = tuple[bytes, bytes]
 CallHandler = Callable[["HttpCall"], Awaitable[None]]
@@ -32,6 +34,7 @@ class CallConnection(Protocol):
     loop: asyncio.AbstractEventLoop
     tasks: set[asyncio.Task[None]]
     loop_turns: LoopTurns
+    write_timeout_s: float
 
     def on_response_complete(self) -> None: ...
 
@@ -53,7 +56,7 @@ class HttpCall:
     """One request and its response over HTTP/1.1. The handler runs as a task, which is cancelled when the caller disconnects.
 
     `headers`: names in lower case, in the order sent. `peer`: the caller's address, None on a Unix socket. `disconnected`: the caller
-    closed the connection before the response ended.
+    closed the connection before the response ended. `is_chunked_stream`: its response has begun, in chunks of its own lengths.
     """
 
     __slots__ = (
@@ -69,6 +72,7 @@ class HttpCall:
         "_waiter",
         "disconnected",
         "headers",
+        "is_chunked_stream",
         "keep_alive",
         "message_event",
         "method",
@@ -109,6 +113,7 @@ class HttpCall:
         self.more_body = True
         self.keep_alive = keep_alive
         self.disconnected = False
+        self.is_chunked_stream = False
         self.response_started = False
         self.response_complete = False
         self.message_event = _NO_EVENT
@@ -172,6 +177,7 @@ class HttpCall:
         if self.disconnected:
             return
         self.response_started = True
+        self.is_chunked_stream = self._chunked
         if not self._chunked:
             self.keep_alive = False
         framing = b"transfer-encoding: chunked\r\n" if self._chunked else b""
@@ -202,13 +208,20 @@ class HttpCall:
             self._finish()
 
     async def _write_in_turns(self, data: bytes, frame: Callable[[bytes], bytes]) -> None:
-        """Writes a large part of a response piece by piece, as fast as the caller takes it, until it is disconnected."""
+        """Writes a large part of a response piece by piece, until the caller is disconnected, or takes too long for a MiB."""
+        connection = self._connection
+        began = connection.loop.time()
         for start in range(0, len(data), PIECE_BYTES):
             if start:
-                await self._connection.loop_turns.wait()
-            if self._connection.flow.write_paused:
-                await self._connection.flow.drain()
+                await connection.loop_turns.wait()
+            if connection.flow.write_paused:
+                await connection.flow.drain()
             if self.disconnected:
+                return
+            if not start % _TIMED_BYTES:
+                began = connection.loop.time()
+            elif connection.loop.time() - began > connection.write_timeout_s:
+                connection.transport.abort()
                 return
             self._connection.transport.write(frame(data[start : start + PIECE_BYTES]))
 

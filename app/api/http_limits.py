@@ -19,8 +19,6 @@ class BoundedHttpProtocol(EndOfInputProtocol):
     `write_timeout_s`: a caller who does not read the response for so long is disconnected; what waits to write would wait for ever.
     """
 
-    write_timeout_s = 120.0
-
     _head_bytes = 0  # received since the last piece of a body or end of a head
     _write_timer: asyncio.TimerHandle | None = None
 

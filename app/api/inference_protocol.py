@@ -22,6 +22,7 @@ class InferenceProtocol(HttpToolsProtocol):
 
     call_handlers: Mapping[str, CallHandler] = {}
     loop_turns: LoopTurns
+    write_timeout_s = 120.0
 
     active_cycle: Any = None  # the call, or the ASGI cycle, that is in progress, or the last one
     input_ended = False  # the connection is closed once the requests before the end are answered

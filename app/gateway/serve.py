@@ -255,12 +255,7 @@ async def _send_response(
     progress.usage, progress.finish_reason, progress.model = response.usage, response.finish_reason, response.model
     progress.written_tokens = text_tokens(len(response.raw))
     await context.release()
-    if len(response.raw) > SMALL_BYTES and is_large(response.raw):
-        large_requests = gateway.large_requests.of_team(admitted.caller.team_id)
-        recording = attempted.planned.spool_record.append_large_response(response.raw, large_requests)
-        await finish_despite_cancellation(recording)
-    else:
-        attempted.planned.spool_record.append_response(response.raw)
+    await _record_response(gateway, attempted.planned, response.raw)
     await _commit_exchange(gateway, context, admitted)
     if admitted.request.stores_response:
         await gateway.conversations.store_response(context.id, admitted.caller, raw, response.raw)
@@ -280,7 +275,7 @@ async def _relay_stream(
     editor, spool_record, call = response.editor, attempted.planned.spool_record, attempted.call
     assert call is not None
     attempted.progress.editor = editor
-    spool_record.append_response(response.first)
+    await _record_response(gateway, attempted.planned, response.first)
     await sink.begin_stream(response.first)
     try:
         if not editor.done and editor.failure is None:
@@ -301,7 +296,7 @@ async def _relay_stream(
         context.set_failure(200, error, error.message)
         last = dialect.write_error_frame(error)
     attempted.progress.usage, attempted.progress.finish_reason = editor.usage, editor.finish_reason
-    spool_record.append_response(last)
+    await _record_response(gateway, attempted.planned, last)
     admitted = attempted.planned.admitted
     await _commit_exchange(gateway, context, admitted)
     if admitted.request.stores_response:
@@ -312,6 +307,14 @@ async def _relay_stream(
         async with asyncio.timeout(_END_OF_STREAM_S):
             async for _ in response.blocks:
                 pass
+
+
+async def _record_response(gateway: Gateway, planned: Planned, data: bytes) -> None:
+    if len(data) > SMALL_BYTES and is_large(data):
+        large_requests = gateway.large_requests.of_team(planned.admitted.caller.team_id)
+        await finish_despite_cancellation(planned.spool_record.append_large_response(data, large_requests))
+    else:
+        planned.spool_record.append_response(data)
 
 
 async def _commit_exchange(gateway: Gateway, context: RequestContext, admitted: Admitted) -> None:

@@ -38,8 +38,6 @@ class SpoolRecord:
     """
 
     __slots__ = (
-        "_is_request_redacted",
-        "_is_response_redacted",
         "_part_bytes",
         "_policy",
         "_request",
@@ -59,7 +57,6 @@ class SpoolRecord:
         self.is_content_lost = False
         self.last_part = 0
         self.segment: OpenSegment | None = None
-        self._is_request_redacted = self._is_response_redacted = False
         self._spool = spool
         self._policy: ContentPolicy = policy
         self._part_bytes = part_bytes
@@ -90,21 +87,26 @@ class SpoolRecord:
             self._spill_response()
 
     async def append_large_request(self, body: bytes, large_work: LargeWork) -> None:
-        """As append_request() with the caller's whole body, without holding up the event loop.
-
-        Do not cancel it: close() would record a part of the body as all of it.
-        """
+        """As append_request() with the caller's whole body, without holding up the event loop."""
+        if self._policy == "none":
+            return
+        self._request = body  # should the process end meanwhile, close() redacts it
         if self._policy == "redacted":
-            body, self._is_request_redacted = await large_work.run(redact, body), True
-        if self._policy != "none":
-            self._request = await self._spill_in_turns(PART_OF_REQUEST, body, large_work)
+            body = await large_work.run(redact, body)
+        self._request = b""
+        await self._spill_in_turns(PART_OF_REQUEST, body, large_work)
 
-    async def append_large_response(self, body: bytes, large_work: LargeWork) -> None:
-        """As append_response() with a whole response, as append_large_request() does it."""
+    async def append_large_response(self, data: bytes, large_work: LargeWork) -> None:
+        """As append_response() with a whole response, or with whole frames of a stream, without holding up the event loop."""
+        if self._policy == "none":
+            return
+        if self._response:
+            data = bytes(self._response) + data
+        self._response = data
         if self._policy == "redacted":
-            body, self._is_response_redacted = await large_work.run(redact, body), True
-        if self._policy != "none":
-            self._response = await self._spill_in_turns(PART_OF_RESPONSE, body, large_work)
+            data = await large_work.run(redact, data)
+        self._response = b""
+        await self._spill_in_turns(PART_OF_RESPONSE, data, large_work)
 
     def close(self, exchange: Exchange) -> None:
         """Write the record that ends the exchange. A second call does nothing."""
@@ -116,8 +118,7 @@ class SpoolRecord:
         if exchange.content != self._policy:
             exchange = msgspec.structs.replace(exchange, content=self._policy)
         if self._policy == "redacted":
-            request = request if self._is_request_redacted else redact(bytes(request))
-            response = response if self._is_response_redacted else redact(bytes(response))
+            request, response = redact(bytes(request)), redact(bytes(response))
             request = self._spill(PART_OF_REQUEST, request) if len(request) > self._part_bytes else request
             response = self._spill(PART_OF_RESPONSE, response) if len(response) > self._part_bytes else response
         self._spool.finish_record(self, exchange, bytes(request), bytes(response))
@@ -143,14 +144,16 @@ class SpoolRecord:
             self._spool.append_part(self, kind, bytes(view[start : min(end, start + self._part_bytes)]))
         return b"" if self.is_content_lost else bytes(view[end:])
 
-    async def _spill_in_turns(self, kind: int, data: bytes, large_work: LargeWork) -> bytes:
-        """As _spill(), part by part at turns of the event loop."""
+    async def _spill_in_turns(self, kind: int, data: bytes, large_work: LargeWork) -> None:
+        """Writes all of it, part by part at turns of the event loop; what is left at once, if the process ends meanwhile."""
         start = 0
-        while len(data) - start > self._part_bytes and not self.is_content_lost:
-            self._spool.append_part(self, kind, data[start : start + self._part_bytes])
-            start += self._part_bytes
-            await large_work.wait_for_loop_turn()
-        return b"" if self.is_content_lost else data[start:]
+        try:
+            while len(data) - start > self._part_bytes and not self.is_content_lost:
+                self._spool.append_part(self, kind, data[start : start + self._part_bytes])
+                start += self._part_bytes
+                await large_work.wait_for_loop_turn()
+        finally:
+            self._spill(kind, data[start:], include_tail=True)
 
 
 def _append(buffer: bytes | bytearray, data: bytes) -> bytes | bytearray:

@@ -8,7 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-# A piece of this size takes about a millisecond, whatever is done with it.
+# A piece of this size usually takes less than a millisecond, whatever is done with it.
 PIECE_BYTES = 64 * 1024
 _PIECES_A_TURN = 4
 
@@ -32,7 +32,9 @@ class LoopTurns:
         await turn
 
     def _next(self) -> None:
-        for _ in range(min(_PIECES_A_TURN, len(self._waiting))):
-            self._waiting.popleft()()
-        if self._waiting:
-            asyncio.get_running_loop().call_soon(self._next)
+        try:
+            for _ in range(min(_PIECES_A_TURN, len(self._waiting))):
+                self._waiting.popleft()()
+        finally:  # an error of one must not stop the others
+            if self._waiting:
+                asyncio.get_running_loop().call_soon(self._next)

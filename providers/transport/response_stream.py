@@ -98,9 +98,7 @@ class ResponseStream(httpx.AsyncByteStream):
 
     async def _next_of_many(self) -> bytes:
         """At a later turn of the event loop: whoever reads works on what it gets at once."""
-        await self._loop_turns.wait()
-        if self._closed:
-            raise httpx.StreamClosed
+        await self._wait_for_turn()
         response = self.response
         blocks = response.blocks
         count = size_bytes = 0
@@ -134,11 +132,13 @@ class ResponseStream(httpx.AsyncByteStream):
             response.queued_bytes = 0
             return response.blocks.pop()
         body = BytesIO()  # it gives its bytes away without a copy, which of megabytes would hold up the event loop
-        while not response.complete or response.blocks:
+        while not response.complete or response.blocks or self._closed:
+            if self._closed:
+                raise httpx.StreamClosed
+            if response.queued_bytes > MAX_BLOCK_BYTES:
+                await self._wait_for_turn()
             if response.blocks:
                 body.write(self._take_all())
-            elif self._closed:
-                raise httpx.StreamClosed
             elif self._failure is not None:
                 raise self._error()
             else:
@@ -147,6 +147,15 @@ class ResponseStream(httpx.AsyncByteStream):
                 self.close()
                 raise ResponseTooLarge(f"The response is longer than {limit_bytes} bytes")
         return body.getvalue()
+
+    async def _wait_for_turn(self) -> None:
+        try:
+            await self._loop_turns.wait()
+        except BaseException:
+            self.close()
+            raise
+        if self._closed:
+            raise httpx.StreamClosed
 
     def close(self) -> None:
         """Closes at once. Unless the response is complete, the connection is closed too, and the engine notices."""

@@ -147,6 +147,22 @@ async def test_good_requests_before_a_bad_one_are_answered(service: Service, eng
         assert await caller.reader.read() == b""
 
 
+async def test_large_response_reaches_a_caller_who_has_closed_its_side(service: Service, engine: ScriptedEngine):
+    text = "word " * 600_000
+    engine.script = lambda request: request.respond_completion(text)
+    async with raw_connection(service) as caller:
+        caller.send(head(service) + REQUEST)
+        async with asyncio.timeout(GENEROUS_S):
+            received = await caller.reader.readexactly(50_000)
+            caller.writer.write_eof()
+            received += await caller.reader.read()
+    fields, _, body = received.partition(b"\r\n\r\n")
+    while fields.startswith(b"HTTP/1.1 1"):
+        fields, _, body = body.partition(b"\r\n\r\n")
+    assert b"content-length: %d\r\n" % len(body) in fields + b"\r\n"
+    assert json.loads(body)["choices"][0]["message"]["content"] == text
+
+
 async def test_http_1_0_stream_ends_by_closing_the_connection(service: Service, engine: ScriptedEngine):
     async with raw_connection(service) as caller:
         caller.send(head(service, len(STREAM_REQUEST)).replace(b"HTTP/1.1", b"HTTP/1.0") + STREAM_REQUEST)

@@ -19,9 +19,9 @@ class CapturingRecord:
         self._spool_record.append_response(data)
         self._capture(data)
 
-    async def append_large_response(self, body: bytes, large_work: LargeWork) -> None:
-        await self._spool_record.append_large_response(body, large_work)
-        self._capture(body)
+    async def append_large_response(self, data: bytes, large_work: LargeWork) -> None:
+        await self._spool_record.append_large_response(data, large_work)
+        self._capture(data)
 
     def close(self, exchange: Exchange) -> None:
         self._spool_record.close(exchange)

@@ -38,7 +38,7 @@ _MIN_PAUSE_S = 0.005  # enough to serve a request
 class LargeRequests:
     """Work on large bodies, in one thread of its own: with several, the event loop would wait for each of them in turn.
 
-    Teams take turns, so that a request waits for at most one piece of work of each other team. `loop_turns`: for what has to be done in
+    Teams take turns, so that each piece of work waits for at most two of each other team. `loop_turns`: for what has to be done in
     the event loop.
     """
 
@@ -57,7 +57,11 @@ class LargeRequests:
             await self._wait_for_turn(team_id)
         self._is_busy = True
         loop = asyncio.get_running_loop()
-        running = self._executor.submit(_run_beside_loop, work)
+        try:
+            running = self._executor.submit(_run_beside_loop, work)
+        except RuntimeError:  # the process ends
+            self._start_next()
+            raise
         # When the thread is done, which is later than the end of a request that is cancelled.
         running.add_done_callback(lambda _: _call_soon(loop, self._start_next))
         return await asyncio.wrap_future(running)
@@ -121,7 +125,8 @@ class TeamLargeRequests:
 def _run_beside_loop(work: Callable[[], T]) -> T:
     # Set by the thread, which may still run when the request that waits for it has been cancelled.
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    sys.setprofile(_PauseAfterLongCalls())
+    if sys.version_info < (3, 12):  # later versions slow down the calls of all threads while one has a profiler
+        sys.setprofile(_PauseAfterLongCalls())
     try:
         return work()
     finally:

@@ -53,7 +53,7 @@ _WRITER_WAIT_S = 5.0
 _FIRST_WAIT_S, _MAX_WAIT_S = 0.05, 0.5
 # Look-ups in Postgres at a time: less than half of the connections that a worker has for everything.
 _LOOKUPS_PER_TEAM, _LOOKUPS_PER_WORKER = 2, 3
-_UNKNOWN_PAUSE_S = 0.02  # with the slots: a team that asks for responses that do not exist has 100 look-ups a second
+_UNKNOWN_PAUSE_S = 0.02  # a team that asks for responses that do not exist has 100 look-ups a second
 _RECORDING_DELAY_S = 60.0  # so long after the longest possible attempt, a response is recorded if there is one
 _NOT_KEPT_REASONS = {
     "redacted": "Your team's requests and responses are recorded without their content, so there is nothing to retrieve or to continue: "
@@ -74,7 +74,7 @@ class ConversationStore:
         self._database = database
         self._large_requests = large_requests
         self._body_memory = body_memory
-        self._lookup_slots = LookupSlots(_LOOKUPS_PER_TEAM, _LOOKUPS_PER_WORKER)
+        self._lookup_slots = LookupSlots(_LOOKUPS_PER_TEAM, _LOOKUPS_PER_WORKER, _UNKNOWN_PAUSE_S)
         self._max_history_bytes = settings.responses_history_max_bytes
         self._max_bytes = settings.max_body_bytes
         self._max_kept_bytes = settings.responses_max_bytes
@@ -223,10 +223,9 @@ class ConversationStore:
         max_bytes = max(self._max_bytes, _MAX_RESPONSE_BYTES)
         while True:
             try:
-                async with self._lookup_slots.slot(caller.team_id):
+                async with self._lookup_slots.slot(caller.team_id) as slot:
                     row = await find_recorded_response(self._database, id, caller.team_id, _ROUTE, max_bytes)
-                if row is None:
-                    await asyncio.sleep(_UNKNOWN_PAUSE_S)
+                    slot.found_nothing = row is None
             except RecordsUnavailable:
                 raise Unavailable("Responses cannot be looked up at the moment: the database is unavailable.", retry_after_s=2) from None
             if row is not None or time.monotonic() >= deadline:

@@ -129,14 +129,14 @@ class UpstreamClient:
             return OutboundStream(await self._run_beside_loop_if_large(translator, body, editor.feed, body), editor, _no_blocks())
         if blocks is not None:
             assembler = translate.make_assembler(caller_dialect, target_dialect, meta)
-            await _assemble(blocks, assembler, self._max_bytes, progress)
-            return assembler.finish()
+            raw = await _assemble(blocks, assembler, self._max_bytes, progress)
+            return await self._run_beside_loop_if_large(translator, raw, assembler.finish)
         raw = await read_body(response, self._max_bytes, coding)
         if raw[:1] != b"{" and is_event_stream(raw):
             assembler = translate.make_assembler(caller_dialect, target_dialect, meta)
             await self._run_beside_loop_if_large(translator, raw, assembler.feed, raw)
             progress.written_tokens = assembler.written_tokens
-            return assembler.finish()
+            return await self._run_beside_loop_if_large(translator, raw, assembler.finish)
         if len(raw) <= SMALL_BYTES:  # as nearly always
             return translate.translate_response(raw, caller_dialect, target_dialect, meta, response.headers)
         return await self._run_beside_loop_if_large(
@@ -183,14 +183,15 @@ class UpstreamClient:
         progress.is_unvalidated = not is_validated
         if not translator.request.stream:
             if streamed or constraint_plan.is_json_string:
-                return write_response(chat_response, caller_dialect, meta)
+                return await self._run_beside_loop_if_large(translator, raw, write_response, chat_response, caller_dialect, meta)
             return await self._run_beside_loop_if_large(
                 translator, raw, translate.translate_response, raw, translator.caller_dialect, target_dialect, meta
             )
         progress.mark_first_token()
         if constraint_plan.is_json_string:
             streamer = ResponseStreamer(caller_dialect, engine_dialect, meta)
-            return OutboundStream(streamer.stream_response(chat_response), streamer, _no_blocks())
+            first = await self._run_beside_loop_if_large(translator, raw, streamer.stream_response, chat_response)
+            return OutboundStream(first, streamer, _no_blocks())
         editor = translate.make_stream_editor(translator.caller_dialect, target_dialect, meta, streamed=streamed)
         first = await self._run_beside_loop_if_large(translator, raw, editor.feed, raw)
         if editor.failure is not None:

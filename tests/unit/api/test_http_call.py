@@ -33,6 +33,7 @@ class Connection:
         self.loop = asyncio.get_running_loop()
         self.tasks: set[asyncio.Task[None]] = set()
         self.loop_turns = LoopTurns()
+        self.write_timeout_s = 60.0
 
     def on_response_complete(self) -> None:
         pass
