@@ -135,7 +135,7 @@ class ResponseStream(httpx.AsyncByteStream):
         while not response.complete or response.blocks or self._closed:
             if self._closed:
                 raise httpx.StreamClosed
-            if response.queued_bytes > MAX_BLOCK_BYTES:
+            if response.queued_bytes > MAX_BLOCK_BYTES and not response.complete:
                 await self._wait_for_turn()
             if response.blocks:
                 body.write(self._take_all())

@@ -131,6 +131,7 @@ async def test_event_loop_runs_while_a_few_bytes_unpack_to_many() -> None:
     assert turns > 10
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="later versions slow down all threads while one has a profiler")
 async def test_thread_pauses_after_each_long_call_into_c_and_only_then(
     large_requests: TeamLargeRequests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
