@@ -11,13 +11,14 @@ from app.api.authentication import authenticate_scope
 from app.domain import Caller
 from app.gateway.serve import Gateway
 from app.recording.writer_status import read_status
+from app.switch_interval import short_switch_interval
+from app.telemetry import Telemetry
 from providers.canonical.errors import NotAllowed
-
-_OWN_WORK = ""  # no team has such an id
 
 
 def routes(gateway: Gateway) -> Router:
     access = gateway.settings.metrics
+    metrics_page = MetricsPage(gateway.telemetry)
 
     @get("/metrics")
     async def metrics(request: Request[Any, Any, Any]) -> Response[bytes]:
@@ -25,12 +26,28 @@ def routes(gateway: Gateway) -> Router:
             _check_permission(await authenticate_scope(gateway.snapshot_cache, request.scope))
         _update_spool_metrics(gateway)
         _update_connection_metrics(gateway)
-        # With a thousand models this takes a second, in Python: beside the event loop, and in turn with the teams' large requests.
-        gateway.telemetry.flush()
-        page = await gateway.large_requests.of_team(_OWN_WORK).run(gateway.telemetry.render_flushed)
-        return Response(page, media_type=telemetry.CONTENT_TYPE)
+        return Response(await metrics_page.render(), media_type=telemetry.CONTENT_TYPE)
 
     return Router("/", route_handlers=[] if access == "off" else [metrics])
+
+
+class MetricsPage:
+    """With a thousand models the page takes a second of Python: it is rendered in a thread, once for all scrapes that wait for it."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+        self._rendering: asyncio.Future[bytes] | None = None
+
+    async def render(self) -> bytes:
+        if self._rendering is None or self._rendering.done():
+            self._telemetry.flush()
+            self._rendering = asyncio.ensure_future(asyncio.to_thread(self._render_flushed))
+        # A scraper that disconnects cancels its own wait, not the page of the others.
+        return await asyncio.shield(self._rendering)
+
+    def _render_flushed(self) -> bytes:
+        with short_switch_interval():
+            return self._telemetry.render_flushed()
 
 
 def _check_permission(caller: Caller) -> None:

@@ -71,12 +71,11 @@ async def collect_facts(settings: Settings) -> GatewayFacts:
         try:
             response = await client.get("/health/ready")
             answered_s = time.monotonic() - started_at
-            page = await client.get("/metrics", headers=_admin_header(settings))
-            metrics = _read_metrics(page.text) if page.status_code == 200 else {}
         except (httpx.ReadTimeout, httpx.WriteTimeout):
             return GatewayFacts(url, fault=f"no response within {_TIMEOUT_S:.0f} s", hangs=True)
         except (httpx.HTTPError, httpx.InvalidURL) as fault:
             return GatewayFacts(url, fault=str(fault) or type(fault).__name__)
+        metrics = await _scrape(client, settings)
     try:
         health = msgspec.json.decode(response.content, type=Health)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -87,7 +86,7 @@ async def collect_facts(settings: Settings) -> GatewayFacts:
         answered_s,
         health,
         None,
-        # Where the setting `metrics` closes that page, at least the answering process reports its own losses.
+        # Where that page is closed (setting `metrics`) or takes too long, at least the answering process reports its own losses.
         int(metrics.get("narthex_records_lost", 0 if health is None else health.records_lost)),
         int(metrics.get("narthex_content_lost", 0)),
         is_own=health is None or health.home is None or health.home == identify_home(settings.home),
@@ -177,6 +176,15 @@ def _admin_header(settings: Settings) -> dict[str, str]:
     except OSError:
         return {}
     return {"authorization": f"Bearer {key}"} if key else {}
+
+
+async def _scrape(client: httpx.AsyncClient, settings: Settings) -> dict[str, float]:
+    """The sum of each metric's samples; empty where there is no such page."""
+    try:
+        page = await client.get("/metrics", headers=_admin_header(settings))
+    except httpx.HTTPError:
+        return {}
+    return _read_metrics(page.text) if page.status_code == 200 else {}
 
 
 def _read_metrics(metrics_page: str) -> dict[str, float]:

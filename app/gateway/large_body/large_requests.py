@@ -15,6 +15,7 @@ from typing import ParamSpec, TypeVar
 
 from app.gateway.large_body.request_size import RequestCaps
 from app.settings import Settings
+from app.switch_interval import short_switch_interval
 from providers.dialect import Dialect, InboundRequest
 from providers.transport.loop_turns import LoopTurns
 
@@ -27,10 +28,6 @@ SMALL_BYTES = 16 * 1024
 _UNCOUNTED_BYTES = 64 * 1024
 LARGE_BYTES = 256 * 1024
 _LARGE_OBJECTS = 1_000
-# While large work runs, the event loop asks for the interpreter at each of its turns, and waits so long for it. Only then: other threads
-# (a sync of the spool) would otherwise interrupt the event loop as often, which made each request dearer by 2 to 3 %.
-_SWITCH_INTERVAL_S = 0.0005
-_USUAL_SWITCH_INTERVAL_S = sys.getswitchinterval()
 _LONG_CALL_S = 0.002
 _MIN_PAUSE_S = 0.005  # enough to serve a request
 
@@ -123,15 +120,14 @@ class TeamLargeRequests:
 
 
 def _run_beside_loop(work: Callable[[], T]) -> T:
-    # Set by the thread, which may still run when the request that waits for it has been cancelled.
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    if sys.version_info < (3, 12):  # later versions slow down the calls of all threads while one has a profiler
-        sys.setprofile(_PauseAfterLongCalls())
-    try:
-        return work()
-    finally:
-        sys.setprofile(None)
-        sys.setswitchinterval(_USUAL_SWITCH_INTERVAL_S)
+    # By the thread, which may still run when the request that waits for it has been cancelled.
+    with short_switch_interval():
+        if sys.version_info < (3, 12):  # later versions slow down the calls of all threads while one has a profiler
+            sys.setprofile(_PauseAfterLongCalls())
+        try:
+            return work()
+        finally:
+            sys.setprofile(None)
 
 
 class _PauseAfterLongCalls:
