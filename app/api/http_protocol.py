@@ -5,7 +5,8 @@ who begins a request and does not continue it is disconnected.
 """
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -14,6 +15,9 @@ from app.api.http_call import CallHandler
 from app.api.http_limits import BoundedHttpProtocol
 from providers.transport.loop_turns import PIECE_BYTES, LoopTurns
 from providers.transport.write_batcher import WriteBatcher
+
+_PARSING_S = 0.002
+_PARSED_BYTES = 8 * 1024
 
 
 class _CallerTransport:
@@ -49,15 +53,17 @@ class _CallerTransport:
         if not self._waits_for_turn:
             self._transport.resume_reading()
 
-    def wait_for_turn(self) -> None:
+    def wait_for_turn(self, continue_reading: Callable[[], None]) -> None:
+        """Reads nothing until then; `continue_reading` is called first, for what has been read and not been handled."""
         if not self._waits_for_turn and not self.is_closing():
             self._waits_for_turn = True
             self._transport.pause_reading()
-            self._loop_turns.append(self._take_turn)
+            self._loop_turns.append(lambda: self._take_turn(continue_reading))
 
-    def _take_turn(self) -> None:
+    def _take_turn(self, continue_reading: Callable[[], None]) -> None:
         self._waits_for_turn = False
-        if not self._is_paused and not self.is_closing():
+        continue_reading()  # it may wait for another turn
+        if not self._waits_for_turn and not self._is_paused and not self.is_closing():
             self._transport.resume_reading()
 
 
@@ -82,6 +88,7 @@ def http_protocol_class(
 
         _in_request = True  # a connection that sends nothing counts as one that has begun a request
         _read_timer: asyncio.TimerHandle | None = None
+        _unread = memoryview(b"")  # received, and waiting for its turn to be parsed
         _head_deadline: float | None = None  # of the newest request whose head did not come in one read
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -93,23 +100,43 @@ def http_protocol_class(
             if self._read_timer is not None:
                 self._read_timer.cancel()
                 self._read_timer = None
-            super().data_received(data)
-            if len(data) >= PIECE_BYTES:  # more of it may wait
-                self._caller_transport.wait_for_turn()
+            if len(data) < PIECE_BYTES:
+                super().data_received(data)
+            else:
+                self._unread = memoryview(data)
+                self._read_large()
+                self._caller_transport.wait_for_turn(self._continue_reading)  # more may wait in the system, too
             # A request that came in one read, as nearly all do, costs no timer.
             if self._in_request and not self.input_ended and not self.transport.is_closing():
                 self._set_read_timer()
 
+        def _read_large(self) -> None:
+            """Parses some of what was received: all of it at once would take 60 ms for 256 KB in chunks of one byte."""
+            ends_s = time.monotonic() + _PARSING_S
+            while self._unread and not self.transport.is_closing() and time.monotonic() < ends_s:
+                piece, self._unread = self._unread[:_PARSED_BYTES], self._unread[_PARSED_BYTES:]
+                super().data_received(bytes(piece))
+
+        def _continue_reading(self) -> None:
+            self._cancel_read_timer()
+            self._read_large()
+            if self._unread:
+                self._caller_transport.wait_for_turn(self._continue_reading)
+            if self._in_request and not self.input_ended and not self.transport.is_closing():
+                self._set_read_timer()
+
         def eof_received(self) -> bool:  # type: ignore[override]
-            if self._read_timer is not None:
-                self._read_timer.cancel()
-                self._read_timer = None
+            self._cancel_read_timer()
             return super().eof_received()
 
         def connection_lost(self, exc: Exception | None) -> None:
+            self._cancel_read_timer()
+            super().connection_lost(exc)
+
+        def _cancel_read_timer(self) -> None:
             if self._read_timer is not None:
                 self._read_timer.cancel()
-            super().connection_lost(exc)
+                self._read_timer = None
 
         def _set_read_timer(self) -> None:
             if not self._in_head:

@@ -5,12 +5,14 @@ next (uv__read() in src/unix/stream.c, read 2026-11): forty callers with large b
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 
 # A piece of this size usually takes less than a millisecond, whatever is done with it.
 PIECE_BYTES = 64 * 1024
 _PIECES_A_TURN = 4
+_TURN_S = 0.002  # where pieces take longer than usual, fewer are done
 
 
 class LoopTurns:
@@ -32,9 +34,12 @@ class LoopTurns:
         await turn
 
     def _next(self) -> None:
+        ends_s = time.monotonic() + _TURN_S
         try:
             for _ in range(min(_PIECES_A_TURN, len(self._waiting))):
                 self._waiting.popleft()()
+                if time.monotonic() > ends_s:
+                    break
         finally:  # an error of one must not stop the others
             if self._waiting:
                 asyncio.get_running_loop().call_soon(self._next)

@@ -260,6 +260,25 @@ async def test_body_in_tiny_chunks_uses_bounded_memory(echo_server: EchoServer):
     writer.close()
 
 
+async def test_large_reads_are_parsed_in_turns_and_what_follows_is_answered(echo_server: EchoServer):
+    """Each byte of the body is a chunk, so 256 KB that were read at once take the parser 30 ms."""
+    echo_server.may_respond.clear()
+    body = b"x" * 300_000
+    reader, writer = await asyncio.open_connection("127.0.0.1", echo_server.port, limit=1_000_000)
+    head = b"POST /echo HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n"
+    writer.write(head + b"1\r\nx\r\n" * len(body) + b"0\r\n\r\n" + REQUEST)
+    turns = 0
+    async with asyncio.timeout(GENEROUS_S):
+        while not echo_server.protocols or not echo_server.protocols[0].pipeline:
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > 25  # 18 if each read is parsed at once
+        assert vars(echo_server.protocols[0])["_read_timer"] is None  # it would end the connection during a long response
+        echo_server.may_respond.set()
+        assert await reader.readuntil(body) and await read_response_body(reader) == b"hi"
+    writer.close()
+
+
 async def test_refusal_without_100_continue_closes_the_connection(echo_server: EchoServer):
     """What follows the refusal might be the body, or another request."""
 

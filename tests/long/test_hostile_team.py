@@ -10,7 +10,7 @@ from tests.support.two_teams import TEAM_BODY_BYTES, AttackReport, TwoTeams, two
 
 # What a worker may use more while one team attacks: bodies as they came, as they are decoded, and as they are sent on,
 # with the copies while one is written. docs/operations.md names this factor.
-_MAX_MORE_BYTES = 5 * TEAM_BODY_BYTES
+_MAX_MORE_BYTES = 4 * TEAM_BODY_BYTES
 # What one response of the quiet team costs: 3 tokens at 1 and 2 at 10 dollars per million.
 _QUIET_CHARGE = {"charged_input": 3, "charged_output": 2, "cost_microusd": 23, "charge_basis": "reported", "outcome": "answered"}
 _REFUSED = {

@@ -107,10 +107,10 @@ class TwoTeams:
             quiet = await self._measure(fields)
             await self._tell("attack")
             attacked = await self._measure(fields)
-            told = await self._tell("rest")
+            outcome = await self._tell("rest")
             report.rounds.append((quiet, attacked))
-            report.statuses, report.received, report.answered = told["statuses"], told["received"], told["answered"]
-            report.bodies, report.faults = [json.loads(body) for body in told["bodies"]], told["faults"]
+            report.statuses, report.received, report.answered = outcome["statuses"], outcome["received"], outcome["answered"]
+            report.bodies, report.faults = [json.loads(body) for body in outcome["bodies"]], outcome["faults"]
         report.peak_bytes = self._memory_bytes("VmHWM")
         return report
 

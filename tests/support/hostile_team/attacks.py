@@ -171,6 +171,20 @@ async def _open_uploads(team: HostileTeam, host: HostileHost) -> Step:
     return step
 
 
+async def _tiny_chunks(team: HostileTeam, host: HostileHost) -> Step:
+    """A body in chunks of one byte, each of which the parser hands over by itself."""
+    head = team.head(CHAT, 0).replace(b"content-length: 0", b"transfer-encoding: chunked")
+    body = b"".join(b"1\r\n%c\r\n" % byte for byte in b" " * 1_000_000 + chat()) + b"0\r\n\r\n"
+
+    async def step() -> None:
+        async with team.connect() as (reader, writer):
+            writer.write(head + body)
+            status, _ = await read_response(reader)
+            team.statuses[str(status)] += 1
+
+    return step
+
+
 async def _aborted_uploads(team: HostileTeam, host: HostileHost) -> Step:
     block = b" " * 20_000_000
 
@@ -390,6 +404,7 @@ ATTACKS: dict[str, Attack] = {
     "heavy_constraints": _constraints("hostile"),
     "heavy_constraints_over_the_limit": _constraints("hostile-limited"),
     "open_uploads": Attack(_open_uploads, 40),
+    "tiny_chunks": Attack(_tiny_chunks, 4),
     "aborted_uploads": Attack(_aborted_uploads, 8),
     "aborted_while_waiting": Attack(_aborted_while_waiting, 4),
     "redacted_items": _redacted(_items_within_caps()[1]),
