@@ -76,6 +76,7 @@ class Attempts:
         self._settings = settings
         self._fleet = fleet
         self._limits = limits
+        self._large_requests = large_requests
         self._endpoint_attempts = EndpointAttempts(settings, checks, transport, large_requests)
 
     async def serve(
@@ -134,7 +135,7 @@ class Attempts:
                 _discard_response(attempted, error)
                 if isinstance(error, ConstraintUnchecked) or len(attempted.discarded) > translator.max_repairs:
                     break  # the target's other endpoints serve the same model: that would be a retry which the caller did not allow
-                translator.add_repair_messages(error)
+                await translator.add_repair_messages(error, self._large_requests.of_team(translator.team_id))
                 candidates.append(endpoint)
             except CallerCredentialRequired as error:
                 failures.add(_Rank.CALLER_CREDENTIAL, error)

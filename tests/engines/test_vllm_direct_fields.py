@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from providers.engines.vllm.adapter import VLLM
 from providers.engines.vllm.fields import IGNORED_FIELDS, IGNORED_FIELDS_BY_DIALECT, IGNORED_HINT_FIELDS
 from providers.fields import ENGINE_FIELDS
 from tests.engines.constraint_samples import BOOKING, CHOICE, EBNF, SUFFICIENT_TOKENS, assert_booking, booking_tool
@@ -22,8 +23,8 @@ REQUEST_SCHEMAS = {
     "openai_responses": "ResponsesRequest",
     "anthropic_messages": "AnthropicMessagesRequest",
 }
-# Fields that the adapter translates (to chat_template_kwargs), and hints.
-TRANSLATED_OR_HINTS = {"enable_thinking"} | IGNORED_HINT_FIELDS
+# Fields that the adapter translates (to chat_template_kwargs, or to another name), and hints.
+TRANSLATED_OR_HINTS = {"enable_thinking", *VLLM.renamed_fields} | IGNORED_HINT_FIELDS
 DIGIT_GRAMMAR = "root ::= [0-9]"
 NAMED_TOOL_CHOICE = {"type": "function", "function": {"name": "book"}}
 STRICT_TOOLS = [booking_tool("book", strict=True)]

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from app.domain import Target
-from app.gateway.large_body.large_requests import TeamLargeRequests
+from app.gateway.large_body.large_requests import LARGE_BYTES, TeamLargeRequests
 from app.gateway.media import body_media
 from app.gateway.media.fetcher import ClaimBytes, MediaFetcher, claim_nothing
 from app.gateway.request_translation.caller_fields import (
@@ -313,9 +313,18 @@ class RequestTranslator:
         run = asyncio.to_thread if self._large_requests is None else self._large_requests.run
         return await run(translate, *args, **kwargs)
 
-    def add_repair_messages(self, violation: ConstraintViolation) -> None:
-        """Continues the chat with the response that violated the constraint and a message that says so. Raw prompts stay as they are."""
-        chat = self._read_chat(CHAT_DIALECTS[self.caller_dialect.name])
+    async def add_repair_messages(self, violation: ConstraintViolation, large_requests: TeamLargeRequests) -> None:
+        """Continues the chat with the response that violated the constraint and a message that says so. Raw prompts stay as they are.
+
+        `large_requests`: the team's; a small request is a large one with a large response in it.
+        """
+        if len(violation.response_text) > LARGE_BYTES:
+            self._large_requests = large_requests
+        caller_dialect = CHAT_DIALECTS[self.caller_dialect.name]
+        if self._large_requests is None:
+            chat = self._read_chat(caller_dialect)
+        else:
+            chat = await self._large_requests.run(self._read_chat, caller_dialect)
         if chat.prompt is not None:
             return
         repair_messages = (
