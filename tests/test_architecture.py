@@ -26,7 +26,10 @@ LAYERS = (
     {"app.recording"},
     {"migrations"},
     {"app.store"},
-    {"app.background_tasks", "app.domain", "app.home_id", "app.settings", "app.telemetry", "app.thread_steps", "app.logs", "app.uuid7"},
+    {
+        *("app.background_tasks", "app.domain", "app.home_id", "app.settings", "app.telemetry", "app.thread_steps", "app.logs"),
+        *("app.switch_interval", "app.uuid7"),
+    },
     {"providers"},
 )
 

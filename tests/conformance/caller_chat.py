@@ -47,8 +47,7 @@ class ChatCaller:
         state = ChatCompletionStreamState()
         usage = None
         for chunk in chunks:
-            dumped = chunk.model_dump(mode="json", exclude_unset=True)
-            state.handle_chunk(ChatCompletionChunk.model_validate({**dumped, "service_tier": dumped.get("service_tier") or None}))
+            state.handle_chunk(ChatCompletionChunk.model_validate(chunk.model_dump(mode="json", exclude_unset=True)))
             usage = chunk.usage or usage
         # Not get_final_completion(), which raises for a truncated response.
         dumped = state.current_completion_snapshot.model_dump(mode="json", exclude_unset=True)
@@ -113,8 +112,8 @@ def _assemble_custom_calls(chunks: list[ChatCompletionChunk]) -> ChatCompletion:
 
 
 def _valid(response: dict[str, Any]) -> ChatCompletion:
-    """Parsed by the SDK's own types, except for an empty service_tier, which the gateway sends to callers of chat where there is none."""
-    return ChatCompletion.model_validate({**response, "service_tier": response.get("service_tier") or None})
+    """Validated by the SDK's own types, which it does not do by itself."""
+    return ChatCompletion.model_validate(response)
 
 
 def _assert_stream_contract(body: bytes) -> None:

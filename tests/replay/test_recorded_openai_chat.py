@@ -124,10 +124,10 @@ def test_unstreamed_response_passes_unchanged_but_for_known_fields(recording: Re
     response_body = json.loads(edited.raw)
     assert response_body == {
         "system_fingerprint": "",
-        "service_tier": "",
+        "service_tier": None,
         "created": META.created,
         **{key: value for key, value in recording.body.items() if value is not None or key not in ("system_fingerprint", "service_tier")},
-        **({"service_tier": ""} if recording.body.get("service_tier") in UNKNOWN_SERVICE_TIERS else {}),
+        **({"service_tier": None} if recording.body.get("service_tier") in UNKNOWN_SERVICE_TIERS else {}),
         "choices": [
             {**choice, "message": {**add_call_type(rename_reasoning(choice["message"])), **expected_annotations(recording.body, choice)}}
             for choice in recording.body["choices"]

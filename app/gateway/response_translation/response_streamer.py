@@ -5,6 +5,7 @@ from app.gateway.response_translation.written_tokens import BYTES_PER_TOKEN
 from providers.canonical.chat import ChatResponse, Usage
 from providers.canonical.errors import InvalidUpstreamResponse, UpstreamError
 from providers.canonical.events import response_events
+from providers.canonical.finish_reasons import recorded_finish_reason
 from providers.canonical.model_names import read_model_name
 from providers.canonical.upstream_errors import add_upstream_message
 from providers.dialect import ChatDialect, EngineDialect, ResponseMeta
@@ -34,7 +35,9 @@ class ResponseStreamer:
     def stream_response(self, response: ChatResponse) -> bytes:
         """All frames of a response that has been read already."""
         self.model = read_model_name(response.model)
-        self.usage, self.finish_reason, self.done = response.usage, response.choices[0].finish_reason, True
+        first_choice = response.choices[0]
+        self.usage, self.done = response.usage, True
+        self.finish_reason = recorded_finish_reason(first_choice.finish_reason, first_choice.upstream_finish_reason)
         return b"".join([self._writer.feed(event) for event in response_events(response)])
 
     def finish(self) -> bytes:

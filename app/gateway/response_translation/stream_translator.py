@@ -4,6 +4,7 @@ from app.gateway.response_translation.written_tokens import WrittenTokenCounter
 from providers.canonical.chat import Usage
 from providers.canonical.errors import UpstreamError
 from providers.canonical.events import ChoiceFinished, Event, PartDelta, ResponseStarted, UsageReported
+from providers.canonical.finish_reasons import recorded_finish_reason
 from providers.canonical.model_names import read_model_name
 from providers.dialect import ChatDialect, EngineDialect, ResponseMeta
 
@@ -52,7 +53,7 @@ class StreamTranslator:
                 self._token_counter.observe(event)
             case ChoiceFinished():
                 if event.choice == 0 or self.finish_reason is None:
-                    self.finish_reason = event.reason
+                    self.finish_reason = recorded_finish_reason(event.reason, event.upstream_finish_reason)
             case UsageReported():
                 self.usage = event.usage
             case ResponseStarted():

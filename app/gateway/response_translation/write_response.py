@@ -2,15 +2,17 @@
 
 from providers.canonical.chat import ChatResponse
 from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.finish_reasons import recorded_finish_reason
 from providers.canonical.model_names import read_model_name
 from providers.dialect import ChatDialect, OutboundResponse, ResponseMeta
 
 
 def write_response(response: ChatResponse, caller_dialect: ChatDialect, meta: ResponseMeta) -> OutboundResponse:
+    first_choice = response.choices[0] if response.choices else None
     return OutboundResponse(
         caller_dialect.write_response(response, meta),
         response.usage,
-        response.choices[0].finish_reason if response.choices else None,
+        None if first_choice is None else recorded_finish_reason(first_choice.finish_reason, first_choice.upstream_finish_reason),
         read_model_name(response.model),
     )
 

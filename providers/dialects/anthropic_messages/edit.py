@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.finish_reasons import recorded_finish_reason
 from providers.canonical.model_names import read_model_name
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unicode
 from providers.dialect import OutboundResponse, ResponseMeta
@@ -59,7 +60,7 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
         raise InvalidUpstreamResponse("The engine's answer is a message without content and without a stop reason.")
     model = read_model_name(body.get("model"))
     _fill_required_fields(body, meta)
-    finish_reason = None if message_end.stop_reason is None else read_stop_reason(message_end.stop_reason)[0]
+    finish_reason = None if message_end.stop_reason is None else recorded_finish_reason(*read_stop_reason(message_end.stop_reason))
     return OutboundResponse(body.write(), to_usage(read_counts(message_end.usage)), finish_reason, model)
 
 
@@ -141,7 +142,7 @@ class MessagesStreamEditor(SSEStreamEditor):
         except DECODE_ERRORS as decode_error:
             raise InvalidUpstreamResponse(f"The engine's event is not one of a stream of messages: {decode_error}.") from None
         if stop_reason is not None and self.finish_reason is None:
-            self.finish_reason = read_stop_reason(stop_reason)[0]
+            self.finish_reason = recorded_finish_reason(*read_stop_reason(stop_reason))
         if head.usage == NULL or head.delta == NULL:
             # The official SDKs cannot do without either.
             body = Body.read_response(data)

@@ -60,7 +60,11 @@ class CandidateParser:
         if candidate.finishReason is not None and candidate.finishReason != "FINISH_REASON_UNSPECIFIED":
             yield from self._close_part(last=True)
             self.finished = read_finish_reason(
-                self._choice, candidate.finishReason, candidate.finishMessage, has_tool_calls=self._has_tool_calls
+                self._choice,
+                candidate.finishReason,
+                candidate.finishMessage,
+                has_content=self._part_index > 0,
+                has_tool_calls=self._has_tool_calls,
             )
             yield self.finished
 

@@ -13,17 +13,29 @@ _FILTER_REASONS = frozenset(
         *("IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
     }
 )
+# The model wrote something that is no answer, or nothing that the API can return.
+_FAILED_REASONS = frozenset(
+    {
+        *("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MISSING_THOUGHT_SIGNATURE", "MALFORMED_RESPONSE"),
+        *("NO_IMAGE", "IMAGE_OTHER"),
+    }
+)
 
 
-def read_finish_reason(choice: int, reason: str, detail: str | None, *, has_tool_calls: bool) -> ChoiceFinished:
-    """Gemini says STOP where a response ends with calls; OpenAI says `tool_calls`. Raises UnparsableModelOutput."""
+def read_finish_reason(choice: int, reason: str, detail: str | None, *, has_content: bool, has_tool_calls: bool) -> ChoiceFinished:
+    """Gemini says STOP where a response ends with calls; OpenAI says `tool_calls`.
+
+    Raises UnparsableModelOutput for a failure, and for an unknown reason (OTHER, LANGUAGE, and future ones) of a candidate without content.
+    With content, such a reason is a stop: the answer is not thrown away.
+    """
     if reason == "STOP":
         return ChoiceFinished(choice, "tool_calls" if has_tool_calls else "stop")
     if reason == "MAX_TOKENS":
         return ChoiceFinished(choice, "length")
     if reason in _FILTER_REASONS:
         return ChoiceFinished(choice, "content_filter", reason)
-    # MALFORMED_FUNCTION_CALL, UNEXPECTED_TOOL_CALL, TOO_MANY_TOOL_CALLS, LANGUAGE, OTHER, and future ones.
+    if has_content and reason not in _FAILED_REASONS:
+        return ChoiceFinished(choice, "tool_calls" if has_tool_calls else "stop", reason[:100])
     error = UnparsableModelOutput(f"The model ended without an answer ({reason:.60}){f': {mask_credentials(detail)}' if detail else '.'}")
     error.upstream_code = reason[:100]
     raise error

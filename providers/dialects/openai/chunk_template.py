@@ -26,6 +26,6 @@ class ChunkTemplate(Struct, frozen=True):
         except DECODE_ERRORS:
             return None
         for head in heads:
-            if head.finish_reason:
+            if head.finish_reason is not None:
                 return None
         return choices if heads else None

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.finish_reasons import recorded_finish_reason
 from providers.canonical.model_names import read_model_name
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.canonical.sse import sse_frame
@@ -14,7 +15,7 @@ from providers.canonical.upstream_errors import find_error
 from providers.dialect import ResponseMeta
 from providers.dialects.openai.choice_heads import ChoiceHead, read_heads
 from providers.dialects.openai.chunk_template import ChunkTemplate
-from providers.dialects.openai.finish_reasons import FINISH_REASONS, check_finish_reason, normalize_finish_reasons
+from providers.dialects.openai.finish_reasons import UNCHANGED_FINISH_REASONS, check_finish_reason, normalize_finish_reasons
 from providers.dialects.openai.usage import groq_usage, normalize_usage
 from providers.stream_editor import SSEStreamEditor
 
@@ -98,19 +99,22 @@ class OpenAIStreamEditor(SSEStreamEditor):
                 self._held_chunks[0][key] = body[key]
             return b""
         self._count_delta(data)
+        other_reasons: list[str | None] = []
         repeated = self._repeated_finishes(heads) if self._finished else None
         if repeated and len(repeated) == len(heads):
             return b""
         if heads:
             raw = bytes(choices)
-            has_other_reasons = any([head.finish_reason in FINISH_REASONS for head in heads])
-            normalized = self._normalized(normalize_finish_reasons(raw) if has_other_reasons else raw)
+            other_reasons = [head.finish_reason for head in heads if head.finish_reason not in UNCHANGED_FINISH_REASONS]
+            normalized = self._normalized(normalize_finish_reasons(raw) if other_reasons else raw)
             if repeated:
                 body["choices"] = _without_choices(normalized, repeated)
             elif normalized is not raw:
                 body["choices"] = Raw(normalized)
                 heads = read_heads(normalized)
         finishing, continuing = self._track_choices(heads)
+        if finishing and other_reasons and self.finish_reason == "stop":
+            self.finish_reason = recorded_finish_reason("stop", other_reasons[0])
         self._with_meta(body)
         if self._held_chunks and not finishing and not continuing:
             self._held_chunks.append(body)

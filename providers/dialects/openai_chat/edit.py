@@ -12,12 +12,13 @@ import msgspec
 from msgspec import Raw, Struct
 
 from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.finish_reasons import recorded_finish_reason
 from providers.canonical.model_names import read_model_name
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.canonical.upstream_errors import find_error
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.openai.choice_heads import ChoiceHead
-from providers.dialects.openai.finish_reasons import FINISH_REASONS, check_finish_reason, normalize_finish_reasons
+from providers.dialects.openai.finish_reasons import UNCHANGED_FINISH_REASONS, check_finish_reason, normalize_finish_reasons
 from providers.dialects.openai.stream_editor import OpenAIStreamEditor
 from providers.dialects.openai.usage import groq_usage, normalize_usage
 from providers.dialects.openai_chat.deduplicate_roles import ROLE_KEY, RoleDeduplicator
@@ -70,9 +71,11 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
             if edited_usage is not raw_usage:
                 body["usage"] = edited_usage
         original_choices = bytes(choices)
-        has_engine_reason = any([head.finish_reason in FINISH_REASONS for head in heads])
+        has_other_reason = any([head.finish_reason not in UNCHANGED_FINISH_REASONS for head in heads])
+        original_heads = heads if has_other_reason else None
         normalized = _normalize_choices(
-            normalize_finish_reasons(original_choices) if has_engine_reason else original_choices, stops_after_calls=meta.stops_after_calls
+            normalize_finish_reasons(original_choices, empty_as=_STOP) if has_other_reason else original_choices,
+            stops_after_calls=meta.stops_after_calls,
         )
         if normalized is not original_choices:
             heads = _read_complete_choices(normalized)
@@ -96,8 +99,11 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
         body["system_fingerprint"] = _EMPTY
     # Official clients do not know Groq's `on_demand`.
     if service_tier is None or write_service_tier(service_tier) is None:
-        body["service_tier"] = _EMPTY
-    return OutboundResponse(body.write(), usage, min(heads, key=_choice_index).finish_reason, model)
+        body["service_tier"] = NULL  # official clients take a known tier or null
+    finish_reason = min(heads, key=_choice_index).finish_reason
+    if original_heads is not None and finish_reason == "stop":
+        finish_reason = recorded_finish_reason("stop", min(original_heads, key=_choice_index).finish_reason)
+    return OutboundResponse(body.write(), usage, finish_reason, model)
 
 
 def _normalize_choices(choices: bytes, *, stops_after_calls: bool) -> bytes:

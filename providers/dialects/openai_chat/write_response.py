@@ -26,7 +26,7 @@ def write_response(response: ChatResponse, meta: ResponseMeta) -> bytes:
         "model": meta.model,
         "choices": [_write_choice(index, choice, meta) for index, choice in enumerate(response.choices)],
         "system_fingerprint": response.system_fingerprint or "",
-        "service_tier": write_service_tier(response.service_tier) or "",
+        "service_tier": write_service_tier(response.service_tier),
     }
     if response.usage is not None:
         body["usage"] = write_usage(response.usage)

@@ -7,16 +7,18 @@ import msgspec
 from msgspec import Raw, Struct
 
 from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.finish_reasons import recorded_finish_reason
 from providers.canonical.model_names import read_model_name
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.canonical.upstream_errors import find_error
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.openai.choice_heads import ChoiceHead
-from providers.dialects.openai.finish_reasons import FINISH_REASONS, check_finish_reason, normalize_finish_reasons
+from providers.dialects.openai.finish_reasons import UNCHANGED_FINISH_REASONS, check_finish_reason, normalize_finish_reasons
 from providers.dialects.openai.stream_editor import OpenAIStreamEditor
 from providers.dialects.openai.usage import normalize_usage
 
 _EMPTY = Raw(b'""')
+_STOP = Raw(b'"stop"')
 _OBJECT = "text_completion"
 # Told apart from a null by its identity: engines send null for an empty text.
 _ABSENT = Raw(b"null")
@@ -47,8 +49,9 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
     try:
         heads = _read_complete_choices(choices)
         normalized = _normalize_choices(bytes(choices))
-        if any([head.finish_reason in FINISH_REASONS for head in heads]):
-            normalized = normalize_finish_reasons(normalized)
+        original_reason = min(heads, key=_choice_index).finish_reason if heads else None
+        if any([head.finish_reason not in UNCHANGED_FINISH_REASONS for head in heads]):
+            normalized = normalize_finish_reasons(normalized, empty_as=_STOP)
             heads = _read_complete_choices(normalized)
         body["choices"] = Raw(normalized)
     except DECODE_ERRORS as exc:
@@ -67,7 +70,12 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
     body["object"] = _OBJECT
     if not body.has_value("created"):
         body["created"] = meta.created
-    return OutboundResponse(body.write(), usage, min(heads, key=lambda head: head.index or 0).finish_reason, model)
+    finish_reason = recorded_finish_reason(min(heads, key=_choice_index).finish_reason, original_reason)
+    return OutboundResponse(body.write(), usage, finish_reason, model)
+
+
+def _choice_index(head: ChoiceHead) -> int:
+    return head.index or 0
 
 
 def stream_editor(meta: ResponseMeta) -> OpenAIStreamEditor:

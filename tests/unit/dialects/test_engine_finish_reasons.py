@@ -51,6 +51,25 @@ def test_completions_finish_reason_of_an_engine_becomes_openais(engine_reason: s
     assert [each.get("finish_reason") for each in choices] == [None, openai_reason] and recorded == openai_reason
 
 
+@pytest.mark.parametrize("reason", ["of_a_later_version", "x" * 100])
+def test_unknown_finish_reason_is_a_stop_for_the_caller_and_itself_in_the_record(reason: str) -> None:
+    message = {"role": "assistant", "content": "Hi"}
+    choice, recorded = edit_whole_choice(OpenAIChat(), {"message": message, "finish_reason": reason})
+    assert (choice["finish_reason"], choice["message"], recorded) == ("stop", message, reason)
+    choices, recorded = edit_streamed_choices(OpenAIChat(), {"delta": message}, {"delta": {}, "finish_reason": reason})
+    assert [each.get("finish_reason") for each in choices] == [None, "stop"] and recorded == reason
+    choice, recorded = edit_whole_choice(OpenAICompletions(), {"text": "a", "finish_reason": reason})
+    assert (choice["finish_reason"], recorded) == ("stop", reason)
+    choices, recorded = edit_streamed_choices(OpenAICompletions(), {"text": "a"}, {"text": "", "finish_reason": reason})
+    assert [each.get("finish_reason") for each in choices] == [None, "stop"] and recorded == reason
+
+
+def test_empty_finish_reason_of_a_complete_response_is_a_stop() -> None:
+    message = {"role": "assistant", "content": "Hi"}
+    choice, recorded = edit_whole_choice(OpenAIChat(), {"message": message, "finish_reason": ""})
+    assert (choice["finish_reason"], recorded) == ("stop", "stop")
+
+
 def test_stop_after_tool_calls_becomes_finish_reason_tool_calls() -> None:
     message = {"role": "assistant", "content": None, "tool_calls": [CALL]}
     assert (

@@ -198,7 +198,16 @@ def test_blocked_prompt_reads_as_an_empty_content_filter_response():
         )
 
 
-@pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "LANGUAGE", "OTHER", "WHAT_MAY_COME"])
+@pytest.mark.parametrize("reason", ["LANGUAGE", "OTHER", "WHAT_MAY_COME"])
+def test_unknown_finish_reason_ends_an_answer_and_fails_without_one(reason: str):
+    for response in (read_whole(frame({"text": "Yes."}, finish=reason)), read_streamed(frame({"text": "Yes."}, finish=reason))):
+        assert response.choices == (Choice((Text("Yes."),), "stop", upstream_finish_reason=reason),)
+    with pytest.raises(UnparsableModelOutput, match=reason) as failed:
+        read_whole(frame(finish=reason))
+    assert failed.value.upstream_code == reason
+
+
+@pytest.mark.parametrize("reason", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"])
 def test_failure_finish_reason_is_an_error_after_the_parts_before_it(reason: str):
     with pytest.raises(UnparsableModelOutput, match=reason) as failed:
         read_whole(frame(finish=reason, finishMessage="Bad call: f("))

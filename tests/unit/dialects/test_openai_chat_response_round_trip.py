@@ -269,7 +269,7 @@ def test_edit_adds_documented_keys_that_the_engine_omits() -> None:
         "episode_id": META.episode_id,
         "choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}],
         "system_fingerprint": "",
-        "service_tier": "",
+        "service_tier": None,
     }
 
 

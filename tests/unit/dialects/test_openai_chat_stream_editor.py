@@ -226,7 +226,9 @@ def test_other_fields_of_the_usage_chunk_are_merged_into_the_finish_chunk() -> N
 def test_empty_finish_reason_is_treated_as_absent() -> None:
     chunks = [chunk([{**chunk_choice(content="a"), "finish_reason": ""}]), chunk([chunk_choice(0, "stop")])]
     editor = OpenAIChat().stream_editor(META)
-    assert editor.feed(encode_sse_chunks(chunks[:1]))
+    begun = editor.feed(encode_sse_chunks(chunks[:1] * 5))  # enough chunks alike for the editor to learn a template
+    frames = [json.loads(each.removeprefix(b"data: ")) for each in begun.split(b"\n\n") if each]
+    assert [each["choices"][0]["finish_reason"] for each in frames] == [None] * 5
     editor.feed(encode_sse_chunks(chunks[1:]))
     editor.finish()
     assert editor.finish_reason == "stop"

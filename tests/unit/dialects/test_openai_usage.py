@@ -123,6 +123,6 @@ def test_unknown_service_tier_does_not_fail_the_response(service_tier: bytes):
         + service_tier
         + b"}"
     )
-    assert json.loads(edit_response(response_body, META).raw)["service_tier"] == ""
+    assert json.loads(edit_response(response_body, META).raw)["service_tier"] is None
     chunk = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}],"service_tier":' + service_tier + b"}\n\n"
     assert "service_tier" not in json.loads(stream_editor(META).feed(chunk)[6:])
