@@ -15,6 +15,9 @@ Outcome = Literal["answered", "failed", "disconnected", "aborted"]
 # was reserved, because the host may have gone on writing, and billing, after the gateway left.
 ChargeBasis = Literal["reported", "received", "reserved"]
 
+# Fields that may be dropped where a target cannot honour them: all, or these, by the names that callers give them.
+DroppableFields = Literal["all"] | tuple[str, ...]
+
 # Prefixes that a request may put before a model's name, in this order: TensorZero's, which its clients send, and ours.
 MODEL_PREFIXES = ("tensorzero::model_name::", "narthex::model_name::")
 
@@ -48,12 +51,14 @@ class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """`[providers.NAME]`: a host or an engine.
 
     `credential`: references to where it is stored (providers/credentials/references.py); several are used in rotation.
+    `drop`: what may be left out of a request that is sent to it.
     """
 
     adapter: str
     base_url: str | None = None
     credential: str | tuple[str, ...] | None = None
     options: Mapping[str, Any] = {}
+    drop: DroppableFields = ()
 
     @property
     def credentials(self) -> tuple[str, ...]:
@@ -82,11 +87,13 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     """`[models.NAME]`: a name that callers may use, its targets, and the models to fall back to when all of them fail.
 
     `output_tokens`: what limits reserve for a response whose length the caller does not bound; None: the setting for all models.
+    `drop`: what may be left out of a request for it, also at the targets of its fallbacks.
     """
 
     targets: tuple[Target, ...]
     fallbacks: tuple[str, ...] = ()
     output_tokens: int | None = None
+    drop: DroppableFields = ()
 
 
 Resource = Literal["requests", "input_tokens", "output_tokens", "tokens", "cost_usd", "concurrency"]

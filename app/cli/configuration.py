@@ -9,7 +9,7 @@ from typing import TextIO
 import click
 import msgspec
 
-from app.cli.output import json_option, print_json, print_table, progress
+from app.cli.output import format_drop, json_option, print_json, print_table, progress
 from app.cli.store_query import query_store
 from app.domain import ModelConfig
 from app.settings import Settings
@@ -114,7 +114,8 @@ def models(as_json: bool) -> None:
     Example:
       narthex models
 
-    With --json: {"models": [{"name", "targets": [{"provider", "model", ...}], "fallbacks", ...}]}, as in a configuration file.
+    With --json: {"models": [{"name", "targets": [{"provider", "model", ...}], "fallbacks", "drop", ...}]}, as in a configuration
+    file.
     """
     configured = _read_configuration().models or {}
     if as_json:
@@ -123,8 +124,8 @@ def models(as_json: bool) -> None:
         click.echo("There are no models yet: `narthex apply` takes a file that names some; docs/configuration.md has an example.")
     else:
         print_table(
-            ("MODEL", "SERVED BY", "FALLBACKS"),
-            [(name, _format_targets(each), ", ".join(each.fallbacks)) for name, each in configured.items()],
+            ("MODEL", "SERVED BY", "FALLBACKS", "MAY DROP"),
+            [(name, _format_targets(each), ", ".join(each.fallbacks), format_drop(each.drop)) for name, each in configured.items()],
         )
 
 

@@ -14,6 +14,8 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
+from app.domain import DroppableFields
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead, for programs.")
 
 _EMPTY_CELL = "-"
@@ -36,6 +38,11 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         return
     for line in lines:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def format_drop(drop: DroppableFields) -> str:
+    """Option `drop` of a model or a provider, as a cell."""
+    return drop if isinstance(drop, str) else ", ".join(drop)
 
 
 def _print_framed_table(titles: Sequence[str], cells: Sequence[Sequence[str]], widths: Sequence[int]) -> bool:

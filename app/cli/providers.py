@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from app.cli.errors import OrderedGroup
-from app.cli.output import json_option, print_json, print_table, printable, progress
+from app.cli.output import format_drop, json_option, print_json, print_table, printable, progress
 from app.cli.store_query import query_store
 from app.doctor.provider_check.check import check_provider
 from app.doctor.provider_check.result import CheckResult
@@ -60,8 +60,8 @@ def list_providers(adapters_alone: bool, as_json: bool) -> None:
       narthex providers list
       narthex providers list --adapters
 
-    With --json: {"providers": [{"name", "adapter", "base_url", "credential", "options"}], "adapters": [{"name", "options": {option:
-    meaning}, "default_base_url"}]}; --adapters omits the providers.
+    With --json: {"providers": [{"name", "adapter", "base_url", "credential", "options", "drop"}], "adapters": [{"name", "options":
+    {option: meaning}, "default_base_url"}]}; --adapters omits the providers.
     """
     _print_providers(adapters_alone, as_json)
 
@@ -120,8 +120,11 @@ def _print_providers(adapters_alone: bool, as_json: bool) -> None:
         print_json({"adapters": adapters} if adapters_alone else {"providers": provider_documents, "adapters": adapters})
         return
     if configured:
-        rows = [(name, each.adapter, _provider_address(name, each), ", ".join(each.credentials)) for name, each in configured.items()]
-        print_table(("PROVIDER", "ADAPTER", "ADDRESS", "CREDENTIAL"), rows)
+        rows = [
+            (name, each.adapter, _provider_address(name, each), ", ".join(each.credentials), format_drop(each.drop))
+            for name, each in configured.items()
+        ]
+        print_table(("PROVIDER", "ADAPTER", "ADDRESS", "CREDENTIAL", "MAY DROP"), rows)
         click.echo()
     elif not adapters_alone:
         click.echo("No provider is configured yet.\n")

@@ -148,6 +148,8 @@ def _convert(value: Any, kind: type[T], section_path: str) -> T:
 
 def _hint(problem: str, kind: type[Any], field: str) -> str:
     """How to fix the error, which msgspec's message does not say."""
+    if field.partition("[")[0] == "drop":
+        return ' It is "all", or a list of names of fields, such as ["logit_bias"].'
     if problem.startswith("Invalid enum value"):
         return f" It may be {', '.join(_allowed_values(kind, field))}."
     if "unknown field" in problem and not field:

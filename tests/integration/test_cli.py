@@ -147,10 +147,34 @@ def test_configuration_file_is_dry_run_applied_and_exported(service: Service) ->
     assert not_utf8.returncode == 1 and b"UTF-8" in not_utf8.stderr
 
 
+def test_droppable_fields_are_listed_and_exported(service: Service) -> None:
+    file = """
+        [providers.listed]
+        adapter = "openai"
+        base_url = "http://127.0.0.1:9"
+        drop = ["logit_bias", "seed"]
+        [models.listed]
+        targets = [{ provider = "listed", model = "x" }]
+        drop = "all"
+    """
+    run_json_command(service, "apply", "-", "--yes", stdin=file)
+    assert {each["name"]: each["drop"] for each in run_json_command(service, "models")["models"]}["listed"] == "all"
+    assert any(line.split() == ["listed", "listed/x", "-", "all"] for line in run_command(service, "models").stdout.splitlines())
+    drops = {each["name"]: each["drop"] for each in run_json_command(service, "providers")["providers"]}
+    assert (drops["listed"], drops["sandbox"]) == (["logit_bias", "seed"], [])
+    assert any(
+        line.startswith("listed ") and line.endswith("  logit_bias, seed") for line in run_command(service, "providers").stdout.splitlines()
+    )
+    exported = run_json_command(service, "export")
+    assert (exported["models"]["listed"]["drop"], exported["providers"]["listed"]["drop"]) == ("all", ["logit_bias", "seed"])
+
+
 def test_models_providers_and_adapters_are_listed(service: Service) -> None:
     models = {each["name"]: each for each in run_json_command(service, "models")["models"]}
     assert models["sandbox"]["targets"][0]["provider"] == "sandbox" and models["sandbox"]["fallbacks"] == []
-    assert any(line.split() == ["sandbox-slow", "sandbox/sandbox-slow", "-"] for line in run_command(service, "models").stdout.splitlines())
+    assert any(
+        line.split() == ["sandbox-slow", "sandbox/sandbox-slow", "-", "-"] for line in run_command(service, "models").stdout.splitlines()
+    )
     listed = run_json_command(service, "providers")
     assert "sandbox" in [each["name"] for each in listed["providers"]]
     assert {"openai", "vllm", "sandbox"} <= {each["name"] for each in listed["adapters"]}

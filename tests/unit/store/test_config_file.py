@@ -8,7 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from app.domain import ContentPolicy, Limit, ModelConfig, Period, Price, ProviderConfig, Resource, Snapshot, Target, TeamConfig
+from app.domain import (
+    ContentPolicy,
+    DroppableFields,
+    Limit,
+    ModelConfig,
+    Period,
+    Price,
+    ProviderConfig,
+    Resource,
+    Snapshot,
+    Target,
+    TeamConfig,
+)
 from app.store import snapshots
 from app.store.config_file import parse_config_file, write_file
 from app.store.errors import BadConfiguration
@@ -121,6 +133,13 @@ PRICE = '[[prices]]\nprovider = "p"\nmodel = "x"\ninput = 1\noutput = 1\n'
         (PRICE + "since = 2026-01-01T00:00:00", "got `datetime` at `prices[0].since`"),
         ('[teams.t]\ncontent = "some"', "at `teams.t.content`. It may be full, redacted, none."),
         ("[teams.t]\nkeys = 5", "unknown field `keys` at `teams.t`"),
+        (
+            '[models.m]\ntargets = []\ndrop = "seed"',
+            'at `models.m.drop`. It is "all", or a list of names of fields, such as ["logit_bias"].',
+        ),
+        ("[models.m]\ntargets = []\ndrop = true", 'got `bool` at `models.m.drop`. It is "all", or a list of names of fields'),
+        ('[providers.p]\nadapter = "openai"\ndrop = [5]', 'got `int` at `providers.p.drop[0]`. It is "all", or a list of names'),
+        ('[providers.p]\nadapter = "openai"\ndrop = { seed = true }', "got `object` at `providers.p.drop`. It is"),
     ],
 )
 def test_invalid_config_error_names_the_place_and_the_allowed_values(content: str, message: str):
@@ -141,6 +160,18 @@ def test_snapshot_hash_covers_all_content_and_not_the_version():
     ]
     assert len({plain.hash, *(each.hash for each in others)}) == 5
     assert snapshots.build_snapshot(9, PROVIDERS, MODELS).hash == plain.hash
+
+
+@pytest.mark.parametrize("drop", ["all", ("logit_bias", "messages[0].name"), ()])
+def test_drop_is_written_and_read_back_and_absent_where_it_names_nothing(drop: DroppableFields):
+    providers, models = {"p": ProviderConfig("openai", drop=drop)}, {"m": ModelConfig((Target("p", "x"),), drop=drop)}
+    snapshot = snapshots.build_snapshot(1, providers, models)
+    written = write_file(snapshot, {})
+    file = parse_config_file(written)
+    assert (file.providers, file.models) == (providers, models)
+    assert msgspec.json.decode(msgspec.json.encode(snapshot), type=Snapshot) == snapshot
+    plain = snapshots.build_snapshot(1, {"p": ProviderConfig("openai")}, {"m": ModelConfig((Target("p", "x"),))})
+    assert ("drop" in written, snapshot.hash != plain.hash) == (drop != (), drop != ())
 
 
 def test_snapshot_from_before_limits_loads_with_the_same_hash(tmp_path: Path):

@@ -1,11 +1,11 @@
-"""Validation of limits, prices and models: what is refused when they are saved, and what causes a warning."""
+"""Validation of limits, prices, models and providers: what is refused when they are saved, and what causes a warning."""
 
 from typing import Any
 
 import msgspec
 import pytest
 
-from app.domain import Limit, ModelConfig, Price, ProviderConfig, Snapshot, Target
+from app.domain import DroppableFields, Limit, ModelConfig, Price, ProviderConfig, Snapshot, Target
 from app.store import snapshots
 from app.store.config_validation import find_warnings, validate
 from app.store.errors import BadConfiguration
@@ -146,6 +146,37 @@ def test_duplicate_price_is_refused_but_one_for_another_day_is_accepted():
 def test_model_output_tokens_must_be_at_least_one():
     with pytest.raises(BadConfiguration, match=r"models\.m\.output_tokens must be 1 or more"):
         validate(snapshot_with(m=0))
+
+
+def snapshot_dropping(at: str, drop: DroppableFields) -> Snapshot:
+    provider = ProviderConfig("openai", drop=drop if at == "providers.p" else ())
+    return snapshots.build_snapshot(1, {"p": provider}, {"m": ModelConfig((Target("p", "x"),), drop=drop if at == "models.m" else ())})
+
+
+@pytest.mark.parametrize("at", ["providers.p", "models.m"])
+@pytest.mark.parametrize(
+    ("drop", "message"),
+    [
+        (("all",), "'all' is no name of a field"),
+        (("seed", "none"), "'none' is no name of a field"),
+        (("",), "the name of a field has 1 to 200 printable characters"),
+        ((" seed",), "no space at its ends"),
+        (("logit_bias,seed",), "no comma"),
+        (("a\x00b",), "printable"),
+        (("x" * 201,), "1 to 200"),
+        (tuple(f"f{at}" for at in range(101)), "names 101 fields. It may name 100"),
+    ],
+)
+def test_invalid_drop_is_refused_with_its_path(at: str, drop: DroppableFields, message: str):
+    with pytest.raises(BadConfiguration) as caught:
+        validate(snapshot_dropping(at, drop))
+    assert str(caught.value).startswith(f"{at}.drop") and message in str(caught.value)
+
+
+@pytest.mark.parametrize("drop", ["all", (), ("x" * 200, "messages[0].name"), tuple(f"f{at}" for at in range(100))])
+def test_valid_drop_is_accepted(drop: DroppableFields):
+    validate(snapshot_dropping("providers.p", drop))
+    validate(snapshot_dropping("models.m", drop))
 
 
 def warnings_for(*limits: Limit, known: KnownNames | None = None, prices: tuple[Price, ...] = (), **models: int | None) -> list[str]:
