@@ -1,4 +1,4 @@
-"""DropPolicy: a field that the target cannot honour is refused, or dropped where the caller allows it."""
+"""DropPolicy: a field that the target cannot honour is refused, or dropped where the caller or the operator allows it."""
 
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -75,11 +75,11 @@ class DropPolicy:
         return field in self._accepted
 
     def may_drop(self, path: str) -> bool:
-        """Whether the caller allows that this is dropped, or the top-level field that holds it. `path`: the caller's own."""
+        """Whether this may be dropped, or the top-level field that holds it. `path`: the caller's own."""
         return self._may_drop(path) or self._may_drop(path.partition(".")[0].partition("[")[0])
 
     def drop_or_refuse(self, field: str, why: str) -> None:
-        """Drops a field, or a path in a chat's messages. Raises Unsupported unless the caller allows it. `why`: a sentence."""
+        """Drops a field, or a path in a chat's messages. Raises Unsupported unless that is allowed. `why`: a sentence."""
         if field in self._accepted:
             return
         self.drop_path_or_refuse(self._caller_name(field), why)
@@ -92,7 +92,7 @@ class DropPolicy:
         self.report_dropped(path)
 
     def drop_hint(self, field: str) -> None:
-        """Drops a field that changes no response, whatever the caller allows."""
+        """Drops a field that changes no response, whatever is allowed."""
         self.report_dropped(self._caller_name(field))
         self._body.pop(field, None)
 

@@ -98,6 +98,8 @@ class Attempts:
                     failures.add(_Rank.LIMITED, refusal)
                     continue
                 reserved.add(model_name)
+            if translator.operator_drops is not None:
+                translator.apply_operator_drops(planned.plan.name, model_name, target.provider)
             response = await self._serve_target(target, translator, meta, context, attempted, failures)
             if response is not None:
                 return response, attempted

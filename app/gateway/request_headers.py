@@ -38,12 +38,24 @@ def request_tags(request: InboundRequest | None, headers: Mapping[bytes, bytes])
 
 
 def droppable_fields(headers: Mapping[bytes, bytes]) -> Callable[[str], bool]:
-    """Whether the caller lets a field be dropped that a target cannot honour: `x-narthex-drop: all`, or names of fields."""
+    """Whether the caller lets a field be dropped that a target cannot honour: `x-narthex-drop: all`, `none`, or names of fields.
+
+    Raises InvalidRequest.
+    """
     header_value = headers.get(b"x-narthex-drop")
     if header_value is None:
         return _drop_nothing
     named = {name.strip() for name in header_value.decode("latin-1").split(",")}
+    if "none" in named:
+        if len(named) > 1:
+            raise InvalidRequest("The header x-narthex-drop may be none, all, or names of fields: `none` cannot stand beside others.")
+        return _drop_nothing
     return lambda field: "all" in named or field in named
+
+
+def overrides_operator_drops(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether the caller wants nothing dropped, whatever the operator allows: `x-narthex-drop: none`."""
+    return headers.get(b"x-narthex-drop", b"").strip() == b"none"
 
 
 def max_repairs(headers: Mapping[bytes, bytes]) -> int:

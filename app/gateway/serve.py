@@ -37,7 +37,14 @@ from app.gateway.limits.limits import Limits
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.memory.body_memory import BodyClaim, BodyMemory
 from app.gateway.plan import plan
-from app.gateway.request_headers import droppable_fields, max_repairs, refuses_unvalidated, request_tags, resolve_episode_id
+from app.gateway.request_headers import (
+    droppable_fields,
+    max_repairs,
+    overrides_operator_drops,
+    refuses_unvalidated,
+    request_tags,
+    resolve_episode_id,
+)
 from app.gateway.request_translation.team_salts import TeamSalts
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.reserved_fields import remove_fields, reported_names, reserved_fields
@@ -181,6 +188,9 @@ async def serve(
     if reserved:
         admitted.reserved_fields = reported_names(reserved)
     planned, constraint = await _plan(gateway, raw, context, admitted)
+    operator_drops = planned.endpoint_table.operator_drops
+    if operator_drops is not None and overrides_operator_drops(headers):
+        operator_drops = None
     translator = RequestTranslator(
         request,
         raw,
@@ -197,6 +207,7 @@ async def serve(
         functools.partial(_claim_bytes, gateway, context, authenticated.caller),
         gateway.large_requests.of_team(authenticated.caller.team_id) if is_work_large else None,
         gateway.team_salts,
+        operator_drops,
     )
     meta = ResponseMeta(context.id, episode_id, request.model, context.received_us // 1_000_000, request.wants_usage, sent_body)
     response, attempted = await gateway.attempts.serve(translator, planned, meta, context)

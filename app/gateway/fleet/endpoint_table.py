@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from app.domain import Plan, Snapshot, Target
 from app.gateway.fleet import select
 from app.gateway.fleet.endpoint import Endpoint
+from app.gateway.fleet.operator_drops import read_operator_drops
 from app.store.snapshots import EMPTY
 from app.thread_steps import in_steps
 from providers.dialect import InboundRequest
 
 
 class EndpointTable:
-    """Which endpoints serve a target of `snapshot`. It does not change; what is known of its endpoints does.
+    """Which endpoints serve a target of `snapshot`, and what may be dropped there. It does not change; what is known of endpoints does.
 
     `endpoints`: by provider and address. `by_target`: by provider and the target's own addresses. Built in steps.
     """
@@ -26,6 +27,7 @@ class EndpointTable:
         self.snapshot = snapshot
         self.endpoints = endpoints or {}
         self.by_target = by_target or {}
+        self.operator_drops = read_operator_drops(snapshot)
         # The headers in which callers may send a credential of their own to some host.
         self.caller_credential_headers = frozenset(
             name.encode() for endpoint in in_steps(self.endpoints.values()) for name in endpoint.credential_pool.caller_header_names

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from app.domain import Target
+from app.gateway.fleet.operator_drops import OperatorDrops
 from app.gateway.large_body.large_requests import LARGE_BYTES, TeamLargeRequests
 from app.gateway.media import body_media
 from app.gateway.media.fetcher import ClaimBytes, MediaFetcher, claim_nothing
@@ -60,13 +61,15 @@ class RequestTranslator:
     `headers`: the caller's, of which a target's credential may be one. `team_id`: the caller's. `refuses_unvalidated`: the caller wants no
     response that could not be checked against the constraint. `claim_bytes`: takes the memory for fetched media. `large_requests`: None:
     this is not one. `team_salts`: for engines whose prefix caches teams do not share; None: the request is no team's.
+    `operator_drops`: what the operator lets go besides, for apply_operator_drops(); None: nothing.
     """
 
     __slots__ = (
-        *("_betas", "_chat", "_chat_dialect", "_claim_bytes", "_field_names", "_has_engine_constraint_fields", "_id_count"),
-        *("_inference_id", "_inlined_for", "_is_repaired", "_large_requests", "_max_path_lookups", "_may_drop", "_may_name_media"),
-        *("_media_fetcher", "_raw"),
-        *("caller_dialect", "constraint", "headers", "max_repairs", "refuses_unvalidated", "request", "team_id", "team_salts"),
+        *("_betas", "_caller_may_drop", "_chat", "_chat_dialect", "_claim_bytes", "_field_names", "_has_engine_constraint_fields"),
+        *("_id_count", "_inference_id", "_inlined_for", "_is_repaired", "_large_requests", "_max_path_lookups", "_may_drop"),
+        *("_may_name_media", "_media_fetcher", "_raw"),
+        *("caller_dialect", "constraint", "headers", "max_repairs", "operator_drops", "refuses_unvalidated", "request", "team_id"),
+        "team_salts",
     )
 
     def __init__(
@@ -86,11 +89,13 @@ class RequestTranslator:
         claim_bytes: ClaimBytes = claim_nothing,
         large_requests: TeamLargeRequests | None = None,
         team_salts: TeamSalts | None = None,
+        operator_drops: OperatorDrops | None = None,
     ) -> None:
         self.request = request
         self.headers = headers
         self.caller_dialect = dialect
-        self._may_drop = may_drop
+        self._may_drop = self._caller_may_drop = may_drop
+        self.operator_drops = operator_drops
         self._betas = betas
         self._max_path_lookups = min(_MAX_PATH_LOOKUPS, 1 + _PATH_LOOKUP_BYTES // (len(raw) + 1))
         self._media_fetcher = media_fetcher
@@ -115,6 +120,11 @@ class RequestTranslator:
         ) and not structured_output.CONSTRAINT_FIELDS.isdisjoint(request.body)
         self._chat: ChatRequest | None = None
         self._field_names: Mapping[str, str] = {}
+
+    def apply_operator_drops(self, requested_model: str, serving_model: str, provider: str) -> None:
+        """For the target that is tried next: whatever its provider and these models may drop is dropped, too."""
+        if self.operator_drops is not None:
+            self._may_drop = self.operator_drops.extend(self._caller_may_drop, requested_model, serving_model, provider)
 
     def candidate_dialects(self, provider: Provider, dialect_names: Sequence[str]) -> Sequence[AnyDialect]:
         """Those of a target's dialects in which this request can be sent, best first. Raises OperationNotSupported if there is none."""

@@ -1,0 +1,41 @@
+"""The operator's choice of fields that may be dropped: option `drop` of models and providers."""
+
+from collections.abc import Callable, Mapping
+
+from app.domain import DroppableFields, Snapshot
+from app.thread_steps import in_steps
+
+
+class OperatorDrops:
+    """What `drop` of models and of providers says, by their names; those without it have no entry."""
+
+    def __init__(self, models: Mapping[str, DroppableFields], providers: Mapping[str, DroppableFields]) -> None:
+        self._models = models
+        self._providers = providers
+
+    def extend(self, may_drop: Callable[[str], bool], requested_model: str, serving_model: str, provider: str) -> Callable[[str], bool]:
+        """What the caller (`may_drop`) or the operator lets go at a target: its provider, or one of the models, names the field.
+
+        `serving_model`: the model whose target it is, which is another than the requested one if that falls back to it.
+        """
+        named = (self._models.get(requested_model), self._models.get(serving_model), self._providers.get(provider))
+        choices = [choice for choice in named if choice is not None]
+        if not choices:
+            return may_drop
+        if "all" in choices:
+            return _drop_everything
+        fields = frozenset[str]().union(*choices)
+        return lambda field: field in fields or may_drop(field)
+
+
+def read_operator_drops(snapshot: Snapshot) -> OperatorDrops | None:
+    """None: no model and no provider has `drop`, so that requests need not look for it. In steps."""
+    models: dict[str, DroppableFields] = {name: model.drop for name, model in in_steps(snapshot.models.items()) if model.drop}
+    providers: dict[str, DroppableFields] = {
+        name: provider.drop for name, provider in in_steps(snapshot.providers.items()) if provider.drop
+    }
+    return OperatorDrops(models, providers) if models or providers else None
+
+
+def _drop_everything(field: str) -> bool:
+    return True
