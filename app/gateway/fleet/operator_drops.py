@@ -14,7 +14,7 @@ class OperatorDrops:
         self._providers = providers
 
     def extend(self, may_drop: Callable[[str], bool], requested_model: str, serving_model: str, provider: str) -> Callable[[str], bool]:
-        """What the caller (`may_drop`) or the operator lets go at a target: its provider, or one of the models, names the field.
+        """What the caller (`may_drop`) or the operator allows to be dropped at a target: one of its provider and the models names it.
 
         `serving_model`: the model whose target it is, which is another than the requested one if that falls back to it.
         """

@@ -61,7 +61,7 @@ class RequestTranslator:
     `headers`: the caller's, of which a target's credential may be one. `team_id`: the caller's. `refuses_unvalidated`: the caller wants no
     response that could not be checked against the constraint. `claim_bytes`: takes the memory for fetched media. `large_requests`: None:
     this is not one. `team_salts`: for engines whose prefix caches teams do not share; None: the request is no team's.
-    `operator_drops`: what the operator lets go besides, for apply_operator_drops(); None: nothing.
+    `operator_drops`: what the operator allows besides, for apply_operator_drops(); None: nothing.
     """
 
     __slots__ = (
