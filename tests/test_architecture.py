@@ -49,6 +49,7 @@ PROVIDER_LAYERS = (
         "providers.drop_policy",
         "providers.fields",
         "providers.output_bounds",
+        "providers.participant_names",
         "providers.restricted_fields",
         "providers.stream_editor",
         "providers.unsupported",

@@ -1,6 +1,6 @@
 """Cases of requests: roles and messages."""
 
-from tests.conformance.request_case import DropReported, Refused, RequestCase, Translated, anthropic, assistant, chat, responses, user
+from tests.conformance.request_case import DropReported, RequestCase, Translated, anthropic, assistant, chat, responses, user
 from tests.conformance.request_samples import translated_everywhere
 from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES
 
@@ -57,7 +57,10 @@ MESSAGES = (
         "messages",
         "name of a participant",
         {CHAT: chat({"role": "user", "name": "anna", "content": "Hello"})},
-        {RESPONSES: Refused("messages[0].name"), ANTHROPIC: Refused("messages[0].name")},
+        {
+            RESPONSES: Translated(responses(user("anna said:\nHello")), "the beginning of the text"),
+            ANTHROPIC: Translated(anthropic(user("anna said:\nHello")), "the beginning of the text"),
+        },
     ),
     RequestCase(
         "messages",

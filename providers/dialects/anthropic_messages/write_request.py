@@ -14,6 +14,7 @@ from providers.canonical.raw_json import DECODE_ERRORS, Body
 from providers.dialects.anthropic_messages.opaque_states import NAME
 from providers.dialects.anthropic_messages.write_content import collapse_text, write_content
 from providers.drop_policy import DropPolicy
+from providers.participant_names import write_participant_names
 from providers.unsupported import check_unsupported, drop_part_fields
 
 _object = msgspec.json.Decoder(dict[str, Raw])
@@ -81,7 +82,7 @@ class _RequestWriter:
 
     def _messages(self) -> tuple[Any, list[dict[str, Any]]]:
         """`system` and the messages. Instructions at the beginning become `system`, later ones stay; messages of one role are joined."""
-        messages = list(self._chat.messages)
+        messages = list(write_participant_names(self._chat.messages, self._drop_policy))
         if self._chat.prompt is not None:
             self._drop_policy.drop_or_refuse("prompt", "it answers messages and cannot continue a raw prompt.")
             messages.append(Message("user", (Text(self._chat.prompt),)))
@@ -105,8 +106,6 @@ class _RequestWriter:
         return collapse_text(system), turns
 
     def _message_extra(self, message: Message, path: str) -> dict[str, Any]:
-        if message.name is not None:
-            self._drop_policy.drop_or_refuse(f"{path}.name", "its messages name no participants.")
         if self._is_native:
             return dict(message.extra)
         drop_part_fields(message.extra, path, self._drop_policy, from_assistant=message.role == "assistant")

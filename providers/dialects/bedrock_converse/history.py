@@ -11,6 +11,7 @@ from providers.canonical.chat import ChatRequest, Message, Text, ToolResult
 from providers.dialects.bedrock_converse.cache_points import Blocks, cache_point
 from providers.dialects.bedrock_converse.write_content import ContentWriter
 from providers.drop_policy import DropPolicy
+from providers.participant_names import write_participant_names
 from providers.profiles.bedrock_families import Family
 from providers.unsupported import drop_part_fields
 
@@ -30,7 +31,7 @@ class History(Struct, frozen=True):
 def write_history(chat: ChatRequest, family: Family, drop_policy: DropPolicy) -> History:
     """Later instructions move to the beginning too, the only place that all models accept."""
     writer = ContentWriter(family, drop_policy)
-    messages = list(chat.messages)
+    messages = list(write_participant_names(chat.messages, drop_policy))
     if chat.prompt is not None:
         drop_policy.drop_or_refuse("prompt", "it answers messages and cannot continue a raw prompt.")
         messages.append(Message("user", (Text(chat.prompt),)))
@@ -58,8 +59,6 @@ def write_history(chat: ChatRequest, family: Family, drop_policy: DropPolicy) ->
 
 
 def _check_message(message: Message, path: str, drop_policy: DropPolicy) -> None:
-    if message.name is not None:
-        drop_policy.drop_or_refuse(f"{path}.name", "its messages name no participants.")
     drop_part_fields(message.extra, path, drop_policy, from_assistant=message.role == "assistant")
 
 

@@ -27,13 +27,14 @@ from providers.canonical.media import write_url
 from providers.dialects.cohere_chat.assistant_messages import write_assistant_message
 from providers.dialects.cohere_chat.message_content import WRONG_ROLE, collapse_text, text_block
 from providers.drop_policy import DropPolicy
+from providers.participant_names import write_participant_names
 from providers.unsupported import drop_opaque_part, drop_part_fields
 
 
 def write_messages(chat: ChatRequest, drop_policy: DropPolicy, *, constrained: bool) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The messages, and the documents that callers put into theirs. `constrained`: a response_format allows no documents."""
     writer = _MessagesWriter(drop_policy, constrained=constrained)
-    for index, message in enumerate(chat.messages):
+    for index, message in enumerate(write_participant_names(chat.messages, drop_policy)):
         writer.add_message(message, f"messages[{index}]")
     return writer.messages, writer.documents
 
@@ -47,8 +48,6 @@ class _MessagesWriter:
 
     def add_message(self, message: Message, path: str) -> None:
         from_assistant = message.role == "assistant"
-        if message.name is not None:
-            self._drop_policy.drop_or_refuse(f"{path}.name", "its messages name no participants.")
         drop_part_fields(message.extra, path, self._drop_policy, from_assistant=from_assistant)
         if from_assistant:
             assistant_message = write_assistant_message(message, path, self._drop_policy)

@@ -25,6 +25,7 @@ from providers.canonical.tool_calls import write_arguments
 from providers.dialects.gemini.media import write_media
 from providers.dialects.gemini.opaque_parts import NAME, write_opaque_part
 from providers.drop_policy import DropPolicy
+from providers.participant_names import write_participant_names
 from providers.profiles.gemini import GeminiProfile
 from providers.unsupported import REASONING_SIGNATURE, drop_opaque_part, drop_part_fields
 
@@ -47,7 +48,7 @@ class Contents:
         # A result names its function; other APIs give the id of the call. Some engines repeat ids in each turn (call_0): such an id
         # means the latest call before the result.
         self._function_names: dict[str, str] = {}
-        for index, message in enumerate(chat.messages):
+        for index, message in enumerate(write_participant_names(chat.messages, drop_policy)):
             self._function_names.update({part.id: part.name for part in message.parts if isinstance(part, ToolCall)})
             self._add_message(message, f"messages[{index}]")
         if not self.turns and self.instructions:
@@ -56,8 +57,6 @@ class Contents:
 
     def _add_message(self, message: Message, path: str) -> None:
         from_assistant = message.role == "assistant"
-        if message.name is not None:
-            self._drop_policy.drop_or_refuse(f"{path}.name", "its contents name no participants.")
         drop_part_fields(message.extra, path, self._drop_policy, from_assistant=from_assistant)
         located_parts = [(part, f"{path}.content[{index}]") for index, part in enumerate(message.parts)]
         match message.role:

@@ -23,6 +23,7 @@ from providers.canonical.chat import (
 )
 from providers.canonical.tool_calls import write_arguments
 from providers.drop_policy import DropPolicy
+from providers.participant_names import write_participant_names
 from providers.unsupported import REASONING_SIGNATURE, drop_opaque_part, drop_part_fields
 
 _WRONG_ROLE = "a message of this role cannot hold it."
@@ -30,7 +31,7 @@ _WRONG_ROLE = "a message of this role cannot hold it."
 
 def write_messages(chat: ChatRequest, drop_policy: DropPolicy) -> list[dict[str, Any]]:
     writer = _MessagesWriter(chat, drop_policy)
-    for index, message in enumerate(chat.messages):
+    for index, message in enumerate(write_participant_names(chat.messages, drop_policy)):
         writer.add_message(message, f"messages[{index}]")
     return writer.messages
 
@@ -45,8 +46,6 @@ class _MessagesWriter:
 
     def add_message(self, message: Message, path: str) -> None:
         from_assistant = message.role == "assistant"
-        if message.name is not None:
-            self._drop_policy.drop_or_refuse(f"{path}.name", "its messages name no participants.")
         drop_part_fields(message.extra, path, self._drop_policy, from_assistant=from_assistant)
         if from_assistant:
             self._add_assistant(message, path)

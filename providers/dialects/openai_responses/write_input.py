@@ -32,6 +32,7 @@ from providers.dialects.openai_responses.dialect_name import DIALECT
 from providers.dialects.openai_responses.item_ids import derive_item_id
 from providers.dialects.openai_responses.write_output_items import write_citations
 from providers.drop_policy import DropPolicy
+from providers.participant_names import write_participant_names
 
 _AUDIO_FORMATS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav"}
 
@@ -52,7 +53,7 @@ class InputWriter:
         }
 
     def write(self, body: Body) -> None:
-        messages = self._messages
+        messages = write_participant_names(self._messages, self.drop_policy)
         items: list[Any] = []
         first = 0
         match messages[:1]:
@@ -62,8 +63,6 @@ class InputWriter:
             case _:
                 pass
         for at, message in enumerate(messages[first:], first):
-            if message.name is not None:
-                self.drop_policy.drop_or_refuse(f"messages[{at}].name", "a message of the Responses API has no name.")
             self._in_assistant_message = message.role == "assistant"
             self.drop_extra(f"messages[{at}]", message.extra)
             items += self._write_items(message, f"messages[{at}]")

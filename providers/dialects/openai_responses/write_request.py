@@ -14,6 +14,7 @@ from providers.dialects.openai_responses.read_request import SAME_FIELDS
 from providers.dialects.openai_responses.write_input import NO_SUCH_FIELD, InputWriter
 from providers.drop_policy import DropPolicy
 from providers.structured_output import write_structured_outputs
+from providers.unsupported import check_unsupported
 
 # Extra fields that OpenAI chat has too.
 _SHARED_WITH_CHAT = frozenset({"prompt_cache_retention", "prompt_cache_options"})
@@ -84,16 +85,12 @@ class _RequestWriter:
             drop_policy.drop_or_refuse("stop", NO_SUCH_FIELD)
         if chat.n is not None and chat.n > 1:
             drop_policy.drop_or_refuse("n", "a Response has only one choice.")
-        if chat.logit_bias is not None:
-            drop_policy.drop_or_refuse("logit_bias", NO_SUCH_FIELD)
+        check_unsupported(chat, drop_policy, {"logit_bias": NO_SUCH_FIELD}, hints=())
         if self.same_dialect:
             return
         if chat.store:
             drop_policy.drop_hint("store")
-        for name in sorted(_UNSUPPORTED_FIELDS):
-            value = getattr(chat, name)
-            if value is not None and (value != 0 or not name.endswith("_penalty")):
-                drop_policy.drop_or_refuse(name, NO_SUCH_FIELD)
+        check_unsupported(chat, drop_policy, dict.fromkeys(sorted(_UNSUPPORTED_FIELDS), NO_SUCH_FIELD), hints=())
         self.input.drop_extra("", {key: value for key, value in chat.extra.items() if key not in _SHARED_WITH_CHAT})
 
     def write_tools(self) -> list[Any]:

@@ -6,11 +6,12 @@ have either content or tool_calls, but not none" (OpenHands/OpenHands#8685).
 """
 
 import re
-from typing import Any
+from typing import Any, cast
 
 from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import Body
 from providers.drop_policy import DropPolicy
+from providers.participant_names import name_in_text
 from providers.profiles.mistral import ToolCallIds
 
 # Messages without any of these need no changes.
@@ -33,6 +34,7 @@ class MessageAdapter:
     def __init__(self, body: Body, drop_policy: DropPolicy) -> None:
         self._body = body
         self._drop_policy = drop_policy
+        self._assistants = 0  # how many names assistant messages have
 
     def adapt(self) -> None:
         raw = as_raw(self._body["messages"])
@@ -40,6 +42,7 @@ class MessageAdapter:
             return
         messages: list[dict[str, Any]] = Body(messages=raw).value("messages")
         ids = ToolCallIds(_collect_call_ids(messages))
+        self._assistants = len({message.get("name") for message in messages if message.get("role") == "assistant"} - {None})
         adapted: list[dict[str, Any]] = []
         for index, message in enumerate(messages):
             path = f"messages[{index}]"
@@ -58,11 +61,25 @@ class MessageAdapter:
         self._body["messages"] = adapted
 
     def _drop_unsupported(self, message: dict[str, Any], path: str, role: Any) -> None:
-        """Drops names of participants, and cache hints, which it does not need."""
-        if role != "tool" and message.pop("name", None) is not None:
-            self._drop_policy.drop_path_or_refuse(f"{path}.name", "its messages have no participant names.")
+        """Writes names of participants into the text, and drops cache hints, which it does not need."""
+        if role != "tool" and (name := message.pop("name", None)) is not None:
+            self._write_name(message, path, str(name))
         if message.pop("cache_control", None) is not None:
             self._drop_policy.report_dropped(f"{path}.cache_control")
+
+    def _write_name(self, message: dict[str, Any], path: str, name: str) -> None:
+        """As write_participant_names() does."""
+        content = message.get("content")
+        parts: list[dict[str, Any]] = cast(list[dict[str, Any]], content) if isinstance(content, list) else []
+        texts = [part for part in parts if part.get("type") == "text"]
+        if message.get("role") == "assistant" and self._assistants == 1:
+            self._drop_policy.report_dropped(f"{path}.name")
+        elif isinstance(content, str):
+            message["content"] = name_in_text(name, content)
+        elif texts:
+            texts[0]["text"] = name_in_text(name, texts[0]["text"])
+        else:
+            self._drop_policy.drop_path_or_refuse(f"{path}.name", "its messages name no participants, and this one has no text that could.")
 
     def _adapt_parts(self, parts: list[dict[str, Any]], path: str) -> list[dict[str, Any]]:
         adapted: list[dict[str, Any]] = []

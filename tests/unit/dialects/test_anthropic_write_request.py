@@ -86,7 +86,7 @@ def refused_field(request: ChatRequest) -> str | None:
         (chat(output=Regex("a")), "output"),
         (chat(extra={"min_p": Raw(b"0.1")}), "min_p"),
         (chat(prompt="Once"), "prompt"),
-        (chat(message("user", Text("Hi"), name="Ada")), "messages[0].name"),
+        (chat(message("user", Image(Inline("image/png", "iVBORw==")), name="Ada")), "messages[0].name"),
         (chat(message("user", Text("Hi")), message("user", Audio(PNG), Text("Hi"))), "messages[1].content[0]"),
         (chat(message("user", Text("Hi"), Image(Uploaded("openai_responses", "file-1")))), "messages[0].content[1]"),
         (chat(message("user", Text("Hi"), File(Uploaded("openai_responses", "file-1")))), "messages[0].content[1]"),

@@ -148,7 +148,7 @@ def test_called_tools_stay_configured_when_tool_choice_is_none():
         (chat(Message("user", (Image(Inline("image/bmp", "Qk0=")),))), "PNG, JPEG, GIF or WebP, not image/bmp"),
         (chat(Message("user", (File(Inline("application/zip", "UEs=")),))), "not application/zip"),
         (chat(Message("user", (Audio(Inline("audio/wav", "UklG")),))), "takes no audio"),
-        (chat(Message("user", (HI.parts[0],), name="Ada")), "no participants"),
+        (chat(Message("user", (Image(Inline("image/png", "iVBORw==")),), name="Ada")), "no participants"),
         (chat(HI, CALL, Message("user", (ToolResult("c1", (Image(Inline("image/png", "iVBORw==")),)),)), model=LLAMA), "text alone"),
     ],
 )

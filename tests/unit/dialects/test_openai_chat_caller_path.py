@@ -66,12 +66,12 @@ RESULTS = [
 @pytest.mark.parametrize(
     ("messages", "paths"),
     [
-        (RESULTS[3:], ["messages[0].content[1]", "messages[0].content[2].odd", "messages[0].name", "messages[1].content[0].odd"]),
+        (RESULTS[3:], ["messages[0].content[1]", "messages[0].content[2].odd", "messages[1].content[0].odd"]),
         (
             RESULTS,
             [
                 *("messages[0].tool_calls[1]", "messages[1].odd", "messages[2]"),
-                *("messages[3].content[1]", "messages[3].content[2].odd", "messages[3].name", "messages[4].content[0].odd"),
+                *("messages[3].content[1]", "messages[3].content[2].odd", "messages[4].content[0].odd"),
             ],
         ),
         ([{"role": "assistant", "content": "a", "reasoning_content": "hm"}], ["reasoning_content"]),

@@ -227,7 +227,10 @@ def test_anthropic_and_responses_requests_are_translated_to_ollama_chat():
 @pytest.mark.parametrize(
     ("message", "path"),
     [
-        ({"role": "user", "name": "Ann", "content": "Hi."}, "messages[0].name"),
+        (
+            {"role": "user", "name": "Ann", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}}]},
+            "messages[0].name",
+        ),
         (
             {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "eA==", "format": "wav"}}]},
             "messages[0].content[0]",

@@ -124,8 +124,20 @@ def test_roles_and_media_are_converted_and_message_names_are_refused():
         {"type": "input_audio", "input_audio": "UklG"},
     ]
     assert dropped == ["messages[1].content[0].cache_control"]
+
+
+def test_names_of_participants_are_written_into_the_text():
+    image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    messages, dropped = adapted_messages(
+        {"role": "user", "content": "Hi", "name": "Ann"},
+        {"role": "assistant", "content": "Hello.", "name": "Bot"},
+        {"role": "user", "content": [image, {"type": "text", "text": "What?"}], "name": "Bob"},
+    )
+    texts = [messages[0]["content"], messages[1]["content"], messages[2]["content"][1]["text"]]
+    assert texts == ["Ann said:\nHi", "Hello.", "Bob said:\nWhat?"] and dropped == ["messages[1].name"]
+    assert not any("name" in message for message in messages)
     with pytest.raises(Unsupported) as refused:
-        adapted_messages({"role": "user", "content": "Hi", "name": "Ann"})
+        adapted_messages({"role": "user", "content": [image], "name": "Ann"})
     assert refused.value.param == "messages[0].name"
 
 
