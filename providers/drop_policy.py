@@ -96,6 +96,16 @@ class DropPolicy:
         self.report_dropped(self._caller_name(field))
         self._body.pop(field, None)
 
+    def drop_sampling_or_refuse(self, field: str, value: Any, why: str) -> None:
+        """As drop_or_refuse(), for a field of sampling that the target ignores or does not allow.
+
+        A temperature of 0 is a hint: a wish for the same response each time, which many frameworks send by default.
+        """
+        if field == "temperature" and value == 0 and field not in self._accepted:
+            self.drop_hint(field)
+        else:
+            self.drop_or_refuse(field, why)
+
     def drop_extra_field(self, path: str, value: Raw, why: str) -> None:
         """Drops a field that ChatRequest does not name, by its path. A neutral value is ignored; else drop_hint() or drop_or_refuse()."""
         if msgspec.json.decode(value) in _NEUTRAL_VALUES:

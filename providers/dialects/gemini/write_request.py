@@ -83,7 +83,7 @@ class _RequestWriter:
         config: dict[str, Any] = {
             "maxOutputTokens": chat.max_tokens,
             "temperature": self._sampling_field("temperature", 1),
-            "topP": self._sampling_field("top_p", None),
+            "topP": self._sampling_field("top_p", 1),
             # Other engines write -1 or 0 for "all tokens".
             "topK": self._sampling_field("top_k", None) if chat.top_k is not None and chat.top_k > 0 else None,
             # A seed has 32 bits.
@@ -102,7 +102,7 @@ class _RequestWriter:
         if value is None or self._profile.honours_sampling:
             return value
         if value != default:
-            self._drop_policy.drop_or_refuse(field, "this model ignores it, as all do since Gemini 3.5 Flash-Lite.")
+            self._drop_policy.drop_sampling_or_refuse(field, value, "this model ignores it, as all do since Gemini 3.5 Flash-Lite.")
         return None
 
     def _penalty(self, field: str) -> float | None:

@@ -103,8 +103,13 @@ def test_sampling_field_without_effect_while_thinking_is_refused_unless_neutral(
         adapt_body(DEEPSEEK, {**CHAT, field: 0.5})
     assert refused.value.param == field
     assert adapt_body(DEEPSEEK, {**CHAT, field: 1 if field == "temperature" else 0})[0] == CHAT
+
     request_without_thinking = {**CHAT, "model": "deepseek-chat", field: 0.5}
     assert adapt_body(DEEPSEEK, request_without_thinking)[0] == request_without_thinking
+
+
+def test_temperature_of_0_is_a_hint_while_thinking():
+    assert adapt_body(DEEPSEEK, {**CHAT, "temperature": 0})[:2] == (CHAT, ["temperature"])
 
 
 def test_assistant_tool_calls_are_sent_with_reasoning_content_even_if_empty() -> None:

@@ -113,6 +113,7 @@ async def test_request_that_breaks_a_claude_rule_is_refused_with_the_rule(model:
 ACCEPTED: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
     # 1 is the default.
     (NEW, {"temperature": 1, "top_p": 1}, {}, []),
+    (NEW, {"temperature": 0}, {}, ["temperature"]),
     (MIDDLE, {"temperature": 0.2, "top_p": 1}, {"temperature": 0.2}, []),
     (UNKNOWN_MODEL, {"temperature": 0.2, "top_p": 0.9}, {"temperature": 0.2, "top_p": 0.9}, []),
     (
