@@ -9,8 +9,8 @@ from app.sandbox.constraint import ConstraintSource
 from app.sandbox.draft import Draft, Draw, GeneratedText
 from app.sandbox.grammar_walk import Budget, Walker
 from app.sandbox.random_text import write_random_text, write_reasoning
-from app.sandbox.request import SandboxRequest
-from app.sandbox.tokens import count_tokens, split_tokens
+from app.sandbox.request import MAX_CONTROLLED_TOKENS, SandboxRequest
+from app.sandbox.tokens import CONTEXT_LENGTH, count_tokens, split_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,13 @@ def generate_text(request: SandboxRequest, rng: Random, max_tokens: int | None, 
     if request.constraint is not None:
         return generator.generate(request.constraint, rng, max_tokens, record=request.top_logprobs is not None)
     draft = Draft(rng)
-    write_random_text(draft, request.user_text, request.media_descriptions, request.control.tokens)
-    return draft.result()
+    tokens = request.control.tokens
+    if request.ignores_end:
+        # As engines do: until the maximum, or until the context is full.
+        room = min(CONTEXT_LENGTH - request.prompt_tokens, MAX_CONTROLLED_TOKENS // request.n)
+        tokens = room if max_tokens is None else min(room, max_tokens)
+    write_random_text(draft, request.user_text, request.media_descriptions, tokens, request.min_tokens)
+    return replace(draft.result(), is_finished=not request.ignores_end)
 
 
 def truncate_at_stop(generated: GeneratedText, stops: Sequence[str]) -> GeneratedText:

@@ -20,8 +20,8 @@ THOUGHTS = (
 )
 
 
-def write_random_text(draft: Draft, user_text: str, media_descriptions: Sequence[str], tokens: int | None) -> None:
-    """Writes two to five random sentences, or exactly `tokens` tokens in all."""
+def write_random_text(draft: Draft, user_text: str, media_descriptions: Sequence[str], tokens: int | None, min_tokens: int = 0) -> None:
+    """Writes two to five random sentences, and more until there are `min_tokens` tokens; or exactly `tokens` tokens in all."""
     draft.choose(OPENINGS)
     if user_text:
         draft.write(f" You said: “{excerpt(user_text)}”.")
@@ -30,11 +30,12 @@ def write_random_text(draft: Draft, user_text: str, media_descriptions: Sequence
     if tokens is None:
         for _ in range(draft.rng.randint(2, 5)):
             write_sentence(draft)
-        return
-    while count_tokens(draft.text()) < tokens:
-        for _ in range(1 + (tokens - count_tokens(draft.text())) // 20):
+    least_tokens = min_tokens if tokens is None else tokens
+    while (missing := least_tokens - count_tokens(draft.text())) > 0:
+        for _ in range(1 + missing // 20):
             write_sentence(draft)
-    draft.truncate_to("".join(split_tokens(draft.text())[:tokens]))
+    if tokens is not None:
+        draft.truncate_to("".join(split_tokens(draft.text())[:tokens]))
 
 
 def write_reasoning(rng: Random, user_text: str) -> str:

@@ -20,7 +20,8 @@ MAX_CONTROLLED_TOKENS = 200_000
 
 @dataclass(frozen=True, slots=True)
 class SandboxRequest:
-    """`user_text`: the last message of the user. `seed_material`: what a seeded response depends on, apart from the seed.
+    """`user_text`: the last message of the user. `min_tokens`: of free text. `seed_material`: what a seeded response depends on, apart
+    from the seed.
 
     None: no constraint, seed or maximum was given, no log probabilities are wanted.
     """
@@ -37,6 +38,8 @@ class SandboxRequest:
     seed: int | None
     is_greedy: bool
     max_tokens: int | None
+    min_tokens: int
+    ignores_end: bool
     stop: tuple[str, ...]
     top_logprobs: int | None
     has_reasoning: bool
@@ -73,6 +76,8 @@ def read_chat_request(body: ChatBody) -> SandboxRequest:
         seed=body.seed,
         is_greedy=body.temperature == 0,
         max_tokens=min(limits, default=None),
+        min_tokens=body.min_tokens or 0,
+        ignores_end=body.ignore_eos is True,
         stop=read_stop(body.stop),
         top_logprobs=(body.top_logprobs or 0) if body.logprobs else None,
         has_reasoning=wants_reasoning(body, control),
@@ -101,6 +106,8 @@ def read_completion_requests(body: CompletionBody) -> list[tuple[str, SandboxReq
             seed=body.seed,
             is_greedy=body.temperature == 0,
             max_tokens=body.max_tokens,
+            min_tokens=body.min_tokens or 0,
+            ignores_end=body.ignore_eos is True,
             stop=read_stop(body.stop),
             top_logprobs=body.logprobs,
             has_reasoning=False,
@@ -128,6 +135,10 @@ def read_control(body: GenerationBody) -> Control:
     control = body.sandbox or Control()
     if (control.tokens or 0) * (body.n or 1) > MAX_CONTROLLED_TOKENS:
         raise InvalidRequest(f"sandbox.tokens: is more than {MAX_CONTROLLED_TOKENS} over all choices", "sandbox.tokens")
+    if body.max_tokens is not None and (body.min_tokens or 0) > body.max_tokens:
+        raise InvalidRequest(f"min_tokens: is {body.min_tokens}, and max_tokens {body.max_tokens}", "min_tokens")
+    if (body.min_tokens or 0) * (body.n or 1) > MAX_CONTROLLED_TOKENS:
+        raise InvalidRequest(f"min_tokens: is more than {MAX_CONTROLLED_TOKENS} over all choices", "min_tokens")
     return control
 
 

@@ -67,6 +67,8 @@ class GenerationBody(Struct, frozen=True, kw_only=True):
     stream: bool = False
     stream_options: StreamOptions | None = None
     max_tokens: PositiveInt | None = None
+    min_tokens: Annotated[int, Meta(ge=0)] | None = None
+    ignore_eos: bool | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     seed: int | None = None
     n: Annotated[int, Meta(ge=1, le=128)] | None = None

@@ -12,7 +12,7 @@ from app.sandbox.embeddings import create_embeddings
 from app.sandbox.grammar_walk import Budget
 from app.sandbox.request import SandboxRequest, read_chat_request
 from app.sandbox.request_schema import ChatBody, EmbeddingBody, read_body
-from app.sandbox.tokens import count_tokens, split_tokens
+from app.sandbox.tokens import CONTEXT_LENGTH, count_tokens, split_tokens
 
 bounded = settings(max_examples=60, deadline=None)
 
@@ -58,6 +58,25 @@ def test_answer_has_exactly_the_configured_number_of_tokens(tokens: int) -> None
     (choice,) = answer_chat(sandbox={"tokens": tokens})
     assert choice.count_tokens() == tokens
     assert choice.finish_reason == "stop"
+
+
+@pytest.mark.parametrize("max_tokens", [1, 7, 500])
+def test_ignored_end_of_sequence_fills_max_tokens(max_tokens: int) -> None:
+    for choice in answer_chat(ignore_eos=True, max_tokens=max_tokens, n=2):
+        assert (choice.count_tokens(), choice.finish_reason) == (max_tokens, "length")
+
+
+def test_ignored_end_of_sequence_without_a_maximum_fills_the_context() -> None:
+    request = parse_chat(ignore_eos=True)
+    (choice,) = generate_choices(request, Budget())
+    assert (choice.count_tokens(), choice.finish_reason) == (CONTEXT_LENGTH - request.prompt_tokens, "length")
+
+
+@settings(deadline=None)
+@given(st.integers(0, 300), st.integers(0, 2**64))
+def test_answer_has_at_least_the_minimum_of_tokens(min_tokens: int, seed: int) -> None:
+    (choice,) = answer_chat(min_tokens=min_tokens, seed=seed)
+    assert choice.count_tokens() >= min_tokens and choice.finish_reason == "stop"
 
 
 @pytest.mark.parametrize(
