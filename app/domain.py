@@ -26,7 +26,8 @@ class Caller(Struct, frozen=True):
     """Whom a key stands for, and what it may do.
 
     None means no restriction. `prefix`: the key's public part, as `nx-` and twelve hex digits. Entries of `models` and `routes` may
-    end in `*`; `networks` are in CIDR notation. `expires_s`: Unix time at which the key expires.
+    end in `*`; `networks` are in CIDR notation. `expires_s`: Unix time at which the key expires. `drop`: what may be left out of its
+    requests, by the choice of its team or of the key.
     """
 
     key_id: str
@@ -39,12 +40,14 @@ class Caller(Struct, frozen=True):
     routes: tuple[str, ...] | None = None
     networks: tuple[str, ...] | None = None
     expires_s: float | None = None
+    drop: DroppableFields = ()
 
 
 class TeamConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """`[teams.NAME]`: `content` sets how much of the team's requests and responses is recorded."""
+    """`[teams.NAME]`: `content` sets how much of the team's requests and responses is recorded, `drop` what may be left out of them."""
 
     content: ContentPolicy = "full"
+    drop: DroppableFields = ()
 
 
 class ProviderConfig(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

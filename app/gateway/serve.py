@@ -30,6 +30,7 @@ from app.gateway.attempts import Attempts
 from app.gateway.charges import actual_usage, estimate_usage
 from app.gateway.context import RequestContext
 from app.gateway.fleet.fleet import Fleet
+from app.gateway.fleet.operator_drops import extend_may_drop
 from app.gateway.idempotency.idempotency import KEY_HEADER, Idempotency
 from app.gateway.implied_model import find_implied_model
 from app.gateway.large_body.large_requests import LARGE_BYTES, SMALL_BYTES, LargeRequests, is_large
@@ -188,15 +189,19 @@ async def serve(
     if reserved:
         admitted.reserved_fields = reported_names(reserved)
     planned, constraint = await _plan(gateway, raw, context, admitted)
+    may_drop = droppable_fields(headers)
     operator_drops = planned.endpoint_table.operator_drops
-    if operator_drops is not None and overrides_operator_drops(headers):
-        operator_drops = None
+    if operator_drops is not None or authenticated.caller.drop:
+        if overrides_operator_drops(headers):
+            operator_drops = None
+        elif authenticated.caller.drop:
+            may_drop = extend_may_drop(may_drop, [authenticated.caller.drop])
     translator = RequestTranslator(
         request,
         raw,
         dialect,
         gateway.media,
-        droppable_fields(headers),
+        may_drop,
         headers.get(b"anthropic-beta", b""),
         constraint,
         context.id,

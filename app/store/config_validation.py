@@ -7,6 +7,7 @@ import httpx
 
 from app.domain import DroppableFields, ModelConfig, ProviderConfig, Snapshot
 from app.store import limit_validation, price_validation
+from app.store.droppable_fields import find_drop_fault
 from app.store.errors import BadConfiguration
 from app.store.limit_validation import KnownNames
 from app.store.price_validation import MAX_NAME_CHARACTERS
@@ -16,8 +17,6 @@ from providers.catalogue import DIALECTS
 from providers.credentials import CredentialError
 from providers.credentials import check as check_credential
 from providers.dialects.catalogue import ENGINE_DIALECTS
-
-_MAX_DROPPABLE_FIELDS = 100
 
 
 def validate(wanted: Snapshot) -> None:
@@ -73,7 +72,7 @@ def _check_provider(name: str, provider: ProviderConfig) -> None:
         _check_credential_address(f"providers.{name}.base_url", adapter, provider, provider.base_url)
     if provider.base_url is None and adapter.base_url_required_reason is not None:
         raise BadConfiguration(f"providers.{name}.base_url is required: {adapter.base_url_required_reason}")
-    _check_drop(f"providers.{name}.drop", provider.drop)
+    check_drop(f"providers.{name}.drop", provider.drop)
 
 
 def _check_model(name: str, model: ModelConfig, wanted: Snapshot) -> None:
@@ -106,21 +105,13 @@ def _check_model(name: str, model: ModelConfig, wanted: Snapshot) -> None:
             raise BadConfiguration(f"models.{name}.fallbacks: a model cannot fall back to itself.")
     if model.output_tokens is not None and model.output_tokens < 1:
         raise BadConfiguration(f"models.{name}.output_tokens must be 1 or more.")
-    _check_drop(f"models.{name}.drop", model.drop)
+    check_drop(f"models.{name}.drop", model.drop)
 
 
-def _check_drop(path: str, drop: DroppableFields) -> None:
-    if drop == "all":
-        return
-    if len(drop) > _MAX_DROPPABLE_FIELDS:
-        raise BadConfiguration(f'{path} names {len(drop)} fields. It may name {_MAX_DROPPABLE_FIELDS}, or be "all".')
-    for field in drop:
-        if field in ("all", "none"):
-            raise BadConfiguration(f'{path}: {field!r} is no name of a field. All fields: `drop = "all"`; none: leave `drop` out.')
-        if not field or field != field.strip() or not field.isprintable() or len(field) > MAX_NAME_CHARACTERS or "," in field:
-            raise BadConfiguration(
-                f"{path}: the name of a field has 1 to {MAX_NAME_CHARACTERS} printable characters, no comma, and no space at its ends."
-            )
+def check_drop(path: str, drop: DroppableFields) -> None:
+    fault = find_drop_fault(drop)
+    if fault is not None:
+        raise BadConfiguration(f"{path}{fault}")
 
 
 def _check_dialect(path: str, dialect: str, name: str, config: ProviderConfig) -> None:

@@ -16,8 +16,9 @@ from app import uuid7
 from app.domain import Limit, Price, Snapshot, TeamConfig
 from app.store import keys, snapshots, tables
 from app.store.config_file import ConfigFile, parse_config_file, write_file
-from app.store.config_validation import find_warnings, validate
+from app.store.config_validation import check_drop, find_warnings, validate
 from app.store.database import create_database_engine, transaction
+from app.store.droppable_fields import drop_column, from_drop_column
 from app.store.errors import BadConfiguration, InvalidKeyField
 from app.store.key_validation import check_team
 from app.store.limit_validation import KnownNames, counted_subject
@@ -111,11 +112,13 @@ async def _read(connection: AsyncConnection) -> State:
 
 async def _read_teams(connection: AsyncConnection, names: Mapping[str, Any] | None = None) -> dict[str, TeamConfig]:
     """All teams, or the existing ones of `names`, which are then locked until the end of the transaction."""
-    query = select(tables.teams.c.name, tables.teams.c.content)
+    query = select(tables.teams.c.name, tables.teams.c.content, tables.teams.c.drop)
     if names is not None:
         query = query.where(_one_of(tables.teams.c.name, names)).with_for_update()
     rows = await connection.execute(query)
-    return dict(sorted((row.name, msgspec.convert({"content": row.content}, TeamConfig)) for row in rows))
+    return dict(
+        sorted((row.name, msgspec.convert({"content": row.content, "drop": from_drop_column(row.drop)}, TeamConfig)) for row in rows)
+    )
 
 
 def _one_of(column: Column[str], values: Iterable[str]) -> ColumnElement[bool]:
@@ -124,11 +127,12 @@ def _one_of(column: Column[str], values: Iterable[str]) -> ColumnElement[bool]:
 
 
 def _check_teams(file: ConfigFile) -> None:
-    for name in file.teams or ():
+    for name, team in (file.teams or {}).items():
         try:
             check_team(name)
         except InvalidKeyField as fault:
             raise BadConfiguration(f"teams.{name!r:.60}: {fault}") from None
+        check_drop(f"teams.{name}.drop", team.drop)
 
 
 async def _read_known_names(connection: AsyncConnection, file: ConfigFile, current_state: State, output_tokens: int | None) -> KnownNames:
@@ -216,8 +220,11 @@ async def _store_table(connection: AsyncConnection, table: Table, old: Mapping[s
 async def _store_teams(connection: AsyncConnection, changed: Mapping[str, TeamConfig], existing: Mapping[str, TeamConfig]) -> None:
     if changed:
         row = insert(tables.teams)
-        rows = [{"id": uuid7.mint(), "name": name, "content": team.content} for name, team in changed.items()]
-        await connection.execute(row.on_conflict_do_update(index_elements=["name"], set_={"content": row.excluded.content}), rows)
+        rows = [
+            {"id": uuid7.mint(), "name": name, "content": team.content, "drop": drop_column(team.drop)} for name, team in changed.items()
+        ]
+        updates = {name: row.excluded[name] for name in ("content", "drop")}
+        await connection.execute(row.on_conflict_do_update(index_elements=["name"], set_=updates), rows)
     if changed.keys() & existing.keys():
         await keys.notify_workers(connection)  # workers cache a team's settings with every key of it
 

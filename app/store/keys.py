@@ -1,7 +1,7 @@
 """Keys: create, list, change, rotate and revoke them. A key itself is shown once and stored nowhere."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,9 +12,10 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app import uuid7
-from app.domain import ContentPolicy
+from app.domain import ContentPolicy, DroppableFields
 from app.store import tables
 from app.store.database import transaction
+from app.store.droppable_fields import drop_column, from_drop_column
 from app.store.key_validation import (
     check_expiry,
     check_models,
@@ -33,7 +34,7 @@ _keys, _teams = tables.keys, tables.teams
 
 
 class KeyRow(Struct, frozen=True):
-    """What may be shown of a key. Times are ISO 8601; None in a restriction: there is none."""
+    """What may be shown of a key. Times are ISO 8601; None in a restriction: there is none. `drop`: without what its team's adds."""
 
     prefix: str
     team: str
@@ -45,18 +46,20 @@ class KeyRow(Struct, frozen=True):
     models: list[str] | None
     routes: list[str] | None
     networks: list[str] | None
+    drop: DroppableFields
     replaced_by: str | None
     id: str
 
 
 class KeyChanges(Struct, frozen=True, forbid_unknown_fields=True):
-    """Changes to a key. UNSET: unchanged. None: the restriction is removed."""
+    """Changes to a key. UNSET: unchanged. None: the restriction, or `drop`, is removed."""
 
     name: str | UnsetType = UNSET
     models: Sequence[str] | UnsetType | None = UNSET
     routes: Sequence[str] | UnsetType | None = UNSET
     networks: Sequence[str] | UnsetType | None = UNSET
     expires_at: datetime | UnsetType | None = UNSET
+    drop: DroppableFields | UnsetType | None = UNSET
 
 
 async def create_key(
@@ -70,6 +73,7 @@ async def create_key(
     routes: Sequence[str] | None = None,
     networks: Sequence[str] | None = None,
     expires_at: datetime | None = None,
+    drop: DroppableFields = (),
 ) -> str:
     """Create a key, which is returned to be shown once, and its team if that is new. Raises InvalidKeyField.
 
@@ -82,6 +86,7 @@ async def create_key(
         "routes": check_routes(routes),
         "networks": check_networks(networks),
         "expires_at": check_expiry(expires_at),
+        "drop": drop_column(drop),
     }
     check_team(team)
     async with transaction(database) as connection:
@@ -97,15 +102,26 @@ async def create_key(
 
 
 async def list_keys(
-    database: str | AsyncEngine, *, team: str | None = None, after: str | None = None, limit: int | None = None, valid_only: bool = False
+    database: str | AsyncEngine,
+    *,
+    team: str | None = None,
+    after: str | None = None,
+    limit: int | None = None,
+    valid_only: bool = False,
+    with_drop: bool = False,
 ) -> list[KeyRow]:
-    """Keys, oldest first, after the one with the prefix `after`. `valid_only`: without those revoked or expired."""
+    """Keys, oldest first, after the one with the prefix `after`.
+
+    `valid_only`: without those revoked or expired. `with_drop`: only those with the option `drop`.
+    """
     query = select(_keys, _teams.c.name.label("team")).join(_teams, _teams.c.id == _keys.c.team_id).order_by(_keys.c.id).limit(limit)
     if team is not None:
         team_id = select(_teams.c.id).where(_teams.c.name == team.replace("\0", "")).scalar_subquery()
         query = query.where(_keys.c.team_id == team_id)
     if valid_only:
         query = query.where(*valid_key_conditions())
+    if with_drop:
+        query = query.where(_keys.c.drop.is_not(None))
     if after is not None:
         last = select(_keys.c.id).where(_keys.c.prefix == parse_prefix(after)).scalar_subquery()
         query = query.where(_keys.c.id > last)
@@ -127,12 +143,13 @@ async def revoke_key(database: str | AsyncEngine, prefix: str) -> bool:
 
 async def change_key(database: str | AsyncEngine, prefix: str, changes: KeyChanges) -> bool:
     """Change a key; returns False if it is unknown or revoked. Raises InvalidKeyField."""
-    checks = {
+    checks: dict[str, Callable[[Any], Any]] = {
         "name": check_name,
         "models": check_models,
         "routes": check_routes,
         "networks": check_networks,
         "expires_at": check_expiry,
+        "drop": lambda drop: drop_column(drop or ()),
     }
     changed_fields = {field: value for field, value in msgspec.structs.asdict(changes).items() if value is not UNSET}
     return await _update_key(database, prefix, {field: checks[field](value) for field, value in changed_fields.items()})
@@ -150,7 +167,7 @@ async def rotate_key(database: str | AsyncEngine, prefix: str, *, overlap_s: flo
         old = (await connection.execute(valid_key)).mappings().one_or_none()
         if old is None:
             return None
-        copied_fields = ("name", "admin", "models", "routes", "networks", "expires_at", "team_id")
+        copied_fields = ("name", "admin", "models", "routes", "networks", "expires_at", "drop", "team_id")
         key = await _store(connection, {field: old[field] for field in copied_fields})
         expires_at = func.least(_keys.c.expires_at, func.now() + overlap)  # least() ignores null
         await connection.execute(update(_keys).where(_keys.c.id == old["id"]).values(expires_at=expires_at, replaced_by=parse_prefix(key)))
@@ -202,6 +219,7 @@ def _to_key_row(row: Row[Any]) -> KeyRow:
         row.models,
         row.routes,
         row.networks,
+        from_drop_column(row.drop),
         row.replaced_by,
         row.id,
     )

@@ -36,6 +36,7 @@ teams = Table(
     Column("content", Text, nullable=False, server_default="full"),  # full | redacted | none: how much of the content is recorded
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=_now),
     Column("changed", BigInteger, nullable=False, server_default="0"),  # as in keys
+    Column("drop", ARRAY(Text)),  # fields that may be dropped from its requests: {all} for every field, null for none
     Index(None, "changed"),
 )
 
@@ -56,6 +57,7 @@ keys = Table(
     Column("networks", ARRAY(Text)),
     Column("replaced_by", Text),  # the prefix of the key that it was rotated to
     Column("changed", BigInteger, nullable=False, server_default="0"),  # the keys_version of its last change; set by triggers
+    Column("drop", ARRAY(Text)),  # as in teams
     Index(None, "changed"),
     Index(None, "team_id"),
 )

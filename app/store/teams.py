@@ -1,16 +1,17 @@
-"""Teams: list them with their number of valid keys; set how much of their content is recorded."""
+"""Teams: list them with their number of valid keys; set how much of their content is recorded, and what may be dropped."""
 
 from typing import get_args
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from sqlalchemy import func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app import uuid7
-from app.domain import ContentPolicy
+from app.domain import ContentPolicy, DroppableFields, TeamConfig
 from app.store import tables
 from app.store.database import transaction
+from app.store.droppable_fields import drop_column, from_drop_column
 from app.store.errors import InvalidKeyField
 from app.store.key_validation import check_team
 from app.store.keys import lock_changes, notify_workers, valid_key_conditions
@@ -23,27 +24,48 @@ class TeamRow(Struct, frozen=True):
 
     name: str
     content: ContentPolicy
+    drop: DroppableFields
     created_at: str
     keys: int
 
 
-async def list_teams(database: str | AsyncEngine, *, after: str | None = None, limit: int | None = None) -> list[TeamRow]:
-    """Teams by name, after the team `after`."""
+async def list_teams(
+    database: str | AsyncEngine, *, after: str | None = None, limit: int | None = None, with_drop: bool = False
+) -> list[TeamRow]:
+    """Teams by name, after the team `after`. `with_drop`: only those with the option `drop`."""
     valid_keys = select(func.count()).where(_keys.c.team_id == _teams.c.id, *valid_key_conditions()).scalar_subquery()
-    query = select(_teams.c.name, _teams.c.content, _teams.c.created_at, valid_keys.label("keys")).order_by(_teams.c.name).limit(limit)
+    query = select(_teams, valid_keys.label("keys")).order_by(_teams.c.name).limit(limit)
     if after is not None:
         query = query.where(_teams.c.name > after.replace("\0", ""))
+    if with_drop:
+        query = query.where(_teams.c.drop.is_not(None))
     async with transaction(database) as connection:
-        return [TeamRow(row.name, row.content, row.created_at.isoformat(), row.keys) for row in await connection.execute(query)]
+        return [
+            TeamRow(row.name, row.content, from_drop_column(row.drop), row.created_at.isoformat(), row.keys)
+            for row in await connection.execute(query)
+        ]
 
 
-async def set_team(database: str | AsyncEngine, name: str, content: ContentPolicy) -> None:
-    """Create or change a team. Raises InvalidKeyField."""
+async def set_team(
+    database: str | AsyncEngine,
+    name: str,
+    content: ContentPolicy | UnsetType = UNSET,
+    drop: DroppableFields | UnsetType = UNSET,
+) -> TeamConfig:
+    """Create or change a team; returns it as it is now. UNSET: unchanged, or the default of a new team. Raises InvalidKeyField."""
     check_team(name)
-    if content not in get_args(ContentPolicy):
+    if content is not UNSET and content not in get_args(ContentPolicy):
         raise InvalidKeyField("content", f"A team's `content` may be {', '.join(get_args(ContentPolicy))}, not {content!r:.60}.")
+    values = {
+        **({} if content is UNSET else {"content": content}),
+        **({} if drop is UNSET else {"drop": drop_column(drop)}),
+    }
     async with transaction(database) as connection:
         await lock_changes(connection)
-        team_insert = insert(_teams).values(id=uuid7.mint(), name=name, content=content)
-        await connection.execute(team_insert.on_conflict_do_update(index_elements=["name"], set_={"content": team_insert.excluded.content}))
+        team_insert = insert(_teams).values(id=uuid7.mint(), name=name, **values)
+        # The name: without any value there would be no row to return.
+        updates = {column: team_insert.excluded[column] for column in (*values, "name")}
+        upsert = team_insert.on_conflict_do_update(index_elements=["name"], set_=updates)
+        row = (await connection.execute(upsert.returning(_teams.c.content, _teams.c.drop))).one()
         await notify_workers(connection)
+    return TeamConfig(row.content, from_drop_column(row.drop))

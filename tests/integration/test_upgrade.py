@@ -15,8 +15,11 @@ import pytest
 from app.settings import Settings
 from app.store.database import connect, create_database_engine
 from app.store.inference_queries import show_inference
+from app.store.key_log import read_log
+from app.store.keys import list_keys
 from app.store.migrate import migrate
 from app.store.snapshot_cache import SnapshotCache
+from app.store.teams import list_teams
 from app.store.vault import Vault
 from providers.canonical import errors
 from tests.support.postgres import Postgres, blank_database, postgres
@@ -64,6 +67,13 @@ def assert_is_read(recorded: dict[str, Any] | None, id: str, path: str, status: 
 async def test_migrated_database_of_the_version_before_is_read(upgraded: str) -> None:
     for id, path, status in REQUESTS["stored"]:
         assert_is_read(await inference(upgraded, id), id, path, status)
+
+
+async def test_teams_and_keys_of_the_version_before_let_nothing_be_dropped(upgraded: str) -> None:
+    found = (*await list_teams(upgraded), *await list_keys(upgraded))
+    assert len(found) > 1 and {row.drop for row in found} == {()}
+    logged = read_log(BEFORE / "keys-gateway-0.log")
+    assert logged.callers and {caller.drop for caller in logged.callers.values()} == {()}
 
 
 async def test_spool_of_the_version_before_is_written_once(upgraded: str, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""The operator's choice of fields that may be dropped: option `drop` of models and providers."""
+"""The operator's choice of fields that may be dropped: option `drop` of models, providers, teams and keys."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from app.domain import DroppableFields, Snapshot
 from app.thread_steps import in_steps
@@ -19,13 +19,16 @@ class OperatorDrops:
         `serving_model`: the model whose target it is, which is another than the requested one if that falls back to it.
         """
         named = (self._models.get(requested_model), self._models.get(serving_model), self._providers.get(provider))
-        choices = [choice for choice in named if choice is not None]
-        if not choices:
-            return may_drop
-        if "all" in choices:
-            return _drop_everything
-        fields = frozenset[str]().union(*choices)
-        return lambda field: field in fields or may_drop(field)
+        choices: list[DroppableFields] = [choice for choice in named if choice is not None]
+        return extend_may_drop(may_drop, choices) if choices else may_drop
+
+
+def extend_may_drop(may_drop: Callable[[str], bool], choices: Sequence[DroppableFields]) -> Callable[[str], bool]:
+    """What `may_drop` or any of the operator's choices allows to be dropped."""
+    if "all" in choices:
+        return _drop_everything
+    fields = frozenset[str]().union(*choices)
+    return lambda field: field in fields or may_drop(field)
 
 
 def read_operator_drops(snapshot: Snapshot) -> OperatorDrops | None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.domain import DroppableFields, ModelConfig, ProviderConfig, Snapshot, Target
-from app.gateway.fleet.operator_drops import OperatorDrops, read_operator_drops
+from app.gateway.fleet.operator_drops import OperatorDrops, extend_may_drop, read_operator_drops
 from app.gateway.request_headers import droppable_fields, overrides_operator_drops
 from app.gateway.request_translation.translator import RequestTranslator
 from app.store.snapshots import build_snapshot
@@ -53,6 +53,24 @@ def test_field_may_be_dropped_that_the_caller_a_model_or_the_provider_names(
     headers = {} if header is None else {b"x-narthex-drop": header}
     may_drop = drops.extend(droppable_fields(headers), requested, serving, provider)
     assert {field for field in FIELDS if may_drop(field)} == droppable
+
+
+@pytest.mark.parametrize(
+    ("header", "of_caller", "model", "droppable"),
+    [
+        (None, ("stop",), "plain", {"stop"}),
+        (b"tools", ("stop",), "careful", {"stop", "tools", "seed"}),
+        (None, "all", "careful", set(FIELDS)),
+        (None, ("stop",), "lenient", set(FIELDS)),
+    ],
+)
+def test_choice_for_the_caller_adds_to_those_for_the_target(
+    header: bytes | None, of_caller: DroppableFields, model: str, droppable: set[str]
+):
+    drops = read_operator_drops(configured({"plain": (), "careful": ("seed",), "lenient": "all"}, {"p": ()}))
+    assert drops is not None
+    may_drop = extend_may_drop(droppable_fields({} if header is None else {b"x-narthex-drop": header}), [of_caller])
+    assert {field for field in FIELDS if drops.extend(may_drop, model, model, "p")(field)} == droppable
 
 
 def test_configuration_without_drop_has_nothing_to_look_up():

@@ -21,6 +21,7 @@ CALLERS = st.builds(
     content=st.sampled_from(["full", "none"]),
     models=st.none() | st.just(("m*",)),
     expires_s=st.none() | st.floats(0, 1e10),
+    drop=st.sampled_from([(), ("seed",), "all"]),
 )
 # Add a caller, invalidate a key, reach a version; None: a pause in which the log may be written.
 STEPS = st.lists(st.tuples(st.sampled_from(HASHES), CALLERS | st.none()) | st.integers(1, 99) | st.none(), max_size=30)
