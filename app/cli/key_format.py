@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from app.cli.output import format_drop
 from app.cli.times import format_time
 from app.store.keys import KeyRow
 
@@ -21,8 +22,9 @@ def key_document(row: KeyRow) -> dict[str, Any]:
 
 
 def table_row(row: KeyRow, now: datetime) -> tuple[str, ...]:
-    """The key as a row of a table: key, team, name, created, state, permissions."""
-    return public_prefix(row.prefix), row.team, row.name, format_time(row.created_at), _key_state(row, now), _permissions(row)
+    """The key as a row of a table: key, team, name, created, state, permissions, what may be dropped."""
+    cells = public_prefix(row.prefix), row.team, row.name, format_time(row.created_at), _key_state(row, now), _permissions(row)
+    return *cells, format_drop(row.drop)
 
 
 def is_valid(row: KeyRow, now: datetime) -> bool:

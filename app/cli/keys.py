@@ -8,6 +8,7 @@ from typing import Any, NoReturn, TypeVar, cast
 import click
 from msgspec import UNSET
 
+from app.cli.drop_option import drop_option, parse_drop
 from app.cli.errors import OrderedGroup
 from app.cli.key_format import key_document, public_prefix, table_row
 from app.cli.output import json_option, print_json, print_table
@@ -67,6 +68,7 @@ def keys() -> None:
     "--content", type=click.Choice(["full", "redacted", "none"]), help="Also set what is kept of the team's requests and responses."
 )
 @_restriction_options
+@drop_option
 @click.option("--expires", type=MomentParam(), help=_EXPIRES_HELP)
 @click.option("--quiet", is_flag=True, help="Print the key and nothing else.")
 @json_option
@@ -78,6 +80,7 @@ def create(
     models: Sequence[str],
     routes: Sequence[str],
     networks: Sequence[str],
+    drop: Sequence[str],
     expires: datetime | None,
     quiet: bool,
     as_json: bool,
@@ -92,8 +95,9 @@ def create(
       narthex keys create --team search --name nightly --model "small-*" --expires 30d
       KEY=$(narthex keys create --team search --quiet)
 
-    With --json: {"key", "prefix", "team", "name", "admin", "models", "routes", "networks", "expires_at"}.
+    With --json: {"key", "prefix", "team", "name", "admin", "models", "routes", "networks", "drop", "expires_at"}.
     """
+    droppable_fields = parse_drop(drop)
     team = team.strip()
     if not team:
         raise click.BadParameter("a team needs a name", param_hint="--team")
@@ -108,6 +112,7 @@ def create(
             routes=_none_if_empty(routes),
             networks=_none_if_empty(networks),
             expires_at=expires,
+            drop=droppable_fields or (),
         )
     )
     if as_json:
@@ -121,6 +126,7 @@ def create(
                 "models": _none_if_empty(models),
                 "routes": _none_if_empty(routes),
                 "networks": _none_if_empty(networks),
+                "drop": droppable_fields or (),
                 "expires_at": expires,
             }
         )
@@ -146,8 +152,8 @@ def list_keys(team: str | None, include_inactive: bool, limit: int, after: str |
       narthex keys list --after nx-0123456789ab
 
     With --json: {"keys": [{"prefix", "team", "name", "admin", "created_at", "revoked_at", "expires_at", "models", "routes", "networks",
-    "replaced_by", "id"}], "next"}; null where there is no restriction, or the time is not set. "next" is the value of --after for the
-    keys that follow, null if there are none.
+    "drop", "replaced_by", "id"}], "next"}; null where there is no restriction, or the time is not set. "next" is the value of
+    --after for the keys that follow, null if there are none.
     """
     if after is not None and parse_prefix(after) is None:
         raise click.BadParameter("it is not the public part of a key, such as nx-0123456789ab", param_hint="--after")
@@ -161,7 +167,7 @@ def list_keys(team: str | None, include_inactive: bool, limit: int, after: str |
         kind, hint = ("", "") if include_inactive else ("valid ", " (--all shows the others)")
         click.echo(f"There is no {kind}key{of_team}{hint}.")
     else:
-        titles = ("KEY", "TEAM", "NAME", "CREATED", "STATE", "PERMISSIONS")
+        titles = ("KEY", "TEAM", "NAME", "CREATED", "STATE", "PERMISSIONS", "MAY DROP")
         print_table(titles, [table_row(row, now) for row in rows])
         if next_cursor:
             click.echo(f"There are more: --after {next_cursor} shows the next ones.", err=True)
@@ -225,6 +231,7 @@ def rotate(prefix: str, overlap: float, quiet: bool, as_json: bool) -> None:
 @click.option("--any-model", is_flag=True, help="Allow every model.")
 @click.option("--any-route", is_flag=True, help="Allow every route.")
 @click.option("--any-network", is_flag=True, help="Allow every network.")
+@drop_option
 @click.option("--expires", type=MomentParam(), help=_EXPIRES_HELP)
 @click.option("--never-expires", is_flag=True, help="Remove its expiry.")
 @json_option
@@ -237,6 +244,7 @@ def change(
     any_model: bool,
     any_route: bool,
     any_network: bool,
+    drop: Sequence[str],
     expires: datetime | None,
     never_expires: bool,
     as_json: bool,
@@ -249,14 +257,16 @@ def change(
     Examples:
       narthex keys change nx-0123456789ab --model small-1 --model "embed-*"
       narthex keys change nx-0123456789ab --any-model --expires 2026-12-31
+      narthex keys change nx-0123456789ab --drop logit_bias --drop seed
 
-    With --json: {"changed": prefix, and each of "name", "models", "routes", "networks", "expires_at" that was given}.
+    With --json: {"changed": prefix, and each of "name", "models", "routes", "networks", "drop", "expires_at" that was given}.
     """
     changes: dict[str, Any] = {
         "name": UNSET if name is None else name,
         "models": _read_change("--model", models, "--any-model", any_model),
         "routes": _read_change("--route", routes, "--any-route", any_route),
         "networks": _read_change("--network", networks, "--any-network", any_network),
+        "drop": parse_drop(drop),
         "expires_at": _read_change("--expires", expires, "--never-expires", never_expires),
     }
     changed_fields = {field: value for field, value in changes.items() if value is not UNSET}

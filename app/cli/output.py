@@ -41,7 +41,7 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def format_drop(drop: DroppableFields) -> str:
-    """Option `drop` of a model or a provider, as a cell."""
+    """Option `drop`, as a cell."""
     return drop if isinstance(drop, str) else ", ".join(drop)
 
 

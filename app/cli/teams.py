@@ -1,11 +1,14 @@
-"""narthex teams: list teams, and set what is kept of their requests."""
+"""narthex teams: list teams, and set what is kept of their requests and what may be dropped from them."""
 
+from collections.abc import Sequence
 from typing import cast
 
 import click
+from msgspec import UNSET
 
+from app.cli.drop_option import drop_option, parse_drop
 from app.cli.errors import OrderedGroup
-from app.cli.output import json_option, print_json, print_table
+from app.cli.output import format_drop, json_option, print_json, print_table
 from app.cli.store_query import query_store
 from app.cli.times import format_time
 from app.domain import ContentPolicy
@@ -14,7 +17,7 @@ from app.store import teams as store
 
 @click.group(cls=OrderedGroup)
 def teams() -> None:
-    """List teams, and set what is kept of their requests.
+    """List teams, and set what is kept of their requests and what may be dropped from them.
 
     A team is created with its first key (`narthex keys create --team NAME`), by `narthex teams set`, or by [teams.NAME] in a file.
     """
@@ -29,7 +32,7 @@ def list_teams(as_json: bool) -> None:
     Example:
       narthex teams list
 
-    With --json: {"teams": [{"name", "content", "created_at", "keys"}]}; "keys" is the number of its valid keys.
+    With --json: {"teams": [{"name", "content", "drop", "created_at", "keys"}]}; "keys" is the number of its valid keys.
     """
     rows = query_store(store.list_teams)
     if as_json:
@@ -37,8 +40,8 @@ def list_teams(as_json: bool) -> None:
     elif not rows:
         click.echo("There are no teams yet; `narthex keys create --team NAME` creates one with its first key.")
     else:
-        cells = [(row.name, row.content, str(row.keys), format_time(row.created_at)) for row in rows]
-        print_table(("TEAM", "CONTENT", "KEYS", "CREATED"), cells)
+        cells = [(row.name, row.content, str(row.keys), format_time(row.created_at), format_drop(row.drop)) for row in rows]
+        print_table(("TEAM", "CONTENT", "KEYS", "CREATED", "MAY DROP"), cells)
 
 
 @teams.command("set")
@@ -46,26 +49,31 @@ def list_teams(as_json: bool) -> None:
 @click.option(
     "--content",
     type=click.Choice(["full", "redacted", "none"]),
-    required=True,
     help="What is kept of its requests and responses: everything, everything that does not look private, or only the numbers.",
 )
+@drop_option
 @json_option
-def set_team(name: str, content: str, as_json: bool) -> None:
-    """Set what is kept of the requests of team NAME; a new NAME creates a team.
+def set_team(name: str, content: str | None, drop: Sequence[str], as_json: bool) -> None:
+    """Set what is kept of the requests of team NAME, and what may be dropped from them; a new NAME creates a team.
 
-    It takes effect for all its keys within two seconds. docs/recording.md describes what each choice keeps.
+    It takes effect for all its keys within two seconds; what is not given stays. docs/recording.md describes what each choice of
+    --content keeps.
 
     \b
-    Example:
+    Examples:
       narthex teams set legal --content none
+      narthex teams set search --drop logit_bias --drop seed
 
-    With --json: {"name", "content"}.
+    With --json: {"name", "content", "drop"}.
     """
     if not name.strip():
         raise click.BadParameter("a team needs a name", param_hint="NAME")
-    policy = cast(ContentPolicy, content)
-    query_store(lambda url: store.set_team(url, name.strip(), policy))
+    droppable_fields = parse_drop(drop)
+    if content is None and droppable_fields is UNSET:
+        raise click.UsageError("Nothing to set: give --content or --drop.")
+    policy = UNSET if content is None else cast(ContentPolicy, content)
+    team = query_store(lambda url: store.set_team(url, name.strip(), policy, droppable_fields))
     if as_json:
-        print_json({"name": name.strip(), "content": policy})
+        print_json({"name": name.strip(), "content": team.content, "drop": team.drop})
     else:
-        click.echo(f"Content of team {name.strip()}: {policy}.")
+        click.echo(f"Team {name.strip()}: content {team.content}, may drop {format_drop(team.drop) or 'nothing'}.")

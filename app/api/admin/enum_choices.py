@@ -9,13 +9,16 @@ _STEP = re.compile(r"\.(\w+)|\[[^\]]*\]")
 
 
 def choices_at(body_type: type[Any], path: str) -> tuple[str, ...]:
-    """What a field may be, by its path as msgspec writes it (`$.limits[...].per`); empty if the field has no fixed choices."""
+    """What a field may be, by its path as msgspec writes it (`$.limits[...].per`); empty if the field has no fixed choices.
+
+    For a field that may be a list as well, the last choice says so.
+    """
     kinds: list[Any] = [inspect.type_info(body_type)]
     for step in _STEP.finditer(path.removeprefix("$")):
         kinds = [inner for kind in kinds for inner in _step_into(kind, step[1])]
-    return tuple(
-        str(value) for kind in kinds for each in _alternatives(kind) if isinstance(each, inspect.LiteralType) for value in each.values
-    )
+    alternatives = [each for kind in kinds for each in _alternatives(kind)]
+    choices = tuple(str(value) for each in alternatives if isinstance(each, inspect.LiteralType) for value in each.values)
+    return (*choices, "a list") if choices and any(hasattr(each, "item_type") for each in alternatives) else choices
 
 
 def _step_into(kind: Any, name: str | None) -> list[Any]:

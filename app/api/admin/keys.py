@@ -11,7 +11,7 @@ from msgspec import Struct
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.api.admin.request_parsing import parse_admin_body, reject_unknown_parameters
-from app.domain import ContentPolicy
+from app.domain import ContentPolicy, DroppableFields
 from app.store import keys
 from app.store.errors import InvalidKeyField
 from app.store.key_validation import parse_prefix
@@ -30,6 +30,7 @@ class NewKey(Struct, frozen=True, forbid_unknown_fields=True):
     routes: Sequence[str] | None = None
     networks: Sequence[str] | None = None
     expires_at: datetime | None = None
+    drop: DroppableFields | None = None
 
 
 class Rotation(Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,6 +67,7 @@ def routes(database: AsyncEngine) -> Router:
                 routes=body.routes,
                 networks=body.networks,
                 expires_at=body.expires_at,
+                drop=body.drop or (),
             )
         except InvalidKeyField as fault:
             raise InvalidRequest(str(fault), param=fault.field) from None

@@ -5,21 +5,22 @@ from typing import Annotated, Any
 import msgspec
 from litestar import Request, Router, get, put
 from litestar.params import Parameter
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.api.admin.request_parsing import parse_admin_body, reject_unknown_parameters
 from app.api.path_segments import decode_slashes
-from app.domain import ContentPolicy
+from app.domain import ContentPolicy, DroppableFields
 from app.store import teams
 from app.store.errors import InvalidKeyField
 from providers.canonical.errors import InvalidRequest
 
 
 class TeamBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of PUT: how much of the team's requests and responses is recorded."""
+    """The body of PUT: how much of the team's requests and responses is recorded, and which fields may be dropped. UNSET: unchanged."""
 
-    content: ContentPolicy
+    content: ContentPolicy | UnsetType = UNSET
+    drop: DroppableFields | UnsetType | None = UNSET
 
 
 def routes(database: AsyncEngine) -> Router:
@@ -38,10 +39,12 @@ def routes(database: AsyncEngine) -> Router:
         """Create or change a team. Its name may contain slashes."""
         team = decode_slashes(name.removeprefix("/"))
         body = parse_admin_body(await request.body(), TeamBody)
+        if body.content is UNSET and body.drop is UNSET:
+            raise InvalidRequest("Nothing to set: the body has neither `content` nor `drop`.")
         try:
-            await teams.set_team(database, team, body.content)
+            config = await teams.set_team(database, team, body.content, () if body.drop is None else body.drop)
         except InvalidKeyField as fault:
             raise InvalidRequest(str(fault), param=fault.field) from None
-        return {"name": team, "content": body.content}
+        return {"name": team, "content": config.content, "drop": config.drop}
 
     return Router("/", route_handlers=[list_teams, set_team])
