@@ -10,7 +10,7 @@ _SECTIONS = {
     "Configuration": {
         "apply": "configuration",
         "export": "configuration",
-        "models": "configuration",
+        "models": "models",
         "providers": "providers",
         "credentials": "credentials",
         "prices": "prices",

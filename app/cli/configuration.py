@@ -1,4 +1,4 @@
-"""Commands of the configuration: apply, export, models."""
+"""Commands of the configuration: apply, export."""
 
 import contextlib
 import sys
@@ -7,14 +7,11 @@ from collections.abc import Generator
 from typing import TextIO
 
 import click
-import msgspec
 
-from app.cli.output import format_drop, json_option, print_json, print_table, progress
+from app.cli.output import json_option, print_json, progress
 from app.cli.store_query import query_store
-from app.domain import ModelConfig
 from app.settings import Settings
 from app.store import configuration
-from app.store.config_file import ConfigFile, parse_config_file
 from app.supervisor import server_addresses
 from app.supervisor.database_query import query_database
 from app.supervisor.errors import OperatorError
@@ -103,45 +100,6 @@ def export(as_json: bool) -> None:
         print_json(tomllib.loads(text))
     else:
         click.echo(text, nl=False)
-
-
-@click.command()
-@json_option
-def models(as_json: bool) -> None:
-    """List models: the names that callers may use, and what serves them.
-
-    \b
-    Example:
-      narthex models
-
-    With --json: {"models": [{"name", "targets": [{"provider", "model", ...}], "fallbacks", "drop", ...}]}, as in a configuration
-    file.
-    """
-    configured = _read_configuration().models or {}
-    if as_json:
-        print_json({"models": [{"name": name, **_with_defaults(model)} for name, model in configured.items()]})
-    elif not configured:
-        click.echo("There are no models yet: `narthex apply` takes a file that names some; docs/configuration.md has an example.")
-    else:
-        print_table(
-            ("MODEL", "SERVED BY", "FALLBACKS", "MAY DROP"),
-            [(name, _format_targets(each), ", ".join(each.fallbacks), format_drop(each.drop)) for name, each in configured.items()],
-        )
-
-
-def _read_configuration() -> ConfigFile:
-    return parse_config_file(query_store(configuration.export))
-
-
-def _with_defaults(model: ModelConfig) -> dict[str, object]:
-    """All fields, those at their defaults included."""
-    return {**msgspec.structs.asdict(model), "targets": [msgspec.structs.asdict(each) for each in model.targets]}
-
-
-def _format_targets(model: ModelConfig) -> str:
-    return ", ".join(
-        f"{each.provider}/{each.model}" + (f" (weight {each.weight:g})" if each.weight is not None else "") for each in model.targets
-    )
 
 
 def _confirm() -> bool:

@@ -12,11 +12,11 @@ Network = IPv4Network | IPv6Network
 
 def may_use(caller: Caller, model: str) -> bool:
     """`model`: the configured name. Fallbacks are not checked: the platform chose them."""
-    return caller.models is None or _matches(caller.models, model)
+    return caller.models is None or matches(caller.models, model)
 
 
 def may_use_route(caller: Caller, path: str) -> bool:
-    return caller.routes is None or _matches(caller.routes, path)
+    return caller.routes is None or matches(caller.routes, path)
 
 
 def may_come_from(caller: Caller, address: Address | None) -> bool:
@@ -34,7 +34,7 @@ def _unmap_ipv4(address: Address) -> Address:
     return address if isinstance(address, IPv4Address) else address.ipv4_mapped or address
 
 
-def _matches(patterns: Sequence[str], name: str) -> bool:
+def matches(patterns: Sequence[str], name: str) -> bool:
     return any(name.startswith(each[:-1]) if each.endswith("*") else name == each for each in patterns)
 
 

@@ -159,6 +159,50 @@ def test_what_is_no_name_of_a_field_is_refused_by_commands(service: Service, com
     assert "refused" not in service.run("teams", "list").stdout
 
 
+def test_models_show_lists_what_may_be_dropped_and_by_whom(service: Service):
+    service.apply("""
+        [providers]
+        shown-drops = { adapter = "openai", base_url = "http://127.0.0.1:9", drop = ["seed"] }
+        of-the-fallback = { adapter = "openai", base_url = "http://127.0.0.1:9", drop = ["stop"] }
+        of-others = { adapter = "openai", base_url = "http://127.0.0.1:9", drop = "all" }
+        [models]
+        shown-fallback = { targets = [{ provider = "of-the-fallback", model = "m" }], drop = ["tools"] }
+        shown-other = { targets = [{ provider = "of-others", model = "m" }], drop = ["user"] }
+        shown-model = { targets = [{ provider = "shown-drops", model = "m" }], fallbacks = ["shown-fallback"], drop = "all" }
+        [teams.shown-team]
+        drop = ["logit_bias"]
+    """)
+    keys_by_model = {
+        model: run_json(service, "keys", "create", "--team", "shown-team", "--drop", "n", "--model", model)["prefix"]
+        for model in ("shown-*", "shown-model", "shown-other", "shown-mod")
+    }
+    found = run_json(service, "models", "show", "shown-model")
+    assert (found["name"], found["targets"][0]["model"], found["fallbacks"], found["drop"]) == (
+        "shown-model",
+        "m",
+        ["shown-fallback"],
+        "all",
+    )
+    of_this_test = [each for each in found["may_drop"] if each["by"] not in ("team", "key") or "shown-team" in (each["name"], each["team"])]
+    assert [(each["by"], each["name"], each["fields"]) for each in of_this_test] == [
+        ("model", "shown-model", "all"),
+        ("fallback", "shown-fallback", ["tools"]),
+        ("provider", "shown-drops", ["seed"]),
+        ("provider", "of-the-fallback", ["stop"]),
+        ("team", "shown-team", ["logit_bias"]),
+        ("key", keys_by_model["shown-*"], ["n"]),
+        ("key", keys_by_model["shown-model"], ["n"]),
+    ]
+    assert found["more"] is False
+    shown = [line.split() for line in service.run("models", "show", "shown-model").stdout.splitlines()]
+    assert ["fallback", "shown-fallback", "tools"] in shown
+    assert ["key", keys_by_model["shown-model"], "of", "team", "shown-team", "n"] in shown
+    unknown = service.run("models", "show", "nobody")
+    assert unknown.returncode == 1 and "There is no model 'nobody'. There are: " in unknown.stderr
+    assert service.run("models", "--json", "show", "shown-model").returncode == 2
+    assert run_json(service, "models") == run_json(service, "models", "list")
+
+
 async def test_teams_and_keys_take_and_show_drop_over_http(admin: httpx.AsyncClient):
     team = "/admin/v1/teams/over%20http"
     changes: Any = (
