@@ -16,7 +16,13 @@ _SECTIONS = {
         "prices": "prices",
     },
     "Access": {"keys": "keys", "teams": "teams"},
-    "Usage and diagnostics": {"chat": "chat", "engines": "engines", "status": "diagnostics", "doctor": "diagnostics"},
+    "Usage and diagnostics": {
+        "chat": "chat",
+        "dropped": "dropped",
+        "engines": "engines",
+        "status": "diagnostics",
+        "doctor": "diagnostics",
+    },
 }
 
 

@@ -57,7 +57,9 @@ async def read_used(connection: AsyncConnection, scope: Mapping[str, str], since
         func.sum(usage_table.c.charged_output),
         func.sum(usage_table.c.cost_microusd),
     )
-    full_hours = await _read_sums(connection, hourly_sums.where(usage_table.c.hour >= first_full_hour, *_conditions(usage_table, scope)))
+    full_hours = await _read_sums(
+        connection, hourly_sums.where(usage_table.c.hour >= first_full_hour, *scope_conditions(usage_table, scope))
+    )
     if first_full_hour == since:
         return full_hours
     partial_hour = await _read_from_inferences(connection, scope, since, first_full_hour)
@@ -106,7 +108,7 @@ def _group_column(name: Group, time_zone: str) -> ColumnElement[Any]:
         case "day" | "month":
             return func.date_trunc(name, columns.hour, time_zone)
         case "model":
-            return func.regexp_replace(columns.model, _MODEL_PREFIX_PATTERN, "")
+            return named_model(columns.model)
         case "key":
             return "nx-" + tables.keys.c.prefix
 
@@ -124,7 +126,7 @@ async def _read_from_inferences(
         func.sum(func.coalesce(columns.charged_input, columns.input_tokens, 0)),
         func.sum(func.coalesce(columns.charged_output, columns.output_tokens, 0)),
         func.sum(columns.cost_microusd),
-    ).where(columns.id >= uuid7.lowest_at(_to_ms(since)), columns.received_at >= since, *_conditions(tables.inferences, scope))
+    ).where(columns.id >= uuid7.lowest_at(_to_ms(since)), columns.received_at >= since, *scope_conditions(tables.inferences, scope))
     if until is not None:
         query = query.where(columns.id < uuid7.lowest_at(_to_ms(until)))
     return await _read_sums(connection, query)
@@ -134,7 +136,7 @@ async def _read_sums(connection: AsyncConnection, query: Select[*tuple[Any, ...]
     return UsedAmounts(*(int(each or 0) for each in (await connection.execute(query)).one()))
 
 
-def _conditions(table: FromClause, scope: Mapping[str, str]) -> Iterator[ColumnElement[bool]]:
+def scope_conditions(table: FromClause, scope: Mapping[str, str]) -> Iterator[ColumnElement[bool]]:
     """Conditions of a scope on a table with key_id, team_id and model; tags are a column of inferences only."""
     keys, teams = tables.keys.c, tables.teams.c
     for dimension, subject in scope.items():
@@ -151,6 +153,11 @@ def _conditions(table: FromClause, scope: Mapping[str, str]) -> Iterator[ColumnE
                 yield table.c.tags[dimension.removeprefix("tag:")].astext == subject
             case _:
                 raise ValueError(f"There is no dimension {dimension!r}")
+
+
+def named_model(recorded: ColumnElement[str]) -> ColumnElement[str]:
+    """The model that a recorded name means."""
+    return func.regexp_replace(recorded, _MODEL_PREFIX_PATTERN, "")
 
 
 def _caller_names(model: str) -> list[str]:

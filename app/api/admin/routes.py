@@ -6,7 +6,7 @@ from litestar import Request, Router
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.api import authentication
-from app.api.admin import credentials, engines, inferences, keys, teams
+from app.api.admin import credentials, dropped, engines, inferences, keys, teams
 from app.gateway.serve import Gateway
 
 
@@ -16,6 +16,7 @@ def admin_router(gateway: Gateway, database: AsyncEngine) -> Router:
 
     handlers = [
         inferences.routes(database),
+        dropped.routes(database),
         keys.routes(database),
         teams.routes(database),
         credentials.routes(database, gateway.fleet.vault),
