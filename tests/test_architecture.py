@@ -48,6 +48,7 @@ PROVIDER_LAYERS = (
         "providers.dialect",
         "providers.drop_policy",
         "providers.fields",
+        "providers.host_tools",
         "providers.output_bounds",
         "providers.participant_names",
         "providers.restricted_fields",

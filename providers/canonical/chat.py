@@ -180,11 +180,15 @@ class Tool(Struct, frozen=True):
 
 
 class HostTool(Struct, frozen=True):
-    """A tool that the host runs itself, such as a web search, as the dialect `origin` writes it. `kind`: its type there."""
+    """A tool that the host runs itself, such as a web search, as the dialect `origin` writes it. `kind`: its type there.
+
+    `optional`: the caller offers it beside functions of its own, and does without it where the host has no such tool.
+    """
 
     origin: str
     kind: str
     raw: Raw
+    optional: bool = False
 
 
 class ToolChoice(Struct, frozen=True):

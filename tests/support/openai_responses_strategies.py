@@ -176,7 +176,7 @@ tools = st.one_of(
         extra=st.dictionaries(st.just("defer_loading"), st.just(raw_json(True)), max_size=1),
     ),
     st.builds(Tool, name=nonempty_texts, custom=st.just(True), format=st.none() | st.just(raw_json({"type": "text"}))),
-    st.just(HostTool(ORIGIN, "web_search", raw_json({"type": "web_search", "search_context_size": "low"}))),
+    st.just(HostTool(ORIGIN, "file_search", raw_json({"type": "file_search", "vector_store_ids": ["vs_1"]}))),
 )
 tool_choices = (
     st.builds(ToolChoice, mode=st.sampled_from(["auto", "none", "required"]))

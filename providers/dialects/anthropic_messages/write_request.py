@@ -14,6 +14,7 @@ from providers.canonical.raw_json import DECODE_ERRORS, Body
 from providers.dialects.anthropic_messages.opaque_states import NAME
 from providers.dialects.anthropic_messages.write_content import collapse_text, write_content
 from providers.drop_policy import DropPolicy
+from providers.host_tools import leave_out_host_tool
 from providers.participant_names import write_participant_names
 from providers.unsupported import check_unsupported, drop_part_fields
 
@@ -122,7 +123,8 @@ class _RequestWriter:
                     if tool.origin == NAME:
                         tools.append(tool.raw)
                     else:
-                        self._drop_policy.drop_or_refuse(path, f"only another API has the tool `{tool.kind}`, which its host runs itself.")
+                        why = f"only another API has the tool `{tool.kind}`, which its host runs itself."
+                        leave_out_host_tool(tool, path, why, self._drop_policy)
                 case Tool():
                     if tool.custom:
                         self._drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")

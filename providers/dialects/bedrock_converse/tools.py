@@ -12,6 +12,7 @@ from providers.canonical.chat import ChatRequest, HostTool, Tool, ToolChoice
 from providers.dialects.bedrock_converse.cache_points import CACHE_CONTROL, Blocks, cache_point
 from providers.dialects.bedrock_converse.names import TOOL_NAME, TOOL_RULE
 from providers.drop_policy import DropPolicy
+from providers.host_tools import leave_out_host_tool
 from providers.profiles.bedrock_families import Family
 from providers.unsupported import drop_part_fields
 
@@ -49,7 +50,7 @@ def _unavailable_tools(called_tools: Iterable[str]) -> dict[str, Any] | None:
 
 def _write_tool(tool: Tool | HostTool, path: str, family: Family, drop_policy: DropPolicy) -> Blocks:
     if isinstance(tool, HostTool):
-        drop_policy.drop_or_refuse(path, f"only another API has the tool `{tool.kind}`, which its host runs itself.")
+        leave_out_host_tool(tool, path, f"only another API has the tool `{tool.kind}`, which its host runs itself.", drop_policy)
         return []
     if tool.custom:
         drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")

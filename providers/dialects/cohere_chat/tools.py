@@ -9,6 +9,7 @@ import msgspec
 
 from providers.canonical.chat import ChatRequest, HostTool, Tool
 from providers.drop_policy import DropPolicy
+from providers.host_tools import leave_out_host_tool
 from providers.unsupported import drop_part_fields
 
 _TOOL_CHOICE_MODES = {"required": "REQUIRED", "named": "REQUIRED", "none": "NONE"}
@@ -53,7 +54,7 @@ def _selected_tools(chat: ChatRequest) -> list[tuple[int, Tool | HostTool]]:
 
 def _is_supported(tool: Tool | HostTool, path: str, drop_policy: DropPolicy) -> bool:
     if isinstance(tool, HostTool):
-        drop_policy.drop_or_refuse(path, f"only another API has the tool `{tool.kind}`, which its host runs itself.")
+        leave_out_host_tool(tool, path, f"only another API has the tool `{tool.kind}`, which its host runs itself.", drop_policy)
         return False
     if tool.custom:
         drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")

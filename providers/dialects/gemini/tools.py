@@ -13,6 +13,7 @@ from providers.canonical.chat import ChatRequest, HostTool, Tool
 from providers.canonical.raw_json import DECODE_ERRORS
 from providers.dialects.gemini.output_format import unenforced_keyword
 from providers.drop_policy import DropPolicy
+from providers.host_tools import leave_out_host_tool
 from providers.profiles.gemini import GeminiProfile
 from providers.unsupported import drop_part_fields
 
@@ -37,7 +38,10 @@ def write_tools(chat: ChatRequest, profile: GeminiProfile, drop_policy: DropPoli
             functions += _function(tool, path, drop_policy)
             strict = strict or _is_strict(tool, path, drop_policy)
     if hosted and functions and not profile.tools_with_schema:
-        drop_policy.drop_or_refuse("tools", "before Gemini 3 it takes either functions or its own search, not both.")
+        for index, tool in enumerate(chat.tools):
+            if isinstance(tool, HostTool):
+                why = "before Gemini 3 it takes either functions or its own search, not both."
+                leave_out_host_tool(tool, f"tools[{index}]", why, drop_policy)
         hosted = []
     fields: dict[str, Any] = {}
     tools = [*([{"functionDeclarations": functions}] if functions else []), *hosted]
@@ -100,7 +104,7 @@ def _is_strict(tool: Tool, path: str, drop_policy: DropPolicy) -> bool:
 
 
 def _host_tool(tool: HostTool, path: str, drop_policy: DropPolicy) -> list[dict[str, Any]]:
-    """A web search of any API becomes Google's, if it has no options."""
+    """A web search of any API becomes Google's, if it has no options. One with options that is optional is left out."""
     if _WEB_SEARCH.fullmatch(tool.kind):
         try:
             extra_keys = sorted(_object.decode(tool.raw).keys() - {"type", "name"})
@@ -108,7 +112,10 @@ def _host_tool(tool: HostTool, path: str, drop_policy: DropPolicy) -> list[dict[
             extra_keys = []
         if not extra_keys:
             return [{"googleSearch": {}}]
+        if tool.optional:
+            drop_policy.drop_hint(path)
+            return []
         drop_policy.drop_or_refuse(f"{path}.{extra_keys[0]}", "its web search has no such option.")
         return [{"googleSearch": {}}]
-    drop_policy.drop_or_refuse(path, f"only another API has the tool `{tool.kind}`, which its host runs itself.")
+    leave_out_host_tool(tool, path, f"only another API has the tool `{tool.kind}`, which its host runs itself.", drop_policy)
     return []

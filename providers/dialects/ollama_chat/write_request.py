@@ -15,6 +15,7 @@ from providers.dialects.ollama_chat.messages import write_messages
 from providers.dialects.ollama_chat.output_format import write_format
 from providers.drop_policy import DropPolicy
 from providers.fields import drop_extra_fields
+from providers.host_tools import leave_out_host_tool
 from providers.unsupported import check_unsupported, drop_part_fields
 
 # Fields of engines that Ollama has too, with its names for them.
@@ -98,7 +99,7 @@ class _RequestWriter:
 
     def _tool(self, tool: Tool | HostTool, path: str) -> dict[str, Any] | None:
         if isinstance(tool, HostTool):
-            self._drop_policy.drop_or_refuse(path, f"only another API has the tool `{tool.kind}`, which its host runs itself.")
+            leave_out_host_tool(tool, path, f"only another API has the tool `{tool.kind}`, which its host runs itself.", self._drop_policy)
             return None
         if tool.custom:
             self._drop_policy.drop_or_refuse(path, "its tools take JSON, not free text.")

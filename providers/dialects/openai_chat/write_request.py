@@ -18,6 +18,7 @@ from providers.dialects.openai_chat.dialect_name import DIALECT
 from providers.dialects.openai_chat.write_messages import write_messages
 from providers.drop_policy import DropPolicy
 from providers.fields import ENGINE_FIELDS
+from providers.host_tools import leave_out_host_tool
 
 _GRAMMAR_TYPE = Raw(b'"grammar"')
 # Extra fields inside these objects are kept by their path.
@@ -117,7 +118,8 @@ def _write_tools(chat: ChatRequest, drop_policy: DropPolicy) -> list[Any]:
             if tool.origin == DIALECT:
                 tools.append(tool.raw)
             else:
-                drop_policy.drop_or_refuse(f"tools[{at}]", f"only hosts that speak {tool.origin} run a tool of type {tool.kind!r}.")
+                why = f"only hosts that speak {tool.origin} run a tool of type {tool.kind!r}."
+                leave_out_host_tool(tool, f"tools[{at}]", why, drop_policy)
         elif wanted is None or tool.name in wanted:
             tools.append(_write_tool(tool, at, chat.origin == DIALECT, drop_policy))
     return tools

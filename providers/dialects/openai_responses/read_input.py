@@ -32,6 +32,7 @@ from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.dialects.openai.file_host import FILE_HOST
 from providers.dialects.openai_responses.dialect_name import DIALECT
 from providers.dialects.openai_responses.input_items import list_input_items
+from providers.dialects.openai_responses.namespaces import qualified_name
 from providers.dialects.openai_responses.raw_fields import RawObject, extra_fields, text_field
 from providers.dialects.openai_responses.read_output_items import PARAGRAPH_BREAK, read_citations, read_reasoning_part
 
@@ -131,10 +132,8 @@ def _read_item(kind: str, item: RawObject, raw: Raw, parts: list[Content], extra
             parts += _read_content(item["content"])
         case "function_call" | "custom_tool_call":
             arguments_key = "input" if kind == "custom_tool_call" else "arguments"
-            call = ToolCall(
-                text_field(item, "call_id"), text_field(item, "name"), text_field(item, arguments_key), kind == "custom_tool_call"
-            )
-            extra_call_fields = extra_fields(item, "call_id", "name", arguments_key)
+            call = ToolCall(text_field(item, "call_id"), qualified_name(item), text_field(item, arguments_key), kind == "custom_tool_call")
+            extra_call_fields = extra_fields(item, "call_id", "name", "namespace", arguments_key)
             parts.append(replace(call, extra=extra_call_fields) if extra_call_fields else call)
         case "function_call_output" | "custom_tool_call_output":
             results: Any = tuple(_read_content(item["output"]))

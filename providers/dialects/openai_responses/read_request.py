@@ -1,10 +1,12 @@
 """Reads a Responses request."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, get_args
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from providers.canonical.chat import ChatRequest, Effort, HostTool, Thinking, Tool, ToolChoice
 from providers.canonical.errors import InvalidRequest
@@ -12,6 +14,7 @@ from providers.canonical.output_format import JsonObject, JsonSchema, OutputForm
 from providers.canonical.raw_json import NULL, Body
 from providers.dialects.openai_responses.dialect_name import DIALECT
 from providers.dialects.openai_responses.include_values import ENCRYPTED_REASONING, LOGPROBS_INCLUDE
+from providers.dialects.openai_responses.namespaces import expand_namespace, is_namespace
 from providers.dialects.openai_responses.raw_fields import RawObject, extra_fields, raw_field, text_field
 from providers.dialects.openai_responses.read_input import read_messages
 
@@ -38,6 +41,7 @@ SAME_FIELDS: Mapping[str, str] = {
     "store": "store",
     "cache_key": "prompt_cache_key",
 }
+_WEB_SEARCH = re.compile(r"web_search(_preview)?(_\d+(_\d+)*)?")
 # Values that request nothing.
 _NEUTRAL_VALUES: Mapping[str, tuple[Raw, ...]] = {"top_logprobs": (Raw(b"0"),)}
 # Fields with a canonical counterpart, and those that the gateway handles itself.
@@ -64,7 +68,7 @@ def read_request(body: Body) -> ChatRequest:
         origin=DIALECT,
         model=body.value("model") or "",
         messages=tuple(read_messages(body)),
-        tools=tuple(_read_tool(raw) for raw in _list_decoder.decode(body["tools"])) if body.has_value("tools") else (),
+        tools=_read_tools(body, tool_choice) if body.has_value("tools") else (),
         tool_choice=tool_choice,
         output=output,
         thinking=thinking,
@@ -84,11 +88,36 @@ def _nested_extra(field: str, container: RawObject, *known_keys: str) -> RawObje
     return {f"{field}.{key}": value for key, value in extra_fields(container, *known_keys).items()}
 
 
-def _read_tool(raw: Raw) -> Tool | HostTool:
-    tool = _object_decoder.decode(raw)
+def _read_tools(body: Body, tool_choice: ToolChoice | None) -> tuple[Tool | HostTool, ...]:
+    """The tools, each at the caller's index, and behind them the further functions of namespaces."""
+    tools: list[Tool | HostTool] = []
+    further: list[Tool] = []
+    for raw in _list_decoder.decode(body["tools"]):
+        tool = _object_decoder.decode(raw)
+        functions = [_read_function(each) for each in expand_namespace(tool)] if is_namespace(tool) else []
+        if functions:
+            tools.append(functions[0])
+            further += functions[1:]
+        elif (kind := text_field(tool, "type")) in ("function", "custom"):
+            tools.append(_read_function(tool))
+        else:
+            tools.append(HostTool(DIALECT, kind, raw))
+    if tool_choice is None and body.has_value("tool_choice"):  # it names a tool of a host
+        return (*tools, *further)
+    return _mark_optional([*tools, *further])
+
+
+def _mark_optional(tools: list[Tool | HostTool]) -> tuple[Tool | HostTool, ...]:
+    """Coding agents offer a web search beside their own tools, whatever the model: it is an offer, unless it is the only tool."""
+    if not any(isinstance(tool, Tool) for tool in tools):
+        return tuple(tools)
+    return tuple(
+        replace(tool, optional=True) if isinstance(tool, HostTool) and _WEB_SEARCH.fullmatch(tool.kind) else tool for tool in tools
+    )
+
+
+def _read_function(tool: RawObject) -> Tool:
     kind = text_field(tool, "type")
-    if kind not in ("function", "custom"):
-        return HostTool(DIALECT, kind, raw)
     name, description = text_field(tool, "name"), text_field(tool, "description") or None
     if kind == "custom":
         extra = extra_fields(tool, "name", "description", "format")

@@ -61,6 +61,7 @@ class Tool(Struct):
     parameters: RawObject | None = None
     strict: bool | None = None
     format: ToolFormat | None = None
+    tools: "list[Tool] | None" = None
 
 
 class AllowedTool(Struct):

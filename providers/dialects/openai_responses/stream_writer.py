@@ -14,6 +14,7 @@ from providers.canonical.sse import to_single_line
 from providers.dialect import ResponseMeta
 from providers.dialects.openai_responses.finish_reasons import INCOMPLETE_REASONS
 from providers.dialects.openai_responses.item_ids import id_prefix, item_id
+from providers.dialects.openai_responses.namespaces import read_qualified_names
 from providers.dialects.openai_responses.open_parts import OpenMessage, OpenPart
 from providers.dialects.openai_responses.response_object import response_head
 from providers.dialects.openai_responses.usage import write_usage
@@ -40,6 +41,7 @@ class ResponsesStreamWriter:
         self._meta = meta
         self._response = response_head(meta)
         self._as_summary = wants_summary(meta)
+        self._names = read_qualified_names(meta.request_body)
         self._sequence_number = 0
         self._output: list[Any] = []
         self._parts: dict[int, OpenPart] = {}
@@ -156,7 +158,7 @@ class ResponsesStreamWriter:
         output_index, id = self._reserve_item(id_prefix(part))
         state = self._parts[index] = OpenPart(part, output_index, id)
         state.set_delta_type("custom_tool_call_input" if part.custom else "function_call_arguments")
-        return self._write_item_added(output_index, write_call_item(id, part, "", "in_progress")) + self._write_initial_text(
+        return self._write_item_added(output_index, write_call_item(id, part, "", self._names, "in_progress")) + self._write_initial_text(
             index, part.arguments
         )
 
@@ -249,7 +251,7 @@ class ResponsesStreamWriter:
     def _close_call(self, state: OpenPart, call: ToolCall, arguments: str, opaque_state: OpaqueState | None) -> bytes:
         input_field = {"input": arguments} if call.custom else {"arguments": arguments}
         done = self._write_event(f"{state.event_prefix}.done", {**state.event_head, **input_field})
-        done += self._write_item_done(state.output_index, write_call_item(state.id, call, arguments))
+        done += self._write_item_done(state.output_index, write_call_item(state.id, call, arguments, self._names))
         if opaque_state is None:
             return done
         output_index, id = self._reserve_item("rs")

@@ -11,6 +11,7 @@ from providers.canonical.chat import Citation, Opaque, OpaqueState, ToolCall
 from providers.canonical.sse import to_single_line
 from providers.dialect import ResponseMeta
 from providers.dialects.openai_responses.dialect_name import DIALECT
+from providers.dialects.openai_responses.namespaces import QualifiedNames
 
 
 def write_message_item(id: str, content: Sequence[dict[str, Any]], status: str) -> dict[str, Any]:
@@ -40,8 +41,11 @@ def write_reasoning_item(
     return item
 
 
-def write_call_item(id: str, call: ToolCall, arguments: str, status: str = "completed") -> dict[str, Any]:
+def write_call_item(id: str, call: ToolCall, arguments: str, names: QualifiedNames, status: str = "completed") -> dict[str, Any]:
+    """A call. `names`: the request's functions in namespaces, of which a call names both parts."""
     call_fields = {"call_id": call.id, "name": call.name}
+    if call.name in names:
+        call_fields["namespace"], call_fields["name"] = names[call.name]
     if call.custom:
         return {"id": id, "type": "custom_tool_call", "status": status, "input": arguments, **call_fields}
     return {"id": id, "type": "function_call", "status": status, "arguments": arguments, **call_fields}

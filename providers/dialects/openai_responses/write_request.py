@@ -13,6 +13,7 @@ from providers.dialects.openai_responses.include_values import ENCRYPTED_REASONI
 from providers.dialects.openai_responses.read_request import SAME_FIELDS
 from providers.dialects.openai_responses.write_input import NO_SUCH_FIELD, InputWriter
 from providers.drop_policy import DropPolicy
+from providers.host_tools import leave_out_host_tool
 from providers.structured_output import write_structured_outputs
 from providers.unsupported import check_unsupported
 
@@ -102,7 +103,7 @@ class _RequestWriter:
                     if tool.origin == DIALECT:
                         written.append(tool.raw)
                     else:
-                        self.drop_policy.drop_or_refuse(path, f"it has no tool {tool.kind!r:.60}.")
+                        leave_out_host_tool(tool, path, f"it has no tool {tool.kind!r:.60}.", self.drop_policy)
                 case Tool():
                     self.input.drop_extra(path, tool.extra)
                     written.append({**_write_tool(tool, same_dialect=self.same_dialect), **(tool.extra if self.same_dialect else {})})

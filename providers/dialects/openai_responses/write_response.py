@@ -10,6 +10,7 @@ from providers.canonical.sse import to_single_line
 from providers.dialect import ResponseMeta
 from providers.dialects.openai_responses.finish_reasons import INCOMPLETE_REASONS
 from providers.dialects.openai_responses.item_ids import id_prefix, item_id
+from providers.dialects.openai_responses.namespaces import read_qualified_names
 from providers.dialects.openai_responses.response_object import response_head
 from providers.dialects.openai_responses.usage import write_usage
 from providers.dialects.openai_responses.write_output_items import (
@@ -83,7 +84,7 @@ def _append_item(output: list[Any], part: Reasoning | ToolCall | Opaque, meta: R
         case Reasoning():
             output.append(write_reasoning_item(id, part.text, part.opaque_state, as_summary=wants_summary(meta)))
         case ToolCall():
-            output.append(write_call_item(id, part, part.arguments))
+            output.append(write_call_item(id, part, part.arguments, read_qualified_names(meta.request_body)))
             if part.opaque_state is not None:
                 _append_item(output, Reasoning("", call_opaque_state(part, part.opaque_state)), meta)
         case Opaque():
