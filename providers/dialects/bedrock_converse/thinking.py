@@ -83,8 +83,11 @@ def _qwen(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fie
 
 
 def _not_supported(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fields:
-    if thinking.effort != "none":
+    """Coding agents send an effort whatever the model: how hard it shall think is a hint. A budget demands reasoning."""
+    if thinking.budget_tokens is not None:
         drop_policy.drop_or_refuse("thinking", "this model does not reason.")
+    elif thinking.effort != "none":
+        drop_policy.drop_hint("thinking")
     return {}
 
 

@@ -140,7 +140,7 @@ def test_called_tools_stay_configured_when_tool_choice_is_none():
         (chat(seed=1), "no such field"),
         (chat(n=2), "one answer"),
         (chat(output=Regex("a+")), "JSON schemas"),
-        (chat(thinking=Thinking("low"), model=LLAMA), "does not reason"),
+        (chat(thinking=Thinking(budget_tokens=2048), model=LLAMA), "does not reason"),
         (chat(thinking=Thinking("low"), model="arn:aws:bedrock:us-east-1:1:application-inference-profile/x"), "not known from its id"),
         (chat(thinking=Thinking("none"), model="openai.gpt-oss-20b-1:0"), "always reasons"),
         (chat(thinking=Thinking("high"), model=NOVA_2, temperature=0.5), "high effort"),
@@ -172,6 +172,8 @@ def test_unsupported_request_is_refused_with_the_rule(unsupported: ChatRequest, 
         ("qwen.qwen3-32b-v1:0", Thinking("medium"), {"reasoning_config": "high"}, ["thinking.effort"]),
         ("qwen.qwen3-32b-v1:0", Thinking("none"), None, []),
         (NOVA, Thinking("none"), None, []),
+        (NOVA, Thinking("high", adaptive=True), None, ["thinking"]),
+        (LLAMA, Thinking(summary="auto"), None, ["thinking.summary", "thinking"]),
     ],
 )
 def test_thinking_is_written_in_each_model_familys_fields(model: str, thinking: Thinking, fields: Any, dropped: list[str]):
