@@ -9,8 +9,8 @@ from app.sandbox.constraint import ConstraintSource
 from app.sandbox.draft import Draft, Draw, GeneratedText
 from app.sandbox.grammar_walk import Budget, Walker
 from app.sandbox.random_text import write_random_text, write_reasoning
-from app.sandbox.request import MAX_CONTROLLED_TOKENS, SandboxRequest
-from app.sandbox.tokens import CONTEXT_LENGTH, count_tokens, split_tokens
+from app.sandbox.request import SandboxRequest
+from app.sandbox.tokens import count_tokens, split_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,10 @@ def generate_choice(request: SandboxRequest, rng: Random, generator: Constrained
         reason = "stop" if request.tools.is_named else "tool_calls"
     if not called_tools:
         generated = generate_text(request, rng, remaining_tokens, generator)
-        generated = truncate_at_stop(generated, request.stop)
+        generated = truncate_at_stop(generated, request.stop, request.min_tokens)
         steps += [Step("text", token, logprob=logprob) for token, logprob in token_logprobs(generated, request.top_logprobs)]
         is_finished = generated.is_finished
-    kept_steps = list(limit_tokens(steps, request.max_tokens))
+    kept_steps = list(limit_tokens(steps, request.token_limit))
     if len(kept_steps) < len(steps) or not is_finished:
         reason = "length"
     return Choice(kept_steps, request.control.finish_reason or reason)
@@ -108,27 +108,25 @@ def generate_text(request: SandboxRequest, rng: Random, max_tokens: int | None, 
     if request.constraint is not None:
         return generator.generate(request.constraint, rng, max_tokens, record=request.top_logprobs is not None)
     draft = Draft(rng)
-    tokens = request.control.tokens
-    if request.ignores_end:
-        # As engines do: until the maximum, or until the context is full.
-        room = min(CONTEXT_LENGTH - request.prompt_tokens, MAX_CONTROLLED_TOKENS // request.n)
-        tokens = room if max_tokens is None else min(room, max_tokens)
+    is_unending = request.control.tokens is None and request.unending_tokens is not None
+    tokens = request.unending_tokens if is_unending else request.control.tokens
     write_random_text(draft, request.user_text, request.media_descriptions, tokens, request.min_tokens)
-    return replace(draft.result(), is_finished=not request.ignores_end)
+    return replace(draft.result(), is_finished=not is_unending)
 
 
-def truncate_at_stop(generated: GeneratedText, stops: Sequence[str]) -> GeneratedText:
-    offsets = [offset for offset in (generated.text.find(stop) for stop in stops) if offset >= 0]
+def truncate_at_stop(generated: GeneratedText, stops: Sequence[str], min_tokens: int) -> GeneratedText:
+    """As engines do, which look for stop texts only after the least number of tokens."""
+    start = len("".join(split_tokens(generated.text)[:min_tokens])) if stops and min_tokens else 0
+    offsets = [offset for offset in (generated.text.find(stop, start) for stop in stops) if offset >= 0]
     return replace(generated, text=generated.text[: min(offsets)], is_finished=True) if offsets else generated
 
 
-def limit_tokens(steps: Sequence[Step], max_tokens: int | None) -> Iterator[Step]:
+def limit_tokens(steps: Sequence[Step], max_tokens: int) -> Iterator[Step]:
     remaining_tokens = max_tokens
     for step in steps:
-        if remaining_tokens is not None:
-            remaining_tokens -= step.count_tokens()
-            if remaining_tokens < 0:
-                return
+        remaining_tokens -= step.count_tokens()
+        if remaining_tokens < 0:
+            return
         yield step
 
 

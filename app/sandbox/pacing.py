@@ -1,7 +1,7 @@
 """Sends a response at the pace, and cut at the point, that the model and the request demand."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from app.sandbox.errors import RequestedFailure
 from app.sandbox.models import Model
 from app.sandbox.request_schema import Control
 
+FRAMES_PER_TURN = 50
 STALL_S = 600.0
 """How long a stalled response stays open if the client does not disconnect."""
 
@@ -36,15 +37,18 @@ class PacedResponse:
         return frames // 2 if self.model.dies else None
 
     async def send_stream(
-        self, connection: ClientConnection, frames: Sequence[dict[str, Any]], headers: Sequence[Header]
+        self, connection: ClientConnection, frames: Iterator[dict[str, Any]], frame_count: int, headers: Sequence[Header]
     ) -> Literal["finished", "died"]:
-        last = self.cut_after(len(frames))
+        last = self.cut_after(frame_count)
         await sleep_until(self.started_s + self.control.delay_ms / 1000)
         await connection.start_response(200, "events", [(b"cache-control", b"no-cache"), *headers])
         for number, frame in enumerate(frames):
             if number == last:
                 return await self._end_early(connection)
-            await sleep_until(self.frame_due_s(number, len(frames)))
+            await sleep_until(self.frame_due_s(number, frame_count))
+            if number % FRAMES_PER_TURN == FRAMES_PER_TURN - 1:
+                # Neither a time that has passed nor a client that reads fast makes way for other requests.
+                await asyncio.sleep(0)
             await connection.write_event(frame)
         await connection.write(b"data: [DONE]\n\n" if self.control.done else b"", is_last=True)
         return "finished"

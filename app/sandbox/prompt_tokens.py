@@ -61,8 +61,8 @@ def count_chat_tokens(message_tokens: Sequence[int], tools: Sequence[Tool] | Non
 
 
 def check_context_length(tokens: int) -> int:
-    """Returns the number. Raises ContextLengthExceeded if the prompt does not fit."""
-    if tokens > CONTEXT_LENGTH:
+    """Returns the number. Raises ContextLengthExceeded if the prompt leaves no room for a response."""
+    if tokens >= CONTEXT_LENGTH:
         # In the words of OpenAI and vLLM, by which frameworks know that they have to shorten a conversation.
         raise ContextLengthExceeded(
             f"This model's maximum context length is {CONTEXT_LENGTH} tokens. However, your request has {tokens} input tokens. "

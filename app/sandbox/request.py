@@ -1,7 +1,7 @@
 """SandboxRequest: what a response depends on, read once from the body of any route."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from random import Random
 
@@ -10,20 +10,24 @@ import msgspec
 from app.sandbox.constraint import ConstraintSource, read_constraint
 from app.sandbox.errors import InvalidRequest
 from app.sandbox.prompt_tokens import check_context_length, count_chat_tokens, read_message
-from app.sandbox.request_schema import ChatBody, CompletionBody, Control, GenerationBody
-from app.sandbox.tokens import count_tokens
+from app.sandbox.request_schema import ChatBody, CompletionBody, Control
+from app.sandbox.tokens import CONTEXT_LENGTH, count_tokens
 from app.sandbox.tools import ToolPlan, read_tools
 
 MAX_PROMPTS = 64
+MAX_CHOICES = 256
+"""Maximum of choices of all prompts of a request together."""
+
 MAX_CONTROLLED_TOKENS = 200_000
+"""Maximum of tokens that a request may demand for all its choices together; a token's alternatives (top_logprobs) count as tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxRequest:
     """`user_text`: the last message of the user. `min_tokens`: of free text. `seed_material`: what a seeded response depends on, apart
-    from the seed.
+    from the seed. `unending_tokens`: how much text there is if nothing ends it (`ignore_eos`).
 
-    None: no constraint, seed or maximum was given, no log probabilities are wanted.
+    None: no constraint, seed or maximum was given, no log probabilities are wanted, the end is not ignored.
     """
 
     model: str
@@ -39,10 +43,16 @@ class SandboxRequest:
     is_greedy: bool
     max_tokens: int | None
     min_tokens: int
-    ignores_end: bool
+    unending_tokens: int | None
     stop: tuple[str, ...]
     top_logprobs: int | None
     has_reasoning: bool
+
+    @property
+    def token_limit(self) -> int:
+        """The most tokens that a choice may have: the maximum that the caller set, or what the prompt leaves of the context."""
+        room = CONTEXT_LENGTH - self.prompt_tokens
+        return room if self.max_tokens is None else min(self.max_tokens, room)
 
     def rng_for_choice(self, index: int) -> Random:
         """The random numbers of one choice. At temperature 0 they do not depend on the seed, as if the likeliest token were taken."""
@@ -61,9 +71,9 @@ def read_chat_request(body: ChatBody) -> SandboxRequest:
     media_descriptions = [description for each in contents for description in each.media_descriptions]
     user_text = next((text for text, message in zip(reversed(texts), reversed(body.messages), strict=True) if message.role == "user"), "")
     constraint = read_constraint(body)
-    control = read_control(body)
+    control = body.sandbox or Control()
     limits = [limit for limit in (body.max_completion_tokens, body.max_tokens) if limit is not None]
-    return SandboxRequest(
+    request = SandboxRequest(
         model=body.model,
         user_text=user_text,
         media_descriptions=tuple(media_descriptions),
@@ -77,18 +87,23 @@ def read_chat_request(body: ChatBody) -> SandboxRequest:
         is_greedy=body.temperature == 0,
         max_tokens=min(limits, default=None),
         min_tokens=body.min_tokens or 0,
-        ignores_end=body.ignore_eos is True,
+        unending_tokens=None,
         stop=read_stop(body.stop),
         top_logprobs=(body.top_logprobs or 0) if body.logprobs else None,
         has_reasoning=wants_reasoning(body, control),
     )
+    (request,) = bound_output([request], ignores_end=body.ignore_eos is True)
+    return request
 
 
-def read_completion_requests(body: CompletionBody) -> list[tuple[str, SandboxRequest]]:
-    """Each prompt's text and its request. Token ids have no text, because there is no vocabulary; they are only counted."""
+def read_completion_requests(body: CompletionBody, prompt_tokens: int | None = None) -> list[tuple[str, SandboxRequest]]:
+    """Each prompt's text and its request. Token ids have no text, because there is no vocabulary; they are only counted.
+
+    `prompt_tokens`: of each prompt, where the caller counts in other tokens.
+    """
     constraint = read_constraint(body)
-    control = read_control(body)
-    requests: list[tuple[str, SandboxRequest]] = []
+    control = body.sandbox or Control()
+    requests: list[SandboxRequest] = []
     prompts = read_prompts(body.prompt)
     if len(prompts) > MAX_PROMPTS:
         raise InvalidRequest(f"prompt: has {len(prompts)} prompts; the sandbox takes {MAX_PROMPTS}", "prompt")
@@ -98,7 +113,7 @@ def read_completion_requests(body: CompletionBody) -> list[tuple[str, SandboxReq
             user_text=text,
             media_descriptions=(),
             seed_material=build_seed_material(body, [text], constraint),
-            prompt_tokens=check_context_length(size),
+            prompt_tokens=check_context_length(size if prompt_tokens is None else prompt_tokens),
             constraint=constraint,
             tools=ToolPlan(),
             control=control,
@@ -107,13 +122,14 @@ def read_completion_requests(body: CompletionBody) -> list[tuple[str, SandboxReq
             is_greedy=body.temperature == 0,
             max_tokens=body.max_tokens,
             min_tokens=body.min_tokens or 0,
-            ignores_end=body.ignore_eos is True,
+            unending_tokens=None,
             stop=read_stop(body.stop),
             top_logprobs=body.logprobs,
             has_reasoning=False,
         )
-        requests.append((text, request))
-    return requests
+        requests.append(request)
+    bounded = bound_output(requests, ignores_end=body.ignore_eos is True, echoes=body.echo)
+    return [(text, request) for (text, _), request in zip(prompts, bounded, strict=True)]
 
 
 def read_prompts(prompt: str | Sequence[str | int | Sequence[int]]) -> list[tuple[str, int]]:
@@ -131,15 +147,32 @@ def read_prompts(prompt: str | Sequence[str | int | Sequence[int]]) -> list[tupl
     return [(each, count_tokens(each)) if isinstance(each, str) else ("", len(each)) for each in texts]
 
 
-def read_control(body: GenerationBody) -> Control:
-    control = body.sandbox or Control()
-    if (control.tokens or 0) * (body.n or 1) > MAX_CONTROLLED_TOKENS:
-        raise InvalidRequest(f"sandbox.tokens: is more than {MAX_CONTROLLED_TOKENS} over all choices", "sandbox.tokens")
-    if body.max_tokens is not None and (body.min_tokens or 0) > body.max_tokens:
-        raise InvalidRequest(f"min_tokens: is {body.min_tokens}, and max_tokens {body.max_tokens}", "min_tokens")
-    if (body.min_tokens or 0) * (body.n or 1) > MAX_CONTROLLED_TOKENS:
-        raise InvalidRequest(f"min_tokens: is more than {MAX_CONTROLLED_TOKENS} over all choices", "min_tokens")
-    return control
+def bound_output(requests: Sequence[SandboxRequest], *, ignores_end: bool, echoes: bool = False) -> list[SandboxRequest]:
+    """The requests of one body with their `unending_tokens`. Raises InvalidRequest for more output than one body may demand."""
+    choices = sum(request.n for request in requests)
+    if choices > MAX_CHOICES:
+        raise InvalidRequest(f"n: {choices} choices for all prompts together are more than {MAX_CHOICES}", "n")
+    first = requests[0]
+    shared_by = "all choices, and their alternatives in log probabilities" if first.top_logprobs else "all choices"
+    tokens_per_choice = MAX_CONTROLLED_TOKENS // choices // (1 + (first.top_logprobs or 0))
+    control = first.control
+    say_tokens = count_tokens(control.say) if control.say else 0
+    for field, tokens in (
+        ("sandbox.tokens", control.tokens or 0),
+        ("sandbox.say", say_tokens),
+        ("min_tokens", first.min_tokens),
+        ("ignore_eos", min(first.max_tokens or 0, CONTEXT_LENGTH) if ignores_end else 0),
+        ("echo", max(request.prompt_tokens for request in requests) if echoes else 0),
+    ):
+        if tokens > tokens_per_choice:
+            raise InvalidRequest(f"{field}: {tokens} tokens for each choice are more than {MAX_CONTROLLED_TOKENS} over {shared_by}", field)
+    for request in requests:
+        if request.min_tokens > request.token_limit:
+            limit = "the maximum" if request.max_tokens == request.token_limit else "the room that the prompt leaves"
+            raise InvalidRequest(f"min_tokens: is {request.min_tokens}, and {limit} {request.token_limit}", "min_tokens")
+    if not ignores_end:
+        return list(requests)
+    return [replace(request, unending_tokens=min(request.token_limit, tokens_per_choice)) for request in requests]
 
 
 def read_stop(stop: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -5,8 +5,9 @@ Most are OpenAI's. Anthropic's is counting tokens; vLLM's are generation from to
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 from uuid import uuid4
 
@@ -36,13 +37,16 @@ class SandboxBody(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GeneratedResponse:
-    """`content`: the frames of a stream, or a document that takes as long as a stream of `frame_count` frames."""
+    """`content`: the `frame_count` frames of a stream, written as they are taken, or a document that takes as long as such a stream."""
 
-    content: Sequence[dict[str, Any]] | dict[str, Any]
+    content: Iterator[dict[str, Any]] | dict[str, Any]
     frame_count: int = 1
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
+
+QUICK_CHOICES, QUICK_TOKENS = 4, 250
+"""Up to so many choices of so many tokens are generated on the event loop."""
 
 Generate = Callable[[], Awaitable[GeneratedResponse]]
 B = TypeVar("B", bound=Struct)
@@ -64,58 +68,59 @@ class Route(Generic[B]):
 def prepare_chat(body: ChatBody) -> Generate:
     request = read_chat_request(body)
 
-    async def generate() -> GeneratedResponse:
-        choices = await generate_all_choices([request])
+    def write(choices: Sequence[Choice]) -> GeneratedResponse:
         usage = write_usage(request.prompt_tokens, choices)
         head = ResponseHead(f"chatcmpl-{uuid4().hex}", int(time.time()), body.model)
         reported_usage = usage if request.control.usage else None
         content = (
-            list(chat_response.write_chunks(head, choices, reported_usage, includes_usage=includes_usage(body)))
+            chat_response.write_chunks(head, choices, reported_usage, includes_usage=includes_usage(body))
             if body.stream
             else chat_response.write_response(head, choices, reported_usage)
         )
-        return GeneratedResponse(content, count_frames(choices), usage["prompt_tokens"], usage["completion_tokens"])
+        # The role before the steps, and the finish reason after them.
+        frame_count = sum(len(choice.steps) + 2 for choice in choices) + includes_usage(body)
+        return GeneratedResponse(content, frame_count, usage["prompt_tokens"], usage["completion_tokens"])
 
-    return generate
+    return partial(generate_response, [request], write)
 
 
 def prepare_completion(body: CompletionBody) -> Generate:
     requests = read_completion_requests(body)
 
-    async def generate() -> GeneratedResponse:
-        choices = await generate_all_choices([request for _, request in requests])
+    def write(choices: Sequence[Choice]) -> GeneratedResponse:
         echoes = [prompt if body.echo else "" for prompt, request in requests for _ in range(request.n)]
         pairs = list(zip(echoes, choices, strict=True))
         usage = write_usage(sum(request.prompt_tokens for _, request in requests), choices)
         head = ResponseHead(f"cmpl-{uuid4().hex}", int(time.time()), body.model)
         reported_usage = usage if body.sandbox is None or body.sandbox.usage else None
         content = (
-            list(completion_response.write_chunks(head, pairs, reported_usage, includes_usage=includes_usage(body)))
+            completion_response.write_chunks(head, pairs, reported_usage, includes_usage=includes_usage(body))
             if body.stream
             else completion_response.write_response(head, pairs, reported_usage)
         )
-        return GeneratedResponse(content, count_frames(choices), usage["prompt_tokens"], usage["completion_tokens"])
+        frame_count = sum(bool(echo) + len(choice.steps) + 1 for echo, choice in pairs) + includes_usage(body)
+        return GeneratedResponse(content, frame_count, usage["prompt_tokens"], usage["completion_tokens"])
 
-    return generate
+    return partial(generate_response, [request for _, request in requests], write)
 
 
 def prepare_generate(body: GenerateBody) -> Generate:
     request = vllm_generate.read_generate_request(body)
 
-    async def generate() -> GeneratedResponse:
-        generated = [vllm_generate.to_token_ids(choice, request) for choice in await generate_all_choices([request])]
+    def write(choices: Sequence[Choice]) -> GeneratedResponse:
+        generated = [vllm_generate.to_token_ids(choice, request) for choice in choices]
         usage = vllm_generate.write_usage(request, generated)
         head = ResponseHead(body.request_id or f"generate-tokens-{uuid4().hex}", int(time.time()), body.model)
         reported_usage = usage if request.control.usage else None
         content = (
-            list(vllm_generate.write_chunks(head, generated, reported_usage, includes_usage=includes_usage(body)))
+            vllm_generate.write_chunks(head, generated, reported_usage, includes_usage=includes_usage(body))
             if body.stream
             else vllm_generate.write_response(head, generated, reported_usage)
         )
-        frame_count = sum(len(each.steps) for each in generated)
+        frame_count = sum(len(each.steps) or 1 for each in generated) + includes_usage(body)
         return GeneratedResponse(content, frame_count, usage["prompt_tokens"], usage["completion_tokens"])
 
-    return generate
+    return partial(generate_response, [request], write)
 
 
 def prepare_comparison(create: Callable[[B], dict[str, Any]]) -> Callable[[B], Generate]:
@@ -132,25 +137,30 @@ def prepare_comparison(create: Callable[[B], dict[str, Any]]) -> Callable[[B], G
 
 
 def prepare_document(create: Callable[[B], dict[str, Any]]) -> Callable[[B], Generate]:
-    """For routes that answer at once and use no tokens."""
+    """For routes that answer at once and use no tokens. Computed here, because a large body is prepared on a thread."""
 
     def prepare(body: B) -> Generate:
+        document = create(body)
+
         async def generate() -> GeneratedResponse:
-            return GeneratedResponse(create(body))
+            return GeneratedResponse(document)
 
         return generate
 
     return prepare
 
 
-async def generate_all_choices(requests: Sequence[SandboxRequest]) -> list[Choice]:
-    """All choices of all requests. Slow work runs on a thread, and stops there if this task is cancelled."""
+Write = Callable[[Sequence[Choice]], GeneratedResponse]
+
+
+async def generate_response(requests: Sequence[SandboxRequest], write: Write) -> GeneratedResponse:
+    """The response with all choices of all requests. Slow work runs on a thread, and stops there if this task is cancelled."""
     budget = Budget()
 
-    def generate() -> list[Choice]:
-        return [choice for request in requests for choice in generate_choices(request, budget)]
+    def generate() -> GeneratedResponse:
+        return write([choice for request in requests for choice in generate_choices(request, budget)])
 
-    if not any(request.constraint or request.tools.tools or request.control.tokens for request in requests):
+    if sum(request.n for request in requests) <= QUICK_CHOICES and not any(may_be_slow(request) for request in requests):
         return generate()
     try:
         return await asyncio.to_thread(generate)
@@ -158,14 +168,15 @@ async def generate_all_choices(requests: Sequence[SandboxRequest]) -> list[Choic
         budget.cancel()
 
 
+def may_be_slow(request: SandboxRequest) -> bool:
+    """Whether a choice may take more than a millisecond or two."""
+    lengths = (request.control.tokens, request.unending_tokens, request.min_tokens, len(request.control.say or ""))
+    return bool(request.constraint or request.tools.tools) or max(length or 0 for length in lengths) > QUICK_TOKENS
+
+
 def includes_usage(body: GenerationBody | GenerateBody) -> bool:
     options = body.stream_options
     return options is not None and options.include_usage and (body.sandbox is None or body.sandbox.usage)
-
-
-def count_frames(choices: Sequence[Choice]) -> int:
-    """The number of frames of a stream of these choices."""
-    return sum(len(choice.steps) + 2 for choice in choices)
 
 
 RERANK = Route(RerankBody, prepare_comparison(rerank), embeds=True)

@@ -63,7 +63,7 @@ def read_tools(body: ChatBody, user_text: str, *, is_answering_tools: bool) -> T
         functions = []
     tools = tuple(CallableTool(function.name, ConstraintSource("tools", "json", parameters_of(function))) for function in functions)
     is_named = isinstance(choice, NamedTool)
-    user_words = set(re.findall(r"[^\W_]{3,}", user_text.lower()))
+    user_words = {match[0] for match in re.finditer(r"[^\W_]{3,}", user_text.lower())}
     matching = () if is_answering_tools else tuple(tool for tool in tools if user_words & set(split_name(tool.name)))
     return ToolPlan(
         tools=tools,

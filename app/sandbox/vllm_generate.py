@@ -1,14 +1,13 @@
 """vLLM's generation from token ids to token ids. There is no vocabulary, so a token id is a byte of the text in UTF-8."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
 from app.sandbox.choices import Choice
-from app.sandbox.prompt_tokens import check_context_length
 from app.sandbox.request import SandboxRequest, read_completion_requests
 from app.sandbox.request_schema import CompletionBody, Control, PositiveInt, StreamOptions, StructuredOutputs
 from app.sandbox.response_head import ResponseHead
@@ -16,6 +15,8 @@ from app.sandbox.response_head import ResponseHead
 
 class SamplingParams(Struct, frozen=True, kw_only=True):
     max_tokens: PositiveInt | None = None
+    min_tokens: Annotated[int, Meta(ge=0)] | None = None
+    ignore_eos: bool | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     seed: int | None = None
     n: Annotated[int, Meta(ge=1, le=128)] | None = None
@@ -52,6 +53,8 @@ def read_generate_request(body: GenerateBody) -> SandboxRequest:
         model=body.model,
         prompt=prompt_text,
         max_tokens=params.max_tokens,
+        min_tokens=params.min_tokens,
+        ignore_eos=params.ignore_eos,
         temperature=params.temperature,
         seed=params.seed,
         n=params.n,
@@ -59,19 +62,19 @@ def read_generate_request(body: GenerateBody) -> SandboxRequest:
         structured_outputs=params.structured_outputs,
         sandbox=body.sandbox,
     )
-    ((_, request),) = read_completion_requests(completion)
-    return replace(request, prompt_tokens=check_context_length(len(body.token_ids)))
+    ((_, request),) = read_completion_requests(completion, prompt_tokens=len(body.token_ids))
+    return request
 
 
 def to_token_ids(choice: Choice, request: SandboxRequest) -> TokenIds:
-    """The choice as bytes. It may have to be cut: `max_tokens` limits bytes here, and a step of the choice may have several."""
-    remaining_tokens = request.max_tokens
+    """The choice as bytes. It may have to be cut: the limits are of bytes here, and a step of the choice may have several."""
+    remaining_tokens = request.token_limit
     steps: list[list[int]] = []
     for step in choice.steps:
         ids = list(step.text.encode())
-        if remaining_tokens is not None and len(ids) > remaining_tokens:
+        if len(ids) > remaining_tokens:
             return TokenIds([*steps, ids[:remaining_tokens]] if remaining_tokens else steps, request.control.finish_reason or "length")
-        remaining_tokens = None if remaining_tokens is None else remaining_tokens - len(ids)
+        remaining_tokens -= len(ids)
         steps.append(ids)
     return TokenIds(steps, choice.finish_reason)
 

@@ -231,19 +231,23 @@ async def test_constrained_output_beyond_max_tokens_ends_with_length(http: httpx
         ({"messages": [{"role": "user", "content": [{"type": "smell"}]}]}, 400, "messages[0].content[0].type", "invalid_value", "smell"),
         ({"temperature": "hot"}, 400, "temperature", "invalid_value", "got `str`"),
         ({"max_tokens": 0}, 400, "max_tokens", "invalid_value", ">= 1"),
-        ({"max_tokens": 3, "min_tokens": 4}, 400, "min_tokens", "invalid_value", "max_tokens 3"),
+        ({"max_tokens": 3, "min_tokens": 4}, 400, "min_tokens", "invalid_value", "the maximum 3"),
+        ({"max_completion_tokens": 3, "min_tokens": 4}, 400, "min_tokens", "invalid_value", "the maximum 3"),
         ({"min_tokens": 2_000, "n": 128}, 400, "min_tokens", "invalid_value", "200000"),
+        ({"min_tokens": 20_000, "logprobs": True, "top_logprobs": 20}, 400, "min_tokens", "invalid_value", "alternatives"),
+        ({"ignore_eos": True, "max_tokens": 100_001, "n": 2}, 400, "ignore_eos", "invalid_value", "200000"),
+        ({"sandbox": {"say": "a " * 2_000}, "n": 128}, 400, "sandbox.say", "invalid_value", "200000"),
         ({"top_logprobs": 3}, 400, "top_logprobs", "invalid_value", "logprobs"),
         ({"stop": [""]}, 400, "stop", "invalid_value", "empty"),
         ({"tool_choice": "required"}, 400, "tool_choice", "invalid_value", "there are none"),
         ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "fly"}}}, 400, "tool_choice", "invalid_value", "'fly'"),
         ({"sandbox": {"dealy_ms": 5}}, 400, "sandbox", "invalid_value", "dealy_ms"),
         (
-            {"messages": [{"role": "user", "content": "a " * 140_000}]},
+            {"messages": [{"role": "user", "content": "a " * 530_000}]},
             400,
             None,
             "context_length_exceeded",
-            "maximum context length is 131072",
+            "maximum context length is 524288",
         ),
     ],
     ids=lambda value: str(value)[:40],
@@ -412,6 +416,30 @@ async def test_text_completions_answer_each_prompt(sdk: openai.AsyncOpenAI) -> N
     assert ids.usage.prompt_tokens == 4
 
 
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"prompt": ["x"] * 50, "min_tokens": 4_001}, "min_tokens"),
+        ({"prompt": ["x"] * 50, "sandbox": {"tokens": 4_001}}, "sandbox.tokens"),
+        ({"prompt": ["x"] * 50, "ignore_eos": True, "max_tokens": 4_001}, "ignore_eos"),
+        ({"prompt": ["x", "long " * 110_000], "echo": True}, "echo"),
+        ({"prompt": ["x"] * 64, "n": 5}, "n"),
+        ({"prompt": ["x", "long " * 520_000], "min_tokens": 5_000}, "min_tokens"),
+    ],
+    ids=lambda value: str(value)[-40:],
+)
+async def test_prompts_of_one_request_share_the_bound_of_its_output(http: httpx.AsyncClient, body: dict[str, Any], param: str) -> None:
+    refused = await http.post("/v1/completions", json={"model": "sandbox", **body})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, param), refused.text
+
+
+async def test_ignored_end_without_a_maximum_ends_where_the_prompts_have_their_share(http: httpx.AsyncClient) -> None:
+    body = {"model": "sandbox", "prompt": ["x"] * 64, "n": 4, "ignore_eos": True}
+    answer = (await http.post("/v1/completions", json=body)).json()
+    assert {choice["finish_reason"] for choice in answer["choices"]} == {"length"}
+    assert answer["usage"]["completion_tokens"] == 200_000 // 256 * 256
+
+
 async def test_streamed_text_completion_obeys_its_regex(http: httpx.AsyncClient) -> None:
     body = {"prompt": "x", "guided_regex": "[a-f]{5,20}", "seed": 1, "stream_options": {"include_usage": True}}
     *chunks, usage, done = await frames_of(http, "/v1/completions", **body)
@@ -505,6 +533,37 @@ async def test_streamed_token_ids_obey_their_regex(http: httpx.AsyncClient) -> N
     assert (len(cut["token_ids"]), cut["finish_reason"]) == (7, "length")
     refused = await http.post("/inference/v1/generate", json={**body, "token_ids": [3, -1]})
     assert refused.json()["error"]["param"] == "token_ids[1]"
+
+
+async def test_generation_from_token_ids_honours_minimum_and_ignored_end(http: httpx.AsyncClient) -> None:
+    async def generate(**params: Any) -> dict[str, Any]:
+        body = {"token_ids": [72, 105], "sampling_params": params}
+        answer = await http.post("/inference/v1/generate", json=body)
+        assert answer.status_code == 200, answer.text
+        assert "x-sandbox-ignored" not in answer.headers
+        return answer.json()["choices"][0]
+
+    unending = await generate(ignore_eos=True, max_tokens=1_000)
+    assert (len(unending["token_ids"]), unending["finish_reason"]) == (1_000, "length")
+    long = await generate(min_tokens=1_000)
+    assert len(long["token_ids"]) >= 1_000
+    assert long["finish_reason"] == "stop"
+
+
+async def test_long_conversation_is_answered_and_does_not_delay_other_requests(http: httpx.AsyncClient) -> None:
+    """As long as the longest that coding agents send before they shorten it: 200,000 tokens of a real model."""
+    code = "def read(name: str) -> dict[str, Any]:\n    return json.loads(Path(name).read_text())\n"
+    messages = [{"role": "user", "content": code * 9_000}]
+    long = asyncio.create_task(chat(http, messages=messages, ignore_eos=True, max_tokens=100_000))
+    delays_s: list[float] = []
+    while not long.done():
+        began = time.monotonic()
+        await text_of(http)
+        delays_s.append(time.monotonic() - began)
+    answer = (await long).json()
+    assert answer["usage"]["prompt_tokens"] > 300_000
+    assert answer["usage"]["completion_tokens"] == 100_000
+    assert len(delays_s) > 3, "the long request was answered before the others, or they waited for it"
 
 
 async def test_slow_model_takes_two_seconds_and_streams_evenly(http: httpx.AsyncClient) -> None:

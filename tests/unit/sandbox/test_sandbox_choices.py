@@ -1,5 +1,6 @@
 """The sandbox's responses: tokens, limits and probabilities agree with each other."""
 
+import re
 from math import exp
 
 import msgspec
@@ -9,10 +10,11 @@ from hypothesis import strategies as st
 
 from app.sandbox.choices import Choice, generate_choices
 from app.sandbox.embeddings import create_embeddings
+from app.sandbox.errors import ContextLengthExceeded
 from app.sandbox.grammar_walk import Budget
 from app.sandbox.request import SandboxRequest, read_chat_request
 from app.sandbox.request_schema import ChatBody, EmbeddingBody, read_body
-from app.sandbox.tokens import CONTEXT_LENGTH, count_tokens, split_tokens
+from app.sandbox.tokens import CONTEXT_LENGTH, MESSAGE_TOKENS, count_tokens, split_tokens
 
 bounded = settings(max_examples=60, deadline=None)
 
@@ -66,10 +68,32 @@ def test_ignored_end_of_sequence_fills_max_tokens(max_tokens: int) -> None:
         assert (choice.count_tokens(), choice.finish_reason) == (max_tokens, "length")
 
 
-def test_ignored_end_of_sequence_without_a_maximum_fills_the_context() -> None:
-    request = parse_chat(ignore_eos=True)
-    (choice,) = generate_choices(request, Budget())
-    assert (choice.count_tokens(), choice.finish_reason) == (CONTEXT_LENGTH - request.prompt_tokens, "length")
+@pytest.mark.parametrize("reasoning", [True, False])
+@pytest.mark.parametrize("room", [1, 2, 700])
+def test_ignored_end_of_sequence_without_a_maximum_fills_the_context(room: int, reasoning: bool) -> None:
+    prompt = [{"role": "user", "content": "-" * (CONTEXT_LENGTH - MESSAGE_TOKENS - room)}]
+    (choice,) = answer_chat(ignore_eos=True, messages=prompt, sandbox={"reasoning": reasoning})
+    assert (choice.count_tokens(), choice.finish_reason) == (room, "length")
+
+
+def test_prompt_that_leaves_no_room_for_a_response_is_refused() -> None:
+    with pytest.raises(ContextLengthExceeded, match=f"maximum context length is {CONTEXT_LENGTH} tokens"):
+        parse_chat(messages=[{"role": "user", "content": "-" * (CONTEXT_LENGTH - MESSAGE_TOKENS)}])
+
+
+def test_dictated_number_of_tokens_wins_over_an_ignored_end() -> None:
+    (choice,) = answer_chat(ignore_eos=True, sandbox={"tokens": 40}, max_tokens=900)
+    assert (choice.count_tokens(), choice.finish_reason) == (40, "stop")
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 200), st.integers(0, 99))
+def test_stop_texts_count_only_after_the_minimum_of_tokens(min_tokens: int, seed: int) -> None:
+    (full,) = answer_chat(min_tokens=min_tokens, seed=seed)
+    (short,) = answer_chat(min_tokens=min_tokens, seed=seed, stop=["e", " "])
+    assert short.count_tokens() >= min_tokens
+    before, rest = split_tokens(full.text("text"))[:min_tokens], split_tokens(full.text("text"))[min_tokens:]
+    assert short.text("text") == "".join(before) + re.split("[e ]", "".join(rest))[0]
 
 
 @settings(deadline=None)
