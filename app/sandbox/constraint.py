@@ -1,7 +1,8 @@
 """Constraints: reads every field for structured output, and compiles it to a grammar for llguidance."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, assert_never
 
 import msgspec
@@ -10,6 +11,7 @@ from llguidance import LLMatcher, grammar_from
 from app.sandbox.errors import InvalidConstraint, InvalidRequest
 from app.sandbox.grammar_hints import example_endings, quoted_strings
 from app.sandbox.request_schema import GenerationBody, ResponseFormat, StructuredOutputs
+from app.sandbox.schema_rewrite import build_check, rewrite_schema
 from providers.structured_output.structural_tags import tags_to_lark
 
 MAX_SOURCE_CHARS = 262_144
@@ -21,6 +23,7 @@ class Constraint:
     """What a response must obey: one of `choices`, or a grammar. `field`: where the caller gave it.
 
     `openers` and `closers` are hints for a random walk: texts that start and end parts which it would hardly enter or leave by chance.
+    `approximate`: for a grammar that llguidance does not take, another that leads to such texts, and their check; None: there is none.
     """
 
     field: str
@@ -29,6 +32,13 @@ class Constraint:
     is_json: bool = False
     openers: tuple[str, ...] = ()
     closers: tuple[str, ...] = ()
+    approximate: "Callable[[], Approximation | None]" = lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class Approximation:
+    grammar: str
+    check: Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +135,37 @@ def compile_schema(source: ConstraintSource) -> Constraint:
     schema: Any = {} if source.source is True else source.source
     text = check_source(source, schema if isinstance(schema, str) else msgspec.json.encode(schema).decode())
     try:
-        if source.whitespace is None:
-            grammar = LLMatcher.grammar_from_json_schema(text, overrides={"whitespace_flexible": False})
-        else:
-            grammar = LLMatcher.grammar_from_json_schema(text, overrides={"whitespace_pattern": source.whitespace})
+        grammar = schema_grammar(text, source.whitespace)
     except ValueError as fault:
         raise InvalidConstraint(f"{source.field}: not a JSON schema: {fault}", source.field) from fault
     patterns = "|".join(quoted_strings(text, prefix='"pattern":')).replace("\\\\", "\\")
-    return Constraint(source.field, grammar=grammar, is_json=source.whitespace is None, closers=example_endings(patterns))
+    return Constraint(
+        source.field,
+        grammar=grammar,
+        is_json=source.whitespace is None,
+        closers=example_endings(patterns),
+        approximate=partial(approximate_schema, text, source.whitespace),
+    )
+
+
+def approximate_schema(text: str, whitespace: str | None) -> Approximation | None:
+    try:
+        check = build_check(text)
+        grammar = schema_grammar(rewrite_schema(text), whitespace, is_approximate=True)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return Approximation(grammar, check) if check else None
+
+
+def schema_grammar(text: str, whitespace: str | None, *, is_approximate: bool = False) -> str:
+    """`is_approximate`: without the keywords that llguidance does not know, and with `oneOf` as `anyOf`."""
+    if whitespace is None:
+        return LLMatcher.grammar_from_json_schema(
+            text, overrides={"whitespace_flexible": False, "lenient": is_approximate, "coerce_one_of": is_approximate}
+        )
+    return LLMatcher.grammar_from_json_schema(
+        text, overrides={"whitespace_pattern": whitespace, "lenient": is_approximate, "coerce_one_of": is_approximate}
+    )
 
 
 def compile_grammar(source: ConstraintSource) -> Constraint:

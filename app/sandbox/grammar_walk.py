@@ -7,6 +7,7 @@ does not end within its maximum length, further attempts use other weights; if n
 import json
 import threading
 import time
+from collections.abc import Callable
 from math import exp, log
 from random import Random
 
@@ -22,6 +23,9 @@ from app.sandbox.vocabulary import WORDS
 TARGET_BYTES = 500
 ATTEMPT_LIMITS_BYTES = (4_096, 4_096, 4_096, 4_096, 65_536, 16_384)
 """Maximum length of each attempt. Most texts need one short attempt; the long one is for constraints that demand length."""
+
+CHECKED_ROUNDS = 8
+"""How often all attempts are made if their texts fail the constraint's check."""
 
 MAX_TOKEN_BYTES = 28
 DEADLINE_S = 3.0
@@ -62,7 +66,13 @@ class Walker:
         self._openers = tuple(opener.encode() for opener in constraint.openers)
         self._closers = tuple(closer.encode() for closer in constraint.closers)
         self._budget.check(constraint.field)
-        self._matcher = LLMatcher(BYTE_TOKENIZER, constraint.grammar, log_level=0, limits=parser_limits())
+        self._matcher = compile_grammar(constraint.grammar)
+        self._check: Callable[[str], bool] | None = None
+        self._unenforced = self._matcher.get_error().strip()
+        approximation = constraint.approximate() if self._unenforced else None
+        approximated = compile_grammar(approximation.grammar) if approximation else None
+        if approximation and approximated and not approximated.is_error():
+            self._matcher, self._check = approximated, approximation.check
         self._raise_on_error()
 
     def walk(self, rng: Random, max_tokens: int | None, *, record: bool = False) -> GeneratedText:
@@ -70,18 +80,25 @@ class Walker:
         max_bytes = ATTEMPT_LIMITS_BYTES[-2] if max_tokens is None else MAX_TOKEN_BYTES * max_tokens
         target_bytes = TARGET_BYTES if max_tokens is None else min(TARGET_BYTES, 2 * max_tokens)
         best: GeneratedText | None = None
-        for number, attempt_limit in enumerate(ATTEMPT_LIMITS_BYTES):
+        check = self._check
+        for attempt, attempt_limit in enumerate(ATTEMPT_LIMITS_BYTES * (CHECKED_ROUNDS if check else 1)):
+            number = attempt % len(ATTEMPT_LIMITS_BYTES)
+            if attempt > number and best is not None:
+                break
             bias = ByteBias(rng if number in (2, 3, 5) else None)
             generated = self._attempt(
                 rng, bias, target_bytes if number == 0 else max(8, target_bytes // 8), min(attempt_limit, max_bytes), record
             )
             if self._constraint.is_json and generated.is_finished and has_duplicate_key(generated.text):
                 continue
+            if check and generated.is_finished and not check(generated.text):
+                continue
             if generated.is_finished and (max_tokens is None or count_tokens(generated.text) <= max_tokens):
                 return generated
             best = best if best and len(best.text) >= len(generated.text) else generated
         if best is None:
-            raise InvalidConstraint(f"{self._constraint.field}: no text without a repeated key was found.", self._constraint.field)
+            reason = f"The sandbox can only try here: {self._unenforced}" if check else "All had a key twice."
+            raise InvalidConstraint(f"{self._constraint.field}: no valid text was found. {reason}", self._constraint.field)
         return best
 
     def _attempt(self, rng: Random, bias: ByteBias, target_bytes: int, max_bytes: int, record: bool) -> GeneratedText:
@@ -165,6 +182,10 @@ class Walker:
         if self._matcher.is_error():
             fault = self._matcher.get_error().replace("<non-verbose/>", "").strip()
             raise InvalidConstraint(f"{self._constraint.field}: {fault}", self._constraint.field)
+
+
+def compile_grammar(grammar: str) -> LLMatcher:
+    return LLMatcher(BYTE_TOKENIZER, grammar, log_level=0, limits=parser_limits())
 
 
 def parser_limits() -> LLParserLimits:

@@ -14,6 +14,7 @@ from app.sandbox.constraint import ConstraintSource
 from app.sandbox.draft import GeneratedText
 from app.sandbox.errors import InvalidConstraint
 from app.sandbox.grammar_walk import Budget, Walker
+from app.sandbox.schema_rewrite import rewrite_schema
 from app.sandbox.tokens import count_tokens
 
 # The same examples in every run: no walk finds the end of every regex, and a rare miss must not fail a build.
@@ -94,6 +95,93 @@ def test_text_limited_by_max_tokens_is_valid_or_marked_unfinished(schema: dict[s
     generated = walk(ConstraintSource("guided_json", "json", schema), seed, max_tokens)
     if generated.is_finished:
         jsonschema.validate(json.loads(generated.text), schema, jsonschema.Draft202012Validator)
+
+
+KIND = {"enum": ["file", "url"]}
+APPROXIMATED: list[dict[str, Any]] = [
+    # As Claude Code and zod write a record.
+    {"type": "object", "propertyNames": {"type": "string"}, "additionalProperties": {"type": "string"}, "minProperties": 2},
+    {"type": "object", "propertyNames": {"pattern": "^[a-z]{2,6}$"}, "additionalProperties": {"type": "integer"}, "minProperties": 2},
+    {"type": "object", "propertyNames": {"enum": ["a", "b"]}, "required": ["b"], "additionalProperties": {"type": "integer"}},
+    {"type": "object", "propertyNames": {"maxLength": 5}, "minProperties": 1},
+    {"type": "object", "patternProperties": {"^x-": {"type": "integer"}, "^.*$": {"type": "number"}}, "minProperties": 1},
+    {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "minProperties": 1, "maxProperties": 1},
+    {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "null"}}, "dependentRequired": {"a": ["b"]}},
+    {"type": "object", "properties": {"a": {}}, "required": ["a"], "dependentSchemas": {"a": {"required": ["c"]}}},
+    {"type": "object", "properties": {"a": {"type": "string"}}, "unevaluatedProperties": False},
+    {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["b"], "not": {"required": ["a"]}},
+    {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["b"], "not": {"required": ["a", "b"]}},
+    {
+        "type": "object",
+        "properties": {"kind": KIND, "path": {"type": "string"}, "url": {"type": "string"}},
+        "required": ["kind"],
+        "allOf": [
+            {"if": {"properties": {"kind": {"const": "file"}}}, "then": {"required": ["path"]}},
+            {"if": {"properties": {"kind": {"const": "url"}}}, "then": {"required": ["url"]}, "else": {"not": {"required": ["url"]}}},
+        ],
+    },
+    {"if": {"type": "string"}, "then": {"minLength": 2}, "else": {"type": "integer"}},
+    {"type": "string", "enum": ["a", "b"], "not": {"const": "a"}},
+    {"not": {"type": ["string", "number"]}},
+    {"type": "string", "not": {"pattern": "^x"}},
+    {"type": "string", "pattern": "^(?!.*foo).*$"},
+    {"type": "string", "format": "int-or-string"},
+    {"type": "array", "items": {"enum": ["a", "b", "c", "d", "e", "f"]}, "uniqueItems": True, "minItems": 5},
+    {"type": "array", "items": {"type": "string"}, "uniqueItems": True, "minItems": 2},
+    {"type": "array", "items": {"type": "integer"}, "contains": {"minimum": 7}, "minContains": 2},
+    {"type": "array", "items": {"type": "integer"}, "contains": {"minimum": 7}, "maxContains": 1},
+    {"type": "array", "prefixItems": [{"type": "integer"}], "unevaluatedItems": False},
+    {
+        "oneOf": [
+            {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False},
+            {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["b"]},
+        ]
+    },
+    {
+        "$defs": {
+            "tree": {
+                "type": "object",
+                "properties": {"parts": {"type": "array", "items": {"$ref": "#/$defs/tree"}}},
+                "not": {"required": ["x"]},
+            }
+        },
+        "$ref": "#/$defs/tree",
+    },
+]
+
+
+@pytest.mark.parametrize("schema", APPROXIMATED, ids=lambda schema: str(schema)[:70])
+def test_schema_with_keywords_that_the_grammar_lacks_is_satisfied(schema: dict[str, Any]) -> None:
+    texts: set[str] = set()
+    for seed in range(8):
+        generated = walk(ConstraintSource("guided_json", "json", schema), seed)
+        assert generated.is_finished
+        jsonschema.validate(json.loads(generated.text), schema, jsonschema.Draft202012Validator)
+        texts.add(generated.text)
+    assert len(texts) > 1 or schema.get("enum")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array", "items": [{"type": "integer"}], "additionalItems": False, "minItems": 1, "uniqueItems": True},
+        {"type": "object", "properties": {"a": {"type": "null"}, "b": {"type": "null"}}, "required": ["a"], "dependencies": {"a": ["b"]}},
+        {"type": "integer", "minimum": 0, "exclusiveMinimum": True, "not": {"multipleOf": 10}},
+    ],
+    ids=str,
+)
+def test_schema_of_an_older_draft_is_satisfied(schema: dict[str, Any]) -> None:
+    draft = jsonschema.Draft4Validator if "exclusiveMinimum" in schema else jsonschema.Draft7Validator
+    for seed in range(8):
+        jsonschema.validate(json.loads(walk(ConstraintSource("guided_json", "json", schema), seed).text), schema, draft)
+
+
+def test_rewritten_schema_stays_small_when_it_repeats_its_parts() -> None:
+    schema: dict[str, Any] = {"type": "integer"}
+    for _ in range(8):
+        schema = {"type": "array", "items": schema, "contains": schema["items"] if "items" in schema else schema, "minContains": 90}
+    source = json.dumps({"type": "object", "properties": {"a": schema}})
+    assert len(rewrite_schema(source)) < 50 * len(source)
 
 
 regexes = st.recursive(
@@ -222,7 +310,9 @@ def test_structural_tag_content_is_valid_for_its_schema(shape: str) -> None:
         (ConstraintSource("f", "regex", "(?=a)a"), "look-around"),
         (ConstraintSource("f", "regex", ""), "is empty"),
         (ConstraintSource("f", "json", {"type": "text"}), "Invalid type"),
-        (ConstraintSource("f", "json", {"not": {"type": "string"}}), "not"),
+        (ConstraintSource("f", "json", {"type": "string", "not": {"type": "string"}}), "not"),
+        (ConstraintSource("f", "json", {"allOf": [{"type": "string"}, {"not": {"minLength": 0}}]}), "no valid text was found"),
+        (ConstraintSource("f", "json", {"not": {"$ref": "http://127.0.0.1:9/schema"}}), "not"),
         (ConstraintSource("f", "json", {"type": "integer", "minimum": 2, "maximum": 1}), "Unsatisfiable"),
         (ConstraintSource("f", "json", "{"), "not a JSON schema"),
         (ConstraintSource("f", "json", 7), "not a JSON schema"),
@@ -253,8 +343,15 @@ def test_unsatisfiable_constraint_is_refused_with_the_reason(source: ConstraintS
             "f", "json", {"$defs": {"n": {"type": "array", "minItems": 2, "items": {"$ref": "#/$defs/n"}}}, "$ref": "#/$defs/n"}
         ),
         ConstraintSource("f", "json", {"enum": [f"{number:06}" for number in range(20_000)]}),
+        ConstraintSource(
+            "f", "json", {"type": "string", "minLength": 40, "pattern": "^(?=(a|a?)+$)(.|.)*$", "not": {"pattern": "^((a+)+)+$"}}
+        ),
+        ConstraintSource("f", "json", {"type": "object", "patternProperties": {f"(?=x{number})": {} for number in range(9_000)}}),
     ],
-    ids=["nested counts", "backtracking bait", "ambiguous grammar", "endless nesting", "large enum"],
+    ids=[
+        *("nested counts", "backtracking bait", "ambiguous grammar", "endless nesting", "large enum"),
+        *("look-ahead with backtracking", "many patterns"),
+    ],
 )
 def test_hostile_constraint_is_refused_or_answered_within_the_time_budget(source: ConstraintSource) -> None:
     budget = Budget(seconds=1)
