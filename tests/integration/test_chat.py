@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import anthropic
 import httpx
+import jsonschema
 import openai
 import pytest
 from openai.types.chat import ChatCompletionChunk
@@ -325,3 +327,35 @@ async def test_media_of_the_engines_own_network_never_reaches_it(
 async def _frames(sdk: openai.AsyncOpenAI, model: str = "scripted", **options: Any) -> list[ChatCompletionChunk]:
     stream = await sdk.chat.completions.create(model=model, messages=HI, stream=True, **options)
     return [frame async for frame in stream]
+
+
+RECORD: dict[str, Any] = {
+    "type": "object",
+    "properties": {"answers": {"type": "object", "propertyNames": {"type": "string"}, "additionalProperties": {"type": "string"}}},
+    "required": ["answers"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("forced", ["by name", "any"])
+async def test_sandbox_calls_the_forced_tool_in_every_api(sdk: openai.AsyncOpenAI, claude: anthropic.AsyncAnthropic, forced: str):
+    """With a schema as Claude Code sends it."""
+    by_name = forced == "by name"
+    function: Any = {"name": "ask_user", "parameters": RECORD}
+    chat_choice: Any = {"type": "function", "function": {"name": "ask_user"}} if by_name else "required"
+    chat = await sdk.chat.completions.create(
+        model="sandbox", messages=HI, tools=[{"type": "function", "function": function}], tool_choice=chat_choice
+    )
+    responses_choice: Any = {"type": "function", "name": "ask_user"} if by_name else "required"
+    responses_tools: Any = [{"type": "function", **function}]
+    responses = await sdk.responses.create(model="sandbox", input="Hello!", tools=responses_tools, tool_choice=responses_choice)
+    messages_choice: Any = {"type": "tool", "name": "ask_user"} if by_name else {"type": "any"}
+    tools: Any = [{"name": "ask_user", "input_schema": RECORD}]
+    message = await claude.messages.create(model="sandbox", max_tokens=1_000, messages=HI, tools=tools, tool_choice=messages_choice)
+    chat_calls: Any = chat.choices[0].message.tool_calls
+    (call,) = [item for item in responses.output if item.type == "function_call"]
+    (block,) = [block for block in message.content if block.type == "tool_use"]
+    assert [chat_calls[0].function.name, call.name, block.name] == ["ask_user"] * 3
+    for arguments in (json.loads(chat_calls[0].function.arguments), json.loads(call.arguments), block.input):
+        jsonschema.validate(arguments, RECORD)
+    assert message.stop_reason == "tool_use"
