@@ -26,7 +26,7 @@ class _Response(Struct):
 
 
 class _Block(Struct):
-    type: str
+    type: str = ""
     text: str | None = None
     citations: list[Raw] | None = None
     thinking: str | None = None
@@ -86,5 +86,8 @@ def read_block(raw: Raw) -> Part | CallState:
             return read_redacted(block.data or "", raw)
         case "tool_use":
             return ToolCall(block.id or new_call_id(), block.name or "", read_arguments(block.input))
+        case _ if block.text is not None:
+            # No block that only Anthropic has holds its content as `text`.
+            return Text(block.text)
         case _:
             return Opaque(NAME, raw)

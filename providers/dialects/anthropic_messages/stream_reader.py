@@ -51,6 +51,7 @@ class _Event(Struct):
 
 
 _event_decoder = msgspec.json.Decoder(_Event)
+_EMPTY_BLOCK = Raw(b"{}")
 _object = msgspec.json.Decoder(dict[str, Raw])
 
 
@@ -118,10 +119,17 @@ class MessagesStreamReader:
             event = _decode_event(data)
         match event.type:
             case "content_block_delta":
+                delta = event.delta
+                if delta is None:
+                    return ()
                 block = self._open_blocks.get(event.index)
-                if block is None or event.delta is None:
-                    raise InvalidUpstreamResponse(f"The engine sent a piece of block {event.index}, which has not begun or has ended.")
-                return self._read_delta(block, event.delta, data)
+                if (
+                    block is None
+                    or (delta.text and not isinstance(block.part, Text))
+                    or (delta.thinking and not isinstance(block.part, Reasoning))
+                ):
+                    return self._read_unannounced_delta(event.index, delta, data)
+                return self._read_delta(block, delta, data)
             case "content_block_start":
                 return self._start_block(event)
             case "content_block_stop":
@@ -159,6 +167,9 @@ class MessagesStreamReader:
             yield UsageReported(usage)
 
     def _start_block(self, event: _Event) -> Iterator[Event]:
+        if event.content_block in (NULL, _EMPTY_BLOCK):
+            # Its deltas say what it is.
+            return
         try:
             part = read_block(event.content_block)
         except DECODE_ERRORS as decode_error:
@@ -172,10 +183,28 @@ class MessagesStreamReader:
         if isinstance(part, ToolCall):
             initial_arguments = "" if part.arguments == "{}" else part.arguments
             part = replace(part, arguments="", opaque_state=self._call_states.pop(part.id, None))
-        opened = self._open_blocks[event.index] = _OpenBlock(self._part_count, part, initial_arguments)
-        self._part_count += 1
+        opened = self._open_blocks[event.index] = self._new_block(part, initial_arguments)
         if not isinstance(part, Opaque):
             yield PartStarted(0, opened.part_index, part)
+
+    def _read_unannounced_delta(self, index: int, delta: _Delta, data: bytes) -> Iterator[Event]:
+        """A piece of text in a block that did not begin, has ended, or began as something else: it begins a part of its own."""
+        if delta.partial_json is not None or self._finished:
+            raise InvalidUpstreamResponse(f"The engine sent a piece of block {index}, which has not begun or has ended.")
+        part = Text("") if delta.text else Reasoning("") if delta.thinking or delta.signature else None
+        if part is None:
+            return
+        if index in self._open_blocks:
+            yield from self._close_block(self._open_blocks.pop(index))
+        yield from self._close_pending_call()
+        block = self._open_blocks[index] = self._new_block(part)
+        yield PartStarted(0, block.part_index, part)
+        yield from self._read_delta(block, delta, data)
+
+    def _new_block(self, part: Part, initial_arguments: str = "") -> _OpenBlock:
+        block = _OpenBlock(self._part_count, part, initial_arguments)
+        self._part_count += 1
+        return block
 
     def _read_delta(self, block: _OpenBlock, delta: _Delta, data: bytes) -> tuple[Event, ...]:
         text: str | None

@@ -133,8 +133,11 @@ class ConverseStreamReader:
         yield from self._stop_block(event, payload)
         tool_use = event.start.toolUse if event.start is not None else None
         if tool_use is None or is_host_tool_type(tool_use.type):
-            block = self._open_blocks[event.contentBlockIndex] = _OpenBlock(None)
-            block.events.append(_decode_payload(payload))
+            started = _decode_payload(payload)
+            # A start that says nothing is one that text and reasoning may do without: the first delta says what begins.
+            if started.start:
+                block = self._open_blocks[event.contentBlockIndex] = _OpenBlock(None)
+                block.events.append(started)
             return
         self._has_tool_calls = True
         block = self._open_blocks[event.contentBlockIndex] = _OpenBlock(ToolCall(tool_use.toolUseId, tool_use.name, ""))
@@ -151,10 +154,15 @@ class ConverseStreamReader:
         if delta is None:
             raise InvalidUpstreamResponse("The engine sent a delta event without a delta.")
         block = self._open_blocks.get(event.contentBlockIndex)
-        if block is None:
-            if delta.toolUse is not None:
-                raise InvalidUpstreamResponse("The engine sent a piece of a call that has not begun.")
-            block = self._open_blocks[event.contentBlockIndex] = _OpenBlock(_new_part(delta))
+        if self._finished:
+            raise InvalidUpstreamResponse("The engine sent a piece of its answer after the end.")
+        if delta.toolUse is not None and (block is None or isinstance(block.part, Text | Reasoning)):
+            raise InvalidUpstreamResponse("The engine sent a piece of a call that has not begun.")
+        new_part = _new_part(delta)
+        if block is None or (new_part is not None and type(new_part) is not type(block.part)):
+            # What began as something else, a block that only Bedrock has or another part, is followed by this one.
+            yield from self._stop_block(event, payload)
+            block = self._open_blocks[event.contentBlockIndex] = _OpenBlock(new_part)
         text = ""
         match block.part:
             case Text():

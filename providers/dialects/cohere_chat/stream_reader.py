@@ -81,9 +81,6 @@ class _StreamParser:
         delta = event.delta
         message = _EMPTY_MESSAGE if delta is None or delta.message is None else delta.message
         match event.type:
-            case "content-start" | "content-delta":
-                for block in _as_list(message.content):
-                    yield from self._read_content(event, block)
             case "tool-plan-delta":
                 if message.tool_plan:
                     yield from self._append_text("plan", 0, message.tool_plan)
@@ -98,7 +95,9 @@ class _StreamParser:
             case "message-end":
                 yield from self._finish_message(delta or EventDelta())
             case _:
-                pass
+                # content-start, content-delta, and what may come beside them: a text is kept whatever its event is called.
+                for block in _as_list(message.content):
+                    yield from self._read_content(event, block)
 
     def _read_content(self, event: StreamEvent, block: ContentBlock) -> Iterator[Event]:
         if block.thinking:

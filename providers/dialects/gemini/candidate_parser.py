@@ -72,6 +72,8 @@ class CandidateParser:
         raw, part = _decode_part(raw)
         opaque_state = None if not part.thoughtSignature else OpaqueState(NAME, part.thoughtSignature)
         if part.functionCall is not None:
+            if part.text:
+                yield from self._read_thought(part.text, None) if part.thought else self._read_text(part.text, None)
             yield from self._read_call(part.functionCall, opaque_state)
         elif part.thought and (part.text is not None or opaque_state is not None):
             yield from self._read_thought(part.text or "", opaque_state)

@@ -26,10 +26,15 @@ class _Annotation(Struct):
     end_index: int | None = None
 
 
+class _UnknownItem(Struct):
+    content: list[Content] = []
+
+
 _kind_decoder = msgspec.json.Decoder(_Kind)
 
 
 _item_decoder = msgspec.json.Decoder(Item)
+_content_decoder = msgspec.json.Decoder(_UnknownItem)
 
 
 _annotation_decoder = msgspec.json.Decoder(_Annotation)
@@ -62,18 +67,29 @@ def read_parts(item: Item, raw: Raw) -> Iterator[Part]:
         case "function_call" | "custom_tool_call":
             yield read_tool_call(item)
         case _:
-            yield Opaque(DIALECT, raw)
+            parts = [part for part in map(read_content, read_unknown_content(raw)) if part is not None]
+            yield from parts or (Opaque(DIALECT, raw),)
+
+
+def read_unknown_content(raw: bytes | Raw) -> list[Content]:
+    """The content of an item of an unknown type, where it is a list as that of a message."""
+    try:
+        return _content_decoder.decode(raw).content
+    except DECODE_ERRORS:
+        return []
 
 
 def read_content(content: Content) -> Text | Refusal | None:
-    """None for a type without a canonical part."""
+    """None for a type without a canonical part. Of an unknown type, its text."""
     match content.type:
         case "output_text" | "text":
             return Text(content.text or "", read_citations(content.annotations))
         case "refusal":
             return Refusal(content.refusal or "")
-        case _:
+        case "reasoning_text" | "summary_text":
             return None
+        case _:
+            return Text(content.text) if content.text else Refusal(content.refusal) if content.refusal else None
 
 
 def read_reasoning_text(item: Item) -> str:

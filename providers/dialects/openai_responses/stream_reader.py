@@ -31,6 +31,7 @@ from providers.dialects.openai_responses.read_output_items import (
     read_reasoning_part,
     read_reasoning_text,
     read_tool_call,
+    read_unknown_content,
 )
 from providers.dialects.openai_responses.read_response import read_wire_response
 from providers.dialects.openai_responses.response_schema import Content, Item, WireResponse
@@ -255,6 +256,8 @@ class ResponsesStreamReader:
                 yield from self._append_missing_text((item_position, 0), ToolCall(call.id, call.name, "", call.custom), call.arguments)
                 yield from self._close_part((item_position, 0))
             case _:
+                for index, content in enumerate(read_unknown_content(event.item)):
+                    yield from self._close_content((item_position, index), content)
                 yield from self._write_opaque_part((item_position, 0), Opaque(DIALECT, event.item))
 
     def _close_content(self, position: _PartPosition, content: Content) -> Iterator[Event]:
