@@ -237,3 +237,4 @@ class Exchange(Struct, frozen=True, array_like=True):
     structured_output: str | None = None  # how the constraint was met: enforced, converted, validated, unvalidated; None: there was none
     charge_basis: ChargeBasis | None = None  # of several the least certain; None: nothing was charged, or it was not recorded yet
     reported_model: str | None = None  # the model that the host names in its response, if it is not `served_model`
+    emulated: tuple[str, ...] = ()  # fields that the gateway honoured itself, as the target could not

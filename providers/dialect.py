@@ -62,7 +62,8 @@ class ResponseMeta(Struct, frozen=True):
 
     `id`: the inference's UUID, without a prefix. `created`: Unix seconds, used where the engine reports none. `wants_usage`: the stream
     reports usage to the caller. `request_body`: the caller's body, of which some dialects repeat a part in the response.
-    `stops_after_calls`: the engine reports the finish reason `stop` for a response that ends with tool calls.
+    `stops_after_calls`: the engine reports the finish reason `stop` for a response that ends with tool calls. `estimated_input`: tokens,
+    for usage that the engine does not report.
     """
 
     id: str
@@ -72,6 +73,11 @@ class ResponseMeta(Struct, frozen=True):
     wants_usage: bool
     request_body: Mapping[str, Any] = {}
     stops_after_calls: bool = False
+    estimated_input: int = 0
+
+    def estimate_usage(self, written_tokens: int) -> Usage:
+        """The usage for the caller of a response whose engine reports none."""
+        return Usage(self.estimated_input, written_tokens, estimated=True)
 
 
 class OutboundResponse(Struct, frozen=True):

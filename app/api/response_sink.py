@@ -1,5 +1,7 @@
 """HttpResponseSink: writes the response to an inference request, with the headers that every response carries."""
 
+from collections.abc import Iterable
+
 from app.api.anthropic_ratelimits import to_anthropic_headers
 from app.api.http_call import HttpCall
 from app.api.response_headers import error_headers
@@ -61,6 +63,8 @@ class HttpResponseSink:
                 fields += self._rate_limit_headers(planned.reservation)
                 if not include_served:
                     return fields
+                if attempted.emulation is not None:
+                    fields += _emulated_header(attempted.emulation.report)
                 return fields + _served_headers(attempted.served, attempted.structured_output, attempted.reported_model)
             case Planned(admitted=admitted, reservation=reservation):
                 return _inference_headers(context.id, admitted.episode_id, ()) + self._rate_limit_headers(reservation)
@@ -86,6 +90,10 @@ def _inference_headers(inference_id: str, episode_id: str | None, dropped: list[
     return fields + b"x-narthex-dropped: %b\r\n" % _header_value(", ".join(dropped)) if dropped else fields
 
 
+def _emulated_header(fields: Iterable[str]) -> bytes:
+    return b"x-narthex-emulated: %b\r\n" % _header_value(", ".join(fields))
+
+
 def _served_headers(served: Attempt | None, structured_output: str | None, reported_model: str | None) -> bytes:
     if served is None:
         return b""
@@ -97,6 +105,8 @@ def _served_headers(served: Attempt | None, structured_output: str | None, repor
 
 def _replay_headers(response: StoredResponse) -> bytes:
     fields = _inference_headers(response.inference_id, response.episode_id, response.dropped)
+    if response.emulated:
+        fields += _emulated_header(response.emulated)
     if response.served_provider is None or response.served_model is None:
         return fields
     return fields + _served_headers(

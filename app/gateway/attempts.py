@@ -7,6 +7,7 @@ import httpx
 from app.domain import Target
 from app.gateway.charges import estimate_model_usage
 from app.gateway.context import RequestContext
+from app.gateway.emulation.emulation import Emulation
 from app.gateway.endpoint_attempts import MAX_ATTEMPTS, EndpointAttempts
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.large_body.large_requests import LargeRequests
@@ -33,6 +34,7 @@ from providers.canonical.errors import (
 )
 from providers.canonical.token_estimate import text_tokens
 from providers.dialect import OutboundResponse, ResponseMeta
+from providers.dialects.anthropic_count_tokens import AnthropicCountTokens, estimate_response
 
 
 class _Rank(enum.IntEnum):
@@ -82,7 +84,7 @@ class Attempts:
     async def serve(
         self, translator: RequestTranslator, planned: Planned, meta: ResponseMeta, context: RequestContext
     ) -> tuple[OutboundResponse | OutboundStream, Attempted]:
-        """The first response that a target gives, and what led to it.
+        """The first response that a target gives, and what led to it; an estimate, for a request to count tokens that no target can count.
 
         Raises the failure that tells the caller most: CallerCredentialRequired, UpstreamError, Unsupported, LimitExceeded or
         Unavailable, OperationNotSupported.
@@ -103,7 +105,12 @@ class Attempts:
             response = await self._serve_target(target, translator, meta, context, attempted, failures)
             if response is not None:
                 return response, attempted
-        raise failures.most_useful(translator.request.model)
+        error = failures.most_useful(translator.request.model)
+        if isinstance(error, OperationNotSupported) and translator.caller_dialect.name == AnthropicCountTokens.name:
+            context.stage = attempted
+            attempted.emulation = Emulation(("input_tokens",))
+            return estimate_response(translator.request.input_tokens), attempted
+        raise error
 
     async def _serve_target(
         self,
@@ -149,10 +156,15 @@ class Attempts:
                 failures.add(_Rank.UPSTREAM, error)
             else:
                 self._fleet.record_success(endpoint)
+                attempted.emulation = translated.emulation
                 attempted.dropped = [*attempted.planned.admitted.reserved_fields, *translated.dropped]
                 constraint_plan = translated.constraint_plan
-                if constraint_plan is not None:
-                    attempted.structured_output = "unvalidated" if attempted.progress.is_unvalidated else constraint_plan.enforcement
+                if attempted.progress.is_unvalidated:
+                    attempted.structured_output = "unvalidated"
+                elif constraint_plan is not None:
+                    attempted.structured_output = constraint_plan.enforcement
+                elif translated.is_checked:  # the calls of strict tools
+                    attempted.structured_output = "validated"
                 return response
         return None
 

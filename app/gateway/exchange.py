@@ -74,6 +74,7 @@ def build_exchange(planned: Planned, attempted: Attempted | None, ended: EndedRe
         structured_output=None if attempted is None else attempted.structured_output,
         charge_basis=basis,
         reported_model=reported_model,
+        emulated=() if attempted is None or attempted.emulation is None else tuple(attempted.emulation.report),
     )
 
 

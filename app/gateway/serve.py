@@ -214,7 +214,15 @@ async def serve(
         gateway.team_salts,
         operator_drops,
     )
-    meta = ResponseMeta(context.id, episode_id, request.model, context.received_us // 1_000_000, request.wants_usage, sent_body)
+    meta = ResponseMeta(
+        context.id,
+        episode_id,
+        request.model,
+        context.received_us // 1_000_000,
+        request.wants_usage,
+        sent_body,
+        estimated_input=request.input_tokens,
+    )
     response, attempted = await gateway.attempts.serve(translator, planned, meta, context)
     context.status = 200
     if isinstance(response, OutboundStream):

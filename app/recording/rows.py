@@ -90,7 +90,7 @@ _CONVERTERS: Mapping[str, Callable[[Exchange], Any]] = {
     "attempts": _attempts,
     "usage_details": _usage_details,
 }
-_COLLECTIONS: Mapping[str, Callable[[Any], Any]] = {"dropped": _text_array, "tags": _jsonb}  # null when empty
+_COLLECTIONS: Mapping[str, Callable[[Any], Any]] = {"dropped": _text_array, "emulated": _text_array, "tags": _jsonb}  # null when empty
 _MAX_TOKENS = dict.fromkeys(("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens"), INT4_MAX)
 _MAX_CHARGES = {"charged_input": INT4_MAX, "charged_output": INT4_MAX, "cost_microusd": MAX_COST_MICROUSD}
 

@@ -121,6 +121,7 @@ class StoredResponse(Struct, frozen=True, array_like=True):
     status: int = 200
     structured_output: str | None = None
     reported_model: str | None = None
+    emulated: tuple[str, ...] = ()
 
 
 class ClaimRequest(Struct):

@@ -38,6 +38,7 @@ async def find_recorded_outcome(database: AsyncEngine, id: str, max_bytes: int) 
         inference.dropped,
         inference.structured_output,
         inference.reported_model,
+        inference.emulated,
         content.response,
     )
     query = select(*columns).select_from(joined).where(inference.id == id)
@@ -66,5 +67,6 @@ def _to_outcome(id: str, row: Row[*tuple[Any, ...]], max_bytes: int) -> Recorded
         status=row.status,
         structured_output=row.structured_output,
         reported_model=row.reported_model,
+        emulated=tuple(row.emulated or ()),
     )
     return RecordedOutcome(True, stored_response)

@@ -190,6 +190,7 @@ inferences = Table(
     Column("usage_details", JSONB),  # usage beside the tokens above: cache writes, audio, images, the tier; None: none was reported
     Column("charge_basis", Text),  # reported, received or reserved; None: nothing was charged, or it was not recorded yet
     Column("reported_model", Text),  # the model that the host names in its response; None: served_model, or none
+    Column("emulated", ARRAY(Text)),  # fields that the gateway honoured itself, as the target could not
     Index(None, "episode_id"),
     postgresql_partition_by="RANGE (id)",
 )

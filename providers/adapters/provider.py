@@ -91,6 +91,8 @@ class Provider:
     constrained_dialects: frozenset[str] = frozenset()
     # False: it accepts `strict` of a tool and ignores it.
     strict_tools: ClassVar[bool] = True
+    # It ends a response at a stop sequence and leaves the sequence in the text, which the gateway then cuts.
+    leaves_stop_in_text: ClassVar[bool] = False
     # The field for a request id of ours, by which abort_request() stops a request where closing the connection does not.
     request_id_field: ClassVar[str | None] = None
     # It reports the finish reason `stop` for responses with tool calls. Callers of Messages and Responses see calls anyway.

@@ -163,6 +163,14 @@ class Unsupported(RequestError):
     kind = "unsupported"
 
 
+class TooManyInputs(Unsupported):
+    """The target takes at most `maximum` inputs in a request. The gateway can send several."""
+
+    def __init__(self, message: str, *, param: str, maximum: int) -> None:
+        self.maximum = maximum
+        super().__init__(message, param=param)
+
+
 class IdempotencyKeyReused(RequestError):
     """Raised by app.gateway.idempotency, before the body is parsed."""
 

@@ -9,6 +9,8 @@ from anthropic.types import Message, RawMessageStreamEvent
 from pydantic import TypeAdapter
 
 from tests.conformance.sdk_responses import (
+    ESTIMATED_INPUT,
+    ESTIMATED_USAGE,
     FixedStreamTransport,
     SdkPart,
     SdkResponse,
@@ -63,7 +65,9 @@ class AnthropicCaller:
             parts=merge_adjacent(parts),
             finish=response.stop_reason or "",
             stop_sequence=response.stop_sequence,
-            usage=(usage.input_tokens + cached + cache_written, usage.output_tokens, cached, reasoning, cache_written),
+            usage=ESTIMATED_USAGE
+            if usage.input_tokens == ESTIMATED_INPUT
+            else (usage.input_tokens + cached + cache_written, usage.output_tokens, cached, reasoning, cache_written),
             cited_urls=tuple(urls),
         )
 

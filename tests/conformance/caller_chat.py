@@ -10,6 +10,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.chat.chat_completion import Choice
 
 from tests.conformance.sdk_responses import (
+    ESTIMATED_USAGE,
     FixedStreamTransport,
     SdkPart,
     SdkResponse,
@@ -66,6 +67,8 @@ class ChatCaller:
             finish=choice.finish_reason,
             usage=None
             if usage is None
+            else ESTIMATED_USAGE
+            if getattr(usage, "estimated", False)
             else (usage.prompt_tokens, usage.completion_tokens, cached or 0, reasoning or 0, cache_written or 0),
             cited_urls=tuple(each.url_citation.url for each in choice.message.annotations or ()),
             logprob_tokens=tuple(each.token for each in (choice.logprobs.content if choice.logprobs else None) or ()),

@@ -8,6 +8,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import BaseModel
 
 from tests.conformance.sdk_responses import (
+    ESTIMATED_USAGE,
     FixedStreamTransport,
     SdkPart,
     SdkResponse,
@@ -75,6 +76,8 @@ class ResponsesCaller:
             finish=(response.status or "") + (f": {details.reason}" if details is not None else ""),
             usage=None
             if usage is None
+            else ESTIMATED_USAGE
+            if getattr(usage, "estimated", False)
             else (
                 usage.input_tokens,
                 usage.output_tokens,

@@ -100,7 +100,7 @@ FEATURES = (
     ),
     Feature("logprobs", ("logprobs",), {ANTHROPIC: NOT_IN_CALLERS_API}),
     Feature("usage, cached and reasoning tokens", ("usage with cached and reasoning tokens", "usage with tokens written to a cache")),
-    Feature("usage not reported", ("no usage",), {ANTHROPIC: "converted: zeros"}),
+    Feature("usage not reported", ("no usage",), dict.fromkeys((CHAT, RESPONSES, ANTHROPIC), "converted: an estimate, marked")),
     Feature("several choices", ("several choices",)),
 )
 

@@ -12,6 +12,7 @@ import click
 from msgspec import Struct
 
 from app.domain import Target
+from app.gateway.request_translation.choose_dialect import translate_request
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.request_translation.translator import RequestTranslator
 from providers.adapters.provider import Provider
@@ -19,7 +20,7 @@ from providers.canonical.errors import InvalidRequest, OperationNotSupported, Un
 from providers.catalogue import DIALECTS, build_provider
 from providers.structured_output import read_constraint
 from tests.conformance.engine_table_requests import ENGINE_REQUESTS, ENGINES, Engine, EngineRequest
-from tests.support.request_translation import MEDIA
+from tests.support.request_translation import MEDIA, endpoint_of
 
 
 class Outcome(Struct, frozen=True):
@@ -52,6 +53,8 @@ def outcome(engine: Engine, engine_request: EngineRequest) -> Outcome:
             upstream_body,
             dropped,
         )
+    if translated.emulation is not None:
+        return Outcome("by the gateway", upstream_body, dropped)
     if dropped:
         return Outcome("reported", upstream_body, dropped)
     if translated.dialect.name != engine_request.dialect or any(
@@ -69,15 +72,7 @@ def _translate(provider: Provider, engine_request: EngineRequest) -> TranslatedR
         request, raw, dialect, MEDIA, lambda _: False, constraint=read_constraint(request.dialect, request.body), inference_id="ID"
     )
     target = Target(provider.configured_as, "m")
-    first_refusal: Unsupported | None = None
-    for target_dialect in translator.candidate_dialects(provider, provider.spoken_dialects):
-        try:
-            edited_request = translator.edit_request(provider, target) if target_dialect is dialect else None
-            return edited_request or asyncio.run(translator.translate_chat(target_dialect, provider, target))
-        except Unsupported as reason:
-            first_refusal = first_refusal or reason
-    assert first_refusal is not None
-    raise first_refusal
+    return asyncio.run(translate_request(translator, endpoint_of(provider), target))
 
 
 def tables() -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from jiter import from_json
 
 from providers.canonical.chat import Content, Message, Opaque, Part, Reasoning, Refusal, Text, ToolCall, Usage
-from tests.conformance.sdk_responses import SdkPart, SdkResponse, canonical_json, merge_adjacent
+from tests.conformance.sdk_responses import ESTIMATED_USAGE, SdkPart, SdkResponse, canonical_json, merge_adjacent
 from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES, Situation
 
 _MINTED = re.compile("call_[0-9a-f]{24}")
@@ -26,7 +26,7 @@ def expected_response(situation: Situation, caller: str, *, streamed: bool) -> S
         parts=merge_adjacent(parts),
         finish=_FINISHES[caller](situation),
         stop_sequence=situation.stop_sequence if caller == ANTHROPIC else None,
-        usage=_usage(situation.usage, caller),
+        usage=_usage(situation.usage),
         cited_urls=tuple(each.url for part in situation.parts if isinstance(part, Text) for each in part.citations if each.url),
         logprob_tokens=() if caller == ANTHROPIC else tuple(json.loads(bytes(raw))["token"] for raw in situation.logprobs or ()),
         other_choices=situation.other_choices,
@@ -105,10 +105,10 @@ def _chat_finish(situation: Situation) -> str:
 _FINISHES = {CHAT: _chat_finish, RESPONSES: _responses_finish, ANTHROPIC: _anthropic_finish}
 
 
-def _usage(usage: Usage | None, caller: str) -> tuple[int, int, int, int, int] | None:
-    """Usage that the engine does not report is None; zeros for Anthropic, whose SDK requires numbers."""
+def _usage(usage: Usage | None) -> tuple[int, int, int, int, int]:
+    """Usage that the engine does not report is an estimate, and marked."""
     if usage is None:
-        return (0, 0, 0, 0, 0) if caller == ANTHROPIC else None
+        return ESTIMATED_USAGE
     return (usage.input or 0, usage.output or 0, usage.cached or 0, usage.reasoning or 0, usage.cache_written or 0)
 
 

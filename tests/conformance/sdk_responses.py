@@ -11,13 +11,17 @@ from providers.canonical.sse import SSEDecoder
 
 Model = TypeVar("Model", bound=BaseModel)
 SdkPart = tuple[str, ...]
+# The usage where the gateway counted, and the number of input tokens by which it is known: Anthropic's SDK keeps no mark in a stream.
+ESTIMATED_USAGE = (-1, -1, -1, -1, -1)
+ESTIMATED_INPUT = 987
 
 
 class SdkResponse(Struct, frozen=True):
     """A response as a caller sees it.
 
     `parts`: the kind and text of each; of calls the id, name and arguments. `usage`: tokens of input, output, cached, reasoning, written to
-    a cache; None if not reported. `logprob_tokens`: the tokens that have logprobs. `other_choices`: the texts of further choices.
+    a cache; ESTIMATED_USAGE if it is marked as an estimate. `logprob_tokens`: the tokens that have logprobs. `other_choices`: the texts of
+    further choices.
     """
 
     parts: tuple[SdkPart, ...]

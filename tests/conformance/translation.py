@@ -14,7 +14,7 @@ from tests.conformance import engine_anthropic, engine_chat, engine_responses
 from tests.conformance.caller_anthropic import AnthropicCaller
 from tests.conformance.caller_chat import ChatCaller
 from tests.conformance.caller_responses import ResponsesCaller
-from tests.conformance.sdk_responses import SdkResponse
+from tests.conformance.sdk_responses import ESTIMATED_INPUT, SdkResponse
 from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES
 
 
@@ -37,7 +37,13 @@ CALLERS: Mapping[str, Caller] = {CHAT: ChatCaller(), RESPONSES: ResponsesCaller(
 def response_meta(request_body: Any) -> ResponseMeta:
     raw = msgspec.json.encode(request_body)
     return ResponseMeta(
-        "01990000-0000-7000-8000-00000000000a", "01990000-0000-7000-8000-00000000000b", "a name", 1_790_000_000, True, Body.read(raw)
+        "01990000-0000-7000-8000-00000000000a",
+        "01990000-0000-7000-8000-00000000000b",
+        "a name",
+        1_790_000_000,
+        True,
+        Body.read(raw),
+        estimated_input=ESTIMATED_INPUT,
     )
 
 

@@ -71,7 +71,6 @@ async def test_target_can_be_pinned_to_one_api(client: httpx.AsyncClient, engine
 async def test_api_that_no_target_supports_is_501(client: httpx.AsyncClient, engine: ScriptedEngine):
     requests: dict[str, dict[str, Any]] = {
         "/v1/embeddings": {"model": "claude", "input": "x"},
-        "/v1/completions": {"model": "claude", "prompt": "x"},
         "/inference/v1/generate": {"model": "claude", "token_ids": [1], "sampling_params": {}},
         "/v1/chat/completions": {"model": "claude", "prompt": "x"},
     }

@@ -76,9 +76,11 @@ async def test_stream_usage_is_hidden_from_callers_who_did_not_request_it(sdk: o
     assert engine.requests[0].body["stream_options"] == {"include_usage": True}
 
 
-async def test_usage_is_never_invented_when_the_engine_reports_none(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
+async def test_usage_is_estimated_and_marked_where_the_engine_reports_none(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
     engine.script = stream_script(*HELLO[:-1])
-    assert all(frame.usage is None for frame in await _frames(sdk, stream_options={"include_usage": True}))
+    usages = [frame.usage for frame in await _frames(sdk, stream_options={"include_usage": True}) if frame.usage is not None]
+    assert len(usages) == 1 and usages[0].completion_tokens > 0 and getattr(usages[0], "estimated", False)
+    assert all(frame.usage is None for frame in await _frames(sdk))
 
 
 async def test_every_chunk_carries_the_same_ids_and_the_requested_model_name(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):

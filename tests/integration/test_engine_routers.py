@@ -108,12 +108,11 @@ async def test_regex_is_enforced_if_the_vllm_version_is_known_and_validated_othe
     assert (await send_chat(client, name, response_format=schema)).headers["x-narthex-guided"] == "enforced"
 
 
-async def test_strict_tool_is_refused_until_the_vllm_version_is_configured(client: httpx.AsyncClient, routers: dict[str, ScriptedRouter]):
+async def test_strict_tool_is_checked_until_the_vllm_version_is_configured(client: httpx.AsyncClient, routers: dict[str, ScriptedRouter]):
     routers["smg"].become("smg")
     tools = [{"type": "function", "function": {"name": "book", "strict": True, "parameters": {"type": "object"}}}]
-    refused = await send_chat(client, "smg", tools=tools)
-    assert refused.status_code == 422
-    assert "option `version`" in refused.json()["error"]["message"]
-    assert routers["smg"].server.requests == []
-    assert (await send_chat(client, "smg-versioned", tools=tools)).status_code == 200
-    assert routers["smg"].server.requests[0].body["tools"] == tools
+    response = await send_chat(client, "smg", tools=tools)
+    assert (response.status_code, response.headers["x-narthex-emulated"]) == (200, "tools[0].function.strict")
+    response = await send_chat(client, "smg-versioned", tools=tools)
+    assert response.status_code == 200 and "x-narthex-emulated" not in response.headers
+    assert [request.body["tools"] for request in routers["smg"].server.requests] == [tools, tools]

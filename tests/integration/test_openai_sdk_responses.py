@@ -107,9 +107,10 @@ async def test_response_cut_off_by_length_is_incomplete(sdk: openai.AsyncOpenAI,
     assert events[-1].type == "response.incomplete"
 
 
-async def test_missing_engine_usage_is_reported_as_none(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
+async def test_missing_engine_usage_is_estimated_and_marked(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
     engine.script = respond_with(Situation(name="uncounted", parts=(HELLO,), usage=None))
-    assert (await sdk.responses.create(model=MODELS[CHAT], input="Hello!")).usage is None
+    usage = (await sdk.responses.create(model=MODELS[CHAT], input="Hello!")).usage
+    assert usage is not None and usage.input_tokens > 0 and usage.output_tokens > 0 and getattr(usage, "estimated", False)
 
 
 async def test_unsupported_tool_is_refused_by_its_path(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):

@@ -106,7 +106,7 @@ def _play(case: Case, played: Played) -> None:
     response = case.upstream_response
     if response.status != 200:
         raise provider.read_error(response.status, response.headers, _raw_response(response))
-    meta = ResponseMeta("INFERENCE", "EPISODE", request.model, 1, request.wants_usage)
+    meta = ResponseMeta("INFERENCE", "EPISODE", request.model, 1, request.wants_usage, estimated_input=request.input_tokens)
     if request.stream:
         _stream(request, response, meta, played)
         return

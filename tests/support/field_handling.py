@@ -127,9 +127,19 @@ def translate_chat_fields(
     provider: Provider, fields: Mapping[str, Any], *, drop: Callable[[str], bool] | bool = False
 ) -> tuple[dict[str, Any], list[str]]:
     """The upstream body for an OpenAI chat request, and the dropped fields. Raises Unsupported or OperationNotSupported."""
-    raw = json.dumps({"model": "m", "messages": HI, **fields}).encode()
-    translated = translate_body(provider, "openai_chat", raw, drop=drop)
+    translated = _translate_fields(provider, fields, drop=drop)
     return json.loads(translated.raw), translated.dropped
+
+
+def emulated_chat_fields(provider: Provider, fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """Those of an OpenAI chat request that the gateway honours itself. Raises as translate_chat_fields() does."""
+    emulation = _translate_fields(provider, fields).emulation
+    return () if emulation is None else emulation.fields
+
+
+def _translate_fields(provider: Provider, fields: Mapping[str, Any], *, drop: Callable[[str], bool] | bool = False) -> TranslatedRequest:
+    raw = json.dumps({"model": "m", "messages": HI, **fields}).encode()
+    return translate_body(provider, "openai_chat", raw, drop=drop)
 
 
 def translate_body(
@@ -154,8 +164,8 @@ def translate_body(
     raise AssertionError("no media has to be fetched")
 
 
-# "refused": by name, or dropped and reported with permission. "hint": dropped and reported. "spared": silently left out, because the
-# engine does so anyway. "sent": unchanged. A mapping: what is sent in its place.
+# "refused": by name, or dropped and reported with permission. "emulated": left out, and honoured by the gateway. "hint": dropped and
+# reported. "spared": silently left out, because the engine does so anyway. "sent": unchanged. A mapping: what is sent in its place.
 Handling = Mapping[str, Any] | str
 
 
@@ -180,6 +190,8 @@ def _handling_difference(provider: Provider, field: str, handling: Handling) -> 
         body, dropped = translate_chat_fields(provider, fields, drop=True)
         is_dropped = [name.partition(".")[0] for name in dropped] == [field] and body == body_without_field
         return None if is_dropped else f"with permission to drop it, {dropped} was dropped and {body} sent"
+    if (emulated_chat_fields(provider, fields) == (field,)) != (handling == "emulated"):
+        return f"{'not ' if handling == 'emulated' else ''}emulated"
     if handling == "refused":
         return f"{body} was sent"
     if dropped != ([field] if handling == "hint" else []):

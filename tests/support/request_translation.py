@@ -1,8 +1,11 @@
 """The upstream request for a caller's request, made by the gateway's own translation."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import cast
 
 from app.domain import Target
+from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.media.fetcher import MediaFetcher
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.request_translation.translator import RequestTranslator
@@ -22,6 +25,11 @@ def drop_nothing(_: str) -> bool:
 
 def drop_everything(_: str) -> bool:
     return True
+
+
+def endpoint_of(provider: Provider) -> Endpoint:
+    """As much of an endpoint of this provider as a translation needs."""
+    return cast(Endpoint, SimpleNamespace(provider=provider, dialects_for=provider.spoken_dialects_for))
 
 
 def translate_request(

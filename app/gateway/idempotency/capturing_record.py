@@ -43,6 +43,7 @@ class CapturingRecord:
             status=exchange.status,
             structured_output=exchange.structured_output,
             reported_model=exchange.reported_model,
+            emulated=exchange.emulated,
         )
 
     def _capture(self, data: bytes) -> None:

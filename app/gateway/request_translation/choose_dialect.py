@@ -1,6 +1,11 @@
 """Choose the dialect in which a target gets a request, and translate the request into it."""
 
+import functools
+
+from msgspec.structs import replace
+
 from app.domain import Target
+from app.gateway.emulation.emulation import add_field
 from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.request_translation.translator import RequestTranslator
@@ -9,10 +14,23 @@ from providers.engine_routes.route import Route
 
 
 async def translate_request(translator: RequestTranslator, endpoint: Endpoint, target: Target) -> TranslatedRequest:
-    """The request in the endpoint's best dialect that can express it.
+    """The request in the endpoint's best dialect that can express it; in parts, where the endpoint takes it only so.
 
     Raises Unsupported for what its best dialect cannot express, if none can; OperationNotSupported if it has no such API at all.
     """
+    try:
+        return await _translate(translator, endpoint, target)
+    except Unsupported as reason:
+        parts = translator.split(reason)
+        if not parts:
+            raise
+        first = await _translate(parts[0], endpoint, target)
+        emulation = add_field(first.emulation, reason.param or "")
+        return replace(first, emulation=emulation, parts=[functools.partial(_translate, part, endpoint, target) for part in parts])
+
+
+async def _translate(translator: RequestTranslator, endpoint: Endpoint, target: Target) -> TranslatedRequest:
+    """Raises as translate_request() does."""
     provider, caller_dialect = endpoint.provider, translator.caller_dialect
     if provider.is_self_hosted and translator.may_name_media:
         await translator.inline_media_for_engine(provider)
@@ -27,6 +45,7 @@ async def translate_request(translator: RequestTranslator, endpoint: Endpoint, t
             return await translator.run_in_thread(translator.translate_host_operation, host_operation, provider, target)
         return translator.translate_host_operation(host_operation, provider, target)
     unsupported: Unsupported | None = None
+    emulated: TranslatedRequest | None = None
     for dialect in translator.candidate_dialects(provider, dialect_names if target.dialect is None else (target.dialect,)):
         try:
             if dialect is caller_dialect:
@@ -36,8 +55,14 @@ async def translate_request(translator: RequestTranslator, endpoint: Endpoint, t
                     edited = translator.edit_request(provider, target)
                 if edited is not None:
                     return edited
-            return await translator.translate_chat(dialect, provider, target)
+            translated = await translator.translate_chat(dialect, provider, target)
         except Unsupported as reason:
             unsupported = unsupported or reason
+            continue
+        if translated.emulation is None:
+            return translated
+        emulated = emulated or translated  # another dialect may have the field
+    if emulated is not None:
+        return emulated
     assert unsupported is not None
     raise unsupported

@@ -1,6 +1,7 @@
 """Translates a caller's request for a target. Same dialect: the bytes are edited. Another: through the canonical chat."""
 
 import asyncio
+import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, TypeVar
@@ -9,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from app.domain import Target
+from app.gateway.emulation.emulation import STOP_FIELDS, Emulation, add_field, make_emulation
 from app.gateway.fleet.operator_drops import OperatorDrops
 from app.gateway.large_body.large_requests import LARGE_BYTES, TeamLargeRequests
 from app.gateway.media import body_media
@@ -20,6 +22,8 @@ from app.gateway.request_translation.caller_fields import (
     limit_paths,
     wants_non_text_output,
 )
+from app.gateway.request_translation.emulable_fields import emulable_fields
+from app.gateway.request_translation.split_request import split_request
 from app.gateway.request_translation.team_salts import TeamSalts
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.response_translation.dialect_pair import AnyDialect, chat_dialects
@@ -65,7 +69,8 @@ class RequestTranslator:
     """
 
     __slots__ = (
-        *("_betas", "_caller_may_drop", "_chat", "_chat_dialect", "_claim_bytes", "_field_names", "_has_engine_constraint_fields"),
+        *("_betas", "_caller_may_drop", "_chat", "_chat_dialect", "_claim_bytes", "_emulable", "_field_names"),
+        *("_has_engine_constraint_fields",),
         *("_id_count", "_inference_id", "_inlined_for", "_is_repaired", "_large_requests", "_max_path_lookups", "_may_drop"),
         *("_may_name_media", "_media_fetcher", "_raw"),
         *("caller_dialect", "constraint", "headers", "max_repairs", "operator_drops", "refuses_unvalidated", "request", "team_id"),
@@ -120,6 +125,20 @@ class RequestTranslator:
         ) and not structured_output.CONSTRAINT_FIELDS.isdisjoint(request.body)
         self._chat: ChatRequest | None = None
         self._field_names: Mapping[str, str] = {}
+        self._emulable: frozenset[str] | None = None
+
+    def split(self, reason: Unsupported) -> "list[RequestTranslator]":
+        """Translators of the parts into which the request can be split, as a target refuses all of it for this reason; else empty."""
+        return [self._for_part(number, part) for number, part in enumerate(split_request(self.request, reason), 1)]
+
+    def _for_part(self, number: int, request: InboundRequest) -> "RequestTranslator":
+        part = copy.copy(self)
+        part.request = request
+        part._inference_id = f"part{number}.{self._next_upstream_id()}"
+        part._id_count, part._emulable = 0, None
+        # What a repair has added is in the chat alone.
+        part._chat = replace(self._chat, n=None) if self._is_repaired and self._chat is not None else None
+        return part
 
     def apply_operator_drops(self, requested_model: str, serving_model: str, provider: str) -> None:
         """For the target that is tried next: whatever its provider and these models may drop is dropped, too."""
@@ -145,7 +164,8 @@ class RequestTranslator:
         elif self._chat_dialect is None:
             dialect_names = ()
         elif caller_dialect_name == "openai_completions":
-            dialect_names = [name for name in dialect_names if name in RAW_PROMPT_DIALECTS]
+            raw_prompt_dialects = [name for name in dialect_names if name in RAW_PROMPT_DIALECTS]
+            dialect_names = raw_prompt_dialects or [name for name in dialect_names if name in ENGINE_DIALECTS]
         else:
             dialect_names = [name for name in dialect_names if name in ENGINE_DIALECTS and name not in RAW_PROMPT_DIALECTS]
             if has_output_constraint:
@@ -256,7 +276,10 @@ class RequestTranslator:
         chat = await self._inline_media(caller_dialect, provider, target_dialect.name, target_dialect.inline_media_kinds)
         caller_path = functools.partial(caller_dialect.caller_path, self.request.body)
         provider_label = f"{provider.configured_as} ({provider.name})"
-        drop_policy = DropPolicy(self._may_drop, self._field_names, provider_label, caller_path, max_paths=self._max_path_lookups)
+        is_sent_as_chat = caller_dialect.name == "openai_completions" and target_dialect.name not in RAW_PROMPT_DIALECTS
+        if is_sent_as_chat and chat.prompt is not None:
+            chat = replace(chat, prompt=None, messages=(Message("user", (Text(chat.prompt),)),))
+        drop_policy = DropPolicy(self._may_leave_out, self._field_names, provider_label, caller_path, max_paths=self._max_path_lookups)
         try:
             if self._large_requests is not None:
                 body = await self._large_requests.run(_write_body, chat, target_dialect, provider, target, drop_policy)
@@ -281,12 +304,14 @@ class RequestTranslator:
             target_chat_dialect.field_names if target_chat_dialect is not None else _NO_FIELD_NAMES,
         )
         try:
-            arguments = dialect, body, provider, target, limit_paths(drop_policy.dropped), constraint, caller_field_name
+            arguments = dialect, body, provider, target, drop_policy.dropped, constraint, caller_field_name
             if self.is_slow_to_translate:
-                return await self.run_in_thread(self._finish_request, *arguments)
-            return self._finish_request(*arguments)
+                translated = await self.run_in_thread(self._finish_request, *arguments)
+            else:
+                translated = self._finish_request(*arguments)
         except Unsupported as fault:
             raise rename_field_in_error(fault, caller_field_name) from None
+        return replace(translated, emulation=add_field(translated.emulation, "prompt")) if is_sent_as_chat else translated
 
     def _read_chat(self, caller_dialect: ChatDialect) -> ChatRequest:
         if self._chat is None:
@@ -359,13 +384,16 @@ class RequestTranslator:
         if not provider.restricted.top_level_names.isdisjoint(body):
             dropped += provider.restricted.drop_or_refuse(body, provider.target_name, self._may_drop)
         if caller_field_name is None:
-            adapted = provider.adapt_request(body, dialect.name, self._may_drop, constraint)
+            adapted = provider.adapt_request(body, dialect.name, self._may_leave_out, constraint)
             dropped += adapted.dropped
         else:
             adapted = provider.adapt_request(
-                body, dialect.name, lambda field: self._may_drop(field) or self._may_drop(caller_field_name(field)), constraint
+                body, dialect.name, lambda field: self._may_leave_out(field) or self._may_leave_out(caller_field_name(field)), constraint
             )
             dropped += map(caller_field_name, adapted.dropped)
+        if provider.leaves_stop_in_text:
+            dropped += self._find_emulable().intersection(STOP_FIELDS.values())
+        emulation = self._take_emulated(dropped) if dropped else None
         model = target.model if target.lora is None else provider.select_lora_adapter(target.model, target.lora, body)
         if dialect.name in provider.salted_dialects and self.team_salts is not None:
             body["cache_salt"] = self.team_salts.salt(self.team_id, body.value("cache_salt"))
@@ -388,9 +416,25 @@ class RequestTranslator:
         if betas:
             betas = provider.forward_betas(body, dialect.name, betas)
         raw = body.write() if self._large_requests is None else body.write_in_steps()
-        return TranslatedRequest(
-            raw, dialect, stream, dropped, betas, adapted.constraint_plan, id, target.model if provider.model_in_url else ""
-        )
+        model_in_url = target.model if provider.model_in_url else ""
+        return TranslatedRequest(raw, dialect, stream, limit_paths(dropped), betas, adapted.constraint_plan, id, model_in_url, emulation)
+
+    def _may_leave_out(self, field: str) -> bool:
+        """Whether a target may be sent the request without this field: it may be dropped, or the gateway does what it asks for."""
+        return field in self._find_emulable() or self._may_drop(field)
+
+    def _find_emulable(self) -> frozenset[str]:
+        if self._emulable is None:
+            self._emulable = emulable_fields(self.caller_dialect.name, self.request.body, self.constraint)
+        return self._emulable
+
+    def _take_emulated(self, dropped: list[str]) -> Emulation | None:
+        """What the gateway does for the fields of `dropped` that it can honour itself; they are removed from the list."""
+        fields = self._find_emulable().intersection(dropped)
+        if not fields:
+            return None
+        dropped[:] = [field for field in dropped if field not in fields]
+        return make_emulation(self._read_chat(CHAT_DIALECTS[self.caller_dialect.name]), fields)
 
     def _next_upstream_id(self) -> str:
         """A new id for each attempt; none is a prefix of another: SGLang refuses an id that is still running, and aborts by prefix.

@@ -1,20 +1,24 @@
 """ResponseStreamer: a stream for the caller out of an engine's non-streaming response."""
 
-from app.gateway.response_translation.write_response import check_finished
-from app.gateway.response_translation.written_tokens import BYTES_PER_TOKEN
+from app.gateway.emulation.emulation import Emulation
+from app.gateway.emulation.response_trimmer import trim_response
+from app.gateway.response_translation.write_response import check_finished, count_written_tokens
 from providers.canonical.chat import ChatResponse, Usage
 from providers.canonical.errors import InvalidUpstreamResponse, UpstreamError
-from providers.canonical.events import response_events
+from providers.canonical.events import UsageReported, response_events
 from providers.canonical.finish_reasons import recorded_finish_reason
 from providers.canonical.model_names import read_model_name
+from providers.canonical.token_estimate import CHARACTERS_PER_WRITTEN_TOKEN
 from providers.canonical.upstream_errors import add_upstream_message
 from providers.dialect import ChatDialect, EngineDialect, ResponseMeta
 
 
 class ResponseStreamer:
-    """A providers.dialect.StreamEditor whose one block is the engine's response."""
+    """A providers.dialect.StreamEditor whose one block is the engine's response. `emulation`: by which it is trimmed."""
 
-    def __init__(self, caller_dialect: ChatDialect, engine_dialect: EngineDialect, meta: ResponseMeta) -> None:
+    def __init__(
+        self, caller_dialect: ChatDialect, engine_dialect: EngineDialect, meta: ResponseMeta, emulation: Emulation | None = None
+    ) -> None:
         self.model: str | None = None
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
@@ -23,22 +27,28 @@ class ResponseStreamer:
         self.written_tokens = 0
         self._engine_dialect = engine_dialect
         self._writer = caller_dialect.stream_writer(meta)
+        self._emulation = emulation
+        self._meta = meta
 
     def feed(self, block: bytes) -> bytes:
-        self.written_tokens = len(block) // BYTES_PER_TOKEN
+        self.written_tokens = len(block) // CHARACTERS_PER_WRITTEN_TOKEN  # for a response that cannot be read
         try:
             response = check_finished(self._engine_dialect.read_response(block))
         except InvalidUpstreamResponse as error:
             raise add_upstream_message(error, block) from None
-        return self.stream_response(response)
+        return self.stream_response(response if self._emulation is None else trim_response(response, self._emulation))
 
     def stream_response(self, response: ChatResponse) -> bytes:
         """All frames of a response that has been read already."""
         self.model = read_model_name(response.model)
         first_choice = response.choices[0]
         self.usage, self.done = response.usage, True
+        self.written_tokens = count_written_tokens(response)
         self.finish_reason = recorded_finish_reason(first_choice.finish_reason, first_choice.upstream_finish_reason)
         return b"".join([self._writer.feed(event) for event in response_events(response)])
 
     def finish(self) -> bytes:
-        return self._writer.finish()
+        last = b""
+        if self.usage is None and self._meta.wants_usage:
+            last = self._writer.feed(UsageReported(self._meta.estimate_usage(self.written_tokens)))
+        return last + self._writer.finish()

@@ -1,5 +1,6 @@
 """StreamTranslator: a stream for the caller out of an engine's stream in another dialect."""
 
+from app.gateway.emulation.response_trimmer import ResponseTrimmer
 from app.gateway.response_translation.written_tokens import WrittenTokenCounter
 from providers.canonical.chat import Usage
 from providers.canonical.errors import UpstreamError
@@ -10,9 +11,14 @@ from providers.dialect import ChatDialect, EngineDialect, ResponseMeta
 
 
 class StreamTranslator:
-    """A providers.dialect.StreamEditor that reads the engine's events and writes them in the caller's dialect."""
+    """A providers.dialect.StreamEditor that reads the engine's events and writes them in the caller's dialect.
 
-    def __init__(self, caller_dialect: ChatDialect, engine_dialect: EngineDialect, meta: ResponseMeta) -> None:
+    `trimmer`: leaves out a part of them. A response that it ends is done, and its usage an estimate.
+    """
+
+    def __init__(
+        self, caller_dialect: ChatDialect, engine_dialect: EngineDialect, meta: ResponseMeta, trimmer: ResponseTrimmer | None = None
+    ) -> None:
         self.model: str | None = None
         self.usage: Usage | None = None
         self.finish_reason: str | None = None
@@ -21,6 +27,8 @@ class StreamTranslator:
         self._token_counter = WrittenTokenCounter()
         self._reader = engine_dialect.stream_reader()
         self._writer = caller_dialect.stream_writer(meta)
+        self._meta = meta
+        self._trimmer = trimmer
 
     @property
     def written_tokens(self) -> int:
@@ -29,23 +37,32 @@ class StreamTranslator:
     def feed(self, block: bytes) -> bytes:
         written: list[bytes] = []
         try:
-            for event in self._reader.feed(block):
+            events = self._reader.feed(block)
+            for event in events if self._trimmer is None else self._trimmer.trim(events):
                 self._observe(event)
                 written.append(self._writer.feed(event))
         except UpstreamError as failure:
             self.failure = failure
-        self.done = self._reader.done
+        self.done = self._reader.done or self._is_cut
         return b"".join(written)
 
     def finish(self) -> bytes:
         if self.failure is not None:
             raise self.failure
         written: list[bytes] = []
-        for event in self._reader.finish():
-            self._observe(event)
-            written.append(self._writer.feed(event))
+        if not self._is_cut:
+            events = self._reader.finish()
+            for event in events if self._trimmer is None else self._trimmer.trim(events):
+                self._observe(event)
+                written.append(self._writer.feed(event))
+        if self.usage is None and self._meta.wants_usage:
+            written.append(self._writer.feed(UsageReported(self._meta.estimate_usage(self.written_tokens))))
         written.append(self._writer.finish())
         return b"".join(written)
+
+    @property
+    def _is_cut(self) -> bool:
+        return self._trimmer is not None and self._trimmer.has_ended
 
     def _observe(self, event: Event) -> None:
         match event:

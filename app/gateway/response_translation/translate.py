@@ -6,6 +6,8 @@ Each side may stream or not, independently of the other.
 import httpx
 from msgspec.structs import replace
 
+from app.gateway.emulation.emulation import Emulation
+from app.gateway.emulation.response_trimmer import ResponseTrimmer, trim_response
 from app.gateway.response_translation.dialect_pair import TargetDialect, chat_dialects
 from app.gateway.response_translation.response_streamer import ResponseStreamer
 from app.gateway.response_translation.stream_assembler import StreamAssembler
@@ -22,29 +24,51 @@ from providers.host_operation import HostOperation
 _NO_HEADERS = httpx.Headers()
 
 
-def make_stream_editor(caller_dialect: Dialect, target_dialect: TargetDialect, meta: ResponseMeta, *, streamed: bool) -> StreamEditor:
-    """Turns the engine's response into the caller's stream. `streamed`: whether the engine streams."""
-    if streamed and (caller_dialect is target_dialect or isinstance(target_dialect, RouteBinding)):
+def make_stream_editor(
+    caller_dialect: Dialect,
+    target_dialect: TargetDialect,
+    meta: ResponseMeta,
+    *,
+    streamed: bool,
+    emulation: Emulation | None = None,
+    choices: int = 1,
+) -> StreamEditor:
+    """Turns the engine's response into the caller's stream. `streamed`: whether the engine streams.
+
+    `emulation`: by which the response is trimmed, in the same dialect too. `choices`: how many it will have.
+    """
+    if streamed and emulation is None and (caller_dialect is target_dialect or isinstance(target_dialect, RouteBinding)):
         return caller_dialect.stream_editor(meta)
     chat_dialect, engine_dialect = chat_dialects(caller_dialect, target_dialect)
-    return StreamTranslator(chat_dialect, engine_dialect, meta) if streamed else ResponseStreamer(chat_dialect, engine_dialect, meta)
+    if streamed:
+        return StreamTranslator(chat_dialect, engine_dialect, meta, None if emulation is None else ResponseTrimmer(emulation, choices))
+    return ResponseStreamer(chat_dialect, engine_dialect, meta, emulation)
 
 
-def make_assembler(caller_dialect: Dialect, target_dialect: TargetDialect, meta: ResponseMeta) -> StreamAssembler:
-    """Turns the engine's stream into the caller's non-streaming response."""
+def make_assembler(
+    caller_dialect: Dialect, target_dialect: TargetDialect, meta: ResponseMeta, *, emulation: Emulation | None = None, choices: int = 1
+) -> StreamAssembler:
+    """Turns the engine's stream into the caller's non-streaming response. `emulation`, `choices`: see make_stream_editor()."""
     chat_dialect, engine_dialect = chat_dialects(caller_dialect, target_dialect)
-    return StreamAssembler(chat_dialect, engine_dialect, meta)
+    return StreamAssembler(chat_dialect, engine_dialect, meta, None if emulation is None else ResponseTrimmer(emulation, choices))
 
 
 def translate_response(
-    raw: bytes, caller_dialect: Dialect, target_dialect: TargetDialect, meta: ResponseMeta, headers: httpx.Headers = _NO_HEADERS
+    raw: bytes,
+    caller_dialect: Dialect,
+    target_dialect: TargetDialect,
+    meta: ResponseMeta,
+    headers: httpx.Headers = _NO_HEADERS,
+    emulation: Emulation | None = None,
 ) -> OutboundResponse:
     """The engine's non-streaming response as the caller's. `headers`: the host's; some report usage there, not in the body.
+
+    `emulation`: by which it is trimmed.
 
     Raises UpstreamError: InvalidUpstreamResponse for a response that is no answer, though its status is 200.
     """
     try:
-        if caller_dialect is target_dialect:
+        if caller_dialect is target_dialect and emulation is None:
             return caller_dialect.edit_response(raw, meta)
         if isinstance(target_dialect, HostOperation):
             response = caller_dialect.edit_response(target_dialect.read_response(raw, headers, meta), meta)
@@ -53,6 +77,7 @@ def translate_response(
         if isinstance(target_dialect, RouteBinding) and isinstance(caller_dialect, Route):
             return caller_dialect.read_engine_response(raw, target_dialect, meta)
         chat_dialect, engine_dialect = chat_dialects(caller_dialect, target_dialect)
-        return write_response(check_finished(engine_dialect.read_response(raw)), chat_dialect, meta)
+        response = check_finished(engine_dialect.read_response(raw))
+        return write_response(response if emulation is None else trim_response(response, emulation), chat_dialect, meta)
     except InvalidUpstreamResponse as error:
         raise add_upstream_message(error, raw) from None

@@ -1,9 +1,7 @@
 """Estimates how many tokens a stream has brought, for streams that end before their usage is reported."""
 
 from providers.canonical.events import Event, PartDelta
-
-# Few engines write tokens shorter than this.
-BYTES_PER_TOKEN = 4
+from providers.canonical.token_estimate import CHARACTERS_PER_WRITTEN_TOKEN
 
 
 class WrittenTokenCounter:
@@ -15,7 +13,7 @@ class WrittenTokenCounter:
 
     @property
     def tokens(self) -> int:
-        return max(self._deltas, self._characters // BYTES_PER_TOKEN)
+        return max(self._deltas, self._characters // CHARACTERS_PER_WRITTEN_TOKEN)
 
     def observe(self, event: Event) -> None:
         if isinstance(event, PartDelta):

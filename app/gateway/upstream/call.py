@@ -1,7 +1,7 @@
 """UpstreamCall: one request to one endpoint with one credential, from before it is sent until it is released."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import httpx
@@ -41,7 +41,20 @@ class UpstreamCall:
         self._released = False
         self._id = id
         self._abort_sender = abort_sender
+        self._close: Callable[[], Awaitable[None]] | None = None
         endpoint.in_flight += 1
+
+    def for_part(self, id: str | None) -> "UpstreamCall":
+        """A call of its own for one of the requests that are sent instead of this one. Whoever gets it releases it."""
+        return UpstreamCall(self.endpoint, self.credential_client, self.model, id, self.streamed, self._abort_sender)
+
+    def note_part(self, part: "UpstreamCall") -> None:
+        """What was sent, and what came back, for the record of this call."""
+        self.response, self.extensions = part.response, part.extensions
+
+    def close_on_release(self, close: Callable[[], Awaitable[None]]) -> None:
+        """`close`: ends what reads the parts."""
+        self._close = close
 
     async def build_request(self, translated: TranslatedRequest, body: bytes, timeout: Mapping[str, float]) -> httpx.Request:
         """Raises CredentialError, TokenUnavailable."""
@@ -93,6 +106,8 @@ class UpstreamCall:
             return
         self._released = True
         self.endpoint.in_flight -= 1
+        if self._close is not None:
+            await self._close()
         complete = False
         if self.response is not None:
             stream = response_stream(self.response)

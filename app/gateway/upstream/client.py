@@ -1,6 +1,8 @@
 """UpstreamClient: one request to one engine, until there is something for the caller: a response, or the beginning of a stream."""
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+import functools
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from io import BytesIO
 from typing import ParamSpec, TypeVar
 
@@ -8,31 +10,39 @@ import httpx
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.gateway.emulation.response_trimmer import ResponseTrimmer, trim_response
 from app.gateway.large_body.large_requests import SMALL_BYTES, LargeRequests, is_large
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.response_translation import translate
-from app.gateway.response_translation.dialect_pair import TargetDialect, chat_dialects
+from app.gateway.response_translation.dialect_pair import chat_dialects
 from app.gateway.response_translation.response_streamer import ResponseStreamer
 from app.gateway.response_translation.stream_assembler import StreamAssembler
 from app.gateway.response_translation.write_response import check_finished, write_response
+from app.gateway.response_translation.written_tokens import WrittenTokenCounter
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from app.gateway.upstream.body import content_kind, is_event_stream, iter_blocks, read_body, read_error_body, response_stream
 from app.gateway.upstream.call import UpstreamCall
+from app.gateway.upstream.merged_responses import MergedEvents, MergedStream, merge_embeddings
 from app.gateway.upstream.progress import ResponseProgress
-from app.gateway.upstream.response_validation import ResponseChecker, validate_response
+from app.gateway.upstream.response_validation import ResponseChecker, validate_calls, validate_response
 from app.settings import Settings
+from providers.canonical.chat import ChatResponse
 from providers.canonical.errors import CredentialRefused, InvalidUpstreamResponse, StreamTruncated, TokenUnavailable, UpstreamError
+from providers.canonical.events import Event, ResponseAssembler, response_events
 from providers.canonical.model_names import read_model_name
 from providers.canonical.upstream_errors import MAX_ERROR_BYTES
 from providers.credentials import CredentialError
-from providers.dialect import OutboundResponse, ResponseMeta, StreamEditor
+from providers.dialect import EngineDialect, OutboundResponse, ResponseMeta, StreamEditor
+from providers.dialects.catalogue import CHAT_DIALECTS
 from providers.engine_routes.route_binding import RouteBinding
-from providers.structured_output import ConstraintPlan
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# Of the requests into which one was split: how many run at once, and the bytes of their bodies.
+_MAX_PARTS_AT_ONCE = 8
+_PART_BYTES_AT_ONCE = 4_000_000
 # A longer error closes the connection, which a shorter one leaves open for the next request.
 _MAX_ERROR_BODY_BYTES = 1024 * 1024
 
@@ -73,34 +83,41 @@ class UpstreamClient:
         progress: ResponseProgress,
     ) -> OutboundResponse | OutboundStream:
         """Raises UpstreamError."""
-        provider = call.endpoint.provider
-        if provider.stops_after_calls:
+        if call.endpoint.provider.stops_after_calls:
             meta = replace(meta, stops_after_calls=True)
-        timeout = self._stream_timeout if translated.stream else self._response_timeout
-        body = translated.raw
         try:
-            while True:
-                request = await call.build_request(translated, body, timeout)
-                call.extensions = request.extensions
-                response = call.response = await self._transport.handle_async_request(request)
-                if provider.reports_rate_limits:
-                    call.credential_client.cooldown.record_headers(call.model, response.headers)
-                if 200 <= response.status_code < 300:
-                    return await self._translate(call, response, translated, translator, meta, progress)
-                error = await _read_error(call, response, translated)
-                if body is not translated.raw:  # it was sent once more already
-                    raise error
-                changed = provider.body_after_refusal(error, translated.dialect.name, body)
-                if changed is None:
-                    raise error
-                await response_stream(response).aclose()
-                body = changed
+            if translated.parts:
+                return await self._send_parts(call, translated, translator, meta, progress)
+            response = await self._request(call, translated)
+            return await self._translate(call, response, translated, translator, meta, progress)
         except StreamTruncated as fault:
             raise await self._diagnose_empty_stream(call, translated) or fault from None
         except CredentialError as fault:
             raise CredentialRefused(str(fault)) from None
         except httpx.TransportError as fault:
             raise call.connection_error(fault) from fault
+
+    async def _request(self, call: UpstreamCall, translated: TranslatedRequest) -> httpx.Response:
+        """The engine's response, not read yet. Raises the error that it is."""
+        provider = call.endpoint.provider
+        timeout = self._stream_timeout if translated.stream else self._response_timeout
+        body = translated.raw
+        while True:
+            request = await call.build_request(translated, body, timeout)
+            call.extensions = request.extensions
+            response = call.response = await self._transport.handle_async_request(request)
+            if provider.reports_rate_limits:
+                call.credential_client.cooldown.record_headers(call.model, response.headers)
+            if 200 <= response.status_code < 300:
+                return response
+            error = await _read_error(call, response, translated)
+            if body is not translated.raw:  # it was sent once more already
+                raise error
+            changed = provider.body_after_refusal(error, translated.dialect.name, body)
+            if changed is None:
+                raise error
+            await response_stream(response).aclose()
+            body = changed
 
     async def _translate(
         self,
@@ -111,37 +128,47 @@ class UpstreamClient:
         meta: ResponseMeta,
         progress: ResponseProgress,
     ) -> OutboundResponse | OutboundStream:
-        caller_dialect, target_dialect, plan = translator.caller_dialect, translated.dialect, translated.constraint_plan
-        streamed, coding = content_kind(response, translated.stream)
-        if not streamed and translated.stream and not coding:
-            streamed = is_event_stream(await response_stream(response).peek())
-        blocks: AsyncIterator[bytes] | None = None
-        if streamed:
-            blocks = iter_blocks(response, call.endpoint.provider.stream_unwrapper(target_dialect.name), coding, self._max_bytes)
-        if plan is not None and (plan.enforcement == "validated" or plan.is_json_string):
-            return await self._validate(response, blocks, coding, plan, target_dialect, translator, meta, progress)
+        caller_dialect, target_dialect = translator.caller_dialect, translated.dialect
+        emulation, choices = translated.trimming, translator.request.choices
+        blocks, coding = await self._open_body(call, response, translated)
+        if translated.is_checked:
+            return await self._validate(response, blocks, coding, translated, translator, meta, progress)
         if translator.request.stream:
-            editor = translate.make_stream_editor(caller_dialect, target_dialect, meta, streamed=streamed)
+            editor = translate.make_stream_editor(
+                caller_dialect, target_dialect, meta, streamed=blocks is not None, emulation=emulation, choices=choices
+            )
             if blocks is not None:
                 return await _begin_stream(blocks, editor, progress, call.endpoint.provider.configured_as)
             body = await read_body(response, self._max_bytes, coding)
             progress.mark_first_token()
             return OutboundStream(await self._run_beside_loop_if_large(translator, body, editor.feed, body), editor, _no_blocks())
         if blocks is not None:
-            assembler = translate.make_assembler(caller_dialect, target_dialect, meta)
+            assembler = translate.make_assembler(caller_dialect, target_dialect, meta, emulation=emulation, choices=choices)
             raw = await _assemble(blocks, assembler, self._max_bytes, progress)
             return await self._run_beside_loop_if_large(translator, raw, assembler.finish)
         raw = await read_body(response, self._max_bytes, coding)
         if raw[:1] != b"{" and is_event_stream(raw):
-            assembler = translate.make_assembler(caller_dialect, target_dialect, meta)
+            assembler = translate.make_assembler(caller_dialect, target_dialect, meta, emulation=emulation, choices=choices)
             await self._run_beside_loop_if_large(translator, raw, assembler.feed, raw)
             progress.written_tokens = assembler.written_tokens
             return await self._run_beside_loop_if_large(translator, raw, assembler.finish)
         if len(raw) <= SMALL_BYTES:  # as nearly always
-            return translate.translate_response(raw, caller_dialect, target_dialect, meta, response.headers)
+            return translate.translate_response(raw, caller_dialect, target_dialect, meta, response.headers, emulation)
         return await self._run_beside_loop_if_large(
-            translator, raw, translate.translate_response, raw, caller_dialect, target_dialect, meta, response.headers
+            translator, raw, translate.translate_response, raw, caller_dialect, target_dialect, meta, response.headers, emulation
         )
+
+    async def _open_body(
+        self, call: UpstreamCall, response: httpx.Response, translated: TranslatedRequest
+    ) -> tuple[AsyncIterator[bytes] | None, bytes]:
+        """The blocks of a stream, None for a response that is not streamed; and the content encoding of such a one."""
+        streamed, coding = content_kind(response, translated.stream)
+        if not streamed and translated.stream and not coding:
+            streamed = is_event_stream(await response_stream(response).peek())
+        if not streamed:
+            return None, coding
+        unwrapper = call.endpoint.provider.stream_unwrapper(translated.dialect.name)
+        return iter_blocks(response, unwrapper, coding, self._max_bytes), coding
 
     async def _run_beside_loop_if_large(
         self, translator: RequestTranslator, response_body: bytes, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
@@ -155,19 +182,20 @@ class UpstreamClient:
         response: httpx.Response,
         blocks: AsyncIterator[bytes] | None,
         coding: bytes,
-        constraint_plan: ConstraintPlan,
-        target_dialect: TargetDialect,
+        translated: TranslatedRequest,
         translator: RequestTranslator,
         meta: ResponseMeta,
         progress: ResponseProgress,
     ) -> OutboundResponse | OutboundStream:
-        """The complete response, once it is known to satisfy its constraint. `blocks`: None if it is not streamed.
+        """The complete response, once it is known to satisfy its constraint and the schemas of its tools.
+
+        `blocks`: None if it is not streamed.
 
         Raises ConstraintViolation.
         """
         streamed = blocks is not None
+        target_dialect, emulation = translated.dialect, translated.trimming
         caller_dialect, engine_dialect = chat_dialects(translator.caller_dialect, target_dialect)
-        assert translator.constraint is not None
         if blocks is not None:
             assembler = StreamAssembler(caller_dialect, engine_dialect, meta)
             raw = await _assemble(blocks, assembler, self._max_bytes, progress)
@@ -176,19 +204,18 @@ class UpstreamClient:
             raw = await read_body(response, self._max_bytes, coding)
             chat_response = await self._run_beside_loop_if_large(translator, raw, engine_dialect.read_response, raw)
         progress.usage, progress.model = chat_response.usage, read_model_name(chat_response.model)
-        checker = ResponseChecker(self._checks, translator.team_id, translator.refuses_unvalidated)
-        chat_response, is_validated = await validate_response(
-            check_finished(chat_response), constraint_plan, translator.constraint, checker
-        )
-        progress.is_unvalidated = not is_validated
+        if emulation is not None:
+            chat_response = trim_response(chat_response, emulation)
+        chat_response = await self._check(check_finished(chat_response), translated, translator, progress)
+        is_rewritten = emulation is not None or (translated.constraint_plan is not None and translated.constraint_plan.is_json_string)
         if not translator.request.stream:
-            if streamed or constraint_plan.is_json_string:
+            if streamed or is_rewritten:
                 return await self._run_beside_loop_if_large(translator, raw, write_response, chat_response, caller_dialect, meta)
             return await self._run_beside_loop_if_large(
                 translator, raw, translate.translate_response, raw, translator.caller_dialect, target_dialect, meta
             )
         progress.mark_first_token()
-        if constraint_plan.is_json_string:
+        if is_rewritten:
             streamer = ResponseStreamer(caller_dialect, engine_dialect, meta)
             first = await self._run_beside_loop_if_large(translator, raw, streamer.stream_response, chat_response)
             return OutboundStream(first, streamer, _no_blocks())
@@ -197,6 +224,121 @@ class UpstreamClient:
         if editor.failure is not None:
             raise editor.failure
         return OutboundStream(first, editor, _no_blocks())
+
+    async def _check(
+        self, response: ChatResponse, translated: TranslatedRequest, translator: RequestTranslator, progress: ResponseProgress
+    ) -> ChatResponse:
+        """The response, decoded if it came as a JSON string. Raises ConstraintViolation."""
+        checker = ResponseChecker(self._checks, translator.team_id, translator.refuses_unvalidated)
+        plan, emulation, is_validated = translated.constraint_plan, translated.emulation, True
+        if plan is not None:
+            assert translator.constraint is not None
+            response, is_validated = await validate_response(response, plan, translator.constraint, checker)
+        if emulation is not None and emulation.strict_tools:
+            is_validated = await validate_calls(response, emulation.strict_tools, checker) and is_validated
+        progress.is_unvalidated = not is_validated
+        return response
+
+    async def _send_parts(
+        self,
+        call: UpstreamCall,
+        translated: TranslatedRequest,
+        translator: RequestTranslator,
+        meta: ResponseMeta,
+        progress: ResponseProgress,
+    ) -> OutboundResponse | OutboundStream:
+        """The responses to the parts of a request as one. Raises UpstreamError if one of them fails."""
+        concurrency = max(1, min(_MAX_PARTS_AT_ONCE, _PART_BYTES_AT_ONCE // (len(translated.raw) + 1)))
+        if translator.caller_dialect.name not in CHAT_DIALECTS:
+            return await self._send_embedding_parts(call, translated, translator, meta, concurrency)
+        caller_dialect, engine_dialect = chat_dialects(translator.caller_dialect, translated.dialect)
+        received = _ReceivedBytes(self._max_bytes)
+        sources = [functools.partial(self._part_events, call, part, engine_dialect, received) for part in translated.parts]
+        merged, emulation = MergedEvents(sources, concurrency), translated.trimming
+        call.close_on_release(merged.close)
+        if translator.request.stream and not translated.is_checked:
+            editor = MergedStream(caller_dialect, meta, None if emulation is None else ResponseTrimmer(emulation, len(sources)))
+            return await _begin_stream(editor.blocks(aiter(merged)), editor, progress, call.endpoint.provider.configured_as)
+        assembler, counter = ResponseAssembler(), WrittenTokenCounter()
+        async for event in merged:
+            assembler.feed(event)
+            counter.observe(event)
+            progress.written_tokens = counter.tokens
+        response = check_finished(assembler.finish())
+        progress.usage, progress.model = response.usage, read_model_name(response.model)
+        if emulation is not None:
+            response = trim_response(response, emulation)
+        if translated.is_checked:
+            response = await self._check(response, translated, translator, progress)
+        if not translator.request.stream:
+            return write_response(response, caller_dialect, meta)
+        progress.mark_first_token()
+        streamer = ResponseStreamer(caller_dialect, engine_dialect, meta)
+        return OutboundStream(streamer.stream_response(response), streamer, _no_blocks())
+
+    async def _part_events(
+        self,
+        call: UpstreamCall,
+        make_request: Callable[[], Awaitable[TranslatedRequest]],
+        engine_dialect: EngineDialect,
+        received: "_ReceivedBytes",
+    ) -> AsyncGenerator[Event]:
+        """The events of the response to one part. Raises UpstreamError."""
+        translated = await make_request()
+        part = call.for_part(translated.id)
+        try:
+            response = await self._request(part, translated)
+            call.note_part(part)
+            blocks, coding = await self._open_body(part, response, translated)
+            if blocks is None:
+                raw = await read_body(response, received.left, coding)
+                received.add(raw)
+                for event in response_events(check_finished(engine_dialect.read_response(raw))):
+                    yield event
+                return
+            reader = engine_dialect.stream_reader()
+            async for block in blocks:
+                received.add(block)
+                for event in reader.feed(block):
+                    yield event
+                if reader.done:
+                    break
+            for event in reader.finish():
+                yield event
+        except CredentialError as fault:
+            raise CredentialRefused(str(fault)) from None
+        except httpx.TransportError as fault:
+            raise part.connection_error(fault) from None
+        finally:
+            await part.release()
+
+    async def _send_embedding_parts(
+        self, call: UpstreamCall, translated: TranslatedRequest, translator: RequestTranslator, meta: ResponseMeta, concurrency: int
+    ) -> OutboundResponse:
+        received, turns = _ReceivedBytes(self._max_bytes), asyncio.Semaphore(concurrency)
+
+        async def send(make_request: Callable[[], Awaitable[TranslatedRequest]]) -> OutboundResponse:
+            async with turns:
+                request = await make_request()
+                part = call.for_part(request.id)
+                try:
+                    response = await self._request(part, request)
+                    call.note_part(part)
+                    raw = await read_body(response, received.left, content_kind(response, False)[1])
+                    received.add(raw)
+                    return translate.translate_response(raw, translator.caller_dialect, request.dialect, meta, response.headers)
+                except httpx.TransportError as fault:
+                    raise part.connection_error(fault) from None
+                finally:
+                    await part.release()
+
+        tasks = [asyncio.ensure_future(send(part)) for part in translated.parts]
+        try:
+            return merge_embeddings(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
     async def _diagnose_empty_stream(self, call: UpstreamCall, translated: TranslatedRequest) -> UpstreamError | None:
         """Why a stream ended before its first byte, at engines that report it in non-streaming responses only."""
@@ -213,6 +355,20 @@ class UpstreamClient:
         except (httpx.TransportError, TokenUnavailable, CredentialError, InvalidUpstreamResponse):
             return None
         return provider.read_error(diagnosis.status_code, diagnosis.headers, body) if diagnosis.status_code >= 300 else None
+
+
+class _ReceivedBytes:
+    """What the responses to all parts of a request may take together."""
+
+    def __init__(self, limit: int) -> None:
+        self.left = limit
+        self._limit = limit
+
+    def add(self, block: bytes) -> None:
+        """Raises InvalidUpstreamResponse over the limit."""
+        self.left -= len(block)
+        if self.left < 0:
+            raise InvalidUpstreamResponse(f"The engine's answers are larger than {self._limit} bytes together.")
 
 
 async def _read_error(call: UpstreamCall, response: httpx.Response, translated: TranslatedRequest) -> UpstreamError:

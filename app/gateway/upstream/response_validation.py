@@ -4,16 +4,18 @@ Used where the engine does not guarantee the constraint: the response is held ba
 """
 
 import logging
+from collections.abc import Mapping
 from typing import assert_never
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from app.gateway.structured_output.checker_client import CheckerUnavailable
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from providers.canonical.chat import ChatResponse, Choice, Opaque, Part, Reasoning, Refusal, Text, ToolCall
 from providers.canonical.errors import ConstraintUnchecked, ConstraintViolation
+from providers.canonical.output_format import JsonSchema, OutputFormat
 from providers.canonical.raw_json import DECODE_ERRORS
 from providers.structured_output import Constraint, ConstraintPlan
 
@@ -47,24 +49,37 @@ async def validate_response(
             text = _choice_text(choice)
             if text is None or choice.finish_reason == "content_filter":
                 continue
-            try:
-                fault = await checker.checks.find_violation(
-                    constraint_plan.output, text, checker.team_id, is_complete=choice.finish_reason != "length"
-                )
-            except CheckerUnavailable as unavailable:
-                log.error("a response could not be validated", extra={"fault": str(unavailable), "refused": checker.refuses_unvalidated})
-                if checker.refuses_unvalidated:
-                    raise ConstraintUnchecked(
-                        "the checking process does not run.",
-                        param=constraint.field,
-                        response_text=text,
-                        usage=response.usage,
-                    ) from None
+            if not await _is_valid(constraint_plan.output, text, constraint.field, choice, response, checker):
                 is_validated = False
-                continue
-            if fault is not None:
-                raise ConstraintViolation(fault, param=constraint.field, response_text=text, usage=response.usage)
     return response, is_validated
+
+
+async def validate_calls(response: ChatResponse, strict_tools: Mapping[str, Raw], checker: ResponseChecker) -> bool:
+    """Whether the arguments of all calls of strict tools could be checked. `strict_tools`: their schemas, by name.
+
+    Raises as validate_response() does.
+    """
+    is_validated = True
+    for choice in response.choices:
+        for part in choice.parts:
+            schema = strict_tools.get(part.name) if isinstance(part, ToolCall) and not part.custom else None
+            if isinstance(part, ToolCall) and schema is not None:
+                is_validated &= await _is_valid(JsonSchema(schema), part.arguments or "{}", "tools", choice, response, checker)
+    return is_validated
+
+
+async def _is_valid(output: OutputFormat, text: str, field: str, choice: Choice, response: ChatResponse, checker: ResponseChecker) -> bool:
+    """False: it could not be checked. Raises ConstraintViolation and ConstraintUnchecked, which name `field`."""
+    try:
+        fault = await checker.checks.find_violation(output, text, checker.team_id, is_complete=choice.finish_reason != "length")
+    except CheckerUnavailable as unavailable:
+        log.error("a response could not be validated", extra={"fault": str(unavailable), "refused": checker.refuses_unvalidated})
+        if checker.refuses_unvalidated:
+            raise ConstraintUnchecked("the checking process does not run.", param=field, response_text=text, usage=response.usage) from None
+        return False
+    if fault is not None:
+        raise ConstraintViolation(fault, param=field, response_text=text, usage=response.usage)
+    return True
 
 
 def _choice_text(choice: Choice) -> str | None:

@@ -7,7 +7,9 @@ from providers.canonical.raw_json import Body
 from providers.dialect import InboundRequest, OutboundResponse, ResponseMeta, StreamEditor
 from providers.dialects.anthropic.errors import write_error, write_error_frame
 from providers.dialects.anthropic.parse_request import parse_count_request
-from providers.dialects.anthropic_count_tokens.edit import edit_response
+from providers.dialects.anthropic_count_tokens.edit import edit_response, estimate_response
+
+__all__ = ["AnthropicCountTokens", "estimate_response"]
 
 
 class AnthropicCountTokens:

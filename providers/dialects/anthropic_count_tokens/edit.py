@@ -1,4 +1,6 @@
-"""The byte edit of a response of count_tokens, which only checks it: the official SDKs know `input_tokens` and no field of ours."""
+"""Responses of count_tokens: an engine's, which is only checked (the official SDKs know `input_tokens` and no field of ours), or an
+estimate.
+"""
 
 import msgspec
 
@@ -30,3 +32,8 @@ def edit_response(raw: bytes) -> OutboundResponse:
     except DECODE_ERRORS as decode_error:
         raise InvalidUpstreamResponse(f"The engine's answer is not a count of tokens: {decode_error}.") from None
     return OutboundResponse(body.write(), Usage(0, 0), None)
+
+
+def estimate_response(input_tokens: int) -> OutboundResponse:
+    """The gateway's own estimate (providers/canonical/token_estimate.py), where no engine counts."""
+    return OutboundResponse(b'{"input_tokens":%d}' % input_tokens, Usage(0, 0), None)

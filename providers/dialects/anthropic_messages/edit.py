@@ -9,10 +9,11 @@ from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.finish_reasons import recorded_finish_reason
 from providers.canonical.model_names import read_model_name
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unicode
+from providers.canonical.token_estimate import written_tokens
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.anthropic.errors import find_anthropic_error
 from providers.dialects.anthropic_messages.finish_reasons import read_stop_reason
-from providers.dialects.anthropic_messages.usage import Counts, merge_counts, read_counts, to_usage
+from providers.dialects.anthropic_messages.usage import Counts, merge_counts, read_counts, to_usage, write_usage
 from providers.stream_editor import SSEStreamEditor
 
 
@@ -59,6 +60,8 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
     if not message_end.content and message_end.stop_reason is None:
         raise InvalidUpstreamResponse("The engine's answer is a message without content and without a stop reason.")
     model = read_model_name(body.get("model"))
+    if not body.has_value("usage"):
+        body["usage"] = msgspec.Raw(msgspec.json.encode(write_usage(meta.estimate_usage(written_tokens(body["content"])))))
     _fill_required_fields(body, meta)
     finish_reason = None if message_end.stop_reason is None else recorded_finish_reason(*read_stop_reason(message_end.stop_reason))
     return OutboundResponse(body.write(), to_usage(read_counts(message_end.usage)), finish_reason, model)
@@ -146,11 +149,15 @@ class MessagesStreamEditor(SSEStreamEditor):
         if head.usage == NULL or head.delta == NULL:
             # The official SDKs cannot do without either.
             body = Body.read_response(data)
-            output_tokens = self._counts.output_tokens if self._counts is not None else None
             if head.delta == NULL:
                 body["delta"] = {"stop_reason": None, "stop_sequence": None}
             if head.usage == NULL:
-                body["usage"] = {"output_tokens": output_tokens or 0}
+                counts = self._counts
+                body["usage"] = (
+                    write_usage(self._meta.estimate_usage(self.written_tokens))
+                    if counts is None
+                    else {"output_tokens": counts.output_tokens or 0}
+                )
             data = body.write()
         return _event_frame("message_delta", data)
 

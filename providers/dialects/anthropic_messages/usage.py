@@ -102,6 +102,8 @@ def write_usage(usage: Usage | None, service_tier: str | None = None) -> dict[st
         body["cache_read_input_tokens"] = usage.cached
     if usage.reasoning is not None:
         body["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
+    if usage.estimated:
+        body["estimated"] = True
     if service_tier in _NATIVE_TIERS:
         body["service_tier"] = _NATIVE_TIERS[service_tier]
     return body

@@ -16,7 +16,7 @@ from providers.dialect import ResponseMeta
 from providers.dialects.openai.choice_heads import ChoiceHead, read_heads
 from providers.dialects.openai.chunk_template import ChunkTemplate
 from providers.dialects.openai.finish_reasons import UNCHANGED_FINISH_REASONS, check_finish_reason, normalize_finish_reasons
-from providers.dialects.openai.usage import groq_usage, normalize_usage
+from providers.dialects.openai.usage import groq_usage, normalize_usage, write_usage
 from providers.stream_editor import SSEStreamEditor
 
 _CHOICES = b'"choices":'
@@ -49,7 +49,9 @@ class OpenAIStreamEditor(SSEStreamEditor):
         self._template: ChunkTemplate | None = None
 
     def _write_end(self) -> bytes:
-        if self._raw_usage is not None and self._meta.wants_usage:
+        if self._meta.wants_usage:
+            if self._raw_usage is None:
+                self._raw_usage = write_usage(self._meta.estimate_usage(self.written_tokens))
             self._write_usage()
         return self._release_held() + b"data: [DONE]\n\n"
 

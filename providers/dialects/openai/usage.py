@@ -140,7 +140,10 @@ def groq_usage(x_groq: bytes | Raw) -> Raw | None:
 
 
 def write_usage(usage: Usage) -> dict[str, Any]:
-    """Usage as OpenAI reports it. Counts that were not reported are left out, and so is the total unless both of its terms are known."""
+    """Usage as OpenAI reports it. Counts that were not reported are left out, and so is the total unless both of its terms are known.
+
+    Beyond OpenAI's fields, `estimated` says that the gateway counted.
+    """
     body: dict[str, Any] = {"prompt_tokens": usage.input, "completion_tokens": usage.output}
     if usage.input is not None and usage.output is not None:
         body["total_tokens"] = usage.input + usage.output
@@ -155,4 +158,6 @@ def write_usage(usage: Usage) -> dict[str, Any]:
         reported = {part: count for part, count in parts.items() if count is not None}
         if reported:
             body[key] = reported
+    if usage.estimated:
+        body["estimated"] = True
     return {key: value for key, value in body.items() if value is not None}

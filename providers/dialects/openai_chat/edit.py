@@ -15,12 +15,13 @@ from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.finish_reasons import recorded_finish_reason
 from providers.canonical.model_names import read_model_name
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
+from providers.canonical.token_estimate import written_tokens
 from providers.canonical.upstream_errors import find_error
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.openai.choice_heads import ChoiceHead
 from providers.dialects.openai.finish_reasons import UNCHANGED_FINISH_REASONS, check_finish_reason, normalize_finish_reasons
 from providers.dialects.openai.stream_editor import OpenAIStreamEditor
-from providers.dialects.openai.usage import groq_usage, normalize_usage
+from providers.dialects.openai.usage import groq_usage, normalize_usage, write_usage
 from providers.dialects.openai_chat.deduplicate_roles import ROLE_KEY, RoleDeduplicator
 from providers.dialects.openai_chat.flatten_content import find_content_list, flatten_content
 from providers.dialects.openai_chat.reasoning_details_buffer import ReasoningDetailsBuffer
@@ -70,6 +71,8 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
             usage, edited_usage = normalize_usage(raw_usage, service_tier)
             if edited_usage is not raw_usage:
                 body["usage"] = edited_usage
+        else:
+            body["usage"] = write_usage(meta.estimate_usage(written_tokens(bytes(choices))))
         original_choices = bytes(choices)
         has_other_reason = any([head.finish_reason not in UNCHANGED_FINISH_REASONS for head in heads])
         original_heads = heads if has_other_reason else None

@@ -10,12 +10,13 @@ from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.finish_reasons import recorded_finish_reason
 from providers.canonical.model_names import read_model_name
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
+from providers.canonical.token_estimate import written_tokens
 from providers.canonical.upstream_errors import find_error
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.openai.choice_heads import ChoiceHead
 from providers.dialects.openai.finish_reasons import UNCHANGED_FINISH_REASONS, check_finish_reason, normalize_finish_reasons
 from providers.dialects.openai.stream_editor import OpenAIStreamEditor
-from providers.dialects.openai.usage import normalize_usage
+from providers.dialects.openai.usage import normalize_usage, write_usage
 
 _EMPTY = Raw(b'""')
 _STOP = Raw(b'"stop"')
@@ -65,6 +66,8 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
     usage = None
     if body.has_value("usage"):
         usage, body["usage"] = normalize_usage(body["usage"], body.value("service_tier"))
+    else:
+        body["usage"] = write_usage(meta.estimate_usage(written_tokens(bytes(choices))))
     model = read_model_name(body.get("model"))
     body["id"], body["episode_id"], body["model"] = f"cmpl-{meta.id}", meta.episode_id, meta.model
     body["object"] = _OBJECT

@@ -15,6 +15,7 @@ from providers.canonical.chat import Usage
 from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.model_names import read_model_name
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unicode
+from providers.canonical.token_estimate import written_tokens
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.openai_responses.errors import check_untyped_event, find_response_error, read_failure_event
 from providers.dialects.openai_responses.finish_reasons import read_finish_reason
@@ -22,7 +23,7 @@ from providers.dialects.openai_responses.repair_stream import StreamRepair
 from providers.dialects.openai_responses.response_object import apply_response_meta, response_head
 from providers.dialects.openai_responses.response_schema import Item, WireResponse
 from providers.dialects.openai_responses.stream_event_schema import ItemEvent
-from providers.dialects.openai_responses.usage import read_usage
+from providers.dialects.openai_responses.usage import read_usage, write_usage
 from providers.stream_editor import SSEStreamEditor
 
 
@@ -56,6 +57,8 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
     if not body.has_value("output"):
         raise InvalidUpstreamResponse("The engine's answer has no output.")
     usage, reason = _read_ending(body)
+    if usage is None:
+        body["usage"] = write_usage(meta.estimate_usage(written_tokens(bytes(body["output"]))))
     if not body.has_value("status"):
         body["status"] = "completed" if reason in ("stop", "tool_calls") else "incomplete"
     model = read_model_name(body.get("model"))
@@ -176,6 +179,8 @@ class ResponsesStreamEditor(SSEStreamEditor):
             missing = self._write_missing(self._stream_repair.missing_before_end(body))
             body["status"] = kind.removeprefix("response.")
             self.usage, reason = _read_ending(body)
+            if self.usage is None:
+                body["usage"] = write_usage(self._meta.estimate_usage(self.written_tokens))
             self.finish_reason = "tool_calls" if self._has_calls and reason == "stop" else reason
         if self.model is None:
             self.model = read_model_name(body.get("model"))

@@ -84,4 +84,5 @@ def write_usage(usage: Usage | None) -> dict[str, Any] | None:
         "output_tokens": output,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
         "total_tokens": input + output,
+        **({"estimated": True} if usage.estimated else {}),
     }

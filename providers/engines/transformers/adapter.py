@@ -40,6 +40,7 @@ class Transformers(OpenAICompatible):
     default_base_url: ClassVar[str | None] = None
     stops_on_disconnect = "streams"  # docs/sources.md: a non-streaming response is computed to its end
     strict_tools: ClassVar[bool] = False
+    leaves_stop_in_text: ClassVar[bool] = True
 
     unsupported_fields: frozenset[str] = frozenset()
     hint_fields = UNSUPPORTED_HINT_FIELDS

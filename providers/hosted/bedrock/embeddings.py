@@ -15,8 +15,9 @@ from msgspec import Raw, Struct
 from providers.canonical.errors import InvalidUpstreamResponse, OperationNotSupported
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.dialect import ResponseMeta
+from providers.drop_policy import unsupported_error
 from providers.host_operation import HostOperation
-from providers.hosted.rules.openai_embeddings import read_embedding_request, unsupported, write_embeddings_response
+from providers.hosted.rules.openai_embeddings import read_embedding_request, write_embeddings_response
 from providers.profiles.bedrock_families import bare_model_id
 
 
@@ -78,7 +79,7 @@ def _write_embedding_request(body: Body, model: str, may_drop: Callable[[str], b
         if not may_drop("dimensions"):
             lengths = embedding_format.dimensions
             allowed = "one length of its own" if lengths is None else "one of " + ", ".join(map(str, lengths))
-            raise unsupported("dimensions", target, f"its embeddings have {allowed}.")
+            raise unsupported_error("dimensions", target, f"its embeddings have {allowed}.")
         dropped.append("dimensions")
         dimensions = None
     return Body(embedding_format.write_body(embedding_request.texts, dimensions, embedding_request.host_fields)), dropped

@@ -6,9 +6,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from providers.canonical.errors import Unsupported
+from providers.canonical.errors import TooManyInputs
 from providers.canonical.raw_json import Body
 from providers.dialect import ResponseMeta
+from providers.drop_policy import unsupported_error
 from providers.fields import NON_CHAT_HINT_FIELDS
 
 # Fields that are handled here, and the gateway's own.
@@ -29,20 +30,27 @@ class EmbeddingRequest(Struct):
 def read_embedding_request(
     body: Body, target: str, may_drop: Callable[[str], bool], *, host_fields: Collection[str] = (), max_texts: int | None = None
 ) -> EmbeddingRequest:
-    """`host_fields`: the names that callers may send. `max_texts`: per request. `target`: its name in errors. Raises Unsupported."""
+    """`host_fields`: the names that callers may send. `max_texts`: per request. `target`: its name in errors.
+
+    Raises Unsupported, TooManyInputs.
+    """
     fields = sorted(key for key in body.keys() - _HANDLED_FIELDS if body.has_value(key))
     dropped = [key for key in fields if key not in host_fields]
     for key in dropped:
         if key not in NON_CHAT_HINT_FIELDS and not may_drop(key):
-            raise unsupported(key, target, "its embeddings API does not have this field.")
+            raise unsupported_error(key, target, "its embeddings API does not have this field.")
     try:
         text_or_texts = msgspec.convert(body.value("input"), str | list[str])
     except msgspec.ValidationError:
         field, input_kind = ("input", "token ids") if body.has_value("input") else ("messages", "conversations")
-        raise unsupported(field, target, f"it accepts texts, not {input_kind}.") from None
+        raise unsupported_error(field, target, f"it accepts texts, not {input_kind}.") from None
     texts = [text_or_texts] if isinstance(text_or_texts, str) else text_or_texts
     if max_texts is not None and len(texts) > max_texts:
-        raise unsupported("input", target, f"it takes {max_texts} in a request at most, not {len(texts)}: send several requests.")
+        raise TooManyInputs(
+            f"{target:.120} takes {max_texts} in a request at most, not {len(texts)}: send several requests.",
+            param="input",
+            maximum=max_texts,
+        )
     return EmbeddingRequest(texts, body.value("dimensions"), {key: body.value(key) for key in fields if key in host_fields}, dropped)
 
 
@@ -56,12 +64,3 @@ def write_embeddings_response(vectors: Sequence[Any], tokens: int | None, meta: 
     if tokens is not None:
         response["usage"] = {"prompt_tokens": tokens, "total_tokens": tokens}
     return msgspec.json.encode(response)
-
-
-def unsupported(field: str, target: str, why: str) -> Unsupported:
-    """The error for a field that a target cannot honour, with the ways out."""
-    return Unsupported(
-        f"`{field}` cannot be honoured by {target:.120}: {why} Leave it out, choose another model, or send the header "
-        f"`x-narthex-drop: {field}` to go without.",
-        param=field,
-    )

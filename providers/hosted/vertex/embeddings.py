@@ -15,21 +15,19 @@ from providers.canonical.errors import InvalidUpstreamResponse, OperationNotSupp
 from providers.canonical.raw_json import Body
 from providers.dialect import ResponseMeta
 from providers.host_operation import HostOperation
-from providers.hosted.rules.openai_embeddings import read_embedding_request, unsupported, write_embeddings_response
+from providers.hosted.rules.openai_embeddings import read_embedding_request, write_embeddings_response
 from providers.hosted.vertex.models import EMBEDDINGS, parse_model
 
 # Vertex's own fields, which callers may send.
 _HOST_FIELDS = ("task_type", "title")
-_ONE_INPUT_REASON = "gemini-embedding models on Vertex take one input per request: send one request for each."
 
 
 def _write_embedding_request(body: Body, model: str, may_drop: Callable[[str], bool]) -> tuple[Body, list[str]]:
     vertex_model = parse_model(model)
     if vertex_model.publisher != "google":
         raise OperationNotSupported(f"Vertex's {model:.100} has no API for embeddings.", param="model")
-    embedding_request = read_embedding_request(body, f"Vertex's {model}", may_drop, host_fields=_HOST_FIELDS)
-    if len(embedding_request.texts) > 1 and vertex_model.name.startswith("gemini-embedding-"):
-        raise unsupported("input", f"Vertex's {model}", _ONE_INPUT_REASON)
+    max_texts = 1 if vertex_model.name.startswith("gemini-embedding-") else None
+    embedding_request = read_embedding_request(body, f"Vertex's {model}", may_drop, host_fields=_HOST_FIELDS, max_texts=max_texts)
     write_body = _write_embed_content_body if vertex_model.uses_embed_content else _write_predict_body
     request_body = write_body(embedding_request.texts, embedding_request.host_fields, embedding_request.dimensions)
     return request_body, embedding_request.dropped

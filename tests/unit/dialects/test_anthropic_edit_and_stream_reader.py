@@ -127,10 +127,14 @@ def test_fields_the_official_sdk_requires_are_added_when_missing() -> None:
         "stop_sequence": None,
         "usage": {"input_tokens": 0, "output_tokens": 0},
     }
-    assert before_last["usage"] == {"output_tokens": 0}
+    assert before_last["usage"] == {"input_tokens": 0, "output_tokens": 1, "estimated": True}
     assert last == MESSAGE_STOP
     whole = json.loads(DIALECT.edit_response(b'{"content":[],"id":"x","model":"theirs","stop_reason":"end_turn"}', META).raw)
-    assert (whole["type"], whole["role"], whole["usage"]) == ("message", "assistant", {"input_tokens": 0, "output_tokens": 0})
+    assert (whole["type"], whole["role"], whole["usage"]) == (
+        "message",
+        "assistant",
+        {"input_tokens": 0, "output_tokens": 0, "estimated": True},
+    )
 
 
 def test_usage_counts_are_running_totals_and_may_come_only_at_the_end() -> None:

@@ -270,6 +270,7 @@ JSON_INSTRUCTION = (
 # For a model whose family cannot be known from its id.
 VERDICTS: Mapping[str, Mapping[str, Any] | str] = {
     **dict.fromkeys(FIELD_VALUES, "refused"),
+    "parallel_tool_calls": "emulated",
     "tools": {"toolConfig": {"tools": [SPEC]}},
     "functions": {
         "toolConfig": {"tools": [{"toolSpec": {**SPEC["toolSpec"], "inputSchema": {"json": {"type": "object", "properties": {}}}}}]}

@@ -55,6 +55,7 @@ def generation_config(**fields: Any) -> Mapping[str, Any]:
 JSON_SCHEMA_CONFIG = generation_config(responseMimeType="application/json", responseJsonSchema=SCHEMA)
 EXPECTED_BY_FIELD: Mapping[str, Mapping[str, Any] | str] = {
     **dict.fromkeys(FIELD_VALUES, "refused"),
+    "parallel_tool_calls": "emulated",
     "tools": {"tools": [NOW]},
     "functions": {"tools": [{"functionDeclarations": [{"name": "now"}]}]},
     "tool_choice": {"toolConfig": {"functionCallingConfig": {"mode": "ANY"}}},

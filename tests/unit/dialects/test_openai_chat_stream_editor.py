@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from providers.canonical.errors import InvalidUpstreamResponse, Overloaded, StreamTruncated, UpstreamError, UpstreamFailed, UpstreamRejected
 from providers.dialects.openai_chat import OpenAIChat
@@ -87,10 +88,12 @@ def test_usage_is_reported_once_and_only_if_requested(chunks: list[dict[str, Any
 
 @bounded
 @given(streams(with_usage=False))
-def test_usage_the_engine_did_not_report_is_not_invented(chunks: list[dict[str, Any]]) -> None:
-    editor = OpenAIChat().stream_editor(META)
+def test_usage_the_engine_did_not_report_is_estimated_for_callers_and_marked(chunks: list[dict[str, Any]]) -> None:
+    editor = OpenAIChat().stream_editor(replace(META, estimated_input=9))
     out = editor.feed(encode_sse_chunks(chunks)) + editor.finish()
-    assert not any("usage" in each for each in parse_sse_chunks(out))
+    (usage,) = [each["usage"] for each in parse_sse_chunks(out) if "usage" in each]
+    written = editor.written_tokens
+    assert usage == {"prompt_tokens": 9, "completion_tokens": written, "total_tokens": 9 + written, "estimated": True}
     assert editor.usage is None
 
 

@@ -177,7 +177,10 @@ def test_response_keeps_text_of_unknown_items_and_contents(item: dict[str, Any],
 
 def test_gemini_part_with_text_and_a_call_keeps_both() -> None:
     part: dict[str, Any] = {"text": "Hello.", "functionCall": {"name": "f", "args": {"a": 1}}}
-    chunk: dict[str, Any] = {"candidates": [{"index": 0, "content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}], "responseId": "r"}
+    chunk: dict[str, Any] = {
+        "candidates": [{"index": 0, "content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}],
+        "responseId": "r",
+    }
     for response in (ENGINE_DIALECTS["gemini"].read_response(json.dumps(chunk).encode()), read_stream("gemini", [chunk])):
         text, call = response.choices[0].parts
         assert text == Text("Hello.")

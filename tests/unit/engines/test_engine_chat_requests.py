@@ -7,7 +7,7 @@ import pytest
 from providers.adapters.provider import Provider
 from providers.canonical.errors import Unsupported
 from providers.catalogue import build_provider
-from tests.support.field_handling import HI, TOOL, translate_chat_fields
+from tests.support.field_handling import HI, TOOL, emulated_chat_fields, translate_chat_fields
 
 OTHER: dict[str, Any] = {"type": "function", "function": {"name": "then", "parameters": {"type": "object", "properties": {}}}}
 CUSTOM: dict[str, Any] = {"type": "custom", "custom": {"name": "free"}}
@@ -99,14 +99,12 @@ def test_parallel_tool_calls_false_without_tools_is_omitted(adapter: str) -> Non
 
 
 @pytest.mark.parametrize("choice", ["auto", "required"])
-def test_sglang_refuses_parallel_tool_calls_false_unless_it_is_in_accepts(choice: str) -> None:
-    """Few of its parsers have a grammar for it; the others silently ignore it."""
+def test_sglang_is_not_sent_parallel_tool_calls_false_unless_it_is_in_accepts(choice: str) -> None:
+    """Few of its parsers have a grammar for it; the others silently ignore it. So the gateway passes on one call."""
     request = {"tools": [TOOL], "tool_choice": choice, "parallel_tool_calls": False}
-    with pytest.raises(Unsupported) as refused:
-        translate_chat_fields(engine("sglang"), request)
-    assert refused.value.param == "parallel_tool_calls"
-    body, dropped = translate_chat_fields(engine("sglang"), request, drop=True)
-    assert dropped == ["parallel_tool_calls"] and body["tools"] == [TOOL] and "parallel_tool_calls" not in body
+    body, dropped = translate_chat_fields(engine("sglang"), request)
+    assert dropped == [] and body["tools"] == [TOOL] and "parallel_tool_calls" not in body
+    assert emulated_chat_fields(engine("sglang"), request) == ("parallel_tool_calls",)
     trusted = build_provider("sglang", "gpu", {"accepts": ["parallel_tool_calls"]}, "http://127.0.0.1:1")
     assert translate_chat_fields(trusted, request)[0]["parallel_tool_calls"] is False
 

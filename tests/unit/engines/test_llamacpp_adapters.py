@@ -39,7 +39,7 @@ _REFUSED = frozenset(
         *("no_repeat_ngram_size", "stop_token_ids", "bad_words", "include_stop_str_in_output", "skip_special_tokens"),
         *("spaces_between_special_tokens", "truncate_prompt_tokens", "allowed_token_ids", "best_of", "use_beam_search", "chat_template"),
         *("mm_processor_kwargs", "vllm_xargs", "lora_path", "separate_reasoning", "enable_thinking", "guided_whitespace_pattern"),
-        *("structural_tag", "parallel_tool_calls", "n"),
+        *("structural_tag", "n"),
     }
 )
 _HINTS = frozenset(
@@ -65,6 +65,7 @@ _EXPECTED_OF_CPP: Mapping[str, Mapping[str, Any] | str] = {
     **_TRANSLATED,
     **dict.fromkeys(("response_format", "guided_json", "structured_outputs", "json_schema"), _ANY_OBJECT),
     **dict.fromkeys(("min_tokens", "min_new_tokens", "do_preprocess"), "refused"),
+    "parallel_tool_calls": "emulated",
 }
 _JSON_OBJECT_FORMAT = {"response_format": {"type": "json_object", "schema": {"type": "object"}}}
 _EXPECTED_OF_PYTHON: Mapping[str, Mapping[str, Any] | str] = {

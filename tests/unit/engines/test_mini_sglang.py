@@ -25,6 +25,7 @@ EXPECTED_BY_FIELD: Mapping[str, Mapping[str, Any] | str] = {
     **dict.fromkeys(FIELD_VALUES, "refused"),
     **dict.fromkeys(("max_tokens", "temperature", "top_p", "top_k", "ignore_eos"), "sent"),
     "max_completion_tokens": {"max_tokens": 7},
+    "stop": "emulated",
     **dict.fromkeys(
         ("user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"), "hint"
     ),
@@ -123,11 +124,9 @@ def test_anthropic_messages_request_is_translated_to_chat():
     }
 
 
-def test_embeddings_and_completions_are_refused_as_not_supported():
+def test_embeddings_are_refused_as_not_supported():
     with pytest.raises(OperationNotSupported):
         translate_body(MINI, "openai_embeddings", b'{"model": "m", "input": "x"}')
-    with pytest.raises(OperationNotSupported):
-        translate_body(MINI, "openai_completions", b'{"model": "m", "prompt": "x"}')
 
 
 def test_default_max_tokens_is_the_operators_option():

@@ -24,6 +24,7 @@ from tests.support.field_handling import (
     NEUTRAL_FIELD_VALUES,
     TOOL,
     assert_fields_are_handled,
+    emulated_chat_fields,
     translate_body,
     translate_chat_fields,
 )
@@ -46,6 +47,7 @@ EXPECTED_BY_FIELD: Mapping[str, Mapping[str, Any] | str] = {
     "presence_penalty": {"options": {"presence_penalty": 0.5}},
     "seed": {"options": {"seed": 3}},
     "stop": {"options": {"stop": ["END"]}},
+    "parallel_tool_calls": "emulated",
     "logprobs": "sent",
     "top_logprobs": "sent",
     "reasoning_effort": {"think": "low"},
@@ -160,13 +162,11 @@ def test_tool_choice_none_omits_the_tools():
     assert "tools" not in body and dropped == []
 
 
-def test_strict_tool_is_refused_by_path_or_sent_without_strict_if_droppable():
+def test_strict_tool_is_sent_without_strict_and_held_to_its_schema_by_the_gateway():
     strict = {"type": "function", "function": {**TOOL["function"], "strict": True}}
-    with pytest.raises(Unsupported) as refused:
-        translate_chat_fields(OLLAMA, {"tools": [strict]})
-    assert refused.value.param == "tools[0].function.strict"
-    body, dropped = translate_chat_fields(OLLAMA, {"tools": [strict]}, drop=True)
-    assert (body["tools"], dropped) == ([TOOL], ["tools[0].function.strict"])
+    assert emulated_chat_fields(OLLAMA, {"tools": [strict]}) == ("tools[0].function.strict",)
+    body, dropped = translate_chat_fields(OLLAMA, {"tools": [strict]})
+    assert (body["tools"], dropped) == ([TOOL], [])
 
 
 def tool_call(id: str, arguments: str) -> dict[str, Any]:

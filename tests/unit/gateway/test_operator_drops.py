@@ -114,15 +114,15 @@ def test_choice_for_one_target_does_not_reach_the_next():
         translator.edit_request(provider, TARGET)
 
 
-@pytest.mark.parametrize(("field", "is_served"), [("stop_sequences", True), ("stop", False)])
+@pytest.mark.parametrize(("field", "is_served"), [("top_k", True), ("k", False)])
 def test_fields_go_by_the_callers_names(field: str, is_served: bool):
-    translator = translator_for("anthropic_messages", OperatorDrops({"m": (field,)}, {}), stop_sequences=["x"], max_tokens=5)
+    translator = translator_for("anthropic_messages", OperatorDrops({"m": (field,)}, {}), top_k=5, max_tokens=5)
     provider = build_provider("openai", "p", {"dialects": ["openai_responses"]}, "http://127.0.0.1:9")
     (dialect,) = translator.candidate_dialects(provider, ["openai_responses"])
     translator.apply_operator_drops("m", "m", "p")
     translation = translator.translate_chat(dialect, provider, TARGET)
     if is_served:
-        assert asyncio.run(translation).dropped == ["stop_sequences"]
+        assert asyncio.run(translation).dropped == ["top_k"]
     else:
-        with pytest.raises(Unsupported, match="`stop_sequences`"):
+        with pytest.raises(Unsupported, match="`top_k`"):
             asyncio.run(translation)

@@ -16,23 +16,6 @@ _TOOL: Mapping[str, Any] = {"name": "f", "description": "x"}
 _STRICT: Mapping[str, Any] = {**_TOOL, "parameters": {"type": "object", "properties": {}}, "strict": True}
 
 CASES: Mapping[str, tuple[str, str, Mapping[str, Any], str]] = {
-    "too many stop sequences": ("groq", "anthropic_messages", {**_MESSAGES, "stop_sequences": list("abcde")}, "stop_sequences"),
-    "parallel calls": (
-        "deepseek",
-        "anthropic_messages",
-        {
-            **_MESSAGES,
-            "tools": [{**_TOOL, "input_schema": {"type": "object"}}],
-            "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
-        },
-        "tool_choice.disable_parallel_tool_use",
-    ),
-    "strict tools": (
-        "fireworks",
-        "openai_responses",
-        {"model": "m", "input": "Hi", "tools": [{"type": "function", **_STRICT}]},
-        "tools[0].strict",
-    ),
     "a file": (
         "fireworks",
         "openai_responses",
@@ -40,6 +23,28 @@ CASES: Mapping[str, tuple[str, str, Mapping[str, Any], str]] = {
         "input[1].content[0]",
     ),
 }
+
+
+# What the gateway does itself, too, is reported by the caller's names.
+_PARALLEL = {"type": "auto", "disable_parallel_tool_use": True}
+EMULATED: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
+    "tools[0].strict": ("fireworks", "openai_responses", {"model": "m", "input": "Hi", "tools": [{"type": "function", **_STRICT}]}),
+    "stop_sequences": ("groq", "anthropic_messages", {**_MESSAGES, "stop_sequences": list("abcde")}),
+    "tool_choice.disable_parallel_tool_use": (
+        "deepseek",
+        "anthropic_messages",
+        {**_MESSAGES, "tools": [{**_TOOL, "input_schema": {"type": "object"}}], "tool_choice": _PARALLEL},
+    ),
+}
+
+
+@pytest.mark.parametrize("field", EMULATED)
+def test_emulated_field_is_named_as_the_caller_wrote_it(field: str) -> None:
+    host, caller, fields = EMULATED[field]
+    provider, raw = build_provider(host, "h", {"dialects": ["openai_chat"]}), json.dumps(fields).encode()
+    for drop in (False, True):
+        translated = translate_body(provider, caller, raw, drop=drop)
+        assert translated.emulation is not None and translated.emulation.fields == (field,) and translated.dropped == []
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -25,6 +25,7 @@ from tests.support.field_handling import (
     NEUTRAL_FIELD_VALUES,
     TOOL,
     assert_fields_are_handled,
+    emulated_chat_fields,
     translate_body,
     translate_chat_fields,
 )
@@ -137,16 +138,23 @@ def test_neutral_values_are_neither_refused_nor_reported(name: str):
         assert translate_chat_fields(build_adapter(name), {field: value})[1] == []
 
 
+@pytest.mark.parametrize("name", ["groq", "cerebras"])
+def test_more_stop_sequences_than_a_host_takes_are_left_to_the_gateway(name: str):
+    fields = {"stop": list("abcde")}
+    assert "stop" not in translate_chat_fields(build_adapter(name), fields)[0]
+    assert emulated_chat_fields(build_adapter(name), fields) == ("stop",)
+    with pytest.raises(Unsupported, match="at most 4 stop sequences, not 5"):  # it cuts no texts that have log probabilities beside them
+        translate_chat_fields(build_adapter(name), {**fields, "include_stop_str_in_output": True})
+
+
 @pytest.mark.parametrize(
     ("name", "fields", "param", "rule"),
     [
-        ("groq", {"stop": list("abcde")}, "stop", "at most 4 stop sequences, not 5"),
         ("groq", {"tools": [TOOL] * 129}, "tools", "at most 128 tools, not 129"),
         ("groq", {"tools": [{"type": "function", "function": {"name": "a.b"}}]}, "tools[0].function.name", "names match"),
         ("groq", {"tools": [{"type": "custom", "custom": {"name": "a"}}]}, "tools[0]", "functions that the caller runs"),
         ("groq", {"reasoning_format": "raw", "include_reasoning": True}, "reasoning_format", "together with `include_reasoning`"),
         ("perplexity", {"reasoning_effort": "none"}, "reasoning_effort", "it accepts minimal, low, medium, high"),
-        ("cerebras", {"stop": list("abcde")}, "stop", "at most 4"),
     ],
 )
 def test_violated_host_rule_is_named_and_its_field_may_be_dropped(name: str, fields: dict[str, Any], param: str, rule: str):

@@ -285,8 +285,8 @@ def test_gemini_embedding_2_request_becomes_one_embed_content_call() -> None:
 @pytest.mark.parametrize(
     ("model", "body", "param", "why"),
     [
-        ("gemini-embedding-001", {"input": ["a", "b"]}, "input", "one input per request"),
-        ("gemini-embedding-2", {"input": ["a", "b"]}, "input", "one input per request"),
+        ("gemini-embedding-001", {"input": ["a", "b"]}, "input", "takes 1 in a request at most"),
+        ("gemini-embedding-2", {"input": ["a", "b"]}, "input", "takes 1 in a request at most"),
         ("text-embedding-005", {"input": [1, 2]}, "input", "not token ids"),
         ("text-embedding-005", {"input": "a", "embed_dtype": "float16"}, "embed_dtype", "does not have this field"),
     ],

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import Target
+from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.request_translation.translator import RequestTranslator
 from providers.adapters.provider import Provider
 from providers.canonical.chat import ChatRequest, Message, Text, Thinking
@@ -38,16 +39,22 @@ async def translate(
     model: str, may_drop: Callable[[str], bool] = drop_nothing, dialect: str = "openai_chat", host: Provider = HOST, **fields: Any
 ) -> tuple[dict[str, Any], list[str], str | None]:
     """The upstream body, the dropped fields, and how the output constraint is held (None: there is none)."""
+    translated = await translate_request(model, may_drop, dialect, host, **fields)
+    body = json.loads(translated.raw)
+    # It must be a valid request to Anthropic.
+    AnthropicMessages().parse_request(translated.raw)
+    return body, translated.dropped, None if translated.constraint_plan is None else translated.constraint_plan.enforcement
+
+
+async def translate_request(
+    model: str, may_drop: Callable[[str], bool] = drop_nothing, dialect: str = "openai_chat", host: Provider = HOST, **fields: Any
+) -> TranslatedRequest:
     default_fields = {"messages": [HI]} if dialect == "openai_chat" else {}
     raw = json.dumps({"model": "m", **default_fields, **fields}).encode()
     caller_dialect = CHAT_DIALECTS[dialect]
     request = caller_dialect.parse_request(raw)
     translator = RequestTranslator(request, raw, caller_dialect, MEDIA, may_drop, constraint=read_constraint(dialect, request.body))
-    translated = await translator.translate_chat(AnthropicMessages(), host, Target(provider="claude", model=model))
-    body = json.loads(translated.raw)
-    # It must be a valid request to Anthropic.
-    AnthropicMessages().parse_request(translated.raw)
-    return body, translated.dropped, None if translated.constraint_plan is None else translated.constraint_plan.enforcement
+    return await translator.translate_chat(AnthropicMessages(), host, Target(provider="claude", model=model))
 
 
 def tool(name: str = "f", strict: bool | None = None, **parameters: Any) -> dict[str, Any]:
@@ -64,7 +71,6 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     (NEW, {"top_p": 0.5}, "top_p", "only the default"),
     (MIDDLE, {"temperature": 0.5, "top_p": 0.5}, "top_p", "not both"),
     (MIDDLE, {"temperature": 0.5, "reasoning_effort": "low"}, "temperature", "while thinking"),
-    (MIDDLE, {"stop": ["a", " \n"]}, "stop", "white space"),
     (MIDDLE, {"messages": [{"role": "user", "content": " "}]}, "messages", "white space"),
     (MIDDLE, {"messages": [HI, {"role": "assistant", "content": "So"}]}, "messages[1]", "does not support prefill"),
     (OLD, {"messages": [HI, {"role": "assistant", "content": "So"}], "reasoning_effort": "low"}, "messages[1]", "while thinking"),
@@ -83,19 +89,6 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     (MIDDLE, {"tools": [tool(type="string")]}, "tools[0]", "object"),
     (MIDDLE, {"tools": [tool(type="object", anyOf=[{"required": ["a"]}])]}, "tools[0]", "anyOf"),
     (MIDDLE, {"tools": [tool(type="object", properties={"a b": {}})]}, "tools[0]", "^[a-zA-Z0-9_.-]{1,64}$"),
-    (
-        MIDDLE,
-        {"tools": [tool(strict=True, type="object", properties={"a": {"type": "integer", "minimum": 1}})]},
-        "tools[0].strict",
-        "minimum",
-    ),
-    (MIDDLE, {"tools": [tool(f"f{at}", strict=True, type="object") for at in range(21)]}, "tools[20].strict", "at most 20 tools"),
-    (
-        MIDDLE,
-        {"tools": [tool(f"f{at}", True, type="object", properties={f"p{n}": {"type": "null"} for n in range(13)}) for at in range(2)]},
-        "tools[1].strict",
-        "at most 24 optional",
-    ),
     (MIDDLE, {"guided_regex": "a+"}, "guided_regex", "JSON schema"),
 ]
 
@@ -108,6 +101,25 @@ async def test_request_that_breaks_a_claude_rule_is_refused_with_the_rule(model:
     if param != "messages":  # no request is left without them
         _, dropped, _ = await translate(model, drop_everything, **fields)
         assert param in dropped
+
+
+@pytest.mark.parametrize(
+    ("tools", "held"),
+    [
+        ([tool(strict=True, type="object", properties={"a": {"type": "integer", "minimum": 1}})], "tools[0].strict"),
+        # At most 20 strict tools, and at most 24 optional properties in all of them.
+        ([tool(f"f{at}", strict=True, type="object") for at in range(21)], "tools[20].strict"),
+        (
+            [tool(f"f{at}", True, type="object", properties={f"p{n}": {"type": "null"} for n in range(13)}) for at in range(2)],
+            "tools[1].strict",
+        ),
+    ],
+)
+async def test_strict_tool_that_breaks_a_claude_rule_is_held_to_its_schema_by_the_gateway(tools: list[dict[str, Any]], held: str):
+    translated = await translate_request(MIDDLE, tools=tools)
+    assert translated.emulation is not None and translated.emulation.fields == (held,) and translated.dropped == []
+    written = json.loads(translated.raw)["tools"]
+    assert [each.get("strict", False) for each in written] == [True] * (len(tools) - 1) + [False]
 
 
 ACCEPTED: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [

@@ -329,7 +329,8 @@ schemas = st.recursive(
     lambda inner: st.one_of(
         st.dictionaries(names, inner, min_size=1, max_size=3).flatmap(
             lambda inside: st.lists(st.sampled_from(sorted(inside)), unique=True).map(
-                lambda required: {"type": "object", "properties": inside, "required": required}
+                # Closed: of properties that a schema does not name, the regex takes none.
+                lambda required: {"type": "object", "properties": inside, "required": required, "additionalProperties": False}
             )
         ),
         st.tuples(inner, st.integers(0, 2), st.integers(0, 2)).map(

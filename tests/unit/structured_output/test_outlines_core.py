@@ -44,6 +44,8 @@ GAPS: Mapping[str, list[str]] = {
 
 def regex_accepts(pattern: str, text: str) -> bool:
     matcher = LLMatcher(BYTES, LLMatcher.grammar_from_regex(pattern), log_level=0)
+    # llguidance panics, rarely, over alternatives that begin alike; its error is then no word about the regex.
+    assume("panic" not in matcher.get_error())
     assert not matcher.is_error(), matcher.get_error()
     encoded = text.encode()
     return matcher.try_consume_tokens(list(encoded)) == len(encoded) and matcher.is_accepting()

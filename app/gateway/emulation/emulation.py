@@ -1,0 +1,66 @@
+"""Emulation: what the gateway does itself for one response."""
+
+import re
+from collections.abc import Collection, Mapping
+
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from providers.canonical.chat import ChatRequest, Tool
+
+# How callers of each dialect name stop sequences, and the wish for one tool call at a time.
+STOP_FIELDS: Mapping[str, str] = {"openai_chat": "stop", "openai_completions": "stop", "anthropic_messages": "stop_sequences"}
+SINGLE_CALL_FIELDS: Mapping[str, str] = {
+    "openai_chat": "parallel_tool_calls",
+    "openai_responses": "parallel_tool_calls",
+    "anthropic_messages": "tool_choice.disable_parallel_tool_use",
+}
+_STRICT_TOOL = re.compile(r"tools\[(\d+)\](?:\.function)?\.strict")
+
+
+class Emulation(Struct):
+    """What the gateway does for one response.
+
+    `fields`: the caller's names of the fields that it honours itself. `stop`: the texts at which it ends the response; empty: none.
+    `single_call`: it passes on the first tool call of each choice alone. `withheld_calls`: how many others came so far. `strict_tools`: the
+    schemas, by the names of their tools, to which it holds the arguments of calls.
+    """
+
+    fields: tuple[str, ...]
+    stop: tuple[str, ...] = ()
+    single_call: bool = False
+    withheld_calls: int = 0
+    strict_tools: Mapping[str, Raw] = {}
+
+    @property
+    def trims(self) -> bool:
+        """Whether it leaves out a part of the response."""
+        return bool(self.stop) or self.single_call
+
+    @property
+    def report(self) -> list[str]:
+        """The fields, for the header x-narthex-emulated and the record; with the number of calls that were withheld."""
+        withheld = f" ({self.withheld_calls} withheld)" if self.withheld_calls else ""
+        return [field + withheld if field in SINGLE_CALL_FIELDS.values() else field for field in self.fields]
+
+
+def make_emulation(chat: ChatRequest, fields: Collection[str]) -> Emulation:
+    """`fields`: those of app.gateway.request_translation.emulable_fields that the target was sent without."""
+    return Emulation(
+        tuple(sorted(fields)),
+        stop=chat.stop if any(field in STOP_FIELDS.values() for field in fields) else (),
+        single_call=any(field in SINGLE_CALL_FIELDS.values() for field in fields),
+        strict_tools=_strict_tools(chat, fields),
+    )
+
+
+def _strict_tools(chat: ChatRequest, fields: Collection[str]) -> Mapping[str, Raw]:
+    indexes = {int(match.group(1)) for field in fields if (match := _STRICT_TOOL.fullmatch(field))}
+    tools = [tool for at, tool in enumerate(chat.tools) if at in indexes]
+    return {tool.name: tool.parameters for tool in tools if isinstance(tool, Tool) and tool.parameters is not None}
+
+
+def add_field(emulation: Emulation | None, field: str) -> Emulation:
+    """The same, with one more field that the gateway honours itself."""
+    fields = () if emulation is None else emulation.fields
+    return replace(emulation or Emulation(()), fields=tuple(sorted({field, *fields})))

@@ -1,0 +1,66 @@
+"""Split a request that asks for several responses into requests for one each, for targets that take only those."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from providers.canonical.errors import TooManyInputs, Unsupported
+from providers.canonical.raw_json import Body
+from providers.dialect import InboundRequest
+
+# Each part is a request to the target. OpenAI's `n` goes to 128.
+MAX_PARTS = 128
+
+
+def split_request(request: InboundRequest, reason: Unsupported) -> list[InboundRequest]:
+    """The parts in the order of their choices, or of their inputs; empty: the reason is another, or there would be too many.
+
+    `reason`: why the target refuses the whole request.
+    """
+    split = _SPLITS.get((request.dialect, reason.param or ""))
+    return [] if split is None else split(request, reason)
+
+
+def _split_chat(request: InboundRequest, reason: Unsupported) -> list[InboundRequest]:
+    n = request.body.value("n") or 1
+    return [_single(request, at, {}) for at in range(n)] if 1 < n <= MAX_PARTS else []
+
+
+def _split_completion(request: InboundRequest, reason: Unsupported) -> list[InboundRequest]:
+    """Choices of the first prompt come first. With `best_of`, the host would have to choose among several."""
+    prompt, n = request.body.value("prompt"), request.body.value("n") or 1
+    prompts = cast("list[Any]", prompt) if isinstance(prompt, list) else [prompt]
+    if isinstance(prompts[0], int):  # token ids of one prompt
+        prompts = [prompts]
+    if not 1 < len(prompts) * n <= MAX_PARTS or (request.body.value("best_of") or 1) > 1:
+        return []
+    return [_single(request, at, {"prompt": each}) for each in prompts for at in range(n)]
+
+
+def _split_embeddings(request: InboundRequest, reason: Unsupported) -> list[InboundRequest]:
+    inputs = request.body.value("input")
+    if not isinstance(reason, TooManyInputs) or not isinstance(inputs, list):
+        return []
+    all_inputs, size = cast("list[Any]", inputs), reason.maximum
+    parts = [all_inputs[at : at + size] for at in range(0, len(all_inputs), size)]
+    return [replace(request, body=Body({**request.body, "input": part})) for part in parts] if len(parts) <= MAX_PARTS else []
+
+
+def _single(request: InboundRequest, at: int, fields: Mapping[str, Any]) -> InboundRequest:
+    """A request for one choice. With a seed, each choice of the same prompt gets another: they should differ."""
+    body = Body({**request.body, **fields})
+    body.pop("n", None)
+    body.pop("best_of", None)
+    seed = body.value("seed")
+    if seed is not None and at:
+        body["seed"] = seed + at
+    return replace(request, body=body, choices=1)
+
+
+_SPLITS: Mapping[tuple[str, str], Callable[[InboundRequest, Unsupported], list[InboundRequest]]] = {
+    ("openai_chat", "n"): _split_chat,
+    ("openai_completions", "n"): _split_completion,
+    ("openai_completions", "prompt"): _split_completion,
+    ("openai_embeddings", "input"): _split_embeddings,
+}

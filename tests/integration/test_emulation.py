@@ -1,0 +1,233 @@
+"""What a target cannot do and the gateway does itself, through the whole service: stop sequences, one call, several choices, prompts."""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, chunk, completion, stream_script
+from tests.support.service import Service
+
+HI: Any = [{"role": "user", "content": "Hi"}]
+TOOLS: Any = [
+    {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}} for name in ("one", "two")
+]
+CALLS = [
+    {"index": at, "id": f"c{at}", "type": "function", "function": {"name": name, "arguments": "{}"}}
+    for at, name in enumerate(("one", "two"))
+]
+USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+
+
+@pytest.fixture(scope="module", autouse=True)
+async def models(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> None:
+    """mini: takes no stop sequences, and streams alone. lmdeploy: one choice. sglang: several calls all the same. messages: chats alone."""
+    url = f"http://127.0.0.1:{engines[0].port}"
+    service.apply(f"""
+        [providers]
+        emulated-mini = {{ adapter = "mini_sglang", base_url = "{url}" }}
+        emulated-lmdeploy = {{ adapter = "lmdeploy", base_url = "{url}", options = {{ version = "0.12.0" }} }}
+        emulated-sglang = {{ adapter = "sglang", base_url = "{url}" }}
+        [models]
+        mini = {{ targets = [{{ provider = "emulated-mini", model = "engine-model" }}] }}
+        lmdeploy = {{ targets = [{{ provider = "emulated-lmdeploy", model = "engine-model" }}] }}
+        sglang = {{ targets = [{{ provider = "emulated-sglang", model = "engine-model" }}] }}
+    """)
+
+
+def text_stream(*pieces: str) -> Any:
+    return stream_script(
+        chunk({"role": "assistant", "content": ""}),
+        *(chunk({"content": piece}) for piece in pieces),
+        chunk({}, "length"),
+        chunk(None, usage=USAGE),
+    )
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_response_ends_at_a_stop_sequence_that_the_engine_never_saw(
+    sdk: openai.AsyncOpenAI, engine: ScriptedEngine, service: Service, streamed: bool
+):
+    engine.script = text_stream("Let me look.\nObs", "ervation: it", " is raining", " cats and dogs")
+    if streamed:
+        stream = await sdk.chat.completions.create(
+            model="mini", messages=HI, stop=["\nObservation:"], stream=True, stream_options={"include_usage": True}
+        )
+        chunks = [each async for each in stream]
+        text = "".join(choice.delta.content or "" for each in chunks for choice in each.choices)
+        reasons = [choice.finish_reason for each in chunks for choice in each.choices if choice.finish_reason]
+        usage = next(each.usage for each in chunks if each.usage)
+        id = chunks[0].id
+    else:
+        response = await sdk.chat.completions.with_raw_response.create(model="mini", messages=HI, stop=["\nObservation:"])
+        assert response.headers["x-narthex-emulated"] == "stop"
+        parsed: Any = response.parse()
+        text, reasons, usage, id = parsed.choices[0].message.content, [parsed.choices[0].finish_reason], parsed.usage, parsed.id
+    assert (text, reasons) == ("Let me look.", ["stop"])
+    assert usage is not None and usage.completion_tokens > 0 and getattr(usage, "estimated", False)
+    assert "stop" not in engine.requests[-1].body
+    record = await service.wait_for_record(id)
+    assert (record["emulated"], record["dropped"], record["charge_basis"]) == (["stop"], None, "received")
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_one_call_is_passed_on_where_the_engine_makes_several(sdk: Any, engine: ScriptedEngine, service: Service, streamed: bool):
+    async def respond(request: ReceivedRequest) -> None:
+        if request.body.get("stream"):
+            await stream_script(chunk({"role": "assistant", "tool_calls": CALLS}), chunk({}, "tool_calls"), chunk(None, usage=USAGE))(
+                request
+            )
+        else:
+            await request.respond(200, json.dumps(completion(None, tool_calls=CALLS)).encode())
+
+    engine.script = respond
+    fields: Any = {"model": "sglang", "messages": HI, "tools": TOOLS, "parallel_tool_calls": False}
+    if streamed:
+        chunks = [each async for each in await sdk.chat.completions.create(**fields, stream=True)]
+        calls = [call for each in chunks for choice in each.choices for call in choice.delta.tool_calls or () if call.id]
+        names, id = [call.function and call.function.name for call in calls], chunks[0].id
+    else:
+        response = await sdk.chat.completions.with_raw_response.create(**fields)
+        assert response.headers["x-narthex-emulated"] == "parallel_tool_calls (1 withheld)"
+        parsed: Any = response.parse()
+        names, id = [call.function.name for call in parsed.choices[0].message.tool_calls or ()], parsed.id
+    assert names == ["one"] and "parallel_tool_calls" not in engine.requests[-1].body
+    assert (await service.wait_for_record(id))["emulated"] == ["parallel_tool_calls (1 withheld)"]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_several_choices_are_several_requests(sdk: Any, engine: ScriptedEngine, service: Service, streamed: bool):
+    async def respond(request: ReceivedRequest) -> None:
+        text = f"seed {request.body['seed']}"
+        if request.body.get("stream"):
+            await stream_script(chunk({"role": "assistant", "content": text}), chunk({}, "stop"), chunk(None, usage=USAGE))(request)
+        else:
+            await request.respond_completion(text)
+
+    engine.script = respond
+    fields: Any = {"model": "lmdeploy", "messages": HI, "n": 3, "seed": 1}
+    if streamed:
+        texts = ["", "", ""]
+        usages: list[Any] = []
+        id = ""
+        async for each in await sdk.chat.completions.create(**fields, stream=True, stream_options={"include_usage": True}):
+            id = each.id
+            usages += [each.usage] if each.usage else []
+            for choice in each.choices:
+                texts[choice.index] += choice.delta.content or ""
+        (usage,) = usages
+    else:
+        response = await sdk.chat.completions.with_raw_response.create(**fields)
+        assert response.headers["x-narthex-emulated"] == "n"
+        parsed: Any = response.parse()
+        texts, usage, id = [choice.message.content or "" for choice in parsed.choices], parsed.usage, parsed.id
+    assert texts == ["seed 1", "seed 2", "seed 3"] and usage is not None and (usage.prompt_tokens, usage.completion_tokens) == (9, 6)
+    assert len(engine.requests) == 3 and not any("n" in request.body for request in engine.requests)
+    record = await service.wait_for_record(id)
+    assert (record["emulated"], record["charged_input"], record["charged_output"], record["charge_basis"]) == (["n"], 9, 6, "reported")
+
+
+async def test_failure_of_one_choice_is_the_failure_of_the_request(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
+    async def respond(request: ReceivedRequest) -> None:
+        if request.body["seed"] == 2:
+            await request.respond(400, b'{"message": "too long", "object": "error"}')
+        else:
+            await request.respond_completion("Hi")
+
+    engine.script = respond
+    with pytest.raises(openai.BadRequestError, match="too long"):
+        await sdk.chat.completions.create(model="lmdeploy", messages=HI, n=3, seed=1)
+
+
+async def test_caller_who_leaves_ends_all_requests(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
+    async def respond(request: ReceivedRequest) -> None:
+        request.begin_stream()
+        request.send_event(chunk({"role": "assistant", "content": "a"}))
+        await asyncio.wait_for(request.disconnected.wait(), 60)
+
+    engine.script = respond
+    stream = await sdk.chat.completions.create(model="lmdeploy", messages=HI, n=3, stream=True)
+    async for _ in stream:
+        if len(engine.requests) == 3:
+            break
+    await stream.close()
+    for request in engine.requests:
+        await asyncio.wait_for(request.disconnected.wait(), 30)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_completion_reaches_a_host_that_has_chats_alone(sdk: Any, engine: ScriptedEngine, streamed: bool):
+    engine.script = text_stream("Once", " upon")
+    fields: Any = {"model": "mini", "prompt": "Tell me a story.", "max_tokens": 20}
+    if streamed:
+        text = "".join([choice.text async for each in await sdk.completions.create(**fields, stream=True) for choice in each.choices])
+    else:
+        response = await sdk.completions.with_raw_response.create(**fields)
+        assert response.headers["x-narthex-emulated"] == "prompt"
+        text = response.parse().choices[0].text
+    assert text == "Once upon"
+    assert engine.requests[-1].body["messages"] == [{"role": "user", "content": "Tell me a story."}]
+
+
+async def test_several_prompts_for_a_host_that_has_chats_alone_are_answered_in_order(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
+    async def respond(request: ReceivedRequest) -> None:
+        await text_stream(request.body["messages"][0]["content"].upper())(request)
+
+    engine.script = respond
+    response = await sdk.completions.create(model="mini", prompt=["a", "b", "c"], max_tokens=5)
+    assert [(choice.index, choice.text) for choice in response.choices] == [(0, "A"), (1, "B"), (2, "C")]
+    assert response.usage is not None and response.usage.prompt_tokens == 9
+
+
+async def test_fields_that_cannot_be_emulated_are_refused_by_name(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):
+    with pytest.raises(openai.UnprocessableEntityError) as refused:
+        await sdk.completions.create(model="mini", prompt="Hi", max_tokens=5, stop=["x"], echo=True)
+    assert refused.value.param in ("echo", "stop")
+    assert engine.requests == []
+
+
+STRICT: Any = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_calls_of_strict_tools_are_validated_and_repaired_where_the_engine_ignores_strict(
+    sdk: Any, engine: ScriptedEngine, service: Service, streamed: bool
+):
+    async def respond(request: ReceivedRequest) -> None:
+        arguments = '{"city": 5}' if len(engine.requests) == 1 else '{"city": "Ulm"}'
+        call = {"index": 0, "id": "c", "type": "function", "function": {"name": "weather", "arguments": arguments}}
+        if request.body.get("stream"):
+            await stream_script(chunk({"role": "assistant", "tool_calls": [call]}), chunk({}, "tool_calls"), chunk(None, usage=USAGE))(
+                request
+            )
+        else:
+            await request.respond(200, json.dumps(completion(None, tool_calls=[call])).encode())
+
+    engine.script = respond
+    tool = {"type": "function", "function": {"name": "weather", "strict": True, "parameters": STRICT}}
+    fields: Any = {"model": "lmdeploy", "messages": HI, "tools": [tool]}
+    with pytest.raises(openai.APIStatusError, match="failed validation"):
+        await sdk.chat.completions.create(**fields, stream=streamed)
+    engine.requests.clear()
+    headers = {"x-narthex-guided-retries": "1"}
+    response = await sdk.chat.completions.with_raw_response.create(**fields, stream=streamed, extra_headers=headers)
+    assert response.headers["x-narthex-emulated"] == "tools[0].function.strict" and response.headers["x-narthex-guided"] == "validated"
+    if streamed:
+        chunks = [each async for each in response.parse()]
+        arguments = "".join(call.function.arguments for each in chunks for call in each.choices[0].delta.tool_calls or ()) if chunks else ""
+    else:
+        arguments = response.parse().choices[0].message.tool_calls[0].function.arguments
+    assert json.loads(arguments) == {"city": "Ulm"} and len(engine.requests) == 2
+
+
+async def test_tokens_that_no_host_counts_are_estimated(client: httpx.AsyncClient, engine: ScriptedEngine, service: Service):
+    body = {"model": "mini", "messages": [{"role": "user", "content": "word " * 300}]}
+    answer = await client.post("/v1/messages/count_tokens", json=body)
+    assert answer.status_code == 200 and answer.headers["x-narthex-emulated"] == "input_tokens", answer.text
+    assert 300 <= answer.json()["input_tokens"] <= 700
+    assert engine.requests == []
+    record = await service.wait_for_record(answer.headers["x-narthex-inference-id"])
+    assert (record["emulated"], record["served_provider"], record["charged_input"]) == (["input_tokens"], None, 0)
