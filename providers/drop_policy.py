@@ -146,6 +146,7 @@ def unsupported_error(field: str, target_name: str, why: str) -> Unsupported:
     """The refusal of a field that the target cannot honour, with the way out. `field`: the caller's name; `why`: a sentence."""
     return Unsupported(
         f"`{field}` cannot be honoured by {target_name}: {why} "
-        f"Leave it out, choose another model, or send the header `x-narthex-drop: {field}` to go without.",
+        f"Leave it out, choose another model, or send the header `x-narthex-drop: {field}` to go without; an operator can allow that in "
+        "the option `drop` of the model, the provider, the team or the key.",
         param=field,
     )

@@ -9,7 +9,7 @@ from app.api.exception_handlers import is_anthropic_client
 from app.api.path_segments import decode_slashes
 from app.api.response_headers import new_request_headers
 from app.domain import Caller
-from app.gateway.permissions import may_use
+from app.gateway.permissions import may_use, usable_models
 from app.store.snapshot_cache import SnapshotCache
 from providers.canonical.errors import UnknownModel
 
@@ -36,7 +36,7 @@ def routes(snapshot_cache: SnapshotCache) -> Router:
 
 
 def _usable_models(snapshot_cache: SnapshotCache, caller: Caller) -> list[str]:
-    return sorted(name for name in snapshot_cache.snapshot.models if may_use(caller, name))
+    return sorted(usable_models(snapshot_cache.snapshot, caller))
 
 
 def _openai_model(name: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from app.gateway.endpoint_attempts import MAX_ATTEMPTS, EndpointAttempts
 from app.gateway.fleet.fleet import Fleet
 from app.gateway.large_body.large_requests import LargeRequests
 from app.gateway.limits.limits import Limits
+from app.gateway.other_models import name_other_models
 from app.gateway.request_translation.choose_dialect import translate_request
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.stages import Attempted, Planned
@@ -110,6 +111,8 @@ class Attempts:
             context.stage = attempted
             attempted.emulation = Emulation(("input_tokens",))
             return estimate_response(translator.request.input_tokens), attempted
+        if isinstance(error, Unsupported):
+            raise await name_other_models(error, translator, planned)
         raise error
 
     async def _serve_target(

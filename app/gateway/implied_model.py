@@ -1,10 +1,8 @@
 """The model of a request that names none, on routes whose engines need no name: the only one of its key that serves the route."""
 
-from collections.abc import Iterable
-
 from app.domain import Caller, Snapshot, Target
 from app.gateway.fleet.fleet import Fleet
-from app.gateway.permissions import may_use
+from app.gateway.permissions import usable_models
 from providers.adapters.provider import Provider
 from providers.canonical.errors import InvalidRequest
 from providers.canonical.raw_json import Body
@@ -23,7 +21,7 @@ def find_implied_model(snapshot: Snapshot, fleet: Fleet, caller: Caller, dialect
     """
     certain: list[str] = []
     uncertain: list[str] = []
-    usable = list(_usable_models(snapshot, caller))
+    usable = list(usable_models(snapshot, caller))
     if len(usable) > _MAX_MODELS:
         raise InvalidRequest("`model` is missing, and this key may use too many models for one to be meant: name it.", param="model")
     for name in usable:
@@ -42,15 +40,6 @@ def find_implied_model(snapshot: Snapshot, fleet: Fleet, caller: Caller, dialect
         "Name one of them.",
         param="model",
     )
-
-
-def _usable_models(snapshot: Snapshot, caller: Caller) -> Iterable[str]:
-    """Without a look at every configured model where the key names the few that it may use."""
-    if caller.models is None:
-        return snapshot.models
-    if any(pattern.endswith("*") for pattern in caller.models):
-        return [name for name in snapshot.models if may_use(caller, name)]
-    return [name for name in dict.fromkeys(caller.models) if name in snapshot.models]
 
 
 def _serving_providers(fleet: Fleet, target: Target, dialect: Dialect, body: Body) -> list[Provider]:

@@ -1,10 +1,10 @@
 """Permissions of a key: models, routes and networks. None = unrestricted."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 
-from app.domain import Caller
+from app.domain import Caller, Snapshot
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -13,6 +13,15 @@ Network = IPv4Network | IPv6Network
 def may_use(caller: Caller, model: str) -> bool:
     """`model`: the configured name. Fallbacks are not checked: the platform chose them."""
     return caller.models is None or matches(caller.models, model)
+
+
+def usable_models(snapshot: Snapshot, caller: Caller) -> Iterable[str]:
+    """The configured models that the key may use; without a look at each where the key names the few."""
+    if caller.models is None:
+        return snapshot.models
+    if any(pattern.endswith("*") for pattern in caller.models):
+        return [name for name in snapshot.models if may_use(caller, name)]
+    return [name for name in dict.fromkeys(caller.models) if name in snapshot.models]
 
 
 def may_use_route(caller: Caller, path: str) -> bool:

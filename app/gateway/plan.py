@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from app import uuid7
 from app.domain import MODEL_PREFIXES, Caller, Plan, Snapshot, Target
-from app.gateway.permissions import may_use
+from app.gateway.permissions import may_use, usable_models
 from providers.canonical.errors import InvalidRequest, NotAllowed, UnknownModel
 
 _CLOCK_SKEW_MS = 60_000
@@ -70,7 +70,7 @@ def _unknown_message(snapshot: Snapshot, caller: Caller, name: str) -> str:
 
 
 def _usable_models_hint(snapshot: Snapshot, caller: Caller) -> str:
-    usable = sorted(name for name in snapshot.models if may_use(caller, name))
+    usable = sorted(usable_models(snapshot, caller))
     if not usable:
         return ": none is configured yet." if not snapshot.models else ". This key may use none of the configured models."
     more = f" and {len(usable) - 50} more (GET /v1/models lists all)" if len(usable) > 50 else ""

@@ -1,4 +1,5 @@
-"""What a target cannot do and the gateway does itself, through the whole service: stop sequences, one call, several choices, prompts."""
+"""What a target cannot do and the gateway does itself, through the whole service: stop sequences, one call, several choices, prompts; and
+what is refused with the models that would take it."""
 
 import asyncio
 import json
@@ -231,3 +232,23 @@ async def test_tokens_that_no_host_counts_are_estimated(client: httpx.AsyncClien
     assert engine.requests == []
     record = await service.wait_for_record(answer.headers["x-narthex-inference-id"])
     assert (record["emulated"], record["served_provider"], record["charged_input"]) == (["input_tokens"], None, 0)
+
+
+@pytest.mark.parametrize(
+    ("usable", "named"),
+    [
+        (("mini", "lmdeploy", "sglang"), "Of the models that this key may use, these take it: sglang."),
+        (("mini",), "No other model that this key may use takes the request as it is."),
+    ],
+)
+async def test_refusal_names_the_models_of_the_key_that_take_the_request(
+    service: Service, engine: ScriptedEngine, usable: tuple[str, ...], named: str
+):
+    restricted = [word for model in usable for word in ("--model", model)]
+    created = await asyncio.to_thread(service.run, "keys", "create", "--team", "refused", *restricted, "--quiet")
+    async with service.client(headers={"authorization": f"Bearer {created.stdout.strip()}"}) as client:
+        refused = await client.post("/v1/chat/completions", json={"model": "mini", "messages": HI, "logit_bias": {"1": 5}})
+    error = refused.json()["error"]
+    assert (refused.status_code, error["param"]) == (422, "logit_bias")
+    assert error["message"].endswith(named) and "`x-narthex-drop: logit_bias`" in error["message"] and "option `drop`" in error["message"]
+    assert engine.requests == []

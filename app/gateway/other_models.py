@@ -1,0 +1,58 @@
+"""A refused request: its error names the models of the same key that would take it."""
+
+import asyncio
+from collections.abc import Iterator
+
+from app.domain import Target
+from app.gateway.permissions import usable_models
+from app.gateway.request_translation.choose_dialect import translate_request
+from app.gateway.request_translation.translator import RequestTranslator
+from app.gateway.stages import Planned
+from providers.canonical.errors import NarthexError, Unsupported
+
+# The request is translated for each of them on the event loop, for nothing but an error's text.
+_MAX_TARGETS = 12
+_MAX_NAMED = 5
+
+
+async def name_other_models(refusal: Unsupported, translator: RequestTranslator, planned: Planned) -> Unsupported:
+    """The refusal, with the models that would take the request. As it is, where that would fetch media or translate a large request."""
+    if translator.is_slow_to_translate or translator.may_name_media:
+        return refusal
+    takers: list[str] = []
+    tried = 0
+    for model, target in _other_targets(planned):
+        if tried == _MAX_TARGETS or len(takers) == _MAX_NAMED:
+            break
+        if model in takers:
+            continue
+        tried += 1
+        if await _takes_request(target, model, translator, planned):
+            takers.append(model)
+        await asyncio.sleep(0)
+    else:
+        if not takers:
+            refusal.message += " No other model that this key may use takes the request as it is."
+    if takers:
+        refusal.message += f" Of the models that this key may use, these take it: {', '.join(takers)}."
+    return refusal
+
+
+def _other_targets(planned: Planned) -> Iterator[tuple[str, Target]]:
+    snapshot = planned.plan.snapshot
+    for model in sorted(usable_models(snapshot, planned.admitted.caller)):
+        if model not in planned.plan.names:
+            for target in snapshot.models[model].targets:
+                yield model, target
+
+
+async def _takes_request(target: Target, model: str, translator: RequestTranslator, planned: Planned) -> bool:
+    if translator.operator_drops is not None:
+        translator.apply_operator_drops(model, model, target.provider)
+    for endpoint in planned.endpoint_table.endpoints_of(target)[:1]:
+        try:
+            await translate_request(translator, endpoint, target)
+        except NarthexError:
+            return False
+        return True
+    return False
