@@ -1,14 +1,11 @@
 """A raw prompt as a request to Llama, which has three parameters and no others."""
 
 from collections.abc import Mapping
-from typing import Any
-
-import msgspec
 
 from providers.canonical.chat import ChatRequest
 from providers.canonical.raw_json import Body
 from providers.drop_policy import DropPolicy
-from providers.fields import ENGINE_FIELDS
+from providers.fields import drop_extra_fields
 from providers.unsupported import CHAT_HINT_FIELDS, check_unsupported
 
 _MAX_TOKENS = 2048
@@ -20,7 +17,6 @@ _UNSUPPORTED_FIELDS: Mapping[str, str] = dict.fromkeys(
     ),
     _NO_SUCH_FIELD,
 )
-_EMPTY_VALUES: tuple[Any, ...] = (None, False, 0, "", [], {})
 
 
 def write_request(chat: ChatRequest, drop_policy: DropPolicy) -> Body:
@@ -35,12 +31,6 @@ def write_request(chat: ChatRequest, drop_policy: DropPolicy) -> Body:
         temperature = None
     fields = {"max_gen_len": max_tokens, "temperature": temperature, "top_p": chat.top_p}
     check_unsupported(chat, drop_policy, _UNSUPPORTED_FIELDS, (*CHAT_HINT_FIELDS, "verbosity"))
-    for key, value in chat.extra.items():
-        if msgspec.json.decode(value) in _EMPTY_VALUES:
-            continue
-        if key in ENGINE_FIELDS:
-            drop_policy.drop_or_refuse(key, _NO_SUCH_FIELD)
-        else:
-            drop_policy.drop_extra_field(key, value, _NO_SUCH_FIELD)
+    drop_extra_fields(chat.extra, drop_policy, _NO_SUCH_FIELD)
     parameters = {key: value for key, value in fields.items() if value is not None}
     return Body(model=chat.model, prompt=chat.prompt or "", **parameters)

@@ -30,11 +30,18 @@ def test_prompt_is_sent_with_the_three_supported_parameters():
     assert body == {"model": "m", "prompt": "Once", "max_gen_len": 5, "temperature": 0.5, "top_p": 0.9} and dropped == ["user"]
 
 
+def test_neutral_values_of_engine_fields_are_left_out():
+    values = {"best_of": 1, "repetition_penalty": 1, "typical_p": 1, "ignore_eos": False, "skip_special_tokens": True}
+    body, dropped = write_request(extra={field: Raw(json.dumps(value).encode()) for field, value in values.items()})
+    assert body == {"model": "m", "prompt": "Once"} and dropped == []
+
+
 @pytest.mark.parametrize(
     "more",
     [
         *({"stop": ("x",)}, {"seed": 1}, {"n": 2}, {"top_k": 5}, {"logprobs": True}, {"max_tokens": 4096}, {"temperature": 1.5}),
         *({"tools": (Tool("now"),)}, {"extra": {"echo": Raw(b"true")}}, {"extra": {"min_p": Raw(b"0.1")}}),
+        *({"extra": {field: Raw(b"false")}} for field in ("skip_special_tokens", "add_generation_prompt", "enable_thinking")),
     ],
 )
 def test_unsupported_field_is_refused_or_dropped(more: dict[str, Any]):
