@@ -40,7 +40,7 @@ def outcome(engine: Engine, engine_request: EngineRequest) -> Outcome:
     """Translate as the gateway does, in the first of the engine's dialects that can express the request."""
     provider = provider_for(engine)
     try:
-        translated = _translate(provider, engine_request)
+        translated = asyncio.run(translate(provider, engine_request.dialect, engine_request.body))
     except (Unsupported, InvalidRequest):
         return Outcome("refused")
     except OperationNotSupported:
@@ -64,15 +64,16 @@ def outcome(engine: Engine, engine_request: EngineRequest) -> Outcome:
     return Outcome("native", upstream_body)
 
 
-def _translate(provider: Provider, engine_request: EngineRequest) -> TranslatedRequest:
-    dialect = DIALECTS[engine_request.dialect]
-    raw = json.dumps({"model": "m", **engine_request.body}).encode()
+async def translate(provider: Provider, caller: str, fields: Mapping[str, Any], model: str = "m") -> TranslatedRequest:
+    """The upstream request for a caller's. Raises as translate_request() does."""
+    dialect = DIALECTS[caller]
+    raw = json.dumps({"model": "m", **fields}).encode()
     request = dialect.parse_request(raw)
     translator = RequestTranslator(
         request, raw, dialect, MEDIA, lambda _: False, constraint=read_constraint(request.dialect, request.body), inference_id="ID"
     )
-    target = Target(provider.configured_as, "m")
-    return asyncio.run(translate_request(translator, endpoint_of(provider), target))
+    target = Target(provider.configured_as, model)
+    return await translate_request(translator, endpoint_of(provider), target)
 
 
 def tables() -> str:
