@@ -12,6 +12,7 @@ log = logging.getLogger(__name__)
 
 _MIN_PAUSE_S = 0.1
 _MAX_PAUSE_S = 1.0  # a revoked key is refused within two seconds
+_CANCEL_AGAIN_S = 5.0
 _STABLE_S = 10.0  # work that has run for so long since its last failure counts as running
 
 
@@ -49,8 +50,9 @@ class BackgroundTask:
 
     async def stop(self) -> None:
         self.cancel()
-        if self._task is not None:
-            await asyncio.wait((self._task,))
+        while self._task is not None and not self._task.done():
+            await asyncio.wait((self._task,), timeout=_CANCEL_AGAIN_S)
+            self._task.cancel()  # a library may swallow a cancellation, and go on waiting
 
     async def _keep_running(self) -> None:
         while not self._stopping:

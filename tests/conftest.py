@@ -1,4 +1,4 @@
-"""Guards for every test: a blocking call in an event loop, or traffic beyond loopback, fails it."""
+"""Guards for every test: a blocking call in an event loop, traffic beyond loopback, or a hang fails it."""
 
 import gc
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import guards
+from tests.support import guards, watchdog
 
 # Seven thousand collected tests and the SDKs' models stay until the end: the garbage collector need not look at them again and again.
 gc.disable()
@@ -17,6 +17,12 @@ gc.disable()
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    with watchdog.watch():
+        return (yield)
 
 
 guards.install()

@@ -1,10 +1,12 @@
 """Background tasks are started again however they end, and what failed is shown."""
 
 import asyncio
+import contextlib
 import logging
 
 import pytest
 
+from app import background_tasks
 from app.background_tasks import BackgroundTask, finish_despite_cancellation
 
 
@@ -108,3 +110,20 @@ async def test_error_of_work_that_must_be_finished_is_raised():
 
     with pytest.raises(ZeroDivisionError):
         await finish_despite_cancellation(work())
+
+
+async def test_work_that_swallows_a_cancellation_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background_tasks, "_CANCEL_AGAIN_S", 0.01)
+    waiting = asyncio.Event()
+
+    async def work() -> None:
+        waiting.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await asyncio.Event().wait()
+
+    task = BackgroundTask("stubborn", work)
+    task.start()
+    await waiting.wait()
+    await task.stop()
+    assert task.failure is None
