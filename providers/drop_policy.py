@@ -96,12 +96,14 @@ class DropPolicy:
         self.report_dropped(self._caller_name(field))
         self._body.pop(field, None)
 
-    def drop_sampling_or_refuse(self, field: str, value: Any, why: str) -> None:
-        """As drop_or_refuse(), for a field of sampling that the target ignores or does not allow.
+    def drop_value_or_refuse(self, field: str, value: Any, why: str) -> None:
+        """As drop_or_refuse(), but some values are hints, which clients send by default, whatever the model.
 
-        A temperature of 0 is a hint: a wish for the same response each time, which many frameworks send by default.
+        A temperature of 0 is a wish for the same response each time. An effort says how hard a model that reasons shall do so, unless it
+        is `none`.
         """
-        if field == "temperature" and value == 0 and field not in self._accepted:
+        is_hint = (field == "temperature" and value == 0) or (field == "reasoning_effort" and value != "none")
+        if is_hint and field not in self._accepted:
             self.drop_hint(field)
         else:
             self.drop_or_refuse(field, why)

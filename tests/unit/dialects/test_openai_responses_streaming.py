@@ -223,6 +223,8 @@ OMITTABLE_EVENTS = (
 def incomplete_events(answer: ChatResponse, kinds: frozenset[str], fields: str) -> list[dict[str, Any]]:
     if kinds >= {"part.added", ".delta"}:
         kinds |= {"annotation.added"}  # it would begin a part, and with it those before, whose type nobody has named yet
+    if kinds >= {".delta", "part.done"} and kinds & {".added", "part.added"} and kinds & {"text.done", "refusal.done"}:
+        kinds |= {"text.done", "refusal.done"}  # so would the first of these
     events = [event for event in parse_events(write_stream(answer, META)) if not event["type"].endswith(tuple(kinds))]
     for number, event in enumerate(events):
         event["sequence_number"] = number

@@ -70,7 +70,8 @@ _EXPECTED_OF_CPP: Mapping[str, Mapping[str, Any] | str] = {
 _JSON_OBJECT_FORMAT = {"response_format": {"type": "json_object", "schema": {"type": "object"}}}
 _EXPECTED_OF_PYTHON: Mapping[str, Mapping[str, Any] | str] = {
     **_EXPECTED_OF_CPP,
-    **dict.fromkeys(("ignore_eos", "typical_p", "reasoning_effort", "chat_template_kwargs", "add_generation_prompt"), "refused"),
+    **dict.fromkeys(("ignore_eos", "typical_p", "chat_template_kwargs", "add_generation_prompt"), "refused"),
+    "reasoning_effort": "hint",
     **dict.fromkeys(("continue_final_message", "tools"), "refused"),
     **dict.fromkeys(("response_format", "guided_json", "structured_outputs", "json_schema"), _JSON_OBJECT_FORMAT),
     "max_completion_tokens": {"max_tokens": 7},

@@ -23,6 +23,7 @@ from tests.support.field_handling import (
 MINI = build_provider("mini_sglang", "mini", {}, "http://127.0.0.1:1")
 EXPECTED_BY_FIELD: Mapping[str, Mapping[str, Any] | str] = {
     **dict.fromkeys(FIELD_VALUES, "refused"),
+    "reasoning_effort": "hint",
     **dict.fromkeys(("max_tokens", "temperature", "top_p", "top_k", "ignore_eos"), "sent"),
     "max_completion_tokens": {"max_tokens": 7},
     "stop": "emulated",

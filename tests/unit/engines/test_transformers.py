@@ -33,7 +33,7 @@ _EMULATED = frozenset({"parallel_tool_calls", "stop"})
 _HINTS = frozenset(
     {
         *("metadata", "prediction", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "user"),
-        *("priority", "cache_salt", "session_id", "guided_decoding_backend"),
+        *("priority", "cache_salt", "session_id", "guided_decoding_backend", "reasoning_effort"),
     }
 )
 # Sent in generation_config, under transformers' names.

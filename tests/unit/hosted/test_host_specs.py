@@ -113,7 +113,7 @@ def expected_handling(name: str) -> Mapping[str, Any]:
 
 _HOST_SPECIFIC: Mapping[str, Mapping[str, Any]] = {
     "openrouter": {"reasoning_effort": {"reasoning": {"effort": "low"}}},
-    "hyperbolic": dict.fromkeys((*_CONSTRAINT_FIELDS, "response_format"), "refused"),
+    "hyperbolic": {**dict.fromkeys((*_CONSTRAINT_FIELDS, "response_format"), "refused"), "reasoning_effort": "hint"},
 }
 
 
