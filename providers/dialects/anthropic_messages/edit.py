@@ -12,7 +12,7 @@ from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unico
 from providers.canonical.token_estimate import written_tokens
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.anthropic.errors import find_anthropic_error
-from providers.dialects.anthropic_messages.finish_reasons import read_stop_reason
+from providers.dialects.anthropic_messages.finish_reasons import known_stop_reason, read_stop_reason
 from providers.dialects.anthropic_messages.usage import Counts, merge_counts, read_counts, to_usage, write_usage
 from providers.stream_editor import SSEStreamEditor
 
@@ -37,10 +37,13 @@ class _EventHead(Struct):
 _message_end_decoder = msgspec.json.Decoder(_MessageEnd)
 _head_decoder = msgspec.json.Decoder(_EventHead)
 _stop_delta_decoder = msgspec.json.Decoder(_StopDelta)
+_delta_fields_decoder = msgspec.json.Decoder(dict[str, Raw])
 
 _MESSAGE_STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 
 
+# A text that holds these characters has them escaped.
+_TOOL_USE = b'"tool_use"'
 _ZERO_USAGE = Raw(b'{"input_tokens":0,"output_tokens":0}')
 
 
@@ -63,7 +66,11 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
     if not body.has_value("usage"):
         body["usage"] = msgspec.Raw(msgspec.json.encode(write_usage(meta.estimate_usage(written_tokens(body["content"])))))
     _fill_required_fields(body, meta)
-    finish_reason = None if message_end.stop_reason is None else recorded_finish_reason(*read_stop_reason(message_end.stop_reason))
+    finish_reason = None
+    if message_end.stop_reason is not None:
+        finish_reason = recorded_finish_reason(*read_stop_reason(message_end.stop_reason))
+        has_tool_calls = any(_TOOL_USE in bytes(block) for block in message_end.content)
+        body["stop_reason"] = known_stop_reason(message_end.stop_reason, has_tool_calls=has_tool_calls)
     return OutboundResponse(body.write(), to_usage(read_counts(message_end.usage)), finish_reason, model)
 
 
@@ -87,6 +94,7 @@ class MessagesStreamEditor(SSEStreamEditor):
     def __init__(self, meta: ResponseMeta) -> None:
         super().__init__(meta)
         self._message_started = False
+        self._has_tool_calls = False
         self._withheld: list[bytes] = []
         self._counts: Counts | None = None
 
@@ -119,6 +127,7 @@ class MessagesStreamEditor(SSEStreamEditor):
             case "error" | "":
                 raise find_anthropic_error(Body.read_response(data)) or InvalidUpstreamResponse("The engine's event has no type.")
             case _:
+                self._has_tool_calls = self._has_tool_calls or (kind == "content_block_start" and _TOOL_USE in data)
                 return self._pass_or_withhold(_event_frame(kind, data))
 
     def _pass_or_withhold(self, event: bytes) -> bytes:
@@ -146,6 +155,12 @@ class MessagesStreamEditor(SSEStreamEditor):
             raise InvalidUpstreamResponse(f"The engine's event is not one of a stream of messages: {decode_error}.") from None
         if stop_reason is not None and self.finish_reason is None:
             self.finish_reason = recorded_finish_reason(*read_stop_reason(stop_reason))
+        if stop_reason is not None:
+            known_reason = known_stop_reason(stop_reason, has_tool_calls=self._has_tool_calls)
+            if known_reason != stop_reason:
+                body = Body.read_response(data)
+                body["delta"] = {**_delta_fields_decoder.decode(head.delta), "stop_reason": known_reason}
+                data = body.write()
         if head.usage == NULL or head.delta == NULL:
             # The official SDKs cannot do without either.
             body = Body.read_response(data)

@@ -18,6 +18,8 @@ _FINISH_REASONS: Mapping[str, tuple[str, bool]] = {
     "tool_use": ("tool_calls", False),
     "refusal": ("content_filter", True),
 }
+# With those of beta features, which reach only callers who asked for them.
+_KNOWN_STOP_REASONS = frozenset({*_FINISH_REASONS, "compaction"})
 _STOP_REASONS: Mapping[str, str] = {
     "length": "max_tokens",
     "tool_calls": "tool_use",
@@ -30,6 +32,13 @@ def read_stop_reason(upstream_finish_reason: str) -> tuple[str, str | None]:
     """OpenAI's finish reason, and Anthropic's own if it says more. An unknown stop reason is a stop."""
     finish_reason, is_more_specific = _FINISH_REASONS.get(upstream_finish_reason, ("stop", True))
     return finish_reason, upstream_finish_reason if is_more_specific else None
+
+
+def known_stop_reason(upstream_stop_reason: str, *, has_tool_calls: bool) -> str:
+    """The stop reason itself if the official SDKs know it: some refuse any other."""
+    if upstream_stop_reason in _KNOWN_STOP_REASONS:
+        return upstream_stop_reason
+    return "tool_use" if has_tool_calls else "end_turn"
 
 
 def write_stop_reason(finish: ChoiceFinished | Choice, *, has_tool_calls: bool, has_refusal: bool) -> str | None:

@@ -2,7 +2,7 @@
 
 from providers.canonical.chat import ChatResponse, Choice, Text, Usage
 from providers.canonical.token_counts import plausible_count
-from providers.dialects.bedrock_llama.response_schema import decode_chunk
+from providers.dialects.bedrock_llama.response_schema import decode_chunk, read_stop_reason
 
 
 def read_response(raw: bytes) -> ChatResponse:
@@ -10,4 +10,6 @@ def read_response(raw: bytes) -> ChatResponse:
     chunk = decode_chunk(raw)
     parts = (Text(chunk.generation),) if chunk.generation else ()
     usage = Usage(input=plausible_count(chunk.prompt_token_count), output=plausible_count(chunk.generation_token_count))
-    return ChatResponse((Choice(parts, chunk.stop_reason),), "", usage=None if usage == Usage() else usage)
+    finish_reason, upstream_finish_reason = read_stop_reason(chunk.stop_reason)
+    choice = Choice(parts, finish_reason, upstream_finish_reason=upstream_finish_reason)
+    return ChatResponse((choice,), "", usage=None if usage == Usage() else usage)

@@ -14,6 +14,9 @@ class Chunk(Struct):
     stop_reason: str | None = None
 
 
+# OpenAI's names.
+_FINISH_REASONS = frozenset({"stop", "length"})
+
 _decode = msgspec.json.Decoder(Chunk).decode
 
 
@@ -23,3 +26,8 @@ def decode_chunk(raw: bytes) -> Chunk:
         return _decode(raw)
     except DECODE_ERRORS:
         return decode_repaired(raw, _decode, "one of Llama")
+
+
+def read_stop_reason(reason: str | None) -> tuple[str | None, str | None]:
+    """The finish reason, and the host's own if it is not known. Both None if the response has not finished."""
+    return (reason, None) if reason is None or reason in _FINISH_REASONS else ("stop", reason)

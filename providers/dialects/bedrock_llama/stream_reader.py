@@ -7,7 +7,7 @@ from providers.canonical.errors import StreamTruncated
 from providers.canonical.events import ChoiceFinished, Event, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
 from providers.canonical.sse import SSEDecoder
 from providers.canonical.token_counts import plausible_count
-from providers.dialects.bedrock_llama.response_schema import Chunk, decode_chunk
+from providers.dialects.bedrock_llama.response_schema import Chunk, decode_chunk, read_stop_reason
 
 
 class LlamaStreamReader:
@@ -45,11 +45,12 @@ class LlamaStreamReader:
                 self._text_open = True
                 yield PartStarted(0, 0, Text(""))
             yield PartDelta(0, 0, chunk.generation)
-        if chunk.stop_reason is None:
+        finish_reason, upstream_finish_reason = read_stop_reason(chunk.stop_reason)
+        if finish_reason is None:
             return
         self.done = True
         if self._text_open:
             yield PartFinished(0, 0)
-        yield ChoiceFinished(0, chunk.stop_reason)
+        yield ChoiceFinished(0, finish_reason, upstream_finish_reason)
         if self._input_tokens is not None or self._output_tokens is not None:
             yield UsageReported(Usage(input=self._input_tokens, output=self._output_tokens))

@@ -31,13 +31,13 @@ _decode_choices = msgspec.json.Decoder(list[dict[str, Raw]]).decode
 def normalize_finish_reasons(choices: bytes, empty_as: Raw = NULL) -> bytes:
     """The choices with OpenAI's finish reasons, which official clients validate. An unknown one is a stop; failures stay as they are.
 
-    `empty_as`: in place of "", which some engines send in every chunk that finishes nothing.
+    `empty_as`: in place of none and of "", which some engines send in every chunk that finishes nothing.
     Call it only if a choice has a reason that is not in UNCHANGED_FINISH_REASONS: searching the bytes of every chunk costs too much.
     """
     decoded = _decode_choices(choices)
     for choice in decoded:
         reason = msgspec.json.decode(choice.get("finish_reason", NULL))
-        if reason == "":
+        if not reason:
             choice["finish_reason"] = empty_as
         elif isinstance(reason, str) and reason not in UNCHANGED_FINISH_REASONS and reason not in _FAILED_FINISH_REASONS:
             choice["finish_reason"] = as_raw(FINISH_REASONS.get(reason, "stop"))

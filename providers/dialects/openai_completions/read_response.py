@@ -10,8 +10,9 @@ from providers.canonical.chat import ChatResponse, Choice, Text, Usage
 from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.events import ResponseStarted
 from providers.canonical.raw_json import DECODE_ERRORS, NULL
-from providers.dialects.openai.finish_reasons import check_finish_reason
+from providers.dialects.openai.finish_reasons import FINISH_REASONS, check_finish_reason
 from providers.dialects.openai.usage import read_usage
+from providers.dialects.openai_completions.finish_reasons import COMPLETION_REASONS
 from providers.dialects.openai_completions.logprobs import read_logprobs
 from providers.dialects.openai_completions.response_schema import WireChoice, WireResponse, decode_response
 
@@ -30,7 +31,7 @@ def read_finish_reason(choice: WireChoice) -> tuple[str, str | None, str | None]
     stopped_by = _read_stop_sequence(choice.stop_reason)
     if stopped_by is not None and reason == "stop":
         return reason, "stop_sequence", stopped_by
-    return (reason, None, None) if reason in ("stop", "length", "content_filter") else ("stop", reason, None)
+    return (reason, None, None) if reason in COMPLETION_REASONS else (FINISH_REASONS.get(reason, "stop"), reason, None)
 
 
 def _read_stop_sequence(raw: Raw) -> str | None:

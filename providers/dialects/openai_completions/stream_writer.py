@@ -9,8 +9,9 @@ from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelt
 from providers.canonical.sse import sse_frame
 from providers.dialect import ResponseMeta
 from providers.dialects.openai.usage import write_usage
+from providers.dialects.openai_completions.finish_reasons import write_finish_reason
 from providers.dialects.openai_completions.logprobs import write_logprobs
-from providers.dialects.openai_completions.write_response import response_head, write_finish_reason
+from providers.dialects.openai_completions.write_response import response_head
 
 _encode = msgspec.json.encode
 

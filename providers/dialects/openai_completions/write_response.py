@@ -10,6 +10,7 @@ import msgspec
 from providers.canonical.chat import ChatResponse, Choice, Text
 from providers.dialect import ResponseMeta
 from providers.dialects.openai.usage import write_usage
+from providers.dialects.openai_completions.finish_reasons import write_finish_reason
 from providers.dialects.openai_completions.logprobs import write_logprobs
 
 _encode = msgspec.json.encode
@@ -43,7 +44,3 @@ def _write_choice(index: int, choice: Choice) -> dict[str, Any]:
     text = "".join(part.text for part in choice.parts if isinstance(part, Text))
     logprobs = None if choice.logprobs is None else write_logprobs(choice.logprobs, 0)
     return {"index": index, "text": text, "logprobs": logprobs, **write_finish_reason(choice.finish_reason, choice.stop_sequence)}
-
-
-def write_finish_reason(reason: str | None, stop_sequence: str | None) -> dict[str, Any]:
-    return {"finish_reason": reason} if stop_sequence is None else {"finish_reason": reason, "stop_reason": stop_sequence}

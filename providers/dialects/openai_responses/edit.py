@@ -13,12 +13,18 @@ from msgspec import Struct
 
 from providers.canonical.chat import Usage
 from providers.canonical.errors import InvalidUpstreamResponse
+from providers.canonical.finish_reasons import recorded_finish_reason
 from providers.canonical.model_names import read_model_name
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unicode
 from providers.canonical.token_estimate import written_tokens
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.openai_responses.errors import check_untyped_event, find_response_error, read_failure_event
-from providers.dialects.openai_responses.finish_reasons import read_finish_reason
+from providers.dialects.openai_responses.finish_reasons import (
+    KNOWN_INCOMPLETE_REASONS,
+    UNFINISHED_STATUSES,
+    UNKNOWN_INCOMPLETE_REASON,
+    read_finish_reason,
+)
 from providers.dialects.openai_responses.repair_stream import StreamRepair
 from providers.dialects.openai_responses.response_object import apply_response_meta, response_head
 from providers.dialects.openai_responses.response_schema import Item, WireResponse
@@ -44,6 +50,8 @@ _event_decoder = msgspec.json.Decoder(ItemEvent)
 _header_decoder = msgspec.json.Decoder(_EventHeader)
 
 _TERMINAL_EVENTS = frozenset({"response.completed", "response.incomplete"})
+# Of those that hold a Response; another one ends the response if its status says so.
+_KNOWN_EVENTS = _TERMINAL_EVENTS | {"response.created", "response.queued", "response.in_progress"}
 _FAILURE_EVENTS = frozenset({"response.failed", "response.cancelled", "error"})
 _CALL_EVENT_PREFIXES = ("response.function_call_arguments.", "response.custom_tool_call_input.")
 
@@ -56,23 +64,30 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
         raise error
     if not body.has_value("output"):
         raise InvalidUpstreamResponse("The engine's answer has no output.")
-    usage, reason = _read_ending(body)
+    usage, reason, upstream_reason = _normalize_ending(body)
     if usage is None:
         body["usage"] = write_usage(meta.estimate_usage(written_tokens(bytes(body["output"]))))
-    if not body.has_value("status"):
-        body["status"] = "completed" if reason in ("stop", "tool_calls") else "incomplete"
     model = read_model_name(body.get("model"))
-    return OutboundResponse(msgspec.json.encode(apply_response_meta(body, meta)), usage, reason, model)
+    finish_reason = recorded_finish_reason(reason, upstream_reason)
+    return OutboundResponse(msgspec.json.encode(apply_response_meta(body, meta)), usage, finish_reason, model)
 
 
-def _read_ending(body: Body) -> tuple[Usage | None, str]:
+def _normalize_ending(body: Body) -> tuple[Usage | None, str, str | None]:
+    """The usage, the finish reason and the engine's own. Sets `status` and `incomplete_details`, which official clients validate."""
     raw = body.write()
     try:
         wire = _response_decoder.decode(raw)
         kinds = [Item(type=each.type) for each in _kinds_decoder.decode(body["output"])] if body.has_value("output") else []
     except DECODE_ERRORS as exc:
         raise InvalidUpstreamResponse(f"The engine's answer is not a Response: {exc}.") from None
-    return None if wire.usage == NULL else read_usage(wire.usage, wire.service_tier), read_finish_reason(wire, kinds)
+    reason, upstream_reason = read_finish_reason(wire, kinds)
+    if reason in ("stop", "tool_calls"):
+        body["status"] = "completed"
+    else:
+        body["status"] = "incomplete"
+        if wire.incomplete_details is None or wire.incomplete_details.reason not in KNOWN_INCOMPLETE_REASONS:
+            body["incomplete_details"] = {"reason": UNKNOWN_INCOMPLETE_REASON}
+    return None if wire.usage == NULL else read_usage(wire.usage, wire.service_tier), reason, upstream_reason
 
 
 class ResponsesStreamEditor(SSEStreamEditor):
@@ -172,16 +187,23 @@ class ResponsesStreamEditor(SSEStreamEditor):
     def _edit_response_event(self, kind: str, event: ItemEvent, data: bytes) -> bytes:
         outer = Body.read_response(data)
         body = Body.read_response(bytes(outer["response"]))
-        if kind == "response.completed" and body.value("status") == "incomplete":  # as vLLM 0.32 ends at max_output_tokens
+        status = body.value("status") if "status" in body else None
+        if kind == "response.completed" and status == "incomplete":  # as vLLM 0.32 ends at max_output_tokens
             kind = outer["type"] = "response.incomplete"
+        elif kind not in _KNOWN_EVENTS and status not in UNFINISHED_STATUSES:
+            error = find_response_error(body)
+            if error is not None:
+                raise error
+            kind = outer["type"] = "response.incomplete" if status == "incomplete" else "response.completed"
         missing = b""
         if kind in _TERMINAL_EVENTS:
             missing = self._write_missing(self._stream_repair.missing_before_end(body))
-            body["status"] = kind.removeprefix("response.")
-            self.usage, reason = _read_ending(body)
+            if kind == "response.incomplete" or status in UNFINISHED_STATUSES:
+                body["status"] = kind.removeprefix("response.")
+            self.usage, reason, upstream_reason = _normalize_ending(body)
             if self.usage is None:
                 body["usage"] = write_usage(self._meta.estimate_usage(self.written_tokens))
-            self.finish_reason = "tool_calls" if self._has_calls and reason == "stop" else reason
+            self.finish_reason = recorded_finish_reason("tool_calls" if self._has_calls and reason == "stop" else reason, upstream_reason)
         if self.model is None:
             self.model = read_model_name(body.get("model"))
         outer["response"] = apply_response_meta(body, self._meta)

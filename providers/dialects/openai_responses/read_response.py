@@ -39,9 +39,10 @@ def read_wire_response(wire: WireResponse) -> ChatResponse:
     """Raises DECODE_ERRORS for items that cannot be decoded, and InvalidUpstreamResponse for a response that is not finished."""
     items = [(read_item(raw), raw) for raw in wire.output or ()]
     parts = tuple(part for item, raw in items for part in read_parts(item, raw))
+    finish_reason, upstream_finish_reason = read_finish_reason(wire, [item for item, _ in items])
     logprobs = [entry for item, _ in items for content in item.content or () for entry in content.logprobs or ()]
     return ChatResponse(
-        choices=(Choice(parts, read_finish_reason(wire, [item for item, _ in items]), tuple(logprobs) or None),),
+        choices=(Choice(parts, finish_reason, tuple(logprobs) or None, upstream_finish_reason),),
         model=wire.model,
         created=None if wire.created_at is None else int(wire.created_at),
         usage=None if wire.usage == NULL else read_usage(wire.usage, wire.service_tier),

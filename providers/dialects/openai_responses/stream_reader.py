@@ -19,10 +19,11 @@ from providers.canonical.events import (
     UsageReported,
     response_events,
 )
-from providers.canonical.raw_json import DECODE_ERRORS, NULL, repair_unicode
+from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unicode
 from providers.canonical.sse import SSEDecoder
 from providers.dialects.openai_responses.dialect_name import DIALECT
-from providers.dialects.openai_responses.errors import check_untyped_event, read_failure_event
+from providers.dialects.openai_responses.errors import check_untyped_event, find_response_error, read_failure_event
+from providers.dialects.openai_responses.finish_reasons import UNFINISHED_STATUSES
 from providers.dialects.openai_responses.read_output_items import (
     PARAGRAPH_BREAK,
     read_citations,
@@ -121,7 +122,7 @@ class ResponsesStreamReader:
             raise StreamTruncated("The engine ended its answer midway: no event said that the response is complete.")
 
     def _read_event(self, event: _Event, data: bytes) -> Iterator[Event]:
-        handler = self._event_handlers.get(event.type)
+        handler = self._event_handlers.get(event.type) or (None if event.response == NULL else ResponsesStreamReader._read_unknown_event)
         if handler is not None:
             try:
                 yield from handler(self, event, data)
@@ -272,7 +273,10 @@ class ResponsesStreamReader:
         yield from self._read_start(event, data)
         if event.response == NULL:
             raise InvalidUpstreamResponse(f"The engine's {event.type} holds no response.")
-        response = read_wire_response(_response_decoder.decode(event.response))
+        wire = _response_decoder.decode(event.response)
+        if event.type == "response.incomplete" or wire.status in UNFINISHED_STATUSES:
+            wire.status = event.type.removeprefix("response.")
+        response = read_wire_response(wire)
         choice = response.choices[0]
         has_calls = any(part.part_type is ToolCall for part in self._parts.values())
         if not self._parts:
@@ -284,9 +288,18 @@ class ResponsesStreamReader:
             yield Logprobs(0, choice.logprobs)
         self._finished = self.done = True
         reason = choice.finish_reason or "stop"
-        yield ChoiceFinished(0, "tool_calls" if has_calls and reason == "stop" else reason)
+        yield ChoiceFinished(0, "tool_calls" if has_calls and reason == "stop" else reason, choice.upstream_finish_reason)
         if response.usage is not None:
             yield UsageReported(response.usage)
+
+    def _read_unknown_event(self, event: _Event, data: bytes) -> Iterator[Event]:
+        """An event of an unknown type with a Response ends the response if its status says so."""
+        if _response_decoder.decode(event.response).status in UNFINISHED_STATUSES:
+            return
+        error = find_response_error(Body.read_response(bytes(event.response)))
+        if error is not None:
+            raise error
+        yield from self._read_completed(event, data)
 
     def _raise_failure(self, event: _Event, data: bytes) -> Iterator[Event]:
         raise read_failure_event(data)

@@ -46,6 +46,7 @@ class ResponsesStreamWriter:
         self._output: list[Any] = []
         self._parts: dict[int, OpenPart] = {}
         self._message: OpenMessage | None = None
+        self._held_item: tuple[int, dict[str, Any]] | None = None
         self._logprobs: list[Raw] = []
         self._open_text: OpenPart | None = None
         self._last_text: dict[str, Any] | None = None
@@ -68,7 +69,7 @@ class ResponsesStreamWriter:
             case ResponseStarted():
                 return self._write_start(event)
             case PartStarted():
-                return self._open_part(event) if event.choice == 0 else b""
+                return self._release_item("completed") + self._open_part(event) if event.choice == 0 else b""
             case PartFinished():
                 return self._close_part(event.index, event.opaque_state, event.citations) if event.choice == 0 else b""
             case Logprobs():
@@ -243,17 +244,19 @@ class ResponsesStreamWriter:
             else:
                 content = {**state.event_head, "part": {"type": "reasoning_text", "text": text}}
                 frames.append(self._write_event("response.content_part.done", content))
+        item = write_reasoning_item(state.id, text, opaque_state, as_summary=self._as_summary)
         frames.append(
-            self._write_item_done(state.output_index, write_reasoning_item(state.id, text, opaque_state, as_summary=self._as_summary))
+            self._hold_item(state.output_index, item) if opaque_state is None else self._write_item_done(state.output_index, item)
         )
         return b"".join(frames)
 
     def _close_call(self, state: OpenPart, call: ToolCall, arguments: str, opaque_state: OpaqueState | None) -> bytes:
         input_field = {"input": arguments} if call.custom else {"arguments": arguments}
         done = self._write_event(f"{state.event_prefix}.done", {**state.event_head, **input_field})
-        done += self._write_item_done(state.output_index, write_call_item(state.id, call, arguments, self._names))
+        item = write_call_item(state.id, call, arguments, self._names)
         if opaque_state is None:
-            return done
+            return done + self._hold_item(state.output_index, item)
+        done += self._write_item_done(state.output_index, item)
         output_index, id = self._reserve_item("rs")
         return done + self._write_whole_item(
             output_index, write_reasoning_item(id, "", call_opaque_state(call, opaque_state), as_summary=self._as_summary)
@@ -279,7 +282,7 @@ class ResponsesStreamWriter:
         return self._close_all("incomplete" if event.reason in INCOMPLETE_REASONS else "completed")
 
     def _close_all(self, status: str) -> bytes:
-        closed = b"".join([self._close_part(index) for index in sorted(self._parts)])
+        closed = b"".join([self._close_part(index) for index in sorted(self._parts)]) + self._release_item(status)
         message, self._message = self._message, None
         return closed if message is None else closed + self._finish_message(message, status)
 
@@ -289,6 +292,18 @@ class ResponsesStreamWriter:
     def _write_item_done(self, output_index: int, item: Any) -> bytes:
         self._output[output_index] = item
         return self._write_event("response.output_item.done", {"output_index": output_index, "item": item})
+
+    def _hold_item(self, output_index: int, item: dict[str, Any]) -> bytes:
+        """Keeps the end of an item until it is known whether the response was cut off in it: it is, if the response ends here."""
+        released = self._release_item("completed")
+        self._held_item = output_index, item
+        return released
+
+    def _release_item(self, status: str) -> bytes:
+        if self._held_item is None:
+            return b""
+        (output_index, item), self._held_item = self._held_item, None
+        return self._write_item_done(output_index, {**item, "status": status})
 
     def _write_whole_item(self, output_index: int, item: Any) -> bytes:
         return self._write_item_added(output_index, item) + self._write_item_done(output_index, item)

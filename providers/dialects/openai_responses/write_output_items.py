@@ -1,13 +1,13 @@
 """Writes parts as output items of a Response."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 from msgspec import Raw
 
 from providers.canonical.carrier import encode_carrier
-from providers.canonical.chat import Citation, Opaque, OpaqueState, ToolCall
+from providers.canonical.chat import Citation, Opaque, OpaqueState, Part, Reasoning, Refusal, Text, ToolCall
 from providers.canonical.sse import to_single_line
 from providers.dialect import ResponseMeta
 from providers.dialects.openai_responses.dialect_name import DIALECT
@@ -49,6 +49,19 @@ def write_call_item(id: str, call: ToolCall, arguments: str, names: QualifiedNam
     if call.custom:
         return {"id": id, "type": "custom_tool_call", "status": status, "input": arguments, **call_fields}
     return {"id": id, "type": "function_call", "status": status, "arguments": arguments, **call_fields}
+
+
+def may_be_cut_off(part: Part) -> bool:
+    """Whether a part that is the last of a response that was cut off has no end. What a host signed is complete."""
+    match part:
+        case Text() | Refusal():
+            return True
+        case Reasoning() | ToolCall():
+            return part.opaque_state is None
+        case Opaque():
+            return False
+        case _:
+            assert_never(part)
 
 
 def call_opaque_state(call: ToolCall, opaque_state: OpaqueState) -> OpaqueState:

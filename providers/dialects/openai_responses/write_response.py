@@ -15,6 +15,7 @@ from providers.dialects.openai_responses.response_object import response_head
 from providers.dialects.openai_responses.usage import write_usage
 from providers.dialects.openai_responses.write_output_items import (
     call_opaque_state,
+    may_be_cut_off,
     wants_summary,
     write_call_item,
     write_citations,
@@ -67,7 +68,7 @@ def _write_output(choice: Choice, meta: ResponseMeta) -> list[Any]:
             continue
         content = None
         _append_item(output, part, meta)
-    if content is not None and choice.finish_reason in INCOMPLETE_REASONS:
+    if choice.parts and choice.finish_reason in INCOMPLETE_REASONS and may_be_cut_off(choice.parts[-1]):
         output[-1]["status"] = "incomplete"
     return output
 

@@ -14,7 +14,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 from openai.types.responses import Response, ResponseErrorEvent, ResponseStreamEvent
 
-from providers.canonical.chat import ChatResponse, Choice, Opaque, Part, Reasoning, Refusal, Text, ToolCall, Usage
+from providers.canonical.chat import ChatResponse, Choice, Opaque, OpaqueState, Part, Reasoning, Refusal, Text, ToolCall, Usage
 from providers.canonical.errors import (
     InvalidUpstreamResponse,
     Overloaded,
@@ -114,6 +114,46 @@ def test_official_sdk_assembles_the_response(answer: ChatResponse) -> None:
             assert final.output_text == "".join(texts) == whole.output_text
             assert [item.type for item in final.output] == [item.type for item in whole.output]
     assert seen[-1].type == ("response.completed" if complete else "response.incomplete")
+
+
+@pytest.mark.parametrize("finish_reason", ["length", "content_filter"])
+@pytest.mark.parametrize(
+    ("parts", "statuses"),
+    [
+        ((Text("One"),), ["incomplete"]),
+        ((Refusal("No"),), ["incomplete"]),
+        ((Reasoning("Hm"),), ["incomplete"]),
+        ((Reasoning("Hm"), Text("One")), ["completed", "incomplete"]),
+        ((Text("One"), ToolCall("1", "f", "{")), ["completed", "incomplete"]),
+        ((ToolCall("1", "f", "{}"), ToolCall("2", "f", "{")), ["completed", "incomplete"]),
+        ((ToolCall("1", "f", "{}"), ToolCall("2", "g", "x", custom=True)), ["completed", "incomplete"]),
+        ((ToolCall("1", "f", "{}"), Text("One")), ["completed", "incomplete"]),
+        ((Text("One"), Reasoning("Hm", OpaqueState("gemini", "signed"))), ["completed", "completed"]),
+        ((), []),
+    ],
+)
+def test_item_in_which_a_response_was_cut_off_is_incomplete(parts: tuple[Part, ...], statuses: list[str], finish_reason: str) -> None:
+    """Only the last item, and not one that a host signed, which is complete."""
+    answer = ChatResponse((Choice(parts, finish_reason),), "theirs", usage=Usage(1, 2))
+    whole, events = json.loads(DIALECT.write_response(answer, META)), parse_events(write_stream(answer, META))
+    done = {event["output_index"]: event["item"]["status"] for event in events if event["type"] == "response.output_item.done"}
+    reason = {"length": "max_output_tokens", "content_filter": "content_filter"}[finish_reason]
+    assert [done[at] for at in sorted(done)] == statuses
+    assert events[-1]["type"] == "response.incomplete"
+    for response in (whole, events[-1]["response"]):
+        assert [item["status"] for item in response["output"]] == statuses
+        assert (response["status"], response["incomplete_details"], response["completed_at"]) == ("incomplete", {"reason": reason}, None)
+        Response.model_validate_json(json.dumps(response), strict=True)
+
+
+def test_first_of_interleaved_calls_is_complete_where_the_second_is_cut_off() -> None:
+    writer = DIALECT.stream_writer(META)
+    calls = [PartStarted(0, at, ToolCall(f"call_{at}", "f", "")) for at in (0, 1)]
+    deltas = [PartDelta(0, 0, "{}"), PartDelta(0, 1, '{"a')]
+    out = b"".join([writer.feed(event) for event in [*calls, *deltas, ChoiceFinished(0, "length")]]) + writer.finish()
+    events = parse_events(out)
+    assert [each["sequence_number"] for each in events] == list(range(len(events)))
+    assert [item["status"] for item in events[-1]["response"]["output"]] == ["completed", "incomplete"]
 
 
 def test_response_echoes_the_request_fields() -> None:
