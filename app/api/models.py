@@ -20,8 +20,8 @@ def routes(snapshot_cache: SnapshotCache) -> Router:
         names = _usable_models(snapshot_cache, await authenticate_scope(snapshot_cache, request.scope))
         if is_anthropic_client(request):
             page_ids = {"first_id": names[0], "last_id": names[-1]} if names else {"first_id": None, "last_id": None}
-            return _respond({"data": [_anthropic_model(name) for name in names], "has_more": False, **page_ids})
-        return _respond({"object": "list", "data": [_openai_model(name) for name in names]})
+            return _respond({"data": [anthropic_model(name) for name in names], "has_more": False, **page_ids})
+        return _respond({"object": "list", "data": [openai_model(name) for name in names]})
 
     @get("/{name:path}")
     async def show_model(request: Request[Any, Any, Any], name: str) -> Response[dict[str, Any]]:
@@ -30,7 +30,7 @@ def routes(snapshot_cache: SnapshotCache) -> Router:
         if wanted not in snapshot_cache.snapshot.models or not may_use(caller, wanted):
             known = ", ".join(_usable_models(snapshot_cache, caller)) or "none yet"
             raise UnknownModel(f"There is no model {wanted!r}. This key may use: {known}.", param="model")
-        return _respond(_anthropic_model(wanted) if is_anthropic_client(request) else _openai_model(wanted))
+        return _respond(anthropic_model(wanted) if is_anthropic_client(request) else openai_model(wanted))
 
     return Router("/v1/models", route_handlers=[list_models, show_model])
 
@@ -39,14 +39,14 @@ def _usable_models(snapshot_cache: SnapshotCache, caller: Caller) -> list[str]:
     return sorted(usable_models(snapshot_cache.snapshot, caller))
 
 
-def _openai_model(name: str) -> dict[str, Any]:
+def openai_model(name: str) -> dict[str, Any]:
     # OpenAI's SDKs require `created`; a configured name has no creation time.
     return {"id": name, "object": "model", "created": 0, "owned_by": "narthex"}
 
 
-def _anthropic_model(name: str) -> dict[str, Any]:
+def anthropic_model(name: str) -> dict[str, Any]:
     """See https://docs.anthropic.com/en/api/models-list, read 2026-11."""
-    return {"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
+    return {"type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z", "lifecycle": "active"}
 
 
 def _respond(body: dict[str, Any]) -> Response[dict[str, Any]]:

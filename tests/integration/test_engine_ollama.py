@@ -128,7 +128,7 @@ async def test_error_line_midstream_is_forwarded_and_ends_without_done(ollama: S
 async def test_uncounted_cached_prompt_tokens_are_recorded_as_unknown(ollama: ScriptedOllama, client: httpx.AsyncClient, service: Service):
     ollama.prompt_cached = True
     answer = await client.post("/v1/chat/completions", json={"model": "ollama", "messages": HI})
-    assert answer.json()["usage"] == {"completion_tokens": 2}
+    assert answer.json()["usage"] == {"prompt_tokens": 0, "completion_tokens": 2, "total_tokens": 2}
     row = await service.wait_for_record(answer.headers["x-narthex-inference-id"])
     assert (row["input_tokens"], row["output_tokens"]) == (None, 2)
 

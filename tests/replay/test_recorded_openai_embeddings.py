@@ -45,10 +45,11 @@ def test_recorded_embeddings_come_in_the_requested_encoding(recorded: dict[str, 
     packed, _ = edit_response(recorded, "base64")
     [floats], [text] = ([each["embedding"] for each in body["data"]] for body in (numbers, packed))
     assert array("f", base64.b64decode(text)).tolist() == array("f", floats).tolist()
-    assert {key: value for key, value in numbers.items() if key not in ("data", "model")} == {
-        key: value for key, value in recorded["response_body"].items() if key not in ("data", "model")
-    }
     usage = recorded["response_body"].get("usage")
+    expected = {"usage": {"prompt_tokens": 0, "total_tokens": 0}, **recorded["response_body"]}
+    assert {key: value for key, value in numbers.items() if key not in ("data", "model")} == {
+        key: value for key, value in expected.items() if key not in ("data", "model")
+    }
     assert edited.usage
     assert (edited.usage.input, edited.usage.output) == (usage["prompt_tokens"] if usage else None, 0)
 

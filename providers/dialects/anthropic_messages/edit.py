@@ -13,7 +13,7 @@ from providers.canonical.token_estimate import written_tokens
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.anthropic.errors import find_anthropic_error
 from providers.dialects.anthropic_messages.finish_reasons import known_stop_reason, read_stop_reason
-from providers.dialects.anthropic_messages.usage import Counts, merge_counts, read_counts, to_usage, write_usage
+from providers.dialects.anthropic_messages.usage import Counts, merge_counts, read_counts, to_usage, with_known_tier, write_usage
 from providers.stream_editor import SSEStreamEditor
 
 
@@ -82,8 +82,8 @@ def _fill_required_fields(message: dict[str, Any], meta: ResponseMeta) -> None:
         message["content"] = []
     message.setdefault("stop_reason", None)
     message.setdefault("stop_sequence", None)
-    if message.get("usage", NULL) == NULL:
-        message["usage"] = _ZERO_USAGE
+    usage = message.get("usage", NULL)
+    message["usage"] = _ZERO_USAGE if usage == NULL else with_known_tier(usage)
 
 
 class MessagesStreamEditor(SSEStreamEditor):

@@ -16,6 +16,7 @@ from providers.canonical.token_counts import plausible_count
 # The service tier of a response, in OpenAI's names.
 _TIERS: Mapping[str, str] = {"standard": "default", "priority": "priority"}
 _NATIVE_TIERS: Mapping[str | None, str] = {openai_tier: tier for tier, openai_tier in _TIERS.items()}
+_KNOWN_TIERS = (NULL, Raw(b'"standard"'), Raw(b'"priority"'), Raw(b'"batch"'))
 # Service tiers with their own price.
 _PRICED_TIERS = ("batch", "priority")
 
@@ -43,6 +44,7 @@ class Counts(Struct):
 
 
 _counts_decoder = msgspec.json.Decoder(Counts)
+_fields_decoder = msgspec.json.Decoder(dict[str, Raw])
 
 
 def read_counts(raw: Raw | None) -> Counts | None:
@@ -81,6 +83,19 @@ def to_usage(counts: Counts | None) -> Usage | None:
 
 def read_tier(counts: Counts | None) -> str | None:
     return None if counts is None or counts.service_tier is None else _TIERS.get(counts.service_tier)
+
+
+def with_known_tier(usage: Raw) -> Raw:
+    """An engine's usage; a service tier that Anthropic does not have is null, as official SDKs validate it."""
+    if b'"service_tier"' not in bytes(usage):
+        return usage
+    try:
+        fields = _fields_decoder.decode(usage)
+    except DECODE_ERRORS:
+        return usage
+    if fields.get("service_tier", NULL) in _KNOWN_TIERS:
+        return usage
+    return Raw(msgspec.json.encode({**fields, "service_tier": NULL}))
 
 
 def write_usage(usage: Usage | None, service_tier: str | None = None) -> dict[str, Any]:

@@ -16,12 +16,12 @@ from providers.dialect import ResponseMeta
 from providers.dialects.openai.choice_heads import ChoiceHead, read_heads
 from providers.dialects.openai.chunk_template import ChunkTemplate
 from providers.dialects.openai.finish_reasons import UNCHANGED_FINISH_REASONS, check_finish_reason, normalize_finish_reasons
+from providers.dialects.openai.service_tiers import write_service_tier
 from providers.dialects.openai.usage import groq_usage, normalize_usage, write_usage
 from providers.stream_editor import SSEStreamEditor
 
 _CHOICES = b'"choices":'
 _raws = msgspec.json.Decoder(list[Raw]).decode
-_EMPTY = Raw(b'""')
 # After so many chunks in a row that do not match, no template is looked for any more.
 _MAX_UNLIKE_CHUNKS = 8
 
@@ -130,7 +130,9 @@ class OpenAIStreamEditor(SSEStreamEditor):
         return released + sse_frame(body.write())
 
     def _edit_chunk_fields(self, body: Body) -> None:
-        """Changes fields of a chunk other than its choices. A dialect overrides it."""
+        """Changes fields of a chunk other than its choices. A dialect may change more."""
+        if "service_tier" in body and write_service_tier(body.value("service_tier")) is None:
+            del body["service_tier"]
 
     def _track_choices(self, heads: list[ChoiceHead]) -> tuple[bool, bool]:
         """Whether a choice finishes in this chunk, and whether one continues."""
@@ -187,10 +189,8 @@ class OpenAIStreamEditor(SSEStreamEditor):
         if self.model is None:
             self.model = read_model_name(body.get("model"))
         body["id"], body["model"], body["episode_id"] = self._id, meta.model, meta.episode_id
-        object_field = body.get("object", NULL)
-        # Some engines name a completion in a chat (mini-sglang: text_completion.chunk); Azure's first chunk has "".
-        if object_field in (NULL, _EMPTY) or bytes(object_field).startswith(b'"text_completion'):
-            body["object"] = self._object
+        # Engines have others: text_completion.chunk (mini-sglang), completion.chunk (Together), "" (Azure, in its first chunk).
+        body["object"] = self._object
         if "created" not in body:
             body["created"] = meta.created
         return body

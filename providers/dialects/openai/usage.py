@@ -140,13 +140,12 @@ def groq_usage(x_groq: bytes | Raw) -> Raw | None:
 
 
 def write_usage(usage: Usage) -> dict[str, Any]:
-    """Usage as OpenAI reports it. Counts that were not reported are left out, and so is the total unless both of its terms are known.
+    """Usage as OpenAI reports it. Input and output that were not reported are 0, as the SDKs' types require both; details are left out.
 
     Beyond OpenAI's fields, `estimated` says that the gateway counted.
     """
-    body: dict[str, Any] = {"prompt_tokens": usage.input, "completion_tokens": usage.output}
-    if usage.input is not None and usage.output is not None:
-        body["total_tokens"] = usage.input + usage.output
+    input, output = usage.input or 0, usage.output or 0
+    body: dict[str, Any] = {"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output}
     prompt_details = {
         "cached_tokens": usage.cached,
         "cache_write_tokens": usage.cache_written,
@@ -160,4 +159,4 @@ def write_usage(usage: Usage) -> dict[str, Any]:
             body[key] = reported
     if usage.estimated:
         body["estimated"] = True
-    return {key: value for key, value in body.items() if value is not None}
+    return body

@@ -20,6 +20,7 @@ from providers.canonical.upstream_errors import find_error
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.openai.choice_heads import ChoiceHead
 from providers.dialects.openai.finish_reasons import UNCHANGED_FINISH_REASONS, check_finish_reason, normalize_finish_reasons
+from providers.dialects.openai.service_tiers import write_service_tier
 from providers.dialects.openai.stream_editor import OpenAIStreamEditor
 from providers.dialects.openai.usage import groq_usage, normalize_usage, write_usage
 from providers.dialects.openai_chat.deduplicate_roles import ROLE_KEY, RoleDeduplicator
@@ -27,12 +28,9 @@ from providers.dialects.openai_chat.flatten_content import find_content_list, fl
 from providers.dialects.openai_chat.reasoning_details_buffer import ReasoningDetailsBuffer
 from providers.dialects.openai_chat.repair_tool_calls import TOOL_CALLS_KEY, ToolCallRepair, choices_with_calls, repair_tool_calls
 from providers.dialects.openai_chat.search_results import has_sources, with_annotations
-from providers.dialects.openai_chat.service_tiers import write_service_tier
 
 _EMPTY = Raw(b'""')
 _ROLE = Raw(b'"assistant"')
-# Perplexity's last chunk.
-_PERPLEXITY_DONE = Raw(b'"chat.completion.done"')
 _NO_DELTA = Raw(b"{}")
 _STOP, _TOOL_CALLS = Raw(b'"stop"'), Raw(b'"tool_calls"')
 
@@ -140,12 +138,6 @@ class _ChatStreamEditor(OpenAIStreamEditor):
         if has_sources(body) and "choices" in body:
             body["choices"] = with_annotations(body, "delta") or body["choices"]
         return super()._with_meta(body)
-
-    def _edit_chunk_fields(self, body: Body) -> None:
-        if "service_tier" in body and write_service_tier(body.value("service_tier")) is None:
-            del body["service_tier"]
-        if body.get("object") == _PERPLEXITY_DONE:
-            del body["object"]
 
 
 class _ChoiceNormalizer:

@@ -6,6 +6,7 @@ Source: https://platform.openai.com/docs/api-reference/chat, read 2026-11.
 from providers.canonical.chat import ChatResponse, Choice, Citation, Part, Reasoning, Refusal, Text, ToolCall, Usage
 from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.raw_json import NULL
+from providers.dialects.openai.service_tiers import read_service_tier
 from providers.dialects.openai.usage import groq_usage, read_usage
 from providers.dialects.openai_chat.citations import read_annotations
 from providers.dialects.openai_chat.finish_reasons import read_finish_reason
@@ -21,7 +22,6 @@ from providers.dialects.openai_chat.response_schema import (
     unix_seconds,
 )
 from providers.dialects.openai_chat.search_results import read_sources
-from providers.dialects.openai_chat.service_tiers import read_service_tier
 from providers.dialects.openai_chat.tool_calls import read_tool_call
 
 

@@ -8,6 +8,7 @@ from providers.canonical.errors import InvalidUpstreamResponse, StreamTruncated
 from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
 from providers.canonical.raw_json import NULL
 from providers.canonical.sse import SSEDecoder
+from providers.dialects.openai.service_tiers import read_service_tier
 from providers.dialects.openai_chat.citations import read_annotations
 from providers.dialects.openai_chat.finish_reasons import read_finish_reason
 from providers.dialects.openai_chat.read_reasoning_details import (
@@ -31,7 +32,6 @@ from providers.dialects.openai_chat.response_schema import (
     unix_seconds,
 )
 from providers.dialects.openai_chat.search_results import read_sources
-from providers.dialects.openai_chat.service_tiers import read_service_tier
 from providers.dialects.openai_chat.tool_calls import is_complete_json, read_opaque_state, starts_new_call
 
 _NO_FUNCTION = Function()

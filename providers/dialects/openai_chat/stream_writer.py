@@ -10,11 +10,11 @@ from providers.canonical.chat import Opaque, Part, Reasoning, Refusal, Text, Too
 from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
 from providers.canonical.sse import sse_frame, to_single_line
 from providers.dialect import ResponseMeta
+from providers.dialects.openai.service_tiers import write_service_tier
 from providers.dialects.openai.usage import write_usage
 from providers.dialects.openai_chat.citations import write_annotation
 from providers.dialects.openai_chat.finish_reasons import write_finish_reason
 from providers.dialects.openai_chat.reasoning_detail_indexes import with_unique_indexes
-from providers.dialects.openai_chat.service_tiers import write_service_tier
 from providers.dialects.openai_chat.tool_calls import write_opaque_state, write_tool_call
 from providers.dialects.openai_chat.write_reasoning_details import write_details
 
@@ -67,7 +67,8 @@ class ChatStreamWriter:
                     self._chunk_head["service_tier"] = service_tier
                 return b""
             case Logprobs():
-                return self._chunk(event.choice, {}, logprobs={"content": [Raw(to_single_line(bytes(entry))) for entry in event.entries]})
+                entries = [Raw(to_single_line(bytes(entry))) for entry in event.entries]
+                return self._chunk(event.choice, {}, logprobs={"content": entries, "refusal": None})
             case ChoiceFinished():
                 return self._hold_finish_chunk(event)
             case UsageReported():

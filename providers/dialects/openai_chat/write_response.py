@@ -9,10 +9,10 @@ import msgspec
 
 from providers.canonical.chat import ChatResponse, Choice, Opaque, Part, Reasoning, Refusal, Text, ToolCall
 from providers.dialect import ResponseMeta
+from providers.dialects.openai.service_tiers import write_service_tier
 from providers.dialects.openai.usage import write_usage
 from providers.dialects.openai_chat.citations import write_annotation
 from providers.dialects.openai_chat.finish_reasons import write_finish_reason
-from providers.dialects.openai_chat.service_tiers import write_service_tier
 from providers.dialects.openai_chat.tool_calls import write_tool_call
 from providers.dialects.openai_chat.write_reasoning_details import write_details
 
@@ -34,7 +34,7 @@ def write_response(response: ChatResponse, meta: ResponseMeta) -> bytes:
 
 
 def _write_choice(index: int, choice: Choice, meta: ResponseMeta) -> dict[str, Any]:
-    logprobs = None if choice.logprobs is None else {"content": choice.logprobs}
+    logprobs = None if choice.logprobs is None else {"content": choice.logprobs, "refusal": None}
     has_calls = meta.stops_after_calls and any(isinstance(part, ToolCall) for part in choice.parts)
     ending = write_finish_reason(choice.finish_reason, choice.stop_sequence, ended_with_calls=has_calls)
     return {"index": index, "message": write_message(choice.parts), **ending, "logprobs": logprobs}
@@ -66,14 +66,16 @@ def write_message(parts: tuple[Part, ...]) -> dict[str, Any]:
                 pass
             case _:
                 assert_never(part)
-    message: dict[str, Any] = {"role": "assistant", "content": "".join(texts) if texts else None}
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": "".join(texts) if texts else None,
+        "refusal": "".join(refusals) if refusals else None,
+    }
     if any(reasoning_texts):
         message["reasoning_content"] = "".join(reasoning_texts)
     details = write_details((part, len(part.text) if isinstance(part, Text) else 0) for part in parts)
     if details:
         message["reasoning_details"] = details
-    if refusals:
-        message["refusal"] = "".join(refusals)
     if annotations:
         message["annotations"] = annotations
     if calls:

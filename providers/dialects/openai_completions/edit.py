@@ -15,6 +15,7 @@ from providers.canonical.upstream_errors import find_error
 from providers.dialect import OutboundResponse, ResponseMeta
 from providers.dialects.openai.choice_heads import ChoiceHead
 from providers.dialects.openai.finish_reasons import UNCHANGED_FINISH_REASONS, check_finish_reason, normalize_finish_reasons
+from providers.dialects.openai.service_tiers import write_service_tier
 from providers.dialects.openai.stream_editor import OpenAIStreamEditor
 from providers.dialects.openai.usage import normalize_usage, write_usage
 
@@ -64,10 +65,13 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
         if head.text is _ABSENT:
             raise InvalidUpstreamResponse("A choice of the engine's answer has no text.")
     usage = None
+    service_tier = body.value("service_tier") if "service_tier" in body else None
     if body.has_value("usage"):
-        usage, body["usage"] = normalize_usage(body["usage"], body.value("service_tier"))
+        usage, body["usage"] = normalize_usage(body["usage"], service_tier)
     else:
         body["usage"] = write_usage(meta.estimate_usage(written_tokens(bytes(choices))))
+    if "service_tier" in body and write_service_tier(service_tier) is None:
+        del body["service_tier"]
     model = read_model_name(body.get("model"))
     body["id"], body["episode_id"], body["model"] = f"cmpl-{meta.id}", meta.episode_id, meta.model
     body["object"] = _OBJECT

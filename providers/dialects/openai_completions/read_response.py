@@ -11,6 +11,7 @@ from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.events import ResponseStarted
 from providers.canonical.raw_json import DECODE_ERRORS, NULL
 from providers.dialects.openai.finish_reasons import FINISH_REASONS, check_finish_reason
+from providers.dialects.openai.service_tiers import read_service_tier
 from providers.dialects.openai.usage import read_usage
 from providers.dialects.openai_completions.finish_reasons import COMPLETION_REASONS
 from providers.dialects.openai_completions.logprobs import read_logprobs
@@ -50,7 +51,7 @@ def read_response_usage(parsed: WireResponse) -> Usage | None:
 
 def read_started(parsed: WireResponse) -> ResponseStarted:
     created = None if parsed.created is None else int(parsed.created)
-    return ResponseStarted(parsed.model or "", created, parsed.system_fingerprint or None, parsed.service_tier or None)
+    return ResponseStarted(parsed.model or "", created, parsed.system_fingerprint or None, read_service_tier(parsed.service_tier))
 
 
 def read_response(raw: bytes) -> ChatResponse:

@@ -8,6 +8,7 @@ from providers.canonical.chat import Text, Usage
 from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
 from providers.canonical.sse import sse_frame
 from providers.dialect import ResponseMeta
+from providers.dialects.openai.service_tiers import write_service_tier
 from providers.dialects.openai.usage import write_usage
 from providers.dialects.openai_completions.finish_reasons import write_finish_reason
 from providers.dialects.openai_completions.logprobs import write_logprobs
@@ -41,8 +42,9 @@ class CompletionStreamWriter:
                 self._chunk_head["created"] = event.created or self._chunk_head["created"]
                 if event.system_fingerprint is not None:
                     self._chunk_head["system_fingerprint"] = event.system_fingerprint
-                if event.service_tier is not None:
-                    self._chunk_head["service_tier"] = event.service_tier
+                service_tier = write_service_tier(event.service_tier)
+                if service_tier is not None:
+                    self._chunk_head["service_tier"] = service_tier
                 return b""
             case Logprobs():
                 logprobs = write_logprobs(event.entries, self._lengths.get(event.choice, 0))

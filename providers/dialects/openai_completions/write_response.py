@@ -9,6 +9,7 @@ import msgspec
 
 from providers.canonical.chat import ChatResponse, Choice, Text
 from providers.dialect import ResponseMeta
+from providers.dialects.openai.service_tiers import write_service_tier
 from providers.dialects.openai.usage import write_usage
 from providers.dialects.openai_completions.finish_reasons import write_finish_reason
 from providers.dialects.openai_completions.logprobs import write_logprobs
@@ -33,8 +34,9 @@ def write_response(response: ChatResponse, meta: ResponseMeta) -> bytes:
     }
     if response.system_fingerprint is not None:
         body["system_fingerprint"] = response.system_fingerprint
-    if response.service_tier is not None:
-        body["service_tier"] = response.service_tier
+    service_tier = write_service_tier(response.service_tier)
+    if service_tier is not None:
+        body["service_tier"] = service_tier
     if response.usage is not None:
         body["usage"] = write_usage(response.usage)
     return _encode(body)

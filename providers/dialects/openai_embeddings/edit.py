@@ -81,7 +81,10 @@ def edit_response(raw: bytes, meta: ResponseMeta) -> OutboundResponse:
         body["data"] = ordered
     model = read_model_name(body.get("model"))
     body["object"], body["model"] = _LIST, meta.model
-    return OutboundResponse(body.write(), _read_usage(body), None, model)
+    usage = _read_usage(body)
+    if not body.has_value("usage"):  # official clients require it; Together sends none
+        body["usage"] = {"prompt_tokens": 0, "total_tokens": 0}
+    return OutboundResponse(body.write(), usage, None, model)
 
 
 def _sort_by_index(items: list[dict[str, Raw]]) -> list[dict[str, Raw]]:

@@ -53,6 +53,8 @@ _TERMINAL_EVENTS = frozenset({"response.completed", "response.incomplete"})
 # Of those that hold a Response; another one ends the response if its status says so.
 _KNOWN_EVENTS = _TERMINAL_EVENTS | {"response.created", "response.queued", "response.in_progress"}
 _FAILURE_EVENTS = frozenset({"response.failed", "response.cancelled", "error"})
+# Official clients require their `logprobs`.
+_TEXT_EVENTS = frozenset({"response.output_text.delta", "response.output_text.done"})
 _CALL_EVENT_PREFIXES = ("response.function_call_arguments.", "response.custom_tool_call_input.")
 
 
@@ -118,6 +120,8 @@ class ResponsesStreamEditor(SSEStreamEditor):
             return missing + self._edit_response_event(kind, event, data)
         if kind.startswith(_CALL_EVENT_PREFIXES):
             self._has_calls = True
+        if kind in _TEXT_EVENTS and b'"logprobs"' not in data:  # llama.cpp leaves it out
+            data = data.rstrip()[:-1] + b',"logprobs":[]}'
         if kind.endswith(".delta"):
             self._count_delta(data)
             if self._stream_repair.continues_text(event):

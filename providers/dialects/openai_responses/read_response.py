@@ -8,6 +8,7 @@ import msgspec
 from providers.canonical.chat import ChatResponse, Choice
 from providers.canonical.errors import InvalidUpstreamResponse
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unicode
+from providers.dialects.openai.service_tiers import read_service_tier
 from providers.dialects.openai_responses.errors import find_response_error
 from providers.dialects.openai_responses.finish_reasons import read_finish_reason
 from providers.dialects.openai_responses.read_output_items import read_item, read_parts
@@ -46,5 +47,5 @@ def read_wire_response(wire: WireResponse) -> ChatResponse:
         model=wire.model,
         created=None if wire.created_at is None else int(wire.created_at),
         usage=None if wire.usage == NULL else read_usage(wire.usage, wire.service_tier),
-        service_tier=wire.service_tier or None,
+        service_tier=read_service_tier(wire.service_tier),
     )

@@ -46,6 +46,7 @@ class StreamRepair:
     def __init__(self, meta: ResponseMeta) -> None:
         self._meta = meta
         self._ids: dict[int, str] = {}
+        self._call_names: dict[int, str] = {}
         self._item_indexes: dict[str, int] = {}
         self._last_item = 0
         self._started_parts: set[_PartPosition] = set()
@@ -174,11 +175,15 @@ class StreamRepair:
         if at not in self._ids:
             return EventRepair(is_forwarded=False)
         missing: list[_Event] = []
-        arguments = decode_done_event(data).complete_text if action == "done" else ""
+        done_event = decode_done_event(data) if action == "done" else DoneEvent()
+        arguments = done_event.complete_text
         if arguments and (at, 0) not in self._parts_with_text:
             missing.append(self._event(f"{subject}.delta", at, item_id=self._ids[at], delta=arguments))
         self._parts_with_text.add((at, 0))
-        return EventRepair(missing, self._position_changes(event, at))
+        change = self._position_changes(event, at)
+        if action == "done" and subject == "function_call_arguments" and done_event.name is None and at in self._call_names:
+            change["name"] = self._call_names[at]
+        return EventRepair(missing, change)
 
     def _start_item(self, at: int, id: str | None, kind: str) -> Iterator[_Event]:
         if at not in self._ids:
@@ -226,6 +231,8 @@ class StreamRepair:
         self._ids[at] = item["id"]
         self._last_item = max(self._last_item, at)
         self._item_indexes[item["id"]] = at
+        if isinstance(item.get("name"), str):
+            self._call_names[at] = item["name"]
 
     def _with_id(self, at: int, item: _Event) -> _Event:
         if item.get("id"):

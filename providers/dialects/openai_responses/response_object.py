@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from msgspec import Raw
 
 from providers.canonical.raw_json import NULL
 from providers.canonical.sse import to_single_line
 from providers.dialect import ResponseMeta
+from providers.dialects.openai.service_tiers import write_service_tier
 from providers.dialects.openai_responses.usage import with_missing_details
 
 # The fields that a Response repeats from its request, with the defaults.
@@ -31,6 +33,8 @@ _ECHOED_FIELDS: Mapping[str, Any] = {
     "truncation": "disabled",
     "user": None,
 }
+# A service tier that only Responses have.
+_ULTRAFAST = Raw(b'"ultrafast"')
 # The engine does not receive the caller's values of these fields, so its own values are replaced.
 GATEWAY_FIELDS = ("previous_response_id", "store", "metadata", "user", "safety_identifier", "prompt_cache_key")
 
@@ -79,6 +83,9 @@ def apply_response_meta(body: dict[str, Any], meta: ResponseMeta) -> dict[str, A
         requested = requested_value(meta, key, _ECHOED_FIELDS[key])
         if requested != _ECHOED_FIELDS[key] or key in ("previous_response_id", "store"):
             body[key] = requested
+    service_tier = body["service_tier"]
+    if isinstance(service_tier, Raw) and service_tier != _ULTRAFAST and write_service_tier(msgspec.json.decode(service_tier)) is None:
+        body["service_tier"] = None
     usage = body["usage"]
     if isinstance(usage, Raw) and usage != NULL:
         body["usage"] = with_missing_details(usage)

@@ -35,6 +35,7 @@ class DoneEvent(Struct):
     refusal: str | None = None
     arguments: str | None = None
     input: str | None = None
+    name: str | None = None
     part: _Content | None = None
 
     @property

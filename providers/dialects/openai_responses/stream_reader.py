@@ -21,6 +21,7 @@ from providers.canonical.events import (
 )
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body, repair_unicode
 from providers.canonical.sse import SSEDecoder
+from providers.dialects.openai.service_tiers import read_service_tier
 from providers.dialects.openai_responses.dialect_name import DIALECT
 from providers.dialects.openai_responses.errors import check_untyped_event, find_response_error, read_failure_event
 from providers.dialects.openai_responses.finish_reasons import UNFINISHED_STATUSES
@@ -160,7 +161,8 @@ class ResponsesStreamReader:
         if not self._started and event.response != NULL:
             self._started = True
             wire = _response_decoder.decode(event.response)
-            yield ResponseStarted(wire.model, None if wire.created_at is None else int(wire.created_at), None, wire.service_tier or None)
+            created = None if wire.created_at is None else int(wire.created_at)
+            yield ResponseStarted(wire.model, created, None, read_service_tier(wire.service_tier))
 
     def _read_item_added(self, event: _Event, data: bytes) -> Iterator[Event]:
         if event.item == NULL:

@@ -12,6 +12,7 @@ from providers.canonical.chat import Citation, Opaque, OpaqueState, Reasoning, R
 from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
 from providers.canonical.sse import to_single_line
 from providers.dialect import ResponseMeta
+from providers.dialects.openai.service_tiers import write_service_tier
 from providers.dialects.openai_responses.finish_reasons import INCOMPLETE_REASONS
 from providers.dialects.openai_responses.item_ids import id_prefix, item_id
 from providers.dialects.openai_responses.namespaces import read_qualified_names
@@ -101,8 +102,7 @@ class ResponsesStreamWriter:
             return b""
         self._started = True
         self._response["created_at"] = event.created or self._meta.created
-        if event.service_tier is not None:
-            self._response["service_tier"] = event.service_tier
+        self._response["service_tier"] = write_service_tier(event.service_tier)
         body = {"response": self._response}
         return self._write_event("response.created", body) + self._write_event("response.in_progress", body)
 
@@ -251,7 +251,7 @@ class ResponsesStreamWriter:
         return b"".join(frames)
 
     def _close_call(self, state: OpenPart, call: ToolCall, arguments: str, opaque_state: OpaqueState | None) -> bytes:
-        input_field = {"input": arguments} if call.custom else {"arguments": arguments}
+        input_field = {"input": arguments} if call.custom else {"name": call.name, "arguments": arguments}
         done = self._write_event(f"{state.event_prefix}.done", {**state.event_head, **input_field})
         item = write_call_item(state.id, call, arguments, self._names)
         if opaque_state is None:

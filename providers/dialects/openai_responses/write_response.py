@@ -8,6 +8,7 @@ from msgspec import Raw
 from providers.canonical.chat import ChatResponse, Choice, Opaque, Reasoning, Refusal, Text, ToolCall
 from providers.canonical.sse import to_single_line
 from providers.dialect import ResponseMeta
+from providers.dialects.openai.service_tiers import write_service_tier
 from providers.dialects.openai_responses.finish_reasons import INCOMPLETE_REASONS
 from providers.dialects.openai_responses.item_ids import id_prefix, item_id
 from providers.dialects.openai_responses.namespaces import read_qualified_names
@@ -35,8 +36,7 @@ def write_response(response: ChatResponse, meta: ResponseMeta) -> bytes:
     head["output"] = _write_output(choice, meta)
     write_status(head, choice.finish_reason)
     head["usage"] = write_usage(response.usage)
-    if response.service_tier is not None:
-        head["service_tier"] = response.service_tier
+    head["service_tier"] = write_service_tier(response.service_tier)
     return msgspec.json.encode(head)
 
 

@@ -193,7 +193,7 @@ answers = st.builds(
     created=st.integers(1, 2**33),
     usage=st.none() | usages,
     system_fingerprint=st.none() | nonempty_texts,
-    service_tier=st.none() | nonempty_texts,
+    service_tier=st.none() | st.sampled_from(["auto", "default"]),
 )
 
 

@@ -176,6 +176,7 @@ def test_fields_the_sdk_needs_are_added_if_the_engine_omits_them():
         "object": "list",
         "model": "a name",
         "data": [{"object": "embedding", "index": 0, "embedding": [0.5]}, {"object": "embedding", "index": 1, "embedding": [1]}],
+        "usage": {"prompt_tokens": 0, "total_tokens": 0},
     }
 
 
@@ -279,7 +280,7 @@ def test_base64_with_escaped_slashes_is_decoded():
 )
 def test_usage_is_read_with_zero_output_tokens(reported: Any, expected: Usage):
     response, outbound = edit_response(response_body([[1]], usage=reported))
-    assert (outbound.usage, response["usage"]) == (expected, reported)
+    assert (outbound.usage, response["usage"]) == (expected, reported or {"prompt_tokens": 0, "total_tokens": 0})
 
 
 def test_stream_fields_are_not_sent_and_a_streamed_response_is_rejected():
