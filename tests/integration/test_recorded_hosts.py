@@ -25,6 +25,7 @@ from providers.drop_policy import DropPolicy
 from tests.conformance.expected_responses import comparable, expected_response
 from tests.conformance.sdk_responses import ESTIMATED_USAGE, event_payloads
 from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES
+from tests.conformance.strict_shapes import response_errors
 from tests.conformance.translation import CALLERS
 from tests.replay.hosts.catalogue import HOSTS
 from tests.replay.hosts.host import Host, ProviderTarget
@@ -35,6 +36,11 @@ from tests.support.service_inspection import database_url
 from tests.support.wait_until import GENEROUS_S
 
 ROUTES = {CHAT: "/v1/chat/completions", RESPONSES: "/v1/responses", ANTHROPIC: "/v1/messages"}
+PLAIN_ROUTES = {
+    "/v1/embeddings": "openai_embeddings",
+    "/v1/completions": "openai_completions",
+    "/v1/messages/count_tokens": "anthropic_count_tokens",
+}
 EVERY = [(host, recording) for host in HOSTS for recording in host.recordings]
 CHATS = [each for each in EVERY if each[0].chat(each[1]) is not None]
 PLAIN = [each for each in EVERY if each[0].non_chat(each[1]) is not None]
@@ -171,6 +177,7 @@ async def test_recorded_chat_round_trips_for_every_caller_dialect_and_mode(
                 assert_refused(host, recording, answer, caller)
                 continue
             assert answer.status_code == 200, answer.text
+            assert response_errors(caller, answer.content, streamed=streamed, written_by_engine=True) == [], (caller, streamed)
             expected = comparable(expected_response(host.expected(recording), caller, streamed=streamed))
             sdk = CALLERS[caller]
             summary = sdk.summarize(sdk.parse(answer.content, streamed=streamed))
@@ -216,6 +223,9 @@ async def test_recorded_non_chat_exchange_round_trips(host: Host, recording: Rec
         assert_refused(host, recording, answer, CHAT)
         return
     assert answer.status_code == 200, answer.text
+    if plain.route in PLAIN_ROUTES and plain.body.get("encoding_format") != "base64":
+        found = response_errors(PLAIN_ROUTES[plain.route], answer.content, streamed=recording.streamed, written_by_engine=True)
+        assert found == []
     plain.check(event_payloads(answer.content) if recording.streamed else answer.json())
 
 

@@ -29,6 +29,7 @@ from providers.dialects.openai_responses import (
     write_input_items,
 )
 from providers.drop_policy import DropPolicy
+from tests.conformance.strict_shapes import response_errors
 from tests.support.case_tables import one_test_per_group
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "exchanges"
@@ -172,6 +173,7 @@ def test_stream_passes_unchanged_but_for_known_fields(recording: Recording) -> N
         if event["type"] == "response.function_call_arguments.done":
             original = {"name": event["name"], **original}  # xAI leaves it out
         assert event == original
+    assert response_errors("openai_responses", before + last, streamed=True, written_by_engine=True) == []
     assert editor.usage == expected_usage(recording.response["usage"])
     assert editor.finish_reason == finish_reason(recording.response)
 

@@ -36,6 +36,7 @@ from providers.dialects.catalogue import CHAT_DIALECTS
 from providers.drop_policy import DropPolicy
 from tests.conformance.expected_responses import summary
 from tests.conformance.situations import ALL, ANTHROPIC, CHAT, RESPONSES
+from tests.conformance.strict_shapes import response_errors
 from tests.conformance.translation import CALLERS, translate_response
 from tests.support.case_tables import one_test_per_group
 
@@ -111,6 +112,7 @@ def test_recorded_response_means_the_same_to_every_other_caller(pair: Pair) -> N
     dialect, sdk = CHAT_DIALECTS[caller], CALLERS[caller]
     for streamed in (True, False):
         response = translate_response(recording.raw, recording.dialect, caller, arrives_streamed=recording.streamed, streamed=streamed)
+        assert response_errors(caller, response, streamed=streamed) == []
         parsed = sdk.parse(response, streamed=streamed)
         loss = LOSSY_TRANSLATIONS.get((recording.name, caller))
         expected = choice if loss is None else loss(choice, streamed)

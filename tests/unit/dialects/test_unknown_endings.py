@@ -10,6 +10,7 @@ from app.gateway.response_translation import translate
 from providers.canonical.sse import sse_frame
 from providers.dialect import ResponseMeta
 from providers.dialects.catalogue import CALLER_DIALECTS, ENGINE_DIALECTS
+from tests.conformance.strict_shapes import response_errors
 from tests.replay.hosts.aws_event_stream import event
 
 META = ResponseMeta("ID", "EP", "m", 1, wants_usage=True)
@@ -34,8 +35,8 @@ def anthropic(block: dict[str, Any]) -> tuple[Any, Sequence[Any]]:
 
 
 def response(status: str, **more: Any) -> dict[str, Any]:
-    content: Any = [{"type": "output_text", "text": "Hello.", "annotations": []}]
-    item: Any = {"id": "msg_1", "type": "message", "role": "assistant", "status": status, "content": content}
+    content: Any = [{"type": "output_text", "text": "Hello.", "annotations": [], "logprobs": []}]
+    item: Any = {"id": "msg_1", "type": "message", "role": "assistant", "status": "incomplete", "content": content}
     return {"id": "resp_1", "object": "response", "model": "m", "created_at": 1, "status": status, "output": [item], **more}
 
 
@@ -69,10 +70,10 @@ ENDINGS: dict[str, tuple[Any, Sequence[Any]]] = {
         ],
     ),
     "openai_completions": (
-        {"id": "x", "choices": [{"index": 0, "text": "Hello.", "finish_reason": WORD}]},
+        {"id": "x", "choices": [{"index": 0, "text": "Hello.", "logprobs": None, "finish_reason": WORD}]},
         [
-            {"id": "x", "choices": [{"index": 0, "text": "Hello."}]},
-            {"id": "x", "choices": [{"index": 0, "text": "", "finish_reason": WORD}]},
+            {"id": "x", "choices": [{"index": 0, "text": "Hello.", "logprobs": None, "finish_reason": None}]},
+            {"id": "x", "choices": [{"index": 0, "text": "", "logprobs": None, "finish_reason": WORD}]},
         ],
     ),
     "openai_responses": (response(WORD), responses_events("response.completed", response(WORD))),
@@ -155,6 +156,9 @@ def endings(caller: str, target: str, whole: Any, events: Sequence[Any]) -> list
     translated = translate.translate_response(json.dumps(whole).encode(), caller_dialect, engine, META)
     editor = translate.make_stream_editor(caller_dialect, engine, META, streamed=True)
     streamed = editor.feed(stream_bytes(target, events)) + editor.finish()
+    assert response_errors(caller, translated.raw, streamed=False, written_by_engine=caller == target) == []
+    known_events = streamed.replace(b"response.news", b"response.in_progress")
+    assert response_errors(caller, known_events, streamed=True, written_by_engine=caller == target) == []
     return [
         (*ending_of(caller, translated.raw), translated.finish_reason),
         (*streamed_ending_of(caller, streamed), editor.finish_reason),
