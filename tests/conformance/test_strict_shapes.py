@@ -10,8 +10,9 @@ from pydantic import TypeAdapter
 from app.api.models import anthropic_model, openai_model
 from providers.canonical import errors
 from providers.canonical.errors import NarthexError
+from providers.canonical.events import response_events
 from providers.dialect import ResponseMeta
-from providers.dialects.catalogue import CALLER_DIALECTS
+from providers.dialects.catalogue import CALLER_DIALECTS, CHAT_DIALECTS
 from tests.conformance.published_schemas import ANTHROPIC, OPENAI, schema_errors
 from tests.conformance.response_cells import CELLS, Cell, caller_and_target, situation_name, translations
 from tests.conformance.strict_shapes import ANTHROPIC_MODEL, COMPLETE, OPENAI_MODEL, STREAMED, response_errors, shape_errors
@@ -143,6 +144,19 @@ def test_service_tier_that_no_api_has_reaches_no_caller(dialect: str, tier: str)
     for body, streamed in ((edited, False), (stream, True)):
         assert response_errors(dialect, body, streamed=streamed, written_by_engine=True) == []
         assert json.dumps(tier).encode() not in body.replace(b'"system_fingerprint":""', b"")
+
+
+@pytest.mark.parametrize("caller", ["openai_chat", "openai_responses", "openai_completions"])
+def test_logprobs_of_a_completion_have_the_shape_that_typed_clients_accept(caller: str) -> None:
+    columns = {"tokens": ["Hi"], "token_logprobs": [-0.5], "top_logprobs": [{"Hi": -0.5, "Ho": -1.5}], "text_offset": [0]}
+    choice = {"index": 0, "text": "Hi", "finish_reason": "stop", "logprobs": columns}
+    body = {"id": "1", "object": "text_completion", "created": 1, "model": "m", "choices": [choice], "usage": USAGE}
+    completions, dialect = CHAT_DIALECTS["openai_completions"], CHAT_DIALECTS[caller]
+    response = completions.read_response(json.dumps(body).encode())
+    writer = dialect.stream_writer(META)
+    stream = b"".join([writer.feed(event) for event in response_events(response)]) + writer.finish()
+    assert response_errors(caller, dialect.write_response(response, META), streamed=False) == []
+    assert response_errors(caller, stream, streamed=True) == []
 
 
 def test_embeddings_and_counts_have_the_shape_that_typed_clients_accept() -> None:

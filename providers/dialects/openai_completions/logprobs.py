@@ -40,9 +40,14 @@ def read_logprobs(raw: Raw) -> tuple[Raw, ...] | None:
         return None
     tops = columns.top_logprobs or [None] * len(columns.tokens)
     return tuple(
-        Raw(msgspec.json.encode(_Entry(token, logprob, [_Top(*each) for each in (top or {}).items()])))
+        Raw(msgspec.json.encode({**_entry(token, logprob), "top_logprobs": [_entry(*each) for each in (top or {}).items()]}))
         for token, logprob, top in zip(columns.tokens, columns.token_logprobs, tops, strict=False)
     )
+
+
+def _entry(token: str, logprob: float | None) -> dict[str, Any]:
+    """Official clients of chat require `bytes`, which completions do not have."""
+    return {"token": token, "logprob": logprob, "bytes": None}
 
 
 def write_logprobs(entries: Sequence[Raw], offset: int) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from msgspec import Raw
 
 from providers.canonical.chat import Citation, Opaque, OpaqueState, Reasoning, Refusal, Text, ToolCall, Usage
 from providers.canonical.events import ChoiceFinished, Event, Logprobs, PartDelta, PartFinished, PartStarted, ResponseStarted, UsageReported
-from providers.canonical.sse import to_single_line
 from providers.dialect import ResponseMeta
 from providers.dialects.openai.service_tiers import write_service_tier
 from providers.dialects.openai_responses.finish_reasons import INCOMPLETE_REASONS
@@ -24,6 +23,7 @@ from providers.dialects.openai_responses.write_output_items import (
     wants_summary,
     write_call_item,
     write_citations,
+    write_logprob,
     write_message_item,
     write_opaque_item,
     write_reasoning_item,
@@ -74,7 +74,7 @@ class ResponsesStreamWriter:
             case PartFinished():
                 return self._close_part(event.index, event.opaque_state, event.citations) if event.choice == 0 else b""
             case Logprobs():
-                return self._write_logprobs([Raw(to_single_line(bytes(entry))) for entry in event.entries]) if event.choice == 0 else b""
+                return self._write_logprobs([write_logprob(entry) for entry in event.entries]) if event.choice == 0 else b""
             case ChoiceFinished():
                 return self._write_finish_reason(event) if event.choice == 0 else b""
             case UsageReported():

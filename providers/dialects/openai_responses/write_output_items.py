@@ -22,6 +22,18 @@ def write_text_content(text: str, annotations: Sequence[Any], logprobs: Sequence
     return {"type": "output_text", "annotations": annotations, "logprobs": logprobs, "text": text}
 
 
+def write_logprob(entry: Raw) -> Raw:
+    """An entry on one line, with a list of `bytes` for each token: a Response takes no null, which chat does.
+
+    Of a host that reports none they are those of the token's text; none where that is not all of the token.
+    """
+    decoded = msgspec.json.decode(entry)
+    incomplete = [each for each in (decoded, *(decoded.get("top_logprobs") or ())) if each.get("bytes") is None]
+    for each in incomplete:
+        each["bytes"] = [] if "\ufffd" in each["token"] else list(each["token"].encode())
+    return Raw(msgspec.json.encode(decoded) if incomplete else to_single_line(bytes(entry)))
+
+
 def write_refusal_content(text: str) -> dict[str, Any]:
     return {"type": "refusal", "refusal": text}
 

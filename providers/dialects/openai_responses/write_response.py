@@ -6,7 +6,6 @@ import msgspec
 from msgspec import Raw
 
 from providers.canonical.chat import ChatResponse, Choice, Opaque, Reasoning, Refusal, Text, ToolCall
-from providers.canonical.sse import to_single_line
 from providers.dialect import ResponseMeta
 from providers.dialects.openai.service_tiers import write_service_tier
 from providers.dialects.openai_responses.finish_reasons import INCOMPLETE_REASONS
@@ -20,6 +19,7 @@ from providers.dialects.openai_responses.write_output_items import (
     wants_summary,
     write_call_item,
     write_citations,
+    write_logprob,
     write_message_item,
     write_opaque_item,
     write_reasoning_item,
@@ -56,7 +56,7 @@ def _write_output(choice: Choice, meta: ResponseMeta) -> list[Any]:
     """The output items. Neighbouring texts and refusals become one message. Log probabilities go with the first text."""
     output: list[Any] = []
     content: list[dict[str, Any]] | None = None
-    logprobs = [Raw(to_single_line(bytes(each))) for each in choice.logprobs or ()]
+    logprobs = [write_logprob(each) for each in choice.logprobs or ()]
     for part in choice.parts:
         if isinstance(part, Text | Refusal):
             if content is None:
