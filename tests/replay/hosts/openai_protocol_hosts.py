@@ -152,10 +152,9 @@ DEEPSEEK = Host(
         "22-error-400-a": ExpectedError(400, "invalid_request_error"),
         "26-error-401": ExpectedError(502, "invalid_request_error"),
     },
-    # With thinking it allows no tool_choice; it reads no audio; its Responses API is not known to enforce `strict`.
-    refused_params={"23-error-400-b": "tool_choice", "24-error-400-c": "messages[0].content[1]", "21-responses-tool": "tools[0].strict"},
+    # With thinking it allows no tool_choice; it reads no audio.
+    refused_params={"23-error-400-b": "tool_choice", "24-error-400-c": "messages[0].content[1]"},
     excluded_callers={
-        ("21-responses-tool", CHAT): "its path is `tools[0].function.strict`",
         ("24-error-400-c", RESPONSES): "its path is `input[0].content[1]`",
         ("24-error-400-c", ANTHROPIC): _AUDIO_ONLY_IN_CHAT,
     },
