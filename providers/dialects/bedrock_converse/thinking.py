@@ -67,7 +67,12 @@ def _budget(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> F
 def _nova(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fields:
     if thinking.effort == "none":
         return {"reasoningConfig": {"type": "disabled"}}
-    return {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": _level(thinking, _LEVELS, drop_policy)}}
+    level = _level(thinking, _LEVELS, drop_policy)
+    if level == "high" and not (chat.max_tokens is None and chat.temperature is None and chat.top_p is None):
+        # Nova takes none of them with a high effort. They ask for something, while an effort is a hint.
+        drop_policy.drop_hint("thinking.effort")
+        level = "medium"
+    return {"reasoningConfig": {"type": "enabled", "maxReasoningEffort": level}}
 
 
 def _effort(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fields:

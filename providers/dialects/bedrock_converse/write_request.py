@@ -4,7 +4,6 @@ Source: the service model of Bedrock Runtime in botocore 1.44 (ConverseRequest),
 """
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -55,7 +54,7 @@ def write_request(chat: ChatRequest, drop_policy: DropPolicy) -> Body:
     body = Body(model=chat.model, messages=history.turns)
     optional_fields: dict[str, Any] = {
         "system": history.system,
-        "inferenceConfig": _inference_config(chat, fields, drop_policy),
+        "inferenceConfig": _inference_config(chat, drop_policy),
         "toolConfig": tools,
         "outputConfig": output,
         _MODEL_FIELDS: {**fields, **caller_fields},
@@ -87,7 +86,7 @@ def _top_k(chat: ChatRequest, family: Family, drop_policy: DropPolicy) -> dict[s
             return {}
 
 
-def _inference_config(chat: ChatRequest, fields: Mapping[str, Any], drop_policy: DropPolicy) -> dict[str, Any]:
+def _inference_config(chat: ChatRequest, drop_policy: DropPolicy) -> dict[str, Any]:
     config: dict[str, Any] = {
         "maxTokens": chat.max_tokens,
         "temperature": chat.temperature,
@@ -103,11 +102,6 @@ def _inference_config(chat: ChatRequest, fields: Mapping[str, Any], drop_policy:
     if len(chat.stop) > _MAX_STOPS or "" in chat.stop:
         drop_policy.drop_or_refuse("stop", f"it takes at most {_MAX_STOPS} stop sequences, none of them empty.")
         config["stopSequences"] = None
-    if fields.get("reasoningConfig", {}).get("maxReasoningEffort") == "high":
-        for key, field in (("maxTokens", "max_tokens"), ("temperature", "temperature"), ("topP", "top_p")):
-            if config[key] is not None:
-                drop_policy.drop_or_refuse(field, "Nova does not take it with a high effort of reasoning.")
-                config[key] = None
     return {key: value for key, value in config.items() if value is not None}
 
 

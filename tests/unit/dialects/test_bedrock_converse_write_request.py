@@ -143,7 +143,6 @@ def test_called_tools_stay_configured_when_tool_choice_is_none():
         (chat(thinking=Thinking(budget_tokens=2048), model=LLAMA), "does not reason"),
         (chat(thinking=Thinking("low"), model="arn:aws:bedrock:us-east-1:1:application-inference-profile/x"), "not known from its id"),
         (chat(thinking=Thinking("none"), model="openai.gpt-oss-20b-1:0"), "always reasons"),
-        (chat(thinking=Thinking("high"), model=NOVA_2, temperature=0.5), "high effort"),
         (chat(thinking=Thinking("high"), model=CLAUDE_45, max_tokens=1000), "at least 1024 tokens"),
         (chat(Message("user", (Image(Inline("image/bmp", "Qk0=")),))), "PNG, JPEG, GIF or WebP, not image/bmp"),
         (chat(Message("user", (File(Inline("application/zip", "UEs=")),))), "not application/zip"),
@@ -179,6 +178,13 @@ def test_unsupported_request_is_refused_with_the_rule(unsupported: ChatRequest, 
 def test_thinking_is_written_in_each_model_familys_fields(model: str, thinking: Thinking, fields: Any, dropped: list[str]):
     body, reported = write_request(chat(model=model, thinking=thinking))
     assert (body.get("additionalModelRequestFields"), reported) == (fields, dropped)
+
+
+@pytest.mark.parametrize("sampling", [{"max_tokens": 9}, {"temperature": 0.5}, {"top_p": 0.5}])
+def test_high_effort_of_nova_yields_to_what_it_cannot_be_combined_with(sampling: dict[str, Any]):
+    body, reported = write_request(chat(model=NOVA_2, thinking=Thinking("high"), **sampling))
+    assert body["additionalModelRequestFields"]["reasoningConfig"]["maxReasoningEffort"] == "medium"
+    assert (list(body["inferenceConfig"].values()), reported) == (list(sampling.values()), ["thinking.effort"])
 
 
 def test_top_k_goes_into_each_familys_field_and_caller_fields_win():
