@@ -1,8 +1,10 @@
 """Tools: which ones a response calls. A walk generates their arguments."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
+from typing import cast
 
 from app.sandbox.constraint import ConstraintSource
 from app.sandbox.errors import InvalidRequest
@@ -79,7 +81,57 @@ def parameters_of(function: Function) -> object:
     """The schema of the arguments. They are an object, even if the schema does not say so or there is none."""
     if function.parameters is None:
         return {"type": "object", "properties": {}, "additionalProperties": False}
-    return {"type": "object", **function.parameters}
+    schema = {"type": "object", **function.parameters}
+    try:
+        return schema if _combines_schemas(schema) else _close_objects(schema)
+    except RecursionError:
+        return schema
+
+
+# Where several subschemas hold for one object, or look at its other properties, closing one may leave nothing valid.
+_COMBINING = frozenset(
+    {
+        *("allOf", "oneOf", "not", "if", "patternProperties", "propertyNames", "minProperties"),
+        *("dependentSchemas", "dependentRequired", "unevaluatedProperties"),
+    }
+)
+_MAPS_OF_SCHEMAS = ("properties", "$defs", "definitions")
+_VALUES = ("enum", "const", "default", "examples", "required")
+
+
+def _combines_schemas(schema: object) -> bool:
+    if isinstance(schema, list):
+        return any(map(_combines_schemas, cast(list[object], schema)))
+    if not isinstance(schema, dict):
+        return False
+    keywords = cast(dict[str, object], schema)
+    if keywords.keys() & _COMBINING or ("properties" in keywords and keywords.keys() & {"anyOf", "$ref"}):
+        return True
+    return any(_combines_schemas(each) for keyword, value in keywords.items() for each in _subschemas(keyword, value))
+
+
+def _close_objects(schema: object) -> object:
+    """The schema without properties that it does not name: models send none, and many functions fail on them."""
+    if isinstance(schema, list):
+        return [_close_objects(each) for each in cast(list[object], schema)]
+    if not isinstance(schema, dict):
+        return schema
+    closed: dict[str, object] = {}
+    for keyword, value in cast(dict[str, object], schema).items():
+        if keyword in _MAPS_OF_SCHEMAS and isinstance(value, dict):
+            closed[keyword] = {name: _close_objects(each) for name, each in cast(dict[str, object], value).items()}
+        else:
+            closed[keyword] = value if keyword in _VALUES else _close_objects(value)
+    properties, required = closed.get("properties"), closed.get("required", [])
+    if isinstance(properties, dict) and isinstance(required, list) and all(name in properties for name in cast(list[object], required)):
+        closed.setdefault("additionalProperties", False)
+    return closed
+
+
+def _subschemas(keyword: str, value: object) -> Iterable[object]:
+    if keyword in _VALUES:
+        return ()
+    return cast(dict[str, object], value).values() if keyword in _MAPS_OF_SCHEMAS and isinstance(value, dict) else (value,)
 
 
 def split_name(name: str) -> list[str]:

@@ -165,3 +165,28 @@ def test_similar_texts_have_closer_embeddings() -> None:
     sentence, alike, unlike = "the cat sat on the mat", "a cat sat on a mat", "quarterly revenue grew by 12%"
     assert dot_product(vector(sentence), vector(alike)) > 0.5 > dot_product(vector(sentence), vector(unlike)) + 0.2
     assert dot_product(vector([1, 2, 3, 4]), vector([1, 2, 3, 5])) > dot_product(vector([1, 2, 3, 4]), vector([9, 8, 7])) + 0.2
+
+
+CITY: dict[str, object] = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+def call_arguments(parameters: dict[str, object], seed: int) -> dict[str, object]:
+    tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
+    (choice,) = answer_chat(tools=[tool], tool_choice="required", seed=seed)
+    return msgspec.json.decode("".join(step.text for step in choice.steps if step.kind == "arguments"))
+
+
+@bounded
+@given(st.integers(0, 99))
+def test_call_has_no_arguments_that_its_schema_does_not_name(seed: int) -> None:
+    places: dict[str, object] = {"type": "array", "items": CITY, "minItems": 1, "maxItems": 2}
+    arguments = call_arguments({"type": "object", "properties": {"properties": CITY, "places": places}, "required": ["places"]}, seed)
+    assert arguments.keys() <= {"properties", "places"}
+    assert all(place.keys() == {"city"} for place in msgspec.convert(arguments["places"], list[dict[str, str]]))
+
+
+@bounded
+@given(st.integers(0, 99))
+def test_schemas_that_hold_for_one_object_together_stay_open(seed: int) -> None:
+    other: dict[str, object] = {"type": "object", "properties": {"day": {"type": "string"}}, "required": ["day"]}
+    assert call_arguments({"type": "object", "allOf": [CITY, other]}, seed).keys() >= {"city", "day"}
