@@ -14,7 +14,14 @@ from tests.support.service import Service
 LIMIT_S = 300.0
 STOP_WITHIN_S = 30.0
 # litellm would fetch prices from the network, and a configured proxy must not be used for loopback.
-_OFFLINE_ENVIRONMENT = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "NO_PROXY": "127.0.0.1", "LANGSMITH_TRACING": "false"}
+_OFFLINE_ENVIRONMENT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "NO_PROXY": "127.0.0.1",
+    "LANGSMITH_TRACING": "false",
+    "HAYSTACK_TELEMETRY_ENABLED": "False",
+    "CREWAI_DISABLE_TELEMETRY": "true",
+    "OTEL_SDK_DISABLED": "true",
+}
 
 Report = dict[str, dict[str, Any]]
 

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.clients.client_runs import ClientRuns
-from tests.clients.install import LITELLM, NODE_MODULES, PYTHON_CLIENTS, is_installed
+from tests.clients.install import FOLDERS, HERE, is_installed
 from tests.integration.conftest import client, engine, engines, service
 from tests.support.scripted_engine import ScriptedEngine
 from tests.support.service import Service
@@ -20,10 +20,19 @@ _ABORTED = re.compile(r'^sandbox_requests_total\{model="sandbox-slow",outcome="a
 @pytest.fixture(scope="session")
 async def runs(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine]) -> ClientRuns:
     """The reports of every client, which runs once for each model."""
-    missing = [folder.name for folder in (PYTHON_CLIENTS, LITELLM, NODE_MODULES) if not is_installed(folder)]
+    missing = [str(folder.relative_to(HERE.parents[1])) for folder in FOLDERS if not is_installed(folder)]
     assert not missing, f"Not installed, or out of date: {', '.join(missing)}. `python -m tests.clients.install` makes them."
     exported = service.run("export")
     assert exported.returncode == 0, exported.stderr
+    port = engines[0].port
+    service.apply(f"""
+        [providers]
+        google = {{ adapter = "gemini", base_url = "http://127.0.0.1:{port}" }}
+        aws = {{ adapter = "bedrock", base_url = "http://127.0.0.1:{port}" }}
+        [models]
+        gemini = {{ targets = [{{ provider = "google", model = "gemini-3-flash-preview" }}] }}
+        bedrock = {{ targets = [{{ provider = "aws", model = "us.amazon.nova-2-lite-v1:0" }}] }}
+    """)
     sandbox = tomllib.loads(exported.stdout)["providers"]["sandbox"]["base_url"].removesuffix("/v1")
 
     async def aborted() -> float:

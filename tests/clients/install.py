@@ -1,6 +1,6 @@
-"""Installs the clients of tests/clients: `python -m tests.clients.install`. The first time takes a minute or two.
+"""Installs the clients of tests/clients: `python -m tests.clients.install`. The first time takes some minutes and 4 GB of disk.
 
-They have folders of their own, because their pins conflict with ours. Incomplete or outdated ones are made again.
+They have folders of their own, because their pins conflict with ours and with each other's. Incomplete or outdated ones are made again.
 """
 
 import hashlib
@@ -13,10 +13,20 @@ from pathlib import Path
 import click
 
 HERE = Path(__file__).parent
-PYTHON_CLIENTS = HERE.parents[1] / ".venv-clients"
-LITELLM = HERE.parents[1] / ".venv-litellm"
-REQUIREMENTS = {PYTHON_CLIENTS: HERE / "requirements.txt", LITELLM: HERE / "requirements-litellm.txt"}
+PYTHON_CLIENTS, LITELLM, FRAMEWORKS, CREWAI, AIDER = (
+    HERE.parents[1] / f".venv-{name}" for name in ("clients", "litellm", "frameworks", "crewai", "aider")
+)
+REQUIREMENTS = {
+    PYTHON_CLIENTS: HERE / "requirements.txt",
+    LITELLM: HERE / "requirements-litellm.txt",
+    FRAMEWORKS: HERE / "requirements-frameworks.txt",
+    CREWAI: HERE / "requirements-crewai.txt",
+    AIDER: HERE / "requirements-aider.txt",
+}
 NODE_MODULES = HERE / "node_modules"
+# Their programs come with packages for each platform, whose versions are theirs.
+CODING_AGENTS = HERE / "agents" / "node_modules"
+FOLDERS = (*REQUIREMENTS, NODE_MODULES, CODING_AGENTS)
 
 
 def main() -> None:
@@ -26,10 +36,11 @@ def main() -> None:
             click.echo(f"Installing clients into {venv.name}: a minute, once.")
             _install_python(venv, requirements)
             _marker_file(venv).write_text(_expected_marker(venv))
-    if not is_installed(NODE_MODULES):
-        click.echo(f"Installing clients into {NODE_MODULES.relative_to(HERE.parents[1])}, once.")
-        _install_javascript()
-        _marker_file(NODE_MODULES).write_text(_expected_marker(NODE_MODULES))
+    for node_modules in (NODE_MODULES, CODING_AGENTS):
+        if not is_installed(node_modules):
+            click.echo(f"Installing clients into {node_modules.relative_to(HERE.parents[1])}, once.")
+            _install_javascript(node_modules)
+            _marker_file(node_modules).write_text(_expected_marker(node_modules))
     click.echo("The clients are installed.")
 
 
@@ -47,10 +58,11 @@ def _install_python(venv: Path, requirements: Path) -> None:
     )
 
 
-def _install_javascript() -> None:
+def _install_javascript(node_modules: Path) -> None:
     if shutil.which("npm") is None:
         sys.exit("npm is needed for the JavaScript clients: Node 20 or newer.")
-    _run(["npm", "ci", "--silent", "--no-audit", "--no-fund", "--prefix", str(HERE)], "npm could not install the JavaScript clients.")
+    command = ["npm", "ci", "--silent", "--no-audit", "--no-fund", "--prefix", str(node_modules.parent)]
+    _run(command, "npm could not install the JavaScript clients.")
 
 
 def _run(command: list[str], if_it_fails: str) -> None:
@@ -63,9 +75,9 @@ def _marker_file(folder: Path) -> Path:
 
 
 def _expected_marker(folder: Path) -> str:
-    if folder == NODE_MODULES:
-        return f"{_hash([HERE / 'package.json', HERE / 'package-lock.json'])}\n"
-    return f"{_hash([REQUIREMENTS[folder]])} Python {sys.version}\n"
+    if folder in REQUIREMENTS:
+        return f"{_hash([REQUIREMENTS[folder]])} Python {sys.version}\n"
+    return f"{_hash([folder.parent / 'package.json', folder.parent / 'package-lock.json'])}\n"
 
 
 def _hash(files: Iterable[Path]) -> str:

@@ -3,7 +3,7 @@
 import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -24,7 +24,27 @@ SIGNATURE = base64.b64encode(bytes(range(256)) * 4).decode()
 
 _ITEM_ID = re.compile(rb'"(msg|rs|fc)_(\d+)"')
 _FREE_TEXT = b'"text": {"format": {"type": "text"}}'
-_REASONING_FIELDS = {CHAT: "reasoning_effort", RESPONSES: "reasoning", ANTHROPIC: "thinking"}
+GEMINI = "gemini"
+BEDROCK = "bedrock_converse"
+_DIALECTS = {
+    "/messages": ANTHROPIC,
+    "/responses": RESPONSES,
+    "enerateContent": GEMINI,
+    "/converse": BEDROCK,
+    "/converse-stream": BEDROCK,
+}
+# The file that aider edits, as it is afterwards.
+_GREETING_FILE = "greet.py"
+EDITED_FILE = 'print("It is sunny in Paris.")\n'
+# How the coding agents read a file: their tools' names and arguments.
+_WEATHER_FILE = re.compile(r"/[\w/.-]*weather\.txt")
+_FILE_READERS: Mapping[str, Callable[[str], dict[str, Any]]] = {
+    "Read": lambda path: {"file_path": path},
+    "read": lambda path: {"filePath": path},
+    "exec_command": lambda path: {"cmd": f"cat {path}"},
+    "shell": lambda path: {"command": ["cat", path]},
+    "shell_command": lambda path: {"command": f"cat {path}"},
+}
 
 
 @dataclass
@@ -57,15 +77,15 @@ class ScriptedModel:
         if not request.body:  # a probe of the gateway
             await request.respond_completion()
             return
-        dialect = next(
-            name for suffix, name in (("/messages", ANTHROPIC), ("/responses", RESPONSES), ("", CHAT)) if request.path.endswith(suffix)
-        )
-        turns = request.body.get("messages") or request.body["input"]
+        path = request.path.partition("?")[0]
+        dialect = next((name for suffix, name in _DIALECTS.items() if path.endswith(suffix)), CHAT)
+        turns = request.body.get("messages") or request.body.get("contents") or request.body["input"]
+        whole = json.dumps(turns)
         last = turns if isinstance(turns, str) else json.dumps(turns[-1])
-        thinks = bool(request.body.get(_REASONING_FIELDS[dialect]))
+        thinks = _thinks(request.body)
         if thinks and (SCENARIO["again"] in last or self._is_result(last)):
             self.signatures_returned.append(SIGNATURE.encode() in request.raw)
-        parts = self._parts(request, last)
+        parts = self._parts(request, last, whole)
         if thinks:
             signed = dialect == ANTHROPIC or "reasoning.encrypted_content" in request.body.get("include", ())
             parts = (Reasoning(REASONING, OpaqueState(dialect, SIGNATURE) if signed else None), *parts)
@@ -75,17 +95,27 @@ class ScriptedModel:
             request = _ResponsesRequest(**vars(request), number=next(self._answered))
         await respond_with(Situation(name=last, parts=parts, finish="tool_calls" if calls else "stop", usage=usage))(request)
 
-    def _parts(self, request: ReceivedRequest, last: str) -> tuple[Part, ...]:
+    def _parts(self, request: ReceivedRequest, last: str, whole: str) -> tuple[Part, ...]:
+        tools = list(_tool_names(request.body))
+        if tools and (file := _WEATHER_FILE.search(whole)):
+            return (_agent_turn(file[0], tools, whole),)
+        if _GREETING_FILE in last:
+            return (Text(f"{_GREETING_FILE}\n```\n{EDITED_FILE}```\n"),)
+        if "[[ ## completed ## ]]" in last:
+            return (Text(_dspy_step(last)),)
         if self._is_result(last):
-            return (Text(WEATHER_TEXT),)
+            return (
+                ToolCall("call_end", "final_answer", json.dumps({"answer": WEATHER_TEXT}))
+                if "final_answer" in tools
+                else Text(WEATHER_TEXT),
+            )
         if SCENARIO["weather_and_time"] in last:
             return (Text("I will look."), _call("get_weather"), _call("get_time"))
         if SCENARIO["weather"] in last:
             return (_call("get_weather"),)
         if SCENARIO["person"] in last or SCENARIO["picture"] in last:
-            tools: list[dict[str, Any]] = request.body.get("tools") or []
             if tools:
-                return (ToolCall("call_person", _name(tools[0]), PERSON_JSON),)
+                return (ToolCall("call_person", tools[0], PERSON_JSON),)
             if SCENARIO["person"] in last:
                 return (Text(PERSON_JSON),)
             has_image = SCENARIO["png"].encode() in request.raw
@@ -100,5 +130,33 @@ def _call(name: str) -> ToolCall:
     return ToolCall(f"call_{name}", name, '{"city": "Paris"}')
 
 
-def _name(tool: dict[str, Any]) -> str:
-    return tool["name"] if "name" in tool else tool["function"]["name"]
+def _agent_turn(file: str, tools: list[str], whole: str) -> Part:
+    """Reads the file, and then answers. Some agents put further messages behind the prompt or the result."""
+    if SCENARIO["sunny"] in whole:
+        return Text(WEATHER_TEXT)
+    name, arguments = next((name, arguments) for name, arguments in _FILE_READERS.items() if name in tools)
+    return ToolCall("call_file", name, json.dumps(arguments(file)))
+
+
+def _dspy_step(prompt: str) -> str:
+    """The fields that DSPy's prompt asks for, as text."""
+    if "next_tool_name" not in prompt:
+        fields = {"reasoning": "I looked it up.", "answer": WEATHER_TEXT}
+    elif SCENARIO["sunny"] in prompt:
+        fields = {"next_thought": "I know it.", "next_tool_name": "finish", "next_tool_args": "{}"}
+    else:
+        fields = {"next_thought": "I look it up.", "next_tool_name": "get_weather", "next_tool_args": '{"city": "Paris"}'}
+    return "".join(f"[[ ## {name} ## ]]\n{value}\n\n" for name, value in fields.items()) + "[[ ## completed ## ]]"
+
+
+def _thinks(body: Mapping[str, Any]) -> bool:
+    wanted = body.get("reasoning_effort") or body.get("reasoning") or body.get("thinking")
+    wanted = wanted or body.get("generationConfig", {}).get("thinkingConfig")
+    return bool(wanted or "reasoningConfig" in body.get("additionalModelRequestFields", {}))
+
+
+def _tool_names(body: Mapping[str, Any]) -> Iterator[str]:
+    for tool in body.get("tools") or body.get("toolConfig", {}).get("tools") or ():
+        for each in tool.get("functionDeclarations") or (tool.get("function") or tool.get("toolSpec") or tool,):
+            if "name" in each:
+                yield each["name"]

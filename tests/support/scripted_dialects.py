@@ -1,9 +1,10 @@
 """Scripted engines of every chat dialect: a response is defined once, and sent in the dialect of each request."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 
-from tests.conformance import engine_anthropic, engine_chat, engine_responses
+from tests.conformance import engine_anthropic, engine_bedrock, engine_chat, engine_gemini, engine_responses
 from tests.conformance.situations import ANTHROPIC, CHAT, RESPONSES, Situation, WireResponse
 from tests.support.scripted_engine import ReceivedRequest, Script
 
@@ -13,7 +14,15 @@ _WRITERS = {
     "/chat/completions": engine_chat.wire_response,
     "/responses": engine_responses.wire_response,
     "/messages": engine_anthropic.wire_response,
+    ":generateContent": engine_gemini.wire_response,
+    ":streamGenerateContent": engine_gemini.wire_response,
+    "/converse": engine_bedrock.wire_response,
+    "/converse-stream": engine_bedrock.wire_response,
 }
+_AWS_STREAM = "/converse-stream"
+# Of the APIs that choose streaming by the path, not by a field of the body.
+_STREAMING_PATHS = (":streamGenerateContent", _AWS_STREAM)
+_SSE_FRAME = re.compile(rb".*?\r?\n\r?\n", re.DOTALL)
 
 
 def respond_with(*situations: Situation) -> Script:
@@ -29,13 +38,14 @@ def respond_with(*situations: Situation) -> Script:
             await request.respond(200, json.dumps({"input_tokens": 42}).encode())
             return
         wire = _writer_for(request)(next(remaining))
-        if not request.body.get("stream"):
+        path = request.path.partition("?")[0]
+        if not (request.body.get("stream") or path.endswith(_STREAMING_PATHS)):
             assert wire.body is not None
             await request.respond(200, wire.body)
             return
-        request.begin_stream()
-        for frame in wire.stream.split(b"\n\n")[:-1]:
-            request.send_chunk(frame + b"\n\n")
+        request.begin_stream("application/vnd.amazon.eventstream" if path.endswith(_AWS_STREAM) else "text/event-stream")
+        for frame in [wire.stream] if path.endswith(_AWS_STREAM) else _SSE_FRAME.findall(wire.stream):
+            request.send_chunk(frame)
             await request.writer.drain()
         request.end_stream()
         await request.writer.drain()

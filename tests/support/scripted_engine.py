@@ -28,8 +28,8 @@ class ReceivedRequest:
     async def respond_completion(self, content: str = "Hello.", **message: Any) -> None:
         await self.respond(200, json.dumps(completion(content, **message)).encode())
 
-    def begin_stream(self) -> None:
-        self.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+    def begin_stream(self, content_type: str = "text/event-stream") -> None:
+        self.write(f"HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ntransfer-encoding: chunked\r\n\r\n".encode())
 
     def send_chunk(self, data: bytes) -> None:
         self.write(b"%x\r\n%s\r\n" % (len(data), data))

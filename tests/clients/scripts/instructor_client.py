@@ -1,16 +1,21 @@
 """instructor, around the SDK of the API that SURFACE names."""
 
 # pyright: basic, reportMissingImports=false
+from collections.abc import Iterable
+
 import anthropic
 import instructor
 import openai
 from report import API_KEY, BASE_URL, MODEL, PICTURE, SCENARIO, SURFACE, Person, provoked_errors, report
 
-MODES = {
-    "openai_chat": [instructor.Mode.TOOLS, instructor.Mode.TOOLS_STRICT, instructor.Mode.JSON_SCHEMA],
-    "openai_responses": [instructor.Mode.RESPONSES_TOOLS],
-    "anthropic": [instructor.Mode.ANTHROPIC_TOOLS],
-}[SURFACE]
+MODES = [
+    instructor.Mode[name]
+    for name in {
+        "openai_chat": ("TOOLS", "TOOLS_STRICT", "JSON_SCHEMA", "JSON", "JSON_O1", "MD_JSON", "FUNCTIONS", "PARALLEL_TOOLS"),
+        "openai_responses": ("RESPONSES_TOOLS",),
+        "anthropic": ("ANTHROPIC_TOOLS", "ANTHROPIC_JSON", "ANTHROPIC_REASONING_TOOLS", "ANTHROPIC_PARALLEL_TOOLS"),
+    }[SURFACE]
+]
 
 
 def client(mode=MODES[0], key=API_KEY):
@@ -22,9 +27,11 @@ def client(mode=MODES[0], key=API_KEY):
 def create(make_client=client, content: object = SCENARIO["person"], model=MODEL, key=API_KEY, mode=MODES[0], **more):
     limit = {"max_tokens": 4000} if SURFACE == "anthropic" else {}
     messages = [{"role": "user", "content": content}]
-    return make_client(mode, key).chat.completions.create(
-        model=model, messages=messages, response_model=Person, max_retries=0, **limit, **more
+    parallel = mode.name.endswith("PARALLEL_TOOLS")
+    found = make_client(mode, key).chat.completions.create(
+        model=model, messages=messages, response_model=Iterable[Person] if parallel else Person, max_retries=0, **limit, **more
     )
+    return next(iter(found)) if parallel else found
 
 
 def streamed_person():
