@@ -63,7 +63,7 @@ class HttpResponseSink:
                 fields += self._rate_limit_headers(planned.reservation)
                 if not include_served:
                     return fields
-                if attempted.emulation is not None:
+                if attempted.emulation is not None and attempted.emulation.fields:
                     fields += _emulated_header(attempted.emulation.report)
                 return fields + _served_headers(attempted.served, attempted.structured_output, attempted.reported_model)
             case Planned(admitted=admitted, reservation=reservation):

@@ -31,7 +31,8 @@ class Constraint(Struct, frozen=True):
     whitespace_regex: str | None = None
 
 
-_SLOW_MIN_BYTES = 10_000
+SLOW_MIN_BYTES = 10_000
+"""Of a constraint, from which converting it may take milliseconds."""
 
 _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_tools = msgspec.json.Decoder(list[dict[str, Raw]]).decode
@@ -53,7 +54,7 @@ def read_constraint(dialect: str, body: Body) -> Constraint | None:
         strict_tools,
         whitespace,
         value_path=value_path(located, body),
-        is_slow_to_convert=whitespace is not None or constraint_bytes > _SLOW_MIN_BYTES,
+        is_slow_to_convert=whitespace is not None or constraint_bytes > SLOW_MIN_BYTES,
     )
 
 

@@ -159,6 +159,112 @@ async def test_caller_who_leaves_ends_all_requests(sdk: openai.AsyncOpenAI, engi
         await asyncio.wait_for(request.disconnected.wait(), 30)
 
 
+def call_stream(*pieces: str) -> Any:
+    return stream_script(*(chunk({"content": piece}) for piece in pieces), chunk({}, "stop"))
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_tools_reach_an_engine_that_has_none_in_its_prompt(sdk: Any, engine: ScriptedEngine, service: Service, streamed: bool):
+    engine.script = call_stream("Let me look.\n<tool", '_call>\n{"name": "one", "argu', 'ments": {"city": "Ulm"}}\n</tool_call>')
+    fields: Any = {"model": "mini", "messages": HI, "tools": TOOLS}
+    if streamed:
+        chunks = [each async for each in await sdk.chat.completions.create(**fields, stream=True)]
+        deltas = [choice.delta for each in chunks for choice in each.choices]
+        text = "".join(delta.content or "" for delta in deltas)
+        calls = [call.function for delta in deltas for call in delta.tool_calls or ()]
+        called = "".join(call.name or "" for call in calls), "".join(call.arguments or "" for call in calls)
+        reasons, id = [choice.finish_reason for each in chunks for choice in each.choices if choice.finish_reason], chunks[0].id
+    else:
+        response = await sdk.chat.completions.with_raw_response.create(**fields)
+        assert response.headers["x-narthex-emulated"] == "tools"
+        parsed: Any = response.parse()
+        (choice,) = parsed.choices
+        (call,) = choice.message.tool_calls
+        text, called, reasons, id = choice.message.content, (call.function.name, call.function.arguments), [choice.finish_reason], parsed.id
+    assert (text, called, reasons) == ("Let me look.", ("one", '{"city": "Ulm"}'), ["tool_calls"])
+    body = engine.requests[-1].body
+    assert "tools" not in body and body["messages"][0]["role"] == "system" and '"one"' in body["messages"][0]["content"]
+    assert (await service.wait_for_record(id))["emulated"] == ["tools"]
+
+
+async def test_tool_loop_of_messages_runs_on_an_engine_without_tools(claude: Any, engine: ScriptedEngine):
+    async def respond(request: ReceivedRequest) -> None:
+        has_result = "Sunny." in request.body["messages"][-1]["content"]
+        await (text_stream("It is sunny.") if has_result else call_stream('<tool_call>{"name": "weather", "arguments": {}}'))(request)
+
+    engine.script = respond
+    tools = [{"name": "weather", "input_schema": {"type": "object"}}]
+    turns: list[Any] = [{"role": "user", "content": "How is the weather?"}]
+    async with claude.messages.stream(model="mini", max_tokens=100, messages=turns, tools=tools) as stream:
+        first = await stream.get_final_message()
+    (call,) = first.content
+    assert (first.stop_reason, call.type, call.name, call.input) == ("tool_use", "tool_use", "weather", {})
+    result = {"type": "tool_result", "tool_use_id": call.id, "content": "Sunny."}
+    turns += [{"role": "assistant", "content": first.content}, {"role": "user", "content": [result]}]
+    second = await claude.messages.create(model="mini", max_tokens=100, messages=turns, tools=tools)
+    assert second.content[0].text == "It is sunny."
+    assert [message["role"] for message in engine.requests[-1].body["messages"]] == ["system", "user", "assistant", "user"]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_demanded_call_is_checked_and_repaired_where_the_engine_has_no_tools(sdk: Any, engine: ScriptedEngine, streamed: bool):
+    async def respond(request: ReceivedRequest) -> None:
+        answers = {1: "I would rather not.", 2: '{"name": "three", "arguments": {}}', 3: '{"name": "two", "arguments": {}}'}
+        await call_stream(answers[len(engine.requests)])(request)
+
+    engine.script = respond
+    fields: Any = {"model": "mini", "messages": HI, "tools": TOOLS, "tool_choice": "required", "stream": streamed}
+    with pytest.raises(openai.APIStatusError, match="it calls no tool"):
+        await sdk.chat.completions.create(**fields)
+    engine.requests.clear()
+    response = await sdk.chat.completions.with_raw_response.create(**fields, extra_headers={"x-narthex-guided-retries": "2"})
+    assert response.headers["x-narthex-emulated"] == "tool_choice, tools" and response.headers["x-narthex-guided"] == "validated"
+    if streamed:
+        deltas = [choice.delta for each in [each async for each in response.parse()] for choice in each.choices]
+        names = [call.function.name for delta in deltas for call in delta.tool_calls or () if call.function.name]
+    else:
+        names = [call.function.name for call in response.parse().choices[0].message.tool_calls]
+    assert names == ["two"] and len(engine.requests) == 3
+    assert "it calls no tool" in engine.requests[1].body["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("model", ["lmdeploy", "mini"])
+async def test_functions_of_older_clients_are_tools_and_their_call_a_function_call(
+    sdk: Any, engine: ScriptedEngine, model: str, streamed: bool
+):
+    async def respond(request: ReceivedRequest) -> None:
+        if model == "mini":
+            written = "".join(f'<tool_call>{{"name": "{name}", "arguments": {{}}}}</tool_call>' for name in ("one", "two"))
+            await call_stream(written)(request)
+        elif request.body.get("stream"):
+            await stream_script(chunk({"role": "assistant", "tool_calls": CALLS}), chunk({}, "tool_calls"))(request)
+        else:
+            await request.respond(200, json.dumps(completion(None, tool_calls=CALLS)).encode())
+
+    engine.script = respond
+    turns: list[Any] = [*HI, {"role": "assistant", "content": None, "function_call": {"name": "one", "arguments": "{}"}}]
+    turns += [{"role": "function", "name": "one", "content": "Result."}]
+    fields: Any = {"model": model, "messages": turns, "functions": [tool["function"] for tool in TOOLS]}
+    if streamed:
+        chunks = [each async for each in await sdk.chat.completions.create(**fields, stream=True)]
+        deltas = [choice.delta for each in chunks for choice in each.choices]
+        called = [(delta.function_call.name, delta.function_call.arguments) for delta in deltas if delta.function_call]
+        others = [call.function.name for delta in deltas for call in delta.tool_calls or () if call.function.name]
+        reasons = [choice.finish_reason for each in chunks for choice in each.choices if choice.finish_reason]
+    else:
+        (choice,) = (await sdk.chat.completions.create(**fields)).choices
+        called = [(choice.message.function_call.name, choice.message.function_call.arguments)]
+        others, reasons = [call.function.name for call in choice.message.tool_calls], [choice.finish_reason]
+    assert "".join(name or "" for name, _ in called) == "one" and "".join(arguments or "" for _, arguments in called) == "{}"
+    assert (others, reasons) == (["two"], ["function_call"])
+    body = engine.requests[-1].body
+    assert "functions" not in body
+    if model == "lmdeploy":
+        assert [tool["function"]["name"] for tool in body["tools"]] == ["one", "two"]
+        assert [message["role"] for message in body["messages"]] == ["user", "assistant", "tool"]
+
+
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_completion_reaches_a_host_that_has_chats_alone(sdk: Any, engine: ScriptedEngine, streamed: bool):
     engine.script = text_stream("Once", " upon")

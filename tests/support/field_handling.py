@@ -169,6 +169,10 @@ def translate_body(
 Handling = Mapping[str, Any] | str
 
 
+# How the older `functions` are sent: as tools.
+FUNCTIONS_AS_TOOLS: Mapping[str, Any] = {"tools": [{"type": "function", "function": {"name": "now"}}]}
+
+
 def assert_fields_are_handled(provider: Provider, expected: Mapping[str, Handling]) -> None:
     """Compares what the adapter does with every field with a table, and reports all differences at once."""
     differences = {

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from app.gateway.emulation.emulated_tools import EmulatedTools
 from providers.canonical.chat import ChatRequest, Tool
 
 # How callers of each dialect name stop sequences, and the wish for one tool call at a time.
@@ -23,7 +24,9 @@ class Emulation(Struct):
 
     `fields`: the caller's names of the fields that it honours itself. `stop`: the texts at which it ends the response; empty: none.
     `single_call`: it passes on the first tool call of each choice alone. `withheld_calls`: how many others came so far. `strict_tools`: the
-    schemas, by the names of their tools, to which it holds the arguments of calls.
+    schemas, by the names of their tools, to which it holds the arguments of calls. `tools`: those that it describes in the prompt, or whose
+    call it demands there; None: the target has what the caller wants of tools. `uses_older_tool_fields`: the caller's `functions` are
+    written as `tools` for the target, and the target's calls as the caller reads them.
     """
 
     fields: tuple[str, ...]
@@ -31,11 +34,18 @@ class Emulation(Struct):
     single_call: bool = False
     withheld_calls: int = 0
     strict_tools: Mapping[str, Raw] = {}
+    tools: EmulatedTools | None = None
+    uses_older_tool_fields: bool = False
 
     @property
-    def trims(self) -> bool:
-        """Whether it leaves out a part of the response."""
-        return bool(self.stop) or self.single_call
+    def edits(self) -> bool:
+        """Whether it changes the response: leaves out a part, or reads calls from the text."""
+        return bool(self.stop) or self.single_call or self.uses_older_tool_fields or (self.tools is not None and self.tools.are_described)
+
+    @property
+    def checks(self) -> bool:
+        """Whether it holds the response back until it is complete, and checks its calls."""
+        return bool(self.strict_tools) or (self.tools is not None and self.tools.is_demanded)
 
     @property
     def report(self) -> list[str]:
@@ -58,6 +68,26 @@ def _strict_tools(chat: ChatRequest, fields: Collection[str]) -> Mapping[str, Ra
     indexes = {int(match.group(1)) for field in fields if (match := _STRICT_TOOL.fullmatch(field))}
     tools = [tool for at, tool in enumerate(chat.tools) if at in indexes]
     return {tool.name: tool.parameters for tool in tools if isinstance(tool, Tool) and tool.parameters is not None}
+
+
+def add_tools(emulation: Emulation | None, dialect: str, field_names: Mapping[str, str], tools: EmulatedTools) -> Emulation:
+    """The same, for a request whose tools are emulated. `field_names`: the caller's, by those of the canonical chat."""
+    emulation = emulation or Emulation(())
+    canonical = [*(() if tools.are_native else ("tools",)), *(("tool_choice",) if tools.is_demanded else ())]
+    fields = {*emulation.fields, *(field_names.get(field, field) for field in canonical)}
+    if tools.is_single:
+        fields.add(SINGLE_CALL_FIELDS[dialect])
+    return replace(
+        emulation,
+        fields=tuple(sorted(fields)),
+        single_call=emulation.single_call or tools.is_single,
+        strict_tools=emulation.strict_tools if tools.are_native else tools.strict,
+        tools=tools,
+    )
+
+
+def write_older_tool_fields(emulation: Emulation | None) -> Emulation:
+    return replace(emulation or Emulation(()), uses_older_tool_fields=True)
 
 
 def add_field(emulation: Emulation | None, field: str) -> Emulation:

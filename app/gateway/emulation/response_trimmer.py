@@ -1,7 +1,11 @@
-"""ResponseTrimmer: ends a response at a stop sequence, and passes on one tool call, where the target can do neither."""
+"""ResponseTrimmer: ends a response at a stop sequence, and passes on one tool call, where the target can do neither.
+
+Where tools were described to the model, it reads their calls from the text before.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from app.gateway.emulation.call_reader import CallReader
 from app.gateway.emulation.emulation import Emulation
 from providers.canonical.chat import ChatResponse, Text, ToolCall
 from providers.canonical.events import (
@@ -29,9 +33,10 @@ class ResponseTrimmer:
         self._emulation = emulation
         self._choices_left = choices
         self._choices: dict[int, _TrimmedChoice] = {}
+        self._call_reader = CallReader(emulation.tools) if emulation.tools is not None and emulation.tools.are_described else None
 
     def trim(self, events: Iterable[Event]) -> Iterator[Event]:
-        for event in events:
+        for event in events if self._call_reader is None else self._call_reader.read(events):
             match event:
                 case ResponseStarted() | UsageReported():
                     yield event

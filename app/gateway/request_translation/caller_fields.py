@@ -16,7 +16,7 @@ from providers.dialect import ChatDialect, InboundRequest
 _MAX_DROPPED_PATHS = 32
 _INDEX = re.compile(r"\[\d+\]")
 # OpenAI's first names for the tool fields. An error about tools names these to a caller who sent these.
-_LEGACY_TOOL_FIELDS: Mapping[str, str] = {"functions": "tools", "function_call": "tool_choice"}
+OLDER_TOOL_FIELDS: Mapping[str, str] = {"functions": "tools", "function_call": "tool_choice"}
 
 
 def caller_field_names(caller_dialect: ChatDialect, body: Body) -> Mapping[str, str]:
@@ -25,10 +25,10 @@ def caller_field_names(caller_dialect: ChatDialect, body: Body) -> Mapping[str, 
     `output` maps to the constraint field that was sent, tools to OpenAI's legacy fields if only those were sent.
     """
     constraint = min(structured_output.CONSTRAINT_FIELDS & body.keys(), default=None)
-    if constraint is None and _LEGACY_TOOL_FIELDS.keys().isdisjoint(body):
+    if constraint is None and OLDER_TOOL_FIELDS.keys().isdisjoint(body):
         return caller_dialect.field_names
     legacy_names = {
-        current: legacy for legacy, current in _LEGACY_TOOL_FIELDS.items() if body.has_value(legacy) and not body.has_value(current)
+        current: legacy for legacy, current in OLDER_TOOL_FIELDS.items() if body.has_value(legacy) and not body.has_value(current)
     }
     return {**caller_dialect.field_names, **legacy_names, **({} if constraint is None else {"output": constraint})}
 

@@ -14,19 +14,43 @@ from providers.engine_routes.route import Route
 
 
 async def translate_request(translator: RequestTranslator, endpoint: Endpoint, target: Target) -> TranslatedRequest:
-    """The request in the endpoint's best dialect that can express it; in parts, where the endpoint takes it only so.
+    """The request in the endpoint's best dialect that can express it.
 
-    Raises Unsupported for what its best dialect cannot express, if none can; OperationNotSupported if it has no such API at all.
+    Where the endpoint takes it only so, it is in parts, or its tools are described in the prompt. Raises Unsupported for what its best
+    dialect cannot express, if none can; OperationNotSupported if it has no such API at all.
     """
     try:
-        return await _translate(translator, endpoint, target)
+        return await _translate_or_emulate_tools(translator, endpoint, target)
     except Unsupported as reason:
         parts = translator.split(reason)
         if not parts:
             raise
-        first = await _translate(parts[0], endpoint, target)
+        first = await _translate_or_emulate_tools(parts[0], endpoint, target)
         emulation = add_field(first.emulation, reason.param or "")
-        return replace(first, emulation=emulation, parts=[functools.partial(_translate, part, endpoint, target) for part in parts])
+        return replace(
+            first, emulation=emulation, parts=[functools.partial(_translate_or_emulate_tools, part, endpoint, target) for part in parts]
+        )
+
+
+async def _translate_or_emulate_tools(translator: RequestTranslator, endpoint: Endpoint, target: Target) -> TranslatedRequest:
+    """With tools, or the demand for a call, in the prompt, where the endpoint cannot be sent them. Raises as translate_request() does."""
+    translated: TranslatedRequest | None = None
+    refusal: Unsupported | None = None
+    try:
+        translated = await _translate(translator, endpoint, target)
+        refused = translated.dropped
+    except Unsupported as reason:
+        refusal, refused = reason, [reason.param or ""]
+    if refused and translator.may_emulate_tools(endpoint.provider, refused):
+        for emulating, tools in await translator.emulate_tools(endpoint.provider):
+            try:
+                return translator.add_emulated_tools(await _translate(emulating, endpoint, target), tools)
+            except Unsupported as reason:
+                refusal = reason
+    if translated is not None:
+        return translated
+    assert refusal is not None
+    raise refusal
 
 
 async def _translate(translator: RequestTranslator, endpoint: Endpoint, target: Target) -> TranslatedRequest:

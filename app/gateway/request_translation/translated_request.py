@@ -35,10 +35,10 @@ class TranslatedRequest(Struct, frozen=True):
         """Whether the response is held back until it is complete, and checked."""
         plan, emulation = self.constraint_plan, self.emulation
         return (plan is not None and (plan.enforcement == "validated" or plan.is_json_string)) or (
-            emulation is not None and bool(emulation.strict_tools)
+            emulation is not None and emulation.checks
         )
 
     @property
-    def trimming(self) -> Emulation | None:
-        """The emulation, if the response is to be trimmed by it."""
-        return self.emulation if self.emulation is not None and self.emulation.trims else None
+    def response_editing(self) -> Emulation | None:
+        """The emulation, if the response is to be edited by it."""
+        return self.emulation if self.emulation is not None and self.emulation.edits else None

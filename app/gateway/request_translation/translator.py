@@ -3,19 +3,21 @@
 import asyncio
 import copy
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ParamSpec, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from app.domain import Target
-from app.gateway.emulation.emulation import STOP_FIELDS, Emulation, add_field, make_emulation
+from app.gateway.emulation.emulated_tools import EmulatedTools, demand_call, describe_tools
+from app.gateway.emulation.emulation import STOP_FIELDS, Emulation, add_field, add_tools, make_emulation, write_older_tool_fields
 from app.gateway.fleet.operator_drops import OperatorDrops
 from app.gateway.large_body.large_requests import LARGE_BYTES, TeamLargeRequests
 from app.gateway.media import body_media
 from app.gateway.media.fetcher import ClaimBytes, MediaFetcher, claim_nothing
 from app.gateway.request_translation.caller_fields import (
+    OLDER_TOOL_FIELDS,
     apply_constraint_fields,
     caller_field_names,
     has_carrier,
@@ -41,11 +43,14 @@ from providers.drop_policy import DropPolicy
 from providers.engine_routes.route import Route
 from providers.host_operation import HostOperation
 from providers.structured_output import Constraint
+from providers.structured_output.constraint import SLOW_MIN_BYTES
 
 # Naming the place of a dropped field reads the body anew each time: at most so often, and so many bytes together.
 _MAX_PATH_LOOKUPS = 8
 _PATH_LOOKUP_BYTES = 4_000_000
 
+# OpenAI's names, of now and of before; Messages and Responses have no others.
+_TOOL_FIELDS = frozenset({"tools", "tool_choice", *OLDER_TOOL_FIELDS})
 _ALL_MEDIA_KINDS: frozenset[media.MediaKind] = frozenset({"image", "file", "audio"})
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -71,7 +76,7 @@ class RequestTranslator:
     __slots__ = (
         *("_betas", "_caller_may_drop", "_chat", "_chat_dialect", "_claim_bytes", "_emulable", "_field_names"),
         *("_has_engine_constraint_fields",),
-        *("_id_count", "_inference_id", "_inlined_for", "_is_repaired", "_large_requests", "_max_path_lookups", "_may_drop"),
+        *("_id_count", "_inference_id", "_inlined_for", "_is_rewritten", "_large_requests", "_max_path_lookups", "_may_drop"),
         *("_may_name_media", "_media_fetcher", "_raw"),
         *("caller_dialect", "constraint", "headers", "max_repairs", "operator_drops", "refuses_unvalidated", "request", "team_id"),
         "team_salts",
@@ -117,7 +122,7 @@ class RequestTranslator:
         self._inference_id = inference_id
         self._large_requests = large_requests
         self._id_count = 0
-        self._is_repaired = False
+        self._is_rewritten = False
         # Engines' constraint fields, in a dialect in which no engine reads them.
         self._has_engine_constraint_fields = dialect.name in (
             "openai_responses",
@@ -136,9 +141,61 @@ class RequestTranslator:
         part.request = request
         part._inference_id = f"part{number}.{self._next_upstream_id()}"
         part._id_count, part._emulable = 0, None
-        # What a repair has added is in the chat alone.
-        part._chat = replace(self._chat, n=None) if self._is_repaired and self._chat is not None else None
+        # What a repair or a description of tools has added is in the chat alone.
+        part._chat = replace(self._chat, n=None) if self._is_rewritten and self._chat is not None else None
         return part
+
+    def may_emulate_tools(self, provider: Provider, refused: Collection[str]) -> bool:
+        """Whether emulate_tools() may help, as this target cannot be sent the fields `refused`."""
+        body = self.request.body
+        return (
+            self._chat_dialect is not None
+            and self.caller_dialect.name != "openai_completions"
+            and (body.has_value("tools") or body.has_value("functions"))
+            and ("tools" in provider.unsupported_fields or any(field.partition(".")[0] in _TOOL_FIELDS for field in refused))
+        )
+
+    async def emulate_tools(self, provider: Provider) -> "list[tuple[RequestTranslator, EmulatedTools]]":
+        """Translators of the chat with its tools, or the demand for a call, in the prompt: best first; empty: that is not possible."""
+        chat = await self._read_chat_in_turn()
+        if self.is_slow_to_translate:
+            return await self.run_in_thread(self._emulate_tools, chat, provider)
+        return self._emulate_tools(chat, provider)
+
+    def _emulate_tools(self, chat: ChatRequest, provider: Provider) -> "list[tuple[RequestTranslator, EmulatedTools]]":
+        described = describe_tools(chat)
+        if described is None:
+            return []
+        described_chat, tools = described
+        has_tools = "tools" not in provider.unsupported_fields
+        emulating = [(self._for_chat(described_chat, None), tools)]
+        demanding = demand_call(chat) if has_tools else None
+        if demanding is not None:
+            demanding_chat, demanded_tools = demanding
+            emulating.insert(0, (self._for_chat(demanding_chat, self.constraint), demanded_tools))
+        if tools.is_demanded and (provider.is_self_hosted or not has_tools):  # an engine that enforces schemas is made to write a call
+            schema = tools.call_schema
+            is_slow = len(bytes(schema.schema)) > SLOW_MIN_BYTES
+            constraint = Constraint(schema, "tool_choice", uncovered_paths=frozenset({"tool_choice"}), is_slow_to_convert=is_slow)
+            emulating.insert(0, (self._for_chat(replace(described_chat, output=schema), constraint), tools))
+        return emulating
+
+    def add_emulated_tools(self, translated: TranslatedRequest, tools: EmulatedTools) -> TranslatedRequest:
+        """What a translator of emulate_tools() translated, with what is to be done with the response."""
+        emulation = add_tools(translated.emulation, self.caller_dialect.name, self._field_names, tools)
+        return replace(translated, constraint_plan=None, emulation=emulation)
+
+    def _for_chat(self, chat: ChatRequest, constraint: Constraint | None) -> "RequestTranslator":
+        changed = copy.copy(self)
+        changed._chat, changed._is_rewritten, changed.constraint = chat, True, constraint
+        return changed
+
+    async def _read_chat_in_turn(self) -> ChatRequest:
+        """The canonical chat; a large one is read in a thread."""
+        caller_dialect = CHAT_DIALECTS[self.caller_dialect.name]
+        if self._large_requests is None:
+            return self._read_chat(caller_dialect)
+        return await self._large_requests.run(self._read_chat, caller_dialect)
 
     def apply_operator_drops(self, requested_model: str, serving_model: str, provider: str) -> None:
         """For the target that is tried next: whatever its provider and these models may drop is dropped, too."""
@@ -209,7 +266,7 @@ class RequestTranslator:
             fetched = await self._media_fetcher.fetch(urls, self._claim_bytes)
             body_media.write_inline(slots, fetched)
             self.request = replace(self.request, body=Body({**self.request.body, **fields}))
-            if self._is_repaired and self._chat is not None:
+            if self._is_rewritten and self._chat is not None:
                 self._chat = media.inline_media(self._chat, _ALL_MEDIA_KINDS, fetched)
             else:
                 self._chat = None
@@ -220,7 +277,7 @@ class RequestTranslator:
 
         Raises Unsupported for what the target cannot honour, InvalidRequest for what turns out to be wrong.
         """
-        if self._has_engine_constraint_fields or self._is_repaired:
+        if self._has_engine_constraint_fields or self._is_rewritten:
             return None
         # Opaque state must go back to the kind of engine that signed it, or be left out: no engine reads our carriers.
         if self._chat_dialect is not None and has_carrier(self.request, self._raw):
@@ -228,7 +285,14 @@ class RequestTranslator:
         may_hold_media = self._chat_dialect is not None and self.caller_dialect.name != "openai_completions"
         if may_hold_media and (kinds := provider.inline_media_kinds_in(self.caller_dialect.name)) and self._has_media_urls(kinds):
             return None
-        return self._finish_request(self.caller_dialect, Body(self.request.body), provider, target, [], self.constraint, None)
+        try:
+            edited = self._finish_request(self.caller_dialect, Body(self.request.body), provider, target, [], self.constraint, None)
+        except Unsupported as reason:
+            if self._has_older_tools and reason.param in OLDER_TOOL_FIELDS:
+                return None  # translate_chat() writes them as tools
+            raise
+        is_without_tools = self._has_older_tools and not OLDER_TOOL_FIELDS.keys().isdisjoint(edited.dropped)
+        return None if is_without_tools else edited
 
     def _has_media_urls(self, kinds: frozenset[media.MediaKind]) -> bool:
         """Whether the body names media by URL that must be sent as bytes. False for a body that cannot be read: the host refuses it."""
@@ -266,6 +330,10 @@ class RequestTranslator:
         provider.set_model(body, host_operation.name, target.model, False)
         url_model = target.model if provider.model_in_url else ""
         return TranslatedRequest(body.write(), host_operation, False, dropped, b"", None, None, url_model)
+
+    @property
+    def _has_older_tools(self) -> bool:
+        return self._chat_dialect is not None and self.request.body.has_value("functions")
 
     async def translate_chat(self, dialect: AnyDialect, provider: Provider, target: Target) -> TranslatedRequest:
         """The request, read into the canonical chat and written in `dialect`.
@@ -311,6 +379,8 @@ class RequestTranslator:
                 translated = self._finish_request(*arguments)
         except Unsupported as fault:
             raise rename_field_in_error(fault, caller_field_name) from None
+        if dialect is self.caller_dialect and self._has_older_tools:
+            translated = replace(translated, emulation=write_older_tool_fields(translated.emulation))
         return replace(translated, emulation=add_field(translated.emulation, "prompt")) if is_sent_as_chat else translated
 
     def _read_chat(self, caller_dialect: ChatDialect) -> ChatRequest:
@@ -355,11 +425,7 @@ class RequestTranslator:
         """
         if len(violation.response_text) > LARGE_BYTES:
             self._large_requests = large_requests
-        caller_dialect = CHAT_DIALECTS[self.caller_dialect.name]
-        if self._large_requests is None:
-            chat = self._read_chat(caller_dialect)
-        else:
-            chat = await self._large_requests.run(self._read_chat, caller_dialect)
+        chat = await self._read_chat_in_turn()
         if chat.prompt is not None:
             return
         repair_messages = (
@@ -367,7 +433,7 @@ class RequestTranslator:
             Message("user", (Text(f"This answer does not obey what constrains it: {violation.reason} Answer again, and obey it."),)),
         )
         self._chat = replace(chat, messages=(*chat.messages, *repair_messages))
-        self._is_repaired = True
+        self._is_rewritten = True
 
     def _finish_request(
         self,

@@ -25,7 +25,7 @@ from app.gateway.upstream.body import content_kind, is_event_stream, iter_blocks
 from app.gateway.upstream.call import UpstreamCall
 from app.gateway.upstream.merged_responses import MergedEvents, MergedStream, merge_embeddings
 from app.gateway.upstream.progress import ResponseProgress
-from app.gateway.upstream.response_validation import ResponseChecker, validate_calls, validate_response
+from app.gateway.upstream.response_validation import ResponseChecker, check_demanded_calls, validate_calls, validate_response
 from app.settings import Settings
 from providers.canonical.chat import ChatResponse
 from providers.canonical.errors import CredentialRefused, InvalidUpstreamResponse, StreamTruncated, TokenUnavailable, UpstreamError
@@ -129,7 +129,7 @@ class UpstreamClient:
         progress: ResponseProgress,
     ) -> OutboundResponse | OutboundStream:
         caller_dialect, target_dialect = translator.caller_dialect, translated.dialect
-        emulation, choices = translated.trimming, translator.request.choices
+        emulation, choices = translated.response_editing, translator.request.choices
         blocks, coding = await self._open_body(call, response, translated)
         if translated.is_checked:
             return await self._validate(response, blocks, coding, translated, translator, meta, progress)
@@ -194,7 +194,7 @@ class UpstreamClient:
         Raises ConstraintViolation.
         """
         streamed = blocks is not None
-        target_dialect, emulation = translated.dialect, translated.trimming
+        target_dialect, emulation = translated.dialect, translated.response_editing
         caller_dialect, engine_dialect = chat_dialects(translator.caller_dialect, target_dialect)
         if blocks is not None:
             assembler = StreamAssembler(caller_dialect, engine_dialect, meta)
@@ -234,6 +234,8 @@ class UpstreamClient:
         if plan is not None:
             assert translator.constraint is not None
             response, is_validated = await validate_response(response, plan, translator.constraint, checker)
+        if emulation is not None and emulation.tools is not None:
+            check_demanded_calls(response, emulation.tools)
         if emulation is not None and emulation.strict_tools:
             is_validated = await validate_calls(response, emulation.strict_tools, checker) and is_validated
         progress.is_unvalidated = not is_validated
@@ -254,7 +256,7 @@ class UpstreamClient:
         caller_dialect, engine_dialect = chat_dialects(translator.caller_dialect, translated.dialect)
         received = _ReceivedBytes(self._max_bytes)
         sources = [functools.partial(self._part_events, call, part, engine_dialect, received) for part in translated.parts]
-        merged, emulation = MergedEvents(sources, concurrency), translated.trimming
+        merged, emulation = MergedEvents(sources, concurrency), translated.response_editing
         call.close_on_release(merged.close)
         if translator.request.stream and not translated.is_checked:
             editor = MergedStream(caller_dialect, meta, None if emulation is None else ResponseTrimmer(emulation, len(sources)))

@@ -11,12 +11,14 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from app.gateway.emulation.emulated_tools import EmulatedTools
 from app.gateway.structured_output.checker_client import CheckerUnavailable
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from providers.canonical.chat import ChatResponse, Choice, Opaque, Part, Reasoning, Refusal, Text, ToolCall
 from providers.canonical.errors import ConstraintUnchecked, ConstraintViolation
 from providers.canonical.output_format import JsonSchema, OutputFormat
 from providers.canonical.raw_json import DECODE_ERRORS
+from providers.canonical.tool_calls import is_json_object
 from providers.structured_output import Constraint, ConstraintPlan
 
 log = logging.getLogger(__name__)
@@ -66,6 +68,27 @@ async def validate_calls(response: ChatResponse, strict_tools: Mapping[str, Raw]
             if isinstance(part, ToolCall) and schema is not None:
                 is_validated &= await _is_valid(JsonSchema(schema), part.arguments or "{}", "tools", choice, response, checker)
     return is_validated
+
+
+def check_demanded_calls(response: ChatResponse, emulated: EmulatedTools) -> None:
+    """Raises ConstraintViolation if a choice has no call although one is demanded, or calls another tool."""
+    if not emulated.is_demanded:
+        return
+    for choice in response.choices:
+        calls = [part for part in choice.parts if isinstance(part, ToolCall)]
+        is_cut_off = choice.finish_reason == "length"
+        if choice.finish_reason == "content_filter" or (is_cut_off and not calls):
+            continue
+        wrong = next((call.name for call in calls if call.name not in emulated.tools), None)
+        if wrong is not None:
+            fault = f"it calls {wrong!r:.80}, which may not be called."
+        elif not calls:
+            fault = "it calls no tool."
+        elif not is_cut_off and not all(is_json_object(call.arguments) for call in calls):
+            fault = "the arguments of a call are no JSON object."
+        else:
+            continue
+        raise ConstraintViolation(fault, param="tool_choice", response_text=_choice_text(choice) or "", usage=response.usage)
 
 
 async def _is_valid(output: OutputFormat, text: str, field: str, choice: Choice, response: ChatResponse, checker: ResponseChecker) -> bool:

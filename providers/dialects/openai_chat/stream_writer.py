@@ -14,6 +14,7 @@ from providers.dialects.openai.service_tiers import write_service_tier
 from providers.dialects.openai.usage import write_usage
 from providers.dialects.openai_chat.citations import write_annotation
 from providers.dialects.openai_chat.finish_reasons import write_finish_reason
+from providers.dialects.openai_chat.function_call import older_finish_reason, wants_function_call
 from providers.dialects.openai_chat.reasoning_detail_indexes import with_unique_indexes
 from providers.dialects.openai_chat.tool_calls import write_opaque_state, write_tool_call
 from providers.dialects.openai_chat.write_reasoning_details import write_details
@@ -38,6 +39,7 @@ class ChatStreamWriter:
         }
         self._wants_usage = meta.wants_usage
         self._stops_after_calls = meta.stops_after_calls
+        self._wants_function_call = wants_function_call(meta)
         self._choices: dict[int, _ChoiceState] = {}
         # (choice, part) -> the bytes before and after a delta's text, and the part's state.
         self._delta_templates: dict[tuple[int, int], tuple[bytes, bytes, _PartState]] = {}
@@ -88,6 +90,9 @@ class ChatStreamWriter:
         choice = self._choice_state(event.choice)
         state = choice.parts[event.index] = _PartState(part)
         match part:
+            case ToolCall() if self._wants_function_call and not choice.has_function_call and not part.custom:
+                choice.has_function_call = state.is_function_call = True
+                return self._chunk(event.choice, {"function_call": {"name": part.name, "arguments": part.arguments}})
             case ToolCall():
                 state.call_index = choice.call_count
                 choice.call_count += 1
@@ -115,7 +120,7 @@ class ChatStreamWriter:
         state.is_open = False
         if event.opaque_state is not None and isinstance(state.part, Reasoning):
             state.part = replace(state.part, opaque_state=event.opaque_state)
-        if event.opaque_state is not None and isinstance(state.part, ToolCall):
+        if event.opaque_state is not None and isinstance(state.part, ToolCall) and not state.is_function_call:
             # The official SDK's stream helper fails on a call's delta without a function.
             call_delta = {"index": state.call_index, **_call_delta(state.part, ""), "extra_content": write_opaque_state(event.opaque_state)}
             return self._chunk(event.choice, {"tool_calls": [call_delta]})
@@ -136,10 +141,11 @@ class ChatStreamWriter:
         choice = self._choice_state(event.choice)
         details = choice.reasoning_details()
         delta = {"reasoning_details": details} if details else {}
-        ended_with_calls = self._stops_after_calls and choice.call_count > 0
-        self._held_chunk = self._body(
-            event.choice, delta, **write_finish_reason(event.reason, event.stop_sequence, ended_with_calls=ended_with_calls)
-        )
+        ended_with_calls = self._stops_after_calls and (choice.call_count > 0 or choice.has_function_call)
+        ending = write_finish_reason(event.reason, event.stop_sequence, ended_with_calls=ended_with_calls)
+        if choice.has_function_call:
+            ending["finish_reason"] = older_finish_reason(ending["finish_reason"])
+        self._held_chunk = self._body(event.choice, delta, **ending)
         return released
 
     def _choice_state(self, choice: int) -> "_ChoiceState":
@@ -171,6 +177,8 @@ _DELTA_KEYS: dict[type[Part], str] = {Text: "content", Reasoning: "reasoning_con
 def _part_delta(state: "_PartState", text: str) -> dict[str, Any]:
     """The delta that appends text to a part."""
     part = state.part
+    if state.is_function_call:
+        return {"function_call": {"arguments": text}}
     if isinstance(part, ToolCall):
         return {"tool_calls": [{"index": state.call_index, **_call_delta(part, text)}]}
     return {_DELTA_KEYS[type(part)]: text}
@@ -183,11 +191,12 @@ def _call_delta(call: ToolCall, text: str) -> dict[str, Any]:
 class _PartState:
     """A part that is being written. Keeps what the end of the choice needs: the length of a text, and all text of reasoning."""
 
-    __slots__ = ("_pieces", "call_index", "is_open", "length", "part")
+    __slots__ = ("_pieces", "call_index", "is_function_call", "is_open", "length", "part")
 
     def __init__(self, part: Part) -> None:
         self.part = part
         self.call_index = 0
+        self.is_function_call = False
         self.is_open = isinstance(part, Text)
         self.length = len(part.text) if isinstance(part, Text) else 0
         self._pieces: list[str] | None = [part.text] if isinstance(part, Reasoning) else None
@@ -208,11 +217,12 @@ def _content_length(state: _PartState) -> int:
 class _ChoiceState:
     """A choice that is being written."""
 
-    __slots__ = ("_closed_count", "_closed_length", "annotation_count", "call_count", "parts", "role_written")
+    __slots__ = ("_closed_count", "_closed_length", "annotation_count", "call_count", "has_function_call", "parts", "role_written")
 
     def __init__(self) -> None:
         self.role_written = False
         self.call_count = 0
+        self.has_function_call = False
         self.annotation_count = 0
         self.parts: dict[int, _PartState] = {}
         # The first `_closed_count` parts are closed, and have `_closed_length` characters of content.

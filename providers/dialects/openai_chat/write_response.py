@@ -13,6 +13,7 @@ from providers.dialects.openai.service_tiers import write_service_tier
 from providers.dialects.openai.usage import write_usage
 from providers.dialects.openai_chat.citations import write_annotation
 from providers.dialects.openai_chat.finish_reasons import write_finish_reason
+from providers.dialects.openai_chat.function_call import use_function_call, wants_function_call
 from providers.dialects.openai_chat.tool_calls import write_tool_call
 from providers.dialects.openai_chat.write_reasoning_details import write_details
 
@@ -37,7 +38,10 @@ def _write_choice(index: int, choice: Choice, meta: ResponseMeta) -> dict[str, A
     logprobs = None if choice.logprobs is None else {"content": choice.logprobs, "refusal": None}
     has_calls = meta.stops_after_calls and any(isinstance(part, ToolCall) for part in choice.parts)
     ending = write_finish_reason(choice.finish_reason, choice.stop_sequence, ended_with_calls=has_calls)
-    return {"index": index, "message": write_message(choice.parts), **ending, "logprobs": logprobs}
+    written = {"index": index, "message": write_message(choice.parts), **ending, "logprobs": logprobs}
+    if wants_function_call(meta):
+        use_function_call(written, choice.parts)
+    return written
 
 
 def write_message(parts: tuple[Part, ...]) -> dict[str, Any]:

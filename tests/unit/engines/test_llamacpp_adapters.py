@@ -20,7 +20,15 @@ from providers.engines.llamacpp.adapter import LlamaCpp
 from providers.engines.llamacpp_python.adapter import LlamaCppPython
 from tests.support.adapted_body import adapt_body
 from tests.support.case_tables import assert_every
-from tests.support.field_handling import FIELD_VALUES, HI, NEUTRAL_FIELD_VALUES, TOOL, assert_fields_are_handled, translate_chat_fields
+from tests.support.field_handling import (
+    FIELD_VALUES,
+    FUNCTIONS_AS_TOOLS,
+    HI,
+    NEUTRAL_FIELD_VALUES,
+    TOOL,
+    assert_fields_are_handled,
+    translate_chat_fields,
+)
 from tests.support.request_translation import drop_everything
 
 CPP = LlamaCpp("box", {})
@@ -35,7 +43,7 @@ NAMED = {"type": "function", "function": {"name": "now"}}
 
 _REFUSED = frozenset(
     {
-        *("audio", "functions", "modalities", "verbosity", "web_search_options", "function_call", "top_a", "tfs_z", "length_penalty"),
+        *("audio", "modalities", "verbosity", "web_search_options", "function_call", "top_a", "tfs_z", "length_penalty"),
         *("no_repeat_ngram_size", "stop_token_ids", "bad_words", "include_stop_str_in_output", "skip_special_tokens"),
         *("spaces_between_special_tokens", "truncate_prompt_tokens", "allowed_token_ids", "best_of", "use_beam_search", "chat_template"),
         *("mm_processor_kwargs", "vllm_xargs", "lora_path", "separate_reasoning", "enable_thinking", "guided_whitespace_pattern"),
@@ -66,13 +74,14 @@ _EXPECTED_OF_CPP: Mapping[str, Mapping[str, Any] | str] = {
     **dict.fromkeys(("response_format", "guided_json", "structured_outputs", "json_schema"), _ANY_OBJECT),
     **dict.fromkeys(("min_tokens", "min_new_tokens", "do_preprocess"), "refused"),
     "parallel_tool_calls": "emulated",
+    "functions": FUNCTIONS_AS_TOOLS,
 }
 _JSON_OBJECT_FORMAT = {"response_format": {"type": "json_object", "schema": {"type": "object"}}}
 _EXPECTED_OF_PYTHON: Mapping[str, Mapping[str, Any] | str] = {
     **_EXPECTED_OF_CPP,
     **dict.fromkeys(("ignore_eos", "typical_p", "chat_template_kwargs", "add_generation_prompt"), "refused"),
     "reasoning_effort": "hint",
-    **dict.fromkeys(("continue_final_message", "tools"), "refused"),
+    **dict.fromkeys(("continue_final_message", "tools", "functions"), "refused"),
     **dict.fromkeys(("response_format", "guided_json", "structured_outputs", "json_schema"), _JSON_OBJECT_FORMAT),
     "max_completion_tokens": {"max_tokens": 7},
     "logprobs": {"logprobs": True, "top_logprobs": 1},

@@ -11,6 +11,7 @@ from providers.catalogue import build_provider
 from tests.support.case_tables import assert_every
 from tests.support.field_handling import (
     FIELD_VALUES,
+    FUNCTIONS_AS_TOOLS,
     HI,
     NEUTRAL_FIELD_VALUES,
     TOOL,
@@ -25,6 +26,7 @@ SCHEMA = {"type": "object"}
 EXPECTED_BY_FIELD: Mapping[str, Mapping[str, Any] | str] = {
     **dict.fromkeys(FIELD_VALUES, "refused"),
     "reasoning_effort": "hint",
+    "functions": FUNCTIONS_AS_TOOLS,
     **dict.fromkeys(("frequency_penalty", "logprobs", "max_tokens", "seed", "temperature", "tools", "tool_choice"), "sent"),
     **dict.fromkeys(("top_logprobs", "top_p"), "sent"),
     "max_completion_tokens": {"max_tokens": 7},

@@ -12,6 +12,7 @@ from tests.support.adapted_body import adapt_body
 from tests.support.case_tables import assert_every
 from tests.support.field_handling import (
     FIELD_VALUES,
+    FUNCTIONS_AS_TOOLS,
     NEUTRAL_FIELD_VALUES,
     TOOL,
     assert_fields_are_handled,
@@ -48,7 +49,7 @@ _GENERATION: Mapping[str, Mapping[str, Any]] = {
     "min_new_tokens": {"min_new_tokens": 3},
 }
 # Tests of these are below.
-_TESTED_SEPARATELY = frozenset({"temperature", "top_p", "logit_bias", "top_logprobs"})
+_TESTED_SEPARATELY = frozenset({"functions", "temperature", "top_p", "logit_bias", "top_logprobs"})
 
 
 def test_every_field_is_sent_dropped_as_a_hint_or_refused() -> None:
@@ -56,7 +57,7 @@ def test_every_field_is_sent_dropped_as_a_hint_or_refused() -> None:
     assert_fields_are_handled(
         ENGINE, {field: "sent" if field in _SENT else "hint" if field in _HINTS else "refused" for field in sorted(fields - _EMULATED)}
     )
-    assert_fields_are_handled(ENGINE, dict.fromkeys(sorted(_EMULATED - {"stop"}), "emulated"))
+    assert_fields_are_handled(ENGINE, dict.fromkeys(sorted(_EMULATED - {"stop"}), "emulated") | {"functions": FUNCTIONS_AS_TOOLS})
 
 
 def test_stop_sequence_is_sent_and_cut_by_the_gateway_too() -> None:

@@ -21,6 +21,7 @@ from providers.catalogue import ADAPTERS, build_provider
 from providers.hosted.host_specs import HOSTS, InvalidHostSpec, read_host_specs
 from tests.support.field_handling import (
     FIELD_VALUES,
+    FUNCTIONS_AS_TOOLS,
     HI,
     NEUTRAL_FIELD_VALUES,
     TOOL,
@@ -103,10 +104,12 @@ def expected_handling(name: str) -> Mapping[str, Any]:
         **dict.fromkeys(FIELD_VALUES, "refused"),
         **dict.fromkeys(_HINTS, "hint"),
         **dict.fromkeys(_SENT, "sent"),
+        "functions": FUNCTIONS_AS_TOOLS,
         **_CONSTRAINT_FIELDS,
         **{field: {limit_field: 7} if limit_field else "sent" for field in ("max_tokens", "max_completion_tokens")},
         **dict.fromkeys(spec.supported_fields & FIELD_VALUES.keys(), "sent"),
         **dict.fromkeys(spec.unsupported_fields & FIELD_VALUES.keys(), "refused"),
+        **({"functions": "refused"} if "tools" in spec.unsupported_fields else {}),
         **_HOST_SPECIFIC.get(name, {}),
     }
 

@@ -1,0 +1,223 @@
+"""Tools for a target that has none, or that cannot be made to call one.
+
+They are described in the prompt and called in the text, or the prompt demands the call.
+
+The tags are those of the templates of Hermes and Qwen models, which many others were trained on, too.
+Source: https://huggingface.co/docs/transformers/chat_extras and the template of Qwen2.5, read 2026-11.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from providers.canonical.chat import ChatRequest, Content, HostTool, Message, Text, Tool, ToolCall, ToolChoice, ToolResult
+from providers.canonical.output_format import JsonSchema
+from providers.canonical.raw_json import DECODE_ERRORS
+from providers.canonical.tool_calls import write_arguments
+
+CALL_BEGIN, CALL_END = "<tool_call>", "</tool_call>"
+_RESULT_BEGIN, _RESULT_END = "<tool_response>", "</tool_response>"
+
+_INTRODUCTION = f"""\
+# Tools
+
+You can call these functions. Each line describes one, as JSON:
+<tools>
+{{tools}}
+</tools>
+
+To call a function, write a JSON object with its name and its arguments between these tags:
+{CALL_BEGIN}
+{{{{"name": "the function's name", "arguments": {{{{"the name of an argument": "its value"}}}}}}}}
+{CALL_END}
+After your calls, end your message: the results come in the next one, between {_RESULT_BEGIN} and {_RESULT_END}."""
+_OPTIONAL = "Where you need no function, answer without a call."
+_DEMANDED = "Your next message must be a call of {name}."
+_SINGLE = "Call one function at a time."
+
+_ANY_OBJECT = Raw(b'{"type":"object"}')
+_SIMPLE_KEYWORDS = frozenset({"type", "properties", "required", "additionalProperties", "items", "enum", "title", "description", "default"})
+_MAX_ENFORCED_BYTES = 50_000
+
+
+class EmulatedTools(Struct, frozen=True):
+    """`tools`: those that may be called, by name. `are_described`: in the prompt, so that calls are read from the text.
+
+    `is_demanded`: a response must call one. `is_single`: it makes one call at most.
+    """
+
+    tools: Mapping[str, Tool]
+    are_described: bool
+    is_demanded: bool
+    is_single: bool
+
+    @property
+    def are_native(self) -> bool:
+        """Whether the target is sent them in its own fields."""
+        return not self.are_described and bool(self.tools)
+
+    @property
+    def strict(self) -> Mapping[str, Raw]:
+        """The schemas of strict tools, by name."""
+        return {name: tool.parameters for name, tool in self.tools.items() if tool.strict and tool.parameters is not None}
+
+    @property
+    def call_schema(self) -> JsonSchema:
+        """Of a response that is one call and nothing else."""
+        calls = [_call_schema(tool) for tool in self.tools.values()]
+        return JsonSchema(Raw(msgspec.json.encode(calls[0] if len(calls) == 1 else {"anyOf": calls})), name="call")
+
+
+def describe_tools(chat: ChatRequest) -> tuple[ChatRequest, EmulatedTools] | None:
+    """The chat with its tools, calls and results as texts, and what may be called in the response.
+
+    None where they cannot be described: there are none, one takes free text, or the output has a format of its own.
+    """
+    tools = _functions(chat)
+    emulated = _emulated_tools(tools, chat, are_described=True)
+    if not tools or emulated is None:
+        return None
+    messages = tuple(_describe_calls(chat.messages))
+    if emulated.tools:
+        messages = _add_instruction(messages, _instruction(emulated))
+    host_tools = tuple(tool for tool in chat.tools if isinstance(tool, HostTool))
+    return replace(chat, messages=messages, tools=host_tools, tool_choice=None, parallel_calls=None), emulated
+
+
+def demand_call(chat: ChatRequest) -> tuple[ChatRequest, EmulatedTools] | None:
+    """The chat for a target that has tools, but lets the model alone choose: the prompt says that it must call one, and which.
+
+    None where no call is demanded, or where describe_tools() gives None.
+    """
+    tools = _functions(chat)
+    emulated = _emulated_tools(tools, chat, are_described=False)
+    if not tools or emulated is None or not emulated.is_demanded:
+        return None
+    sentence = _DEMANDED.format(name=_subject(emulated))
+    return replace(
+        chat, messages=_add_instruction(chat.messages, sentence), tools=tuple(emulated.tools.values()), tool_choice=None
+    ), emulated
+
+
+def _functions(chat: ChatRequest) -> list[Tool]:
+    tools = [tool for tool in chat.tools if isinstance(tool, Tool)]
+    return [] if chat.output is not None or chat.prompt is not None or any(tool.custom for tool in tools) else tools
+
+
+def _emulated_tools(tools: Sequence[Tool], chat: ChatRequest, *, are_described: bool) -> EmulatedTools | None:
+    choice = chat.tool_choice or ToolChoice("auto")
+    allowed = _allowed_tools(tools, choice)
+    is_demanded = choice.mode in ("required", "named")
+    if is_demanded and not allowed:
+        return None
+    is_single = are_described and chat.parallel_calls is False and bool(allowed)
+    return EmulatedTools({tool.name: tool for tool in allowed}, are_described and bool(allowed), is_demanded, is_single)
+
+
+def _allowed_tools(tools: Sequence[Tool], choice: ToolChoice) -> list[Tool]:
+    match choice.mode:
+        case "none":
+            return []
+        case "named":
+            return [tool for tool in tools if tool.name == choice.name]
+        case _:
+            return [tool for tool in tools if choice.allowed is None or tool.name in choice.allowed]
+
+
+def _instruction(emulated: EmulatedTools) -> str:
+    lines = [msgspec.json.encode(_describe_tool(tool)).decode() for tool in emulated.tools.values()]
+    sentences = [
+        _INTRODUCTION.format(tools="\n".join(lines)),
+        _DEMANDED.format(name=_subject(emulated)) if emulated.is_demanded else _OPTIONAL,
+    ]
+    return " ".join([*sentences, _SINGLE] if emulated.is_single else sentences)
+
+
+def _subject(emulated: EmulatedTools) -> str:
+    names = list(emulated.tools)
+    return f'"{names[0]}"' if len(names) == 1 else "one of the functions"
+
+
+def _describe_tool(tool: Tool) -> dict[str, Any]:
+    fields = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _add_instruction(messages: tuple[Message, ...], instruction: str) -> tuple[Message, ...]:
+    if not messages or messages[0].role not in ("system", "developer"):
+        return (Message("system", (Text(instruction),)), *messages)
+    first = messages[0]
+    return (replace(first, parts=(*first.parts, Text(f"\n\n{instruction}"))), *messages[1:])
+
+
+def _describe_calls(messages: Iterable[Message]) -> Iterator[Message]:
+    """Results become one message with what the user says beside them: many templates allow no two messages of a role in a row."""
+    for role, group in groupby(messages, lambda message: message.role):
+        in_a_row = list(group)
+        if role == "user" and any(isinstance(part, ToolResult) for message in in_a_row for part in message.parts):
+            in_a_row = [replace(in_a_row[0], parts=tuple(part for message in in_a_row for part in message.parts))]
+        yield from (replace(message, parts=tuple(_describe_parts(message.parts))) for message in in_a_row)
+
+
+def _describe_parts(parts: Sequence[Content]) -> Iterator[Content]:
+    before, after_result = "", False
+    for part in parts:
+        match part:
+            case ToolCall():
+                call = {"name": part.name, "arguments": write_arguments(part.arguments, custom=part.custom)}
+                yield Text(f"{before}{CALL_BEGIN}\n{msgspec.json.encode(call).decode()}\n{CALL_END}", extra=part.extra)
+            case ToolResult():
+                text = "\n".join(each.text for each in part.parts if isinstance(each, Text))
+                failed = "The call failed: " if part.is_error else ""
+                yield Text(f"{before}{_RESULT_BEGIN}\n{failed}{text}\n{_RESULT_END}", extra=part.extra)
+                yield from (each for each in part.parts if not isinstance(each, Text))
+            case Text() if after_result:
+                yield replace(part, text=f"\n{part.text}")
+            case _:
+                yield part
+        before, after_result = "\n", isinstance(part, ToolResult)
+
+
+def _call_schema(tool: Tool) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {"name": {"const": tool.name}, "arguments": _arguments_schema(tool)},
+        "required": ["name", "arguments"],
+        "additionalProperties": False,
+    }
+
+
+def _arguments_schema(tool: Tool) -> Raw:
+    """The schema that the engine enforces on arguments. Any object, where the tool's own would have to be checked or changed before.
+
+    The schemas of strict tools were checked; a reference begins at the root of its schema, which is not the root here.
+    """
+    raw = bytes(tool.parameters or b"")
+    if tool.parameters is None or b"$" in raw or len(raw) > _MAX_ENFORCED_BYTES:
+        return _ANY_OBJECT
+    if tool.strict:
+        return tool.parameters
+    try:
+        return tool.parameters if _is_simple(msgspec.json.decode(raw)) else _ANY_OBJECT
+    except DECODE_ERRORS:
+        return _ANY_OBJECT
+
+
+def _is_simple(schema: Any) -> bool:
+    """Whether every engine is known to convert the schema of a tool that is not strict."""
+    if not isinstance(schema, dict):
+        return False
+    fields = cast("dict[str, Any]", schema)
+    properties = fields.get("properties", {})
+    return (
+        _SIMPLE_KEYWORDS.issuperset(fields)
+        and isinstance(fields.get("type"), str)
+        and isinstance(fields.get("additionalProperties", False), bool)
+        and isinstance(properties, dict)
+        and all(map(_is_simple, cast("dict[str, Any]", properties).values()))
+        and ("items" not in fields or _is_simple(fields["items"]))
+    )
