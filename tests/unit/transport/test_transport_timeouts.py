@@ -226,6 +226,7 @@ def test_slow_reader_applies_backpressure_to_the_engine(new_loop: NewLoop) -> No
                 connection.writer.write(b"x" * 100_000)
                 await connection.writer.drain()
                 sent += 100_000
+            await connection.read_head()  # an engine that closed the connection would leave none that is idle
 
         async with start_engine(script) as engine, open_transport() as transport:
             stream = response_stream(await transport.handle_async_request(post_request(engine.url, read=0.5)))
