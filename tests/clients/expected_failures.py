@@ -9,6 +9,10 @@ _FOLLOWS_NO_PROMPT = "the sandbox's text is made up, and cannot follow the proto
 _FAILURES: Mapping[tuple[str, str], Mapping[str, str]] = {
     ("dspy-openai", "sandbox"): {"tools": _FOLLOWS_NO_PROMPT},
     ("dspy-anthropic", "sandbox"): {"tools": _FOLLOWS_NO_PROMPT},
+    ("aider_openai", "sandbox"): {"edit_file": _FOLLOWS_NO_PROMPT},
+    ("aider_anthropic", "sandbox"): {"edit_file": _FOLLOWS_NO_PROMPT},
+    ("instructor-openai_chat", "sandbox"): {"structured_by_json": _FOLLOWS_NO_PROMPT, "structured_by_md_json": _FOLLOWS_NO_PROMPT},
+    ("instructor-anthropic", "sandbox"): {"structured_by_anthropic_json": _FOLLOWS_NO_PROMPT},
 }
 
 
