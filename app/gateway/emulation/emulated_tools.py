@@ -197,7 +197,7 @@ def _arguments_schema(tool: Tool) -> Raw:
     The schemas of strict tools were checked; a reference begins at the root of its schema, which is not the root here.
     """
     raw = bytes(tool.parameters or b"")
-    if tool.parameters is None or b"$" in raw or len(raw) > _MAX_ENFORCED_BYTES:
+    if tool.parameters is None or b"$ref" in raw or b"\\u" in raw or len(raw) > _MAX_ENFORCED_BYTES:
         return _ANY_OBJECT
     if tool.strict:
         return tool.parameters

@@ -49,8 +49,11 @@ def test_stream_has_the_text_and_finish_of_the_unstreamed_response(caller: opena
 def test_streamed_usage_comes_from_the_engine_and_only_on_request(caller: openai.OpenAI, engine: str):
     with_usage = {**GREEDY, "stream_options": {"include_usage": True}}
     with caller.chat.completions.create(model=engine, messages=HI, stream=True, extra_body=with_usage) as stream:
-        token_counts = [chunk.usage.completion_tokens for chunk in stream if chunk.usage]
-    assert token_counts == ([] if engine == "llamacpp_python" else [24])
+        [usage] = [chunk.usage for chunk in stream if chunk.usage]
+    if engine == "llamacpp_python":  # it reports none
+        assert usage.completion_tokens >= 24 and (usage.model_extra or {})["estimated"] is True
+    else:
+        assert usage.completion_tokens == 24
     with caller.chat.completions.create(model=engine, messages=HI, stream=True, extra_body=GREEDY) as stream:
         assert not any(chunk.usage for chunk in stream)
 

@@ -91,27 +91,75 @@ def test_required_tool_choice_is_obeyed_by_llamacpp(llamacpp: Engine, caller: op
         jsonschema.validate(json.loads(call.function.arguments), {"seat": SEAT_SCHEMA, "book": BOOKING}[call.function.name])
 
 
-UNSUPPORTED_SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 7}}, "required": ["n"]}
+@pytest.mark.parametrize("choice", ["required", NAMED_TOOL_CHOICE], ids=["required", "named"])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_demanded_call_is_written_by_llamacpp_python_and_its_result_is_taken(
+    llamacpp_python: Engine, caller: openai.OpenAI, choice: Any, streamed: bool
+):
+    """It has no choice among several tools, but it enforces the schema of a call."""
+    tools = [tool("seat", strict=True), tool("book", BOOKING, strict=True)]
+    fields: dict[str, Any] = {"tools": tools, "tool_choice": choice, "max_tokens": 4000, "seed": 3}
+    create: Any = caller.chat.completions.create
+    if streamed:
+        with create(model="llamacpp_python", messages=HI, stream=True, extra_body=fields) as chunks:
+            pieces = [piece for chunk in chunks for each in chunk.choices for piece in each.delta.tool_calls or ()]
+        name = "".join(piece.function.name or "" for piece in pieces)
+        id, arguments = pieces[0].id, "".join(piece.function.arguments or "" for piece in pieces)
+    else:
+        [call] = create(model="llamacpp_python", messages=HI, extra_body=fields).choices[0].message.tool_calls
+        id, name, arguments = call.id, call.function.name, call.function.arguments
+    jsonschema.validate(json.loads(arguments), {"seat": SEAT_SCHEMA, "book": BOOKING}[name])
+    assert choice == "required" or name == "seat"
+    called = {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+    turns = [*HI, {"role": "assistant", "content": None, "tool_calls": [called]}, {"role": "tool", "tool_call_id": id, "content": "Done."}]
+    raw = caller.chat.completions.with_raw_response.create(
+        model="llamacpp_python", messages=turns, extra_body={"tools": tools, "max_tokens": 8}
+    )
+    assert raw.headers["x-narthex-emulated"] == "tools" and raw.parse().choices[0].finish_reason
+
+
+@pytest.mark.parametrize("engine", ["llamacpp", "llamacpp_python", "transformers"])
+def test_tools_that_the_model_may_call_are_taken_in_each_api(
+    request: pytest.FixtureRequest, caller: openai.OpenAI, anthropic_client: anthropic.Anthropic, engine: str
+):
+    request.getfixturevalue(engine)
+    chat = caller.chat.completions.create(
+        model=engine, messages=HI, extra_body={"tools": [tool("seat"), tool("book", BOOKING)], "max_tokens": 8}
+    )
+    assert chat.choices[0].finish_reason
+    create: Any = caller.responses.create
+    assert create(model=engine, input="hi", tools=[responses_tool("seat") | {"strict": False}], max_output_tokens=8).status
+    create = anthropic_client.messages.create
+    assert create(model=engine, messages=HI, tools=[{"name": "seat", "input_schema": SEAT_SCHEMA}], max_tokens=8).stop_reason
+
+
+def test_demanded_call_that_was_cut_off_ends_with_length(transformers: Engine, caller: openai.OpenAI):
+    """The model is random, so it calls nothing by itself; that a complete response without a call is an error is tested elsewhere."""
+    fields = {"tools": [tool("seat")], "tool_choice": "required", "max_tokens": 20}
+    raw = caller.chat.completions.with_raw_response.create(model="transformers", messages=HI, extra_body=fields)
+    assert (raw.headers["x-narthex-emulated"], raw.parse().choices[0].finish_reason) == ("tool_choice", "length")
+
+
+def test_several_choices_and_one_call_at_a_time_are_made_by_the_gateway(llamacpp: Engine, caller: openai.OpenAI):
+    raw = caller.chat.completions.with_raw_response.create(model="llamacpp", messages=HI, n=3, max_tokens=5, seed=1)
+    assert raw.headers["x-narthex-emulated"] == "n" and [choice.index for choice in raw.parse().choices] == [0, 1, 2]
+    fields: dict[str, Any] = {"tools": [tool("seat", strict=True)], "tool_choice": "required", "parallel_tool_calls": False}
+    raw = caller.chat.completions.with_raw_response.create(model="llamacpp", messages=HI, max_tokens=2000, seed=3, extra_body=fields)
+    assert raw.headers["x-narthex-emulated"].startswith("parallel_tool_calls") and len(raw.parse().choices[0].message.tool_calls or ()) == 1
+
+
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("llamacpp", {"tools": [tool("a", UNSUPPORTED_SCHEMA, strict=True)]}, "tools[0].function.strict"),
-    ("llamacpp", {"tools": [tool("a")], "parallel_tool_calls": False}, "parallel_tool_calls"),
     ("llamacpp", {"tools": [tool("a")], "guided_regex": "a"}, "tools"),
     ("llamacpp", {"tools": [{"type": "custom", "custom": {"name": "a"}}]}, "tools[0]"),
     ("llamacpp", {"min_tokens": 3}, "min_tokens"),
-    ("llamacpp", {"n": 2}, "n"),
     ("llamacpp", {"tools": [tool("a")], "logprobs": True}, "logprobs"),
-    ("llamacpp_python", {"tools": [tool("a")]}, "tools"),
-    ("llamacpp_python", {"tools": [tool("a"), tool("b")], "tool_choice": "required"}, "tool_choice"),
-    ("llamacpp_python", {"tools": [tool("a", BOOKING, strict=True)], "tool_choice": "required"}, "tools[0].function.strict"),
-    ("llamacpp_python", {"n": 2}, "n"),
+    ("llamacpp_python", {"tools": [tool("a")], "response_format": {"type": "json_object"}}, "tools"),
     ("llamacpp_python", {"ignore_eos": True}, "ignore_eos"),
     (
         "llamacpp_python",
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]}]},
         "messages[0].content[0]",
     ),
-    ("transformers", {"tools": [tool("a")], "tool_choice": "required"}, "tool_choice"),
-    ("transformers", {"tools": [tool("a", strict=True)]}, "tools[0].function.strict"),
     ("transformers", {"logprobs": True}, "logprobs"),
     ("transformers", {"presence_penalty": 1}, "presence_penalty"),
     ("transformers", {"ignore_eos": True}, "ignore_eos"),
