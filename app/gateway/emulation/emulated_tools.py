@@ -47,18 +47,20 @@ _MAX_ENFORCED_BYTES = 50_000
 class EmulatedTools(Struct, frozen=True):
     """`tools`: those that may be called, by name. `are_described`: in the prompt, so that calls are read from the text.
 
-    `is_demanded`: a response must call one. `is_single`: it makes one call at most.
+    `is_demanded`: a response must call one, or is an error. `is_single`: it makes one call at most. `fields`: of the canonical chat, which
+    the target is not sent.
     """
 
     tools: Mapping[str, Tool]
     are_described: bool
     is_demanded: bool
     is_single: bool
+    fields: frozenset[str]
 
     @property
     def are_native(self) -> bool:
         """Whether the target is sent them in its own fields."""
-        return not self.are_described and bool(self.tools)
+        return "tools" not in self.fields
 
     @property
     def strict(self) -> Mapping[str, Raw]:
@@ -72,50 +74,56 @@ class EmulatedTools(Struct, frozen=True):
         return JsonSchema(Raw(msgspec.json.encode(calls[0] if len(calls) == 1 else {"anyOf": calls})), name="call")
 
 
+def is_call_demanded(chat: ChatRequest) -> bool:
+    return chat.tool_choice is not None and chat.tool_choice.mode in ("required", "named")
+
+
 def describe_tools(chat: ChatRequest) -> tuple[ChatRequest, EmulatedTools] | None:
     """The chat with its tools, calls and results as texts, and what may be called in the response.
 
     None where they cannot be described: there are none, one takes free text, or the output has a format of its own.
     """
-    tools = _functions(chat)
-    emulated = _emulated_tools(tools, chat, are_described=True)
-    if not tools or emulated is None:
+    allowed = _allowed_functions(chat)
+    if allowed is None:
         return None
+    is_demanded, are_described = is_call_demanded(chat), bool(allowed)
+    emulated = EmulatedTools(
+        {tool.name: tool for tool in allowed},
+        are_described,
+        is_demanded,
+        is_single=are_described and chat.parallel_calls is False,
+        fields=frozenset({"tools", "tool_choice"} if is_demanded else {"tools"}),
+    )
     messages = tuple(_describe_calls(chat.messages))
-    if emulated.tools:
+    if are_described:
         messages = _add_instruction(messages, _instruction(emulated))
     host_tools = tuple(tool for tool in chat.tools if isinstance(tool, HostTool))
     return replace(chat, messages=messages, tools=host_tools, tool_choice=None, parallel_calls=None), emulated
 
 
-def demand_call(chat: ChatRequest) -> tuple[ChatRequest, EmulatedTools] | None:
-    """The chat for a target that has tools, but lets the model alone choose: the prompt says that it must call one, and which.
+def demand_call(chat: ChatRequest, *, in_prompt: bool) -> tuple[ChatRequest, EmulatedTools] | None:
+    """The chat, a call in whose response is demanded and checked. None where none is, or where describe_tools() gives None.
 
-    None where no call is demanded, or where describe_tools() gives None.
+    `in_prompt`: the target lets the model alone choose, so that the prompt says that it must call a tool, and which.
     """
-    tools = _functions(chat)
-    emulated = _emulated_tools(tools, chat, are_described=False)
-    if not tools or emulated is None or not emulated.is_demanded:
+    allowed = _allowed_functions(chat)
+    if not allowed or not is_call_demanded(chat):
         return None
-    sentence = _DEMANDED.format(name=_subject(emulated))
-    return replace(
-        chat, messages=_add_instruction(chat.messages, sentence), tools=tuple(emulated.tools.values()), tool_choice=None
-    ), emulated
+    fields = frozenset({"tool_choice"} if in_prompt else ())
+    emulated = EmulatedTools({tool.name: tool for tool in allowed}, are_described=False, is_demanded=True, is_single=False, fields=fields)
+    if not in_prompt:
+        return chat, emulated
+    messages = _add_instruction(chat.messages, _DEMANDED.format(name=_subject(emulated)))
+    return replace(chat, messages=messages, tools=tuple(emulated.tools.values()), tool_choice=None), emulated
 
 
-def _functions(chat: ChatRequest) -> list[Tool]:
+def _allowed_functions(chat: ChatRequest) -> list[Tool] | None:
+    """The tools that may be called; None: the chat has no tools, or they cannot be emulated."""
     tools = [tool for tool in chat.tools if isinstance(tool, Tool)]
-    return [] if chat.output is not None or chat.prompt is not None or any(tool.custom for tool in tools) else tools
-
-
-def _emulated_tools(tools: Sequence[Tool], chat: ChatRequest, *, are_described: bool) -> EmulatedTools | None:
-    choice = chat.tool_choice or ToolChoice("auto")
-    allowed = _allowed_tools(tools, choice)
-    is_demanded = choice.mode in ("required", "named")
-    if is_demanded and not allowed:
+    if not tools or chat.output is not None or chat.prompt is not None or any(tool.custom for tool in tools):
         return None
-    is_single = are_described and chat.parallel_calls is False and bool(allowed)
-    return EmulatedTools({tool.name: tool for tool in allowed}, are_described and bool(allowed), is_demanded, is_single)
+    allowed = _allowed_tools(tools, chat.tool_choice or ToolChoice("auto"))
+    return None if not allowed and is_call_demanded(chat) else allowed
 
 
 def _allowed_tools(tools: Sequence[Tool], choice: ToolChoice) -> list[Tool]:

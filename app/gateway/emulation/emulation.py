@@ -73,8 +73,7 @@ def _strict_tools(chat: ChatRequest, fields: Collection[str]) -> Mapping[str, Ra
 def add_tools(emulation: Emulation | None, dialect: str, field_names: Mapping[str, str], tools: EmulatedTools) -> Emulation:
     """The same, for a request whose tools are emulated. `field_names`: the caller's, by those of the canonical chat."""
     emulation = emulation or Emulation(())
-    canonical = [*(() if tools.are_native else ("tools",)), *(("tool_choice",) if tools.is_demanded else ())]
-    fields = {*emulation.fields, *(field_names.get(field, field) for field in canonical)}
+    fields = {*emulation.fields, *(field_names.get(field, field) for field in tools.fields)}
     if tools.is_single:
         fields.add(SINGLE_CALL_FIELDS[dialect])
     return replace(

@@ -42,7 +42,7 @@ async def _translate_or_emulate_tools(translator: RequestTranslator, endpoint: E
     except Unsupported as reason:
         refusal, refused = reason, [reason.param or ""]
     if refused and translator.may_emulate_tools(endpoint.provider, refused):
-        for emulating, tools in await translator.emulate_tools(endpoint.provider):
+        for emulating, tools in await translator.emulate_tools(endpoint.provider, may_replace_output=translated is None):
             try:
                 return translator.add_emulated_tools(await _translate(emulating, endpoint, target), tools)
             except Unsupported as reason:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from app.domain import Target
-from app.gateway.emulation.emulated_tools import EmulatedTools, demand_call, describe_tools
+from app.gateway.emulation.emulated_tools import EmulatedTools, demand_call, describe_tools, is_call_demanded
 from app.gateway.emulation.emulation import STOP_FIELDS, Emulation, add_field, add_tools, make_emulation, write_older_tool_fields
 from app.gateway.fleet.operator_drops import OperatorDrops
 from app.gateway.large_body.large_requests import LARGE_BYTES, TeamLargeRequests
@@ -155,30 +155,42 @@ class RequestTranslator:
             and ("tools" in provider.unsupported_fields or any(field.partition(".")[0] in _TOOL_FIELDS for field in refused))
         )
 
-    async def emulate_tools(self, provider: Provider) -> "list[tuple[RequestTranslator, EmulatedTools]]":
-        """Translators of the chat with its tools, or the demand for a call, in the prompt: best first; empty: that is not possible."""
+    async def emulate_tools(self, provider: Provider, *, may_replace_output: bool) -> "list[tuple[RequestTranslator, EmulatedTools]]":
+        """Translators of the chat with its tools, or the demand for a call, in the prompt: best first; empty: that is not possible.
+
+        `may_replace_output`: an output format may be left out where a call is demanded.
+        """
         chat = await self._read_chat_in_turn()
         if self.is_slow_to_translate:
-            return await self.run_in_thread(self._emulate_tools, chat, provider)
-        return self._emulate_tools(chat, provider)
+            return await self.run_in_thread(self._emulate_tools, chat, provider, may_replace_output)
+        return self._emulate_tools(chat, provider, may_replace_output)
 
-    def _emulate_tools(self, chat: ChatRequest, provider: Provider) -> "list[tuple[RequestTranslator, EmulatedTools]]":
+    def _emulate_tools(
+        self, chat: ChatRequest, provider: Provider, may_replace_output: bool
+    ) -> "list[tuple[RequestTranslator, EmulatedTools]]":
+        constraint, has_output = self.constraint, chat.output is not None
+        if has_output and may_replace_output and is_call_demanded(chat):
+            # The format is that of a text, and there will be a call instead: instructor sends both.
+            chat = replace(chat, output=None)
+            constraint = None if constraint is None else replace(constraint, output=None, whitespace=None)
         described = describe_tools(chat)
         if described is None:
             return []
         described_chat, tools = described
         has_tools = "tools" not in provider.unsupported_fields
-        emulating = [(self._for_chat(described_chat, None), tools)]
-        demanding = demand_call(chat) if has_tools else None
-        if demanding is not None:
-            demanding_chat, demanded_tools = demanding
-            emulating.insert(0, (self._for_chat(demanding_chat, self.constraint), demanded_tools))
+        emulated: list[tuple[ChatRequest, Constraint | None, EmulatedTools]] = []
+        if has_tools and has_output and (demanded := demand_call(chat, in_prompt=False)) is not None:
+            emulated.append((demanded[0], constraint, demanded[1]))
         if tools.is_demanded and (provider.is_self_hosted or not has_tools):  # an engine that enforces schemas is made to write a call
             schema = tools.call_schema
             is_slow = len(bytes(schema.schema)) > SLOW_MIN_BYTES
-            constraint = Constraint(schema, "tool_choice", uncovered_paths=frozenset({"tool_choice"}), is_slow_to_convert=is_slow)
-            emulating.insert(0, (self._for_chat(replace(described_chat, output=schema), constraint), tools))
-        return emulating
+            of_call = Constraint(schema, "tool_choice", uncovered_paths=frozenset({"tool_choice"}), is_slow_to_convert=is_slow)
+            emulated.append((replace(described_chat, output=schema), of_call, tools))
+        if has_tools and (demanded := demand_call(chat, in_prompt=True)) is not None:
+            emulated.append((demanded[0], constraint, demanded[1]))
+        emulated.append((described_chat, None, tools))
+        fields = {"output"} if has_output else set[str]()
+        return [(self._for_chat(chat, constraint), replace(tools, fields=tools.fields | fields)) for chat, constraint, tools in emulated]
 
     def add_emulated_tools(self, translated: TranslatedRequest, tools: EmulatedTools) -> TranslatedRequest:
         """What a translator of emulate_tools() translated, with what is to be done with the response."""

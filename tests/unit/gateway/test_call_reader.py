@@ -15,8 +15,8 @@ from providers.canonical.chat import Reasoning, Text, Tool, ToolCall
 from providers.canonical.events import ChoiceFinished, Event, PartDelta, PartFinished, PartStarted, assemble_response
 
 SEAT = Tool("seat", parameters=Raw(b'{"type":"object"}'))
-OFFERED = EmulatedTools({"seat": SEAT}, are_described=True, is_demanded=False, is_single=False)
-DEMANDED = EmulatedTools({"seat": SEAT}, are_described=True, is_demanded=True, is_single=False)
+OFFERED = EmulatedTools({"seat": SEAT}, are_described=True, is_demanded=False, is_single=False, fields=frozenset())
+DEMANDED = EmulatedTools({"seat": SEAT}, are_described=True, is_demanded=True, is_single=False, fields=frozenset())
 CALL = '<tool_call>\n{"name": "seat", "arguments": {"row": 3}}\n</tool_call>'
 
 

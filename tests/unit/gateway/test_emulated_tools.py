@@ -15,6 +15,7 @@ from app.gateway.request_translation.translator import RequestTranslator
 from providers.canonical.chat import ChatResponse, Choice, Text, ToolCall
 from providers.canonical.errors import Unsupported
 from providers.catalogue import DIALECTS, build_provider
+from providers.structured_output import read_constraint
 from tests.support.request_translation import MEDIA, drop_nothing, endpoint_of
 
 CITY: Any = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -26,7 +27,9 @@ HI: Any = [{"role": "user", "content": "Hi"}]
 
 def translate(adapter: str, dialect: str = "openai_chat", may_drop: Any = drop_nothing, **fields: Any) -> TranslatedRequest:
     raw = json.dumps({"model": "m", "messages": HI, **fields}).encode()
-    translator = RequestTranslator(DIALECTS[dialect].parse_request(raw), raw, DIALECTS[dialect], MEDIA, may_drop, inference_id="ID")
+    request = DIALECTS[dialect].parse_request(raw)
+    constraint = read_constraint(dialect, request.body)
+    translator = RequestTranslator(request, raw, DIALECTS[dialect], MEDIA, may_drop, constraint=constraint, inference_id="ID")
     return asyncio.run(translate_request(translator, endpoint_of(build_provider(adapter, "p", {}, "http://127.0.0.1:1")), Target("p", "m")))
 
 
@@ -144,6 +147,29 @@ def test_strict_tools_are_validated_and_one_call_is_passed_on():
         "mini_sglang", "anthropic_messages", max_tokens=9, tools=[{"name": "a", "input_schema": CITY}], tool_choice={"type": "any"}
     )
     assert reported(messages) == ("tool_choice", "tools")
+
+
+@pytest.mark.parametrize("adapter", ["llamacpp", "sglang", "vllm", "tgi", "cohere"])
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "time"}}])
+def test_output_format_is_left_out_where_a_call_is_demanded_instead_of_a_text(adapter: str, choice: Any):
+    """instructor's RESPONSES_TOOLS sends both, with the same schema."""
+    output = {"type": "json_schema", "json_schema": {"name": "a", "schema": CITY}}
+    translated = translate(adapter, tools=TOOLS, tool_choice=choice, response_format=output)
+    body = sent(translated)
+    assert reported(translated) == ("response_format",) and translated.is_checked
+    assert body["tools"] and body["tool_choice"] and not {"response_format", "structured_outputs", "json_schema"} & body.keys()
+
+
+def test_output_format_and_demand_for_a_call_reach_a_target_that_knows_neither_together():
+    output = {"type": "json_schema", "json_schema": {"name": "a", "schema": CITY}}
+    translated = translate("ollama", tools=TOOLS, tool_choice="required", response_format=output)
+    assert reported(translated) == ("response_format", "tool_choice", "tools")
+    assert len(sent(translated)["format"]["anyOf"]) == 2
+    assert reported(translate("mini_sglang", tools=TOOLS, tool_choice="required", response_format=output)) == (
+        "response_format",
+        "tool_choice",
+        "tools",
+    )
 
 
 def test_choice_of_no_tool_describes_none():
