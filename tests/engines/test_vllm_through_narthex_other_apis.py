@@ -16,6 +16,7 @@ import pytest
 from tests.engines.install import VENV
 from tests.engines.running_narthex import MODEL, Gateway, engine_configuration, running_narthex
 from tests.engines.running_vllm import Engine, running_vllm
+from tests.engines.tool_loops import TOOL_LOOPS
 
 pytestmark = pytest.mark.engines
 
@@ -104,6 +105,11 @@ def test_streamed_message_equals_the_unstreamed_one(anthropic_client: anthropic.
     assert [block.to_dict() for block in streamed.content] == [block.to_dict() for block in unstreamed.content]
     assert streamed.stop_reason == unstreamed.stop_reason
     assert has_uuid7(streamed.id, "msg_")
+
+
+@pytest.mark.parametrize("api", TOOL_LOOPS)
+def test_strict_call_and_its_result_are_a_loop_in_each_api(caller: openai.OpenAI, anthropic_client: anthropic.Anthropic, api: str):
+    TOOL_LOOPS[api](caller, anthropic_client, MODEL)
 
 
 def test_count_tokens_equals_the_input_tokens_of_the_message(anthropic_client: anthropic.Anthropic):

@@ -11,6 +11,7 @@ import pytest
 from tests.engines.constraint_samples import BOOKING
 from tests.engines.running_vllm import Engine
 from tests.engines.small.constraint_callers import HI
+from tests.engines.tool_loops import TOOL_LOOPS
 
 pytestmark = pytest.mark.engines
 
@@ -111,11 +112,22 @@ def test_demanded_call_is_written_by_llamacpp_python_and_its_result_is_taken(
     jsonschema.validate(json.loads(arguments), {"seat": SEAT_SCHEMA, "book": BOOKING}[name])
     assert choice == "required" or name == "seat"
     called = {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
-    turns = [*HI, {"role": "assistant", "content": None, "tool_calls": [called]}, {"role": "tool", "tool_call_id": id, "content": "Done."}]
+    turns: Any = [
+        *HI,
+        {"role": "assistant", "content": None, "tool_calls": [called]},
+        {"role": "tool", "tool_call_id": id, "content": "Done."},
+    ]
     raw = caller.chat.completions.with_raw_response.create(
         model="llamacpp_python", messages=turns, extra_body={"tools": tools, "max_tokens": 8}
     )
     assert raw.headers["x-narthex-emulated"] == "tools" and raw.parse().choices[0].finish_reason
+
+
+@pytest.mark.parametrize("api", TOOL_LOOPS)
+def test_strict_call_and_its_result_are_a_loop_in_each_api(
+    llamacpp: Engine, caller: openai.OpenAI, anthropic_client: anthropic.Anthropic, api: str
+):
+    TOOL_LOOPS[api](caller, anthropic_client, "llamacpp")
 
 
 @pytest.mark.parametrize("engine", ["llamacpp", "llamacpp_python", "transformers"])
