@@ -97,12 +97,12 @@ class DropPolicy:
         self._body.pop(field, None)
 
     def drop_value_or_refuse(self, field: str, value: Any, why: str) -> None:
-        """As drop_or_refuse(), but some values are hints, which clients send by default, whatever the model.
+        """As drop_or_refuse(), but some are hints, which clients send by default, whatever the model.
 
-        A temperature of 0 is a wish for the same response each time. An effort says how hard a model that reasons shall do so, unless it
-        is `none`.
+        A model that takes no temperature and no top_p samples as its maker has set it. An effort says how hard a model that reasons shall do
+        so, unless it is `none`.
         """
-        is_hint = (field == "temperature" and value == 0) or (field == "reasoning_effort" and value != "none")
+        is_hint = field in ("temperature", "top_p") or (field == "reasoning_effort" and value != "none")
         if is_hint and field not in self._accepted:
             self.drop_hint(field)
         else:

@@ -97,19 +97,21 @@ def test_reasoning_effort_none_becomes_disabled_thinking() -> None:
     assert (sent, dropped) == ({**CHAT, "thinking": {"type": "disabled"}, "temperature": 0.3}, [])
 
 
-@pytest.mark.parametrize("field", ["temperature", "presence_penalty", "frequency_penalty"])
+@pytest.mark.parametrize("field", ["presence_penalty", "frequency_penalty"])
 def test_sampling_field_without_effect_while_thinking_is_refused_unless_neutral(field: str) -> None:
     with pytest.raises(Unsupported, match="while thinking") as refused:
         adapt_body(DEEPSEEK, {**CHAT, field: 0.5})
     assert refused.value.param == field
-    assert adapt_body(DEEPSEEK, {**CHAT, field: 1 if field == "temperature" else 0})[0] == CHAT
+    assert adapt_body(DEEPSEEK, {**CHAT, field: 0})[0] == CHAT
 
     request_without_thinking = {**CHAT, "model": "deepseek-chat", field: 0.5}
     assert adapt_body(DEEPSEEK, request_without_thinking)[0] == request_without_thinking
 
 
-def test_temperature_of_0_is_a_hint_while_thinking():
-    assert adapt_body(DEEPSEEK, {**CHAT, "temperature": 0})[:2] == (CHAT, ["temperature"])
+def test_temperature_is_a_hint_while_thinking():
+    for temperature in (0, 0.1):
+        assert adapt_body(DEEPSEEK, {**CHAT, "temperature": temperature})[:2] == (CHAT, ["temperature"])
+    assert adapt_body(DEEPSEEK, {**CHAT, "temperature": 1})[:2] == (CHAT, [])
 
 
 def test_assistant_tool_calls_are_sent_with_reasoning_content_even_if_empty() -> None:

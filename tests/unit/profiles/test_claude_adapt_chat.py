@@ -67,10 +67,9 @@ def json_schema_format(schema: Any, **more: Any) -> dict[str, Any]:
 
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     (MIDDLE, {"temperature": 1.5}, "temperature", "from 0 to 1"),
-    (NEW, {"temperature": 0.5}, "temperature", "only the default"),
-    (NEW, {"top_p": 0.5}, "top_p", "only the default"),
+    (NEW, {"top_k": 5}, "top_k", "only the default"),
     (MIDDLE, {"temperature": 0.5, "top_p": 0.5}, "top_p", "not both"),
-    (MIDDLE, {"temperature": 0.5, "reasoning_effort": "low"}, "temperature", "while thinking"),
+    (MIDDLE, {"top_k": 5, "reasoning_effort": "low"}, "top_k", "while thinking"),
     (MIDDLE, {"messages": [{"role": "user", "content": " "}]}, "messages", "white space"),
     (MIDDLE, {"messages": [HI, {"role": "assistant", "content": "So"}]}, "messages[1]", "does not support prefill"),
     (OLD, {"messages": [HI, {"role": "assistant", "content": "So"}], "reasoning_effort": "low"}, "messages[1]", "while thinking"),
@@ -126,6 +125,8 @@ ACCEPTED: list[tuple[str, dict[str, Any], dict[str, Any], list[str]]] = [
     # 1 is the default.
     (NEW, {"temperature": 1, "top_p": 1}, {}, []),
     (NEW, {"temperature": 0}, {}, ["temperature"]),
+    (NEW, {"temperature": 0.1}, {}, ["temperature"]),  # LlamaIndex's default
+    (NEW, {"top_p": 0.5}, {}, ["top_p"]),
     (MIDDLE, {"temperature": 0.2, "top_p": 1}, {"temperature": 0.2}, []),
     (UNKNOWN_MODEL, {"temperature": 0.2, "top_p": 0.9}, {"temperature": 0.2, "top_p": 0.9}, []),
     (
