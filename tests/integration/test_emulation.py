@@ -351,7 +351,7 @@ async def test_refusal_names_the_models_of_the_key_that_take_the_request(
     service: Service, engine: ScriptedEngine, usable: tuple[str, ...], named: str
 ):
     restricted = [word for model in usable for word in ("--model", model)]
-    created = await asyncio.to_thread(service.run, "keys", "create", "--team", "refused", *restricted, "--quiet")
+    created = await asyncio.to_thread(service.run, "keys", "create", "--team", "few models", *restricted, "--quiet")
     async with service.client(headers={"authorization": f"Bearer {created.stdout.strip()}"}) as client:
         refused = await client.post("/v1/chat/completions", json={"model": "mini", "messages": HI, "logit_bias": {"1": 5}})
     error = refused.json()["error"]

@@ -92,11 +92,18 @@ async def test_every_documented_field_is_sent_neutral_or_refused(mini: ScriptedM
     assert len(mini.bodies) == 1
 
 
-async def test_tools_and_schemas_are_refused_without_an_upstream_call(mini: ScriptedMiniSGLang, caller: Caller):
-    for fields in ({"tools": caller.tools}, caller.schema_fields({"type": "object"})):
+async def test_schemas_are_refused_without_an_upstream_call(mini: ScriptedMiniSGLang, caller: Caller):
+    schema = caller.schema_fields({"type": "object"})
+    for fields in (schema, {"tools": caller.tools, **schema}):
         with pytest.raises((openai.UnprocessableEntityError, anthropic.UnprocessableEntityError)):
             await caller.create("mini", **fields)
     assert mini.bodies == []
+
+
+async def test_tools_reach_it_in_its_prompt(mini: ScriptedMiniSGLang, caller: Caller):
+    await caller.create("mini", tools=caller.tools)
+    [body] = mini.bodies
+    assert "tools" not in body and "<tools>" in body["messages"][0]["content"]
 
 
 async def test_engine_500_is_reported_as_500(mini: ScriptedMiniSGLang, sdk: openai.AsyncOpenAI):

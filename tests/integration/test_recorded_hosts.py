@@ -170,6 +170,10 @@ async def test_recorded_chat_round_trips_for_every_caller_dialect_and_mode(
                 continue
             assert replay.engine.requests, answer.text
             path, sent = replay.take_request(recording)
+            if recording.name in host.emulated_params:
+                assert host.emulated_params[recording.name] not in sent
+                fully_expressed += 1
+                continue
             if is_complete:
                 fully_expressed += 1
                 assert_request_matches(host, recording, path, sent)

@@ -55,6 +55,7 @@ class Host(Struct, frozen=True, kw_only=True):
     `normalize_path`: the same for the path (without the base URL's prefix), where model and mode may be.
     `known_differences`: why the gateway's request differs, and a function that turns the recorded normal form into the gateway's.
     `refused_params`: the field that the gateway refuses, because the host refused it too or it is unsupported; nothing is sent.
+    `emulated_params`: the field that the host refused, and that the gateway honours itself: the host is sent a request without it.
     `missing_features`: by feature of evidence_table.py, why there is nothing to test: the host lacks it, or the gateway refuses it.
     `excluded_callers`: by recording and caller's dialect, why this caller cannot send the request or get all of its response.
     """
@@ -70,5 +71,6 @@ class Host(Struct, frozen=True, kw_only=True):
     expected_errors: Mapping[str, ExpectedError] = {}
     known_differences: Mapping[str, tuple[str, Callable[[Any], Any]]] = {}
     refused_params: Mapping[str, str] = {}
+    emulated_params: Mapping[str, str] = {}
     excluded_callers: Mapping[tuple[str, str], str] = {}
     missing_features: Mapping[str, str] = {}

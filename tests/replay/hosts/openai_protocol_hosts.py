@@ -153,7 +153,8 @@ DEEPSEEK = Host(
         "26-error-401": ExpectedError(502, "invalid_request_error"),
     },
     # With thinking it allows no tool_choice; it reads no audio.
-    refused_params={"23-error-400-b": "tool_choice", "24-error-400-c": "messages[0].content[1]"},
+    refused_params={"24-error-400-c": "messages[0].content[1]"},
+    emulated_params={"23-error-400-b": "tool_choice"},
     excluded_callers={
         ("24-error-400-c", RESPONSES): "its path is `input[0].content[1]`",
         ("24-error-400-c", ANTHROPIC): _AUDIO_ONLY_IN_CHAT,
