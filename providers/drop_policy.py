@@ -16,9 +16,13 @@ _HINT_FIELDS = frozenset(
     {
         *("cache_control", "prompt_cache_breakpoint", "prompt_cache_options", "prompt_cache_retention"),
         *("context_management", "speed", "eager_input_streaming", "defer_loading", "client_metadata", "diagnostics", "metadata"),
-        *("include_obfuscation", "continuous_usage_stats", "phase", "detail"),
+        *("include_obfuscation", "continuous_usage_stats", "phase", "detail", "prediction"),
+        # What would be left out of a conversation that is too long, which is refused instead; and calls of tools that the host runs.
+        *("truncation", "max_tool_calls"),
     }
 )
+# Wishes for how a response is sampled and written, which every API fulfils as far as it can: OpenAI promises its best effort for a seed.
+_WISHES = frozenset({"seed", "verbosity", "temperature", "top_p", "reasoning_effort"})
 # Values that request nothing. The last two are Anthropic's: only the model may call a tool, and a document need not be cited.
 _NEUTRAL_VALUES: tuple[Any, ...] = (None, "", [], ["direct"], {"enabled": False})
 
@@ -96,14 +100,12 @@ class DropPolicy:
         self.report_dropped(self._caller_name(field))
         self._body.pop(field, None)
 
-    def drop_value_or_refuse(self, field: str, value: Any, why: str) -> None:
-        """As drop_or_refuse(), but some are hints, which clients send by default, whatever the model.
+    def drop_missing(self, field: str, why: str) -> None:
+        """As drop_or_refuse(), for a field that the target, or its model, does not have at all: a wish is then dropped as a hint.
 
-        A model that takes no temperature and no top_p samples as its maker has set it. An effort says how hard a model that reasons shall do
-        so, unless it is `none`.
+        Clients send wishes by default, whatever the model.
         """
-        is_hint = field in ("temperature", "top_p") or (field == "reasoning_effort" and value != "none")
-        if is_hint and field not in self._accepted:
+        if field in _WISHES and field not in self._accepted:
             self.drop_hint(field)
         else:
             self.drop_or_refuse(field, why)

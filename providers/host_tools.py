@@ -1,7 +1,30 @@
 """Tools that a host runs itself, on targets that have no such tool."""
 
-from providers.canonical.chat import HostTool
+import re
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from providers.canonical.chat import HostTool, Tool
 from providers.drop_policy import DropPolicy
+
+# OpenAI's and Anthropic's types, which may end in a date.
+_WEB_SEARCH = re.compile(r"web_search(_preview)?(_\d+(_\d+)*)?")
+
+
+def is_web_search(kind: str) -> bool:
+    """Whether a type of tool is a web search."""
+    return _WEB_SEARCH.fullmatch(kind) is not None
+
+
+def mark_offered_search(tools: Sequence[Tool | HostTool]) -> tuple[Tool | HostTool, ...]:
+    """The tools, with a web search as optional: coding agents offer one beside their own tools, whatever the model.
+
+    As the only tool it is no offer, but what the request is for.
+    """
+    if not any(isinstance(tool, Tool) for tool in tools):
+        return tuple(tools)
+    return tuple(replace(tool, optional=True) if isinstance(tool, HostTool) and is_web_search(tool.kind) else tool for tool in tools)
 
 
 def leave_out_host_tool(tool: HostTool, path: str, why: str, drop_policy: DropPolicy) -> None:

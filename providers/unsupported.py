@@ -29,7 +29,7 @@ def check_unsupported(
     """
     for field, reason in reasons.items():
         if not _is_neutral(field, getattr(chat, field)):
-            drop_policy.drop_or_refuse(field, reason)
+            drop_policy.drop_missing(field, reason)
     for field in hints:
         if getattr(chat, field) is not None:
             drop_policy.drop_hint(field)

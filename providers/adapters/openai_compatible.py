@@ -127,7 +127,7 @@ class OpenAICompatible(Provider):
             elif key in self.hint_fields:
                 drop_policy.drop_hint(key)
             else:
-                drop_policy.drop_value_or_refuse(key, body.value(key), "it has no such field, or does nothing about it.")
+                drop_policy.drop_missing(key, "it has no such field, or does nothing about it.")
 
     def _apply_whitespace(self, body: Body, constraint: Constraint, drop_policy: DropPolicy) -> Constraint:
         """The constraint with its white-space pattern: unchanged, or as a regex, for an engine that ignores such patterns.

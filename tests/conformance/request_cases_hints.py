@@ -73,15 +73,21 @@ def refused_everywhere(feature: str, caller: str, fields: dict[str, Any], param:
     )
 
 
+def hint_of_one_api(feature: str, caller: str, fields: Body, param: str) -> RequestCase:
+    """A field that only one API has, and that changes nothing of what a response may be."""
+    targets = [each for each in ALL if each != caller]
+    return RequestCase("other fields", feature, {caller: fields}, {target: DropReported((param,)) for target in targets})
+
+
 OTHER_FIELDS = (
     refused_everywhere("stored prompt", RESPONSES, {"prompt": {"id": "pmpt_1"}}, "prompt"),
     refused_everywhere("background", RESPONSES, {"background": True}, "background"),
     one_api_only("an unknown field (chat)", CHAT, {"frobnicate": 1}, "frobnicate"),
     one_api_only("an unknown field (Responses)", RESPONSES, {"frobnicate": 1}, "frobnicate"),
     one_api_only("an unknown field (Messages)", ANTHROPIC, {"frobnicate": 1}, "frobnicate"),
-    one_api_only("predicted output", CHAT, {"prediction": {"type": "content", "content": "x"}}, "prediction"),
-    one_api_only("truncation", RESPONSES, {"truncation": "auto"}, "truncation"),
-    one_api_only("limit of host tool calls", RESPONSES, {"max_tool_calls": 3}, "max_tool_calls"),
+    hint_of_one_api("predicted output", CHAT, {"prediction": {"type": "content", "content": "x"}}, "prediction"),
+    hint_of_one_api("truncation", RESPONSES, {"truncation": "auto"}, "truncation"),
+    hint_of_one_api("limit of host tool calls", RESPONSES, {"max_tool_calls": 3}, "max_tool_calls"),
     one_api_only("containers", ANTHROPIC, {"container": "c1"}, "container"),
     one_api_only("MCP servers", ANTHROPIC, {"mcp_servers": [{"type": "url", "url": "https://example.org", "name": "x"}]}, "mcp_servers"),
     RequestCase(

@@ -52,8 +52,8 @@ OUTPUTS = (
         {
             CHAT: Translated({"verbosity": "low"}),
             RESPONSES: Translated({"text": {"verbosity": "low"}}),
-            f"{CHAT}>{ANTHROPIC}": Refused("verbosity"),
-            f"{RESPONSES}>{ANTHROPIC}": Refused("text.verbosity"),
+            f"{CHAT}>{ANTHROPIC}": DropReported(("verbosity",)),
+            f"{RESPONSES}>{ANTHROPIC}": DropReported(("text.verbosity",)),
         },
     ),
     RequestCase(
@@ -101,7 +101,7 @@ SAMPLING = (
             f"{ANTHROPIC}>{RESPONSES}": Refused("stop_sequences"),
         },
     ),
-    openai_only("seed", "seed", 7),
+    RequestCase("sampling", "seed", {CHAT: {"seed": 7}}, {RESPONSES: DropReported(("seed",)), ANTHROPIC: DropReported(("seed",))}),
     openai_only("several choices", "n", 2),
     openai_only("frequency penalty", "frequency_penalty", 0.5),
     openai_only("presence penalty", "presence_penalty", 0.5),

@@ -180,7 +180,7 @@ def assert_fields_are_handled(provider: Provider, expected: Mapping[str, Handlin
         for field, handling in expected.items()
         if (difference := _handling_difference(provider, field, handling)) is not None
     }
-    assert differences == {}
+    assert differences == {}, differences
 
 
 def _handling_difference(provider: Provider, field: str, handling: Handling) -> str | None:

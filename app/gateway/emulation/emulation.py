@@ -25,8 +25,8 @@ class Emulation(Struct):
     `fields`: the caller's names of the fields that it honours itself. `stop`: the texts at which it ends the response; empty: none.
     `single_call`: it passes on the first tool call of each choice alone. `withheld_calls`: how many others came so far. `strict_tools`: the
     schemas, by the names of their tools, to which it holds the arguments of calls. `tools`: those that it describes in the prompt, or whose
-    call it demands there; None: the target has what the caller wants of tools. `uses_older_tool_fields`: the caller's `functions` are
-    written as `tools` for the target, and the target's calls as the caller reads them.
+    call it demands there; None: the target has what the caller wants of tools. `is_rewritten`: the target speaks the caller's dialect, but
+    has its tools in another form (older functions, namespaces), so that its calls are written anew for the caller.
     """
 
     fields: tuple[str, ...]
@@ -35,12 +35,12 @@ class Emulation(Struct):
     withheld_calls: int = 0
     strict_tools: Mapping[str, Raw] = {}
     tools: EmulatedTools | None = None
-    uses_older_tool_fields: bool = False
+    is_rewritten: bool = False
 
     @property
     def edits(self) -> bool:
         """Whether it changes the response: leaves out a part, or reads calls from the text."""
-        return bool(self.stop) or self.single_call or self.uses_older_tool_fields or (self.tools is not None and self.tools.are_described)
+        return bool(self.stop) or self.single_call or self.is_rewritten or (self.tools is not None and self.tools.are_described)
 
     @property
     def checks(self) -> bool:
@@ -85,8 +85,8 @@ def add_tools(emulation: Emulation | None, dialect: str, field_names: Mapping[st
     )
 
 
-def write_older_tool_fields(emulation: Emulation | None) -> Emulation:
-    return replace(emulation or Emulation(()), uses_older_tool_fields=True)
+def rewrite_response(emulation: Emulation | None) -> Emulation:
+    return replace(emulation or Emulation(()), is_rewritten=True)
 
 
 def add_field(emulation: Emulation | None, field: str) -> Emulation:

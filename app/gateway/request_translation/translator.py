@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from app.domain import Target
 from app.gateway.emulation.emulated_tools import EmulatedTools, demand_call, describe_tools, is_call_demanded
-from app.gateway.emulation.emulation import STOP_FIELDS, Emulation, add_field, add_tools, make_emulation, write_older_tool_fields
+from app.gateway.emulation.emulation import STOP_FIELDS, Emulation, add_field, add_tools, make_emulation, rewrite_response
 from app.gateway.fleet.operator_drops import OperatorDrops
 from app.gateway.large_body.large_requests import LARGE_BYTES, TeamLargeRequests
 from app.gateway.media import body_media
@@ -34,9 +34,10 @@ from providers.adapters.provider import Provider
 from providers.canonical import media
 from providers.canonical.chat import ChatRequest, Message, Text
 from providers.canonical.errors import ConstraintViolation, InvalidRequest, OperationNotSupported, Unsupported
+from providers.canonical.extra_fields import as_raw
 from providers.canonical.field_names import field_name_translator, rename_field_in_error
 from providers.canonical.output_format import JsonObject, JsonSchema
-from providers.canonical.raw_json import DECODE_ERRORS, Body
+from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.dialect import ChatDialect, Dialect, EngineDialect, InboundRequest
 from providers.dialects.catalogue import CHAT_DIALECTS, ENGINE_DIALECTS, RAW_PROMPT_DIALECTS
 from providers.drop_policy import DropPolicy
@@ -151,8 +152,13 @@ class RequestTranslator:
         return (
             self._chat_dialect is not None
             and self.caller_dialect.name != "openai_completions"
-            and (body.has_value("tools") or body.has_value("functions"))
-            and ("tools" in provider.unsupported_fields or any(field.partition(".")[0] in _TOOL_FIELDS for field in refused))
+            and (
+                "tools" in provider.unsupported_fields
+                or (
+                    (body.has_value("tools") or body.has_value("functions"))
+                    and any(field.partition(".")[0] in _TOOL_FIELDS for field in refused)
+                )
+            )
         )
 
     async def emulate_tools(self, provider: Provider, *, may_replace_output: bool) -> "list[tuple[RequestTranslator, EmulatedTools]]":
@@ -300,8 +306,10 @@ class RequestTranslator:
         try:
             edited = self._finish_request(self.caller_dialect, Body(self.request.body), provider, target, [], self.constraint, None)
         except Unsupported as reason:
-            if self._has_older_tools and reason.param in OLDER_TOOL_FIELDS:
-                return None  # translate_chat() writes them as tools
+            if self._has_older_tools:
+                return None  # translate_chat() writes them, and calls in the history, as tools
+            if self._has_namespaces and (reason.param or "").startswith("tools["):
+                return None  # translate_chat() writes the functions of namespaces
             raise
         is_without_tools = self._has_older_tools and not OLDER_TOOL_FIELDS.keys().isdisjoint(edited.dropped)
         return None if is_without_tools else edited
@@ -347,6 +355,11 @@ class RequestTranslator:
     def _has_older_tools(self) -> bool:
         return self._chat_dialect is not None and self.request.body.has_value("functions")
 
+    @property
+    def _has_namespaces(self) -> bool:
+        """Whether tools may be in namespaces, as the Codex CLI sends them."""
+        return self.caller_dialect.name == "openai_responses" and b'"namespace"' in bytes(as_raw(self.request.body.get("tools", NULL)))
+
     async def translate_chat(self, dialect: AnyDialect, provider: Provider, target: Target) -> TranslatedRequest:
         """The request, read into the canonical chat and written in `dialect`.
 
@@ -391,8 +404,8 @@ class RequestTranslator:
                 translated = self._finish_request(*arguments)
         except Unsupported as fault:
             raise rename_field_in_error(fault, caller_field_name) from None
-        if dialect is self.caller_dialect and self._has_older_tools:
-            translated = replace(translated, emulation=write_older_tool_fields(translated.emulation))
+        if dialect is self.caller_dialect and (self._has_older_tools or self._has_namespaces):
+            translated = replace(translated, emulation=rewrite_response(translated.emulation))
         return replace(translated, emulation=add_field(translated.emulation, "prompt")) if is_sent_as_chat else translated
 
     def _read_chat(self, caller_dialect: ChatDialect) -> ChatRequest:

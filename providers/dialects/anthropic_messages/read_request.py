@@ -45,6 +45,7 @@ from providers.dialects.anthropic_messages.opaque_states import (
     read_redacted,
     read_signature,
 )
+from providers.host_tools import mark_offered_search
 
 Object = dict[str, Raw]
 
@@ -96,7 +97,7 @@ class _RequestReader:
             origin=NAME,
             model=take("model"),
             messages=messages,
-            tools=tuple(_read_tool(raw) for raw in _list.decode(self._remaining.pop("tools", Raw(b"[]")))),
+            tools=_read_tools(self._remaining.pop("tools", Raw(b"[]")), choice),
             tool_choice=choice,
             parallel_calls=parallel,
             output=output,
@@ -170,6 +171,14 @@ class _RequestReader:
 def _read_tier(tier: str | None) -> str | None:
     """The tier in OpenAI's names; one that OpenAI does not have stays as it is."""
     return "default" if tier == "standard_only" else tier
+
+
+def _read_tools(raw: Raw, choice: ToolChoice | None) -> tuple[Tool | HostTool, ...]:
+    tools = tuple(map(_read_tool, _list.decode(raw)))
+    names_host_tool = (
+        choice is not None and choice.name is not None and all(choice.name != each.name for each in tools if isinstance(each, Tool))
+    )
+    return tools if names_host_tool else mark_offered_search(tools)
 
 
 def _read_tool(raw: Raw) -> Tool | HostTool:

@@ -14,6 +14,7 @@ from providers.canonical.raw_json import DECODE_ERRORS, Body
 from providers.dialects.anthropic_messages.opaque_states import NAME
 from providers.dialects.anthropic_messages.write_content import collapse_text, write_content
 from providers.drop_policy import DropPolicy
+from providers.fields import drop_extra_fields
 from providers.host_tools import leave_out_host_tool
 from providers.participant_names import write_participant_names
 from providers.unsupported import check_unsupported, drop_part_fields
@@ -230,10 +231,10 @@ class _RequestWriter:
 
     def _write_extra(self, body: Body) -> None:
         """Writes the extra fields of Anthropic's own callers, each into the object to which it belongs."""
+        if not self._is_native:
+            drop_extra_fields(self._chat.extra, self._drop_policy, "it is a field of another API.")
+            return
         for key, value in self._chat.extra.items():
-            if not self._is_native:
-                self._drop_policy.drop_extra_field(key, value, "it is a field of another API.")
-                continue
             prefix = next((outer for outer in _NESTED_OBJECTS if key.startswith(outer)), None)
             # If the object itself was left unread, a key that looks like a path into it is a plain name.
             if prefix is not None and _NESTED_OBJECTS[prefix][0] not in self._chat.extra:

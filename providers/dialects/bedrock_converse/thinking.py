@@ -77,8 +77,8 @@ def _nova(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fie
 
 def _effort(thinking: Thinking, chat: ChatRequest, drop_policy: DropPolicy) -> Fields:
     if thinking.effort == "none":
-        drop_policy.drop_or_refuse("thinking", "gpt-oss always reasons.")
-        return {}
+        drop_policy.drop_hint("thinking")  # gpt-oss always reasons
+        return {"reasoning_effort": "low"}
     return {"reasoning_effort": _level(thinking, _LEVELS, drop_policy)}
 
 

@@ -25,7 +25,7 @@ def write_thinking(thinking: Thinking | None, profile: GeminiProfile, drop_polic
     wants_thinking = thinking.effort is not None or thinking.budget_tokens is not None or thinking.adaptive
     if not profile.thinking_levels and profile.budget_range is None:
         if wants_thinking or thinking.summary is not None:
-            drop_policy.drop_or_refuse("thinking", "this model does not think.")
+            drop_policy.drop_hint("thinking")
         return None
     config = _level(thinking, profile, drop_policy) if profile.thinking_levels else _budget(thinking, profile, drop_policy)
     if thinking.summary != "omitted" and (wants_thinking or thinking.summary is not None):
@@ -35,8 +35,11 @@ def write_thinking(thinking: Thinking | None, profile: GeminiProfile, drop_polic
 
 def _disabled(profile: GeminiProfile, drop_policy: DropPolicy) -> dict[str, Any] | None:
     if profile.thinking_levels or (profile.budget_range is not None and not profile.can_disable_thinking):
-        drop_policy.drop_or_refuse("thinking", "this model's thinking cannot be switched off; the lowest effort is `low`.")
-        return None
+        drop_policy.drop_hint("thinking")  # it cannot be switched off
+        if profile.thinking_levels:
+            return {"thinkingLevel": "minimal" if profile.minimal_level else "low"}
+        assert profile.budget_range is not None
+        return {"thinkingBudget": profile.budget_range[0]}
     return None if profile.budget_range is None else {"thinkingBudget": 0}
 
 

@@ -13,12 +13,11 @@ from providers.canonical.chat import ChatRequest, HostTool, Tool
 from providers.canonical.raw_json import DECODE_ERRORS
 from providers.dialects.gemini.output_format import unenforced_keyword
 from providers.drop_policy import DropPolicy
-from providers.host_tools import leave_out_host_tool
+from providers.host_tools import is_web_search, leave_out_host_tool
 from providers.profiles.gemini import GeminiProfile
 from providers.unsupported import drop_part_fields
 
 _FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
-_WEB_SEARCH = re.compile(r"web_search(_preview)?(_\d+(_\d+)*)?")
 _object = msgspec.json.Decoder(dict[str, Raw])
 
 
@@ -105,7 +104,7 @@ def _is_strict(tool: Tool, path: str, drop_policy: DropPolicy) -> bool:
 
 def _host_tool(tool: HostTool, path: str, drop_policy: DropPolicy) -> list[dict[str, Any]]:
     """A web search of any API becomes Google's, if it has no options. One with options that is optional is left out."""
-    if _WEB_SEARCH.fullmatch(tool.kind):
+    if is_web_search(tool.kind):
         try:
             extra_keys = sorted(_object.decode(tool.raw).keys() - {"type", "name"})
         except DECODE_ERRORS:

@@ -102,7 +102,7 @@ class _RequestWriter:
         if value is None or self._profile.honours_sampling:
             return value
         if value != default:
-            self._drop_policy.drop_value_or_refuse(field, value, "this model ignores it, as all do since Gemini 3.5 Flash-Lite.")
+            self._drop_policy.drop_missing(field, "this model ignores it, as all do since Gemini 3.5 Flash-Lite.")
         return None
 
     def _penalty(self, field: str) -> float | None:

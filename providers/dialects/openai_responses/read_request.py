@@ -1,12 +1,10 @@
 """Reads a Responses request."""
 
-import re
 from collections.abc import Mapping
 from typing import Any, get_args
 
 import msgspec
 from msgspec import Raw
-from msgspec.structs import replace
 
 from providers.canonical.chat import ChatRequest, Effort, HostTool, Thinking, Tool, ToolChoice
 from providers.canonical.errors import InvalidRequest
@@ -17,6 +15,7 @@ from providers.dialects.openai_responses.include_values import ENCRYPTED_REASONI
 from providers.dialects.openai_responses.namespaces import expand_namespace, is_namespace
 from providers.dialects.openai_responses.raw_fields import RawObject, extra_fields, raw_field, text_field
 from providers.dialects.openai_responses.read_input import read_messages
+from providers.host_tools import mark_offered_search
 
 _object_decoder = msgspec.json.Decoder(RawObject)
 _list_decoder = msgspec.json.Decoder(list[Raw])
@@ -41,7 +40,6 @@ SAME_FIELDS: Mapping[str, str] = {
     "store": "store",
     "cache_key": "prompt_cache_key",
 }
-_WEB_SEARCH = re.compile(r"web_search(_preview)?(_\d+(_\d+)*)?")
 # Values that request nothing.
 _NEUTRAL_VALUES: Mapping[str, tuple[Raw, ...]] = {"top_logprobs": (Raw(b"0"),)}
 # Fields with a canonical counterpart, and those that the gateway handles itself.
@@ -104,16 +102,7 @@ def _read_tools(body: Body, tool_choice: ToolChoice | None) -> tuple[Tool | Host
             tools.append(HostTool(DIALECT, kind, raw))
     if tool_choice is None and body.has_value("tool_choice"):  # it names a tool of a host
         return (*tools, *further)
-    return _mark_optional([*tools, *further])
-
-
-def _mark_optional(tools: list[Tool | HostTool]) -> tuple[Tool | HostTool, ...]:
-    """Coding agents offer a web search beside their own tools, whatever the model: it is an offer, unless it is the only tool."""
-    if not any(isinstance(tool, Tool) for tool in tools):
-        return tuple(tools)
-    return tuple(
-        replace(tool, optional=True) if isinstance(tool, HostTool) and _WEB_SEARCH.fullmatch(tool.kind) else tool for tool in tools
-    )
+    return mark_offered_search((*tools, *further))
 
 
 def _read_function(tool: RawObject) -> Tool:

@@ -151,7 +151,7 @@ class LMDeploy(OpenAICompatible):
             del body["reasoning_effort"]
             body["chat_template_kwargs"] = {"enable_thinking": False, **(body.value("chat_template_kwargs") or {})}
         elif effort not in REASONING_EFFORTS and not (effort == "max" and self._is_since_0_18):
-            drop_policy.drop_or_refuse("reasoning_effort", f"it knows low, medium and high{', and max' if self._is_since_0_18 else ''}.")
+            drop_policy.drop_missing("reasoning_effort", f"it knows low, medium and high{', and max' if self._is_since_0_18 else ''}.")
 
     def _adapt_tool_choice(self, body: Body, drop_policy: DropPolicy) -> None:
         """Before 0.18 it enforces a named tool only; `required` acts as `auto`. Documented up to 0.16."""

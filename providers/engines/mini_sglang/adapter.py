@@ -14,6 +14,7 @@ from providers.canonical.extra_fields import as_raw
 from providers.canonical.raw_json import Body
 from providers.drop_policy import DropPolicy
 from providers.engines.mini_sglang.fields import NEUTRAL_VALUES, UNSUPPORTED_FIELDS, UNSUPPORTED_HINT_FIELDS
+from providers.participant_names import name_in_text
 from providers.structured_output import Constraint
 
 _ROLE_ALIASES = {"developer": "system"}
@@ -93,13 +94,17 @@ class _MessageAdapter:
                 if message[field] is not None and message[field] != []:
                     self._drop_field(f"{path}.{field}", field, from_assistant=role == "assistant")
             content = self._join_text(message.get("content"), path, from_assistant=role == "assistant")
+            if content is not None and role != "assistant" and isinstance(message.get("name"), str):
+                content = name_in_text(message["name"], content)
             if content is not None:
                 adapted.append({"role": role, "content": content})
         self._body["messages"] = adapted
 
     def _drop_field(self, path: str, field: str, *, from_assistant: bool) -> None:
-        """Drops a field. Fields of an assistant's message request nothing, but for its calls and its name."""
-        if from_assistant and field not in ("tool_calls", "function_call", "name"):
+        """Drops a field. Fields of an assistant's message request nothing, but for its calls."""
+        if field == "name" and not from_assistant:
+            return  # it stands in the text
+        if from_assistant and field not in ("tool_calls", "function_call"):
             self._drop_policy.report_dropped(path)
         else:
             self._drop_policy.drop_path_or_refuse(path, _TEXT_ONLY)

@@ -74,9 +74,7 @@ class Transformers(OpenAICompatible):
             body["logit_bias"] = {id: float(bias) for id, bias in body.value("logit_bias").items()}
         supported = CHAT_FIELDS if dialect == "openai_chat" else COMPLETIONS_FIELDS
         for field in sorted(body.keys() - supported - GENERATION_CONFIG_NAMES.keys() - HANDLED_ELSEWHERE - self.hint_fields):
-            drop_policy.drop_value_or_refuse(
-                field, body.value(field), DROP_REASONS.get(field, "it has no such field, or does nothing about it.")
-            )
+            drop_policy.drop_missing(field, DROP_REASONS.get(field, "it has no such field, or does nothing about it."))
         _move_sampling_fields(body)
         adapted = super().adapt_request(body, dialect, may_drop, constraint)
         body.pop("stream_options", None)

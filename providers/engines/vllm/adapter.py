@@ -83,7 +83,7 @@ class VLLM(OpenAICompatible):
         **OpenAICompatible.known_options,
         "version": 'the engine\'s version ("0.11.0") where /version is not reachable',
         "team_caches": TEAM_CACHES_OPTION,
-        "strict_tools": "false: a router before the engine loses `strict` of tools (vllm-router 0.1.17 does), so such tools are refused",
+        "strict_tools": "false: a router before the engine loses `strict` of tools (vllm-router 0.1.17 does): calls are validated",
     }
 
     lora_naming: ClassVar[AdapterNaming | None] = staticmethod(name_adapter_as_model)
@@ -162,7 +162,7 @@ class VLLM(OpenAICompatible):
             _translate_fields(body, dialect)
             for field in sorted(ignored_fields.intersection(body)):
                 if body.has_value(field):
-                    drop_policy.drop_or_refuse(field, "it has no such field here, or does nothing about it.")
+                    drop_policy.drop_missing(field, "it has no such field here, or does nothing about it.")
             if body.has_value("length_penalty") and not body.has_value("use_beam_search"):
                 drop_policy.drop_or_refuse("length_penalty", "it uses that only in beam search.")
             adapt_tools(

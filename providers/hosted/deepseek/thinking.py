@@ -54,7 +54,7 @@ def adapt_thinking(body: Body, dialect: str, drop_policy: DropPolicy) -> bool:
     neutral_values = _IGNORED_WHILE_THINKING[dialect]
     drop_policy.drop_neutral(neutral_values)
     for field in [field for field in neutral_values if body.has_value(field)]:
-        drop_policy.drop_value_or_refuse(field, body.value(field), f"it ignores it while thinking. {_REMEDY}")
+        drop_policy.drop_missing(field, f"it ignores it while thinking. {_REMEDY}")
     if dialect == "openai_chat":
         _add_missing_reasoning(body)
     return True

@@ -15,7 +15,7 @@ class Hyperbolic(HostSpecProvider, host="hyperbolic"):
 
     known_options: ClassVar[Mapping[str, str]] = {
         **Provider.known_options,
-        "tools": "true: send tools to its models (unverified; requests with tools are refused otherwise)",
+        "tools": "true: send tools to its models (unverified; otherwise the prompt describes them)",
         "response_format": "true: send response_format (unverified; responses are validated)",
     }
 

@@ -79,7 +79,7 @@ def enforce_rules(body: Body, dialect: str, rules: HostRules, host_unsupported: 
             drop_policy.drop_or_refuse(field, f"it accepts {minimum:g} to {maximum:g}, not {value:g}.")
     for field, values in rules.allowed_values.items():
         if body.has_value(field) and (value := body.value(field)) not in values:
-            drop_policy.drop_or_refuse(field, f"it accepts {', '.join(map(str, values))}, not {value!s:.80}.")
+            drop_policy.drop_missing(field, f"it accepts {', '.join(map(str, values))}, not {value!s:.80}.")
     for first, second in rules.exclusive_fields:
         if body.has_value(first) and body.has_value(second):
             drop_policy.drop_or_refuse(first, f"it does not accept it together with `{second}`.")

@@ -58,17 +58,12 @@ def _enforce_model_limits(body: Body, dialect: str, drop_policy: DropPolicy) -> 
     if not _MODEL_WITHOUT_EFFORT.match(model):
         return
     if dialect == "openai_chat" and body.has_value("reasoning_effort"):
-        drop_policy.drop_value_or_refuse(
-            "reasoning_effort", body.value("reasoning_effort"), f"the reasoning effort of its model {model} cannot be set."
-        )
+        drop_policy.drop_missing("reasoning_effort", f"the reasoning effort of its model {model} cannot be set.")
     elif dialect == "openai_responses" and body.has_value("reasoning"):
         reasoning = body.value("reasoning")
         effort = reasoning.get("effort")
         if effort is not None:
-            if effort == "none":
-                drop_policy.drop_path_or_refuse("reasoning.effort", f"the reasoning effort of its model {model} cannot be set.")
-            else:
-                drop_policy.report_dropped("reasoning.effort")
+            drop_policy.report_dropped("reasoning.effort")
             body["reasoning"] = {key: value for key, value in reasoning.items() if key != "effort"}
 
 

@@ -65,7 +65,7 @@ def _adapt_sampling(chat: ChatRequest, profile: ClaudeProfile, drop_policy: Drop
     subject = "this model" if takes_no_sampling else "while thinking, it"
     for field in [*kept] if takes_no_sampling or is_thinking else ():
         if takes_no_sampling or field != "top_p" or kept[field] < _MIN_TOP_P_WHILE_THINKING:
-            drop_policy.drop_value_or_refuse(field, kept[field], f"{subject} accepts only the default.")
+            drop_policy.drop_missing(field, f"{subject} accepts only the default.")
             del kept[field]
     top_k = kept.get("top_k")
     return replace(chat, temperature=kept.get("temperature"), top_p=kept.get("top_p"), top_k=None if top_k is None else int(top_k))

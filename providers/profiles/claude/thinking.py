@@ -28,10 +28,13 @@ def adapt_thinking(chat: ChatRequest, profile: ClaudeProfile, drop_policy: DropP
     if thinking.effort == "none":
         if profile.can_disable_thinking:
             return thinking
-        drop_policy.drop_or_refuse(field, "thinking cannot be turned off for this model; the lowest effort is `low`.")
-        return None
+        drop_policy.drop_hint(field)  # it cannot be turned off
+        thinking = replace(thinking, effort="low")
     if profile.thinking_mode == "never":
-        drop_policy.drop_or_refuse(field, "this model does not support thinking.")
+        if thinking.budget_tokens is not None:
+            drop_policy.drop_or_refuse("thinking.budget_tokens", "this model does not support thinking.")
+        else:
+            drop_policy.drop_hint(field)
         return None
     adapted = (
         _with_budget(chat, thinking, drop_policy)

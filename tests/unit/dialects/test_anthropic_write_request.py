@@ -75,12 +75,10 @@ def refused_field(request: ChatRequest) -> str | None:
     ("request_", "field"),
     [
         (chat(n=2), "n"),
-        (chat(seed=1), "seed"),
         (chat(logit_bias=raw_json({"1": 2})), "logit_bias"),
         (chat(logprobs=True), "logprobs"),
         (chat(frequency_penalty=0.5), "frequency_penalty"),
         (chat(presence_penalty=-0.5), "presence_penalty"),
-        (chat(verbosity="low"), "verbosity"),
         (chat(temperature=1.5), "temperature"),
         (chat(output=JsonObject()), "output"),
         (chat(output=Regex("a")), "output"),
@@ -115,6 +113,8 @@ def test_unsupported_field_is_refused_or_dropped_and_reported(request_: ChatRequ
     [
         (chat(metadata={"a": "b"}), "metadata"),
         (chat(store=True), "store"),
+        (chat(seed=1), "seed"),
+        (chat(verbosity="low"), "verbosity"),
         (chat(cache_key="k"), "cache_key"),
         (chat(safety_identifier="s"), "safety_identifier"),
         (chat(service_tier="flex"), "service_tier"),

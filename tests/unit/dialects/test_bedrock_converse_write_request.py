@@ -137,12 +137,10 @@ def test_called_tools_stay_configured_when_tool_choice_is_none():
         (chat(stop=("x",) * 2501), "2500"),
         (chat(max_tokens=0), "one token"),
         (chat(top_k=5, model=LLAMA), "Llama"),
-        (chat(seed=1), "no such field"),
         (chat(n=2), "one answer"),
         (chat(output=Regex("a+")), "JSON schemas"),
         (chat(thinking=Thinking(budget_tokens=2048), model=LLAMA), "does not reason"),
         (chat(thinking=Thinking("low"), model="arn:aws:bedrock:us-east-1:1:application-inference-profile/x"), "not known from its id"),
-        (chat(thinking=Thinking("none"), model="openai.gpt-oss-20b-1:0"), "always reasons"),
         (chat(thinking=Thinking("high"), model=CLAUDE_45, max_tokens=1000), "at least 1024 tokens"),
         (chat(Message("user", (Image(Inline("image/bmp", "Qk0=")),))), "PNG, JPEG, GIF or WebP, not image/bmp"),
         (chat(Message("user", (File(Inline("application/zip", "UEs=")),))), "not application/zip"),
@@ -293,7 +291,7 @@ VERDICTS: Mapping[str, Mapping[str, Any] | str] = {
     **{key: {"system": [{"text": JSON_INSTRUCTION}]} for key in ("guided_json", "structured_outputs", "json_schema")},
     "response_format": {"system": [{"text": JSON_INSTRUCTION.replace(":", ": ").replace(":  ", ": ")}]},
     **dict.fromkeys(("store", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "prediction"), "hint"),
-    "guided_decoding_backend": "hint",
+    **dict.fromkeys(("guided_decoding_backend", "seed", "verbosity"), "hint"),
 }
 
 

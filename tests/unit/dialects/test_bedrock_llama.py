@@ -39,7 +39,7 @@ def test_neutral_values_of_engine_fields_are_left_out():
 @pytest.mark.parametrize(
     "more",
     [
-        *({"stop": ("x",)}, {"seed": 1}, {"n": 2}, {"top_k": 5}, {"logprobs": True}, {"max_tokens": 4096}, {"temperature": 1.5}),
+        *({"stop": ("x",)}, {"n": 2}, {"top_k": 5}, {"logprobs": True}, {"max_tokens": 4096}, {"temperature": 1.5}),
         *({"tools": (Tool("now"),)}, {"extra": {"echo": Raw(b"true")}}, {"extra": {"min_p": Raw(b"0.1")}}),
         *({"extra": {field: Raw(b"false")}} for field in ("skip_special_tokens", "add_generation_prompt", "enable_thinking")),
     ],

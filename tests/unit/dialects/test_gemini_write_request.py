@@ -75,7 +75,7 @@ EXPECTED_BY_FIELD: Mapping[str, Mapping[str, Any] | str] = {
     **dict.fromkeys(("response_format", "guided_json", "structured_outputs", "json_schema"), JSON_SCHEMA_CONFIG),
     "guided_choice": generation_config(responseMimeType="text/x.enum", responseSchema={"type": "STRING", "enum": ["yes", "no"]}),
     **dict.fromkeys(("user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key"), "hint"),
-    **dict.fromkeys(("prompt_cache_retention", "prediction", "guided_decoding_backend"), "hint"),
+    **dict.fromkeys(("prompt_cache_retention", "prediction", "guided_decoding_backend", "verbosity"), "hint"),
 }
 
 
@@ -319,13 +319,22 @@ def test_thinking_becomes_a_level_or_a_budget_depending_on_the_model(
     assert body.get("generationConfig", {}).get("thinkingConfig") == thinking_config
 
 
-@pytest.mark.parametrize("model", ["gemini-2.5-pro", "gemini-3-flash-preview", "gemini-3.8-flash", "gemini-pro-latest"])
-def test_disabling_thinking_is_refused_for_models_that_always_think(model: str):
-    assert "cannot be switched off" in refusal(model=model, thinking=Thinking("none"))
+@pytest.mark.parametrize(
+    ("model", "config"),
+    [
+        ("gemini-2.5-pro", {"thinkingBudget": 128}),
+        ("gemini-3-flash-preview", {"thinkingLevel": "minimal"}),
+        ("gemini-3.8-flash", {"thinkingLevel": "low"}),
+        ("gemini-pro-latest", {"thinkingLevel": "low"}),
+    ],
+)
+def test_models_that_always_think_think_as_little_as_they_can(model: str, config: dict[str, Any]):
+    body = written_request(model=model, thinking=Thinking("none"), dropped=["thinking"])
+    assert body["generationConfig"]["thinkingConfig"] == config
 
 
-def test_thinking_is_refused_for_a_model_without_thinking():
-    assert "does not think" in refusal(model="gemini-2.0-flash-001", thinking=Thinking("low"))
+def test_thinking_is_a_hint_for_a_model_without_thinking():
+    assert "generationConfig" not in written_request(model="gemini-2.0-flash-001", thinking=Thinking("low"), dropped=["thinking"])
 
 
 @pytest.mark.parametrize("model", ["gemini-3.5-flash-lite", "gemini-3.6-flash", "gemini-3.8-flash", "gemini-flash-latest"])

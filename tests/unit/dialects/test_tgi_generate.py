@@ -93,7 +93,6 @@ def test_sampling_fields_become_generate_parameters_or_are_refused(
         {"seed": -1},
         {"thinking": Thinking("low")},
         {"tools": (Tool("f"),)},
-        {"verbosity": "low"},
         {"output": Grammar("root ::= x")},
         {"output": JsonObject()},
         {"extra": {"echo": Raw(b"true")}},

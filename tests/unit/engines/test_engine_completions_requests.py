@@ -43,9 +43,7 @@ def test_sglang_chat_with_a_raw_prompt_is_refused_without_a_token_limit():
 
 
 @pytest.mark.parametrize("adapter", ["sglang", "lmdeploy", "tgi", "ollama"])
-@pytest.mark.parametrize(
-    ("field", "value"), [("tools", [TOOL]), ("tool_choice", "required"), ("top_logprobs", 2), ("reasoning_effort", "none")], ids=str
-)
+@pytest.mark.parametrize(("field", "value"), [("tools", [TOOL]), ("tool_choice", "required"), ("top_logprobs", 2)], ids=str)
 def test_chat_only_field_is_refused_or_dropped_for_completions(adapter: str, field: str, value: Any):
     provider = build_provider(adapter, adapter, {}, BASE_URL)
     with pytest.raises(Unsupported) as refused:

@@ -43,7 +43,7 @@ NAMED = {"type": "function", "function": {"name": "now"}}
 
 _REFUSED = frozenset(
     {
-        *("audio", "modalities", "verbosity", "web_search_options", "function_call", "top_a", "tfs_z", "length_penalty"),
+        *("audio", "modalities", "web_search_options", "function_call", "top_a", "tfs_z", "length_penalty"),
         *("no_repeat_ngram_size", "stop_token_ids", "bad_words", "include_stop_str_in_output", "skip_special_tokens"),
         *("spaces_between_special_tokens", "truncate_prompt_tokens", "allowed_token_ids", "best_of", "use_beam_search", "chat_template"),
         *("mm_processor_kwargs", "vllm_xargs", "lora_path", "separate_reasoning", "enable_thinking", "guided_whitespace_pattern"),
@@ -53,7 +53,7 @@ _REFUSED = frozenset(
 _HINTS = frozenset(
     {
         *("metadata", "prediction", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "user"),
-        *("priority", "cache_salt", "session_id", "guided_decoding_backend"),
+        *("priority", "cache_salt", "session_id", "guided_decoding_backend", "verbosity"),
     }
 )
 _GBNF = {"grammar": 'root ::= "a"'}

@@ -143,7 +143,6 @@ IGNORED_FIELDS: list[tuple[str, Any, Any]] = [
     ("continue_final_message", True, False),
     ("lora_path", "l", None),
     ("tool_choice", "required", None),
-    ("reasoning_effort", "xhigh", None),
     ("top_a", 0.2, 0),
     ("typical_p", 0.9, 1.0),
     ("tfs_z", 0.9, 1),
@@ -158,7 +157,6 @@ IGNORED_FIELDS: list[tuple[str, Any, Any]] = [
     ("chat_template", "{{ x }}", None),
     ("vllm_xargs", {"a": 1}, None),
     ("guided_whitespace_pattern", "[ ]?", None),
-    ("verbosity", "low", "medium"),
 ]
 HINTS = (
     "user",
@@ -171,6 +169,10 @@ HINTS = (
     "priority",
     "cache_salt",
 )
+
+
+def test_effort_that_it_does_not_know_is_a_hint() -> None:
+    assert adapt_body(CURRENT_VERSION, {"reasoning_effort": "xhigh"})[1] == ["reasoning_effort"]
 
 
 def test_ignored_field_is_refused_by_name_and_reported_when_dropped() -> None:

@@ -30,7 +30,7 @@ EXPECTED_BY_FIELD: Mapping[str, Mapping[str, Any] | str] = {
     **dict.fromkeys(
         ("user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"), "hint"
     ),
-    **dict.fromkeys(("prediction", "guided_decoding_backend"), "hint"),
+    **dict.fromkeys(("prediction", "guided_decoding_backend", "seed", "verbosity"), "hint"),
 }
 
 
@@ -98,7 +98,6 @@ CALL = {"id": "c", "type": "function", "function": {"name": "now", "arguments": 
         ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]}, "content[0]"),
         ({"role": "tool", "tool_call_id": "c", "content": "12"}, "role"),
         ({"role": "assistant", "content": None, "tool_calls": [CALL]}, "tool_calls"),
-        ({"role": "user", "name": "Ann", "content": "Hi."}, "name"),
     ],
 )
 def test_unsupported_message_is_refused_with_its_path(message: dict[str, Any], path: str):
@@ -106,6 +105,11 @@ def test_unsupported_message_is_refused_with_its_path(message: dict[str, Any], p
         translate_chat_fields(MINI, {"messages": [*HI, message]})
     assert refused.value.param == f"messages[1].{path}"
     assert translate_chat_fields(MINI, {"messages": [*HI, message]}, drop=True)[1] == [f"messages[1].{path}"]
+
+
+def test_name_of_a_participant_stands_in_the_text():
+    body, dropped = translate_chat_fields(MINI, {"messages": [{"role": "user", "name": "Ann", "content": "Hi."}]})
+    assert (body["messages"], dropped) == ([{"role": "user", "content": "Ann said:\nHi."}], [])
 
 
 def test_raw_prompt_is_sent_in_place_of_messages():

@@ -63,6 +63,7 @@ EXPECTED_BY_FIELD: Mapping[str, Mapping[str, Any] | str] = {
     ),
     "prompt_cache_retention": "hint",
     "prediction": "hint",
+    "verbosity": "hint",
 }
 
 
@@ -247,9 +248,7 @@ def test_unsupported_message_content_is_refused_by_path(message: dict[str, Any],
     assert refused.value.param == path
 
 
-@pytest.mark.parametrize(
-    "field", [field for field in ("n", "top_k", "min_p", "logit_bias", "repetition_penalty", "guided_regex", "verbosity")]
-)
+@pytest.mark.parametrize("field", [field for field in ("n", "top_k", "min_p", "logit_bias", "repetition_penalty", "guided_regex")])
 def test_raw_prompt_with_a_field_its_completions_api_ignores_is_refused(field: str):
     with pytest.raises(Unsupported) as refused:
         translate_body(OLLAMA, "openai_completions", json.dumps({"model": "m", "prompt": "x", field: FIELD_VALUES[field]}).encode())

@@ -94,7 +94,6 @@ IGNORED: list[tuple[str, Any, Any]] = [
     ("vllm_xargs", {"a": 1}, None),
     ("guided_whitespace_pattern", "[ ]?", None),
     ("suffix", "end", ""),
-    ("verbosity", "low", "medium"),
     ("modalities", ["text", "audio"], ["text"]),
     ("audio", {"voice": "x"}, None),
     ("web_search_options", {}, None),

@@ -25,7 +25,7 @@ TGI = build_provider("tgi", "tgi", {}, "http://127.0.0.1:1")
 SCHEMA = {"type": "object"}
 EXPECTED_BY_FIELD: Mapping[str, Mapping[str, Any] | str] = {
     **dict.fromkeys(FIELD_VALUES, "refused"),
-    "reasoning_effort": "hint",
+    **dict.fromkeys(("reasoning_effort", "verbosity"), "hint"),
     "functions": FUNCTIONS_AS_TOOLS,
     **dict.fromkeys(("frequency_penalty", "logprobs", "max_tokens", "seed", "temperature", "tools", "tool_choice"), "sent"),
     **dict.fromkeys(("top_logprobs", "top_p"), "sent"),

@@ -33,6 +33,7 @@ _SENT = frozenset({"max_tokens", "max_completion_tokens", "seed", "stop", "tools
 _EMULATED = frozenset({"parallel_tool_calls", "stop"})
 _HINTS = frozenset(
     {
+        "verbosity",
         *("metadata", "prediction", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "user"),
         *("priority", "cache_salt", "session_id", "guided_decoding_backend", "reasoning_effort"),
     }

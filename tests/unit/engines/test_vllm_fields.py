@@ -38,7 +38,11 @@ def test_field_vllm_ignores_is_refused_by_name_or_dropped_with_permission(dialec
             _, dropped = adapt({field: neutral}, dialect, drop_nothing)
             assert dropped == []
 
-    assert_every(check, sorted(IGNORED_FIELDS_BY_DIALECT[dialect] | IGNORED_FIELDS))
+    assert_every(check, sorted((IGNORED_FIELDS_BY_DIALECT[dialect] | IGNORED_FIELDS) - {"verbosity"}))
+
+
+def test_verbosity_is_a_hint() -> None:
+    assert adapt({"verbosity": "low"}, "openai_chat", drop_nothing) == ({}, ["verbosity"])
 
 
 @pytest.mark.parametrize("dialect", ["openai_chat", "openai_completions"])

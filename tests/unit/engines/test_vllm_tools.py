@@ -158,6 +158,10 @@ def test_allowed_tools_become_the_only_tools_sent(dialect: str) -> None:
 
 UNSUPPORTED_TOOLS: dict[str, dict[str, Any]] = {
     "openai_chat": {"type": "custom", "custom": {"name": "x"}},
+    "openai_responses": {"type": "code_interpreter", "container": {"type": "auto"}},
+    "anthropic_messages": {"type": "web_fetch_20250910", "name": "web_fetch"},
+}
+OFFERED_SEARCHES: dict[str, dict[str, Any]] = {
     "openai_responses": {"type": "web_search"},
     "anthropic_messages": {"type": "web_search_20250305", "name": "web_search"},
 }
@@ -173,6 +177,16 @@ def test_tool_type_vllm_ignores_is_refused_by_its_path_or_dropped(dialect: str) 
     assert (sent["tools"], adapted.dropped) == ([function(dialect)], ["tools[1]"])
     sent, _ = adapt(CURRENT_VLLM, {**request, "tools": [UNSUPPORTED_TOOLS[dialect]]}, dialect, drop_everything)
     assert sent == {}
+
+
+@pytest.mark.parametrize("dialect", OFFERED_SEARCHES)
+def test_web_search_beside_functions_is_dropped_as_an_offer(dialect: str) -> None:
+    """The Codex CLI sends one with every request."""
+    request = {"tools": [function(dialect), OFFERED_SEARCHES[dialect]]}
+    sent, adapted = adapt(CURRENT_VLLM, request, dialect, drop_nothing)
+    assert (sent["tools"], adapted.dropped) == ([function(dialect)], ["tools[1]"])
+    with pytest.raises(Unsupported):
+        adapt(CURRENT_VLLM, {"tools": [OFFERED_SEARCHES[dialect]]}, dialect, drop_nothing)
 
 
 def test_hosted_tools_are_sent_to_a_server_that_accepts_them() -> None:

@@ -83,6 +83,23 @@ def test_calls_and_results_of_earlier_turns_are_texts_and_roles_alternate():
     ]
 
 
+def test_history_of_calls_is_text_where_no_more_tools_are_offered():
+    call = {"id": "c", "type": "function", "function": {"name": "time", "arguments": "{}"}}
+    turns = [*HI, {"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c", "content": "Noon."}]
+    translated = translate("perplexity", messages=turns)
+    assert [message["role"] for message in sent(translated)["messages"]] == ["user", "assistant", "user"]
+    assert reported(translated) == ("messages",) and "Noon." in str(sent(translated)["messages"][2])
+
+
+@pytest.mark.parametrize("adapter", ["deepseek", "groq", "vllm"])
+def test_functions_and_their_calls_in_earlier_turns_are_sent_as_tools(adapter: str):
+    turns = [*HI, {"role": "assistant", "content": None, "function_call": {"name": "time", "arguments": "{}"}}]
+    turns += [{"role": "function", "name": "time", "content": "Noon."}]
+    body = sent(translate(adapter, functions=[TOOLS[1]["function"]], messages=turns))
+    assert body["tools"][0]["function"]["name"] == "time" and body["messages"][1]["tool_calls"][0]["function"]["name"] == "time"
+    assert body["messages"][2]["role"] == "tool"
+
+
 @pytest.mark.parametrize(
     ("adapter", "fields", "names"),
     [
@@ -193,7 +210,7 @@ def test_other_emulation_comes_on_top():
     [
         ({"tools": [{"type": "custom", "custom": {"name": "a"}}]}, "tools"),
         ({"tools": TOOLS, "response_format": {"type": "json_object"}}, "tools"),
-        ({"tools": TOOLS, "seed": 3}, "seed"),
+        ({"tools": TOOLS, "logit_bias": {"1": 5}}, "logit_bias"),
         ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "other"}}}, "tool_choice"),
     ],
 )

@@ -200,9 +200,7 @@ def test_strict_tools_are_refused_without_the_beta_option() -> None:
     assert adapt_body(DeepSeek("ds", {"beta": True}), {**CHAT, "tools": [strict]})[0]["tools"] == [strict]
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [("n", 2), ("seed", 4), ("logit_bias", {"5": 1}), ("parallel_tool_calls", False), ("top_k", 3)]
-)
+@pytest.mark.parametrize(("field", "value"), [("n", 2), ("logit_bias", {"5": 1}), ("parallel_tool_calls", False), ("top_k", 3)])
 def test_chat_field_that_deepseek_ignores_is_refused(field: str, value: Any) -> None:
     with pytest.raises(Unsupported) as refused:
         adapt_body(DEEPSEEK, {**CHAT, field: value})

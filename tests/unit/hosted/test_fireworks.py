@@ -50,7 +50,7 @@ def test_unknown_hint_fields_are_dropped_and_reported(field: str) -> None:
     assert (sent, dropped) == ({"model": MODEL, "messages": USER}, [field])
 
 
-@pytest.mark.parametrize(("field", "value"), [("min_tokens", 4), ("verbosity", "low"), ("top_a", 0.5), ("stop", ["a", "b", "c", "d", "e"])])
+@pytest.mark.parametrize(("field", "value"), [("min_tokens", 4), ("top_a", 0.5), ("stop", ["a", "b", "c", "d", "e"])])
 def test_field_that_fireworks_rejects_is_refused_by_name(field: str, value: Any) -> None:
     with pytest.raises(Unsupported) as refused:
         adapt_body(FIREWORKS, {"model": MODEL, "messages": USER, field: value})

@@ -85,7 +85,7 @@ def test_host_url_keeps_its_own_path_under_another_base_url(name: str):
 
 _HINTS = {
     *("metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "store", "user", "prediction"),
-    "guided_decoding_backend",
+    *("guided_decoding_backend", "verbosity"),
 }
 _SENT = {
     *("frequency_penalty", "logit_bias", "n", "parallel_tool_calls", "presence_penalty", "reasoning_effort", "response_format"),
@@ -110,6 +110,7 @@ def expected_handling(name: str) -> Mapping[str, Any]:
         **dict.fromkeys(spec.supported_fields & FIELD_VALUES.keys(), "sent"),
         **dict.fromkeys(spec.unsupported_fields & FIELD_VALUES.keys(), "refused"),
         **({"functions": "refused"} if "tools" in spec.unsupported_fields else {}),
+        **({"seed": "hint"} if "seed" in spec.unsupported_fields else {}),
         **_HOST_SPECIFIC.get(name, {}),
     }
 
@@ -141,6 +142,10 @@ def test_neutral_values_are_neither_refused_nor_reported(name: str):
         assert translate_chat_fields(build_adapter(name), {field: value})[1] == []
 
 
+def test_effort_that_perplexity_does_not_know_is_a_hint():
+    assert translate_chat_fields(build_adapter("perplexity"), {"reasoning_effort": "none"})[1] == ["reasoning_effort"]
+
+
 @pytest.mark.parametrize("name", ["groq", "cerebras"])
 def test_more_stop_sequences_than_a_host_takes_are_left_to_the_gateway(name: str):
     fields = {"stop": list("abcde")}
@@ -157,7 +162,6 @@ def test_more_stop_sequences_than_a_host_takes_are_left_to_the_gateway(name: str
         ("groq", {"tools": [{"type": "function", "function": {"name": "a.b"}}]}, "tools[0].function.name", "names match"),
         ("groq", {"tools": [{"type": "custom", "custom": {"name": "a"}}]}, "tools[0]", "functions that the caller runs"),
         ("groq", {"reasoning_format": "raw", "include_reasoning": True}, "reasoning_format", "together with `include_reasoning`"),
-        ("perplexity", {"reasoning_effort": "none"}, "reasoning_effort", "it accepts minimal, low, medium, high"),
     ],
 )
 def test_violated_host_rule_is_named_and_its_field_may_be_dropped(name: str, fields: dict[str, Any], param: str, rule: str):

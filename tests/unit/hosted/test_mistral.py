@@ -72,7 +72,6 @@ def test_request_fields_are_written_as_mistral_names_them(fields: dict[str, Any]
         ({"logit_bias": {"1": 2}}, "logit_bias"),
         ({"top_k": 5}, "top_k"),
         ({"temperature": 1.6}, "temperature"),
-        ({"verbosity": "low"}, "verbosity"),
         ({"tools": [{"type": "custom", "custom": {"name": "x"}}]}, "tools[0]"),
         ({"regex": "a"}, "regex"),
     ],

@@ -79,8 +79,6 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
         "messages[1]",
         "schema",
     ),
-    (NEWEST, {"reasoning_effort": "none"}, "reasoning_effort", "cannot be turned off"),
-    ("claude-3-5-haiku-20241022", {"reasoning_effort": "low"}, "reasoning_effort", "does not support thinking"),
     (OLD, {"reasoning_effort": "low", "max_tokens": 1000}, "reasoning_effort", "at least 1024 tokens"),
     (OLD, {"reasoning_effort": "low", "tools": [FUNCTION_TOOL], "tool_choice": "required"}, "tool_choice", "with a thinking budget"),
     (NEWEST, {"tools": [FUNCTION_TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice", "cannot be forced"),
