@@ -97,7 +97,7 @@ async def test_guided_choice_and_regex_results_are_unquoted(
 
 
 async def test_unsupported_fields_are_refused_by_name_without_an_upstream_call(ollama: ScriptedOllama, sdk: openai.AsyncOpenAI):
-    for field, value in {"logit_bias": {"1": 5}, "verbosity": "low"}.items():
+    for field, value in {"logit_bias": {"1": 5}, "min_tokens": 3}.items():
         with pytest.raises(openai.UnprocessableEntityError) as refused:
             await sdk.chat.completions.create(model="ollama", messages=HI, tools=ChatCaller.tools, extra_body={field: value})
         assert refused.value.param == field
