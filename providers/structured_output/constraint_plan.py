@@ -32,9 +32,18 @@ SupportByKind = Mapping[OutputKind, ConstraintSupport]
 
 
 class ConstraintPlan(Struct, frozen=True):
-    """`fields`: the request fields that replace the caller's constraint fields; None: those stay as they are."""
+    """`fields`: the request fields that replace the caller's constraint fields; None: those stay as they are.
+
+    `is_instructed`: the prompt alone demands it, so that the model may write its answer in a Markdown code block.
+    """
 
     enforcement: Enforcement
     output: OutputFormat
     fields: Mapping[str, Any] | None = None
     is_json_string: bool = False
+    is_instructed: bool = False
+
+    @property
+    def rewrites_text(self) -> bool:
+        """Whether the caller gets another text than the engine wrote."""
+        return self.is_json_string or self.is_instructed

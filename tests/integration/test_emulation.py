@@ -39,11 +39,11 @@ async def models(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine
     """)
 
 
-def text_stream(*pieces: str) -> Any:
+def text_stream(*pieces: str, reason: str = "length") -> Any:
     return stream_script(
         chunk({"role": "assistant", "content": ""}),
         *(chunk({"content": piece}) for piece in pieces),
-        chunk({}, "length"),
+        chunk({}, reason),
         chunk(None, usage=USAGE),
     )
 
@@ -226,6 +226,37 @@ async def test_demanded_call_is_checked_and_repaired_where_the_engine_has_no_too
         names = [call.function.name for call in response.parse().choices[0].message.tool_calls]
     assert names == ["two"] and len(engine.requests) == 3
     assert "it calls no tool" in engine.requests[1].body["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_output_format_is_demanded_and_repaired_where_the_engine_has_none(
+    sdk: Any, engine: ScriptedEngine, service: Service, streamed: bool
+):
+    async def respond(request: ReceivedRequest) -> None:
+        answers = {1: ["Gladly: ", "{}"], 2: ["```json\n", '{"city": "Ulm"}', "\n```"]}
+        await text_stream(*answers[len(engine.requests)], reason="stop")(request)
+
+    engine.script = respond
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    response_format = {"type": "json_schema", "json_schema": {"name": "city", "schema": schema}}
+    fields: Any = {"model": "mini", "messages": HI, "response_format": response_format, "stream": streamed}
+    with pytest.raises(openai.APIStatusError, match="response_format"):
+        await sdk.chat.completions.create(**fields)
+    engine.requests.clear()
+    response = await sdk.chat.completions.with_raw_response.create(**fields, extra_headers={"x-narthex-guided-retries": "1"})
+    assert response.headers["x-narthex-emulated"] == "response_format" and response.headers["x-narthex-guided"] == "validated"
+    if streamed:
+        chunks = [each async for each in response.parse()]
+        text, id = "".join(choice.delta.content or "" for each in chunks for choice in each.choices), chunks[0].id
+    else:
+        parsed: Any = response.parse()
+        text, id = parsed.choices[0].message.content, parsed.id
+    assert text == '{"city": "Ulm"}'
+    first, second = (request.body["messages"] for request in engine.requests)
+    assert json.dumps(schema) in json.dumps(json.loads(first[0]["content"].partition("\n")[2])) and second[0] == first[0]
+    assert second[-2]["content"] == "Gladly: {}"
+    record = await service.wait_for_record(id)
+    assert (record["emulated"], record["structured_output"]) == (["response_format"], "validated")
 
 
 @pytest.mark.parametrize("streamed", [True, False])

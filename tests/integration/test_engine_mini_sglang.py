@@ -92,12 +92,16 @@ async def test_every_documented_field_is_sent_neutral_or_refused(mini: ScriptedM
     assert len(mini.bodies) == 1
 
 
-async def test_schemas_are_refused_without_an_upstream_call(mini: ScriptedMiniSGLang, caller: Caller):
+async def test_schemas_reach_it_in_its_prompt(mini: ScriptedMiniSGLang, caller: Caller):
     schema = caller.schema_fields({"type": "object"})
+    with pytest.raises((openai.APIStatusError, anthropic.APIStatusError)) as violated:
+        await caller.create("mini", **schema)
+    assert violated.value.status_code == 502
+    mini.tokens = ["{", "}"]
     for fields in (schema, {"tools": caller.tools, **schema}):
-        with pytest.raises((openai.UnprocessableEntityError, anthropic.UnprocessableEntityError)):
-            await caller.create("mini", **fields)
-    assert mini.bodies == []
+        response = await caller.create("mini", **fields)
+        assert (response.text, response.guided) == ("{}", "validated")
+    assert all("JSON schema" in body["messages"][0]["content"] for body in mini.bodies) and mini.ignored_fields == set()
 
 
 async def test_tools_reach_it_in_its_prompt(mini: ScriptedMiniSGLang, caller: Caller):

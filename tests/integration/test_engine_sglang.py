@@ -109,9 +109,17 @@ async def test_unsupported_field_is_refused_without_an_upstream_call_or_dropped_
     assert (response.dropped, sglang.ignored_fields) == ("length_penalty, user", set())
 
 
-async def test_tools_together_with_a_schema_are_refused(caller: Caller, sglang: ScriptedSGLang):
-    with pytest.raises((openai.UnprocessableEntityError, anthropic.UnprocessableEntityError), match=r"`tools`.*no calls"):
-        await caller.create("sglang", tools=list(caller.tools), **caller.schema_fields(SCHEMA))
+async def test_schema_beside_tools_is_demanded_in_the_prompt(caller: Caller, sglang: ScriptedSGLang):
+    sglang.output = ModelOutput('{"a": 1}')
+    response = await caller.create("sglang", tools=list(caller.tools), **caller.schema_fields(SCHEMA))
+    assert (response.text, response.guided, sglang.ignored_fields) == ('{"a": 1}', "validated", set())
+    [body] = sglang.bodies
+    assert body["tools"] and "response_format" not in body and "JSON schema" in body["messages"][0]["content"]
+
+
+async def test_grammar_beside_tools_is_refused(sdk: openai.AsyncOpenAI, sglang: ScriptedSGLang):
+    with pytest.raises(openai.UnprocessableEntityError, match=r"`tools`.*no calls"):
+        await ChatCaller(sdk).create("sglang", tools=list(ChatCaller.tools), extra_body={"ebnf": GBNF})
     assert sglang.bodies == []
 
 

@@ -95,10 +95,12 @@ async def test_presence_penalty_is_refused_or_dropped_and_never_sent_as_repetiti
     assert response.dropped == "presence_penalty" and tgi.repetition_penalty is None
 
 
-async def test_tools_with_response_format_are_refused_without_an_upstream_call(tgi: ScriptedTGI, sdk: openai.AsyncOpenAI):
-    with pytest.raises(openai.UnprocessableEntityError, match=r"`tools`.*`response_format`"):
-        await sdk.chat.completions.create(model="tgi", messages=HI, tools=ChatCaller.tools, response_format=FORMAT)
-    assert tgi.bodies == []
+async def test_response_format_beside_tools_is_demanded_in_the_prompt(tgi: ScriptedTGI, sdk: openai.AsyncOpenAI):
+    tgi.output = ModelOutput('{"a": 1}')
+    response = await sdk.chat.completions.create(model="tgi", messages=HI, tools=ChatCaller.tools, response_format=FORMAT)
+    assert response.choices[0].message.content == '{"a": 1}'
+    [body] = tgi.bodies
+    assert body["tools"] and "response_format" not in body and "JSON schema" in str(body["messages"][0]["content"])
 
 
 async def test_validation_overload_and_generation_errors_get_422_429_and_502(tgi: ScriptedTGI, sdk: openai.AsyncOpenAI):

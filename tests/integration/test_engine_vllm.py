@@ -106,14 +106,14 @@ async def test_engine_constraint_fields_are_translated_for_each_vllm_version(cal
 
 
 @EACH_VERSION
-async def test_tools_with_a_schema_are_refused_unless_dropped_by_header(caller: Caller, engines: dict[str, ScriptedVLLM], model: str):
+async def test_schema_beside_tools_is_demanded_in_the_prompt_unless_dropped(caller: Caller, engines: dict[str, ScriptedVLLM], model: str):
     fields = {**caller.schema_fields(SCHEMA), "tools": list(caller.tools)}
-    with pytest.raises((openai.APIStatusError, anthropic.APIStatusError)) as refused:
-        await send(caller, False, model, **fields)
-    assert refused.value.status_code == 422
-    assert "`tools`" in refused.value.message
-    assert engines[model].requests == []
     engines[model].text = VALID
+    response = await send(caller, False, model, **fields)
+    assert (response.text, response.dropped, response.guided) == (VALID, None, "validated")
+    body = engines[model].requests[-1].body
+    assert "JSON schema" in str(body) and body["tools"]
+    assert engines[model].applied_constraints == [None]
     response = await send(caller, False, model, **fields, extra_headers={"x-narthex-drop": "tools"})
     assert (response.text, response.dropped, response.guided) == (VALID, "tools", "enforced")
     assert "tools" not in engines[model].requests[-1].body

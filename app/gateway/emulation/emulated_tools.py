@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from providers.canonical.chat import ChatRequest, Content, HostTool, Message, Text, Tool, ToolCall, ToolChoice, ToolResult
+from providers.canonical.instructions import add_instruction
 from providers.canonical.output_format import JsonSchema
 from providers.canonical.raw_json import DECODE_ERRORS
 from providers.canonical.tool_calls import write_arguments
@@ -99,7 +100,7 @@ def describe_tools(chat: ChatRequest) -> tuple[ChatRequest, EmulatedTools] | Non
     )
     messages = tuple(_describe_calls(chat.messages))
     if are_described:
-        messages = _add_instruction(messages, _instruction(emulated))
+        messages = add_instruction(messages, _instruction(emulated))
     host_tools = tuple(tool for tool in chat.tools if isinstance(tool, HostTool))
     return replace(chat, messages=messages, tools=host_tools, tool_choice=None, parallel_calls=None), emulated
 
@@ -116,7 +117,7 @@ def demand_call(chat: ChatRequest, *, in_prompt: bool) -> tuple[ChatRequest, Emu
     emulated = EmulatedTools({tool.name: tool for tool in allowed}, are_described=False, is_demanded=True, is_single=False, fields=fields)
     if not in_prompt:
         return chat, emulated
-    messages = _add_instruction(chat.messages, _DEMANDED.format(name=_subject(emulated)))
+    messages = add_instruction(chat.messages, _DEMANDED.format(name=_subject(emulated)))
     return replace(chat, messages=messages, tools=tuple(emulated.tools.values()), tool_choice=None), emulated
 
 
@@ -156,13 +157,6 @@ def _subject(emulated: EmulatedTools) -> str:
 def _describe_tool(tool: Tool) -> dict[str, Any]:
     fields = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return {key: value for key, value in fields.items() if value is not None}
-
-
-def _add_instruction(messages: tuple[Message, ...], instruction: str) -> tuple[Message, ...]:
-    if not messages or messages[0].role not in ("system", "developer"):
-        return (Message("system", (Text(instruction),)), *messages)
-    first = messages[0]
-    return (replace(first, parts=(*first.parts, Text(f"\n\n{instruction}"))), *messages[1:])
 
 
 def _describe_calls(messages: Iterable[Message]) -> Iterator[Message]:

@@ -16,20 +16,30 @@ from providers.engine_routes.route import Route
 async def translate_request(translator: RequestTranslator, endpoint: Endpoint, target: Target) -> TranslatedRequest:
     """The request in the endpoint's best dialect that can express it.
 
-    Where the endpoint takes it only so, it is in parts, or its tools are described in the prompt. Raises Unsupported for what its best
-    dialect cannot express, if none can; OperationNotSupported if it has no such API at all.
+    Where the endpoint takes it only so, it is in parts, or its tools or output format are in the prompt. Raises Unsupported for what its
+    best dialect cannot express, if none can; OperationNotSupported if it has no such API at all.
     """
     try:
-        return await _translate_or_emulate_tools(translator, endpoint, target)
+        return await _translate_or_emulate(translator, endpoint, target)
     except Unsupported as reason:
         parts = translator.split(reason)
         if not parts:
             raise
-        first = await _translate_or_emulate_tools(parts[0], endpoint, target)
+        first = await _translate_or_emulate(parts[0], endpoint, target)
         emulation = add_field(first.emulation, reason.param or "")
-        return replace(
-            first, emulation=emulation, parts=[functools.partial(_translate_or_emulate_tools, part, endpoint, target) for part in parts]
-        )
+        makers = [functools.partial(_translate_or_emulate, part, endpoint, target) for part in parts]
+        return replace(first, emulation=emulation, parts=makers)
+
+
+async def _translate_or_emulate(translator: RequestTranslator, endpoint: Endpoint, target: Target) -> TranslatedRequest:
+    """With tools, or the output format, in the prompt, where the endpoint cannot be sent them. Raises as translate_request() does."""
+    try:
+        return await _translate_or_emulate_tools(translator, endpoint, target)
+    except Unsupported:
+        instructing = await translator.instruct_output()
+        if instructing is None:
+            raise
+    return translator.add_instructed_output(await _translate_or_emulate_tools(instructing, endpoint, target))
 
 
 async def _translate_or_emulate_tools(translator: RequestTranslator, endpoint: Endpoint, target: Target) -> TranslatedRequest:

@@ -36,6 +36,7 @@ from providers.canonical.chat import ChatRequest, Message, Text
 from providers.canonical.errors import ConstraintViolation, InvalidRequest, OperationNotSupported, Unsupported
 from providers.canonical.extra_fields import as_raw
 from providers.canonical.field_names import field_name_translator, rename_field_in_error
+from providers.canonical.instructions import add_instruction, describe_output
 from providers.canonical.output_format import JsonObject, JsonSchema
 from providers.canonical.raw_json import DECODE_ERRORS, NULL, Body
 from providers.dialect import ChatDialect, Dialect, EngineDialect, InboundRequest
@@ -43,7 +44,7 @@ from providers.dialects.catalogue import CHAT_DIALECTS, ENGINE_DIALECTS, RAW_PRO
 from providers.drop_policy import DropPolicy
 from providers.engine_routes.route import Route
 from providers.host_operation import HostOperation
-from providers.structured_output import Constraint
+from providers.structured_output import Constraint, ConstraintPlan
 from providers.structured_output.constraint import SLOW_MIN_BYTES
 
 # Naming the place of a dropped field reads the body anew each time: at most so often, and so many bytes together.
@@ -197,6 +198,31 @@ class RequestTranslator:
         emulated.append((described_chat, None, tools))
         fields = {"output"} if has_output else set[str]()
         return [(self._for_chat(chat, constraint), replace(tools, fields=tools.fields | fields)) for chat, constraint, tools in emulated]
+
+    async def instruct_output(self) -> "RequestTranslator | None":
+        """A translator of the chat whose prompt demands the output format, for targets that have no field for it.
+
+        None: that is not possible, as this is a raw prompt, or the format is one that no prompt can demand, or has a white-space pattern.
+        """
+        constraint = self.constraint
+        if constraint is None or constraint.output is None or constraint.whitespace is not None or self._chat_dialect is None:
+            return None
+        instruction = describe_output(constraint.output)
+        if instruction is None or self.caller_dialect.name == "openai_completions":
+            return None
+        chat = await self._read_chat_in_turn()
+        if chat.output is None or chat.prompt is not None:
+            return None
+        if not is_call_demanded(chat):  # with a call there is no text
+            beside_tools = " Calls of functions are not meant by this." if chat.tools else ""
+            chat = replace(chat, messages=add_instruction(chat.messages, instruction + beside_tools))
+        return self._for_chat(replace(chat, output=None), replace(constraint, output=None))
+
+    def add_instructed_output(self, translated: TranslatedRequest) -> TranslatedRequest:
+        """What a translator of instruct_output() translated, with what is to be done with the response."""
+        assert self.constraint is not None and self.constraint.output is not None
+        plan = ConstraintPlan("validated", self.constraint.output, is_instructed=True)
+        return replace(translated, constraint_plan=plan, emulation=add_field(translated.emulation, self.constraint.field))
 
     def add_emulated_tools(self, translated: TranslatedRequest, tools: EmulatedTools) -> TranslatedRequest:
         """What a translator of emulate_tools() translated, with what is to be done with the response."""

@@ -207,7 +207,7 @@ class UpstreamClient:
         if emulation is not None:
             chat_response = trim_response(chat_response, emulation)
         chat_response = await self._check(check_finished(chat_response), translated, translator, progress)
-        is_rewritten = emulation is not None or (translated.constraint_plan is not None and translated.constraint_plan.is_json_string)
+        is_rewritten = emulation is not None or (translated.constraint_plan is not None and translated.constraint_plan.rewrites_text)
         if not translator.request.stream:
             if streamed or is_rewritten:
                 return await self._run_beside_loop_if_large(translator, raw, write_response, chat_response, caller_dialect, meta)
@@ -228,7 +228,7 @@ class UpstreamClient:
     async def _check(
         self, response: ChatResponse, translated: TranslatedRequest, translator: RequestTranslator, progress: ResponseProgress
     ) -> ChatResponse:
-        """The response, decoded if it came as a JSON string. Raises ConstraintViolation."""
+        """The response, with its text as its constraint describes it. Raises ConstraintViolation."""
         checker = ResponseChecker(self._checks, translator.team_id, translator.refuses_unvalidated)
         plan, emulation, is_validated = translated.constraint_plan, translated.emulation, True
         if plan is not None:

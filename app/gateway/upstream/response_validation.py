@@ -4,7 +4,7 @@ Used where the engine does not guarantee the constraint: the response is held ba
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import assert_never
 
 import msgspec
@@ -16,7 +16,8 @@ from app.gateway.structured_output.checker_client import CheckerUnavailable
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from providers.canonical.chat import ChatResponse, Choice, Opaque, Part, Reasoning, Refusal, Text, ToolCall
 from providers.canonical.errors import ConstraintUnchecked, ConstraintViolation
-from providers.canonical.output_format import JsonSchema, OutputFormat
+from providers.canonical.output_format import Choice as TextChoice
+from providers.canonical.output_format import JsonObject, JsonSchema, OutputFormat
 from providers.canonical.raw_json import DECODE_ERRORS
 from providers.canonical.tool_calls import is_json_object
 from providers.structured_output import Constraint, ConstraintPlan
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 
 # A character beyond the first 65536 is written as a pair of escapes; all of it but the last digit may be there.
 _MAX_PARTIAL_ESCAPE_CHARS = 11
+_CODE_FENCE = "```"
 
 
 class ResponseChecker(Struct, frozen=True):
@@ -38,14 +40,16 @@ class ResponseChecker(Struct, frozen=True):
 async def validate_response(
     response: ChatResponse, constraint_plan: ConstraintPlan, constraint: Constraint, checker: ResponseChecker
 ) -> tuple[ChatResponse, bool]:
-    """The response, decoded if it came as a JSON string, and whether it was validated as far as its plan demands.
+    """The response, decoded if it came as a JSON string or in a code block, and whether it was validated as far as its plan demands.
 
     Raises ConstraintViolation if one of its choices violates the constraint, ConstraintUnchecked if the caller refuses one that could not
     be checked. Tool calls and refusals are not constrained, as with OpenAI.
     """
     is_validated = True
     if constraint_plan.is_json_string:
-        response = replace(response, choices=tuple(_unquote_choice(choice) for choice in response.choices))
+        response = _rewrite_text(response, lambda text: _decode_json_string(text.strip()))
+    if constraint_plan.is_instructed and isinstance(constraint_plan.output, JsonObject | JsonSchema | TextChoice):
+        response = _rewrite_text(response, _unwrap_code_block)
     if constraint_plan.enforcement == "validated":
         for choice in response.choices:
             text = _choice_text(choice)
@@ -121,13 +125,26 @@ def _choice_text(choice: Choice) -> str | None:
     return "".join(texts)
 
 
-def _unquote_choice(choice: Choice) -> Choice:
+def _rewrite_text(response: ChatResponse, rewrite: Callable[[str], str]) -> ChatResponse:
+    """The response with the whole text of each choice rewritten. Choices with a call or a refusal stay as they are."""
+    return replace(response, choices=tuple(_rewrite_choice(choice, rewrite) for choice in response.choices))
+
+
+def _rewrite_choice(choice: Choice, rewrite: Callable[[str], str]) -> Choice:
     text = _choice_text(choice)
-    if text is None:
+    if text is None or (rewritten := rewrite(text)) == text:
         return choice
-    decoded = _decode_json_string(text.strip())
     parts: list[Part] = [part for part in choice.parts if not isinstance(part, Text)]
-    return replace(choice, parts=(*parts, Text(decoded)))
+    return replace(choice, parts=(*parts, Text(rewritten)))
+
+
+def _unwrap_code_block(text: str) -> str:
+    """Without white space around it, and without the Markdown code block in which it stands; a text that was cut off lacks its end."""
+    text = text.strip()
+    if not text.startswith(_CODE_FENCE):
+        return text
+    first_line, newline, rest = text.partition("\n")
+    return rest.removesuffix(_CODE_FENCE).strip() if newline and _CODE_FENCE not in first_line[len(_CODE_FENCE) :] else text
 
 
 def _decode_json_string(text: str) -> str:

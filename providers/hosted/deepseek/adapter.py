@@ -11,6 +11,7 @@ from providers.adapters.provider import Adapted, InvalidOption, Provider
 from providers.adapters.urls import server_root
 from providers.canonical.errors import Unsupported
 from providers.canonical.extra_fields import as_raw
+from providers.canonical.instructions import describe_output
 from providers.canonical.output_format import JsonSchema, OutputFormat
 from providers.canonical.raw_json import Body
 from providers.hosted.deepseek.anthropic_messages import adapt_messages_body
@@ -20,8 +21,6 @@ from providers.hosted.rules.claude_options import read_defaults
 from providers.profiles.claude.request_body import DEFAULT_MAX_TOKENS
 from providers.structured_output import Constraint, ConstraintSupport
 
-# JSON mode requires the word "json" in the messages: https://api-docs.deepseek.com/guides/json_mode, read 2026-11.
-_SCHEMA_INSTRUCTION = "Answer with one JSON object and nothing else (json). It must be valid against this JSON schema:\n"
 _INSTRUCTION_ROLES = ("system", "developer")
 
 _decode_messages = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -98,5 +97,5 @@ def _add_schema_instruction(body: Body, output: JsonSchema) -> None:
         (index for index, each in enumerate(messages) if msgspec.json.decode(_decode_message(each)["role"]) not in _INSTRUCTION_ROLES),
         len(messages),
     )
-    extended.insert(first_turn, {"role": "system", "content": _SCHEMA_INSTRUCTION + bytes(output.schema).decode()})
+    extended.insert(first_turn, {"role": "system", "content": describe_output(output)})
     body["messages"] = extended

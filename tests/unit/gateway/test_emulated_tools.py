@@ -209,7 +209,7 @@ def test_other_emulation_comes_on_top():
     ("fields", "param"),
     [
         ({"tools": [{"type": "custom", "custom": {"name": "a"}}]}, "tools"),
-        ({"tools": TOOLS, "response_format": {"type": "json_object"}}, "tools"),
+        ({"tools": TOOLS, "guided_grammar": 'root ::= "yes"'}, "tools"),
         ({"tools": TOOLS, "logit_bias": {"1": 5}}, "logit_bias"),
         ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "other"}}}, "tool_choice"),
     ],

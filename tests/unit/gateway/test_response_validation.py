@@ -13,7 +13,7 @@ from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from app.gateway.upstream.response_validation import ResponseChecker, validate_response
 from providers.canonical.chat import ChatResponse, Choice, Part, Reasoning, Refusal, Text, ToolCall, Usage
 from providers.canonical.errors import ConstraintUnchecked, ConstraintViolation
-from providers.canonical.output_format import Regex
+from providers.canonical.output_format import JsonObject, Regex
 from providers.structured_output import Constraint, ConstraintPlan, Enforcement
 
 few_examples = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -62,6 +62,29 @@ async def test_quoted_response_is_unquoted_and_a_truncated_one_as_far_as_it_came
 async def test_response_that_meets_its_constraint_is_returned_unchanged(checks: ConstraintChecks) -> None:
     response = response_of(Reasoning("Hm."), Text("ab"), Text("c"))
     assert await validated(checks, response) == response
+
+
+@pytest.mark.parametrize(
+    ("text", "passed_on"),
+    [
+        ('{"a": 1}', '{"a": 1}'),
+        ('```json\n{"a": 1}\n```\n', '{"a": 1}'),
+        (' ```\n{"a":\n 1}```', '{"a":\n 1}'),
+        ('{"a": "```"}', '{"a": "```"}'),
+        ('Here you are: {"a": 1}', None),
+        ("```json", None),
+        ("```", None),
+        ('```{"a": 1}```', None),
+    ],
+)
+async def test_json_that_the_prompt_demands_may_come_in_a_code_block(checks: ConstraintChecks, text: str, passed_on: str | None) -> None:
+    plan = ConstraintPlan("validated", JsonObject(), is_instructed=True)
+    checked = validate_response(response_of(Reasoning("Hm."), Text(text)), plan, CONSTRAINT, ResponseChecker(checks, "team"))
+    if passed_on is None:
+        with pytest.raises(ConstraintViolation):
+            await checked
+    else:
+        assert (await checked)[0] == response_of(Reasoning("Hm."), Text(passed_on))
 
 
 @pytest.mark.parametrize("text", ["ABC", "abc ", ""])
