@@ -62,6 +62,19 @@ async def test_stream_events_arrive_in_the_documented_order(sdk: anthropic.Async
     assert kinds == ["message_start", *blocks, "message_delta", "message_stop"]
 
 
+@pytest.mark.parametrize("target", [CHAT, RESPONSES])
+async def test_stream_begins_with_an_estimate_of_the_input(sdk: anthropic.AsyncAnthropic, engine: ScriptedEngine, target: str):
+    """Coding agents read there how full their context is; these engines count only at the end."""
+    engine.script = respond_with(GREETING)
+    async with sdk.messages.stream(
+        model=MODELS[target], max_tokens=100, messages=[{"role": "user", "content": "Hello! " * 3_000}]
+    ) as stream:
+        events = [event async for event in stream]
+    (start,) = (event for event in events if event.type == "message_start")
+    (end,) = (event for event in events if event.type == "message_delta")
+    assert 3_000 < start.message.usage.to_dict()["input_tokens"] < 10_000 and (end.usage.input_tokens, end.usage.output_tokens) == (20, 9)
+
+
 @every_engine_api
 async def test_tool_calls_and_their_results_round_trip(sdk: anthropic.AsyncAnthropic, engine: ScriptedEngine, target: str):
     engine.script = respond_with(CALLS, GREETING)

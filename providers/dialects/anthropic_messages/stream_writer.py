@@ -51,7 +51,8 @@ class MessagesStreamWriter:
     """Implements providers.dialect.StreamWriter, for the first choice: Messages has no others.
 
     Blocks are written one after another: parts beside the open block wait until that is closed. message_start waits for the next event,
-    so that it can report usage that is known by then.
+    so that it can report usage that is known by then. Most engines report it last: until then it has the estimated input, by which coding
+    agents see how full their context is; message_delta has the final counts.
     """
 
     def __init__(self, meta: ResponseMeta) -> None:
@@ -115,7 +116,7 @@ class MessagesStreamWriter:
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": write_usage(self._usage, self._started.service_tier if self._started else None),
+            "usage": write_usage(self._usage or self._meta.estimate_usage(0), self._started.service_tier if self._started else None),
         }
         return _event_frame({"type": "message_start", "message": message})
 
