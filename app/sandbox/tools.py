@@ -11,6 +11,8 @@ from app.sandbox.errors import InvalidRequest
 from app.sandbox.request_schema import ChatBody, Function, NamedTool
 
 MAX_CALLS = 4
+# As coding agents tell the model that is to sum up a conversation, whose tools the request still has.
+_FORBIDS_CALLS = re.compile(r"\b(?:do not|don't|must not|never) (?:call|use) (?:any )?(?:tool|function)s?\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,10 @@ class ToolPlan:
 
 
 def read_tools(body: ChatBody, user_text: str, *, is_answering_tools: bool) -> ToolPlan:
-    """The plan for a chat: `auto` calls the tools whose name shares a word with the last user message, and none after a tool result.
+    """The plan for a chat: `auto` calls the tools whose name shares a word with the last user message.
 
-    That is predictable, so that an agent's loop ends; `required` forces a call. Raises InvalidRequest.
+    None after a tool result, or where that message says not to call any. That is predictable, so that an agent's loop ends; `required`
+    forces a call. Raises InvalidRequest.
     """
     choice = body.tool_choice or "auto"
     functions = [tool.function for tool in body.tools or ()]
@@ -66,7 +69,8 @@ def read_tools(body: ChatBody, user_text: str, *, is_answering_tools: bool) -> T
     tools = tuple(CallableTool(function.name, ConstraintSource("tools", "json", parameters_of(function))) for function in functions)
     is_named = isinstance(choice, NamedTool)
     user_words = {match[0] for match in re.finditer(r"[^\W_]{3,}", user_text.lower())}
-    matching = () if is_answering_tools else tuple(tool for tool in tools if user_words & set(split_name(tool.name)))
+    calls_none = is_answering_tools or _FORBIDS_CALLS.search(user_text) is not None
+    matching = () if calls_none else tuple(tool for tool in tools if user_words & set(split_name(tool.name)))
     return ToolPlan(
         tools=tools,
         matching=tools if is_named else matching,

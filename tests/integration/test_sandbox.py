@@ -286,6 +286,7 @@ async def test_ignored_fields_are_listed_in_a_header(http: httpx.AsyncClient) ->
         ({"messages": [{"role": "user", "content": "Weather and time?"}]}, ["get_weather", "get_time"]),
         ({"messages": [{"role": "user", "content": "Weather and time?"}], "parallel_tool_calls": False}, ["get_weather"]),
         ({"messages": [{"role": "user", "content": "Tell me the time"}], "tool_choice": "none"}, []),
+        ({"messages": [{"role": "user", "content": "Sum up what you know of the time. Do NOT call any tools."}]}, []),
         ({"messages": HELLO}, []),
         ({"messages": HELLO, "tool_choice": "required", "seed": 1}, ["get_weather"]),
         ({"messages": HELLO, "tool_choice": {"type": "function", "function": {"name": "get_time"}}}, ["get_time"]),
