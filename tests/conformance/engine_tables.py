@@ -18,6 +18,7 @@ from app.gateway.request_translation.translator import RequestTranslator
 from providers.adapters.provider import Provider
 from providers.canonical.errors import InvalidRequest, OperationNotSupported, Unsupported
 from providers.catalogue import DIALECTS, build_provider
+from providers.dialects.anthropic_count_tokens import AnthropicCountTokens
 from providers.structured_output import read_constraint
 from tests.conformance.engine_table_requests import ENGINE_REQUESTS, ENGINES, Engine, EngineRequest
 from tests.support.request_translation import MEDIA, endpoint_of
@@ -44,7 +45,7 @@ def outcome(engine: Engine, engine_request: EngineRequest) -> Outcome:
     except (Unsupported, InvalidRequest):
         return Outcome("refused")
     except OperationNotSupported:
-        return Outcome("501")
+        return Outcome("by the gateway" if engine_request.dialect == AnthropicCountTokens.name else "501")  # which estimates the count
     upstream_body = json.loads(translated.raw)
     dropped = tuple(translated.dropped)
     if translated.constraint_plan is not None:

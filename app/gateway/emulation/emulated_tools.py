@@ -82,13 +82,14 @@ def is_call_demanded(chat: ChatRequest) -> bool:
 def describe_tools(chat: ChatRequest) -> tuple[ChatRequest, EmulatedTools] | None:
     """The chat with its tools, calls and results as texts, and what may be called in the response.
 
-    None where they cannot be described, as one takes free text, or the output has a format of its own; or where there is nothing to be.
+    None where they cannot be described, as one takes free text, the output has a format of its own, or log probabilities are wanted, which
+    would be those of the text of calls, too; or where there is nothing to be described.
     """
     if not chat.tools and any(isinstance(part, ToolCall | ToolResult) for message in chat.messages for part in message.parts):
         emulated = EmulatedTools({}, are_described=False, is_demanded=False, is_single=False, fields=frozenset({"messages"}))
         return replace(chat, messages=tuple(_describe_calls(chat.messages))), emulated
     allowed = _allowed_functions(chat)
-    if allowed is None:
+    if allowed is None or (allowed and chat.logprobs):
         return None
     is_demanded, are_described = is_call_demanded(chat), bool(allowed)
     emulated = EmulatedTools(

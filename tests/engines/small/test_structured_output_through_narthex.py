@@ -117,12 +117,36 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("llamacpp", {"response_format": STRUCTURAL_TAG}),
     ("llamacpp_python", {"guided_grammar": LARK}),
     ("llamacpp_python", {"response_format": STRUCTURAL_TAG}),
-    *(
-        ("transformers", fields)
-        for fields in (json_schema_format(BOOKING), {"response_format": {"type": "json_object"}}, {"response_format": STRUCTURAL_TAG})
-    ),
-    *(("transformers", fields) for fields in ({"guided_regex": REGEX}, {"guided_choice": CHOICE}, {"guided_grammar": EBNF})),
+    ("transformers", {"response_format": STRUCTURAL_TAG}),
+    ("transformers", {"guided_grammar": EBNF}),
 ]
+
+
+_TOOLS = {"tools": [{"type": "function", "function": {"name": "book", "parameters": BOOKING}}]}
+DEMANDED: list[tuple[str, dict[str, Any]]] = [
+    ("transformers", json_schema_format(BOOKING)),
+    ("transformers", {"response_format": {"type": "json_object"}}),
+    ("transformers", {"guided_regex": REGEX}),
+    ("transformers", {"guided_choice": CHOICE}),
+    ("llamacpp", {**json_schema_format(BOOKING), **_TOOLS}),
+    ("llamacpp_python", {**json_schema_format(BOOKING), **_TOOLS}),
+]
+
+
+@pytest.mark.parametrize(("engine", "fields"), DEMANDED, ids=[f"{each[0]}-{at}" for at, each in enumerate(DEMANDED)])
+def test_format_that_only_the_prompt_can_demand_is_validated(
+    request: pytest.FixtureRequest, caller: openai.OpenAI, engine: str, fields: dict[str, Any]
+):
+    """Random weights obey no prompt: what they write is an error unless it happens to be the beginning of a valid response."""
+    request.getfixturevalue(engine)
+    completions = caller.chat.completions.with_raw_response
+    try:
+        answer = completions.create(model=engine, messages=HI, max_tokens=4, extra_body=fields)
+    except openai.APIStatusError as violated:
+        body: Any = violated.body
+        assert (violated.status_code, body["code"], body["param"]) == (502, "constraint_violation", next(iter(fields)))
+    else:
+        assert answer.headers["x-narthex-guided"] == "validated"
 
 
 @pytest.mark.parametrize(("engine", "fields"), REFUSED, ids=[f"{each[0]}-{at}" for at, each in enumerate(REFUSED)])

@@ -161,11 +161,11 @@ def test_several_choices_and_one_call_at_a_time_are_made_by_the_gateway(llamacpp
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
-    ("llamacpp", {"tools": [tool("a")], "guided_regex": "a"}, "tools"),
+    ("llamacpp", {"tools": [tool("a")], "guided_grammar": 'root ::= "a"'}, "tools"),
     ("llamacpp", {"tools": [{"type": "custom", "custom": {"name": "a"}}]}, "tools[0]"),
     ("llamacpp", {"min_tokens": 3}, "min_tokens"),
     ("llamacpp", {"tools": [tool("a")], "logprobs": True}, "logprobs"),
-    ("llamacpp_python", {"tools": [tool("a")], "response_format": {"type": "json_object"}}, "tools"),
+    ("llamacpp_python", {"tools": [tool("a")], "guided_grammar": 'root ::= "a"'}, "tools"),
     ("llamacpp_python", {"ignore_eos": True}, "ignore_eos"),
     (
         "llamacpp_python",

@@ -211,10 +211,11 @@ def test_other_emulation_comes_on_top():
         ({"tools": [{"type": "custom", "custom": {"name": "a"}}]}, "tools"),
         ({"tools": TOOLS, "guided_grammar": 'root ::= "yes"'}, "tools"),
         ({"tools": TOOLS, "logit_bias": {"1": 5}}, "logit_bias"),
+        ({"tools": TOOLS, "logprobs": True}, "tools"),
         ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "other"}}}, "tool_choice"),
     ],
 )
 def test_what_cannot_be_described_is_refused(fields: Any, param: str):
     with pytest.raises(Unsupported) as refused:
-        translate("mini_sglang", **fields)
+        translate("llamacpp_python" if "logprobs" in fields else "mini_sglang", **fields)
     assert (refused.value.param or "").startswith(param)
