@@ -186,5 +186,7 @@ class Attempts:
 def _discard_response(attempted: Attempted, violation: ConstraintViolation) -> None:
     """No caller gets this response, but an engine wrote it: it is charged like one that broke off."""
     input_tokens = attempted.planned.admitted.request.input_tokens
-    charge = charge_response(violation.usage, input_tokens, text_tokens(len(violation.response_text)))
+    charge = None if attempted.call is None else attempted.call.charge_parts(attempted.planned.reserved_output)
+    if charge is None:
+        charge = charge_response(violation.usage, input_tokens, text_tokens(len(violation.response_text)))
     attempted.discard(attempted.attempts[-1], charge)

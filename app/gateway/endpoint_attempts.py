@@ -17,9 +17,11 @@ from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from app.gateway.upstream.abort import AbortSender
 from app.gateway.upstream.call import UpstreamCall
 from app.gateway.upstream.client import OutboundStream, UpstreamClient
+from app.gateway.upstream.progress import Charge
 from app.settings import Settings
 from providers.canonical.errors import (
     CallerCredentialRequired,
+    ConstraintViolation,
     CredentialRefused,
     InvalidUpstreamResponse,
     Overloaded,
@@ -116,12 +118,15 @@ class EndpointAttempts:
         message: str | None = None
         code: str | None = None
         may_continue = False
+        charge_of_parts: Charge | None = None
         try:
             return await self._client.send(call, translated, translator, meta, progress)
         except UpstreamError as fault:
             call.explain(fault)
             error, message, code = type(fault).__name__, fault.message, fault.upstream_code
             may_continue = isinstance(fault, TimedOut | InvalidUpstreamResponse) and call.may_continue
+            if not isinstance(fault, ConstraintViolation):  # whose response is charged as a whole
+                charge_of_parts = call.charge_parts(attempted.planned.reserved_output)
             await call.release()
             raise
         except asyncio.CancelledError:
@@ -143,6 +148,8 @@ class EndpointAttempts:
             attempted.attempts.append(attempt)
             if error is None or (error in (_DISCONNECTED, _ABORTED) and call.was_sent):
                 attempted.served = attempt
+            elif charge_of_parts is not None:
+                attempted.discard(attempt, charge_of_parts)
             elif may_continue:
                 input_tokens, reserved_output = translator.request.input_tokens, attempted.planned.reserved_output
                 attempted.discard(attempt, progress.charge(input_tokens, reserved_output))

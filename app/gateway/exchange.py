@@ -7,10 +7,9 @@ from msgspec.structs import replace
 from app.domain import Attempt, ChargeBasis, Exchange, Outcome
 from app.gateway.charges import cost_of
 from app.gateway.stages import Attempted, Planned
+from app.gateway.upstream.progress import Charge, least_certain
 from providers.canonical.chat import Usage
 
-# The least certain last.
-_BASES: tuple[ChargeBasis, ...] = ("reported", "received", "reserved")
 # The end user is indexed and listed; what the caller sent in full is in the recorded request.
 _MAX_END_USER_CHARS = 512
 
@@ -90,29 +89,30 @@ def _charge(
     if served is None:
         used, cost = Usage(0, 0), 0
     else:
-        reserved_output = None if outcome == "answered" else _output_of_unfinished(attempted)
-        charge = attempted.progress.charge(attempted.planned.admitted.request.input_tokens, reserved_output)
+        charge = _charge_of_response(attempted, outcome)
         used, basis = charge.usage, charge.basis
         cost = cost_of(plan, served.provider, served.model, used, at_s, reported_model)
     for each in attempted.discarded:
         discarded = each.charge.usage
-        basis = each.charge.basis if basis is None else _least_certain(basis, each.charge.basis)
+        basis = each.charge.basis if basis is None else least_certain([basis, each.charge.basis])
         used = replace(used, input=(used.input or 0) + (discarded.input or 0), output=(used.output or 0) + (discarded.output or 0))
         discarded_cost = cost_of(plan, each.attempt.provider, each.attempt.model, discarded, at_s, each.reported_model)
         cost = None if cost is None or discarded_cost is None else cost + discarded_cost
     return used, cost, basis
 
 
-def _least_certain(one: ChargeBasis, other: ChargeBasis) -> ChargeBasis:
-    return one if _BASES.index(one) > _BASES.index(other) else other
-
-
-def _output_of_unfinished(attempted: Attempted) -> int | None:
-    """The least output that is charged for a response which the gateway left unfinished, if its host may go on; else None."""
-    call, editor = attempted.call, attempted.progress.editor
-    if call is None or (editor is not None and (editor.done or editor.failure is not None)):
-        return None
-    return attempted.planned.reserved_output if call.may_continue else None
+def _charge_of_response(attempted: Attempted, outcome: Outcome) -> Charge:
+    """What is charged for the response that the caller got, or a part of it."""
+    call, progress, reserved_output = attempted.call, attempted.progress, attempted.planned.reserved_output
+    of_parts = None if call is None else call.charge_parts(reserved_output)
+    if of_parts is not None:
+        return of_parts
+    is_cut = attempted.emulation is not None and attempted.emulation.has_cut
+    has_ended = not is_cut and (
+        outcome == "answered" or (progress.editor is not None and (progress.editor.done or progress.editor.failure is not None))
+    )
+    may_continue = not has_ended and call is not None and call.may_continue
+    return progress.charge(attempted.planned.admitted.request.input_tokens, reserved_output if may_continue else None, is_cut=is_cut)
 
 
 def _recorded_attempts(attempts: list[Attempt], outcome: Outcome, keeps_content: bool) -> tuple[Attempt, ...]:

@@ -1,5 +1,7 @@
 """Constraint: what a request demands of its answer in any dialect, an output format and the schemas of strict tools."""
 
+from collections.abc import Iterator, Mapping
+
 import msgspec
 from msgspec import Raw, Struct
 
@@ -14,10 +16,11 @@ class Constraint(Struct, frozen=True):
     """`field`: the caller's path of `output`; `value_path`: of the schema, the pattern, ... in it.
 
     `is_openai_format`: `output` is a `response_format` in OpenAI's own form. `strict_tools`: the paths and schemas of the parameters of
-    strict tools. `whitespace`: the caller's path and the regex of the white space that the JSON of `output` may contain; None: any that
-    JSON allows. `uncovered_paths`: `field` and paths of `strict_tools` whose schemas go beyond what grammars are known to enforce
-    (grammar_coverage.py). `is_slow_to_convert`: converting it may take milliseconds. `whitespace_regex`: the regex of `output` and
-    `whitespace` together, where the checking process wrote it.
+    strict tools; of functions in namespaces the paths in the canonical chat, of which `caller_paths` has the caller's. `whitespace`: the
+    caller's path and the regex of the white space that the JSON of `output` may contain; None: any that JSON allows. `uncovered_paths`:
+    `field` and paths of `strict_tools` whose schemas go beyond what grammars are known to enforce (grammar_coverage.py).
+    `is_slow_to_convert`: converting it may take milliseconds. `whitespace_regex`: the regex of `output` and `whitespace` together, where
+    the checking process wrote it.
     """
 
     output: OutputFormat | None
@@ -29,21 +32,31 @@ class Constraint(Struct, frozen=True):
     value_path: str = ""
     is_slow_to_convert: bool = False
     whitespace_regex: str | None = None
+    caller_paths: Mapping[str, str] = {}
+
+    def caller_path(self, path: str) -> str:
+        """The caller's own path of a strict tool, or of something in one."""
+        tool, dot, rest = path.partition(".")
+        return f"{self.caller_paths.get(tool, tool)}{dot}{rest}"
 
 
 SLOW_MIN_BYTES = 10_000
 """Of a constraint, from which converting it may take milliseconds."""
 
+_StrictTools = tuple[tuple[tuple[str, Raw], ...], Mapping[str, str]]
+_NO_STRICT_TOOLS: _StrictTools = ((), {})
+# A named group of functions in Responses.
+_NAMESPACE = Raw(b'"namespace"')
 _decode_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_tools = msgspec.json.Decoder(list[dict[str, Raw]]).decode
 
 
 def read_constraint(dialect: str, body: Body) -> Constraint | None:
     """None: nothing constrains the answer. Raises InvalidRequest for two output formats, or an invalid one."""
-    strict_tools = tuple(_read_strict_tools(body)) if dialect != "vllm_generate" else ()
+    strict_tools, caller_paths = _read_strict_tools(body) if dialect != "vllm_generate" else _NO_STRICT_TOOLS
     located = locate_format(dialect, body)
     if located is None:
-        return Constraint(None, "tools", strict_tools=strict_tools) if strict_tools else None
+        return Constraint(None, "tools", strict_tools=strict_tools, caller_paths=caller_paths) if strict_tools else None
     may_set_whitespace = dialect != "vllm_generate" and isinstance(located.output, JsonSchema | JsonObject)
     whitespace = read_whitespace(body) if may_set_whitespace else None
     constraint_bytes = sum(len(bytes(as_raw(body[key]))) for key in CONSTRAINT_FIELDS_BY_DIALECT[dialect] & body.keys())
@@ -55,24 +68,46 @@ def read_constraint(dialect: str, body: Body) -> Constraint | None:
         whitespace,
         value_path=value_path(located, body),
         is_slow_to_convert=whitespace is not None or constraint_bytes > SLOW_MIN_BYTES,
+        caller_paths=caller_paths,
     )
 
 
-def _read_strict_tools(body: Body) -> list[tuple[str, Raw]]:
-    """Paths and schemas of strict tools of chat, Responses and Messages. Invalid tools are skipped: their dialect refuses them."""
+def _read_strict_tools(body: Body) -> _StrictTools:
+    """Paths and schemas of strict tools of chat, Responses and Messages, and the caller's paths of those in namespaces.
+
+    The canonical chat has the first function of a namespace in its place, and the others behind all tools. Invalid tools are skipped:
+    their dialect refuses them.
+    """
     raw = body.get("tools", NULL)
     if raw == NULL:
-        return []
+        return _NO_STRICT_TOOLS
     found: list[tuple[str, Raw]] = []
+    caller_paths: dict[str, str] = {}
     try:
-        for index, tool in enumerate(_decode_tools(as_raw(raw))):
+        tools = _decode_tools(as_raw(raw))
+        further: list[tuple[dict[str, Raw], str]] = []
+        for index, tool in enumerate(tools):
             path = f"tools[{index}]"
-            if "function" in tool:
-                tool, path = _decode_object(tool["function"]), f"{path}.function"
-            if tool.get("strict") == Raw(b"true"):
-                name = "input_schema" if "input_schema" in tool else "parameters"
-                if tool.get(name, NULL) != NULL:
-                    found.append((f"{path}.{name}", tool[name]))
+            if tool.get("type") == _NAMESPACE and tool.get("tools", NULL) != NULL:
+                functions = [(function, f"{path}.tools[{at}]") for at, function in enumerate(_decode_tools(tool["tools"]))]
+                for function, caller_path in functions[:1]:
+                    caller_paths[path] = caller_path
+                    found += _strict_parameters(function, path)
+                further += functions[1:]
+            else:
+                found += _strict_parameters(tool, path)
+        for index, (function, caller_path) in enumerate(further, len(tools)):
+            caller_paths[f"tools[{index}]"] = caller_path
+            found += _strict_parameters(function, f"tools[{index}]")
     except DECODE_ERRORS:
-        return []
-    return found
+        return _NO_STRICT_TOOLS
+    return tuple(found), caller_paths
+
+
+def _strict_parameters(tool: dict[str, Raw], path: str) -> Iterator[tuple[str, Raw]]:
+    if "function" in tool:
+        tool, path = _decode_object(tool["function"]), f"{path}.function"
+    if tool.get("strict") == Raw(b"true"):
+        name = "input_schema" if "input_schema" in tool else "parameters"
+        if tool.get(name, NULL) != NULL:
+            yield f"{path}.{name}", tool[name]

@@ -72,7 +72,7 @@ async def test_stream_begins_with_an_estimate_of_the_input(sdk: anthropic.AsyncA
         events = [event async for event in stream]
     (start,) = (event for event in events if event.type == "message_start")
     (end,) = (event for event in events if event.type == "message_delta")
-    assert 3_000 < start.message.usage.to_dict()["input_tokens"] < 10_000 and (end.usage.input_tokens, end.usage.output_tokens) == (20, 9)
+    assert 3_000 < start.message.usage.input_tokens < 10_000 and (end.usage.input_tokens, end.usage.output_tokens) == (20, 9)
 
 
 @every_engine_api

@@ -2,6 +2,7 @@
 what is refused with the models that would take it."""
 
 import asyncio
+import contextlib
 import json
 from typing import Any
 
@@ -9,8 +10,11 @@ import httpx
 import openai
 import pytest
 
+from app import uuid7
+from tests.integration.test_charges_after_disconnect import record_after
 from tests.support.scripted_engine import ReceivedRequest, ScriptedEngine, chunk, completion, stream_script
 from tests.support.service import Service
+from tests.support.wait_until import wait_until
 
 HI: Any = [{"role": "user", "content": "Hi"}]
 TOOLS: Any = [
@@ -31,10 +35,12 @@ async def models(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine
         [providers]
         emulated-mini = {{ adapter = "mini_sglang", base_url = "{url}" }}
         emulated-lmdeploy = {{ adapter = "lmdeploy", base_url = "{url}", options = {{ version = "0.12.0" }} }}
+        emulated-goes-on = {{ adapter = "mini_sglang", base_url = "{url}", options = {{ stops_on_disconnect = "never" }} }}
         emulated-sglang = {{ adapter = "sglang", base_url = "{url}" }}
         [models]
         mini = {{ targets = [{{ provider = "emulated-mini", model = "engine-model" }}] }}
         lmdeploy = {{ targets = [{{ provider = "emulated-lmdeploy", model = "engine-model" }}] }}
+        goes-on = {{ targets = [{{ provider = "emulated-goes-on", model = "engine-model" }}] }}
         sglang = {{ targets = [{{ provider = "emulated-sglang", model = "engine-model" }}] }}
     """)
 
@@ -141,6 +147,78 @@ async def test_failure_of_one_choice_is_the_failure_of_the_request(sdk: openai.A
     engine.script = respond
     with pytest.raises(openai.BadRequestError, match="too long"):
         await sdk.chat.completions.create(model="lmdeploy", messages=HI, n=3, seed=1)
+
+
+async def test_choices_that_came_are_charged_when_another_fails_and_the_failed_request_is_named(
+    sdk: openai.AsyncOpenAI, engine: ScriptedEngine, service: Service
+):
+    async def respond(request: ReceivedRequest) -> None:
+        if request.body["seed"] == 2:
+            await wait_until(lambda: answered == {1, 3})
+            await request.respond(500, b'{"message": "broken", "object": "error"}', "x-request-id: second\r\n")
+        else:
+            await request.respond(200, json.dumps(completion("Hi")).encode(), f"x-request-id: {request.body['seed']}\r\n")
+            answered.add(request.body["seed"])
+
+    answered: set[int] = set()
+    engine.script = respond
+    with pytest.raises(openai.InternalServerError, match="broken") as failed:
+        await sdk.chat.completions.create(model="lmdeploy", messages=HI, n=3, seed=1)
+    body: Any = failed.value.body
+    assert body["details"]["provider_request_id"] == "second"
+    record = await service.wait_for_record(failed.value.response.headers["x-narthex-inference-id"])
+    assert record["attempts"][0]["request_id"] == "second"
+    assert (record["charged_input"], record["charged_output"], record["charge_basis"]) == (6, 4, "reported")
+
+
+async def test_disconnect_before_the_first_choice_is_charged_for_each_request_that_was_sent(service: Service, engine: ScriptedEngine):
+    async def respond(request: ReceivedRequest) -> None:
+        await asyncio.wait_for(request.disconnected.wait(), 60)
+
+    engine.script = respond
+    body = {"model": "lmdeploy", "messages": HI, "max_tokens": 10}
+    charged: list[int] = []
+    for n in (1, 3):
+        engine.requests.clear()
+        first_id = uuid7.mint()
+        async with service.client() as client:
+            pending = asyncio.create_task(client.post("/v1/chat/completions", json={**body, "n": n}))
+            await wait_until(lambda n=n: len(engine.requests) == n)
+            pending.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await pending
+        charged.append((await record_after(service, first_id))["charged_input"])
+    assert charged[0] > 0 and charged[1] == 3 * charged[0]
+
+
+async def test_usage_that_no_choice_reports_is_estimated_for_each(sdk: openai.AsyncOpenAI, engine: ScriptedEngine, service: Service):
+    engine.script = stream_script(chunk({"role": "assistant", "content": "Hi"}), chunk({}, "stop"))
+    one = await sdk.chat.completions.create(model="mini", messages=HI)
+    three = await sdk.chat.completions.create(model="mini", messages=HI, n=3)
+    assert one.usage is not None and three.usage is not None
+    assert 3 * one.usage.prompt_tokens <= three.usage.prompt_tokens < 4 * one.usage.prompt_tokens  # the body is longer by its `n`
+    record = await service.wait_for_record(three.id)
+    assert (record["charged_input"], record["charged_output"]) == (three.usage.prompt_tokens, 3)
+    assert record["charge_basis"] == "received"
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_response_cut_at_a_host_that_goes_on_is_charged_what_was_reserved(
+    sdk: openai.AsyncOpenAI, engine: ScriptedEngine, service: Service, streamed: bool
+):
+    async def respond(request: ReceivedRequest) -> None:
+        request.begin_stream()
+        request.send_event(chunk({"role": "assistant", "content": "one two three"}))
+        await asyncio.wait_for(request.disconnected.wait(), 60)
+
+    engine.script = respond
+    if streamed:
+        stream = await sdk.chat.completions.create(model="goes-on", messages=HI, stop="two", max_tokens=500, stream=True)
+        (id,) = {each.id async for each in stream}
+    else:
+        id = (await sdk.chat.completions.create(model="goes-on", messages=HI, stop="two", max_tokens=500)).id
+    record = await service.wait_for_record(id)
+    assert (record["outcome"], record["charged_output"], record["charge_basis"]) == ("answered", 500, "reserved")
 
 
 async def test_caller_who_leaves_ends_all_requests(sdk: openai.AsyncOpenAI, engine: ScriptedEngine):

@@ -21,7 +21,7 @@ from app.settings import Networks, Settings
 from providers.adapters.provider import InvalidOption, Provider
 from providers.canonical.chat import Inline
 from providers.canonical.errors import InvalidRequest
-from providers.catalogue import DIALECTS
+from providers.catalogue import DIALECTS, build_provider
 from providers.credentials import CredentialReader
 from providers.engines.vllm.adapter import VLLM
 from tests.support.raw_engine import EngineConnection, ScriptedEngine, open_transport, respond_always, start_engine
@@ -296,13 +296,13 @@ async def test_proxy_environment_variables_are_ignored(monkeypatch: pytest.Monke
         assert (len(served.requests), proxy.connections) == (1, [])
 
 
-def translator_for(media: MediaFetcher, url: str, dialect: str = "openai_chat") -> RequestTranslator:
+def translator_for(media: MediaFetcher, url: str, dialect: str = "openai_chat", **fields: Any) -> RequestTranslator:
     part: Any = {"type": "image_url", "image_url": {"url": url, "detail": "low"}, "uuid": "of the engine's cache"}
     if dialect == "anthropic_messages":
         part = {"type": "image", "source": {"type": "url", "url": url}}
-    body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": [part]}]}
+    body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": [part]}], **fields}
     raw = json.dumps(body).encode()
-    return RequestTranslator(DIALECTS[dialect].parse_request(raw), raw, DIALECTS[dialect], media, lambda _: False)
+    return RequestTranslator(DIALECTS[dialect].parse_request(raw), raw, DIALECTS[dialect], media, lambda field: field.endswith(".uuid"))
 
 
 async def sent_to(provider: Provider, translator: RequestTranslator) -> dict[str, Any]:
@@ -337,6 +337,17 @@ async def test_engine_gets_the_url_itself_only_of_a_host_that_the_operator_lists
             body = await sent_to(provider, translator)
             assert body["messages"][0]["content"][0]["image_url"]["url"].startswith("data:image/png;base64,")
         assert len(served.requests) == 1, "fetched once, for all targets"
+
+
+@pytest.mark.parametrize("adapter", ["gemini", "transformers"])
+async def test_media_is_fetched_once_for_all_choices_of_a_split_request(adapter: str) -> None:
+    async with start_engine(respond_always(http_response())) as served, media_fetcher() as media:
+        provider = build_provider(adapter, "p", {}, "http://127.0.0.1:1")
+        endpoint = Endpoint(ProviderConfig("p"), provider, "http://127.0.0.1:1", CredentialReader(lambda _: "", ()), _fetch_nothing)
+        translated = await translate_request(translator_for(media, url_on(served), n=9), endpoint, Target(provider="p", model="m"))
+        bodies = [(await part.make()).raw for part in translated.parts]
+        assert len(bodies) == 9 and all(base64.b64encode(PNG) in body for body in bodies)
+        assert len(served.requests) == 1
 
 
 @pytest.mark.parametrize("hosts", ["images.example.com", ["http://images.example.com"], [1], ["*"]])

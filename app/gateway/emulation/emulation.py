@@ -26,7 +26,8 @@ class Emulation(Struct):
     `single_call`: it passes on the first tool call of each choice alone. `withheld_calls`: how many others came so far. `strict_tools`: the
     schemas, by the names of their tools, to which it holds the arguments of calls. `tools`: those that it describes in the prompt, or whose
     call it demands there; None: the target has what the caller wants of tools. `is_rewritten`: the target speaks the caller's dialect, but
-    has its tools in another form (older functions, namespaces), so that its calls are written anew for the caller.
+    has its tools in another form (older functions, namespaces), so that its calls are written anew for the caller. `has_cut`: the response
+    was ended at one of the texts of `stop`.
     """
 
     fields: tuple[str, ...]
@@ -36,6 +37,7 @@ class Emulation(Struct):
     strict_tools: Mapping[str, Raw] = {}
     tools: EmulatedTools | None = None
     is_rewritten: bool = False
+    has_cut: bool = False
 
     @property
     def edits(self) -> bool:

@@ -54,7 +54,7 @@ class ResponseTrimmer:
         yield from choice.trim(event)
         if choice.has_ended:
             self._choices_left -= 1
-            self.has_ended = not self._choices_left
+            self.has_ended = self._emulation.has_cut = not self._choices_left
 
 
 def trim_response(response: ChatResponse, emulation: Emulation) -> ChatResponse:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from app.domain import Target
 from app.gateway.emulation.emulation import add_field
 from app.gateway.fleet.endpoint import Endpoint
-from app.gateway.request_translation.translated_request import TranslatedRequest
+from app.gateway.request_translation.translated_request import RequestPart, TranslatedRequest
 from app.gateway.request_translation.translator import RequestTranslator
 from providers.canonical.errors import Unsupported
 from providers.engine_routes.route import Route
@@ -27,8 +27,10 @@ async def translate_request(translator: RequestTranslator, endpoint: Endpoint, t
             raise
         first = await _translate_or_emulate(parts[0], endpoint, target)
         emulation = add_field(first.emulation, reason.param or "")
-        makers = [functools.partial(_translate_or_emulate, part, endpoint, target) for part in parts]
-        return replace(first, emulation=emulation, parts=makers)
+        requests = [
+            RequestPart(functools.partial(_translate_or_emulate, part, endpoint, target), part.request.input_tokens) for part in parts
+        ]
+        return replace(first, emulation=emulation, parts=requests)
 
 
 async def _translate_or_emulate(translator: RequestTranslator, endpoint: Endpoint, target: Target) -> TranslatedRequest:

@@ -11,6 +11,8 @@ from providers.dialect import InboundRequest
 
 # Each part is a request to the target. OpenAI's `n` goes to 128.
 MAX_PARTS = 128
+# Some engines have seeds of 32 bits.
+_MAX_SEED = 2**31 - 1
 
 
 def split_request(request: InboundRequest, reason: Unsupported) -> list[InboundRequest]:
@@ -35,7 +37,13 @@ def _split_completion(request: InboundRequest, reason: Unsupported) -> list[Inbo
         prompts = [prompts]
     if not 1 < len(prompts) * n <= MAX_PARTS or (request.body.value("best_of") or 1) > 1:
         return []
-    return [_single(request, at, {"prompt": each}) for each in prompts for at in range(n)]
+    sizes = [len(each) if isinstance(each, str | list) else 1 for each in prompts]  # pyright: ignore[reportUnknownArgumentType]
+    shares = [request.input_tokens * size // max(1, sum(sizes)) for size in sizes]
+    return [
+        replace(_single(request, at, {"prompt": each}), input_tokens=share)
+        for each, share in zip(prompts, shares, strict=True)
+        for at in range(n)
+    ]
 
 
 def _split_embeddings(request: InboundRequest, reason: Unsupported) -> list[InboundRequest]:
@@ -44,7 +52,12 @@ def _split_embeddings(request: InboundRequest, reason: Unsupported) -> list[Inbo
         return []
     all_inputs, size = cast("list[Any]", inputs), reason.maximum
     parts = [all_inputs[at : at + size] for at in range(0, len(all_inputs), size)]
-    return [replace(request, body=Body({**request.body, "input": part})) for part in parts] if len(parts) <= MAX_PARTS else []
+    if len(parts) > MAX_PARTS:
+        return []
+    return [
+        replace(request, body=Body({**request.body, "input": part}), input_tokens=request.input_tokens * len(part) // len(all_inputs))
+        for part in parts
+    ]
 
 
 def _single(request: InboundRequest, at: int, fields: Mapping[str, Any]) -> InboundRequest:
@@ -53,8 +66,8 @@ def _single(request: InboundRequest, at: int, fields: Mapping[str, Any]) -> Inbo
     body.pop("n", None)
     body.pop("best_of", None)
     seed = body.value("seed")
-    if seed is not None and at:
-        body["seed"] = seed + at
+    if isinstance(seed, int) and at:
+        body["seed"] = seed + at if seed + at <= _MAX_SEED or seed > _MAX_SEED else seed - at
     return replace(request, body=body, choices=1)
 
 

@@ -9,14 +9,21 @@ from app.gateway.response_translation.dialect_pair import TargetDialect
 from providers.structured_output import ConstraintPlan
 
 
+class RequestPart(Struct, frozen=True):
+    """One of the requests that are sent instead of one. `input_tokens`: an estimate."""
+
+    make: "Callable[[], Awaitable[TranslatedRequest]]"
+    input_tokens: int
+
+
 class TranslatedRequest(Struct, frozen=True):
     """A request as it goes to one target. `stream`: whether the target is to stream, which the caller may not have requested.
 
     `raw`: the body. `dropped`: fields of the caller that do not go, in the caller's names. `betas`: the value for `anthropic-beta`.
     `constraint_plan`: how the constraint on the output is enforced; None: there is none.
     `id`: by which the engine knows the request; None: it takes no id. `model`: the host's model where the URL names it, else "".
-    `emulation`: what the gateway does itself, as the target cannot; None: nothing. `parts`: each makes one of the requests that are sent
-    instead of this one, and whose responses are merged; empty: this one is sent.
+    `emulation`: what the gateway does itself, as the target cannot; None: nothing. `parts`: the requests that are sent instead of this
+    one, and whose responses are merged; empty: this one is sent.
     """
 
     raw: bytes
@@ -28,7 +35,7 @@ class TranslatedRequest(Struct, frozen=True):
     id: str | None = None
     model: str = ""
     emulation: Emulation | None = None
-    parts: "Sequence[Callable[[], Awaitable[TranslatedRequest]]]" = ()
+    parts: Sequence[RequestPart] = ()
 
     @property
     def is_checked(self) -> bool:

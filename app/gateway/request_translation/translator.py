@@ -143,8 +143,11 @@ class RequestTranslator:
         part.request = request
         part._inference_id = f"part{number}.{self._next_upstream_id()}"
         part._id_count, part._emulable = 0, None
-        # What a repair or a description of tools has added is in the chat alone.
-        part._chat = replace(self._chat, n=None) if self._is_rewritten and self._chat is not None else None
+        if self._chat is not None and self.caller_dialect.name == "openai_chat":
+            # It holds media that was fetched, once for all parts, and what a repair has added.
+            part._chat = replace(self._chat, n=None, seed=request.body.value("seed"))
+        else:
+            part._chat = None
         return part
 
     def may_emulate_tools(self, provider: Provider, refused: Collection[str]) -> bool:
@@ -551,7 +554,10 @@ class RequestTranslator:
         if not fields:
             return None
         dropped[:] = [field for field in dropped if field not in fields]
-        return make_emulation(self._read_chat(CHAT_DIALECTS[self.caller_dialect.name]), fields)
+        emulation = make_emulation(self._read_chat(CHAT_DIALECTS[self.caller_dialect.name]), fields)
+        if self.constraint is not None and self.constraint.caller_paths:
+            emulation.fields = tuple(map(self.constraint.caller_path, emulation.fields))
+        return emulation
 
     def _next_upstream_id(self) -> str:
         """A new id for each attempt; none is a prefix of another: SGLang refuses an id that is still running, and aborts by prefix.

@@ -154,8 +154,9 @@ class ConstraintChecks:
                 if constraint.whitespace is not None:
                     task = replace(task, whitespace=constraint.whitespace[1])
                 tasks.insert(0, (field_path, task))
-        for field_path, task in tasks:
+        for path, task in tasks:
             if len(task.source) > MAX_CONSTRAINT_CHARS:
+                field_path = constraint.caller_path(path)
                 raise InvalidRequest(
                     f"`{field_path}` has {len(task.source)} characters; {MAX_CONSTRAINT_CHARS} can be checked.", param=field_path
                 )
@@ -163,7 +164,7 @@ class ConstraintChecks:
             return CheckResult(constraint)
         check_order = CheckOrder(tuple(task for _, task in tasks), min(MAX_CPU_LIMIT_S, CPU_LIMIT_S * len(tasks)))
         verdict = await self._queue.check(team_id, check_order)
-        field_path, _ = tasks[verdict.task_index]
+        field_path = constraint.caller_path(tasks[verdict.task_index][0])
         match verdict.outcome:
             case "valid":
                 strict = dict(constraint.strict_tools)

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import httpx
+from msgspec.structs import replace
 
 from app.gateway.credentials.client import CredentialClient
 from app.gateway.credentials.request_template import RequestTemplateKey
@@ -12,6 +13,8 @@ from app.gateway.fleet.endpoint import Endpoint
 from app.gateway.request_translation.translated_request import TranslatedRequest
 from app.gateway.upstream.abort import AbortSender
 from app.gateway.upstream.body import response_stream
+from app.gateway.upstream.progress import Charge, charge_response, sum_charges
+from providers.canonical.chat import Usage
 from providers.canonical.errors import StreamTruncated, TimedOut, TokenUnavailable, Unreachable, UpstreamError
 
 log = logging.getLogger(__name__)
@@ -25,7 +28,8 @@ class UpstreamCall:
     """Counts in the endpoint's load until release(), which ends the request there unless it has ended.
 
     `model`: as the host names it. `id`: by which the engine knows the request; None: by its connection alone. `streamed`: a stream was
-    requested. `extensions`: those of the newest request, in which the transport notes that it was sent.
+    requested. `extensions`: those of the newest request, in which the transport notes that it was sent. `part_count`: how many requests
+    are sent instead of this one.
     """
 
     def __init__(
@@ -42,15 +46,36 @@ class UpstreamCall:
         self._id = id
         self._abort_sender = abort_sender
         self._close: Callable[[], Awaitable[None]] | None = None
+        self.part_count = 1
+        self._parts: list[PartCall] = []
+        self._has_failed_part = False
         endpoint.in_flight += 1
 
-    def for_part(self, id: str | None) -> "UpstreamCall":
+    def for_part(self, id: str | None, input_tokens: int) -> "PartCall":
         """A call of its own for one of the requests that are sent instead of this one. Whoever gets it releases it."""
-        return UpstreamCall(self.endpoint, self.credential_client, self.model, id, self.streamed, self._abort_sender)
+        part = PartCall(self.endpoint, self.credential_client, self.model, id, self.streamed, self._abort_sender)
+        part.input_tokens = input_tokens
+        self._parts.append(part)
+        return part
 
-    def note_part(self, part: "UpstreamCall") -> None:
-        """What was sent, and what came back, for the record of this call."""
-        self.response, self.extensions = part.response, part.extensions
+    def note_part(self, part: "PartCall") -> None:
+        """What came back, for the record of this call: of the newest part."""
+        if not self._has_failed_part:
+            self.response = part.response
+
+    def note_failed_part(self, part: "PartCall", error: UpstreamError) -> None:
+        """The same, of the first part that fails; the error gets what identifies it at its host."""
+        part.explain(error)
+        self.note_part(part)
+        self._has_failed_part = True
+
+    def charge_parts(self, reserved_output: int) -> Charge | None:
+        """What is charged for the requests that were sent instead of this one, whoever got their responses.
+
+        None: there are none, or their engine has worked on none. `reserved_output`: for all of them.
+        """
+        charges = [part.charge(reserved_output // self.part_count) for part in self._parts if part.has_worked]
+        return sum_charges(charges) if charges else None
 
     def close_on_release(self, close: Callable[[], Awaitable[None]]) -> None:
         """`close`: ends what reads the parts."""
@@ -87,11 +112,13 @@ class UpstreamCall:
     @property
     def was_sent(self) -> bool:
         """Whether the engine may have begun to work."""
-        return self.extensions.get("sent", False)
+        return self.extensions.get("sent", False) or any(part.was_sent for part in self._parts)
 
     @property
     def may_continue(self) -> bool:
         """Whether the engine may go on, and bill, although the gateway has left or is about to: its response has not ended."""
+        if self._parts:
+            return any(part.may_continue for part in self._parts)
         stops = self.endpoint.provider.stops_on_disconnect
         if stops == "always" or (stops == "streams" and self.streamed) or self._broken_by_engine:
             return False
@@ -148,3 +175,32 @@ class UpstreamCall:
                 return StreamTruncated(f"{provider_name} broke off, or did not speak HTTP.")
             case _:
                 return Unreachable(f"The connection to {provider_name} broke.")
+
+
+class PartCall(UpstreamCall):
+    """The call of one of the requests that are sent instead of one, and what is charged for it.
+
+    `input_tokens`: an estimate. `usage`: as reported so far; None: nothing was. `written_tokens`: an estimate of what has come.
+    `has_finished`: the response has come as a whole.
+    """
+
+    input_tokens = 0
+    usage: Usage | None = None
+    written_tokens = 0
+    has_finished = False
+
+    @property
+    def has_worked(self) -> bool:
+        """Whether the engine has begun a response, or may have."""
+        if self.response is not None:
+            return self.response.status_code < 300
+        return self.was_sent and not self._broken_by_engine
+
+    def charge(self, reserved_output: int) -> Charge:
+        """`reserved_output`: the least output of a response that may go on without the gateway."""
+        usage, written_tokens = self.usage, self.written_tokens
+        if self.has_finished:
+            return charge_response(usage, self.input_tokens, written_tokens)
+        if usage is not None:  # not all
+            usage, written_tokens = replace(usage, output=None, billed_output=None), max(written_tokens, usage.output or 0)
+        return charge_response(usage, self.input_tokens, written_tokens, reserved_output if self.may_continue else None)

@@ -1,8 +1,9 @@
 """UpstreamClient: one request to one engine, until there is something for the caller: a response, or the beginning of a stream."""
 
 import asyncio
+import contextlib
 import functools
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from io import BytesIO
 from typing import ParamSpec, TypeVar
 
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from app.gateway.emulation.response_trimmer import ResponseTrimmer, trim_response
 from app.gateway.large_body.large_requests import SMALL_BYTES, LargeRequests, is_large
-from app.gateway.request_translation.translated_request import TranslatedRequest
+from app.gateway.request_translation.translated_request import RequestPart, TranslatedRequest
 from app.gateway.request_translation.translator import RequestTranslator
 from app.gateway.response_translation import translate
 from app.gateway.response_translation.dialect_pair import chat_dialects
@@ -22,14 +23,14 @@ from app.gateway.response_translation.write_response import check_finished, writ
 from app.gateway.response_translation.written_tokens import WrittenTokenCounter
 from app.gateway.structured_output.constraint_checks import ConstraintChecks
 from app.gateway.upstream.body import content_kind, is_event_stream, iter_blocks, read_body, read_error_body, response_stream
-from app.gateway.upstream.call import UpstreamCall
+from app.gateway.upstream.call import PartCall, UpstreamCall
 from app.gateway.upstream.merged_responses import MergedEvents, MergedStream, merge_embeddings
 from app.gateway.upstream.progress import ResponseProgress
 from app.gateway.upstream.response_validation import ResponseChecker, check_demanded_calls, validate_calls, validate_response
 from app.settings import Settings
 from providers.canonical.chat import ChatResponse
 from providers.canonical.errors import CredentialRefused, InvalidUpstreamResponse, StreamTruncated, TokenUnavailable, UpstreamError
-from providers.canonical.events import Event, ResponseAssembler, response_events
+from providers.canonical.events import Event, ResponseAssembler, UsageReported, response_events
 from providers.canonical.model_names import read_model_name
 from providers.canonical.upstream_errors import MAX_ERROR_BYTES
 from providers.credentials import CredentialError
@@ -251,6 +252,8 @@ class UpstreamClient:
     ) -> OutboundResponse | OutboundStream:
         """The responses to the parts of a request as one. Raises UpstreamError if one of them fails."""
         concurrency = max(1, min(_MAX_PARTS_AT_ONCE, _PART_BYTES_AT_ONCE // (len(translated.raw) + 1)))
+        call.part_count = len(translated.parts)
+        meta = replace(meta, estimated_input=sum(part.input_tokens for part in translated.parts))
         if translator.caller_dialect.name not in CHAT_DIALECTS:
             return await self._send_embedding_parts(call, translated, translator, meta, concurrency)
         caller_dialect, engine_dialect = chat_dialects(translator.caller_dialect, translated.dialect)
@@ -281,58 +284,61 @@ class UpstreamClient:
     async def _part_events(
         self,
         call: UpstreamCall,
-        make_request: Callable[[], Awaitable[TranslatedRequest]],
+        request: RequestPart,
         engine_dialect: EngineDialect,
         received: "_ReceivedBytes",
     ) -> AsyncGenerator[Event]:
         """The events of the response to one part. Raises UpstreamError."""
-        translated = await make_request()
-        part = call.for_part(translated.id)
-        try:
-            response = await self._request(part, translated)
-            call.note_part(part)
-            blocks, coding = await self._open_body(part, response, translated)
-            if blocks is None:
-                raw = await read_body(response, received.left, coding)
-                received.add(raw)
-                for event in response_events(check_finished(engine_dialect.read_response(raw))):
-                    yield event
-                return
-            reader = engine_dialect.stream_reader()
-            async for block in blocks:
-                received.add(block)
-                for event in reader.feed(block):
-                    yield event
-                if reader.done:
-                    break
-            for event in reader.finish():
+        translated = await request.make()
+        async with _send_part(call, translated, request.input_tokens) as part:
+            counter = WrittenTokenCounter()
+            async for event in self._read_part(call, part, translated, engine_dialect, received):
+                if isinstance(event, UsageReported):
+                    part.usage = event.usage
+                counter.observe(event)
+                part.written_tokens = counter.tokens
                 yield event
-        except CredentialError as fault:
-            raise CredentialRefused(str(fault)) from None
-        except httpx.TransportError as fault:
-            raise part.connection_error(fault) from None
-        finally:
-            await part.release()
+            part.has_finished = True
+
+    async def _read_part(
+        self, call: UpstreamCall, part: PartCall, translated: TranslatedRequest, engine_dialect: EngineDialect, received: "_ReceivedBytes"
+    ) -> AsyncGenerator[Event]:
+        response = await self._request(part, translated)
+        call.note_part(part)
+        blocks, coding = await self._open_body(part, response, translated)
+        if blocks is None:
+            raw = await read_body(response, received.left, coding)
+            received.add(raw)
+            for event in response_events(check_finished(engine_dialect.read_response(raw))):
+                yield event
+            return
+        reader = engine_dialect.stream_reader()
+        async for block in blocks:
+            received.add(block)
+            for event in reader.feed(block):
+                yield event
+            if reader.done:
+                break
+        for event in reader.finish():
+            yield event
 
     async def _send_embedding_parts(
         self, call: UpstreamCall, translated: TranslatedRequest, translator: RequestTranslator, meta: ResponseMeta, concurrency: int
     ) -> OutboundResponse:
         received, turns = _ReceivedBytes(self._max_bytes), asyncio.Semaphore(concurrency)
 
-        async def send(make_request: Callable[[], Awaitable[TranslatedRequest]]) -> OutboundResponse:
+        async def send(request: RequestPart) -> OutboundResponse:
             async with turns:
-                request = await make_request()
-                part = call.for_part(request.id)
-                try:
-                    response = await self._request(part, request)
+                part_of = await request.make()
+                part_meta = replace(meta, estimated_input=request.input_tokens)
+                async with _send_part(call, part_of, request.input_tokens) as part:
+                    response = await self._request(part, part_of)
                     call.note_part(part)
                     raw = await read_body(response, received.left, content_kind(response, False)[1])
                     received.add(raw)
-                    return translate.translate_response(raw, translator.caller_dialect, request.dialect, meta, response.headers)
-                except httpx.TransportError as fault:
-                    raise part.connection_error(fault) from None
-                finally:
-                    await part.release()
+                    answered = translate.translate_response(raw, translator.caller_dialect, part_of.dialect, part_meta, response.headers)
+                    part.usage, part.has_finished = answered.usage, True
+                    return answered
 
         tasks = [asyncio.ensure_future(send(part)) for part in translated.parts]
         try:
@@ -357,6 +363,24 @@ class UpstreamClient:
         except (httpx.TransportError, TokenUnavailable, CredentialError, InvalidUpstreamResponse):
             return None
         return provider.read_error(diagnosis.status_code, diagnosis.headers, body) if diagnosis.status_code >= 300 else None
+
+
+@contextlib.asynccontextmanager
+async def _send_part(call: UpstreamCall, translated: TranslatedRequest, input_tokens: int) -> AsyncGenerator[PartCall]:
+    """The call of a part, released at the end. Raises UpstreamError, which names the request, for what fails meanwhile."""
+    part = call.for_part(translated.id, input_tokens)
+    try:
+        try:
+            yield part
+        except CredentialError as fault:
+            raise CredentialRefused(str(fault)) from None
+        except httpx.TransportError as fault:
+            raise part.connection_error(fault) from None
+    except UpstreamError as error:
+        call.note_failed_part(part, error)
+        raise
+    finally:
+        await part.release()
 
 
 class _ReceivedBytes:

@@ -1,13 +1,18 @@
 """ResponseProgress: how far a response has come, for whoever records and charges a request that may end at any moment."""
 
 import time
+from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from app.domain import ChargeBasis
+from app.gateway.upstream.merged_responses import sum_usage
 from providers.canonical.chat import Usage
 from providers.dialect import StreamEditor
+
+# The least certain last.
+_BASES: tuple[ChargeBasis, ...] = ("reported", "received", "reserved")
 
 
 class Charge(Struct, frozen=True, gc=False):
@@ -49,10 +54,10 @@ class ResponseProgress:
         if self.first_token_us is None:
             self.first_token_us = self.elapsed_us()
 
-    def charge(self, estimated_input: int, reserved_output: int | None) -> Charge:
+    def charge(self, estimated_input: int, reserved_output: int | None, *, is_cut: bool = False) -> Charge:
         """What is charged for the response as far as it came. An engine that was stopped has read the input.
 
-        `reserved_output`: see charge_response().
+        `reserved_output`: see charge_response(). `is_cut`: the gateway itself ended the response, before the engine did.
         """
         usage, written_tokens = self.usage, self.written_tokens
         if self.editor is None:
@@ -60,13 +65,22 @@ class ResponseProgress:
                 return Charge(usage, "reported")
         else:
             usage, written_tokens = self.editor.usage, self.editor.written_tokens
-            if usage is not None and self.editor.finish_reason is None:
+            if usage is not None and (is_cut or self.editor.finish_reason is None):
                 # What is reported before the end is not all (Anthropic begins with 1), and after a disconnect no more comes.
                 reported_tokens = usage.output or 0
                 if reserved_output is not None or reported_tokens < written_tokens:
                     written_tokens = max(written_tokens, reported_tokens)
                     usage = replace(usage, output=None, billed_output=None)
         return charge_response(usage, estimated_input, written_tokens, reserved_output)
+
+
+def sum_charges(charges: Sequence[Charge]) -> Charge:
+    """At least one. As certain as the least certain of them."""
+    return Charge(sum_usage([each.usage for each in charges]), least_certain([each.basis for each in charges]))
+
+
+def least_certain(bases: Sequence[ChargeBasis]) -> ChargeBasis:
+    return max(bases, key=_BASES.index)
 
 
 def charge_response(usage: Usage | None, estimated_input: int, written_tokens: int, reserved_output: int | None = None) -> Charge:

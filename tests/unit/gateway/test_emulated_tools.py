@@ -155,6 +155,15 @@ def test_arguments_whose_schema_was_never_checked_are_any_object(parameters: Any
     assert schema["properties"]["arguments"] == {"type": "object"}
 
 
+@pytest.mark.parametrize("adapter", ["groq", "vllm", "ollama"])
+def test_strict_functions_in_namespaces_are_validated_under_the_callers_paths(adapter: str):
+    x, y, last = ({"type": "function", "name": name, "strict": True, "parameters": CITY} for name in ("x", "y", "z"))
+    tools = [{"type": "namespace", "name": "files", "tools": [x, y]}, {**x, "strict": False}, last]
+    translated = translate(adapter, "openai_responses", input="Hi", messages=None, tools=tools)
+    assert set(reported(translated)) == {"tools[0].tools[0].strict", "tools[0].tools[1].strict", "tools[2].strict"}
+    assert translated.emulation is not None and set(translated.emulation.strict_tools) == {"files__x", "files__y", "z"}
+
+
 def test_strict_tools_are_validated_and_one_call_is_passed_on():
     tool = {"type": "function", "function": {**TOOLS[0]["function"], "strict": True}}
     translated = translate("mini_sglang", tools=[tool], parallel_tool_calls=False)

@@ -2,12 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from app.gateway.request_translation.translated_request import TranslatedRequest
+from app.gateway.request_translation.translated_request import RequestPart, TranslatedRequest
 from providers.canonical.errors import Unsupported
 from providers.canonical.output_format import JsonSchema
 from tests.unit.gateway.test_emulated_tools import CITY, HI, TOOLS, drop_anything, reported, sent, translate
@@ -100,5 +99,5 @@ def test_each_choice_of_a_split_request_is_demanded_in_the_format():
     assert all("JSON schema" in sent(part)["messages"][0]["content"] for part in parts)
 
 
-async def _make(make_request: Callable[[], Awaitable[TranslatedRequest]]) -> TranslatedRequest:
-    return await make_request()
+async def _make(part: RequestPart) -> TranslatedRequest:
+    return await part.make()

@@ -42,7 +42,7 @@ def split_bodies(adapter: str, dialect: str, model: str = "m", **fields: Any) ->
 
     async def translate() -> list[dict[str, Any]]:
         translated = await translate_request(translator, endpoint, Target("p", model))
-        return [json.loads((await part()).raw) for part in translated.parts]
+        return [json.loads((await part.make()).raw) for part in translated.parts]
 
     return asyncio.run(translate())
 
@@ -52,6 +52,15 @@ def test_each_choice_is_a_request_of_its_own_with_a_seed_of_its_own():
     assert len(bodies) == 3 and all(body["messages"] == bodies[0]["messages"] for body in bodies)
     seeded = split_bodies("llamacpp", "openai_chat", n=3, seed=7, messages=[{"role": "user", "content": "Hi"}])
     assert [body["seed"] for body in seeded] == [7, 8, 9] and not any("n" in body for body in seeded)
+
+
+def test_seeds_differ_where_the_chat_is_written_anew_and_at_the_end_of_their_range():
+    fields: Any = {"n": 3, "max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}]}
+    function: Any = {"name": "f", "parameters": {"type": "object", "properties": {}}}
+    rewritten = split_bodies("llamacpp", "openai_chat", **fields, seed=7, functions=[function])
+    assert [body["seed"] for body in rewritten] == [7, 8, 9] and all("tools" in body for body in rewritten)
+    for seed, seeds in ((2**31 - 1, [2**31 - 1, 2**31 - 2, 2**31 - 3]), (2**40, [2**40, 2**40 + 1, 2**40 + 2])):
+        assert [body["seed"] for body in split_bodies("llamacpp", "openai_chat", **fields, seed=seed)] == seeds
 
 
 def test_request_ids_of_the_parts_differ_and_none_begins_with_another():
