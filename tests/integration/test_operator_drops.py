@@ -15,7 +15,8 @@ MESSAGE: Any = {
     **{"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn", "stop_sequence": None},
     **{"content": [{"type": "text", "text": "Hello."}], "usage": {"input_tokens": 3, "output_tokens": 2}},
 }
-FIELDS: Any = {"guided_regex": "a+", "chat_template": "x"}
+GRAMMAR = 'start: "a"'
+FIELDS: Any = {"guided_grammar": GRAMMAR, "chat_template": "x"}
 
 
 @pytest.fixture(scope="module")
@@ -23,11 +24,11 @@ def droppable_models(service: Service, engines: tuple[ScriptedEngine, ScriptedEn
     one = f"http://127.0.0.1:{engines[0].port}"
     service.apply(f"""
         [providers]
-        dropping = {{ adapter = "openai", base_url = "{one}", drop = ["guided_regex"] }}
+        dropping = {{ adapter = "openai", base_url = "{one}", drop = ["guided_grammar"] }}
         dropping-claude = {{ adapter = "anthropic", base_url = "{one}", drop = ["logit_bias"] }}
         [models]
         drops-all = {{ targets = [{{ provider = "first", model = "m" }}], drop = "all" }}
-        drops-one = {{ targets = [{{ provider = "first", model = "m" }}], drop = ["guided_regex"] }}
+        drops-one = {{ targets = [{{ provider = "first", model = "m" }}], drop = ["guided_grammar"] }}
         drops-two = {{ targets = [{{ provider = "dropping", model = "m" }}], drop = ["chat_template"] }}
         drops-at-fallback = {{ targets = [{{ provider = "nowhere", model = "m" }}], fallbacks = ["drops-all"] }}
         drops-at-host = {{ targets = [{{ provider = "dropping-claude", model = "m" }}] }}
@@ -42,12 +43,12 @@ async def test_dropped_fields_are_left_out_and_reported(client: httpx.AsyncClien
     answer = await client.post(CHAT, json={"model": model, "messages": HI, **FIELDS})
     assert answer.status_code == 200, answer.text
     assert set(engine.requests[-1].body) == {"model", "messages"}
-    assert set(answer.headers["x-narthex-dropped"].split(", ")) == {"guided_regex", "chat_template"}
+    assert set(answer.headers["x-narthex-dropped"].split(", ")) == {"guided_grammar", "chat_template"}
     row = await service.wait_for_record(answer.headers["x-narthex-inference-id"])
-    assert set(row["dropped"]) == {"guided_regex", "chat_template"}
+    assert set(row["dropped"]) == {"guided_grammar", "chat_template"}
 
 
-@pytest.mark.parametrize(("model", "field"), [("scripted", "guided_regex"), ("drops-one", "chat_template")])
+@pytest.mark.parametrize(("model", "field"), [("scripted", "guided_grammar"), ("drops-one", "chat_template")])
 async def test_field_that_nobody_names_is_refused(client: httpx.AsyncClient, engine: ScriptedEngine, model: str, field: str):
     answer = await client.post(CHAT, json={"model": model, "messages": HI, field: FIELDS[field]})
     assert (answer.status_code, answer.json()["error"]["param"]) == (422, field)
@@ -57,15 +58,15 @@ async def test_field_that_nobody_names_is_refused(client: httpx.AsyncClient, eng
 async def test_header_adds_to_the_operators_choice(client: httpx.AsyncClient, engine: ScriptedEngine):
     body = {"model": "drops-one", "messages": HI, **FIELDS}
     answer = await client.post(CHAT, json=body, headers={"x-narthex-drop": "chat_template"})
-    assert answer.status_code == 200 and set(answer.headers["x-narthex-dropped"].split(", ")) == {"guided_regex", "chat_template"}
+    assert answer.status_code == 200 and set(answer.headers["x-narthex-dropped"].split(", ")) == {"guided_grammar", "chat_template"}
     assert set(engine.requests[-1].body) == {"model", "messages"}
 
 
 @pytest.mark.parametrize("model", ["drops-all", "drops-two"])
 async def test_none_restores_the_refusal_and_hints_still_go(client: httpx.AsyncClient, engine: ScriptedEngine, model: str):
     none = {"x-narthex-drop": "none"}
-    refused = await client.post(CHAT, json={"model": model, "messages": HI, "guided_regex": "a+"}, headers=none)
-    assert (refused.status_code, refused.json()["error"]["param"]) == (422, "guided_regex")
+    refused = await client.post(CHAT, json={"model": model, "messages": HI, "guided_grammar": GRAMMAR}, headers=none)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (422, "guided_grammar")
     assert not [each for each in engine.requests if each.body]
     hint = await client.post(CHAT, json={"model": model, "messages": HI, "guided_decoding_backend": "xgrammar"}, headers=none)
     assert (hint.status_code, hint.headers["x-narthex-dropped"]) == (200, "guided_decoding_backend")

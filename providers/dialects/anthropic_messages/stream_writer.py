@@ -116,7 +116,10 @@ class MessagesStreamWriter:
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": write_usage(self._usage or self._meta.estimate_usage(0), self._started.service_tier if self._started else None),
+            # Not marked as estimated: SDKs would keep the mark beside the final counts.
+            "usage": write_usage(
+                self._usage or Usage(self._meta.estimated_input, 0), self._started.service_tier if self._started else None
+            ),
         }
         return _event_frame({"type": "message_start", "message": message})
 
