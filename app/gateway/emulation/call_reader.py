@@ -15,6 +15,8 @@ from providers.canonical.tool_calls import is_json_object, new_call_id
 
 # Of a call that is held back until it is complete. A longer one is passed on as the text that it came as.
 _MAX_CALL_CHARS = 1_000_000
+# Of one text. Behind so many everything is text: each of them costs a copy of what follows.
+_MAX_TAGS = 256
 # White space that is held back, as a call may follow, which is passed on without it.
 _MAX_HELD_SPACE = 64
 # A call that was cut off by the limit of tokens: with a name, and a part of its arguments.
@@ -131,6 +133,7 @@ class _ReadText:
         self._may_begin_bare = is_call_demanded
         self._is_bare = False  # the call has no tags, and is all of the text
         self._after_call = False
+        self._tags_left = _MAX_TAGS
 
     def add(self, text: str) -> Iterator[str | ToolCall]:
         rest, self._held = self._held + text, ""
@@ -156,8 +159,9 @@ class _ReadText:
             if stripped.startswith("{"):
                 self._call, self._is_bare = [], True
                 return text
-        begin = text.find(CALL_BEGIN)
+        begin = text.find(CALL_BEGIN) if self._tags_left else -1
         if begin >= 0:
+            self._tags_left -= 1
             yield from self._text(text[:begin].rstrip())
             self._call = []
             return text[begin + len(CALL_BEGIN) :]

@@ -131,3 +131,9 @@ def test_call_and_white_space_without_end_are_not_held_back_forever():
 def test_empty_text_stays_one():
     assert read("") == ([""], "stop")
     assert json.dumps(read(" ", described=DEMANDED)[0]) == '[" "]'
+
+
+def test_text_of_nothing_but_tags_is_read_up_to_a_bound():
+    parts, _ = read(CALL * 1_000)
+    assert len([part for part in parts if isinstance(part, tuple)]) == 256
+    assert "".join(part for part in parts if isinstance(part, str)) == CALL * (1_000 - 256)
