@@ -115,12 +115,17 @@ CLIENTS = (
         )
         for surface in surfaces
     ),
+    Client(_NODE, "librechat.mjs", "openai", usual_checks=_LOOP),
+    Client(_NODE, "librechat.mjs", "anthropic", usual_checks=_LOOP),
     Client(_CREWAI, "crewai_client.py", "openai", usual_checks=_LOOP),
     Client(_CREWAI, "crewai_client.py", "anthropic", usual_checks=_LOOP),
     Client(_LITELLM, "dspy_client.py", "openai", usual_checks=frozenset({"tools"})),
     Client(_LITELLM, "dspy_client.py", "anthropic", usual_checks=frozenset({"tools"})),
     Client(_AGENT, "coding_agent.py", "codex", usual_checks=_READ_FILE),
-    Client(_AGENT, "coding_agent.py", "claude_code", usual_checks=_READ_FILE),
+    Client(_AGENT, "coding_agent.py", "claude_code", frozenset({"compact"}), usual_checks=_READ_FILE),
+    Client(_AGENT, "coding_agent.py", "cline", usual_checks=_READ_FILE),
+    Client(_AGENT, "coding_agent.py", "continue_openai", usual_checks=_READ_FILE),
+    Client(_AGENT, "coding_agent.py", "continue_anthropic", usual_checks=_READ_FILE),
     Client(_AGENT, "coding_agent.py", "opencode_compatible", usual_checks=_READ_FILE),
     Client(_AGENT, "coding_agent.py", "opencode_responses", usual_checks=_READ_FILE),
     Client(_AGENT, "coding_agent.py", "opencode_anthropic", usual_checks=_READ_FILE),

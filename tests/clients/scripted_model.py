@@ -39,8 +39,9 @@ EDITED_FILE = 'print("It is sunny in Paris.")\n'
 # How the coding agents read a file: their tools' names and arguments.
 _WEATHER_FILE = re.compile(r"/[\w/.-]*weather\.txt")
 _FILE_READERS: Mapping[str, Callable[[str], dict[str, Any]]] = {
-    "Read": lambda path: {"file_path": path},
+    "Read": lambda path: {"file_path": path, "filepath": path},  # of Claude Code, and of Continue
     "read": lambda path: {"filePath": path},
+    "read_files": lambda path: {"files": [{"path": path}]},
     "exec_command": lambda path: {"cmd": f"cat {path}"},
     "shell": lambda path: {"command": ["cat", path]},
     "shell_command": lambda path: {"command": f"cat {path}"},

@@ -134,6 +134,28 @@ SETUPS = (
         '`name = "Narthex"`, `base_url = "http://HOST/v1"`, `env_key = "NARTHEX_API_KEY"`, `wire_api = "responses"`',
     ),
     Setup(
+        "Cline (CLI)",
+        ("cline",),
+        ("cline",),
+        "`cline auth --provider openai-compatible --apikey KEY --modelid NAME --baseurl http://HOST/v1`; it has no address to set for "
+        "other providers",
+    ),
+    Setup(
+        "Continue (CLI)",
+        ("continue_openai", "continue_anthropic"),
+        ("@continuedev/cli",),
+        'in `~/.continue/config.yaml`, under `models`: `- {name: NAME, provider: openai, model: NAME, apiBase: "http://HOST/v1", '
+        'apiKey: KEY, roles: [chat], capabilities: [tool_use]}`; `provider: anthropic` likewise, with `/v1`',
+    ),
+    Setup(
+        "LibreChat",
+        ("librechat-openai", "librechat-anthropic"),
+        ("@librechat/agents",),
+        'in `librechat.yaml`, under `endpoints.custom`: `- {name: Narthex, apiKey: KEY, baseURL: "http://HOST/v1", models: {default: '
+        "[NAME], fetch: true}}`; or `ANTHROPIC_REVERSE_PROXY=http://HOST` and `ANTHROPIC_API_KEY=KEY`. What runs here is the library by "
+        "which its server runs agents, as the server itself needs MongoDB",
+    ),
+    Setup(
         "opencode",
         ("opencode_compatible", "opencode_responses", "opencode_anthropic"),
         ("opencode-ai",),

@@ -75,6 +75,12 @@ async def test_coding_agent_changes_a_file_as_the_model_says(runs: ClientRuns, c
     assert result["file"] == EDITED_FILE
 
 
+@each_client_with("compact")
+async def test_coding_agent_sums_up_a_conversation_and_goes_on(runs: ClientRuns, client: Client, model: str, check: str):
+    result = await runs.result_of(client, model, check)
+    assert result["before"] > result["after"] > 0 and result["summary"] and result["text"]
+
+
 @each_client_with("parallel", "parallel_streamed")
 async def test_client_runs_parallel_tool_calls(runs: ClientRuns, client: Client, model: str, check: str):
     result = await runs.result_of(client, model, check)

@@ -41,20 +41,39 @@ def events(printed: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
 
 
-def claude_code(folder: Path, prompt: str) -> Report:
-    command = [str(AGENTS / "claude"), "-p", prompt, "--output-format", "stream-json", "--verbose"]
+def run_claude(folder: Path, prompt: str, *options: str) -> list[dict[str, Any]]:
+    """The messages of the conversation."""
+    command = [str(AGENTS / "claude"), "-p", prompt, *options, "--output-format", "stream-json", "--verbose"]
     environment = {
         "ANTHROPIC_BASE_URL": BASE_URL,
         "ANTHROPIC_AUTH_TOKEN": API_KEY,
         "ANTHROPIC_MODEL": MODEL,
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     }
-    messages = events(run(folder, command, **environment))
+    return events(run(folder, command, **environment))
+
+
+def claude_code(folder: Path, prompt: str) -> Report:
+    messages = run_claude(folder, prompt)
     blocks = [block for each in messages if each["type"] == "assistant" for block in each["message"]["content"]]
     calls = [block["name"] for block in blocks if block["type"] == "tool_use"]
     result = next(each for each in messages if each["type"] == "result")
     usage = {"input": result["usage"]["input_tokens"], "output": result["usage"]["output_tokens"]}
     return {"calls": calls, "text": result["result"], "usage": usage}
+
+
+def compact_claude(folder: Path) -> Report:
+    """A conversation, its summary, and how it goes on."""
+    run_claude(folder, SCENARIO["hello"])
+    messages = run_claude(folder, "/compact", "--continue")
+    boundary = next(each["compact_metadata"] for each in messages if each.get("subtype") == "compact_boundary")
+    after = run_claude(folder, SCENARIO["again"], "--continue")
+    return {
+        "before": boundary["pre_tokens"],
+        "after": boundary["post_tokens"],
+        "summary": next(each["message"]["content"] for each in messages if each["type"] == "user"),
+        "text": next(each["result"] for each in after if each["type"] == "result"),
+    }
 
 
 CODEX_CONFIGURATION = """
@@ -101,6 +120,53 @@ def opencode(package: str) -> Callable[[Path, str], Report]:
     return agent
 
 
+CONTINUE_CONFIGURATION = """
+name: Narthex
+version: 1.0.0
+schema: v1
+models:
+  - name: Narthex
+    provider: {provider}
+    model: {model}
+    apiBase: {base_url}/v1
+    apiKey: {key}
+    roles: [chat]
+    capabilities: [tool_use]
+"""
+
+
+def continue_cli(provider: str) -> Callable[[Path, str], Report]:
+    def agent(folder: Path, prompt: str) -> Report:
+        configuration = folder / "config.yaml"
+        configuration.write_text(CONTINUE_CONFIGURATION.format(provider=provider, model=MODEL, base_url=BASE_URL, key=API_KEY))
+        text = run(folder, [str(AGENTS / "cn"), "--config", str(configuration), "--auto", "-p", prompt], CONTINUE_TELEMETRY_ENABLED="0")
+        (session,) = (folder / ".continue" / "sessions").glob("*-*.json")
+        messages = [each["message"] for each in json.loads(session.read_text())["history"]]
+        usages = [each["usage"] for each in messages if "usage" in each]
+        return {
+            "calls": [call["function"]["name"] for each in messages for call in each.get("toolCalls", ())],
+            "text": text.strip(),
+            "usage": {side: sum(each[f"{name}_tokens"] for each in usages) for side, name in (("input", "prompt"), ("output", "completion"))},
+        }
+
+    return agent
+
+
+def cline(folder: Path, prompt: str) -> Report:
+    command = [str(AGENTS / "cline")]
+    login = ["--provider", "openai-compatible", "--apikey", API_KEY, "--modelid", MODEL, "--baseurl", f"{BASE_URL}/v1"]
+    run(folder, [*command, "auth", *login])
+    # Without a hub in the background, which goes on running.
+    printed = events(run(folder, [*command, "--json", "--retries", "1", prompt], CLINE_SESSION_BACKEND_MODE="local"))
+    details = [each["event"] for each in printed if each["type"] == "agent_event"]
+    result = next(each for each in printed if each["type"] == "run_result")
+    return {
+        "calls": [each["toolName"] for each in details if each["type"] == "content_start" and each["contentType"] == "tool"],
+        "text": result["text"].strip(),
+        "usage": {"input": result["usage"]["inputTokens"], "output": result["usage"]["outputTokens"]},
+    }
+
+
 def aider(folder: Path) -> Report:
     """aider calls no tools: it changes the files that the model's text lists."""
     work = folder / "work"
@@ -121,6 +187,9 @@ def aider(folder: Path) -> Report:
 
 READERS: Mapping[str, Callable[[Path, str], Report]] = {
     "claude_code": claude_code,
+    "cline": cline,
+    "continue_openai": continue_cli("openai"),
+    "continue_anthropic": continue_cli("anthropic"),
     "codex": codex,
     "opencode_compatible": opencode("@ai-sdk/openai-compatible"),
     "opencode_responses": opencode("@ai-sdk/openai"),
@@ -144,4 +213,4 @@ def read_file() -> Report:
     return in_new_folder(agent)
 
 
-report({"read_file": read_file, "edit_file": lambda: in_new_folder(aider)})
+report({"read_file": read_file, "edit_file": lambda: in_new_folder(aider), "compact": lambda: in_new_folder(compact_claude)})
