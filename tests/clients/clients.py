@@ -121,6 +121,7 @@ CLIENTS = (
     Client(_CREWAI, "crewai_client.py", "anthropic", usual_checks=_LOOP),
     Client(_LITELLM, "dspy_client.py", "openai", usual_checks=frozenset({"tools"})),
     Client(_LITELLM, "dspy_client.py", "anthropic", usual_checks=frozenset({"tools"})),
+    Client(_AGENT, "open_webui_client.py", "openai", frozenset({"models"}), frozenset({"text", "stream", "tools"})),
     Client(_AGENT, "coding_agent.py", "codex", usual_checks=_READ_FILE),
     Client(_AGENT, "coding_agent.py", "claude_code", frozenset({"compact"}), usual_checks=_READ_FILE),
     Client(_AGENT, "coding_agent.py", "cline", usual_checks=_READ_FILE),

@@ -1,4 +1,4 @@
-"""Installs the clients of tests/clients: `python -m tests.clients.install`. The first time takes some minutes and 4 GB of disk.
+"""Installs the clients of tests/clients: `python -m tests.clients.install`. The first time takes some minutes and 8 GB of disk.
 
 They have folders of their own, because their pins conflict with ours and with each other's. Incomplete or outdated ones are made again.
 """
@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 
 HERE = Path(__file__).parent
-PYTHON_CLIENTS, LITELLM, FRAMEWORKS, CREWAI, AIDER = (
-    HERE.parents[1] / f".venv-{name}" for name in ("clients", "litellm", "frameworks", "crewai", "aider")
+PYTHON_CLIENTS, LITELLM, FRAMEWORKS, CREWAI, AIDER, OPEN_WEBUI = (
+    HERE.parents[1] / f".venv-{name}" for name in ("clients", "litellm", "frameworks", "crewai", "aider", "open-webui")
 )
 REQUIREMENTS = {
     PYTHON_CLIENTS: HERE / "requirements.txt",
@@ -22,6 +22,7 @@ REQUIREMENTS = {
     FRAMEWORKS: HERE / "requirements-frameworks.txt",
     CREWAI: HERE / "requirements-crewai.txt",
     AIDER: HERE / "requirements-aider.txt",
+    OPEN_WEBUI: HERE / "requirements-open-webui.txt",
 }
 NODE_MODULES = HERE / "node_modules"
 # Their programs come with packages for each platform, whose versions are theirs.

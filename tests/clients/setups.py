@@ -145,7 +145,7 @@ SETUPS = (
         ("continue_openai", "continue_anthropic"),
         ("@continuedev/cli",),
         'in `~/.continue/config.yaml`, under `models`: `- {name: NAME, provider: openai, model: NAME, apiBase: "http://HOST/v1", '
-        'apiKey: KEY, roles: [chat], capabilities: [tool_use]}`; `provider: anthropic` likewise, with `/v1`',
+        "apiKey: KEY, roles: [chat], capabilities: [tool_use]}`; `provider: anthropic` likewise, with `/v1`",
     ),
     Setup(
         "LibreChat",
@@ -154,6 +154,13 @@ SETUPS = (
         'in `librechat.yaml`, under `endpoints.custom`: `- {name: Narthex, apiKey: KEY, baseURL: "http://HOST/v1", models: {default: '
         "[NAME], fetch: true}}`; or `ANTHROPIC_REVERSE_PROXY=http://HOST` and `ANTHROPIC_API_KEY=KEY`. What runs here is the library by "
         "which its server runs agents, as the server itself needs MongoDB",
+    ),
+    Setup(
+        "Open WebUI",
+        ("open_webui-openai",),
+        ("open-webui",),
+        "`OPENAI_API_BASE_URLS=http://HOST/v1`, `OPENAI_API_KEYS=KEY`, `ENABLE_OLLAMA_API=False`; for tools *Function Calling: Native* "
+        "among the advanced parameters of the model",
     ),
     Setup(
         "opencode",

@@ -146,7 +146,9 @@ def continue_cli(provider: str) -> Callable[[Path, str], Report]:
         return {
             "calls": [call["function"]["name"] for each in messages for call in each.get("toolCalls", ())],
             "text": text.strip(),
-            "usage": {side: sum(each[f"{name}_tokens"] for each in usages) for side, name in (("input", "prompt"), ("output", "completion"))},
+            "usage": {
+                side: sum(each[f"{name}_tokens"] for each in usages) for side, name in (("input", "prompt"), ("output", "completion"))
+            },
         }
 
     return agent
