@@ -31,6 +31,7 @@ async def runs(service: Service, engines: tuple[ScriptedEngine, ScriptedEngine])
         aws = {{ adapter = "bedrock", base_url = "http://127.0.0.1:{port}" }}
         [models]
         gemini = {{ targets = [{{ provider = "google", model = "gemini-3-flash-preview" }}] }}
+        gemini-flash-latest = {{ targets = [{{ provider = "google", model = "gemini-flash-latest" }}] }}
         bedrock = {{ targets = [{{ provider = "aws", model = "us.amazon.nova-2-lite-v1:0" }}] }}
     """)
     sandbox = tomllib.loads(exported.stdout)["providers"]["sandbox"]["base_url"].removesuffix("/v1")

@@ -75,6 +75,12 @@ async def test_coding_agent_changes_a_file_as_the_model_says(runs: ClientRuns, c
     assert result["file"] == EDITED_FILE
 
 
+async def test_aider_changes_a_file_with_a_model_of_its_alias(runs: ClientRuns):
+    (aider,) = (client for client in CLIENTS if str(client) == "aider_openai")
+    result = await runs.result_of(aider, "gemini-flash-latest", "edit_file")
+    assert result["file"] == EDITED_FILE
+
+
 @each_client_with("compact")
 async def test_coding_agent_sums_up_a_conversation_and_goes_on(runs: ClientRuns, client: Client, model: str, check: str):
     result = await runs.result_of(client, model, check)
