@@ -1,5 +1,6 @@
 """Endpoint: one address of a provider, and what this worker knows of it."""
 
+import itertools
 import logging
 import time
 from collections.abc import Mapping
@@ -26,12 +27,14 @@ log = logging.getLogger(__name__)
 Health = Literal["unknown", "ready", "not_ready", "unreachable", "not_probed"]
 """unknown: not probed yet. not_ready: it responds, but is loading, asleep or unhealthy. not_probed: a hosted provider."""
 
+_dispatches = itertools.count(1)
 PROBE_TIMEOUT = {"connect": 2.0, "first": 5.0, "read": 5.0, "total": 10.0}
 
 
 class Endpoint:
-    """One address of a provider. `in_flight` and `breaker` are this worker's own view; other workers have theirs.
+    """One address of a provider. `in_flight`, `last_dispatch` and `breaker` are this worker's own view; other workers have theirs.
 
+    `last_dispatch`: grows with each request that is sent to any endpoint; 0: none was sent here.
     `dialects`: spoken there, best first. `probe_result`: what the last recognition found; None: nothing yet.
     `learned_at`: when it was recognised, by the monotonic clock; None: recognise it at the next probe.
     `answered_s`: when it last responded to a probe, in Unix time; None: never.
@@ -45,11 +48,17 @@ class Endpoint:
         self.dialects = provider.spoken_dialects
         self._dialects_by_model: dict[str, tuple[str, ...]] = {}
         self.in_flight = 0
+        self.last_dispatch = 0
         self.breaker = Breaker()
         self.probe_result: ProbeResult | None = None
         self.learned_at: float | None = None
         self.answered_s: float | None = None
         self.health: Health = "unknown" if self.is_probed else "not_probed"
+
+    def begin_request(self) -> None:
+        """Counts a request as in flight; whoever calls this subtracts it again."""
+        self.in_flight += 1
+        self.last_dispatch = next(_dispatches)
 
     @property
     def is_probed(self) -> bool:

@@ -38,7 +38,7 @@ class EndpointTable:
         return self.by_target.get((target.provider, target.endpoints), ())
 
     def rank_endpoints(self, target: Target, request: InboundRequest | None = None) -> list[Endpoint]:
-        """The endpoints of a target, best first: those in cooldown last, then by what this worker has in flight there.
+        """The endpoints of a target, best first: see select.rank_endpoints().
 
         `request`: what is to be served; None: no inference (an operation). Reserved for prefix affinity (DESIGN.md part 9), which will
         prefer the endpoint that holds the prompt's prefix; today the order does not depend on it.

@@ -7,8 +7,11 @@ from app.gateway.fleet.endpoint import Endpoint
 
 
 def rank_endpoints(endpoints: Sequence[Endpoint], model: str, now: float) -> list[Endpoint]:
-    """Best first: those in cooldown last, then by what this worker has in flight there. `model`: the target's, as its host names it."""
-    return sorted(endpoints, key=lambda endpoint: (endpoint.in_cooldown(now, model), endpoint.in_flight))
+    """Best first: those in cooldown last, then by what this worker has in flight there; of equal ones that which has waited longest.
+
+    `model`: the target's, as its host names it.
+    """
+    return sorted(endpoints, key=lambda endpoint: (endpoint.in_cooldown(now, model), endpoint.in_flight, endpoint.last_dispatch))
 
 
 def rank_targets(plan: Plan, endpoints_of: Callable[[Target], Sequence[Endpoint]], now: float) -> Iterable[tuple[Target, str]]:

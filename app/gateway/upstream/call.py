@@ -49,7 +49,7 @@ class UpstreamCall:
         self.part_count = 1
         self._parts: list[PartCall] = []
         self._has_failed_part = False
-        endpoint.in_flight += 1
+        endpoint.begin_request()
 
     def for_part(self, id: str | None, input_tokens: int) -> "PartCall":
         """A call of its own for one of the requests that are sent instead of this one. Whoever gets it releases it."""
