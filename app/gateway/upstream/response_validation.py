@@ -27,6 +27,10 @@ log = logging.getLogger(__name__)
 # A character beyond the first 65536 is written as a pair of escapes; all of it but the last digit may be there.
 _MAX_PARTIAL_ESCAPE_CHARS = 11
 _CODE_FENCE = "```"
+# Of DeepSeek, Qwen and others. The templates of some write the first themselves, so that the text begins behind it.
+# Source: https://docs.sglang.io/docs/advanced_features/separate_reasoning, read 2026-11.
+_REASONING_BEGIN, _REASONING_END = "<think>", "</think>"
+_JSON_BEGINNINGS = ("{", "[", '"', _CODE_FENCE)
 
 
 class ResponseChecker(Struct, frozen=True):
@@ -48,8 +52,10 @@ async def validate_response(
     is_validated = True
     if constraint_plan.is_json_string:
         response = _rewrite_text(response, lambda text: _decode_json_string(text.strip()))
-    if constraint_plan.is_instructed and isinstance(constraint_plan.output, JsonObject | JsonSchema | TextChoice):
-        response = _rewrite_text(response, _unwrap_code_block)
+    if constraint_plan.is_instructed:
+        response = replace(response, choices=tuple(_separate_reasoning(choice) for choice in response.choices))
+        if isinstance(constraint_plan.output, JsonObject | JsonSchema | TextChoice):
+            response = _rewrite_text(response, _unwrap_code_block)
     if constraint_plan.enforcement == "validated":
         for choice in response.choices:
             text = _choice_text(choice)
@@ -136,6 +142,16 @@ def _rewrite_choice(choice: Choice, rewrite: Callable[[str], str]) -> Choice:
         return choice
     parts: list[Part] = [part for part in choice.parts if not isinstance(part, Text)]
     return replace(choice, parts=(*parts, Text(rewritten)))
+
+
+def _separate_reasoning(choice: Choice) -> Choice:
+    """The choice with the reasoning before its answer as a part of its own, where an engine leaves it in the text."""
+    text = _choice_text(choice)
+    if text is None or text.lstrip().startswith(_JSON_BEGINNINGS):
+        return choice
+    reasoning, end, answer = text.lstrip().removeprefix(_REASONING_BEGIN).partition(_REASONING_END)
+    parts = [part for part in choice.parts if not isinstance(part, Text)]
+    return replace(choice, parts=(*parts, Reasoning(reasoning.strip()), Text(answer.strip()))) if end else choice
 
 
 def _unwrap_code_block(text: str) -> str:

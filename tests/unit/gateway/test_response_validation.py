@@ -71,6 +71,7 @@ async def test_response_that_meets_its_constraint_is_returned_unchanged(checks: 
         ('```json\n{"a": 1}\n```\n', '{"a": 1}'),
         (' ```\n{"a":\n 1}```', '{"a":\n 1}'),
         ('{"a": "```"}', '{"a": "```"}'),
+        ('{"a": "</think>"}', '{"a": "</think>"}'),
         ('Here you are: {"a": 1}', None),
         ("```json", None),
         ("```", None),
@@ -85,6 +86,16 @@ async def test_json_that_the_prompt_demands_may_come_in_a_code_block(checks: Con
             await checked
     else:
         assert (await checked)[0] == response_of(Reasoning("Hm."), Text(passed_on))
+
+
+@pytest.mark.parametrize("begin", ["<think>\n", "\n"])
+async def test_reasoning_that_an_engine_leaves_in_the_text_is_no_part_of_the_format(checks: ConstraintChecks, begin: str) -> None:
+    plan = ConstraintPlan("validated", WORD_REGEX, is_instructed=True)
+    checker = ResponseChecker(checks, "team")
+    response = response_of(Text(f"{begin}Let me see. {{\n</think>\n\nabc"))
+    assert (await validate_response(response, plan, CONSTRAINT, checker))[0] == response_of(Reasoning("Let me see. {"), Text("abc"))
+    with pytest.raises(ConstraintViolation):
+        await validate_response(response_of(Text("<think>without end")), plan, CONSTRAINT, checker)
 
 
 @pytest.mark.parametrize("text", ["ABC", "abc ", ""])
