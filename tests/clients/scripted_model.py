@@ -39,7 +39,7 @@ EDITED_FILE = 'print("It is sunny in Paris.")\n'
 # How the coding agents read a file: their tools' names and arguments.
 _WEATHER_FILE = re.compile(r"/[\w/.-]*weather\.txt")
 _FILE_READERS: Mapping[str, Callable[[str], dict[str, Any]]] = {
-    "Read": lambda path: {"file_path": path, "filepath": path},  # of Claude Code, and of Continue
+    "Read": lambda path: {"file_path": path},
     "read": lambda path: {"filePath": path},
     "read_files": lambda path: {"files": [{"path": path}]},
     "exec_command": lambda path: {"cmd": f"cat {path}"},
@@ -99,7 +99,7 @@ class ScriptedModel:
     def _parts(self, request: ReceivedRequest, last: str, whole: str) -> tuple[Part, ...]:
         tools = list(_tool_names(request.body))
         if tools and (file := _WEATHER_FILE.search(whole)):
-            return (_agent_turn(file[0], tools, whole),)
+            return (_agent_turn(file[0], tools, whole, request.raw),)
         if _GREETING_FILE in last:
             return (Text(f"{_GREETING_FILE}\n```\n{EDITED_FILE}```\n"),)
         if "[[ ## completed ## ]]" in last:
@@ -131,11 +131,14 @@ def _call(name: str) -> ToolCall:
     return ToolCall(f"call_{name}", name, '{"city": "Paris"}')
 
 
-def _agent_turn(file: str, tools: list[str], whole: str) -> Part:
+def _agent_turn(file: str, tools: list[str], whole: str, raw: bytes) -> Part:
     """Reads the file, and then answers. Some agents put further messages behind the prompt or the result."""
     if SCENARIO["sunny"] in whole:
         return Text(WEATHER_TEXT)
     name, arguments = next((name, arguments) for name, arguments in _FILE_READERS.items() if name in tools)
+    # Continue's tool has Claude Code's name, and Claude Code refuses a call with an argument that it does not know.
+    if name == "Read" and b'"filepath"' in raw:
+        return ToolCall("call_file", name, json.dumps({"filepath": file}))
     return ToolCall("call_file", name, json.dumps(arguments(file)))
 
 

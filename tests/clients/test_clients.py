@@ -59,7 +59,9 @@ async def test_client_runs_a_tool_and_returns_its_result(runs: ClientRuns, clien
     assert {call["name"] for call in result["called"]} == {"get_weather"}
     assert len(result["called"]) == 1 or model == "sandbox"
     assert isinstance(result["called"][0]["arguments"]["city"], str)
-    assert result["text"] and ("usage" not in result or has_usage(result["usage"]))
+    # smolagents' answer is an argument of a call, and a random text of the sandbox may be empty.
+    assert result["text"] or (model, client.script) == ("sandbox", "smolagents_client.py")
+    assert "usage" not in result or has_usage(result["usage"])
 
 
 @each_client_with("read_file")

@@ -89,13 +89,20 @@ async def test_fields_that_bear_only_on_cost_and_speed_are_accepted(client: http
     assert blocks[-1]["text"]
 
 
-async def test_unsupported_tool_is_refused_by_its_path_in_the_agents_request(client: httpx.AsyncClient):
-    search = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
+async def test_tool_of_the_host_is_refused_by_its_path_in_the_agents_request(client: httpx.AsyncClient):
+    execution = {"type": "code_execution_20250825", "name": "code_execution"}
     answer = await client.post(
-        "/v1/messages?beta=true", json=messages_body(user_message("Hello."), tools=[*TOOLS, search]), headers=HEADERS
+        "/v1/messages?beta=true", json=messages_body(user_message("Hello."), tools=[*TOOLS, execution]), headers=HEADERS
     )
     assert answer.status_code == 422
     assert "tools[3]" in answer.json()["error"]["message"]
+
+
+async def test_web_search_that_no_engine_has_is_left_out_and_reported(client: httpx.AsyncClient):
+    search = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
+    answer, blocks = await post_message(client, messages_body(user_message("Hello."), tools=[*TOOLS, search]))
+    assert blocks[-1]["text"]
+    assert "tools[3]" in answer.headers["x-narthex-dropped"].split(", ")
 
 
 async def test_dropped_fields_are_reported_by_their_path_in_the_agents_request(client: httpx.AsyncClient):
